@@ -1,0 +1,1 @@
+"""One authorization plane for Envoy, gRPC and MCP."""

@@ -1,0 +1,80 @@
+"""Problems found in configuration, each with the path to the field at fault."""
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+Path: TypeAlias = tuple[str | int, ...]
+"""The way to a field from the root of its document: names and list indexes."""
+
+
+class Severity(StrEnum):
+    """What a problem costs."""
+
+    ERROR = "error"
+    """The document is not used as it stands."""
+    WARNING = "warning"
+    """The document is used; its author should know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with one field."""
+
+    path: Path
+    reason: str
+    message: str
+    severity: Severity = Severity.ERROR
+
+    def __str__(self) -> str:
+        where = dotted(self.path)
+        return f"{where}: {self.message} [{self.reason}]" if where else f"{self.message} [{self.reason}]"
+
+
+class Problems:
+    """Collects every problem of a document, so that a user fixes them in one pass."""
+
+    def __init__(self) -> None:
+        self._path: list[str | int] = []
+        self._found: list[Problem] = []
+
+    @contextmanager
+    def at(self, *steps: str | int) -> Generator[None]:
+        """Report problems inside the block under these field names or list indexes."""
+        self._path.extend(steps)
+        try:
+            yield
+        finally:
+            del self._path[len(self._path) - len(steps) :]
+
+    def add(self, reason: str, message: str) -> None:
+        """Record an error at the current path."""
+        self._found.append(Problem(tuple(self._path), reason, message))
+
+    def warn(self, reason: str, message: str) -> None:
+        """Record a warning at the current path."""
+        self._found.append(Problem(tuple(self._path), reason, message, Severity.WARNING))
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        """The problems that keep the document from being used."""
+        return tuple(problem for problem in self._found if problem.severity is Severity.ERROR)
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        """The problems that its author should know of."""
+        return tuple(problem for problem in self._found if problem.severity is Severity.WARNING)
+
+    def __iter__(self) -> Iterator[Problem]:
+        return iter(self._found)
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+
+def dotted(path: Path) -> str:
+    """Write a path as people do: ``spec.routes[2].services``."""
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return text.removeprefix(".")

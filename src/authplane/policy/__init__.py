@@ -1,0 +1,1 @@
+"""Authorization decisions: a request in, Allow, Deny or Unavailable out."""

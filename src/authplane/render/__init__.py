@@ -1,0 +1,1 @@
+"""Graph to Envoy's protobuf messages: total functions, the same bytes for the same graph."""

@@ -1,0 +1,1 @@
+"""Text to typed documents: every problem with its file, line, column and field path."""

@@ -1,0 +1,51 @@
+"""The documents of one generation, immutable and indexed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from authplane.base.names import ObjectName, Ref
+from authplane.base.problems import Problem
+from authplane.resources.kinds.agentic import Backend
+from authplane.resources.kinds.authplane import AuthplaneConfiguration
+from authplane.resources.kinds.contour import ExtensionService, HTTPProxy
+from authplane.resources.kinds.core import EndpointSlice, Secret, Service
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A position in a file; lines and columns count from 1. Line 0 means the file as a whole."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A problem, the resource it belongs to (None where that could not be read), and where it stands."""
+
+    place: Place
+    ref: Ref | None
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """Every usable document by name. What is broken and has no earlier version is named in ``broken``."""
+
+    services: Mapping[ObjectName, Service] = field(default_factory=lambda: MappingProxyType({}))
+    secrets: Mapping[ObjectName, Secret] = field(default_factory=lambda: MappingProxyType({}))
+    endpoint_slices: Mapping[ObjectName, tuple[EndpointSlice, ...]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    """By Service, in the order of the slices' names."""
+    proxies: Mapping[ObjectName, HTTPProxy] = field(default_factory=lambda: MappingProxyType({}))
+    extension_services: Mapping[ObjectName, ExtensionService] = field(default_factory=lambda: MappingProxyType({}))
+    backends: Mapping[ObjectName, Backend] = field(default_factory=lambda: MappingProxyType({}))
+    configuration: AuthplaneConfiguration | None = None
+    broken: frozenset[Ref] = frozenset()
+    """Documents that exist, cannot be read and have no earlier good version: referring to one is an error."""

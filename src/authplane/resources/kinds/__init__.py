@@ -1,0 +1,1 @@
+"""The kinds we read, a file for each API group."""

@@ -1,0 +1,37 @@
+"""What every object has."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Annotated, ClassVar, Final
+
+from authplane.base.names import ObjectName
+from authplane.resources.schema import Length, Matches, Upstream
+
+NAME: Final = Matches(re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"), "web-1")
+LABEL: Final = Matches(re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"), "shop")
+NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meta:
+    """``metadata`` of an object."""
+
+    name: Annotated[str, Length(1, 253), NAME]
+    namespace: Annotated[str, Length(1, 63), LABEL] = "default"
+    labels: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    annotations: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    generation: int = 1
+
+    UPSTREAM: ClassVar = Upstream(
+        silent=(
+            "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName",
+            "managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid",
+        )
+    )  # fmt: skip
+
+    @property
+    def object_name(self) -> ObjectName:
+        """Namespace and name."""
+        return ObjectName(self.namespace, self.name)

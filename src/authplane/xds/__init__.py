@@ -1,0 +1,1 @@
+"""The xDS protocol as state machines that do no I/O."""
