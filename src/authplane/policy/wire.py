@@ -1,0 +1,168 @@
+"""Checks as Envoy's messages: ``envoy.service.auth.v3``."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import Final, assert_never
+
+from envoy.config.core.v3 import address_pb2, base_pb2
+from envoy.service.auth.v3 import attribute_context_pb2
+from envoy.service.auth.v3 import external_auth_pb2 as pb
+from envoy.type.v3 import http_status_pb2
+from google.protobuf import timestamp_pb2
+from google.protobuf.message import DecodeError
+from google.rpc import status_pb2
+
+from authplane.policy.decision import Allow, Decision, Deny, Unavailable
+from authplane.policy.headers import fit_name
+from authplane.policy.request import Malformed, Peer, Request
+
+_OK: Final = 0
+_PERMISSION_DENIED: Final = 7
+_UNAVAILABLE: Final = 14
+_UNAUTHENTICATED: Final = 16
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST: Final = -62_135_596_800
+_LAST: Final = 253_402_300_799
+"""The seconds that a date can have: the years 1 to 9999."""
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x20\x7f]")
+
+
+def parse_check(body: bytes) -> Request | Malformed:
+    """Read a CheckRequest; what lacks a method, a path or headers is malformed."""
+    try:
+        attributes = pb.CheckRequest.FromString(body).attributes
+    except DecodeError:
+        return Malformed(reason="the message is not a CheckRequest")
+    http = attributes.request.http
+    path, _, query = http.path.partition("?")
+    headers = _headers(http)
+    reason = _fault(http.method, path) or _header_fault(http, headers)
+    if reason:
+        return Malformed(reason=reason)
+    return Request(
+        method=http.method,
+        scheme=http.scheme,
+        host=http.host or next((value for name, value in headers if name == ":authority"), ""),
+        path=path,
+        query=query or http.query,
+        headers=headers,
+        context=MappingProxyType(dict(sorted(attributes.context_extensions.items()))),
+        id=http.id,
+        source=_peer(attributes.source),
+        destination=_peer(attributes.destination),
+        time=_time(attributes.request.time) if attributes.request.HasField("time") else None,
+    )
+
+
+def render_decision(decision: Decision) -> bytes:
+    """Build the CheckResponse; only an `Allow` has the status OK.
+
+    An empty CheckResponse would let the call through, so each branch makes a whole message at once.
+    """
+    match decision:
+        case Allow():
+            response = _allowed(decision)
+        case Deny():
+            response = _denied(decision)
+        case Unavailable():
+            response = _undecided()
+        case _:
+            assert_never(decision)
+    return response.SerializeToString(deterministic=True)
+
+
+def _fault(method: str, path: str) -> str:
+    """Name the first attribute that is absent or unfit; empty means that all are there."""
+    for name, value in (("method", method), ("path", path)):
+        if not value:
+            return f"the request has no {name}"
+        if _UNPRINTABLE.search(value):
+            return f"the {name} has a blank or a control character"
+    return "" if path.startswith("/") or path == "*" else "the path does not start with a slash"
+
+
+def _header_fault(
+    http: attribute_context_pb2.AttributeContext.HttpRequest, headers: tuple[tuple[str, str], ...]
+) -> str:
+    """Say what is wrong with the headers; a message with neither form of them cannot come from a proxy."""
+    if not headers and not http.HasField("header_map"):
+        return "the request has no headers"
+    if _UNPRINTABLE.search(http.host):
+        return "the host has a blank or a control character"
+    return "" if all(fit_name(name.removeprefix(":")) for name, _ in headers) else "a header has an invalid name"
+
+
+def _headers(http: attribute_context_pb2.AttributeContext.HttpRequest) -> tuple[tuple[str, str], ...]:
+    """Join both forms: a proxy that sends raw headers fills ``header_map`` and leaves ``headers`` empty."""
+    listed = tuple(
+        (header.key.lower(), header.raw_value.decode(errors="surrogateescape") if header.raw_value else header.value)
+        for header in http.header_map.headers
+    )
+    known = set(listed)
+    mapped = ((name.lower(), value) for name, value in sorted(http.headers.items()))
+    return (*listed, *(pair for pair in mapped if pair not in known))
+
+
+def _peer(peer: attribute_context_pb2.AttributeContext.Peer) -> Peer:
+    address, port = _address(peer.address)
+    return Peer(principal=peer.principal, address=address, port=port)
+
+
+def _address(address: address_pb2.Address) -> tuple[str, int]:
+    if address.HasField("pipe"):
+        return address.pipe.path, 0
+    return address.socket_address.address, address.socket_address.port_value
+
+
+def _time(stamp: timestamp_pb2.Timestamp) -> datetime | None:
+    if not (_FIRST <= stamp.seconds <= _LAST and 0 <= stamp.nanos < 1_000_000_000):
+        return None
+    return _EPOCH + timedelta(seconds=stamp.seconds, microseconds=stamp.nanos // 1000)
+
+
+def _allowed(allow: Allow) -> pb.CheckResponse:
+    # Envoy removes after it has set: a name in both lists would be lost.
+    kept = {name.lower() for name, _ in allow.edits.set}
+    return pb.CheckResponse(
+        status=status_pb2.Status(code=_OK),
+        ok_response=pb.OkHttpResponse(
+            headers=[_option(name, value, append=False) for name, value in allow.edits.set],
+            headers_to_remove=[name for name in allow.edits.remove if name.lower() not in kept],
+        ),
+    )
+
+
+def _denied(deny: Deny) -> pb.CheckResponse:
+    names = [name.lower() for name, _ in deny.headers]
+    return pb.CheckResponse(
+        status=status_pb2.Status(code=_UNAUTHENTICATED if deny.http_status == 401 else _PERMISSION_DENIED),
+        denied_response=pb.DeniedHttpResponse(
+            status=_http_status(deny.http_status),
+            headers=[
+                _option(name, value, append=name.lower() in names[:index])
+                for index, (name, value) in enumerate(deny.headers)
+            ],
+            body=deny.body,
+        ),
+    )
+
+
+def _undecided() -> pb.CheckResponse:
+    """Tell that there is no decision: an Envoy that does not know ``error_response`` reads a denial."""
+    return pb.CheckResponse(
+        status=status_pb2.Status(code=_UNAVAILABLE),
+        error_response=pb.DeniedHttpResponse(status=_http_status(503)),
+    )
+
+
+def _http_status(code: int) -> http_status_pb2.HttpStatus:
+    # The enumeration is open on the wire: Envoy sends codes that it does not name, such as 451.
+    return http_status_pb2.HttpStatus(code=http_status_pb2.StatusCode.ValueType(code))
+
+
+def _option(name: str, value: str, *, append: bool) -> base_pb2.HeaderValueOption:
+    option = base_pb2.HeaderValueOption(header=base_pb2.HeaderValue(key=name, value=value))
+    option.append.value = append
+    return option

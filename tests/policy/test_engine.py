@@ -1,0 +1,155 @@
+"""The engine never allows by accident."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import ClassVar, Final
+
+import pytest
+from envoy.config.core.v3 import base_pb2
+from envoy.service.auth.v3 import attribute_context_pb2
+from envoy.service.auth.v3 import external_auth_pb2 as pb
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.policy.checks import check
+
+from authplane.base.headers import HeaderEdits
+from authplane.policy.decision import Allow, Decision, Deny, Unavailable
+from authplane.policy.engine import UNDECIDED, Answer, answer
+from authplane.policy.request import Malformed, Request
+from authplane.policy.testserver import Mode, TestServer
+from authplane.policy.wire import parse_check, render_decision
+
+NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """Always says the same."""
+
+    name: ClassVar = "constant"
+    decision: Decision
+
+    def decide(self, _request: Request, _now: datetime) -> Decision:
+        return self.decision
+
+
+class Broken:
+    """Fails like a backend with a bug."""
+
+    name: ClassVar = "broken"
+
+    def decide(self, _request: Request, _now: datetime) -> Decision:
+        raise KeyError("group")
+
+
+def _code(reply: bytes) -> int:
+    return pb.CheckResponse.FromString(reply).status.code
+
+
+def test_an_answer_carries_the_reply_the_request_and_the_decision() -> None:
+    body = check("/a").SerializeToString()
+    deny = Deny(http_status=403, rule="no")
+    want = Answer(reply=render_decision(deny), request=parse_check(body), decision=deny)
+    assert answer(Constant(deny), body, NOW) == want
+
+
+def test_a_malformed_check_is_denied_whatever_the_backend_says() -> None:
+    made = answer(Constant(Allow()), b"", NOW)
+    deny = Deny(http_status=400, body="the request has no method\n", rule="malformed")
+    want = Answer(reply=render_decision(deny), request=Malformed(reason="the request has no method"), decision=deny)
+    assert made == want
+
+
+def test_a_backend_that_raises_gives_no_answer_and_the_prepared_one_does_not_allow() -> None:
+    with pytest.raises(KeyError):
+        answer(Broken(), check().SerializeToString(), NOW)
+    assert _code(UNDECIDED) == 14
+
+
+UNSENDABLE: Final[dict[str, tuple[Decision, str]]] = {
+    "a line break in a value": (
+        Allow(edits=HeaderEdits(set=(("x-user", "a\r\nx-admin: 1"),))),
+        "the value for the header 'x-user' cannot be sent",
+    ),
+    "a pseudo header": (Allow(edits=HeaderEdits(set=((":path", "/"),))), "the header ':path' cannot be edited"),
+    "a framing header": (
+        Allow(edits=HeaderEdits(set=(("Transfer-Encoding", "chunked"),))),
+        "the header 'Transfer-Encoding' cannot be edited",
+    ),
+    "removing the host": (Allow(edits=HeaderEdits(remove=("host",))), "the header 'host' cannot be edited"),
+    "a value of more than 4 KiB": (
+        Allow(edits=HeaderEdits(set=(("x-user", "a" * 4097),))),
+        "the value for the header 'x-user' cannot be sent",
+    ),
+    "too many headers": (
+        Allow(edits=HeaderEdits(set=tuple((f"x-{index}", "") for index in range(101)))),
+        "101 headers are more than 100",
+    ),
+    "too many bytes": (
+        Allow(edits=HeaderEdits(set=tuple((f"x-{index:02}", "a" * 4092) for index in range(16)))),
+        "65536 bytes of headers are more than 61440",
+    ),
+    "a denial with a line break in a header": (
+        Deny(http_status=403, headers=(("x-why", "a\nb"),), rule="r"),
+        "the denial's header 'x-why' cannot be sent",
+    ),
+    "a denial whose body is not text": (
+        Deny(http_status=403, body="\ud800", rule="r"),
+        "the denial's body is not text",
+    ),
+}
+
+
+@pytest.mark.requirement("E05")
+@pytest.mark.parametrize(("decision", "cause"), UNSENDABLE.values(), ids=UNSENDABLE.keys())
+def test_what_a_proxy_could_not_obey_is_no_decision(decision: Decision, cause: str) -> None:
+    made = answer(Constant(decision), check().SerializeToString(), NOW)
+    assert (made.decision, _code(made.reply)) == (Unavailable(cause=cause), 14)
+
+
+TEXT: Final = st.text(max_size=20)
+HEADER: Final = st.builds(base_pb2.HeaderValue, key=TEXT, value=TEXT) | st.builds(
+    base_pb2.HeaderValue, key=TEXT, raw_value=st.binary(max_size=20)
+)
+OURS: Final = st.sampled_from(["auth-handler", "Auth_Username", "auth-context-a", "auth_context_b", "x"])
+HTTP: Final = st.builds(
+    attribute_context_pb2.AttributeContext.HttpRequest,
+    method=st.sampled_from(["", "GET"]) | TEXT,
+    path=st.sampled_from(["/", "/allow", "/x?allow"]) | TEXT,
+    host=TEXT,
+    headers=st.dictionaries(TEXT | OURS, TEXT, max_size=5),
+    header_map=st.none() | st.builds(base_pb2.HeaderMap, headers=st.lists(HEADER, max_size=5)),
+)
+CHECKS: Final = st.builds(
+    pb.CheckRequest,
+    attributes=st.builds(
+        attribute_context_pb2.AttributeContext,
+        request=st.builds(attribute_context_pb2.AttributeContext.Request, http=HTTP),
+        context_extensions=st.dictionaries(TEXT | st.sampled_from(["a", "A", "b"]), TEXT, max_size=5),
+    ),
+)
+MODES: Final = st.sampled_from(Mode)
+
+
+@given(body=st.binary(max_size=200), mode=MODES)
+def test_random_bytes_are_answered_and_allowed_only_by_the_backend(body: bytes, mode: Mode) -> None:
+    made = answer(TestServer(mode=mode), body, NOW)
+    assert (_code(made.reply) == 0) == isinstance(made.decision, Allow)
+
+
+@given(message=CHECKS, mode=MODES)
+def test_random_checks_are_answered_and_allowed_only_by_the_backend(message: pb.CheckRequest, mode: Mode) -> None:
+    made = answer(TestServer(mode=mode), message.SerializeToString(), NOW)
+    response = pb.CheckResponse.FromString(made.reply)
+    assert (response.status.code == 0) == isinstance(made.decision, Allow)
+    assert response.status.code == 0 or response.WhichOneof("http_response") != "ok_response"
+    if mode is Mode.PATH and response.status.code == 0:
+        assert "allow" in message.attributes.request.http.path.partition("?")[0]
+    added = {option.header.key.lower() for option in response.ok_response.headers}
+    assert added.isdisjoint(name.lower() for name in response.ok_response.headers_to_remove)
+
+
+@given(message=CHECKS)
+def test_a_random_check_is_never_allowed_by_a_backend_that_denies(message: pb.CheckRequest) -> None:
+    made = answer(Constant(Deny(http_status=403, rule="no")), message.SerializeToString(), NOW)
+    assert _code(made.reply) == 7
