@@ -1,0 +1,128 @@
+"""Root HTTPProxies to virtual hosts."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from authplane.base.names import ObjectName, Ref
+from authplane.base.problems import Problems
+from authplane.graph.authorization import host_authorization
+from authplane.graph.extensions import secret_name
+from authplane.graph.model import Certificate, ExtensionCluster, Host, RedirectToHttps, Route, SecureHost, Unprotected
+from authplane.graph.reports import Reports
+from authplane.graph.routes import ServiceClusters, build_routes
+from authplane.graph.secrets import server_certificate
+from authplane.resources.documents import Resources
+from authplane.resources.kinds import contour
+from authplane.resources.kinds.contour import HTTPProxy, Tls, VirtualHost
+
+_LABEL: Final = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_FQDN: Final = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*", re.IGNORECASE)
+_COSTS_THE_ROUTE: Final = frozenset({"ServiceUnresolvedReference", "UnsupportedServiceType"})
+"""A Service that cannot be used costs its route, which answers 503; every other error withdraws the host."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hosts:
+    """Virtual hosts by listener, and the certificates they need."""
+
+    plain: tuple[Host, ...]
+    secure: tuple[SecureHost, ...]
+    certificates: tuple[Certificate, ...]
+
+
+def build_hosts(
+    resources: Resources,
+    extensions: Mapping[ObjectName, ExtensionCluster],
+    clusters: ServiceClusters,
+    reports: Reports,
+) -> Hosts:
+    """Build the virtual host of every valid root; an invalid one is withdrawn from both listeners."""
+    shared = _owners(resources.proxies.values())
+    plain: list[Host] = []
+    secure: list[SecureHost] = []
+    certificates: dict[ObjectName, Certificate] = {}
+    for name, proxy in sorted(resources.proxies.items()):
+        problems = reports.of(Ref("HTTPProxy", name.namespace, name.name))
+        virtual_host = proxy.spec.virtualhost
+        if virtual_host is None:
+            problems.add("Orphaned", "this HTTPProxy is not part of a delegation chain from a root HTTPProxy")
+            continue
+        with problems.at("spec"):
+            with problems.at("virtualhost"):
+                fqdn = _fqdn(virtual_host, shared, problems)
+                certificate = _certificate(resources, virtual_host.tls, name.namespace, problems)
+                guard = host_authorization(virtual_host, name.namespace, resources, extensions, problems)
+            routes = build_routes(proxy, guard, clusters, problems)
+        if any(problem.reason not in _COSTS_THE_ROUTE for problem in problems.errors):
+            continue
+        host = Host(fqdn=fqdn, proxy=name, routes=tuple(built for _, built in routes))
+        if virtual_host.tls is None or certificate is None:
+            plain.append(host)
+            continue
+        plain.append(replace(host, routes=tuple(_over_http(written, built) for written, built in routes)))
+        certificates[certificate.name] = certificate
+        minimum = virtual_host.tls.minimum_protocol_version or "1.2"
+        secure.append(SecureHost(host=host, certificate=certificate.name, minimum_tls=minimum))
+    return Hosts(
+        plain=tuple(sorted(plain, key=lambda host: host.fqdn)),
+        secure=tuple(sorted(secure, key=lambda host: host.host.fqdn)),
+        certificates=tuple(certificates[name] for name in sorted(certificates)),
+    )
+
+
+def _over_http(written: contour.Route, built: Route) -> Route:
+    """Return what a route of a TLS virtual host is on the plain listener."""
+    if written.permit_insecure:
+        return built  # building the route has made sure that it is not an enforced one
+    return Route(match=built.match, action=RedirectToHttps(), authorization=Unprotected())
+
+
+def _owners(proxies: Iterable[HTTPProxy]) -> Mapping[str, list[ObjectName]]:
+    owners = defaultdict(list)
+    for proxy in proxies:
+        if proxy.spec.virtualhost is not None:
+            owners[proxy.spec.virtualhost.fqdn.lower()].append(proxy.metadata.object_name)
+    return owners
+
+
+def _fqdn(virtual_host: VirtualHost, owners: Mapping[str, list[ObjectName]], problems: Problems) -> str:
+    fqdn = virtual_host.fqdn.lower()
+    with problems.at("fqdn"):
+        if not _FQDN.fullmatch(fqdn):
+            problems.add("FQDNNotSpecified", f"{virtual_host.fqdn!r} is not a host name such as 'www.example.com'")
+        if len(owners[fqdn]) > 1:
+            names = ", ".join(map(str, sorted(owners[fqdn])))
+            problems.add("DuplicateVhost", f'fqdn "{fqdn}" is used in multiple HTTPProxies: {names}')
+    return fqdn
+
+
+def _certificate(resources: Resources, tls: Tls | None, namespace: str, problems: Problems) -> Certificate | None:
+    if tls is None:
+        return None
+    with problems.at("tls"):
+        if tls.passthrough:
+            problems.add("TLSConfigNotValid", "Spec.VirtualHost.TLS passthrough is not supported")
+            return None
+        if tls.enable_fallback_certificate:
+            problems.add(
+                "FallbackNotPresent", "Spec.Virtualhost.TLS enabled fallback but no fallback certificate is configured"
+            )
+        if not tls.secret_name:
+            problems.add("TLSConfigNotValid", "Spec.VirtualHost.TLS names no Secret")
+            return None
+        name = secret_name(tls.secret_name, namespace)
+        with problems.at("secretName"):
+            if name.namespace != namespace:
+                problems.add(
+                    "DelegationNotPermitted",
+                    f'Spec.VirtualHost.TLS Secret "{name}" certificate delegation not permitted',
+                )
+                return None
+            found = server_certificate(resources, name)
+            if isinstance(found, str):
+                problems.add("SecretNotValid", f'Spec.VirtualHost.TLS Secret "{name}" is invalid: {found}')
+                return None
+            return found

@@ -1,0 +1,59 @@
+"""What the passes have to say about each resource."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from authplane.base.names import Ref
+from authplane.base.problems import Problem, Problems
+
+CONDITION_TYPES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "AuthBadResourceVersion": "AuthError",
+        "AuthBadResourceKind": "AuthError",
+        "AuthFailOpen": "AuthError",
+        "AuthMissingExtensionRef": "AuthError",
+        "AuthNotPermitted": "AuthError",
+        "AuthPermitInsecureConflict": "AuthError",
+        "AuthResponseTimeoutInvalid": "AuthError",
+        "ExtensionServiceNotFound": "AuthError",
+        "ExtensionServiceNotValid": "AuthError",
+        "CACertificateNotDelegated": "TLSError",
+        "DelegationNotPermitted": "TLSError",
+        "FallbackNotPresent": "TLSError",
+        "SecretNotValid": "TLSError",
+        "TLSConfigNotValid": "TLSError",
+        "TLSIncompatibleFeatures": "TLSError",
+        "UpstreamNotVerified": "TLSError",
+        "NoServicesPresent": "ServiceError",
+        "ServiceUnresolvedReference": "ServiceError",
+        "UnsupportedServiceType": "ServiceError",
+        "DuplicateVhost": "VirtualHostError",
+        "FQDNNotSpecified": "VirtualHostError",
+        "NoRoutesPresent": "RouteError",
+        "DuplicateMatchConditions": "RouteError",
+        "PathMatchConditionsNotValid": "RouteError",
+        "Orphaned": "Orphaned",
+    }
+)
+"""The type of the error that a reason gives in a status. Reasons that are not here are about the fields."""
+
+
+def condition_type(reason: str) -> str:
+    """Return the type under which a status lists a problem with this reason."""
+    return CONDITION_TYPES.get(reason, "SpecError")
+
+
+class Reports:
+    """The problems of every resource, gathered while the graph is built."""
+
+    def __init__(self) -> None:
+        self._by_ref: dict[Ref, Problems] = {}
+
+    def of(self, ref: Ref) -> Problems:
+        """Return the collector of one resource."""
+        return self._by_ref.setdefault(ref, Problems())
+
+    def found(self) -> Mapping[Ref, tuple[Problem, ...]]:
+        """Return what was found, by resource, in name order; resources without a problem are left out."""
+        return MappingProxyType({ref: tuple(self._by_ref[ref]) for ref in sorted(self._by_ref) if self._by_ref[ref]})

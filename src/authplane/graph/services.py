@@ -1,0 +1,72 @@
+"""Services and the endpoints behind their ports."""
+
+import ipaddress
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from authplane.base.names import ObjectName, Ref
+from authplane.graph.model import Endpoint
+from authplane.graph.reports import Reports
+from authplane.resources.documents import Resources
+from authplane.resources.kinds.core import EndpointSlice, ServicePort
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved:
+    """Why a Service cannot be used; ``reason`` is what its status says."""
+
+    reason: str
+    message: str
+
+
+Resolved: TypeAlias = tuple[Endpoint, ...]
+
+
+def resolve(resources: Resources, name: ObjectName, port: int) -> Resolved | Unresolved:
+    """Return the ready endpoints of a Service's port, each once, in order."""
+    service = resources.services.get(name)
+    if service is None:
+        broken = Ref("Service", name.namespace, name.name) in resources.broken
+        why = "cannot be read" if broken else "not found"
+        return Unresolved("ServiceUnresolvedReference", f'service "{name}" {why}')
+    if service.spec.type == "ExternalName":
+        return Unresolved("UnsupportedServiceType", f'Service "{name}" is of unsupported type "ExternalName".')
+    found = next((candidate for candidate in service.spec.ports if candidate.port == port), None)
+    if found is None:
+        return Unresolved("ServiceUnresolvedReference", f'port "{port}" on service "{name}" not matched')
+    if found.protocol != "TCP":
+        return Unresolved("ServiceUnresolvedReference", f'unsupported service protocol "{found.protocol}"')
+    slices = resources.endpoint_slices.get(name, ())
+    return tuple(sorted({endpoint for slice_ in slices for endpoint in _ready(slice_, found)}))
+
+
+def _ready(slice_: EndpointSlice, service_port: ServicePort) -> set[Endpoint]:
+    ports = [port.port for port in slice_.ports if port.name == service_port.name and port.protocol == "TCP"]
+    addresses = [
+        address
+        for endpoint in slice_.endpoints
+        if endpoint.conditions.ready is not False  # Kubernetes: unknown readiness counts as ready
+        for address in endpoint.addresses
+        if usable_address(address)
+    ]
+    return {Endpoint(address, port) for address in addresses for port in ports}
+
+
+def usable_address(address: str) -> bool:
+    """Tell whether Envoy can connect to it: an IP address that is not the unspecified one."""
+    try:
+        return not ipaddress.ip_address(address).is_unspecified
+    except ValueError:
+        return False
+
+
+def report_endpoint_slices(resources: Resources, reports: Reports) -> None:
+    """Name every address that no endpoint is made of."""
+    for slices in resources.endpoint_slices.values():
+        for slice_ in slices:
+            problems = reports.of(Ref("EndpointSlice", slice_.metadata.namespace, slice_.metadata.name))
+            for index, endpoint in enumerate(slice_.endpoints):
+                for position, address in enumerate(endpoint.addresses):
+                    if not usable_address(address):
+                        with problems.at("endpoints", index, "addresses", position):
+                            problems.warn("AddressInvalid", f"{address!r} is not an IP address to connect to; left out")

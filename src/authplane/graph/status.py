@@ -1,0 +1,167 @@
+"""Status of each resource, as Kubernetes stores it, from what the passes found."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from authplane.base.names import Ref
+from authplane.base.problems import Problem, Severity, dotted
+from authplane.graph.build import Built
+from authplane.graph.model import ExtensionCluster
+from authplane.graph.programming import Answered, NoProxy, Pending, Programming, XdsName, xds_names
+from authplane.graph.reports import condition_type
+from authplane.resources.documents import Finding, Resources
+
+_LONGEST_MESSAGE: Final = 32760
+_KINDS: Final = {
+    "AuthplaneConfiguration": "authplane.dev/v1alpha1",
+    "ExtensionService": "projectcontour.io/v1alpha1",
+    "HTTPProxy": "projectcontour.io/v1",
+}
+"""The kinds that have a status, and their API versions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubCondition:
+    """One error or warning of a condition."""
+
+    type: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """One thing that is true, false or unknown of a resource."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    errors: tuple[SubCondition, ...] = ()
+    warnings: tuple[SubCondition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """What is known of one resource."""
+
+    ref: Ref
+    api_version: str
+    generation: int
+    conditions: tuple[Condition, ...]
+
+
+def build_status(
+    resources: Resources,
+    findings: Iterable[Finding],
+    last_good: frozenset[Ref],
+    built: Built,
+    programming: Programming,
+) -> tuple[Status, ...]:
+    """Return the status of every resource that has one, in name order."""
+    problems = _by_ref(findings, built.problems)
+    names = xds_names(built.graph)
+    clusters = {each.object_name: each for each in built.graph.clusters if isinstance(each, ExtensionCluster)}
+    generations = _generations(resources)
+    statuses = []
+    for ref in sorted(generations):
+        conditions = [_valid(ref, problems.get(ref, ()))]
+        if ref.kind == "ExtensionService":
+            conditions.append(_ready(clusters.get(ref.object_name)))
+        if ref.kind != "AuthplaneConfiguration":
+            conditions.append(_programmed(names.get(ref), programming))
+        if ref in last_good:
+            conditions.append(_outdated())
+        statuses.append(
+            Status(
+                ref=ref,
+                api_version=_KINDS[ref.kind],
+                generation=generations[ref],
+                conditions=tuple(conditions),
+            )
+        )
+    return tuple(statuses)
+
+
+def _generations(resources: Resources) -> Mapping[Ref, int]:
+    known = {
+        Ref(type(each).__name__, each.metadata.namespace, each.metadata.name): each.metadata.generation
+        for each in (*resources.proxies.values(), *resources.extension_services.values(), resources.configuration)
+        if each is not None
+    }
+    return {ref: 1 for ref in resources.broken if ref.kind in _KINDS} | known
+
+
+def _by_ref(findings: Iterable[Finding], found: Mapping[Ref, tuple[Problem, ...]]) -> Mapping[Ref, tuple[Problem, ...]]:
+    problems: dict[Ref, tuple[Problem, ...]] = {}
+    for finding in findings:
+        if finding.ref is not None:
+            problems[finding.ref] = (*problems.get(finding.ref, ()), finding.problem)
+    for ref, more in found.items():
+        problems[ref] = (*problems.get(ref, ()), *more)
+    return problems
+
+
+def _valid(ref: Ref, problems: tuple[Problem, ...]) -> Condition:
+    errors = tuple(_sub(each) for each in problems if each.severity is Severity.ERROR)
+    warnings = tuple(_sub(each) for each in problems if each.severity is Severity.WARNING)
+    if errors:
+        return Condition(
+            type="Valid",
+            status="False",
+            reason="ErrorPresent",
+            message="At least one error present, see Errors for details",
+            errors=errors,
+            warnings=warnings,
+        )
+    return Condition(type="Valid", status="True", reason="Valid", message=f"Valid {ref.kind}", warnings=warnings)
+
+
+def _sub(problem: Problem) -> SubCondition:
+    kind = condition_type(problem.reason)
+    # Messages of the fields' own problems do not say which field; those of the graph do, in Contour's words.
+    message = f"{dotted(problem.path)}: {problem.message}" if kind == "SpecError" and problem.path else problem.message
+    return SubCondition(type=kind, reason=problem.reason, message=message[:_LONGEST_MESSAGE])
+
+
+def _ready(cluster: ExtensionCluster | None) -> Condition:
+    if cluster is None:
+        return Condition(
+            type="Ready", status="False", reason="NotValid", message="an invalid ExtensionService has no cluster"
+        )
+    count = cluster.ready_endpoints
+    message = f'{count} ready endpoint{"" if count == 1 else "s"}; Envoy cluster "{cluster.name}"'
+    if count:
+        return Condition(type="Ready", status="True", reason="EndpointsReady", message=message)
+    return Condition(type="Ready", status="False", reason="NoReadyEndpoints", message=message)
+
+
+def _programmed(names: frozenset[XdsName] | None, programming: Programming) -> Condition:
+    if names is None:
+        return _programmed_as("False", "NotValid", "not part of the configuration that proxies get")
+    match programming:
+        case NoProxy():
+            return _programmed_as("Unknown", "NoProxyConnected", "no proxy has asked for the configuration")
+        case Pending():
+            return _programmed_as("Unknown", "Pending", "a proxy has not answered yet")
+        case Answered(refused):
+            refusals = sorted({refused[name] for name in names & refused.keys()})
+            if refusals:
+                return _programmed_as("False", "Rejected", "; ".join(refusals)[:_LONGEST_MESSAGE])
+            return _programmed_as("True", "Programmed", "accepted by every connected proxy")
+        case _:
+            assert_never(programming)
+
+
+def _programmed_as(status: str, reason: str, message: str) -> Condition:
+    return Condition(type="Programmed", status=status, reason=reason, message=message)
+
+
+def _outdated() -> Condition:
+    return Condition(
+        type="UpToDate",
+        status="False",
+        reason="LastGoodVersionInForce",
+        message="what the file says now cannot be used; the last good version stays in force",
+    )

@@ -1,0 +1,190 @@
+"""Envoy's start-up configuration: one that asks a control plane, and one that has everything in it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, TypeAlias, assert_never
+
+from envoy.config.bootstrap.v3 import bootstrap_pb2
+from envoy.config.cluster.v3 import cluster_pb2
+from envoy.config.core.v3 import address_pb2, base_pb2, config_source_pb2, grpc_service_pb2, protocol_pb2
+from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
+from envoy.config.listener.v3 import listener_pb2
+from envoy.config.route.v3 import route_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
+from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
+from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
+
+from authplane.render.rendered import Rendered
+from authplane.render.wrap import FROM_ADS, duration, pack, socket_address
+
+_ADS_CLUSTER: Final = "authplane-control"
+
+
+@dataclass(frozen=True, slots=True)
+class UnixSocket:
+    """A socket in the file system."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tcp:
+    """A host and a port."""
+
+    host: str
+    port: int
+
+
+Where: TypeAlias = UnixSocket | Tcp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientFiles:
+    """The files that Envoy needs to reach a control plane that asks for a client certificate."""
+
+    ca: str
+    certificate: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlPlane:
+    """Where the configuration comes from and how it is asked for."""
+
+    where: Where
+    delta: bool = False
+    tls: ClientFiles | None = None
+
+
+def ads_bootstrap(control: ControlPlane, *, node: str, admin: Where | None = None) -> bootstrap_pb2.Bootstrap:
+    """Build the start-up configuration of an Envoy that gets everything over ADS."""
+    api_type = config_source_pb2.ApiConfigSource.ApiType
+    return bootstrap_pb2.Bootstrap(
+        node=base_pb2.Node(id=node, cluster="authplane"),
+        admin=bootstrap_pb2.Admin(address=_address(admin)) if admin else None,
+        static_resources=bootstrap_pb2.Bootstrap.StaticResources(clusters=[_control_cluster(control)]),
+        dynamic_resources=bootstrap_pb2.Bootstrap.DynamicResources(
+            lds_config=FROM_ADS,
+            cds_config=FROM_ADS,
+            ads_config=config_source_pb2.ApiConfigSource(
+                api_type=api_type.DELTA_GRPC if control.delta else api_type.GRPC,
+                transport_api_version=config_source_pb2.ApiVersion.V3,
+                grpc_services=[
+                    grpc_service_pb2.GrpcService(
+                        envoy_grpc=grpc_service_pb2.GrpcService.EnvoyGrpc(cluster_name=_ADS_CLUSTER)
+                    )
+                ],
+                set_node_on_first_message_only=True,
+            ),
+        ),
+    )
+
+
+def _control_cluster(control: ControlPlane) -> cluster_pb2.Cluster:
+    options = http_protocol_options_pb2.HttpProtocolOptions()
+    keepalive = protocol_pb2.KeepaliveSettings(
+        interval=duration(timedelta(seconds=30)), timeout=duration(timedelta(seconds=5))
+    )
+    options.explicit_http_config.http2_protocol_options.CopyFrom(
+        protocol_pb2.Http2ProtocolOptions(connection_keepalive=keepalive)
+    )
+    cluster = cluster_pb2.Cluster(
+        name=_ADS_CLUSTER,
+        type=_discovery(control.where),
+        connect_timeout=duration(timedelta(seconds=2)),
+        load_assignment=endpoint_pb2.ClusterLoadAssignment(
+            cluster_name=_ADS_CLUSTER,
+            endpoints=[
+                endpoint_components_pb2.LocalityLbEndpoints(
+                    lb_endpoints=[
+                        endpoint_components_pb2.LbEndpoint(
+                            endpoint=endpoint_components_pb2.Endpoint(address=_address(control.where))
+                        )
+                    ]
+                )
+            ],
+        ),
+    )
+    cluster.typed_extension_protocol_options["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"].CopyFrom(
+        pack(options)
+    )
+    if control.tls is not None:
+        cluster.transport_socket.CopyFrom(
+            base_pb2.TransportSocket(name="envoy.transport_sockets.tls", typed_config=pack(_client_tls(control.tls)))
+        )
+    return cluster
+
+
+def _discovery(where: Where) -> cluster_pb2.Cluster.DiscoveryType.ValueType:
+    kinds = cluster_pb2.Cluster.DiscoveryType
+    return kinds.STRICT_DNS if isinstance(where, Tcp) else kinds.STATIC
+
+
+def _client_tls(files: ClientFiles) -> tls_pb2.UpstreamTlsContext:
+    return tls_pb2.UpstreamTlsContext(
+        common_tls_context=tls_pb2.CommonTlsContext(
+            tls_certificates=[
+                common_pb2.TlsCertificate(
+                    certificate_chain=base_pb2.DataSource(filename=files.certificate),
+                    private_key=base_pb2.DataSource(filename=files.key),
+                )
+            ],
+            validation_context=common_pb2.CertificateValidationContext(
+                trusted_ca=base_pb2.DataSource(filename=files.ca)
+            ),
+        )
+    )
+
+
+def _address(where: Where) -> address_pb2.Address:
+    match where:
+        case UnixSocket(path):
+            return address_pb2.Address(pipe=address_pb2.Pipe(path=path, mode=0o600))
+        case Tcp(host, port):
+            return socket_address(host, port)
+        case _:
+            assert_never(where)
+
+
+def static_bootstrap(rendered: Rendered) -> bootstrap_pb2.Bootstrap:
+    """Build a configuration that Envoy runs by itself: the same resources, each where another refers to it."""
+    routes = {message.name: message for message in rendered.routes}
+    endpoints = {message.cluster_name: message for message in rendered.endpoints}
+    return bootstrap_pb2.Bootstrap(
+        node=base_pb2.Node(id="authplane-static", cluster="authplane"),
+        static_resources=bootstrap_pb2.Bootstrap.StaticResources(
+            listeners=[_static_listener(listener, routes) for listener in rendered.listeners],
+            clusters=[_static_cluster(cluster, endpoints) for cluster in rendered.clusters],
+            secrets=rendered.secrets,
+        ),
+    )
+
+
+def _static_cluster(
+    cluster: cluster_pb2.Cluster, endpoints: Mapping[str, endpoint_pb2.ClusterLoadAssignment]
+) -> cluster_pb2.Cluster:
+    static = cluster_pb2.Cluster()
+    static.CopyFrom(cluster)
+    static.ClearField("eds_cluster_config")
+    static.type = cluster_pb2.Cluster.DiscoveryType.STATIC
+    static.load_assignment.CopyFrom(endpoints[cluster.name])
+    return static
+
+
+def _static_listener(
+    listener: listener_pb2.Listener, routes: Mapping[str, route_pb2.RouteConfiguration]
+) -> listener_pb2.Listener:
+    static = listener_pb2.Listener()
+    static.CopyFrom(listener)
+    for chain in static.filter_chains:
+        manager = hcm_pb2.HttpConnectionManager()
+        chain.filters[0].typed_config.Unpack(manager)
+        manager.route_config.CopyFrom(routes[manager.rds.route_config_name])
+        chain.filters[0].typed_config.CopyFrom(pack(manager))
+        tls = tls_pb2.DownstreamTlsContext()
+        if chain.transport_socket.typed_config.Unpack(tls):
+            for secret in tls.common_tls_context.tls_certificate_sds_secret_configs:
+                secret.ClearField("sds_config")  # a secret without a source is one of the static ones
+            chain.transport_socket.typed_config.CopyFrom(pack(tls))
+    return static

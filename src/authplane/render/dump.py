@@ -1,0 +1,36 @@
+"""Rendered resources as text for people and programs."""
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+
+from authplane.render.rendered import Rendered
+
+REDACTED: Final = "[redacted]"
+
+
+def dump(rendered: Rendered, *, show_secrets: bool) -> dict[str, Any]:
+    """Return the resources as protobuf JSON; private keys only if asked for."""
+    secrets = _dicts(rendered.secrets)
+    if not show_secrets:
+        for secret in secrets:
+            secret["tlsCertificate"]["privateKey"]["inlineBytes"] = REDACTED
+    return {
+        "listeners": _dicts(rendered.listeners),
+        "routes": _dicts(rendered.routes),
+        "clusters": _dicts(rendered.clusters),
+        "endpoints": _dicts(rendered.endpoints),
+        "secrets": secrets,
+    }
+
+
+def json_text(message: Message) -> str:
+    """Return one message as protobuf JSON."""
+    return json.dumps(MessageToDict(message), indent=2, sort_keys=True) + "\n"
+
+
+def _dicts(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    return [MessageToDict(message) for message in messages]

@@ -1,0 +1,41 @@
+"""Small pieces of Envoy configuration that stand in many places."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+from envoy.config.core.v3 import address_pb2, config_source_pb2
+from google.protobuf.any_pb2 import Any
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+
+FROM_ADS: Final = config_source_pb2.ConfigSource(
+    ads=config_source_pb2.AggregatedConfigSource(), resource_api_version=config_source_pb2.ApiVersion.V3
+)
+
+
+def pack(message: Message) -> Any:
+    """Wrap a message; the same message gives the same bytes."""
+    return Any(type_url=type_url(message), value=message.SerializeToString(deterministic=True))
+
+
+def type_url(message: Message) -> str:
+    """Return the name under which Envoy knows a message."""
+    return f"type.googleapis.com/{message.DESCRIPTOR.full_name}"
+
+
+def packed(messages: Mapping[str, Message]) -> dict[str, Any]:
+    """Wrap the messages of a map."""
+    return {name: pack(message) for name, message in messages.items()}
+
+
+def duration(value: timedelta) -> Duration:
+    """Convert a duration."""
+    message = Duration()
+    message.FromTimedelta(value)
+    return message
+
+
+def socket_address(address: str, port: int) -> address_pb2.Address:
+    """Name a TCP address."""
+    return address_pb2.Address(socket_address=address_pb2.SocketAddress(address=address, port_value=port))
