@@ -8,13 +8,13 @@ import pytest
 from envoy.config.core.v3 import base_pb2
 from envoy.service.auth.v3 import attribute_context_pb2
 from envoy.service.auth.v3 import external_auth_pb2 as pb
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.policy.checks import check
 
 from authplane.base.headers import HeaderEdits
 from authplane.policy.decision import Allow, Decision, Deny, Unavailable
-from authplane.policy.engine import UNDECIDED, Answer, answer
+from authplane.policy.engine import FAILED, Answer, answer
 from authplane.policy.request import Malformed, Request
 from authplane.policy.testserver import Mode, TestServer
 from authplane.policy.wire import parse_check, render_decision
@@ -63,7 +63,9 @@ def test_a_malformed_check_is_denied_whatever_the_backend_says() -> None:
 def test_a_backend_that_raises_gives_no_answer_and_the_prepared_one_does_not_allow() -> None:
     with pytest.raises(KeyError):
         answer(Broken(), check().SerializeToString(), NOW)
-    assert _code(UNDECIDED) == 14
+    response = pb.CheckResponse.FromString(FAILED)
+    assert (response.status.code, response.WhichOneof("http_response")) == (14, "denied_response")
+    assert response.denied_response.status.code == 503
 
 
 UNSENDABLE: Final[dict[str, tuple[Decision, str]]] = {
@@ -91,7 +93,7 @@ UNSENDABLE: Final[dict[str, tuple[Decision, str]]] = {
     ),
     "a denial with a line break in a header": (
         Deny(http_status=403, headers=(("x-why", "a\nb"),), rule="r"),
-        "the denial's header 'x-why' cannot be sent",
+        "the denial's header 'x-why'",
     ),
     "a denial whose body is not text": (
         Deny(http_status=403, body="\ud800", rule="r"),
@@ -100,11 +102,17 @@ UNSENDABLE: Final[dict[str, tuple[Decision, str]]] = {
 }
 
 
+@pytest.mark.requirement("E04")
 @pytest.mark.requirement("E05")
-@pytest.mark.parametrize(("decision", "cause"), UNSENDABLE.values(), ids=UNSENDABLE.keys())
-def test_what_a_proxy_could_not_obey_is_no_decision(decision: Decision, cause: str) -> None:
+@pytest.mark.parametrize(("decision", "fault"), UNSENDABLE.values(), ids=UNSENDABLE.keys())
+def test_what_a_proxy_could_not_obey_is_denied(decision: Decision, fault: str) -> None:
     made = answer(Constant(decision), check().SerializeToString(), NOW)
-    assert (made.decision, _code(made.reply)) == (Unavailable(cause=cause), 14)
+    assert (made.decision, _code(made.reply)) == (Deny(http_status=403, rule=f"unsendable: {fault}"), 7)
+
+
+def test_no_decision_stays_no_decision() -> None:
+    made = answer(Constant(Unavailable(cause="down")), check().SerializeToString(), NOW)
+    assert (made.decision, _code(made.reply)) == (Unavailable(cause="down"), 14)
 
 
 TEXT: Final = st.text(max_size=20)
@@ -131,12 +139,14 @@ CHECKS: Final = st.builds(
 MODES: Final = st.sampled_from(Mode)
 
 
+@settings(deadline=None)
 @given(body=st.binary(max_size=200), mode=MODES)
 def test_random_bytes_are_answered_and_allowed_only_by_the_backend(body: bytes, mode: Mode) -> None:
     made = answer(TestServer(mode=mode), body, NOW)
     assert (_code(made.reply) == 0) == isinstance(made.decision, Allow)
 
 
+@settings(deadline=None)
 @given(message=CHECKS, mode=MODES)
 def test_random_checks_are_answered_and_allowed_only_by_the_backend(message: pb.CheckRequest, mode: Mode) -> None:
     made = answer(TestServer(mode=mode), message.SerializeToString(), NOW)
@@ -149,6 +159,7 @@ def test_random_checks_are_answered_and_allowed_only_by_the_backend(message: pb.
     assert added.isdisjoint(name.lower() for name in response.ok_response.headers_to_remove)
 
 
+@settings(deadline=None)
 @given(message=CHECKS)
 def test_a_random_check_is_never_allowed_by_a_backend_that_denies(message: pb.CheckRequest) -> None:
     made = answer(Constant(Deny(http_status=403, rule="no")), message.SerializeToString(), NOW)

@@ -142,9 +142,9 @@ def test_a_time_that_no_calendar_has_is_left_out() -> None:
     assert request.time is None
 
 
-def _option(name: str, value: str, *, append: bool = False) -> base_pb2.HeaderValueOption:
+def _option(name: str, value: str) -> base_pb2.HeaderValueOption:
     option = base_pb2.HeaderValueOption(header=base_pb2.HeaderValue(key=name, value=value))
-    option.append.value = append
+    option.append.value = False
     return option
 
 
@@ -183,7 +183,7 @@ RESPONSES: Final[dict[str, tuple[Decision, pb.CheckResponse]]] = {
                 headers=[
                     _option("Location", "/in"),
                     _option("Set-Cookie", "a=1"),
-                    _option("set-cookie", "b=2", append=True),
+                    _option("set-cookie", "b=2"),
                 ],
             ),
         ),

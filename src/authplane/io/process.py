@@ -1,0 +1,158 @@
+"""Child processes and tasks that end with their owner."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from traceback import extract_tb
+from typing import Final, TypeAlias
+
+_LONGEST_LINE: Final = 1024 * 1024
+
+_LAUNCHER: Final = """\
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+if os.getppid() != int(sys.argv[1]):
+    sys.exit(1)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+"""Asks the kernel (PR_SET_PDEATHSIG is 1) to end this process with its parent, then becomes the program.
+
+A program of its own and no ``preexec_fn``: Python code between fork and exec can deadlock where other threads run,
+and gRPC has threads. A parent that died in between is found by its number.
+"""
+
+
+class Stream(StrEnum):
+    """Where a line was written."""
+
+    STDOUT = "stdout"
+    STDERR = "stderr"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of output, without its end."""
+
+    stream: Stream
+    text: str
+
+
+LineSink: TypeAlias = Callable[[Line], Awaitable[None]]
+"""Receives each line. The process may stand still while it waits, so it must be quick."""
+
+
+class Child:
+    """A running process."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @property
+    def pid(self) -> int:
+        """The process's number."""
+        return self._process.pid
+
+    @property
+    def status(self) -> int | None:
+        """The exit status, negative for a signal; None while it runs."""
+        return self._process.returncode
+
+    async def ended(self) -> int:
+        """Wait for the end and return the exit status."""
+        return await self._process.wait()
+
+
+@asynccontextmanager
+async def run_process(
+    argv: Sequence[str], *, sink: LineSink, grace: float = 2.0, environment: Mapping[str, str] | None = None
+) -> AsyncGenerator[Child]:
+    """Run a program while the block runs; then it is asked to end, and made to after ``grace`` seconds.
+
+    It ends even if this process is killed. It does not see Ctrl-C: ending it is up to the owner of the block.
+    """
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), *argv,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=None if environment is None else dict(environment),
+        limit=_LONGEST_LINE,
+        start_new_session=True,
+    )  # fmt: skip
+    async with owned_tasks() as readers:
+        readers.create_task(_deliver(process.stdout, Stream.STDOUT, sink))
+        readers.create_task(_deliver(process.stderr, Stream.STDERR, sink))
+        try:
+            yield Child(process)
+        finally:
+            await _end(process, grace)
+
+
+@asynccontextmanager
+async def owned_tasks() -> AsyncGenerator[asyncio.TaskGroup]:
+    """Own tasks while the block runs; a single failure is raised as it is, so that callers can name what they catch."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            yield tasks
+    except BaseExceptionGroup as failures:
+        if len(failures.exceptions) > 1:
+            raise
+        raise failures.exceptions[0] from failures.exceptions[0].__cause__
+
+
+def place_of(error: Exception) -> str:
+    """Name an exception and where it was raised, for the log.
+
+    Not its message and not the variables around it: they can hold what a client sent, a password for instance.
+    """
+    frames = extract_tb(error.__traceback__)
+    where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
+    return f"{type(error).__name__}{where}"
+
+
+async def _deliver(reader: asyncio.StreamReader | None, stream: Stream, sink: LineSink) -> None:
+    """Pass on lines until the stream ends; a line longer than we can hold is named, not kept."""
+    too_long = False
+    while reader is not None:
+        try:
+            raw = await reader.readuntil(b"\n")
+        except asyncio.IncompleteReadError as ended:
+            raw = ended.partial
+            reader = None
+        except asyncio.LimitOverrunError as overrun:
+            await reader.readexactly(overrun.consumed)
+            too_long = True
+            continue
+        if too_long:
+            await sink(Line(stream, f"(a line longer than {_LONGEST_LINE} bytes)"))
+        elif raw:
+            await sink(Line(stream, raw.decode(errors="replace").rstrip("\r\n")))
+        too_long = False
+
+
+async def _end(process: asyncio.subprocess.Process, grace: float) -> None:
+    """Ask, then insist; the readers see the end of the output by themselves."""
+    try:
+        if process.returncode is None:
+            _signal(process, signal.SIGTERM)
+            async with asyncio.timeout(grace):
+                await process.wait()
+    except TimeoutError:
+        pass
+    finally:
+        # Also when the wait is cancelled: the block must not leave a process behind.
+        if process.returncode is None:
+            _signal(process, signal.SIGKILL)
+            await process.wait()
+
+
+def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(number)
