@@ -156,8 +156,11 @@ asyncio.run(main())
 """
 
 
-async def test_envoy_ends_when_its_parent_is_killed() -> None:
-    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", PARENT, stdout=asyncio.subprocess.PIPE)
+async def test_envoy_ends_when_its_parent_is_killed_and_leaves_no_configuration_behind(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PARENT, stdout=asyncio.subprocess.PIPE, env=environment
+    )
     assert parent.stdout is not None
     async with asyncio.timeout(10):
         pid = int(await parent.stdout.readline())
@@ -174,6 +177,7 @@ async def test_envoy_ends_when_its_parent_is_killed() -> None:
     finally:
         os.close(gone)
     assert not _runs(pid)
+    assert [path.name for path in tmp_path.glob("*/*")] == ["admin.sock"]
 
 
 async def test_a_process_that_ignores_the_request_to_end_is_made_to() -> None:

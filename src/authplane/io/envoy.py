@@ -23,6 +23,8 @@ import h11
 
 from authplane.io.process import Child, Line, LineSink, run_process
 
+_SOCKET: Final = "admin.sock"
+_CONFIG: Final = "envoy"
 _LAST_LINES: Final = 20
 _PAUSE: Final = 0.02
 _LARGEST_REPLY: Final = 64 * 1024 * 1024
@@ -83,9 +85,9 @@ class AdminReply:
 class Envoy:
     """A running Envoy."""
 
-    def __init__(self, child: Child, socket: Path, last_lines: deque[Line]) -> None:
+    def __init__(self, child: Child, folder: Path, last_lines: deque[Line]) -> None:
         self._child = child
-        self._socket = socket
+        self._folder = folder
         self._last_lines = last_lines
 
     @property
@@ -108,11 +110,14 @@ class Envoy:
                     await asyncio.sleep(_PAUSE)
         except TimeoutError as error:
             raise EnvoyEndedError(self._told(f"Envoy is not ready after {limit:g} s")) from error
+        # Envoy has read it, and it may hold keys: it must not stay behind if we are killed.
+        for left in self._folder.glob(f"{_CONFIG}.*"):
+            left.unlink(missing_ok=True)
 
     async def admin(self, path: str, *, method: str = "GET", limit: float = 5.0) -> AdminReply:
         """Ask the admin interface; raises OSError or TimeoutError if it does not answer."""
         async with asyncio.timeout(limit):
-            reader, writer = await asyncio.open_unix_connection(str(self._socket))
+            reader, writer = await asyncio.open_unix_connection(str(self._folder / _SOCKET))
             try:
                 return await _exchange(reader, writer, method, path)
             finally:
@@ -144,16 +149,16 @@ async def run_envoy(config: str | Path, *, sink: LineSink, settings: EnvoySettin
         await sink(line)
 
     with _folder(config) as (folder, path):
-        socket = folder / "admin.sock"
+        pipe = {"path": str(folder / _SOCKET), "mode": 0o600}
         argv = [
             str(binary), "--config-path", str(path),
-            "--config-yaml", json.dumps({"admin": {"address": {"pipe": {"path": str(socket), "mode": 0o600}}}}),
+            "--config-yaml", json.dumps({"admin": {"address": {"pipe": pipe}}}),
             "--disable-hot-restart",
             "--concurrency", str(settings.concurrency),
             "--log-level", settings.log_level,
         ]  # fmt: skip
         async with run_process(argv, sink=keep, grace=settings.grace) as child:
-            yield Envoy(child, socket, last_lines)
+            yield Envoy(child, folder, last_lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +195,7 @@ def _folder(config: str | Path) -> Iterator[tuple[Path, Path]]:
         if isinstance(config, Path):
             yield folder, config
         else:
-            path = folder / ("envoy.json" if config.lstrip().startswith("{") else "envoy.yaml")
+            path = folder / f"{_CONFIG}.{'json' if config.lstrip().startswith('{') else 'yaml'}"
             path.write_text(config, encoding="utf-8")
             yield folder, path
 
