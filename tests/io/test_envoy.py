@@ -76,6 +76,10 @@ def _runs(pid: int) -> bool:
         return False
 
 
+def _left_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.glob("*/*")]
+
+
 async def test_envoy_becomes_ready_answers_on_its_admin_socket_and_ends_with_the_block() -> None:
     async with run_envoy(_config(), sink=Lines(), settings=QUIET) as envoy:
         await envoy.ready()
@@ -177,7 +181,7 @@ async def test_envoy_ends_when_its_parent_is_killed_and_leaves_no_configuration_
     finally:
         os.close(gone)
     assert not _runs(pid)
-    assert [path.name for path in tmp_path.glob("*/*")] == ["admin.sock"]
+    assert _left_in(tmp_path) == ["admin.sock"]
 
 
 async def test_a_process_that_ignores_the_request_to_end_is_made_to() -> None:
@@ -188,6 +192,22 @@ async def test_a_process_that_ignores_the_request_to_end_is_made_to() -> None:
     async with run_process([sys.executable, "-c", deaf], sink=lines, grace=0.05) as child:
         assert await lines.first_with("deaf") == "deaf"
     assert child.status == -signal.SIGKILL
+
+
+NEST: Final = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+print(child.pid, flush=True)
+child.wait()
+"""
+
+
+async def test_a_grandchild_that_keeps_the_output_open_does_not_keep_the_block() -> None:
+    lines = Lines()
+    async with asyncio.timeout(5), run_process([sys.executable, "-c", NEST], sink=lines):
+        pid = int(await lines.first_with(""))
+    assert _runs(pid)
+    os.kill(pid, signal.SIGKILL)
 
 
 async def test_every_line_is_delivered_and_one_that_is_too_long_is_named() -> None:

@@ -106,7 +106,7 @@ class Envoy:
                 # Envoy tells nobody when it becomes live: asking again is the only way.
                 while not await self._live():
                     if self._child.status is not None:
-                        raise EnvoyEndedError(self._told(f"Envoy ended with status {self._child.status}"))
+                        raise EnvoyEndedError(self._told(f"Envoy ended with status {await self._child.ended()}"))
                     await asyncio.sleep(_PAUSE)
         except TimeoutError as error:
             raise EnvoyEndedError(self._told(f"Envoy is not ready after {limit:g} s")) from error
@@ -120,6 +120,8 @@ class Envoy:
             reader, writer = await asyncio.open_unix_connection(str(self._folder / _SOCKET))
             try:
                 return await _exchange(reader, writer, method, path)
+            except h11.RemoteProtocolError as error:
+                raise ConnectionError("Envoy's admin interface did not answer in HTTP") from error
             finally:
                 writer.close()
 

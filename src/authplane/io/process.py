@@ -14,6 +14,8 @@ from traceback import extract_tb
 from typing import Final, TypeAlias
 
 _LONGEST_LINE: Final = 1024 * 1024
+_LAST_WORDS: Final = 1.0
+"""How many seconds the output of a process that has ended may take."""
 
 _LAUNCHER: Final = """\
 import ctypes, os, signal, sys
@@ -51,8 +53,9 @@ LineSink: TypeAlias = Callable[[Line], Awaitable[None]]
 class Child:
     """A running process."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, readers: Sequence[asyncio.Task[None]]) -> None:
         self._process = process
+        self._readers = readers
 
     @property
     def pid(self) -> int:
@@ -65,8 +68,10 @@ class Child:
         return self._process.returncode
 
     async def ended(self) -> int:
-        """Wait for the end and return the exit status."""
-        return await self._process.wait()
+        """Wait for the end and for the last line, and return the exit status."""
+        status = await self._process.wait()
+        await asyncio.wait(self._readers, timeout=_LAST_WORDS)
+        return status
 
 
 @asynccontextmanager
@@ -86,13 +91,18 @@ async def run_process(
         limit=_LONGEST_LINE,
         start_new_session=True,
     )  # fmt: skip
-    async with owned_tasks() as readers:
-        readers.create_task(_deliver(process.stdout, Stream.STDOUT, sink))
-        readers.create_task(_deliver(process.stderr, Stream.STDERR, sink))
+    async with owned_tasks() as tasks:
+        readers = [
+            tasks.create_task(_deliver(process.stdout, Stream.STDOUT, sink)),
+            tasks.create_task(_deliver(process.stderr, Stream.STDERR, sink)),
+        ]
         try:
-            yield Child(process)
+            yield Child(process, readers)
         finally:
             await _end(process, grace)
+            # What the program has started may hold its output open.
+            for late in (await asyncio.wait(readers, timeout=_LAST_WORDS))[1]:
+                late.cancel()
 
 
 @asynccontextmanager
