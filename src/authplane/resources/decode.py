@@ -1,0 +1,114 @@
+"""One document's node to a typed resource."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, TypeAlias, cast
+
+from authplane.base.names import Ref
+from authplane.base.problems import Problem, Severity
+from authplane.resources.catalogue import KINDS, OWNED_GROUPS, Resource
+from authplane.resources.kinds.agentic import Backend
+from authplane.resources.kinds.meta import Meta
+from authplane.resources.nodes import Fields, Node, Scalar, is_null, value_of
+from authplane.resources.shapes import INVALID, Report, read_fields, shape_of, suggestion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoded:
+    """A document that is ours to judge: a resource if it has no error, and its name if that can be read."""
+
+    ref: Ref | None
+    resource: Resource | None
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A document of a kind that does not concern us."""
+
+    kind: str
+
+
+Document: TypeAlias = Decoded | Foreign
+
+
+def parse_document(root: Node) -> Document:
+    """Read a document by its API version and kind."""
+    if not isinstance(root, Fields):
+        return _refused(Problem((), "NotAResource", "a document must be a mapping with 'apiVersion' and 'kind'"))
+    api, kind = _word(root, "apiVersion"), _word(root, "kind")
+    if api is None or kind is None:
+        missing = " and ".join(repr(name) for name, word in (("apiVersion", api), ("kind", kind)) if word is None)
+        return _refused(Problem((), "NotAResource", f"this is not a resource: {missing} must be given, as text"))
+    made = KINDS.get((api, kind))
+    if made is not None:
+        return _decode(made, kind, root)
+    if api in OWNED_GROUPS or api.rpartition("/")[0] in OWNED_GROUPS:
+        return _refused(Problem(("kind",), "KindUnknown", _unknown(api, kind)))
+    return Foreign(kind)
+
+
+def _decode(made: type[Resource], kind: str, root: Fields) -> Decoded:
+    report = Report(quiet=kind == "Secret")
+    value = read_fields(shape_of(made), root, (), report, _AROUND)
+    if value is INVALID:
+        return Decoded(ref=_ref(kind, root), resource=None, problems=tuple(report.problems))
+    resource = cast("Resource", value)
+    report.problems.extend(CHECKS.get(made, _nothing)(resource))
+    sound = not any(problem.severity is Severity.ERROR for problem in report.problems)
+    ref = Ref(kind, resource.metadata.namespace, resource.metadata.name)
+    return Decoded(ref=ref, resource=resource if sound else None, problems=tuple(report.problems))
+
+
+def _backend(resource: Resource) -> Iterator[Problem]:
+    if isinstance(resource, Backend) and (resource.spec.mcp.service_name is None) == (
+        resource.spec.mcp.hostname is None
+    ):
+        given = "neither is" if resource.spec.mcp.hostname is None else "both are"
+        message = f"exactly one of 'serviceName' and 'hostname' is needed; {given} given"
+        yield Problem(("spec", "mcp"), "FieldInvalid", message)
+
+
+def _nothing(_: Resource) -> Iterator[Problem]:
+    return iter(())
+
+
+CHECKS: Final[Mapping[type[Resource], Callable[[Resource], Iterator[Problem]]]] = MappingProxyType({Backend: _backend})
+"""What a kind demands of several fields together."""
+
+_AROUND: Final = frozenset({"apiVersion", "kind", "status"})
+
+
+def _ref(kind: str, root: Fields) -> Ref | None:
+    """Read the name of a resource that has errors elsewhere."""
+    entry = root.entries.get("metadata")
+    if entry is None or not isinstance(entry.node, Fields):
+        return None
+    readers = shape_of(Meta).readers
+    found: dict[str, object] = {"namespace": "default"}
+    for field in ("name", "namespace"):
+        value = entry.node.entries.get(field)
+        if value is not None and not is_null(value.node):
+            found[field] = readers[field][1](value.node, (), Report())
+    name, namespace = found.get("name"), found["namespace"]
+    return Ref(kind, namespace, name) if isinstance(name, str) and isinstance(namespace, str) else None
+
+
+def _word(root: Fields, name: str) -> str | None:
+    entry = root.entries.get(name)
+    value = value_of(entry.node) if entry is not None and isinstance(entry.node, Scalar) else None
+    return value if isinstance(value, str) and value else None
+
+
+def _unknown(api: str, kind: str) -> str:
+    known = {f"{name} of {version}": None for version, name in KINDS if version.rpartition("/")[0] in OWNED_GROUPS}
+    return f"{_cut(api)!r} has no kind {_cut(kind)!r} that is known here{suggestion(f'{kind} of {api}', known)}"
+
+
+def _cut(word: str) -> str:
+    return word[:64]
+
+
+def _refused(problem: Problem) -> Decoded:
+    return Decoded(ref=None, resource=None, problems=(problem,))

@@ -1,0 +1,98 @@
+"""The findings of one file."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from authplane.base.names import Ref
+from authplane.base.problems import Problem
+from authplane.resources.chunks import is_error
+from authplane.resources.documents import Finding, Place
+from authplane.resources.loaded import key_of
+from authplane.resources.nodes import Spot
+from authplane.resources.source import Source
+
+
+class Clash(NamedTuple):
+    """A document, and another that must not be beside it."""
+
+    key: Ref
+    place: Place
+    ref: Ref
+    other: Place
+    other_ref: Ref
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileState:
+    """A file and what its findings depend on."""
+
+    file: str
+    source: Source
+    stale: Collection[Ref]
+    """Resources whose last good version is in force."""
+    kept: int
+    """How many resources stay although the file declares them no more."""
+    clashes: Sequence[Clash]
+    """Documents of this file whose resource another document declares too."""
+
+
+def build_findings(state: FileState) -> tuple[Finding, ...]:
+    """Say everything that is wrong in a file, in the order of its lines."""
+    found = [*_of_the_file(state), *_of_documents(state), *_of_names(state)]
+    return tuple(sorted(found, key=lambda finding: (finding.place, finding.problem.reason, finding.problem.message)))
+
+
+def build_clashes(places: Mapping[Ref, Iterable[tuple[Place, Ref]]]) -> Mapping[str, Sequence[Clash]]:
+    """Pair each document with another of the same resource, by file."""
+    found: dict[str, list[Clash]] = {}
+    for key, unordered in sorted(places.items()):
+        first, second, *rest = sorted(unordered)
+        for here, other in ((first, second), (second, first), *((each, first) for each in rest)):
+            found.setdefault(here[0].file, []).append(Clash(key, *here, *other))
+    return found
+
+
+def _of_the_file(state: FileState) -> Iterator[Finding]:
+    damage = state.source.damage
+    if damage is not None:
+        yield _finding(state, damage, 0, None, _kept(state))
+    elif state.source.blank and state.kept:
+        message = f"the file is empty{_kept(state)}; to remove what it declared, delete the file"
+        yield Finding(Place(state.file, 0, 0), None, Problem((), "FileEmpty", message))
+
+
+def _of_documents(state: FileState) -> Iterator[Finding]:
+    for chunk, before in state.source.faulty:
+        for spot in chunk.spots:
+            yield _finding(state, spot, before, None, _kept(state))
+        for doc in chunk.docs:
+            consequence = "; the last good version stays in force" if key_of(doc.ref) in state.stale else _kept(state)
+            for spot in doc.spots:
+                yield _finding(state, spot, before, doc.ref, consequence if is_error(spot) else "")
+
+
+def _of_names(state: FileState) -> Iterator[Finding]:
+    for key, place, ref, other, other_ref in state.clashes:
+        consequence = "the last good version stays in force" if key in state.stale else "none of them is used"
+        if ref == other_ref:
+            reason, message = "DuplicateName", f"{ref} stands at {other} too"
+        else:
+            reason, message = "AtMostOne", f"there may be only one {ref.kind}; another is at {other}"
+        yield Finding(place, ref, Problem(("metadata", "name"), reason, f"{message}; {consequence}"))
+
+
+def _kept(state: FileState) -> str:
+    if not state.kept:
+        return ""
+    what = (
+        "1 resource that is missing from the file stays"
+        if state.kept == 1
+        else (f"{state.kept} resources that are missing from the file stay")
+    )
+    return f"; {what} in force as before"
+
+
+def _finding(state: FileState, spot: Spot, before: int, ref: Ref | None, consequence: str) -> Finding:
+    problem = replace(spot.problem, message=spot.problem.message + consequence) if consequence else spot.problem
+    return Finding(Place(state.file, before + spot.line if spot.line else 0, spot.column), ref, problem)

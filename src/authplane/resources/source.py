@@ -1,0 +1,70 @@
+"""The content of one file as documents."""
+
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from authplane.base.problems import Problem
+from authplane.resources.chunks import Chunk, build_chunk, split_documents
+from authplane.resources.nodes import Spot
+
+
+# Without slots: a cached property needs a place to keep its value.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Source:
+    """The documents of a file and how many lines stand before each."""
+
+    chunks: tuple[Chunk, ...] = ()
+    lines: tuple[int, ...] = ()
+    damage: Spot | None = None
+    """Why the file as a whole tells nothing of what it should hold."""
+    blank: bool = False
+    """There is not even a comment: an editor may be about to write it."""
+
+    @cached_property
+    def faulty(self) -> tuple[tuple[Chunk, int], ...]:
+        """The documents with problems and the lines before each."""
+        return tuple((chunk, line) for chunk, line in zip(self.chunks, self.lines, strict=True) if chunk.faulty)
+
+    @cached_property
+    def starts(self) -> dict[Chunk, list[int]]:
+        """The lines before each document, by document: the same text may stand several times."""
+        found: dict[Chunk, list[int]] = {}
+        for chunk, line in zip(self.chunks, self.lines, strict=True):
+            found.setdefault(chunk, []).append(line)
+        return found
+
+
+NO_SOURCE: Final = Source()
+
+
+def parse_source(content: bytes, known: MutableMapping[str, Chunk]) -> Source:
+    """Read a file's content; documents in ``known`` are not parsed again, and new ones are added to it."""
+    try:
+        text = content.decode().removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        return Source(damage=_not_utf8(content, error.start))
+    if not text or text.isspace():
+        return Source(blank=True)
+    chunks: list[Chunk] = []
+    lines: list[int] = []
+    for piece, before in split_documents(text):
+        chunk = known.get(piece)
+        if chunk is None:
+            chunk = known[piece] = build_chunk(piece)
+        chunks.append(chunk)
+        lines.append(before)
+    return Source(chunks=tuple(chunks), lines=tuple(lines))
+
+
+def unreadable_source(why: str) -> Source:
+    """Stand for a file that cannot be read."""
+    return Source(damage=Spot(Problem((), "FileUnreadable", why), 0, 0))
+
+
+def _not_utf8(content: bytes, at: int) -> Spot:
+    line_start = content.rfind(b"\n", 0, at) + 1
+    column = len(content[line_start:at].decode(errors="replace")) + 1
+    message = f"the byte 0x{content[at]:02X} is not UTF-8; save the file as UTF-8"
+    return Spot(Problem((), "EncodingInvalid", message), content.count(b"\n", 0, at) + 1, column)

@@ -1,0 +1,144 @@
+"""The resources in force by kind and name, kept up to date one by one."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TypeVar
+
+from authplane.base.names import ObjectName, Ref
+from authplane.resources.catalogue import Resource
+from authplane.resources.documents import Resources
+from authplane.resources.kinds.agentic import Backend
+from authplane.resources.kinds.authplane import AuthplaneConfiguration
+from authplane.resources.kinds.contour import ExtensionService, HTTPProxy
+from authplane.resources.kinds.core import EndpointSlice, Secret, Service
+
+T = TypeVar("T")
+
+
+class Table(dict[ObjectName, T]):
+    """Values by name. A view is sorted, never changes, and is the same object while nothing changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._view: Mapping[ObjectName, T] | None = None
+        self._sorted = True
+
+    def put(self, name: ObjectName, value: T) -> None:
+        """Add or replace a value."""
+        self._sorted = self._sorted and name in self
+        self._view = None
+        self[name] = value
+
+    def drop(self, name: ObjectName) -> None:
+        """Remove a value if it is there."""
+        if self.pop(name, None) is not None:
+            self._view = None
+
+    def view(self) -> Mapping[ObjectName, T]:
+        """Return the values of now, in the order of their names."""
+        if not self._sorted:
+            ordered = sorted(self.items(), key=_order)
+            self.clear()
+            self.update(ordered)
+            self._sorted = True
+        if self._view is None:
+            self._view = MappingProxyType(dict(self))
+        return self._view
+
+
+class Tables:
+    """Every resource in force."""
+
+    def __init__(self) -> None:
+        self._services: Table[Service] = Table()
+        self._secrets: Table[Secret] = Table()
+        self._slices: Table[EndpointSlice] = Table()
+        self._slices_of: dict[ObjectName, dict[str, EndpointSlice]] = {}
+        self._slices_by_service: Table[tuple[EndpointSlice, ...]] = Table()
+        self._regroup: set[ObjectName] = set()
+        self._proxies: Table[HTTPProxy] = Table()
+        self._extension_services: Table[ExtensionService] = Table()
+        self._backends: Table[Backend] = Table()
+        self._configuration: AuthplaneConfiguration | None = None
+
+    def put(self, resource: Resource) -> None:
+        """Bring a resource into force."""
+        name = resource.metadata.object_name
+        match resource:
+            case Service():
+                self._services.put(name, resource)
+            case Secret():
+                self._secrets.put(name, resource)
+            case HTTPProxy():
+                self._proxies.put(name, resource)
+            case ExtensionService():
+                self._extension_services.put(name, resource)
+            case Backend():
+                self._backends.put(name, resource)
+            case EndpointSlice():
+                self._drop_slice(name)
+                self._put_slice(name, resource)
+            case AuthplaneConfiguration():
+                self._configuration = resource
+
+    def drop(self, resource: Resource) -> None:
+        """Take a resource out of force."""
+        name = resource.metadata.object_name
+        match resource:
+            case Service():
+                self._services.drop(name)
+            case Secret():
+                self._secrets.drop(name)
+            case HTTPProxy():
+                self._proxies.drop(name)
+            case ExtensionService():
+                self._extension_services.drop(name)
+            case Backend():
+                self._backends.drop(name)
+            case EndpointSlice():
+                self._drop_slice(name)
+            case AuthplaneConfiguration():
+                self._configuration = None
+
+    def resources(self, broken: frozenset[Ref]) -> Resources:
+        """Return what is in force now."""
+        for service in self._regroup:
+            self._group(service)
+        self._regroup.clear()
+        return Resources(
+            services=self._services.view(),
+            secrets=self._secrets.view(),
+            endpoint_slices=self._slices_by_service.view(),
+            proxies=self._proxies.view(),
+            extension_services=self._extension_services.view(),
+            backends=self._backends.view(),
+            configuration=self._configuration,
+            broken=broken,
+        )
+
+    def _put_slice(self, name: ObjectName, resource: EndpointSlice) -> None:
+        self._slices.put(name, resource)
+        if resource.service:
+            service = ObjectName(name.namespace, resource.service)
+            self._slices_of.setdefault(service, {})[name.name] = resource
+            self._regroup.add(service)
+
+    def _drop_slice(self, name: ObjectName) -> None:
+        old = self._slices.get(name)
+        self._slices.drop(name)
+        if old is not None and old.service:
+            service = ObjectName(name.namespace, old.service)
+            del self._slices_of[service][name.name]
+            self._regroup.add(service)
+
+    def _group(self, service: ObjectName) -> None:
+        slices = self._slices_of[service]
+        if slices:
+            self._slices_by_service.put(service, tuple(slices[name] for name in sorted(slices)))
+        else:
+            del self._slices_of[service]
+            self._slices_by_service.drop(service)
+
+
+def _order(item: tuple[ObjectName, object]) -> tuple[str, str]:
+    return item[0].namespace, item[0].name
