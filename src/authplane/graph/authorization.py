@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, assert_never
 
 from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problems
@@ -31,7 +31,12 @@ class Guarded:
     policy: AuthPolicy
 
 
-HostAuthorization: TypeAlias = Unprotected | Guarded
+@dataclass(frozen=True, slots=True)
+class Unenforceable:
+    """The virtual host asks for authorization that cannot be given: an error has withdrawn it."""
+
+
+HostAuthorization: TypeAlias = Unprotected | Guarded | Unenforceable
 
 
 def host_authorization(
@@ -63,7 +68,7 @@ def host_authorization(
                     "AuthFailOpen", "requests go through unchecked whenever the authorization service does not answer"
                 )
     if cluster is None or timeout is None:
-        return Unprotected()  # the error above withdraws the virtual host
+        return Unenforceable()
     service = AuthorizationService(
         cluster=cluster.name,
         authority=cluster.authority,
@@ -132,14 +137,19 @@ def _why_unusable(resources: Resources, name: ObjectName) -> tuple[str, str]:
 
 def route_authorization(host: HostAuthorization, policy: AuthPolicy | None, problems: Problems) -> RouteAuthorization:
     """Apply a route's own policy to what holds for its virtual host."""
-    if isinstance(host, Unprotected):
-        if policy is not None:
-            with problems.at("authPolicy"):
-                problems.warn("IgnoredField", "the virtual host has no authorization that this could change")
-        return Unprotected()
-    # A route's policy replaces `disabled` as a whole: one that only adds context switches authorization on again.
-    effective = host.policy if policy is None else policy
-    if effective.disabled:
-        return Disabled()
-    context = dict(host.policy.context) | (dict(policy.context) if policy else {})
-    return Enforced(service=host.service, context=tuple(sorted(context.items())))
+    match host:
+        case Unprotected():
+            if policy is not None:
+                with problems.at("authPolicy"):
+                    problems.warn("IgnoredField", "the virtual host has no authorization that this could change")
+            return Unprotected()
+        case Unenforceable():
+            return Unprotected()  # nobody will meet this route
+        case Guarded(service, default):
+            # A route's policy replaces `disabled` as a whole: one that only adds context switches authorization on.
+            if (policy or default).disabled:
+                return Disabled()
+            context = dict(default.context) | (dict(policy.context) if policy else {})
+            return Enforced(service=service, context=tuple(sorted(context.items())))
+        case _:
+            assert_never(host)

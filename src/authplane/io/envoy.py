@@ -69,6 +69,8 @@ class EnvoySettings:
     log_level: str = "info"
     grace: float = 2.0
     """How many seconds it has to end by itself."""
+    flush_seconds: float = 1.0
+    """How long a line of the access log may wait before it is written."""
 
 
 DEFAULTS: Final = EnvoySettings()
@@ -158,6 +160,7 @@ async def run_envoy(config: str | Path, *, sink: LineSink, settings: EnvoySettin
             "--disable-hot-restart",
             "--concurrency", str(settings.concurrency),
             "--log-level", settings.log_level,
+            "--file-flush-interval-msec", str(round(settings.flush_seconds * 1000)),
         ]  # fmt: skip
         async with run_process(argv, sink=keep, grace=settings.grace) as child:
             yield Envoy(child, folder, last_lines)

@@ -33,4 +33,11 @@ def json_text(message: Message) -> str:
 
 
 def _dicts(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    return [MessageToDict(message) for message in messages]
+    return [_ordered(MessageToDict(message)) for message in messages]
+
+
+def _ordered(value: Any) -> Any:
+    """Sort the keys: protobuf's maps have no order, and the same resources must print the same text."""
+    if isinstance(value, dict):
+        return {key: _ordered(value[key]) for key in sorted(value)}
+    return [_ordered(each) for each in value] if isinstance(value, list) else value

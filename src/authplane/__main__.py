@@ -1,0 +1,5 @@
+"""``python -m authplane``."""
+
+from authplane.cli.main import main
+
+main()

@@ -1,0 +1,111 @@
+"""The control plane of one folder: what changes there reaches every proxy."""
+
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import structlog
+
+from authplane.app.generation import Difference, Generation, build_generation, differences
+from authplane.app.records import Transitions
+from authplane.graph.programming import NoProxy, Programming
+from authplane.io.ads import Ads
+from authplane.io.ads_stream import AdsEvent
+from authplane.io.clock import now, stopwatch
+from authplane.io.folder import Folder
+from authplane.io.http import HttpRequest, HttpResponse, serve_http
+from authplane.io.live import NotLiveError, live_address
+from authplane.io.tls import Address, ListenError, ServerTls
+from authplane.io.watch import rebuilds
+from authplane.resources.documents import Finding
+
+log: Final = structlog.stdlib.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebuilt:
+    """The folder was read and what follows from it is on its way to the proxies."""
+
+    difference: Difference
+    findings: tuple[Finding, ...]
+    seconds: float
+    first: bool
+
+
+Told: TypeAlias = Rebuilt | AdsEvent
+"""What the control plane has to say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlSettings:
+    """How the control plane listens and watches."""
+
+    address: Address
+    tls: ServerTls | None = None
+    poll: bool = False
+    """Look at the files every now and then instead of being told of changes."""
+
+
+class Control:
+    """Rebuilds when the folder changes, publishes, and knows the status of every resource."""
+
+    def __init__(self, folder: Folder, tell: Callable[[Told], None]) -> None:
+        self._folder = folder
+        self._tell = tell
+        self._ads = Ads(tell)
+        self._transitions = Transitions()
+        self.generation: Generation | None = None
+
+    @asynccontextmanager
+    async def serve(self, settings: ControlSettings) -> AsyncGenerator[Address]:
+        """Read the folder and serve while the block runs; the block must also run `follow`."""
+        self._folder.scan()
+        self.rebuild()
+        async with self._ads.serve(settings.address, settings.tls) as address, self._answer_status():
+            yield address
+
+    async def follow(self, settings: ControlSettings) -> None:
+        """Rebuild after each burst of changes, for ever."""
+        async for _ in rebuilds(self._folder, poll=settings.poll):
+            self.rebuild()
+
+    def rebuild(self) -> None:
+        """Build the next generation from what the folder holds and publish it."""
+        elapsed = stopwatch()
+        before = self.generation
+        self.generation = build_generation(self._folder.library.current(), before)
+        self._ads.publish(self.generation.snapshot)
+        self._tell(
+            Rebuilt(
+                difference=differences(before.snapshot if before else None, self.generation.snapshot),
+                findings=self.generation.findings,
+                seconds=elapsed(),
+                first=before is None,
+            )
+        )
+
+    @property
+    def programming(self) -> Programming:
+        """What the connected proxies say of the present configuration."""
+        return self._ads.programming() if self.generation else NoProxy()
+
+    @asynccontextmanager
+    async def _answer_status(self) -> AsyncGenerator[None]:
+        """Let ``authplane status`` find this control plane; without it everything else works."""
+        try:
+            address = live_address(self._folder.root)
+            async with serve_http(address, self._respond):
+                yield
+        except (ListenError, NotLiveError) as error:
+            log.warning("authplane status will not see the proxies of this control plane", why=str(error))
+            yield
+
+    def _respond(self, request: HttpRequest) -> HttpResponse:
+        if request.target != "/status" or self.generation is None:
+            return HttpResponse(status=404)
+        records = self._transitions.records(self.generation.status(self.programming), now())
+        return HttpResponse(
+            status=200, headers=(("content-type", "application/json"),), body=json.dumps(records).encode()
+        )

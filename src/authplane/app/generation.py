@@ -1,0 +1,77 @@
+"""One generation of the configuration: from documents to what proxies get."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from authplane.base.problems import Severity
+from authplane.graph.build import Built, build_graph
+from authplane.graph.programming import Programming
+from authplane.graph.status import Status, build_status
+from authplane.render.rendered import Rendered, render_graph, snapshot_of
+from authplane.resources.documents import Finding, Place
+from authplane.resources.library import Loaded
+from authplane.xds.snapshot import Snapshot, change
+from authplane.xds.types import TypeUrl
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """Everything that follows from one state of the documents."""
+
+    loaded: Loaded
+    built: Built
+    rendered: Rendered
+    snapshot: Snapshot
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Every problem with its place, whichever pass found it."""
+        located = [
+            Finding(self.loaded.place(ref, problem.path), ref, problem)
+            for ref, problems in self.built.problems.items()
+            for problem in problems
+        ]
+        return tuple(sorted((*self.loaded.findings, *located), key=_position))
+
+    def status(self, programming: Programming) -> tuple[Status, ...]:
+        """Return the status of every resource that has one."""
+        return build_status(self.loaded.resources, self.loaded.findings, self.loaded.last_good, self.built, programming)
+
+
+def build_generation(loaded: Loaded, before: Generation | None = None) -> Generation:
+    """Build the graph and what it renders to; what equals the generation ``before`` is shared with it."""
+    built = build_graph(loaded.resources)
+    if before is not None and before.built.graph == built.graph:
+        return Generation(loaded=loaded, built=built, rendered=before.rendered, snapshot=before.snapshot)
+    rendered = render_graph(built.graph)
+    snapshot = snapshot_of(rendered, before.snapshot if before else None)
+    return Generation(loaded=loaded, built=built, rendered=rendered, snapshot=snapshot)
+
+
+Difference: TypeAlias = dict[str, list[str]]
+"""What changed for proxies, in words: ``{"routes changed": ["https/a.example"]}``."""
+
+
+def differences(before: Snapshot | None, after: Snapshot) -> Difference:
+    """Name what proxies will see change."""
+    found: Difference = {}
+    for type_url in TypeUrl:
+        old = before.resources(type_url) if before else {}
+        changed = change(old, after.resources(type_url))
+        noun = f"{type_url.name.lower()}s"
+        added = [name for name in changed.updated if name not in old]
+        updated = [name for name in changed.updated if name in old]
+        for verb, names in (("added", added), ("changed", updated), ("removed", list(changed.removed))):
+            if names:
+                found[f"{noun} {verb}"] = names
+    return found
+
+
+def has_errors(findings: Iterable[Finding]) -> bool:
+    """Tell whether any problem costs a document."""
+    return any(finding.problem.severity is Severity.ERROR for finding in findings)
+
+
+def _position(finding: Finding) -> tuple[Place, str, str]:
+    return (finding.place, finding.problem.reason, finding.problem.message)

@@ -1,0 +1,44 @@
+"""`authplane bootstrap`."""
+
+from typing import Annotated, assert_never
+
+import typer
+
+from authplane.cli.listen import AddressOption, serving
+from authplane.cli.output import fail
+from authplane.io.tls import Address, TcpAddress, UnixAddress, parse_address
+from authplane.render.bootstrap import ClientFiles, ControlPlane, Tcp, UnixSocket, Where, ads_bootstrap
+from authplane.render.dump import json_text
+
+
+def bootstrap(
+    address: AddressOption = "127.0.0.1:18000",
+    node: Annotated[str, typer.Option(help="How this Envoy is called in logs and status.")] = "envoy",
+    admin: Annotated[str, typer.Option(help="Where Envoy's admin interface listens.")] = "127.0.0.1:9901",
+    delta: Annotated[bool, typer.Option("--delta", help="Ask for changes only (delta xDS).")] = False,
+    tls_ca_path: Annotated[str, typer.Option(help="PEM file with the CA of the control plane.")] = "",
+    tls_cert_path: Annotated[str, typer.Option(help="PEM file with the certificate of this Envoy.")] = "",
+    tls_key_path: Annotated[str, typer.Option(help="PEM file with its private key.")] = "",
+) -> None:
+    """Print the start-up configuration of an Envoy that asks a control plane.
+
+    Example: authplane bootstrap --address 127.0.0.1:18000 > envoy.json && envoy -c envoy.json
+    """
+    files = (tls_ca_path, tls_cert_path, tls_key_path)
+    if any(files) and not all(files):
+        fail("TLS to the control plane needs a CA, a certificate and a key: give all three paths", status=2)
+    tls = ClientFiles(ca=tls_ca_path, certificate=tls_cert_path, key=tls_key_path) if any(files) else None
+    with serving():
+        control = ControlPlane(where=_where(parse_address(address)), delta=delta, tls=tls)
+        message = ads_bootstrap(control, node=node, admin=_where(parse_address(admin)))
+    typer.echo(json_text(message), nl=False)
+
+
+def _where(address: Address) -> Where:
+    match address:
+        case TcpAddress(host=host, port=port):
+            return Tcp(host or "127.0.0.1", port)
+        case UnixAddress(path=path):
+            return UnixSocket(path)
+        case _:
+            assert_never(address)

@@ -1,0 +1,97 @@
+"""`authplane control`."""
+
+from pathlib import Path
+from typing import Annotated, assert_never
+
+import structlog
+import typer
+
+from authplane.app.control import Control, ControlSettings, Rebuilt, Told
+from authplane.base.problems import Severity
+from authplane.cli.folder import FolderArgument
+from authplane.cli.listen import AddressOption, LogFormatOption, TlsCaOption, TlsCertOption, TlsKeyOption, serving
+from authplane.io.ads_stream import Connected, Disconnected
+from authplane.io.folder import Folder
+from authplane.io.log import LogFormat, set_up_log
+from authplane.io.serve import Stop, first_of, run_program
+from authplane.io.tls import parse_address, read_server_tls
+from authplane.xds.messages import Acked, Nacked
+
+log = structlog.stdlib.get_logger()
+
+
+def control(
+    folder: FolderArgument,
+    address: AddressOption = "127.0.0.1:18000",
+    tls_cert_path: TlsCertOption = "",
+    tls_key_path: TlsKeyOption = "",
+    tls_ca_path: TlsCaOption = "",
+    poll: Annotated[
+        bool, typer.Option("--poll", help="Look for changes every second, where the system does not tell of them.")
+    ] = False,
+    log_format: LogFormatOption = LogFormat.AUTO,
+) -> None:
+    """Serve a folder of resources to Envoy over xDS (ADS, state of the world and delta).
+
+    The configuration holds private keys: an address that other machines can reach needs all three TLS files.
+
+    Example: authplane control ./gateway --address 127.0.0.1:18000
+
+    Example: authplane bootstrap --address 127.0.0.1:18000 > envoy.json && envoy -c envoy.json
+    """
+    set_up_log(log_format)
+    with serving():
+        settings = ControlSettings(
+            address=parse_address(address),
+            tls=read_server_tls(certificate=tls_cert_path, key=tls_key_path, ca=tls_ca_path),
+            poll=poll,
+        )
+        serve_control(folder, settings)
+
+
+def serve_control(root: Path, settings: ControlSettings) -> None:
+    """Serve until the program is stopped."""
+
+    async def program(stop: Stop) -> None:
+        plane = Control(Folder(root), tell)
+        async with plane.serve(settings) as bound:
+            log.info("control plane listens", address=str(bound), folder=str(root))
+            await first_of(stop.asked, lambda: plane.follow(settings))
+
+    run_program(program)
+
+
+def tell(told: Told) -> None:
+    """Write what the control plane says to the log."""
+    match told:
+        case Rebuilt(difference=difference, findings=findings, seconds=seconds):
+            for finding in findings:
+                level = log.error if finding.problem.severity is Severity.ERROR else log.warning
+                level(
+                    finding.problem.message,
+                    place=str(finding.place),
+                    resource=str(finding.ref or ""),
+                    reason=finding.problem.reason,
+                )
+            log.info("rebuilt", seconds=round(seconds, 3), **{key: _short(names) for key, names in difference.items()})
+        case Connected(node=node, peer=peer):
+            log.info("proxy connected", node=node, peer=peer)
+        case Disconnected(node=node, peer=peer, reason=reason):
+            log.info("proxy disconnected", node=node, peer=peer, reason=reason)
+        case Acked(node=node, type_url=type_url, version=version):
+            log.debug("accepted", node=node, type=type_url.name.lower(), version=version)
+        case Nacked(node=node, type_url=type_url, version=version, names=names, message=message):
+            log.error(
+                "proxy refused the configuration",
+                node=node,
+                type=type_url.name.lower(),
+                version=version,
+                names=_short(list(names)),
+                message=message,
+            )
+        case _:
+            assert_never(told)
+
+
+def _short(names: list[str]) -> list[str]:
+    return names if len(names) <= 5 else [*names[:5], f"and {len(names) - 5} more"]

@@ -1,0 +1,34 @@
+"""Options and errors that every command that listens shares."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Annotated, TypeAlias
+
+import typer
+
+from authplane.cli.output import fail
+from authplane.io.envoy import EnvoyError
+from authplane.io.folder import FolderError
+from authplane.io.log import LogFormat
+from authplane.io.tls import AddressInvalidError, ListenError
+
+AddressOption: TypeAlias = Annotated[str, typer.Option(help="host:port, :port or unix:/path.")]
+TlsCertOption: TypeAlias = Annotated[str, typer.Option(help="PEM file with the certificate chain; empty is plaintext.")]
+TlsKeyOption: TypeAlias = Annotated[str, typer.Option(help="PEM file with the private key.")]
+TlsCaOption: TypeAlias = Annotated[
+    str, typer.Option(help="PEM file with a CA: only clients with a certificate of it are served.")
+]
+LogFormatOption: TypeAlias = Annotated[LogFormat, typer.Option(help="auto is text on a terminal, JSON elsewhere.")]
+
+
+@contextmanager
+def serving() -> Generator[None]:
+    """Turn what can go wrong with a server's surroundings into one sentence."""
+    try:
+        yield
+    except (AddressInvalidError, FolderError) as error:
+        fail(str(error), status=2)
+    except (ListenError, EnvoyError) as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None

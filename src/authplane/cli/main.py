@@ -1,0 +1,55 @@
+"""The command ``authplane``."""
+
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from authplane.cli.authserver import authserver
+from authplane.cli.bootstrap import bootstrap
+from authplane.cli.compile import compile_folder
+from authplane.cli.control import control
+from authplane.cli.echo import echo
+from authplane.cli.output import out
+from authplane.cli.run import run
+from authplane.cli.status import status
+from authplane.cli.validate import validate
+
+app = typer.Typer(
+    name="authplane",
+    help="One authorization plane for Envoy, gRPC and MCP.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        out.print(version("authplane"))
+        raise typer.Exit
+
+
+@app.callback()
+def _authplane(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None: ...
+
+
+app.command("run")(run)
+app.command("control")(control)
+app.add_typer(authserver)
+app.command("validate")(validate)
+app.command("status")(status)
+app.command("compile")(compile_folder)
+app.command("bootstrap")(bootstrap)
+app.command("echo", hidden=True)(echo)
+
+
+def main() -> None:
+    """Run the command that the user typed."""
+    app()
+    sys.exit(0)

@@ -1,0 +1,189 @@
+"""`authplane run`."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, assert_never
+
+import typer
+from rich.markup import escape
+
+from authplane.app.control import Rebuilt
+from authplane.app.run import NODE, Output, RunError, RunEvent, RunSettings, Started, run_gateway
+from authplane.cli.listen import serving
+from authplane.cli.output import fail, finding_line, out
+from authplane.io.ads_stream import Connected, Disconnected
+from authplane.io.clock import now
+from authplane.io.log import LogFormat, set_up_log
+from authplane.io.process import Stream
+from authplane.io.ready import NotReachableError
+from authplane.io.serve import Stop, run_program
+from authplane.io.tls import TcpAddress
+from authplane.io.workspace import Workspace, WorkspaceError, prepare_workspace
+from authplane.policy.testserver import Mode
+from authplane.xds.messages import Acked, Nacked
+
+_AUTHSERVER = TcpAddress(host="127.0.0.1", port=9443)
+_ECHO = TcpAddress(host="127.0.0.1", port=9080)
+
+
+def run(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="[DIR]", help="A folder of resources; without it, the quickstart.", show_default=False),
+    ] = None,
+    state_dir: Annotated[Path, typer.Option(help="Where certificates and the quickstart are kept.")] = Path(
+        ".authplane"
+    ),
+    mode: Annotated[Mode, typer.Option(help="What the authorization server allows.")] = Mode.PATH,
+    authserver: Annotated[bool, typer.Option(help=f"Run an authorization server on {_AUTHSERVER}.")] = True,
+    echo: Annotated[bool, typer.Option(help=f"Run an echo origin on {_ECHO}.")] = True,
+    delta: Annotated[bool, typer.Option("--delta", help="Let Envoy ask for changes only (delta xDS).")] = False,
+    poll: Annotated[bool, typer.Option("--poll", help="Look for changes every second.")] = False,
+) -> None:
+    """Run everything on this machine: control plane, authorization server, an echo origin and Envoy.
+
+    Edit a file of the folder while it runs: the change takes effect at once.
+
+    Example: authplane run
+
+    Example: authplane run ./gateway --no-echo
+    """
+    set_up_log(LogFormat.TEXT)
+    with serving():
+        try:
+            workspace = prepare_workspace(state_dir, now())
+            settings = RunSettings(
+                root=folder or workspace.quickstart,
+                workspace=workspace,
+                authserver=_AUTHSERVER if authserver else None,
+                mode=mode,
+                echo=_ECHO if echo else None,
+                poll=poll,
+                delta=delta,
+            )
+            _run(settings, quickstart=folder is None)
+        except (RunError, WorkspaceError, NotReachableError) as error:
+            fail(str(error))
+
+
+def _run(settings: RunSettings, *, quickstart: bool) -> None:
+    terminal = _Terminal(settings, quickstart=quickstart)
+
+    async def program(stop: Stop) -> None:
+        await run_gateway(settings, terminal.tell, stop)
+
+    out.print(f"[bold]authplane[/]: starting with the resources in {escape(str(settings.root))}")
+    run_program(program)
+    out.print("stopped")
+
+
+class _Terminal:
+    """Writes what happens for the person in front of it."""
+
+    def __init__(self, settings: RunSettings, *, quickstart: bool) -> None:
+        self._settings = settings
+        self._quickstart = quickstart
+        self._started = False
+
+    def tell(self, event: RunEvent) -> None:
+        match event:
+            case Rebuilt():
+                self._rebuilt(event)
+            case Started(graph):
+                self._started = True
+                self._welcome(f"{graph.http.address}:{graph.http.port}", graph.https.port)
+            case Output(program, line):
+                _output(program, line.stream, line.text)
+            case Nacked(type_url=type_url, message=message):
+                out.print(f"[red]Envoy refused the {type_url.name.lower()}s[/]: {escape(message)}")
+            case Connected(node=node) | Disconnected(node=node) if node == NODE:
+                pass
+            case Connected(node=node):
+                out.print(f"proxy {escape(node)} connected")
+            case Disconnected(node=node):
+                out.print(f"proxy {escape(node)} disconnected")
+            case Acked():
+                pass
+            case _:
+                assert_never(event)
+
+    def _rebuilt(self, event: Rebuilt) -> None:
+        for finding in event.findings:
+            out.print(finding_line(finding))
+        if event.first:
+            return
+        changes = [f"{key}: {_list(names)}" for key, names in event.difference.items()]
+        what = "; ".join(changes) or "nothing changed for Envoy"
+        out.print(f"[cyan]reloaded[/] in {event.seconds * 1000:.0f} ms: {escape(what)}")
+
+    def _welcome(self, http: str, https_port: int) -> None:
+        settings = self._settings
+        out.print(f"gateway        https port {https_port}, http {http}")
+        if settings.authserver:
+            out.print(f"authorization  {settings.authserver} (testserver, mode {settings.mode.value})")
+        if settings.echo:
+            out.print(f"echo origin    {settings.echo}")
+        out.print(f"resources      {escape(str(settings.root))}  [dim](edit a file: it takes effect at once)[/]")
+        if self._quickstart:
+            _print_curl_lines(settings.workspace, https_port)
+        out.print("[dim]Ctrl-C stops everything. Requests:[/]")
+
+
+def _print_curl_lines(workspace: Workspace, port: int) -> None:
+    tries = (
+        ("/allow", "200: the authorization server allows paths that contain 'allow'; see Auth-Handler in the answer"),
+        ("/secret", "401: the authorization server denies"),
+        ("/public", "200: authorization is disabled on this route, so nobody is asked"),
+    )
+    for path, answer in tries:
+        out.print(f"\n  [bold]curl -i --cacert {escape(str(workspace.ca))} https://localhost:{port}{path}[/]")
+        out.print(f"    [dim]→ {answer}[/]")
+    out.print()
+
+
+def _list(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _output(program: str, stream: Stream, text: str) -> None:
+    if program == "envoy" and stream is Stream.STDOUT and text.startswith("{"):
+        record = _json_record(text)
+        if "method" in record:
+            out.print(_request_line(record))
+            return
+    if program == "envoy" or (stream is Stream.STDERR and _json_record(text).get("level") not in {"info", "debug"}):
+        out.print(f"[dim]{program}: {escape(text)}[/]")
+
+
+def _json_record(text: str) -> dict[str, Any]:
+    try:
+        record = json.loads(text)
+    except ValueError:
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _request_line(record: dict[str, Any]) -> str:
+    status = str(record.get("status", ""))
+    colour = "green" if status.startswith("2") else "yellow" if status.startswith("3") else "red"
+    time = str(record.get("time", ""))[11:19]
+    words = (record.get("method"), record.get("host"), record.get("path"))
+    request = " ".join(str(word) for word in words if word is not None)
+    return f"[dim]{time}[/] [{colour}]{status}[/] {escape(request)}  {_why(record)} [dim]{record.get('duration')} ms[/]"
+
+
+def _why(record: dict[str, Any]) -> str:
+    details = str(record.get("details") or "")
+    if details.startswith("ext_authz_error"):
+        return "[red]refused: no answer from the authorization server[/]"
+    if details.startswith("ext_authz"):
+        return "[red]denied[/] by the authorization server"
+    match record.get("authorization"):
+        case "enforced":
+            return "[green]allowed[/] by the authorization server"
+        case "disabled":
+            return "[yellow]not checked[/]: authorization is disabled on this route"
+        case "unprotected":
+            return "[yellow]unprotected[/]"
+        case _:
+            return f"[dim]{escape(details)}[/]"

@@ -1,0 +1,36 @@
+"""`authplane validate`."""
+
+from collections.abc import Mapping
+
+import typer
+
+from authplane.app.generation import has_errors
+from authplane.app.records import finding_record
+from authplane.cli.folder import FolderArgument, read_generation
+from authplane.cli.output import Output, OutputOption, count, finding_line, findings_summary, out, print_json
+
+
+def validate(folder: FolderArgument, output: OutputOption = Output.TEXT) -> None:
+    """Check a folder of resources and name every problem in one pass.
+
+    Exit status 1 if anything is an error.
+
+    Example: authplane validate ./gateway
+    """
+    generation = read_generation(folder)
+    findings = generation.findings
+    if output is Output.JSON:
+        print_json([finding_record(finding) for finding in findings])
+    else:
+        for finding in findings:
+            out.print(finding_line(finding))
+        out.print(f"{findings_summary(findings)}{_ignored(generation.loaded.ignored)}")
+    if has_errors(findings):
+        raise typer.Exit(1)
+
+
+def _ignored(kinds: Mapping[str, int]) -> str:
+    if not kinds:
+        return ""
+    listed = ", ".join(f"{kind} {number}" for kind, number in sorted(kinds.items()))
+    return f"; ignored {count(sum(kinds.values()), 'document')} of other kinds: {listed}"

@@ -1,0 +1,63 @@
+"""Where the control plane of a folder can be asked, found by the folder alone.
+
+The socket is in a folder that only its owner can enter: who may ask is who may read the processes anyway.
+"""
+
+import hashlib
+import http.client
+import os
+import socket
+import stat
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from authplane.io.tls import UnixAddress
+
+_LIMIT: Final = 2.0
+_NAME_DIGITS: Final = 16
+
+
+class NotLiveError(Exception):
+    """No control plane answers for the folder."""
+
+
+def live_address(root: Path) -> UnixAddress:
+    """Name the socket of a folder's control plane, and make sure that its place is private."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    place = Path(runtime) / "authplane" if runtime else Path(tempfile.gettempdir()) / f"authplane-{os.getuid()}"
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = place.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise NotLiveError(f"{place} is not a private folder of this user")
+    digest = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:_NAME_DIGITS]
+    return UnixAddress(path=str(place / f"{digest}.sock"))
+
+
+def ask_live(root: Path, target: str) -> bytes:
+    """Ask the control plane that serves ``root``; raises `NotLiveError` if none answers."""
+    connection = _Connection(live_address(root).path)
+    try:
+        connection.request("GET", target)
+        response = connection.getresponse()
+        body = response.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise NotLiveError(f"no control plane serves {root}") from error
+    finally:
+        connection.close()
+    if response.status != http.client.OK:
+        raise NotLiveError(f"the control plane of {root} answered {response.status}")
+    return body
+
+
+class _Connection(http.client.HTTPConnection):
+    """HTTP over a unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("authplane", timeout=_LIMIT)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(_LIMIT)
+        self.sock.connect(self._path)

@@ -1,0 +1,229 @@
+"""Virtual hosts, their certificates, routes and endpoints."""
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ed25519
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from tests.support.certificates import server, tls_secret
+from tests.support.world import ECHO, PROXY, whole, world
+
+from authplane.base.names import ObjectName
+from authplane.base.secret import Secret
+from authplane.graph.model import (
+    Address,
+    Endpoint,
+    Exact,
+    Forward,
+    Prefix,
+    RedirectToHttps,
+    Respond,
+    ServiceCluster,
+    Target,
+    Unprotected,
+)
+from authplane.io.certificates import KeyPair
+
+TLS = "    tls: {secretName: tls}\n"
+AUTHORIZATION = "    authorization:\n      extensionRef: {name: auth}\n"
+ROUTE = "  - services:\n    - {name: echo, port: 80}\n"
+PLAIN = PROXY.replace(TLS, "").replace(AUTHORIZATION, "")
+
+
+def test_a_host_behind_tls_redirects_on_http() -> None:
+    plain = world().plain()
+    assert plain is not None
+    assert [(route.match, route.action, route.authorization) for route in plain.routes] == [
+        (Prefix("/"), RedirectToHttps(), Unprotected())
+    ]
+
+
+def test_a_plain_host_is_served_on_http_only() -> None:
+    made = world(proxy=PLAIN)
+    plain = made.plain()
+    assert plain is not None
+    assert plain.routes[0].action == Forward((Target("default/echo/80", 1),))
+    assert made.graph.secure_hosts == ()
+
+
+@pytest.mark.requirement("RB-2")
+def test_a_host_name_in_two_proxies_withdraws_both() -> None:
+    other = PROXY.replace("{name: web}", "{name: other}").replace("fqdn: web.example", "fqdn: WEB.example")
+    made = world(other=other)
+    message = 'fqdn "web.example" is used in multiple HTTPProxies: default/other, default/web'
+    assert made.problems("HTTPProxy", "web") == [("DuplicateVhost", message)]
+    assert made.problems("HTTPProxy", "other") == [("DuplicateVhost", message)]
+    assert made.graph.secure_hosts == ()
+    assert made.graph.plain_hosts == ()
+
+
+@pytest.mark.requirement("RB-3")
+def test_a_proxy_without_a_host_is_orphaned() -> None:
+    made = world(proxy="apiVersion: projectcontour.io/v1\nkind: HTTPProxy\nmetadata: {name: web}\nspec: {}\n")
+    assert made.problems("HTTPProxy") == [
+        ("Orphaned", "this HTTPProxy is not part of a delegation chain from a root HTTPProxy")
+    ]
+
+
+@pytest.mark.parametrize("fqdn", ["web example", "-web.example", "web..example", "http://web.example", "*"])
+def test_a_name_that_is_no_host_name_is_refused(fqdn: str) -> None:
+    made = world(proxy=PROXY.replace("fqdn: web.example", f"fqdn: '{fqdn}'"))
+    assert [reason for reason, _ in made.problems("HTTPProxy")] == ["FQDNNotSpecified"]
+    assert made.graph.secure_hosts == ()
+
+
+def secret_problem(secret: str) -> str:
+    made = world(secrets=whole()["secrets"].split("---")[-1] if "ca.crt" in secret else secret)
+    [message] = [message for reason, message in made.problems("HTTPProxy") if reason == "SecretNotValid"]
+    return message.removeprefix('Spec.VirtualHost.TLS Secret "default/tls" is invalid: ')
+
+
+def test_a_certificate_that_cannot_be_used_withdraws_the_host() -> None:
+    good = server("web.example")
+    other = server("other.example")
+    mixed = KeyPair(certificate=good.certificate, key=other.key)
+    raw = ed25519.Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    cases = {
+        "": "Secret not found",
+        tls_secret("tls", good).replace("kubernetes.io/tls", "Opaque"): 'Secret type is not "kubernetes.io/tls"',
+        tls_secret("tls", good).replace("tls.key", "tls.kay"): 'empty "tls.key" key',
+        tls_secret("tls", good).replace("tls.crt", "tls.cert"): 'empty "tls.crt" key',
+        tls_secret("tls", mixed): "the TLS private key does not belong to the certificate",
+        tls_secret("tls", KeyPair(certificate=good.certificate, key=Secret(b"nonsense"))): "invalid TLS private key",
+        tls_secret("tls", KeyPair(certificate=good.certificate, key=Secret(raw))): (
+            "the TLS private key does not belong to the certificate"
+        ),
+    }
+    for secret, want in cases.items():
+        assert secret_problem(secret) == want
+
+
+def test_a_certificate_that_is_none_is_named() -> None:
+    broken = KeyPair(certificate=b"nonsense", key=server("web.example").key)
+    assert secret_problem(tls_secret("tls", broken)).startswith("invalid TLS certificate: ")
+
+
+def test_a_certificate_of_another_namespace_is_not_permitted() -> None:
+    made = world(proxy=PROXY.replace("secretName: tls", "secretName: other/tls"))
+    assert made.problems("HTTPProxy") == [
+        ("DelegationNotPermitted", 'Spec.VirtualHost.TLS Secret "other/tls" certificate delegation not permitted')
+    ]
+    assert made.secure() is None
+
+
+def test_every_problem_of_a_proxy_is_reported_at_once() -> None:
+    proxy = PROXY.replace("secretName: tls", "secretName: missing").replace("name: auth", "name: missing")
+    made = world(proxy=proxy.replace("name: echo", "name: missing"))
+    assert sorted(reason for reason, _ in made.problems("HTTPProxy")) == [
+        "ExtensionServiceNotFound",
+        "SecretNotValid",
+        "ServiceUnresolvedReference",
+    ]
+
+
+def test_the_more_specific_route_comes_first() -> None:
+    routes = "".join(
+        f"  - conditions: [{{{condition}}}]\n    services: [{{name: echo, port: 80}}]\n"
+        for condition in ("prefix: /", "prefix: /api", "exact: /api", "prefix: /api/v1")
+    )
+    made = world(proxy=PROXY.replace(ROUTE, routes))
+    secure = made.secure()
+    assert secure is not None
+    assert [route.match for route in secure.host.routes] == [
+        Exact("/api"),
+        Prefix("/api/v1"),
+        Prefix("/api"),
+        Prefix("/"),
+    ]
+
+
+BAD_CONDITIONS = {
+    "no slash": ("[{prefix: api}]", "route: path conditions must start with /, 'api' was given"),
+    "two of them": ("[{prefix: /a}, {prefix: /b}]", "route: more than one prefix or exact condition on the path"),
+}
+
+
+@pytest.mark.parametrize(("conditions", "message"), BAD_CONDITIONS.values(), ids=BAD_CONDITIONS.keys())
+def test_path_conditions_that_make_no_sense_withdraw_the_host(conditions: str, message: str) -> None:
+    made = world(proxy=PROXY.replace("  - services:", f"  - conditions: {conditions}\n    services:"))
+    assert made.problems("HTTPProxy") == [("PathMatchConditionsNotValid", message)]
+    assert made.secure() is None
+
+
+def test_two_routes_with_one_match_withdraw_the_host() -> None:
+    made = world(proxy=PROXY.replace(ROUTE, ROUTE + ROUTE))
+    assert made.problems("HTTPProxy") == [
+        ("DuplicateMatchConditions", "another route of this HTTPProxy matches '/' too")
+    ]
+    assert made.secure() is None
+
+
+@pytest.mark.requirement("EN-10")
+def test_a_missing_service_costs_its_route_which_stays_behind_authorization() -> None:
+    made = world(echo="")
+    assert made.problems("HTTPProxy") == [
+        (
+            "ServiceUnresolvedReference",
+            'Spec.Routes unresolved service reference: service "default/echo" not found',
+        )
+    ]
+    secure = made.secure()
+    assert secure is not None
+    assert secure.host.routes[0].action == Respond(503)
+    assert secure.authorization is not None
+
+
+def test_weights_share_a_route() -> None:
+    other = ECHO.replace("echo", "other")
+    services = "  - services:\n    - {name: echo, port: 80, weight: 9}\n    - {name: other, port: 80, weight: 1}\n"
+    secure = world(proxy=PROXY.replace(ROUTE, services), other=other).secure()
+    assert secure is not None
+    assert secure.host.routes[0].action == Forward((Target("default/echo/80", 9), Target("default/other/80", 1)))
+
+
+@pytest.mark.requirement("EN-7")
+def test_only_ready_endpoints_of_the_right_port_are_used_each_once() -> None:
+    slices = """
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: echo-2, labels: {kubernetes.io/service-name: echo}}
+addressType: IPv4
+endpoints:
+- addresses: [10.0.0.1, 10.0.0.9]
+- addresses: [10.0.0.3]
+  conditions: {ready: false}
+- addresses: [10.0.0.4]
+  conditions: {ready: true}
+- addresses: [not-an-ip, 0.0.0.0]
+ports:
+- {name: http, port: 8080}
+- {name: admin, port: 9}
+- {name: http, port: 7, protocol: UDP}
+"""
+    made = world(more=slices)
+    [cluster] = [each for each in made.graph.clusters if isinstance(each, ServiceCluster)]
+    assert cluster.group.service == ObjectName("default", "echo")
+    assert cluster.group.endpoints == (
+        Endpoint("10.0.0.1", 8080),
+        Endpoint("10.0.0.4", 8080),
+        Endpoint("10.0.0.9", 8080),
+    )
+    assert [reason for reason, _ in made.warnings("EndpointSlice")] == ["AddressInvalid", "AddressInvalid"]
+
+
+def test_what_only_a_withdrawn_host_asked_for_is_left_out() -> None:
+    made = world(proxy=PROXY.replace("secretName: tls", "secretName: missing"))
+    assert [cluster.name for cluster in made.graph.clusters] == ["extension/default/auth"]
+    assert made.graph.certificates == ()
+
+
+def test_the_listeners_are_where_the_configuration_says() -> None:
+    configuration = """
+apiVersion: authplane.dev/v1alpha1
+kind: AuthplaneConfiguration
+metadata: {name: here}
+spec:
+  listeners:
+    http: {address: 127.0.0.1, port: 81}
+    https: {port: 444}
+"""
+    made = world(configuration=configuration)
+    assert (made.graph.http, made.graph.https) == (Address("127.0.0.1", 81), Address("0.0.0.0", 444))

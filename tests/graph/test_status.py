@@ -1,0 +1,143 @@
+"""Conditions, as Kubernetes stores them."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.support.world import AUTH, EXTENSION, PROXY, world
+
+from authplane.app.records import Transitions
+from authplane.base.names import Ref
+from authplane.graph.programming import Answered, NoProxy, Pending
+from authplane.graph.status import Condition, SubCondition
+from authplane.xds.types import TypeUrl
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@pytest.mark.requirement("ES-31")
+def test_a_valid_extension_service_says_so() -> None:
+    assert world().status("ExtensionService", "auth").conditions[0] == Condition(
+        type="Valid", status="True", reason="Valid", message="Valid ExtensionService"
+    )
+
+
+@pytest.mark.requirement("ES-31")
+def test_errors_and_warnings_are_listed_with_type_and_reason() -> None:
+    made = world(extension=EXTENSION.replace("9443", "1") + "  protocolVersion: v2\n")
+    assert made.status("ExtensionService", "auth").conditions[0] == Condition(
+        type="Valid",
+        status="False",
+        reason="ErrorPresent",
+        message="At least one error present, see Errors for details",
+        errors=(
+            SubCondition(
+                type="ServiceError",
+                reason="ServiceUnresolvedReference",
+                message='unresolved service "default/auth": port "1" on service "default/auth" not matched',
+            ),
+        ),
+        warnings=(
+            SubCondition(
+                type="SpecError",
+                reason="IgnoredField",
+                message="spec.protocolVersion: Envoy no longer speaks v2 of the protocol; v3 is used",
+            ),
+        ),
+    )
+
+
+@pytest.mark.requirement("ES-33")
+def test_ready_counts_endpoints_and_names_the_cluster() -> None:
+    ready = world().status("ExtensionService", "auth").conditions[1]
+    assert ready == Condition(
+        type="Ready",
+        status="True",
+        reason="EndpointsReady",
+        message='1 ready endpoint; Envoy cluster "extension/default/auth"',
+    )
+    away = world(auth=AUTH.replace("- addresses: [10.0.0.2]", "- addresses: [10.0.0.2]\n  conditions: {ready: false}"))
+    assert away.status("ExtensionService", "auth").conditions[1] == Condition(
+        type="Ready",
+        status="False",
+        reason="NoReadyEndpoints",
+        message='0 ready endpoints; Envoy cluster "extension/default/auth"',
+    )
+
+
+def test_programmed_is_what_proxies_say() -> None:
+    made = world()
+
+    def programmed(
+        programming: NoProxy | Pending | Answered, kind: str = "HTTPProxy", name: str = "web"
+    ) -> tuple[str, str]:
+        condition = next(each for each in made.status(kind, name, programming).conditions if each.type == "Programmed")
+        return condition.status, condition.reason
+
+    refused = Answered({(TypeUrl.LISTENER, "ingress_https"): "no such filter"})
+    assert programmed(NoProxy()) == ("Unknown", "NoProxyConnected")
+    assert programmed(Pending()) == ("Unknown", "Pending")
+    assert programmed(Answered({})) == ("True", "Programmed")
+    assert programmed(refused) == ("False", "Rejected")
+    assert programmed(refused, "ExtensionService", "auth") == ("True", "Programmed")
+
+
+def test_a_withdrawn_proxy_is_not_programmed() -> None:
+    made = world(extension="")
+    conditions = {each.type: each for each in made.status("HTTPProxy", "web", Answered({})).conditions}
+    assert (conditions["Programmed"].status, conditions["Programmed"].reason) == ("False", "NotValid")
+
+
+def test_a_document_that_cannot_be_read_has_a_status_too() -> None:
+    made = world(proxy=PROXY.replace("fqdn:", "fqdm:"))
+    valid = made.status("HTTPProxy", "web").conditions[0]
+    assert valid.status == "False"
+    assert [(error.type, error.reason) for error in valid.errors] == [
+        ("SpecError", "FieldUnknown"),
+        ("SpecError", "FieldRequired"),
+    ] or [(error.type, error.reason) for error in valid.errors] == [
+        ("SpecError", "FieldRequired"),
+        ("SpecError", "FieldUnknown"),
+    ]
+
+
+@pytest.mark.requirement("AZ-23")
+@pytest.mark.parametrize(
+    ("proxy", "word"),
+    [
+        (PROXY, "valid"),
+        (PROXY.replace("name: auth", "name: missing"), "invalid"),
+        ("apiVersion: projectcontour.io/v1\nkind: HTTPProxy\nmetadata: {name: web}\nspec: {}\n", "orphaned"),
+    ],
+)
+def test_the_old_fields_of_an_httpproxy_are_there(proxy: str, word: str) -> None:
+    made = world(proxy=proxy)
+    [record] = [
+        record
+        for record in Transitions().records(made.generation.status(NoProxy()), NOW)
+        if record["kind"] == "HTTPProxy"
+    ]
+    assert record["status"]["currentStatus"] == word
+    assert record["apiVersion"] == "projectcontour.io/v1"
+    assert record["metadata"] == {"name": "web", "namespace": "default"}
+
+
+@pytest.mark.requirement("ES-32")
+def test_a_condition_keeps_the_time_of_its_last_transition() -> None:
+    transitions = Transitions()
+    made = world()
+
+    def since(programming: NoProxy | Answered, now: datetime) -> dict[str, str]:
+        statuses = [made.status("HTTPProxy", "web", programming)]
+        [record] = transitions.records(statuses, now)
+        return {each["type"]: each["lastTransitionTime"] for each in record["status"]["conditions"]}
+
+    later = NOW + timedelta(minutes=1)
+    assert since(NoProxy(), NOW) == {"Valid": "2026-01-02T03:04:05Z", "Programmed": "2026-01-02T03:04:05Z"}
+    assert since(NoProxy(), later) == {"Valid": "2026-01-02T03:04:05Z", "Programmed": "2026-01-02T03:04:05Z"}
+    assert since(Answered({}), later) == {"Valid": "2026-01-02T03:04:05Z", "Programmed": "2026-01-02T03:05:05Z"}
+
+
+def test_the_generation_that_was_seen_is_named() -> None:
+    made = world(proxy=PROXY.replace("{name: web}", "{name: web, generation: 7}"))
+    status = made.status("HTTPProxy", "web")
+    assert (status.ref, status.generation) == (Ref("HTTPProxy", "default", "web"), 7)

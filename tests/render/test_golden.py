@@ -1,0 +1,54 @@
+"""Whole translations: resources in, Envoy's resources and statuses out, and Envoy's own judgement."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from authplane.app.records import Transitions
+from authplane.graph.programming import NoProxy
+from authplane.io.envoy import validate
+from authplane.render.bootstrap import static_bootstrap
+from authplane.render.dump import dump, json_text
+
+from tests.conftest import Golden
+from tests.support.world import AUTH, ECHO, World, secrets
+
+CASES = sorted(path.parent for path in (Path(__file__).parent / "golden").glob("*/in.yaml"))
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def world_of(case: Path) -> World:
+    return World([(case / "in.yaml").read_text(encoding="utf-8"), ECHO, AUTH, secrets()])
+
+
+def without_certificates(value: Any) -> Any:
+    """Replace bytes that differ in every run."""
+    if isinstance(value, dict):
+        return {key: "…" if key == "inlineBytes" else without_certificates(each) for key, each in value.items()}
+    return [without_certificates(each) for each in value] if isinstance(value, list) else value
+
+
+def text_of(value: Any) -> str:
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_resources_become_what_the_golden_file_shows(case: Path, golden: Golden) -> None:
+    generation = world_of(case).generation
+    golden.check(case / "out.yaml", text_of(without_certificates(dump(generation.rendered, show_secrets=False))))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_statuses_are_what_the_golden_file_shows(case: Path, golden: Golden) -> None:
+    statuses = world_of(case).generation.status(NoProxy())
+    golden.check(case / "status.yaml", text_of(Transitions().records(statuses, NOW)))
+
+
+@pytest.mark.requirement("X15")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+async def test_envoy_accepts_every_golden_output(case: Path) -> None:
+    verdict = await validate(json_text(static_bootstrap(world_of(case).generation.rendered)))
+    assert verdict.ok, verdict.output
