@@ -1,0 +1,103 @@
+"""The incremental variant of the protocol, server side."""
+
+from authplane.xds.limits import refusal
+from authplane.xds.messages import DeltaRequest, DeltaResponse, Event, Output, Refused
+from authplane.xds.refusal import clean_node
+from authplane.xds.rollout import PATIENCE, Rollout
+from authplane.xds.snapshot import Snapshot, Versioned
+from authplane.xds.subscription import WILDCARD, Answer, Manner, Subscription
+from authplane.xds.types import FULL_SETS, TypeUrl
+
+
+class DeltaSession:
+    """One client's stream: requests, snapshots and time go in, responses and events come out."""
+
+    def __init__(self, *, patience: float = PATIENCE) -> None:
+        self._rollout: Rollout[DeltaResponse] = Rollout(_compose, patience)
+        self._node: str | None = None
+        self._closed = False
+
+    @property
+    def node(self) -> str | None:
+        """The client's id, from its first request on."""
+        return self._node
+
+    def received(self, request: DeltaRequest, now: float) -> Output[DeltaResponse]:
+        """Take a request of the client."""
+        if self._closed:
+            return Output()
+        if (reason := self._refusal(request)) is not None:
+            self._closed = True
+            return Output(events=(Refused(reason=reason),))
+        if self._node is None:
+            self._node = clean_node(request.node)
+        event = self._take(request, TypeUrl(request.type_url))
+        return Output(tuple(self._rollout.advance(now)), () if event is None else (event,))
+
+    def publish(self, snapshot: Snapshot, now: float) -> Output[DeltaResponse]:
+        """Take a new snapshot."""
+        if self._closed:
+            return Output()
+        self._rollout.publish(snapshot)
+        return Output(tuple(self._rollout.advance(now)))
+
+    def due(self) -> float | None:
+        """Return when `elapsed` must be called, or None while no time limit runs."""
+        return None if self._closed else self._rollout.due()
+
+    def elapsed(self, now: float) -> Output[DeltaResponse]:
+        """Go on where a time limit is over."""
+        return Output() if self._closed else Output(tuple(self._rollout.advance(now)))
+
+    def _refusal(self, request: DeltaRequest) -> str | None:
+        most = max(len(request.subscribe), len(request.unsubscribe), len(request.initial_versions))
+        if (reason := refusal(request.type_url, most)) is not None:
+            return reason
+        known = self._rollout.subscriptions.get(TypeUrl(request.type_url))
+        return None if known is None else refusal(request.type_url, len(known.names.union(request.subscribe)))
+
+    def _take(self, request: DeltaRequest, type_url: TypeUrl) -> Event | None:
+        known = self._rollout.subscriptions.get(type_url)
+        if known is None:
+            self._open(request, type_url)
+            return None
+        # An answer to a response that is not the latest says nothing, but the change of the subscription that rides
+        # on it is not repeated by the client.
+        event = self._rollout.answered(self._node or "", known, request.nonce, request.error)
+        if request.unsubscribe:
+            known.narrow(request.unsubscribe)
+        if request.subscribe:
+            known.widen(request.subscribe)
+        return event
+
+    def _open(self, request: DeltaRequest, type_url: TypeUrl) -> None:
+        names = set(request.subscribe) - {WILDCARD}
+        wildcard = WILDCARD in request.subscribe or (not names and type_url in FULL_SETS)
+        held = {
+            name: Versioned(version, b"")
+            for name, version in request.initial_versions.items()
+            if wildcard or name in names
+        }
+        self._rollout.subscriptions[type_url] = Subscription(
+            type_url=type_url,
+            manner=Manner.INCREMENTAL,
+            wildcard=wildcard,
+            names=names,
+            held=held,
+            owed=wildcard and not held,
+        )
+        if held:
+            # Some of it may be gone: that is for the steps that remove.
+            self._rollout.restart()
+
+
+def _compose(subscription: Subscription, answer: Answer, snapshot: Snapshot, nonce: str) -> tuple[DeltaResponse, str]:
+    version = snapshot.version(subscription.type_url)
+    response = DeltaResponse(
+        type_url=subscription.type_url,
+        version=version,
+        nonce=nonce,
+        resources=tuple(sorted(answer.updated.items(), key=lambda entry: entry[0])),
+        removed=answer.removed,
+    )
+    return response, version

@@ -1,0 +1,101 @@
+"""What goes over an xDS stream, and what a session reports, as plain values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Generic, TypeAlias, TypeVar
+
+from authplane.xds.snapshot import Versioned
+from authplane.xds.types import TypeUrl
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SotwRequest:
+    """A request of the state-of-the-world variant: all names each time."""
+
+    type_url: str
+    node: str = ""
+    names: tuple[str, ...] = ()
+    version: str = ""
+    """The version that the client accepted last, on this stream or an earlier one."""
+    nonce: str = ""
+    error: str | None = None
+    """Why the response with this nonce is refused; None accepts it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaRequest:
+    """A request of the incremental variant: changes of the subscription."""
+
+    type_url: str
+    node: str = ""
+    subscribe: tuple[str, ...] = ()
+    unsubscribe: tuple[str, ...] = ()
+    initial_versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """What the client holds from an earlier stream; it counts in the first request of a type only."""
+    nonce: str = ""
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SotwResponse:
+    """Resources in name order, and the version of all that the client then holds."""
+
+    type_url: TypeUrl
+    version: str
+    nonce: str
+    resources: tuple[tuple[str, Versioned], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaResponse:
+    """Changed resources and removed names, both in name order."""
+
+    type_url: TypeUrl
+    version: str
+    """The version of the whole type; clients only show it."""
+    nonce: str
+    resources: tuple[tuple[str, Versioned], ...]
+    removed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acked:
+    """A client accepted a response."""
+
+    node: str
+    type_url: TypeUrl
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nacked:
+    """A client refused a response."""
+
+    node: str
+    type_url: TypeUrl
+    version: str
+    names: tuple[str, ...]
+    """The resources of the response that the message mentions; all of them if it mentions none."""
+    message: str
+    """At most 4 kB, without control characters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The request is not acceptable: the stream ends."""
+
+    reason: str
+
+
+Event: TypeAlias = Acked | Nacked | Refused
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Output(Generic[R]):
+    """Responses for the wire, in this order, and what happened."""
+
+    responses: tuple[R, ...] = ()
+    events: tuple[Event, ...] = ()

@@ -1,0 +1,176 @@
+"""Brings one client to a snapshot: additions before removals, each step only after the one before it is answered."""
+
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+from authplane.xds.messages import Acked, Event, Nacked
+from authplane.xds.refusal import clean_message, mentioned
+from authplane.xds.snapshot import Snapshot, same
+from authplane.xds.subscription import Answer, Manner, Scope, Sent, Subscription
+from authplane.xds.types import BREAK_ORDER, MAKE_ORDER, TypeUrl
+
+PATIENCE: Final = 5.0
+"""Seconds that a step waits for a client."""
+
+_STEPS: Final = (
+    *((Scope.MAKE, type_url) for type_url in MAKE_ORDER),
+    *((Scope.BREAK, type_url) for type_url in BREAK_ORDER),
+)
+_FIRST_BREAK: Final = len(MAKE_ORDER)
+_REFERRING: Final = frozenset({TypeUrl.LISTENER, TypeUrl.ROUTE})
+"""Types that a client must not see before the clusters of the same snapshot."""
+_FOLLOWING: Final = {TypeUrl.CLUSTER: TypeUrl.ENDPOINT, TypeUrl.LISTENER: TypeUrl.ROUTE}
+"""After a change of the first, a client asks for new names of the second."""
+
+R = TypeVar("R")
+
+
+class Rollout(Generic[R]):
+    """The plan of one stream. A session feeds it with subscriptions, acknowledgements and snapshots."""
+
+    def __init__(
+        self, compose: Callable[[Subscription, Answer, Snapshot, str], tuple[R, str]], patience: float
+    ) -> None:
+        self.subscriptions: dict[TypeUrl, Subscription] = {}
+        self.snapshot: Snapshot | None = None
+        self._compose = compose
+        self._patience = patience
+        self._cursor = len(_STEPS)
+        self._refused = False
+        self._nonces = 0
+        self._expected: dict[TypeUrl, float | None] = {}
+        """Types that the client is about to ask for, and until when we wait once it is their turn."""
+
+    def publish(self, snapshot: Snapshot) -> None:
+        """Make this snapshot the target; planning starts again from what the client holds."""
+        self.snapshot = snapshot
+        self._refused = False
+        self.restart()
+
+    def restart(self) -> None:
+        """Plan again for the same snapshot."""
+        self._cursor = 0
+
+    def answered(self, node: str, subscription: Subscription, nonce: str, error: str | None) -> Event | None:
+        """Note that the client accepted or refused the response with this nonce; None if it is not the latest."""
+        sent = subscription.sent
+        if sent is None or sent.answered or sent.nonce != nonce:
+            return None
+        sent.answered = True
+        if error is None:
+            if subscription.manner is Manner.FULL_SET:
+                subscription.refused.clear()
+            return Acked(node=node, type_url=subscription.type_url, version=sent.version)
+        names = tuple(sorted(sent.names))
+        named = mentioned(names, error)
+        culprits = sent.updated.intersection(named) or sent.updated
+        subscription.refused |= culprits & subscription.held.keys()
+        subscription.put_back(sent.taken)
+        self._refused |= bool(sent.taken) or self._still_wanted(subscription)
+        if subscription.type_url in _FOLLOWING:
+            self._expected.pop(_FOLLOWING[subscription.type_url], None)
+        return Nacked(
+            node=node,
+            type_url=subscription.type_url,
+            version=sent.version,
+            names=named or names,
+            message=clean_message(error),
+        )
+
+    def advance(self, now: float) -> list[R]:
+        """Return the responses that may go out now."""
+        if self.snapshot is None:
+            return []
+        self._give_up(now)
+        responses = self._answer_asked(self.snapshot, now)
+        while self._cursor < len(_STEPS):
+            scope, type_url = _STEPS[self._cursor]
+            if self._cursor == _FIRST_BREAK and any(each.waiting for each in self.subscriptions.values()):
+                break
+            if scope is Scope.BREAK and self._refused:
+                self._cursor = len(_STEPS)
+                break
+            subscription = self.subscriptions.get(type_url)
+            if subscription is not None:
+                if subscription.waiting:
+                    break
+                if response := self._send(subscription, self.snapshot, scope, now):
+                    responses.append(response)
+                    break
+            if scope is Scope.MAKE and self._expects(type_url, self.snapshot, now):
+                break
+            self._cursor += 1
+        return responses
+
+    def due(self) -> float | None:
+        """Return when `advance` must be called at the latest, or None while nothing is waited for."""
+        limits = [each.sent.deadline for each in self.subscriptions.values() if each.waiting and each.sent]
+        limits += [limit for limit in self._expected.values() if limit is not None]
+        return min(limits, default=None)
+
+    def _give_up(self, now: float) -> None:
+        for subscription in self.subscriptions.values():
+            if subscription.sent is not None and subscription.sent.deadline <= now:
+                subscription.sent.overdue = True
+        self._expected = {type_url: limit for type_url, limit in self._expected.items() if limit is None or limit > now}
+
+    def _answer_asked(self, snapshot: Snapshot, now: float) -> list[R]:
+        responses = []
+        for place, type_url in enumerate(MAKE_ORDER):
+            subscription = self.subscriptions.get(type_url)
+            if subscription is None or subscription.waiting or (type_url in _REFERRING and self._cursor < place):
+                continue
+            if (subscription.asked or subscription.unanswered or subscription.owed) and (
+                response := self._send(subscription, snapshot, Scope.ASKED, now)
+            ):
+                responses.append(response)
+        return responses
+
+    def _send(self, subscription: Subscription, snapshot: Snapshot, scope: Scope, now: float) -> R | None:
+        type_url = subscription.type_url
+        answer = subscription.answer(snapshot.resources(type_url), scope)
+        if answer is None:
+            return None
+        self._nonces += 1
+        nonce = str(self._nonces)
+        replacing = not subscription.held.keys().isdisjoint(answer.updated)
+        gone = answer.removed if scope is Scope.BREAK else ()
+        taken = {name: item for name in gone if (item := subscription.held.get(name)) is not None}
+        subscription.record(answer)
+        response, version = self._compose(subscription, answer, snapshot, nonce)
+        full = subscription.manner is Manner.FULL_SET
+        subscription.sent = Sent(
+            nonce=nonce,
+            version=version,
+            names=tuple(subscription.held) if full else (*answer.updated, *answer.removed),
+            updated=frozenset(answer.updated),
+            replacing=replacing,
+            taken=taken,
+            deadline=now + self._patience,
+        )
+        following = _FOLLOWING.get(type_url)
+        # A client that names its clusters or listeners does not ask for all endpoints or routes.
+        if following is not None and answer.updated and subscription.wildcard:
+            self._expected[following] = None
+        return response
+
+    def _expects(self, type_url: TypeUrl, snapshot: Snapshot, now: float) -> bool:
+        if type_url not in self._expected:
+            return False
+        names = snapshot.resources(type_url)
+        subscription = self.subscriptions.get(type_url)
+        if not names or (subscription is not None and subscription.covers(names)):
+            del self._expected[type_url]
+            return False
+        if self._expected[type_url] is None:
+            self._expected[type_url] = now + self._patience
+        return True
+
+    def _still_wanted(self, subscription: Subscription) -> bool:
+        """Tell whether anything refused is part of the present target: then the client keeps using what is old."""
+        if self.snapshot is None:
+            return False
+        existing = self.snapshot.resources(subscription.type_url)
+        return any(
+            name in existing and same(subscription.held.get(name), existing[name]) for name in subscription.refused
+        )

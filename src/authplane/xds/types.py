@@ -1,0 +1,27 @@
+"""The resource types that we serve and the order in which they reach a client."""
+
+from enum import StrEnum
+from typing import Final
+
+
+class TypeUrl(StrEnum):
+    """A resource type by the URL that it has on the wire."""
+
+    LISTENER = "type.googleapis.com/envoy.config.listener.v3.Listener"
+    ROUTE = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
+    CLUSTER = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+    ENDPOINT = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+    SECRET = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"  # noqa: S105 - a type, no password
+
+
+MAKE_ORDER: Final = (TypeUrl.CLUSTER, TypeUrl.ENDPOINT, TypeUrl.SECRET, TypeUrl.LISTENER, TypeUrl.ROUTE)
+"""Additions and changes go out in this order: what is referred to comes before what refers to it."""
+
+BREAK_ORDER: Final = tuple(reversed(MAKE_ORDER))
+"""Removals go out in this order."""
+
+FULL_SETS: Final = frozenset({TypeUrl.LISTENER, TypeUrl.CLUSTER})
+"""In the state-of-the-world variant a response of these types carries every resource that the client may keep.
+
+An empty list of names in a client's first request means "all" for these types, and for these alone.
+"""
