@@ -34,6 +34,19 @@ class Folder:
         self._largest = largest_file
         self._seen: dict[str, _Seen] = {}
         self._troubles: dict[str, str] = {}
+        self._look: dict[str, _Stamp] | None = None
+
+    def peek(self) -> bool:
+        """Tell whether a scan might find something new since the last look; nothing is read.
+
+        A file that was written a moment ago counts as changed, since another write would not show yet.
+        """
+        now, before = time.time_ns(), self._look
+        try:
+            self._look = {path: entry.stamp for path, entry in _list(self.root).files.items()}
+        except FolderError:
+            self._look = None
+        return self._look != before or not all(stamp.settled(now) for stamp in (self._look or {}).values())
 
     def scan(self) -> bool:
         """Tell the library what changed since the last scan; False if nothing did."""
@@ -43,7 +56,11 @@ class Folder:
             changed = self._forget(listing)
             for path, entry in listing.files.items():
                 changed = self._read(path, entry, started) or changed
-            return self._complain(listing.troubles) or changed
+            changed = self._complain(listing.troubles) or changed
+            if changed:
+                # What is good now is the last good version for the next scan, whoever asks in between.
+                self.library.current()
+            return changed
 
     def _forget(self, listing: "_Listing") -> bool:
         """Remove the files that are gone; those below a folder that cannot be listed may still be there."""

@@ -22,14 +22,18 @@ LONGEST: Final = 0.5
 """A burst is cut after so many seconds."""
 TICK: Final = 0.04
 """How often we look whether something is due, in seconds."""
-POLL: Final = 0.2
-"""How often files are looked at where the system does not tell of changes, in seconds."""
+LOOK: Final = 0.1
+"""How often files are looked at where the system does not tell of changes, in seconds, if that is quickly done."""
+SHARE: Final = 50
+"""A look that takes long is followed by a pause so many times as long, up to `PAUSE`."""
+PAUSE: Final = 10.0
+"""The longest pause between two looks, in seconds."""
 
 
 class Notify(Protocol):
-    """Watches a path: yields whether something may have changed, at least once in a tick."""
+    """Lets the system watch a path: yields whether something may have changed, at least once in a tick."""
 
-    def __call__(self, path: Path, *, recursive: bool, poll: bool) -> AsyncGenerator[bool]:
+    def __call__(self, path: Path, *, recursive: bool) -> AsyncGenerator[bool]:
         """Start watching with the first tick."""
 
 
@@ -43,7 +47,7 @@ async def rebuilds(
     clock = asyncio.get_running_loop().time
     holdoff = Holdoff(quiet, longest)
     scanner = _Scanner(folder)
-    async with aclosing(_ticks(folder.root, poll=poll, notify=notify or _notify)) as ticks:
+    async with aclosing(_ticks(folder, poll=poll, notify=notify or _notify)) as ticks:
         async for changed in ticks:
             now = clock()
             if changed:
@@ -77,8 +81,38 @@ class _Scanner:
         return different
 
 
-async def _ticks(root: Path, *, poll: bool, notify: Notify) -> AsyncGenerator[bool]:
+async def _ticks(folder: Folder, *, poll: bool, notify: Notify) -> AsyncGenerator[bool]:
     """Yield many times a second, with True when something may have changed, whatever becomes of the folder."""
+    if not poll:
+        try:
+            async with aclosing(_reports(folder.root, notify)) as reports:
+                async for changed in reports:
+                    yield changed
+        except (OSError, WatchfilesRustInternalError) as error:
+            _log.warning("changes are looked for from time to time: the system cannot report them", why=str(error))
+    async with aclosing(_looks(folder)) as looks:
+        async for changed in looks:
+            yield changed
+
+
+async def _looks(folder: Folder) -> AsyncGenerator[bool]:
+    """Look at the files from time to time.
+
+    The polling of watchfiles does not do: it compares whole seconds, and a second write in one of them never shows.
+    """
+    clock = asyncio.get_running_loop().time
+    following = clock()
+    while True:
+        changed, start = False, clock()
+        if start >= following:
+            changed = folder.peek()
+            following = clock() + min(PAUSE, max(LOOK, SHARE * (clock() - start)))
+        yield changed
+        await asyncio.sleep(TICK)
+
+
+async def _reports(root: Path, notify: Notify) -> AsyncGenerator[bool]:
+    """Be told of changes; while there is no folder, wait for one."""
     missing = False
     while True:
         watched = _watched(root)
@@ -89,15 +123,13 @@ async def _ticks(root: Path, *, poll: bool, notify: Notify) -> AsyncGenerator[bo
             continue
         missing = False
         try:
-            async with aclosing(notify(watched.path, recursive=watched.recursive, poll=poll)) as seen:
+            async with aclosing(notify(watched.path, recursive=watched.recursive)) as seen:
                 async for changed in _until_replaced(seen, root, watched):
                     yield changed
-        except (OSError, WatchfilesRustInternalError) as error:
-            if _watched(root) == watched and not poll:
-                _log.warning("changes are looked for from time to time: the system cannot report them", why=str(error))
-                poll = True
-            yield True
-            await asyncio.sleep(TICK)
+        except (OSError, WatchfilesRustInternalError):
+            if _watched(root) == watched:
+                raise
+        yield True
 
 
 class _Watched(NamedTuple):
@@ -129,8 +161,8 @@ async def _until_replaced(seen: AsyncIterator[bool], root: Path, watched: _Watch
             return
 
 
-async def _notify(path: Path, *, recursive: bool, poll: bool) -> AsyncGenerator[bool]:
-    """Watch with inotify or by polling."""
+async def _notify(path: Path, *, recursive: bool) -> AsyncGenerator[bool]:
+    """Watch with inotify."""
     changes = watchfiles.awatch(
         os.fspath(path),
         watch_filter=None,
@@ -138,8 +170,7 @@ async def _notify(path: Path, *, recursive: bool, poll: bool) -> AsyncGenerator[
         step=10,
         rust_timeout=int(TICK * 1000),
         yield_on_timeout=True,
-        force_polling=poll,
-        poll_delay_ms=int(POLL * 1000),
+        force_polling=False,
         recursive=recursive,
         ignore_permission_denied=True,
     )

@@ -81,8 +81,8 @@ class Library:
                 if key not in self._claims:
                     self._keep_or_drop(key)
             affected.update(*before)
-            for file in touched:
-                affected.update(*(self._claims_files(key) for key in self._shared_in.get(file, ())))
+            shared = {key for file in touched for key in self._shared_in.get(file, ())}
+            affected.update(*map(self._claims_files, shared))
             self._explain(affected)
             self._loaded = self._snapshot()
         return self._loaded

@@ -19,16 +19,3 @@ def locate(root: Node, path: Path) -> tuple[int, int]:
         else:
             break
     return line, column
-
-
-def node_at(root: Node, path: Path) -> Node | None:
-    """Return the node at a path, or None where there is none."""
-    node: Node = root
-    for step in path:
-        if isinstance(node, Fields) and isinstance(step, str) and step in node.entries:
-            node = node.entries[step].node
-        elif isinstance(node, Items) and isinstance(step, int) and 0 <= step < len(node.items):
-            node = node.items[step]
-        else:
-            return None
-    return node

@@ -79,7 +79,7 @@ def parse_nodes(text: str) -> Parsed:
     try:
         builder.read(LOADER(text))
     except yaml.MarkedYAMLError as error:
-        return Parsed(None, (_syntax_spot(error),))
+        return Parsed(None, (_syntax_spot(error, text),))
     except yaml.YAMLError:
         return Parsed(None, (Spot(Problem((), SYNTAX, "this is not YAML"), 1, 1),))
     except _Refused as refused:
@@ -306,11 +306,14 @@ def _control_spot(text: str, at: int) -> Spot:
     return Spot(Problem((), SYNTAX, message), line, at - text.rfind("\n", 0, at))
 
 
-def _syntax_spot(error: yaml.MarkedYAMLError) -> Spot:
+def _syntax_spot(error: yaml.MarkedYAMLError, text: str) -> Spot:
     """Say what the parser says, without the text around it: that may be a secret."""
     mark = error.problem_mark or error.context_mark
     said = ", ".join(part for part in (error.context, error.problem) if part)
     position = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    if position[0] > text.count("\n") + 1:
+        # For the parser, the end of the text is on a line of its own.
+        position = text.count("\n") + 1, len(text) - text.rfind("\n")
     return Spot(Problem((), SYNTAX, f"this is not YAML: {_QUOTED.sub('…', said)}"), *position)
 
 

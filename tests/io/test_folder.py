@@ -1,0 +1,229 @@
+"""Files on disk to resources."""
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from authplane.io.folder import Folder, FolderError, shown
+from authplane.resources.loaded import Loaded
+
+
+def service(name: str) -> str:
+    return f"apiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\n"
+
+
+def names(folder: Folder) -> list[str]:
+    return [name.name for name in folder.library.current().resources.services]
+
+
+def findings(folder: Folder) -> list[str]:
+    return [f"{finding.place}: {finding.problem}" for finding in folder.library.current().findings]
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_files_of_three_endings_are_read_at_any_depth(tmp_path: Path) -> None:
+    write(tmp_path / "a.yaml", service("a"))
+    write(tmp_path / "deep/er/b.yml", service("b"))
+    write(tmp_path / "c.json", '{"apiVersion":"v1","kind":"Service","metadata":{"name":"c"}}')
+    for other in (".hidden.yaml", ".git/x.yaml", "d.yaml~", ".d.yaml.swp", "#e.yaml#", "README.md"):
+        write(tmp_path / other, service("other"))
+    folder = Folder(tmp_path)
+    assert folder.scan()
+    assert names(folder) == ["a", "b", "c"]
+    assert not folder.scan()
+
+
+def test_a_single_file_is_read_whatever_its_name(tmp_path: Path) -> None:
+    folder = Folder(write(tmp_path / "resources.txt", service("a")))
+    assert folder.scan()
+    assert names(folder) == ["a"]
+
+
+def test_findings_name_files_as_the_user_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "conf/x/a.yaml", "- a")
+    monkeypatch.chdir(tmp_path)
+    for root, file in (
+        (Path("conf"), "conf/x/a.yaml"),
+        (Path(), "conf/x/a.yaml"),
+        (tmp_path, f"{tmp_path}/conf/x/a.yaml"),
+    ):
+        folder = Folder(root)
+        folder.scan()
+        assert [str(finding.place) for finding in folder.library.current().findings] == [f"{file}:1:1"]
+
+
+def test_changed_added_renamed_and_deleted_files_are_noticed(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    assert not folder.scan()
+    a = write(tmp_path / "a.yaml", service("a"))
+    assert folder.scan()
+    write(a, service("b"))
+    assert folder.scan()
+    assert names(folder) == ["b"]
+    a.rename(tmp_path / "z.yaml")
+    assert folder.scan()
+    assert names(folder) == ["b"]
+    (tmp_path / "z.yaml").unlink()
+    assert folder.scan()
+    assert folder.library.current() == Loaded()
+
+
+def test_a_write_of_the_same_size_at_the_same_moment_is_noticed(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    for name in ("a", "b", "c", "d"):
+        write(tmp_path / "a.yaml", service(name))
+        assert folder.scan()
+        assert names(folder) == [name]
+
+
+def test_new_times_or_rights_without_new_content_are_no_change(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.yaml", service("a"))
+    folder = Folder(tmp_path)
+    folder.scan()
+    path.chmod(0o640)
+    assert not folder.scan()
+    os.utime(path, (1, 1))
+    assert not folder.scan()
+    write(path, service("a"))
+    assert not folder.scan()
+
+
+@pytest.mark.requirement("F01")
+def test_a_link_out_of_the_folder_is_not_followed_and_what_was_there_stays(tmp_path: Path) -> None:
+    write(tmp_path / "secret.yaml", service("stolen"))
+    write(tmp_path / "elsewhere/x.yaml", service("stolen"))
+    inside = write(tmp_path / "conf/a.yaml", service("a"))
+    folder = Folder(tmp_path / "conf")
+    folder.scan()
+    inside.unlink()
+    inside.symlink_to("../secret.yaml")
+    (tmp_path / "conf/sub").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "conf/sub.txt").symlink_to("/etc/hostname")
+    assert folder.scan()
+    assert names(folder) == ["a"]
+    out = "the link leads out of the folder and is not followed"
+    assert findings(folder) == [
+        f"{tmp_path}/conf/a.yaml: {out}; "
+        "1 resource that is missing from the file stays in force as before [FileUnreadable]",
+        f"{tmp_path}/conf/sub: {out} [FileUnreadable]",
+    ]
+    assert not folder.scan()
+    inside.unlink()
+    (tmp_path / "conf/sub").unlink()
+    assert folder.scan()
+    assert folder.library.current() == Loaded()
+
+
+@pytest.mark.requirement("F01")
+def test_the_links_of_a_mounted_config_map_are_followed(tmp_path: Path) -> None:
+    write(tmp_path / "..1/a.yaml", service("a"))
+    (tmp_path / "..data").symlink_to("..1")
+    (tmp_path / "a.yaml").symlink_to("..data/a.yaml")
+    folder = Folder(tmp_path)
+    assert folder.scan()
+    assert names(folder) == ["a"]
+    write(tmp_path / "..2/a.yaml", service("b"))
+    (tmp_path / "..data_tmp").symlink_to("..2")
+    (tmp_path / "..data_tmp").rename(tmp_path / "..data")
+    assert folder.scan()
+    assert names(folder) == ["b"]
+    assert findings(folder) == []
+
+
+def test_loops_and_links_to_what_is_read_anyway_end(tmp_path: Path) -> None:
+    write(tmp_path / "a/x.yaml", service("x"))
+    (tmp_path / "a/loop").symlink_to("..")
+    (tmp_path / "again").symlink_to("a")
+    (tmp_path / "y.yaml").symlink_to("a/x.yaml")
+    (tmp_path / "self").symlink_to("self")
+    folder = Folder(tmp_path)
+    folder.scan()
+    assert names(folder) == ["x"]
+    assert findings(folder) == []
+
+
+def test_a_link_to_nothing_is_a_finding(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").symlink_to("gone")
+    (tmp_path / "b.yaml").symlink_to("b.yaml")
+    folder = Folder(tmp_path)
+    folder.scan()
+    assert findings(folder) == [
+        f"{tmp_path}/a.yaml: the link cannot be followed: No such file or directory [FileUnreadable]",
+        f"{tmp_path}/b.yaml: the link cannot be followed: Too many levels of symbolic links [FileUnreadable]",
+    ]
+    (tmp_path / "a.yaml").unlink()
+    write(tmp_path / "a.yaml", service("a"))
+    (tmp_path / "b.yaml").unlink()
+    assert folder.scan()
+    assert names(folder) == ["a"]
+    assert findings(folder) == []
+
+
+def make_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+
+
+@pytest.mark.requirement("F07")
+@pytest.mark.parametrize("make", [os.mkfifo, make_socket], ids=["fifo", "socket"])
+def test_what_is_no_file_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make(Path("pipe.yaml"))
+    Path("link.yaml").symlink_to("pipe.yaml")
+    write(tmp_path / "a.yaml", service("a"))
+    folder = Folder(Path())
+    folder.scan()
+    assert names(folder) == ["a"]
+
+
+@pytest.mark.requirement("F07")
+def test_a_file_beyond_the_limit_is_a_finding(tmp_path: Path) -> None:
+    write(tmp_path / "a.yaml", service("a") + "# " + "x" * 100)
+    folder = Folder(tmp_path, largest_file=100)
+    folder.scan()
+    assert findings(folder) == [
+        f"{tmp_path}/a.yaml: the file is larger than 100 bytes and is not read [FileUnreadable]"
+    ]
+    write(tmp_path / "a.yaml", service("a"))
+    assert folder.scan()
+    assert names(folder) == ["a"]
+    assert findings(folder) == []
+
+
+@pytest.mark.requirement("F08")
+def test_a_file_name_that_is_not_text_can_be_printed(tmp_path: Path) -> None:
+    write(Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\n\x1b.yaml")), "- a")
+    folder = Folder(tmp_path)
+    folder.scan()
+    assert [finding.place.file for finding in folder.library.current().findings] == [f"{tmp_path}/\\xff\\x0a\\x1b.yaml"]
+    assert shown("plain/é.yaml") == "plain/é.yaml"
+
+
+def test_a_root_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(FolderError, match=r"/gone cannot be read: No such file or directory$"):
+        Folder(tmp_path / "gone").scan()
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FolderError, match=r"/pipe is neither a folder nor a file$"):
+        Folder(tmp_path / "pipe").scan()
+
+
+def test_a_folder_that_went_away_loses_nothing(tmp_path: Path) -> None:
+    write(tmp_path / "conf/a.yaml", service("a"))
+    folder = Folder(tmp_path / "conf")
+    folder.scan()
+    (tmp_path / "conf").rename(tmp_path / "away")
+    with pytest.raises(FolderError):
+        folder.scan()
+    assert names(folder) == ["a"]
+    (tmp_path / "away").rename(tmp_path / "conf")
+    assert not folder.scan()

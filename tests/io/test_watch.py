@@ -1,0 +1,222 @@
+"""Changes on disk, one rebuild for each burst."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+from structlog.typing import EventDict
+
+from authplane.io.folder import Folder
+from authplane.io.watch import Notify, rebuilds
+
+LIMIT = 5.0
+
+
+def service(name: str) -> str:
+    return f"---\napiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\n"
+
+
+class Observed(Folder):
+    """A folder that says when it was scanned."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.scans = asyncio.Event()
+
+    def scan(self) -> bool:
+        self.scans.set()
+        return super().scan()
+
+
+@dataclass(slots=True)
+class Rebuilds:
+    """Counts rebuilds and remembers what was in force after each."""
+
+    folder: Observed
+    states: list[tuple[str, ...]] = field(default_factory=list)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def follow(self, *, poll: bool, notify: Notify | None = None) -> None:
+        async with aclosing(rebuilds(self.folder, poll=poll, notify=notify)) as changes:
+            async for _ in changes:
+                self.states.append(tuple(name.name for name in self.folder.library.current().resources.services))
+                self._news.set()
+
+    async def until(self, *names: str) -> None:
+        """Wait until exactly these services are in force."""
+        async with asyncio.timeout(LIMIT):
+            while not self.states or self.states[-1] != names:
+                self._news.clear()
+                await self._news.wait()
+
+
+@asynccontextmanager
+async def watching(root: Path, *, poll: bool) -> AsyncIterator[Rebuilds]:
+    """Follow a folder; what it holds at first, a service named ``first``, has been read before the block."""
+    (root / "first.yaml").write_text(service("first"), encoding="utf-8")
+    seen = Rebuilds(Observed(root))
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(seen.follow(poll=poll))
+        await seen.until("first")
+        seen.states.clear()
+        yield seen
+        task.cancel()
+
+
+@pytest.fixture(params=[False, True], ids=["inotify", "polling"])
+def poll(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+async def test_each_kind_of_change_is_one_rebuild(tmp_path: Path, poll: bool) -> None:
+    async with watching(tmp_path, poll=poll) as seen:
+        (tmp_path / "first.yaml").write_text(service("changed"), encoding="utf-8")
+        await seen.until("changed")
+        (tmp_path / "sub/deep").mkdir(parents=True)
+        (tmp_path / "sub/deep/x.yaml").write_text(service("added"), encoding="utf-8")
+        await seen.until("added", "changed")
+        (tmp_path / "sub/deep/x.yaml").write_text(service("again"), encoding="utf-8")
+        await seen.until("again", "changed")
+        (tmp_path / "first.yaml").unlink()
+        await seen.until("again")
+    assert seen.states == [("changed",), ("added", "changed"), ("again", "changed"), ("again",)]
+
+
+async def test_a_renamed_file_is_one_rebuild_with_the_same_resources(tmp_path: Path, poll: bool) -> None:
+    async with watching(tmp_path, poll=poll) as seen:
+        (tmp_path / "first.yaml").rename(tmp_path / "second.yaml")
+        await seen.until("first")
+    assert seen.states == [("first",)]
+
+
+async def test_a_file_replaced_as_editors_do_is_one_rebuild(tmp_path: Path, poll: bool) -> None:
+    async with watching(tmp_path, poll=poll) as seen:
+        (tmp_path / ".first.yaml.swp").write_text("x", encoding="utf-8")
+        (tmp_path / "4913").write_text("", encoding="utf-8")
+        (tmp_path / "4913").unlink()
+        (tmp_path / "first.yaml").rename(tmp_path / "first.yaml~")
+        (tmp_path / "first.yaml").write_text(service("edited"), encoding="utf-8")
+        (tmp_path / "first.yaml~").unlink()
+        await seen.until("edited")
+    assert seen.states == [("edited",)]
+
+
+async def test_a_half_written_file_takes_nothing_away(tmp_path: Path, poll: bool) -> None:
+    async with watching(tmp_path, poll=poll) as seen:
+        with (tmp_path / "first.yaml").open("w", encoding="utf-8") as file:
+            file.write("---\napiVersion: v1\nkind: Service\nmetadata: {name: fi")
+            file.flush()
+            await seen.until("first")
+            file.write("rst}\n" + service("more"))
+        await seen.until("first", "more")
+    assert seen.states == [("first",), ("first", "more")]
+
+
+@pytest.mark.requirement("F11")
+async def test_a_storm_of_writes_is_few_rebuilds(tmp_path: Path, poll: bool) -> None:
+    async with watching(tmp_path, poll=poll) as seen:
+        tasks = len(asyncio.all_tasks())
+        for number in range(1000):
+            (tmp_path / "new").write_text(service(f"s{number}"), encoding="utf-8")
+            (tmp_path / "new").rename(tmp_path / "first.yaml")
+            if number % 10 == 0:
+                await asyncio.sleep(0)
+        await seen.until("s999")
+        assert len(asyncio.all_tasks()) <= tasks
+    assert len(seen.states) <= 10
+
+
+async def test_new_rights_alone_are_no_rebuild(tmp_path: Path, poll: bool) -> None:
+    async with watching(tmp_path, poll=poll) as seen:
+        seen.folder.scans.clear()
+        (tmp_path / "first.yaml").chmod(0o600)
+        os.utime(tmp_path / "first.yaml", (1, 1))
+        (tmp_path / "first.yaml").write_text(service("first"), encoding="utf-8")
+        async with asyncio.timeout(LIMIT):
+            await seen.folder.scans.wait()
+        assert seen.states == []
+        (tmp_path / "first.yaml").write_text(service("second"), encoding="utf-8")
+        await seen.until("second")
+    assert seen.states == [("second",)]
+
+
+async def test_the_swap_of_a_mounted_config_map_is_one_rebuild(tmp_path: Path, poll: bool) -> None:
+    async with watching(tmp_path, poll=poll) as seen:
+        (tmp_path / "..1").mkdir()
+        (tmp_path / "..1/a.yaml").write_text(service("one"), encoding="utf-8")
+        (tmp_path / "..data").symlink_to("..1")
+        (tmp_path / "a.yaml").symlink_to("..data/a.yaml")
+        await seen.until("first", "one")
+        (tmp_path / "..2").mkdir()
+        (tmp_path / "..2/a.yaml").write_text(service("two"), encoding="utf-8")
+        (tmp_path / "..data_tmp").symlink_to("..2")
+        (tmp_path / "..data_tmp").rename(tmp_path / "..data")
+        shutil.rmtree(tmp_path / "..1")
+        await seen.until("first", "two")
+    assert seen.states == [("first", "one"), ("first", "two")]
+
+
+async def test_a_folder_that_goes_and_comes_back_keeps_everything(tmp_path: Path, poll: bool) -> None:
+    root = tmp_path / "conf"
+    root.mkdir()
+    gone = asyncio.Event()
+
+    def note(_: object, level: str, entry: EventDict) -> EventDict:
+        if level == "warning":
+            gone.set()
+        return entry
+
+    with capture_logs(processors=[note]) as logs:
+        async with watching(root, poll=poll) as seen:
+            root.rename(tmp_path / "away")
+            async with asyncio.timeout(LIMIT):
+                await gone.wait()
+            assert [str(name) for name in seen.folder.library.current().resources.services] == ["default/first"]
+            root.mkdir()
+            (root / "new.yaml").write_text(service("first") + service("new"), encoding="utf-8")
+            await seen.until("first", "new")
+            (root / "new.yaml").write_text(service("newer"), encoding="utf-8")
+            await seen.until("newer")
+    assert [log["event"] for log in logs] == [
+        "the folder is gone; everything stays in force as it was",
+        "the folder is back",
+    ]
+
+
+async def test_a_single_file_is_watched_even_if_it_is_replaced(tmp_path: Path, poll: bool) -> None:
+    file = tmp_path / "one.yaml"
+    file.write_text(service("a"), encoding="utf-8")
+    seen = Rebuilds(Observed(file))
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(seen.follow(poll=poll))
+        await seen.until("a")
+        for name in ("b", "c"):
+            (tmp_path / "new").write_text(service(name), encoding="utf-8")
+            (tmp_path / "new").rename(file)
+            await seen.until(name)
+        task.cancel()
+    assert seen.states == [("a",), ("b",), ("c",)]
+
+
+async def test_changes_are_polled_where_the_system_cannot_report_them(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(service("a"), encoding="utf-8")
+
+    async def notify(path: Path, *, recursive: bool) -> AsyncGenerator[bool]:
+        yield False
+        raise OSError(28, "inotify watch limit reached")
+
+    seen = Rebuilds(Observed(tmp_path))
+    with capture_logs() as logs:
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(seen.follow(poll=False, notify=notify))
+            await seen.until("a")
+            (tmp_path / "a.yaml").write_text(service("b"), encoding="utf-8")
+            await seen.until("b")
+            task.cancel()
+    assert [log["event"] for log in logs] == ["changes are looked for from time to time: the system cannot report them"]

@@ -1,0 +1,60 @@
+"""Many documents: the work for a change does not grow with what did not change."""
+
+import time
+
+from authplane.resources.library import Library
+
+MANY = 4000
+
+
+def service(name: str, port: int = 80) -> str:
+    return f"---\napiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\nspec: {{ports: [{{port: {port}}}]}}\n"
+
+
+def seconds_to_load(count: int) -> float:
+    library = Library()
+    texts = [service(f"s{number}").encode() for number in range(count)]
+    start = time.process_time()
+    for number, text in enumerate(texts):
+        library.changed(f"{number}.yaml", text)
+    assert len(library.current().resources.services) == count
+    return time.process_time() - start
+
+
+def test_loading_takes_time_in_proportion() -> None:
+    seconds_to_load(200)
+    assert seconds_to_load(MANY) < 3 * (MANY / 1000) * seconds_to_load(1000)
+
+
+def test_a_change_of_one_file_of_many_is_quick() -> None:
+    library = Library()
+    for number in range(MANY):
+        library.changed(f"{number}.yaml", service(f"s{number}").encode())
+    library.current()
+    start = time.process_time()
+    for number in range(20):
+        library.changed("7.yaml", service("s7", 100 + number).encode())
+        library.current()
+    assert (time.process_time() - start) / 20 < 0.05
+
+
+def test_a_change_of_one_document_in_a_large_file_is_quick() -> None:
+    library = Library()
+    texts = [service(f"s{number}") for number in range(MANY)]
+    library.changed("all.yaml", "".join(texts).encode())
+    library.current()
+    start = time.process_time()
+    for number in range(10):
+        texts[MANY // 2] = service("s-changed", 100 + number)
+        library.changed("all.yaml", "".join(texts).encode())
+        library.current()
+    assert (time.process_time() - start) / 10 < 0.15
+
+
+def test_one_name_in_every_file_is_reported_without_delay() -> None:
+    library = Library()
+    for number in range(MANY):
+        library.changed(f"{number}.yaml", service("same", number + 1).encode())
+    start = time.process_time()
+    assert len(library.current().findings) == MANY
+    assert time.process_time() - start < 5
