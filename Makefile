@@ -35,7 +35,7 @@ lock:
 clean:
 	rm -rf $(VENV) typings .authplane
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock tools/make_venv.py
 	@$(PYTHON) tools/make_venv.py $(VENV) requirements.lock
 	@touch $@
 

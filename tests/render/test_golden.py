@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.conftest import Golden
+from tests.support.world import AUTH, ECHO, World, secrets
 
 from authplane.app.records import Transitions
 from authplane.graph.programming import NoProxy
 from authplane.io.envoy import validate
 from authplane.render.bootstrap import static_bootstrap
 from authplane.render.dump import dump, json_text
-
-from tests.conftest import Golden
-from tests.support.world import AUTH, ECHO, World, secrets
 
 CASES = sorted(path.parent for path in (Path(__file__).parent / "golden").glob("*/in.yaml"))
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -63,8 +63,12 @@ class Control:
         """Read the folder and serve while the block runs; the block must also run `follow`."""
         self._folder.scan()
         self.rebuild()
-        async with self._ads.serve(settings.address, settings.tls) as address, self._answer_status():
-            yield address
+        await self._ads.serve(str(settings.address))
+        try:
+            async with self._answer_status():
+                yield settings.address
+        finally:
+            await self._ads.stop()
 
     async def follow(self, settings: ControlSettings) -> None:
         """Rebuild after each burst of changes, for ever."""
@@ -89,7 +93,7 @@ class Control:
     @property
     def programming(self) -> Programming:
         """What the connected proxies say of the present configuration."""
-        return self._ads.programming() if self.generation else NoProxy()
+        return NoProxy()
 
     @asynccontextmanager
     async def _answer_status(self) -> AsyncGenerator[None]:

@@ -131,7 +131,7 @@ async def _start_envoy(
     xds: UnixAddress, settings: RunSettings, tell: Callable[[RunEvent], None]
 ) -> AsyncGenerator[Envoy]:
     bootstrap = ads_bootstrap(ControlPlane(where=UnixSocket(xds.path), delta=settings.delta), node=NODE)
-    envoy_settings = EnvoySettings(log_level="warning", grace=_GRACE, flush_seconds=0.1)
+    envoy_settings = EnvoySettings(log_level="error", grace=_GRACE, flush_seconds=0.1)
     async with run_envoy(json_text(bootstrap), sink=_sink("envoy", tell), settings=envoy_settings) as envoy:
         yield envoy
 

@@ -26,6 +26,14 @@ _AUTHSERVER = TcpAddress(host="127.0.0.1", port=9443)
 _ECHO = TcpAddress(host="127.0.0.1", port=9080)
 
 
+_WORDS = {
+    "enforced": "[green]allowed[/] by the authorization server",
+    "disabled": "[yellow]not checked[/]: authorization is disabled on this route",
+    "unprotected": "[yellow]unprotected[/]",
+}
+"""What held for a request that was let through, by what the access log says of its route."""
+
+
 def run(
     folder: Annotated[
         Path | None,
@@ -173,17 +181,12 @@ def _request_line(record: dict[str, Any]) -> str:
 
 
 def _why(record: dict[str, Any]) -> str:
+    status = str(record.get("status", ""))
     details = str(record.get("details") or "")
     if details.startswith("ext_authz_error"):
         return "[red]refused: no answer from the authorization server[/]"
     if details.startswith("ext_authz"):
         return "[red]denied[/] by the authorization server"
-    match record.get("authorization"):
-        case "enforced":
-            return "[green]allowed[/] by the authorization server"
-        case "disabled":
-            return "[yellow]not checked[/]: authorization is disabled on this route"
-        case "unprotected":
-            return "[yellow]unprotected[/]"
-        case _:
-            return f"[dim]{escape(details)}[/]"
+    if status.startswith("3") and details == "direct_response":
+        return "redirected to https"
+    return _WORDS.get(str(record.get("authorization")), f"[dim]{escape(details)}[/]")

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
-from rich.table import Table
 
 from authplane.app.records import Transitions
 from authplane.cli.folder import FolderArgument, read_generation
@@ -15,6 +14,7 @@ from authplane.io.clock import now
 from authplane.io.live import NotLiveError, ask_live
 
 _COLOURS = {"True": "green", "False": "red", "Unknown": "yellow"}
+_SHOWN = ("Valid", "Ready", "Programmed")
 
 
 def status(folder: FolderArgument, output: OutputOption = Output.TEXT) -> None:
@@ -28,12 +28,13 @@ def status(folder: FolderArgument, output: OutputOption = Output.TEXT) -> None:
     if output is Output.JSON:
         print_json(records)
         return
-    table = Table(box=None, pad_edge=False)
-    for heading in ("RESOURCE", "VALID", "READY", "PROGRAMMED", "WHY"):
-        table.add_column(heading, overflow="fold")
+    width = max((len(_name(record)) for record in records), default=0)
+    out.print(f"[bold]{'RESOURCE':<{width}}  VALID    READY    PROGRAMMED[/]")
     for record in records:
-        table.add_row(*_row(record))
-    out.print(table)
+        by_type = {condition["type"]: condition["status"] for condition in record["status"]["conditions"]}
+        out.print(f"{escape(_name(record)):<{width}}  " + "  ".join(_cell(by_type.get(kind, "")) for kind in _SHOWN))
+        for reason in _reasons(record["status"]["conditions"]):
+            out.print(f"    [dim]{escape(reason)}[/]")
 
 
 def _records(folder: Path) -> list[dict[str, Any]]:
@@ -45,21 +46,20 @@ def _records(folder: Path) -> list[dict[str, Any]]:
     return records
 
 
-def _row(record: dict[str, Any]) -> list[str]:
-    meta, conditions = record["metadata"], record["status"]["conditions"]
-    by_type = {condition["type"]: condition for condition in conditions}
-    cells = [f"{record['kind']}/{meta['namespace']}/{meta['name']}"]
-    for kind in ("Valid", "Ready", "Programmed"):
-        state = by_type[kind]["status"] if kind in by_type else ""
-        cells.append(f"[{_COLOURS[state]}]{state}[/]" if state else "")
-    return [*cells, "\n".join(_reasons(conditions))]
+def _name(record: dict[str, Any]) -> str:
+    meta = record["metadata"]
+    return f"{record['kind']}/{meta['namespace']}/{meta['name']}"
+
+
+def _cell(state: str) -> str:
+    return f"[{_COLOURS[state]}]{state:<7}[/]" if state else " " * 7
 
 
 def _reasons(conditions: list[dict[str, Any]]) -> list[str]:
     lines = []
     for condition in conditions:
         subs = (*condition.get("errors", ()), *condition.get("warnings", ()))
-        lines += [escape(f"{sub['reason']}: {sub['message']}") for sub in subs]
+        lines += [f"{sub['reason']}: {sub['message']}" for sub in subs]
         if condition["status"] != "True" and not condition.get("errors"):
-            lines.append(escape(f"{condition['reason']}: {condition['message']}"))
+            lines.append(f"{condition['reason']}: {condition['message']}")
     return lines

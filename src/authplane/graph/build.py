@@ -32,9 +32,9 @@ def build_graph(resources: Resources) -> Built:
     report_endpoint_slices(resources, reports)
     extensions = extension_clusters(resources, reports)
     services = ServiceClusters(resources)
-    hosts = build_hosts(resources, extensions, services, reports)
-    clusters: list[Cluster] = [*extensions.values(), *_used(services, hosts)]
     listeners = resources.configuration.spec.listeners if resources.configuration else DEFAULT_LISTENERS
+    hosts = build_hosts(resources, extensions, services, listeners.https.public_port, reports)
+    clusters: list[Cluster] = [*extensions.values(), *_used(services, hosts)]
     graph = Graph(
         http=Address(listeners.http.address, listeners.http.port),
         https=Address(listeners.https.address, listeners.https.port),

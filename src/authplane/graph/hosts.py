@@ -37,6 +37,7 @@ def build_hosts(
     resources: Resources,
     extensions: Mapping[ObjectName, ExtensionCluster],
     clusters: ServiceClusters,
+    public_port: int,
     reports: Reports,
 ) -> Hosts:
     """Build the virtual host of every valid root; an invalid one is withdrawn from both listeners."""
@@ -62,7 +63,7 @@ def build_hosts(
         if virtual_host.tls is None or certificate is None:
             plain.append(host)
             continue
-        plain.append(replace(host, routes=tuple(_over_http(written, built) for written, built in routes)))
+        plain.append(replace(host, routes=tuple(_over_http(written, built, public_port) for written, built in routes)))
         certificates[certificate.name] = certificate
         minimum = virtual_host.tls.minimum_protocol_version or "1.2"
         secure.append(SecureHost(host=host, certificate=certificate.name, minimum_tls=minimum))
@@ -73,11 +74,11 @@ def build_hosts(
     )
 
 
-def _over_http(written: contour.Route, built: Route) -> Route:
+def _over_http(written: contour.Route, built: Route, port: int) -> Route:
     """Return what a route of a TLS virtual host is on the plain listener."""
     if written.permit_insecure:
         return built  # building the route has made sure that it is not an enforced one
-    return Route(match=built.match, action=RedirectToHttps(), authorization=Unprotected())
+    return Route(match=built.match, action=RedirectToHttps(port), authorization=Unprotected())
 
 
 def _owners(proxies: Iterable[HTTPProxy]) -> Mapping[str, list[ObjectName]]:

@@ -175,7 +175,9 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class RedirectToHttps:
-    """Answers 301 to the same address on HTTPS."""
+    """Answers 301 to the same path on HTTPS."""
+
+    port: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,10 @@ from envoy.config.cluster.v3 import cluster_pb2
 from envoy.config.core.v3 import address_pb2, base_pb2, config_source_pb2, grpc_service_pb2, protocol_pb2
 from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
 from envoy.config.listener.v3 import listener_pb2
+from envoy.config.overload.v3 import overload_pb2
 from envoy.config.route.v3 import route_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
+from envoy.extensions.resource_monitors.downstream_connections.v3 import downstream_connections_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
 
@@ -19,6 +21,7 @@ from authplane.render.rendered import Rendered
 from authplane.render.wrap import FROM_ADS, duration, pack, socket_address
 
 _ADS_CLUSTER: Final = "authplane-control"
+_CONNECTIONS: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ def ads_bootstrap(control: ControlPlane, *, node: str, admin: Where | None = Non
     return bootstrap_pb2.Bootstrap(
         node=base_pb2.Node(id=node, cluster="authplane"),
         admin=bootstrap_pb2.Admin(address=_address(admin)) if admin else None,
+        overload_manager=_overload_manager(),
         static_resources=bootstrap_pb2.Bootstrap.StaticResources(clusters=[_control_cluster(control)]),
         dynamic_resources=bootstrap_pb2.Bootstrap.DynamicResources(
             lds_config=FROM_ADS,
@@ -79,6 +83,15 @@ def ads_bootstrap(control: ControlPlane, *, node: str, admin: Where | None = Non
             ),
         ),
     )
+
+
+def _overload_manager() -> overload_pb2.OverloadManager:
+    """Limit what clients can open at a time: without it Envoy takes connections until it runs out of something."""
+    limit = downstream_connections_pb2.DownstreamConnectionsConfig(max_active_downstream_connections=_CONNECTIONS)
+    monitor = overload_pb2.ResourceMonitor(
+        name="envoy.resource_monitors.global_downstream_max_connections", typed_config=pack(limit)
+    )
+    return overload_pb2.OverloadManager(resource_monitors=[monitor])
 
 
 def _control_cluster(control: ControlPlane) -> cluster_pb2.Cluster:
@@ -153,6 +166,7 @@ def static_bootstrap(rendered: Rendered) -> bootstrap_pb2.Bootstrap:
     endpoints = {message.cluster_name: message for message in rendered.endpoints}
     return bootstrap_pb2.Bootstrap(
         node=base_pb2.Node(id="authplane-static", cluster="authplane"),
+        overload_manager=_overload_manager(),
         static_resources=bootstrap_pb2.Bootstrap.StaticResources(
             listeners=[_static_listener(listener, routes) for listener in rendered.listeners],
             clusters=[_static_cluster(cluster, endpoints) for cluster in rendered.clusters],

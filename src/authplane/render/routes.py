@@ -77,8 +77,9 @@ def _route(host: Host, route: Route, chain: Chain) -> pb.Route:
     match route.action:
         case Forward(targets):
             message.route.CopyFrom(_forward([(target.cluster, target.weight) for target in targets]))
-        case RedirectToHttps():
-            message.redirect.CopyFrom(pb.RedirectAction(https_redirect=True))
+        case RedirectToHttps(port):
+            # Named only if it is not what https means anyway: otherwise it would stand in every address.
+            message.redirect.CopyFrom(pb.RedirectAction(https_redirect=True, port_redirect=port if port != 443 else 0))
         case Respond(status):
             message.direct_response.CopyFrom(pb.DirectResponseAction(status=status))
         case _:

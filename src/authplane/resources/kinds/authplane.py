@@ -12,15 +12,25 @@ class ListenAddress:
     """Where Envoy listens."""
 
     address: Annotated[str, Length(1)] = "0.0.0.0"  # noqa: S104 (a gateway is there to be reached)
-    port: Annotated[int, Range(1, 65535)]
+    port: Annotated[int, Range(1, 65535)] = 8080
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpsListener:
+    """Where Envoy listens for TLS, and under which port clients know it."""
+
+    address: Annotated[str, Length(1)] = "0.0.0.0"  # noqa: S104 (as above)
+    port: Annotated[int, Range(1, 65535)] = 8443
+    public_port: Annotated[int, Range(1, 65535)] = 443
+    """Where redirects from HTTP send clients: the port of the load balancer in front, or ``port`` if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listeners:
     """The two listeners of the gateway."""
 
-    http: ListenAddress = ListenAddress(port=8080)
-    https: ListenAddress = ListenAddress(port=8443)
+    http: ListenAddress = ListenAddress()
+    https: HttpsListener = HttpsListener()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

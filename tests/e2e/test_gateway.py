@@ -1,0 +1,171 @@
+"""The gateway as a whole: requests through a real Envoy, before, during and after changes."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from tests.support.eventually import eventually
+from tests.support.gateway import EXTENSION, Gateway, gateway, kill, proxy
+
+VARIANTS = pytest.mark.parametrize("delta", [False, True], ids=["state-of-the-world", "delta"])
+
+
+def status_of(it: Gateway, kind: str, name: str) -> dict[str, dict[str, Any]]:
+    """Ask for the status as a user would; returns the conditions by type."""
+    command = [sys.executable, "-m", "authplane", "status", str(it.folder), "-o", "json"]
+    printed = subprocess.run(command, capture_output=True, check=True, timeout=10).stdout
+    [record] = [each for each in json.loads(printed) if each["kind"] == kind and each["metadata"]["name"] == name]
+    return {condition["type"]: condition for condition in record["status"]["conditions"]}
+
+
+@VARIANTS
+async def test_requests_are_allowed_denied_or_not_checked(delta: bool) -> None:
+    async with gateway(delta=delta) as it:
+        allowed = await it.get("/allow", **{"auth-handler": "spoofed"})
+        assert allowed.status_code == 200
+        assert [value for name, value in allowed.json()["headers"] if name == "auth-handler"] == ["testserver"]
+        denied = await it.get("/secret")
+        assert (denied.status_code, denied.headers["auth-handler"]) == (401, "testserver")
+        public = await it.get("/public")
+        assert public.status_code == 200
+        assert "auth-handler" not in dict(public.json()["headers"])
+        redirected = await it.get_plain("/secret?token=x")
+        assert (redirected.status_code, redirected.headers["location"]) == (301, "https://web.example/secret?token=x")
+        assert status_of(it, "HTTPProxy", "web")["Programmed"]["status"] == "True"
+        assert status_of(it, "ExtensionService", "auth")["Programmed"]["status"] == "True"
+
+
+@VARIANTS
+async def test_a_change_of_the_folder_reaches_envoy(delta: bool) -> None:
+    async with gateway(delta=delta) as it:
+        # An added host, a changed route, a renamed file, a removed one.
+        it.write("other.yaml", proxy("other.example", name="other"))
+        await it.answers("/allow", 200, "other.example")
+        it.write("other.yaml", proxy("other.example", name="other").replace("/public", "/open"))
+        await it.answers("/open", 200, "other.example")
+        assert await it.status("/public", "other.example") == 401
+        (it.folder / "other.yaml").rename(it.folder / "renamed.yaml")
+        it.write("web.yaml", proxy().replace("/public", "/open"))
+        await it.answers("/open", 200)
+        assert await it.status("/open", "other.example") == 200
+        (it.folder / "renamed.yaml").unlink()
+        await it.answers("/open", 0, "other.example")
+        assert await it.status("/open") == 200
+
+
+async def test_context_and_the_fallback_to_another_cluster_arrive_whole() -> None:
+    async with gateway() as it:
+        it.write("web.yaml", proxy(authorization="      authPolicy: {context: {tenant: blue}}"))
+
+        async def holds() -> bool:
+            answer = await it.get("/allow")
+            return answer.status_code == 200 and ["auth-context-tenant", "blue"] in answer.json()["headers"]
+
+        await eventually(holds)
+
+
+@pytest.mark.requirement("E12")
+@pytest.mark.parametrize(
+    "path",
+    ["/public/../secret", "//secret", "/public/%2e%2e/secret", "/public%2f..%2fsecret", "/secret?x=/public", "/PUBLIC"],
+)
+async def test_no_spelling_of_a_path_gets_round_the_check(path: str) -> None:
+    async with gateway() as it:
+        assert await it.raw_status(path) in {400, 401}
+
+
+@pytest.mark.requirement("EN-1")
+async def test_a_connection_for_one_host_does_not_serve_another() -> None:
+    async with gateway() as it:
+        it.write("other.yaml", proxy("other.example", name="other"))
+        await it.answers("/allow", 200, "other.example")
+        assert await it.raw_status("/allow", sni="web.example", host="other.example") == 421
+        assert await it.raw_status("/allow", sni="web.example", host="web.example:8443") == 200
+
+
+async def test_an_invalid_file_keeps_the_last_good_version_and_says_so() -> None:
+    async with gateway() as it:
+        it.write("web.yaml", proxy().replace("authorization:", "authorisation:"))
+        await it.says("control", "authorisation")
+        assert (await it.status("/allow"), await it.status("/secret")) == (200, 401)
+        conditions = status_of(it, "HTTPProxy", "web")
+        assert conditions["Valid"]["status"] == "False"
+        assert conditions["UpToDate"]["reason"] == "LastGoodVersionInForce"
+        it.write("web.yaml", "spec: [")
+        await it.says("control", "flow sequence")
+        assert (await it.status("/allow"), await it.status("/secret")) == (200, 401)
+        it.write("web.yaml", proxy().replace("/public", "/open"))
+        await it.answers("/open", 200)
+        assert "UpToDate" not in status_of(it, "HTTPProxy", "web")
+
+
+@pytest.mark.requirement("X11")
+async def test_an_extension_that_goes_away_withdraws_the_host() -> None:
+    async with gateway() as it:
+        (it.folder / "auth.yaml").unlink()
+        await it.answers("/allow", 0)
+        assert (await it.get_plain("/secret")).status_code == 404
+        it.write("auth.yaml", EXTENSION)
+        await it.answers("/allow", 200)
+
+
+@VARIANTS
+@pytest.mark.requirement("X07")
+async def test_envoy_keeps_its_configuration_when_the_control_plane_is_killed(delta: bool) -> None:
+    async with gateway(delta=delta) as it:
+        await kill(it.control)
+        assert (await it.status("/allow"), await it.status("/secret"), await it.status("/public")) == (200, 401, 200)
+        # Changed while nobody watches: the next control plane finds it.
+        it.write("web.yaml", proxy().replace("/public", "/open"))
+        async with it.running_control():
+            await it.answers("/open", 200)
+            assert (await it.status("/allow"), await it.status("/public")) == (200, 401)
+
+
+async def test_requests_are_refused_while_the_authorization_server_is_away() -> None:
+    async with gateway() as it:
+        await kill(it.authserver)
+        for _ in range(20):
+            assert await it.status("/allow") == 403
+        assert await it.status("/public") == 200
+        async with it.running_authserver():
+            await it.answers("/allow", 200)
+            assert await it.status("/secret") == 401
+
+
+async def test_requests_go_through_while_it_is_away_if_the_author_said_so() -> None:
+    async with gateway() as it:
+        it.write("web.yaml", proxy(authorization="      failOpen: true"))
+        await kill(it.authserver)
+        await it.answers("/secret", 200)
+        async with it.running_authserver():
+            await it.answers("/secret", 401)
+
+
+async def test_no_request_gets_through_unchecked_while_the_configuration_changes() -> None:
+    async with gateway() as it:
+        for index in range(12):
+            it.write("web.yaml", proxy(authorization=f"      authPolicy: {{context: {{round: '{index}'}}}}"))
+            if index % 4 == 3:
+                it.write("other.yaml", proxy("other.example", name="other", authorization=f"      # {index}"))
+            for _ in range(10):
+                assert await it.status("/secret") == 401
+
+
+async def test_what_envoy_refuses_shows_in_status_and_log() -> None:
+    async with gateway() as it:
+        # The port is taken by Envoy itself: valid for us, impossible for it.
+        text = (it.folder / "gateway.yaml").read_text(encoding="utf-8")
+        it.write("gateway.yaml", text.replace("address: 127.0.0.1", "address: 203.0.113.1"))
+        await it.says("control", "proxy refused the configuration")
+        assert status_of(it, "HTTPProxy", "web")["Programmed"]["reason"] == "Rejected"
+        assert "203.0.113.1" in status_of(it, "HTTPProxy", "web")["Programmed"]["message"]
+        assert (await it.status("/allow"), await it.status("/secret")) == (200, 401)
+        it.write("gateway.yaml", text)
+
+        async def holds() -> bool:
+            return status_of(it, "HTTPProxy", "web")["Programmed"]["status"] == "True"
+
+        await eventually(holds)
