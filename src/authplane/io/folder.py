@@ -10,7 +10,7 @@ import os
 import stat
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -55,7 +55,9 @@ class Folder:
             listing = _list(self.root)
             changed = self._forget(listing)
             for path, entry in listing.files.items():
-                changed = self._read(path, entry, started) or changed
+                before = self._seen.get(path)
+                if before is None or not before.settled or before.stamp != entry.stamp:
+                    changed = self._read(path, entry, before, started) or changed
             changed = self._complain(listing.troubles) or changed
             if changed:
                 # What is good now is the last good version for the next scan, whoever asks in between.
@@ -74,19 +76,16 @@ class Folder:
             self.library.removed(shown(path))
         return bool(gone)
 
-    def _read(self, path: str, entry: "_Entry", started: int) -> bool:
-        """Read a file if it may have changed; tell whether it did."""
-        before = self._seen.get(path)
-        if before is not None and before.stamp == entry.stamp and before.settled:
-            return False
+    def _read(self, path: str, entry: "_Entry", before: "_Seen | None", started: int) -> bool:
+        """Read a file that may have changed; tell whether it did."""
         try:
             content = _content(entry.opened, self._largest)
         except FileNotFoundError:
             return self._vanished(path)
         except OSError as error:
-            return self._refused(path, f"the file cannot be read: {error.strerror}")
+            return self._refused(path, before, f"the file cannot be read: {error.strerror}")
         except _NotReadError as error:
-            return self._refused(path, str(error))
+            return self._refused(path, before, str(error))
         digest = hashlib.blake2b(content, digest_size=16).digest()
         self._seen[path] = _Seen(entry.stamp, digest, entry.stamp.settled(started))
         if before is not None and before.digest == digest:
@@ -100,9 +99,8 @@ class Folder:
         self.library.removed(shown(path))
         return True
 
-    def _refused(self, path: str, why: str) -> bool:
+    def _refused(self, path: str, before: "_Seen | None", why: str) -> bool:
         """Note that a file cannot be read; it is tried again with each scan."""
-        before = self._seen.get(path)
         digest = why.encode()
         self._seen[path] = _Seen(_NEVER, digest, settled=False)
         if before is not None and before.digest == digest:
@@ -126,6 +124,8 @@ class Folder:
 def shown(path: str) -> str:
     """Write a path so that it can be printed anywhere."""
     text = os.fsencode(path).decode(errors="backslashreplace")
+    if text.isprintable():
+        return text
     return "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in text)
 
 
@@ -190,25 +190,30 @@ class _Listing:
                 return
             self.folders.add((found.st_dev, found.st_ino))
             with os.scandir(real) as entries:
+                prefix = os.path.join(path, "")  # noqa: PTH118
                 for entry in entries:
-                    yield from self._take(entry, os.path.join(path, entry.name))  # noqa: PTH118
+                    name = entry.name
+                    if name.startswith("."):
+                        continue
+                    if name.endswith(_SUFFIXES) and entry.is_file(follow_symlinks=False):
+                        self._add_entry(prefix + name, entry)
+                    elif entry.is_symlink():
+                        self.links.append(prefix + name)
+                    elif entry.is_dir(follow_symlinks=False):
+                        yield prefix + name, entry.path
         except FileNotFoundError:
             return
         except OSError as error:
             self.troubles[path] = f"the folder cannot be listed: {error.strerror}; what was read from it stays in force"
             self.unlisted.append(os.path.join(path, ""))  # noqa: PTH118
 
-    def _take(self, entry: os.DirEntry[str], path: str) -> Iterator[tuple[str, str]]:
-        if entry.name.startswith("."):
+    def _add_entry(self, path: str, entry: os.DirEntry[str]) -> None:
+        # A file that vanishes here must not end the listing: the others would seem to be gone too.
+        try:
+            found = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
             return
-        if entry.is_symlink():
-            self.links.append(path)
-        elif entry.is_dir(follow_symlinks=False):
-            yield path, entry.path
-        elif entry.name.endswith(_SUFFIXES) and entry.is_file(follow_symlinks=False):
-            # A file that vanishes here must not end the listing: the others would seem to be gone too.
-            with suppress(FileNotFoundError):
-                self.add(path, entry.path, entry.stat(follow_symlinks=False))
+        self.add(path, entry.path, found)
 
     def follow(self, path: str) -> Iterator[tuple[str, str]]:
         """Follow a link unless it leads out; return it if it is a folder."""

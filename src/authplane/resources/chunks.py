@@ -46,8 +46,10 @@ class Chunk:
 def split_documents(text: str) -> Iterator[tuple[str, int]]:
     """Cut a text into documents, each with the number of lines before it; blank ones are left out."""
     start, before = 0, 0
-    for mark in _MARK.finditer(text):
-        end = mark.start()
+    # Beginnings alone are found much faster, and ends are rare.
+    marks = _MARK if text.startswith("...") or "\n..." in text else _BEGINNING
+    for mark in marks.finditer(text):
+        end = mark.end() - 3
         piece = text[start:end]
         if _has_content(piece):
             yield piece, before
@@ -88,6 +90,7 @@ def build_chunk(text: str) -> Chunk:
 
 
 _MARK: Final = re.compile(r"^(?:---|\.\.\.)(?=[ \t\r\n]|\Z)", re.MULTILINE)
+_BEGINNING: Final = re.compile(r"\n---(?=[ \t\r\n]|\Z)")
 _DIRECTIVES: Final = re.compile(r"(?:[ \t\r]*(?:#[^\n]*)?\n|%[^\n]*\n)*")
 
 

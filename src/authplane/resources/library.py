@@ -204,6 +204,8 @@ class Library:
             if source is None:
                 self._shared_in.pop(file, None)
                 continue
+            if source.sound and file not in clashes:
+                continue
             state = FileState(
                 file=file,
                 source=source,

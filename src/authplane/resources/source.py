@@ -25,7 +25,12 @@ class Source:
     @cached_property
     def faulty(self) -> tuple[tuple[Chunk, int], ...]:
         """The documents with problems and the lines before each."""
-        return tuple((chunk, line) for chunk, line in zip(self.chunks, self.lines, strict=True) if chunk.faulty)
+        return tuple([(chunk, line) for chunk, line in zip(self.chunks, self.lines, strict=True) if chunk.faulty])
+
+    @property
+    def sound(self) -> bool:
+        """Tell that nothing is wrong with the file by itself."""
+        return self.damage is None and not self.blank and not self.faulty
 
     @cached_property
     def starts(self) -> dict[Chunk, list[int]]:
