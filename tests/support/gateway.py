@@ -95,15 +95,19 @@ class Gateway:
         self._http, self._https = free_port(), free_port()
         self._auth = TcpAddress(host="127.0.0.1", port=free_port())
         self._xds = UnixAddress(path=str(private / "xds.sock"))
-        context = ssl.create_default_context(cadata=authority().certificate.decode())
-        self._client = httpx2.AsyncClient(verify=context, timeout=5)
+        # A client for each host: one client would send a second host down the first one's connection.
+        self._clients: dict[str, httpx2.AsyncClient] = {}
+        self._tls = ssl.create_default_context(cadata=authority().certificate.decode())
         self.envoy: Envoy
         self.control: Child
         self.authserver: Child
 
+    def _client(self, host: str) -> httpx2.AsyncClient:
+        return self._clients.setdefault(host, httpx2.AsyncClient(verify=self._tls, timeout=5))
+
     async def get(self, path: str, host: str = "web.example", **headers: str) -> httpx2.Response:
         """Send a request as a client that knows ``host`` would."""
-        return await self._client.get(
+        return await self._client(host).get(
             f"https://127.0.0.1:{self._https}{path}",
             headers={"host": host} | headers,
             extensions={"sni_hostname": host},
@@ -111,7 +115,7 @@ class Gateway:
 
     async def get_plain(self, path: str, host: str = "web.example") -> httpx2.Response:
         """Send a request over HTTP."""
-        return await self._client.get(f"http://127.0.0.1:{self._http}{path}", headers={"host": host})
+        return await self._client(host).get(f"http://127.0.0.1:{self._http}{path}", headers={"host": host})
 
     async def status(self, path: str, host: str = "web.example") -> int:
         """Return the status of a request; 0 means that no connection could be made."""
@@ -122,9 +126,8 @@ class Gateway:
 
     async def raw_status(self, target: str, *, sni: str = "web.example", host: str = "web.example") -> int:
         """Send a request byte for byte, which clients that tidy up a path do not."""
-        context = ssl.create_default_context(cadata=authority().certificate.decode())
         async with asyncio.timeout(5):
-            reader, writer = await asyncio.open_connection("127.0.0.1", self._https, ssl=context, server_hostname=sni)
+            reader, writer = await asyncio.open_connection("127.0.0.1", self._https, ssl=self._tls, server_hostname=sni)
             writer.write(f"GET {target} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n".encode())
             line = await reader.readline()
             writer.close()
@@ -155,8 +158,8 @@ class Gateway:
     @asynccontextmanager
     async def running_control(self) -> AsyncGenerator[Child]:
         async with self._program("control", "control", str(self.folder), "--address", str(self._xds)) as child:
-            await reachable(self._xds)
             self.control = child
+            await reachable(self._xds)
             yield child
 
     @asynccontextmanager
@@ -168,8 +171,8 @@ class Gateway:
         arguments = ["authserver", "testserver", "--mode", "path", "--address", str(self._auth)]
         arguments += ["--tls-cert-path", str(certificate), "--tls-key-path", str(key)]
         async with self._program("authserver", *arguments) as child:
-            await reachable(self._auth)
             self.authserver = child
+            await reachable(self._auth)
             yield child
 
     @asynccontextmanager
@@ -193,12 +196,17 @@ class Gateway:
             echo = await stack.enter_async_context(serve_echo(TcpAddress(host="127.0.0.1", port=0)))
             assert isinstance(echo, TcpAddress)
             self._write_defaults(echo.port)
-            await stack.enter_async_context(self.running_authserver())
-            await stack.enter_async_context(self.running_control())
+            async with asyncio.TaskGroup() as starting:  # both take a second, which they can share
+                starting.create_task(stack.enter_async_context(self.running_authserver()))
+                starting.create_task(stack.enter_async_context(self.running_control()))
             await stack.enter_async_context(self.running_envoy())
-            stack.push_async_callback(self._client.aclose)
+            stack.push_async_callback(self._close_clients)
             await reachable(TcpAddress(host="127.0.0.1", port=self._https))
             yield
+
+    async def _close_clients(self) -> None:
+        for client in self._clients.values():
+            await client.aclose()
 
     def _write_defaults(self, echo: int) -> None:
         listeners = f"""

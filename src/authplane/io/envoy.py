@@ -71,6 +71,11 @@ class EnvoySettings:
     """How many seconds it has to end by itself."""
     flush_seconds: float = 1.0
     """How long a line of the access log may wait before it is written."""
+    drain_seconds: int = 5
+    """How long connections of a listener or host that was changed or withdrawn may go on as before.
+
+    Envoy's own default is ten minutes, in which a client that keeps its connection is served by the old rules.
+    """
 
 
 DEFAULTS: Final = EnvoySettings()
@@ -160,6 +165,7 @@ async def run_envoy(config: str | Path, *, sink: LineSink, settings: EnvoySettin
             "--disable-hot-restart",
             "--concurrency", str(settings.concurrency),
             "--log-level", settings.log_level,
+            "--drain-time-s", str(settings.drain_seconds), "--drain-strategy", "immediate",
             "--file-flush-interval-msec", str(round(settings.flush_seconds * 1000)),
         ]  # fmt: skip
         async with run_process(argv, sink=keep, grace=settings.grace) as child:
