@@ -172,7 +172,6 @@ def make_socket(path: Path) -> None:
         server.bind(str(path))
 
 
-@pytest.mark.requirement("F07")
 @pytest.mark.parametrize("make", [os.mkfifo, make_socket], ids=["fifo", "socket"])
 def test_what_is_no_file_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None]
@@ -186,7 +185,6 @@ def test_what_is_no_file_is_not_waited_for(
     assert names(folder) == ["a"]
 
 
-@pytest.mark.requirement("F07")
 def test_a_file_beyond_the_limit_is_a_finding(tmp_path: Path) -> None:
     write(tmp_path / "a.yaml", service("a") + "# " + "x" * 100)
     folder = Folder(tmp_path, largest_file=100)
