@@ -117,9 +117,7 @@ async def test_a_client_that_waits_gets_the_first_snapshot_and_the_next(ads: Ads
     assert await events.next() == Disconnected(node="edge", peer=event.peer)
 
 
-async def test_who_comes_back_with_what_it_has_gets_only_the_next_change(
-    ads: Ads, events: Events, delta: bool
-) -> None:
+async def test_who_comes_back_with_what_it_has_gets_only_the_next_change(ads: Ads, events: Events, delta: bool) -> None:
     port = await ads.serve("127.0.0.1:0")
     ads.publish(ONE)
     async with connected(f"127.0.0.1:{port}", delta=delta) as client:
@@ -264,7 +262,8 @@ def test_check_address(case: tuple[str, type[Exception] | None]) -> None:
 
 async def health(target: str, request: bytes = b"") -> bytes:
     async with grpc.aio.insecure_channel(target) as channel, asyncio.timeout(5):
-        reply: bytes = await channel.unary_unary("/grpc.health.v1.Health/Check")(request)
+        call: Any = channel.unary_unary("/grpc.health.v1.Health/Check")
+        reply: bytes = await call(request)
         return reply
 
 
@@ -307,10 +306,8 @@ async def test_with_tls_only_clients_with_a_certificate_of_the_authority_are_ser
     )
     server = issued(authority, Usage.SERVER)
     port = await ads.serve(
-        "0.0.0.0:0",  # noqa: S104 - what the credentials are for
-        mutual_tls(
-            key=server.key.reveal(), certificates=server.certificate, client_authorities=authority.certificate
-        ),
+        "0.0.0.0:0",
+        mutual_tls(key=server.key.reveal(), certificates=server.certificate, client_authorities=authority.certificate),
     )
     ads.publish(ONE)
     target = f"127.0.0.1:{port}"
@@ -334,6 +331,7 @@ async def test_with_tls_only_clients_with_a_certificate_of_the_authority_are_ser
 async def test_nothing_else_is_served(ads: Ads, method: str) -> None:
     port = await ads.serve("127.0.0.1:0")
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel, asyncio.timeout(5):
+        call: Any = channel.unary_unary(method)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await channel.unary_unary(method)(b"")
+            await call(b"")
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED

@@ -95,7 +95,7 @@ class SotwClient(_Common):
         self.subscribe(CLUSTER, set())
         for url in (ENDPOINT, SECRET, ROUTE):
             # The version speaks of all names: a client that has dropped something since has none.
-            if not self.names[url] <= self.held[url].keys():
+            if not self.names[url] or not self.names[url] <= self.held[url].keys():
                 self.version.pop(url, None)
             if self.names[url]:
                 self.subscribe(url, self.names[url], again=True)
@@ -197,7 +197,8 @@ class DeltaClient(_Common):
         for name, item in response.resources:
             if url not in {CLUSTER, LISTENER} and name not in self.names[url]:
                 continue
-            self._note_repeat(url, name, item.body)
+            if url is not ENDPOINT:
+                self._note_repeat(url, name, item.body)
             self.held[url][name] = self.acked[url][name] = item.body
             self.versions[url][name] = item.version
         for name in response.removed:

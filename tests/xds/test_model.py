@@ -176,7 +176,11 @@ class DeltaMachine(Machine):
 
 
 _LIMITS = settings(
-    max_examples=200, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=200,
+    stateful_step_count=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 TestSotw = SotwMachine.TestCase
 TestSotw.settings = _LIMITS

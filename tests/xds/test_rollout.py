@@ -220,3 +220,41 @@ def test_a_late_answer_is_still_reported() -> None:
     session.elapsed(5)
     (event,) = session.received(SotwRequest(type_url=CLUSTER, nonce="1", error="c1: no"), 6).events
     assert getattr(event, "version", None) == version
+
+
+def test_the_endpoints_of_a_changed_cluster_are_sent_with_it(peer: Peer) -> None:
+    peer.settle_on_old()
+    assert peer.publish({**OLD, CLUSTER: {"c1": b"2"}}) == ["CLUSTER c1=2", "ENDPOINT c1=1"]
+    assert peer.answer(ENDPOINT) == []
+    assert peer.answer(CLUSTER) == []
+    assert peer.session.due() is None
+
+
+def test_the_endpoints_of_a_changed_cluster_are_sent_to_who_comes_back_with_them() -> None:
+    latest = Snapshot.of({**OLD, CLUSTER: {"c1": b"2"}})
+    sotw = SotwSession()
+    sotw.publish(latest, 0)
+    sotw.received(SotwRequest(type_url=CLUSTER, version="old"), 0)
+    endpoints = SotwRequest(type_url=ENDPOINT, names=("c1",), version=latest.version(ENDPOINT))
+    assert [response.type_url for response in sotw.received(endpoints, 0).responses] == [ENDPOINT]
+    delta = DeltaSession()
+    delta.publish(latest, 0)
+    delta.received(DeltaRequest(type_url=CLUSTER, initial_versions={"c1": "old"}), 0)
+    held = {"c1": latest.resources(ENDPOINT)["c1"].version}
+    again = delta.received(DeltaRequest(type_url=ENDPOINT, subscribe=("c1",), initial_versions=held), 0)
+    assert [response.type_url for response in again.responses] == [ENDPOINT]
+
+
+def test_a_refusal_that_a_newer_response_overtook_is_reported(peer: Peer) -> None:
+    peer.settle_on_old()
+    peer.publish({**OLD, LISTENER: {"l1": b"bad"}})
+    late = peer.nonce[LISTENER]
+    peer.wait()
+    assert peer.publish({**OLD, LISTENER: {"l1": b"2"}}) == ["LISTENER l1=2"]
+    request: Any = SotwRequest(type_url=LISTENER, nonce=late, error="l1: no")
+    if peer.delta:
+        request = DeltaRequest(type_url=LISTENER, nonce=late, error="l1: no")
+    output = peer.session.received(request, peer.now)
+    assert [event.names for event in output.events] == [("l1",)]
+    assert output.responses == ()
+    assert peer.session.received(request, peer.now).events == ()

@@ -1,5 +1,7 @@
 """The incremental variant of the protocol, server side."""
 
+from operator import itemgetter
+
 from authplane.xds.limits import refusal
 from authplane.xds.messages import DeltaRequest, DeltaResponse, Event, Output, Refused
 from authplane.xds.refusal import clean_node
@@ -61,8 +63,7 @@ class DeltaSession:
         if known is None:
             self._open(request, type_url)
             return None
-        # An answer to a response that is not the latest says nothing, but the change of the subscription that rides
-        # on it is not repeated by the client.
+        # Whatever the nonce, the change of the subscription counts: the client does not repeat it.
         event = self._rollout.answered(self._node or "", known, request.nonce, request.error)
         if request.unsubscribe:
             known.narrow(request.unsubscribe)
@@ -97,7 +98,7 @@ def _compose(subscription: Subscription, answer: Answer, snapshot: Snapshot, non
         type_url=subscription.type_url,
         version=version,
         nonce=nonce,
-        resources=tuple(sorted(answer.updated.items(), key=lambda entry: entry[0])),
+        resources=tuple(sorted(answer.updated.items(), key=itemgetter(0))),
         removed=answer.removed,
     )
     return response, version

@@ -40,6 +40,8 @@ class Rollout(Generic[R]):
         self._nonces = 0
         self._expected: dict[TypeUrl, float | None] = {}
         """Types that the client is about to ask for, and until when we wait once it is their turn."""
+        self._rebuilt: set[str] = set()
+        """Clusters that were replaced and whose endpoints the client has not been sent since."""
 
     def publish(self, snapshot: Snapshot) -> None:
         """Make this snapshot the target; planning starts again from what the client holds."""
@@ -52,19 +54,21 @@ class Rollout(Generic[R]):
         self._cursor = 0
 
     def answered(self, node: str, subscription: Subscription, nonce: str, error: str | None) -> Event | None:
-        """Note that the client accepted or refused the response with this nonce; None if it is not the latest."""
-        sent = subscription.sent
-        if sent is None or sent.answered or sent.nonce != nonce:
+        """Note that the client accepted or refused the response with this nonce; None if that says nothing new."""
+        sent = subscription.answered(nonce)
+        if sent is None:
             return None
-        sent.answered = True
         if error is None:
+            if sent is not subscription.sent:
+                return None
             if subscription.manner is Manner.FULL_SET:
                 subscription.refused.clear()
             return Acked(node=node, type_url=subscription.type_url, version=sent.version)
         names = tuple(sorted(sent.names))
         named = mentioned(names, error)
-        culprits = sent.updated.intersection(named) or sent.updated
-        subscription.refused |= culprits & subscription.held.keys()
+        culprits = sent.updated.keys() & named or sent.updated.keys()
+        held = subscription.held
+        subscription.refused |= {name for name in culprits if same(held.get(name), sent.updated[name])}
         subscription.put_back(sent.taken)
         self._refused |= bool(sent.taken) or self._still_wanted(subscription)
         if subscription.type_url in _FOLLOWING:
@@ -100,7 +104,7 @@ class Rollout(Generic[R]):
             if scope is Scope.MAKE and self._expects(type_url, self.snapshot, now):
                 break
             self._cursor += 1
-        return responses
+        return responses + self._answer_asked(self.snapshot, now)
 
     def due(self) -> float | None:
         """Return when `advance` must be called at the latest, or None while nothing is waited for."""
@@ -116,6 +120,7 @@ class Rollout(Generic[R]):
 
     def _answer_asked(self, snapshot: Snapshot, now: float) -> list[R]:
         responses = []
+        self._ask_for_rebuilt()
         for place, type_url in enumerate(MAKE_ORDER):
             subscription = self.subscriptions.get(type_url)
             if subscription is None or subscription.waiting or (type_url in _REFERRING and self._cursor < place):
@@ -126,6 +131,15 @@ class Rollout(Generic[R]):
                 responses.append(response)
         return responses
 
+    def _ask_for_rebuilt(self) -> None:
+        # Envoy builds a changed cluster anew and uses it only when its endpoints, which we serve under the cluster's
+        # name, have come once more. It asks again in one variant and not at all in the other, and accepts the clusters
+        # only then.
+        endpoints = self.subscriptions.get(TypeUrl.ENDPOINT)
+        if endpoints is not None and self._rebuilt:
+            endpoints.asked |= self._rebuilt & endpoints.held.keys()
+            self._rebuilt.clear()
+
     def _send(self, subscription: Subscription, snapshot: Snapshot, scope: Scope, now: float) -> R | None:
         type_url = subscription.type_url
         answer = subscription.answer(snapshot.resources(type_url), scope)
@@ -133,21 +147,23 @@ class Rollout(Generic[R]):
             return None
         self._nonces += 1
         nonce = str(self._nonces)
-        replacing = not subscription.held.keys().isdisjoint(answer.updated)
+        if type_url is TypeUrl.CLUSTER:
+            known = answer.updated if subscription.outdated else subscription.held
+            self._rebuilt |= answer.updated.keys() & known.keys()
         gone = answer.removed if scope is Scope.BREAK else ()
         taken = {name: item for name in gone if (item := subscription.held.get(name)) is not None}
         subscription.record(answer)
         response, version = self._compose(subscription, answer, snapshot, nonce)
         full = subscription.manner is Manner.FULL_SET
-        subscription.sent = Sent(
+        sent = Sent(
             nonce=nonce,
             version=version,
             names=tuple(subscription.held) if full else (*answer.updated, *answer.removed),
-            updated=frozenset(answer.updated),
-            replacing=replacing,
+            updated=answer.updated,
             taken=taken,
             deadline=now + self._patience,
         )
+        subscription.replace_sent(sent)
         following = _FOLLOWING.get(type_url)
         # A client that names its clusters or listeners does not ask for all endpoints or routes.
         if following is not None and answer.updated and subscription.wildcard:

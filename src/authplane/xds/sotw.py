@@ -1,6 +1,7 @@
 """The state-of-the-world variant of the protocol, server side."""
 
 from collections.abc import Mapping
+from operator import itemgetter
 
 from authplane.xds.limits import refusal
 from authplane.xds.messages import Event, Output, Refused, SotwRequest, SotwResponse
@@ -18,8 +19,6 @@ class SotwSession:
         self._rollout: Rollout[SotwResponse] = Rollout(_compose, patience)
         self._node: str | None = None
         self._closed = False
-        self._warming = False
-        """Clusters were replaced since the endpoints last were asked for."""
         self._unnamed: set[TypeUrl] = set()
         """Types of which no name was ever given: no name means all."""
 
@@ -71,24 +70,17 @@ class SotwSession:
                 owed=type_url in FULL_SETS or bool(request.version),
             )
             return None
-        # A request with a stale nonce crossed our latest response. It is left alone, names and all: the client
-        # answers that response too, and then repeats every name that it wants.
-        if known.sent is not None and request.nonce != known.sent.nonce:
-            return None
         event = self._rollout.answered(self._node or "", known, request.nonce, request.error)
+        # A request with a stale nonce crossed our latest response and gets no answer: the client answers that response
+        # too, and then repeats every name that it wants. What it leaves out here it has dropped in between.
+        if known.sent is not None and request.nonce != known.sent.nonce:
+            if not known.wildcard:
+                known.replace(names & known.names, wildcard=False)
+            return event
         if request.names:
             self._unnamed.discard(type_url)
         known.replace(names, wildcard=explicit or type_url in self._unnamed)
-        if event is None and type_url is TypeUrl.ENDPOINT and self._warming:
-            self._send_again(known)
         return event
-
-    def _send_again(self, endpoints: Subscription) -> None:
-        # Envoy builds a changed cluster anew and asks for its endpoints once more, in a request like its last one;
-        # until they come the change has no effect. Which cluster asks is not said, so all are sent.
-        endpoints.asked |= endpoints.names
-        clusters = self._rollout.subscriptions.get(TypeUrl.CLUSTER)
-        self._warming = clusters is not None and clusters.waiting
 
     def _output(self, now: float, events: tuple[Event, ...] = ()) -> Output[SotwResponse]:
         snapshot = self._rollout.snapshot
@@ -96,11 +88,7 @@ class SotwSession:
             for subscription in self._rollout.subscriptions.values():
                 if subscription.claimed:
                     _believe(subscription, snapshot)
-        responses = self._rollout.advance(now)
-        clusters = self._rollout.subscriptions.get(TypeUrl.CLUSTER)
-        if clusters is not None and clusters.sent is not None and clusters.sent.replacing:
-            self._warming |= any(response.type_url is TypeUrl.CLUSTER for response in responses)
-        return Output(tuple(responses), events)
+        return Output(tuple(self._rollout.advance(now)), events)
 
 
 def _believe(subscription: Subscription, snapshot: Snapshot) -> None:
@@ -113,6 +101,8 @@ def _believe(subscription: Subscription, snapshot: Snapshot) -> None:
         subscription.held = dict(wanted)
         subscription.owed = False
         subscription.asked.clear()
+    else:
+        subscription.outdated = True
     subscription.claimed = ""
 
 
@@ -136,6 +126,6 @@ def _compose(subscription: Subscription, answer: Answer, snapshot: Snapshot, non
         type_url=subscription.type_url,
         version=version,
         nonce=nonce,
-        resources=tuple(sorted(resources.items(), key=lambda entry: entry[0])),
+        resources=tuple(sorted(resources.items(), key=itemgetter(0))),
     )
     return response, version

@@ -9,6 +9,8 @@ from authplane.xds.snapshot import Versioned, same
 from authplane.xds.types import TypeUrl
 
 WILDCARD: Final = "*"
+_REMEMBERED: Final = 8
+"""Overtaken responses of a type that are remembered."""
 
 
 class Manner(Enum):
@@ -29,7 +31,7 @@ class Scope(Enum):
     MAKE = auto()
     """And what is new or changed."""
     BREAK = auto()
-    """And what is gone."""
+    """And what is gone. It comes after everything that `MAKE` tells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,16 +44,14 @@ class Answer:
 
 @dataclass(slots=True, kw_only=True)
 class Sent:
-    """The latest response of a type."""
+    """A response that went out."""
 
     nonce: str
     version: str
     names: tuple[str, ...]
     """All that is in it, for the report of a refusal."""
-    updated: frozenset[str]
+    updated: Mapping[str, Versioned]
     """What was new in it."""
-    replacing: bool
-    """Some of it replaces what the client had under the same name."""
     taken: Mapping[str, Versioned]
     """What a step that removes took from the client."""
     deadline: float
@@ -71,6 +71,8 @@ class Subscription:
     """What was sent, refused or not. From an earlier stream only the version is known: such a body is never sent."""
     claimed: str = ""
     """The version that the client brought from an earlier stream, until it is compared."""
+    outdated: bool = False
+    """The client has content from an earlier stream, and we do not know which."""
     asked: set[str] = field(default_factory=set)
     """Names to be answered whatever the client holds."""
     unanswered: bool = True
@@ -80,6 +82,9 @@ class Subscription:
     refused: set[str] = field(default_factory=set)
     """What the client refused of what it was sent, by name."""
     sent: Sent | None = None
+    """The latest response."""
+    overtaken: dict[str, Sent] = field(default_factory=dict)
+    """Earlier responses without an answer, by nonce: a client that is late may still refuse one."""
     settled: Mapping[str, Versioned] | None = None
     """The resources with which the client was last found to be up to date."""
 
@@ -126,7 +131,7 @@ class Subscription:
     def answer(self, existing: Mapping[str, Versioned], scope: Scope) -> Answer | None:
         """Work out the next response; None means that the client lacks nothing."""
         updated = {name: item for name in self.asked if (item := existing.get(name)) is not None}
-        if self.unanswered or (scope is not Scope.ASKED and existing is not self.settled):
+        if self.unanswered or (scope is Scope.MAKE and existing is not self.settled):
             updated |= self._differing(existing)
         removed: Iterable[str]
         match self.manner:
@@ -145,7 +150,7 @@ class Subscription:
             return Answer(updated=updated, removed=tuple(sorted(removed)))
         self.asked.clear()
         self.unanswered = False
-        if scope is not Scope.ASKED:
+        if scope is Scope.BREAK:
             self.settled = existing
         return None
 
@@ -156,8 +161,25 @@ class Subscription:
         self.held |= answer.updated
         self.refused -= answer.updated.keys() | set(answer.removed)
         self.asked.clear()
-        self.unanswered = self.owed = False
+        self.unanswered = self.owed = self.outdated = False
         self.settled = None
+
+    def replace_sent(self, sent: Sent) -> None:
+        """Make this the latest response; a few that it overtakes are remembered."""
+        if self.sent is not None and not self.sent.answered:
+            self.overtaken[self.sent.nonce] = self.sent
+            if len(self.overtaken) > _REMEMBERED:
+                del self.overtaken[next(iter(self.overtaken))]
+        self.sent = sent
+
+    def answered(self, nonce: str) -> Sent | None:
+        """Return the response that is answered for the first time now, if there is one with this nonce."""
+        if self.sent is None or self.sent.nonce != nonce:
+            return self.overtaken.pop(nonce, None)
+        if self.sent.answered:
+            return None
+        self.sent.answered = True
+        return self.sent
 
     def put_back(self, taken: Mapping[str, Versioned]) -> None:
         """Remember that the client did not let go of these: the next snapshot tries again."""
@@ -183,7 +205,7 @@ class Subscription:
                 # A full set would carry the refused content once more.
                 return self.refused - existing.keys() if self.manner is Manner.FULL_SET else ()
             case Scope.BREAK:
-                return self.held.keys() - existing.keys()
+                return () if existing is self.settled else [name for name in self.held if name not in existing]
             case _:
                 assert_never(scope)
 
