@@ -299,7 +299,6 @@ async def ask_over_tls(target: str, trusted: KeyPair, own: KeyPair | None) -> tu
             return await client.read()
 
 
-@pytest.mark.requirement("X01")
 async def test_with_tls_only_clients_with_a_certificate_of_the_authority_are_served(ads: Ads) -> None:
     authority, stranger = (
         create_authority(name, now=datetime.now(UTC), lifetime=DAY) for name in ("test CA", "other CA")
@@ -317,7 +316,6 @@ async def test_with_tls_only_clients_with_a_certificate_of_the_authority_are_ser
             await ask_over_tls(target, authority, own)
 
 
-@pytest.mark.requirement("X01")
 @pytest.mark.parametrize(
     "method",
     [

@@ -183,7 +183,6 @@ def test_a_second_question_waits_for_the_answer_to_the_first_response() -> None:
     assert sent(session.received(answer(ENDPOINT, "1"), 0)) == [(ENDPOINT, {"b": b"1"}, ())]
 
 
-@pytest.mark.requirement("X04")
 def test_a_refused_response_is_reported_and_never_sent_again() -> None:
     session = ready(cluster={"bad": b"1", "good": b"1"})
     version = session.received(ask(CLUSTER), 0).responses[0].version

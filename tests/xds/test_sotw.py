@@ -206,7 +206,6 @@ def test_a_star_that_is_left_out_for_nothing_ends_the_subscription() -> None:
     assert session.publish(snapshot(cluster={"a": b"2"}), 1) == NOTHING
 
 
-@pytest.mark.requirement("X04")
 def test_a_refused_response_is_reported_and_never_sent_again() -> None:
     session = ready(listener={"bad": b"1", "good": b"1"})
     version = session.received(ask(LISTENER), 0).responses[0].version
