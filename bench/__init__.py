@@ -1,1 +1,1 @@
-"""Benchmarks: `make bench`."""
+"""Benchmarks: ``make bench``. Numbers depend on the machine; ratios are of one run."""

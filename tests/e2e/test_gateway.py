@@ -166,6 +166,6 @@ async def test_what_envoy_refuses_shows_in_status_and_log() -> None:
         it.write("gateway.yaml", text)
 
         async def holds() -> bool:
-            return status_of(it, "HTTPProxy", "web")["Programmed"]["status"] == "True"
+            return bool(status_of(it, "HTTPProxy", "web")["Programmed"]["status"] == "True")
 
         await eventually(holds)

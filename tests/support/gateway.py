@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import httpx2
 from tests.support.certificates import authority, ca_secret, server, tls_secret
-from tests.support.eventually import eventually
+from tests.support.eventually import LIMIT, eventually
 
 from authplane.io.echo import serve_echo
 from authplane.io.envoy import Envoy, EnvoySettings, run_envoy
@@ -141,13 +141,13 @@ class Gateway:
 
         await eventually(holds)
 
-    async def answers(self, path: str, want: int, host: str = "web.example") -> None:
+    async def answers(self, path: str, want: int, host: str = "web.example", *, limit: float = LIMIT) -> None:
         """Wait until a path is answered with this status."""
 
         async def holds() -> bool:
             return await self.status(path, host) == want
 
-        await eventually(holds)
+        await eventually(holds, limit=limit)
 
     def write(self, name: str, text: str) -> None:
         """Write a file as careful programs do: whole, then in place."""
@@ -218,7 +218,7 @@ spec:
     http: {{address: 127.0.0.1, port: {self._http}}}
     https: {{address: 127.0.0.1, port: {self._https}}}
 """
-        secrets = [tls_secret("tls", server("web.example", "other.example")), ca_secret("ca")]
+        secrets = [tls_secret("tls", server("web.example", "other.example", "*.many.example")), ca_secret("ca")]
         self.write("gateway.yaml", listeners)
         self.write("secrets.yaml", "---".join(secrets))
         self.write("services.yaml", "---".join([service("echo", echo), service("auth", self._auth.port)]))

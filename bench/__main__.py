@@ -1,0 +1,25 @@
+"""Run the benchmarks that are named, or all of them: ``make bench ARGS="startup change"``."""
+
+import asyncio
+import sys
+
+from bench import change, check, load, startup
+
+BENCHMARKS = {"startup": startup.main, "change": change.main, "load": load.main, "check": check.main}
+
+
+def main() -> int:
+    """Run benchmarks in order; each prints what it measured."""
+    wanted = sys.argv[1:] or list(BENCHMARKS)
+    unknown = [name for name in wanted if name not in BENCHMARKS]
+    if unknown:
+        print(f"there is no benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}", file=sys.stderr)
+        return 2
+    for name in wanted:
+        print(f"{name}:", flush=True)
+        asyncio.run(BENCHMARKS[name]())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
