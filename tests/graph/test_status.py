@@ -7,7 +7,7 @@ from tests.support.world import AUTH, EXTENSION, PROXY, world
 
 from authplane.app.records import Transitions
 from authplane.base.names import Ref
-from authplane.graph.programming import Answered, NoProxy, Pending
+from authplane.graph.programming import Answered, NoProxy
 from authplane.graph.status import Condition, SubCondition
 from authplane.xds.types import TypeUrl
 
@@ -67,23 +67,21 @@ def test_ready_counts_endpoints_and_names_the_cluster() -> None:
 def test_programmed_is_what_proxies_say() -> None:
     made = world()
 
-    def programmed(
-        programming: NoProxy | Pending | Answered, kind: str = "HTTPProxy", name: str = "web"
-    ) -> tuple[str, str]:
+    def programmed(programming: NoProxy | Answered, kind: str = "HTTPProxy", name: str = "web") -> tuple[str, str]:
         condition = next(each for each in made.status(kind, name, programming).conditions if each.type == "Programmed")
         return condition.status, condition.reason
 
-    refused = Answered({(TypeUrl.LISTENER, "ingress_https"): "no such filter"})
+    refused = Answered(refused={(TypeUrl.LISTENER, "ingress_https"): "no such filter"})
     assert programmed(NoProxy()) == ("Unknown", "NoProxyConnected")
-    assert programmed(Pending()) == ("Unknown", "Pending")
-    assert programmed(Answered({})) == ("True", "Programmed")
+    assert programmed(Answered(pending=frozenset({(TypeUrl.SECRET, "default/tls")}))) == ("Unknown", "Pending")
+    assert programmed(Answered()) == ("True", "Programmed")
     assert programmed(refused) == ("False", "Rejected")
     assert programmed(refused, "ExtensionService", "auth") == ("True", "Programmed")
 
 
 def test_a_withdrawn_proxy_is_not_programmed() -> None:
     made = world(extension="")
-    conditions = {each.type: each for each in made.status("HTTPProxy", "web", Answered({})).conditions}
+    conditions = {each.type: each for each in made.status("HTTPProxy", "web", Answered()).conditions}
     assert (conditions["Programmed"].status, conditions["Programmed"].reason) == ("False", "NotValid")
 
 
@@ -134,7 +132,7 @@ def test_a_condition_keeps_the_time_of_its_last_transition() -> None:
     later = NOW + timedelta(minutes=1)
     assert since(NoProxy(), NOW) == {"Valid": "2026-01-02T03:04:05Z", "Programmed": "2026-01-02T03:04:05Z"}
     assert since(NoProxy(), later) == {"Valid": "2026-01-02T03:04:05Z", "Programmed": "2026-01-02T03:04:05Z"}
-    assert since(Answered({}), later) == {"Valid": "2026-01-02T03:04:05Z", "Programmed": "2026-01-02T03:05:05Z"}
+    assert since(Answered(), later) == {"Valid": "2026-01-02T03:04:05Z", "Programmed": "2026-01-02T03:05:05Z"}
 
 
 def test_the_generation_that_was_seen_is_named() -> None:

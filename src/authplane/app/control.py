@@ -10,14 +10,14 @@ import structlog
 
 from authplane.app.generation import Difference, Generation, build_generation, differences
 from authplane.app.records import Transitions
-from authplane.graph.programming import NoProxy, Programming
-from authplane.io.ads import Ads
+from authplane.graph.programming import Programming
+from authplane.io.ads import Ads, require_protection
 from authplane.io.ads_stream import AdsEvent
 from authplane.io.clock import now, stopwatch
 from authplane.io.folder import Folder
 from authplane.io.http import HttpRequest, HttpResponse, serve_http
+from authplane.io.listen import Address, ListenError, ServerTls
 from authplane.io.live import NotLiveError, live_address
-from authplane.io.tls import Address, ListenError, ServerTls
 from authplane.io.watch import rebuilds
 from authplane.resources.documents import Finding
 
@@ -61,14 +61,11 @@ class Control:
     @asynccontextmanager
     async def serve(self, settings: ControlSettings) -> AsyncGenerator[Address]:
         """Read the folder and serve while the block runs; the block must also run `follow`."""
+        require_protection(settings.address, settings.tls)
         self._folder.scan()
         self.rebuild()
-        await self._ads.serve(str(settings.address))
-        try:
-            async with self._answer_status():
-                yield settings.address
-        finally:
-            await self._ads.stop()
+        async with self._ads.serve(settings.address, settings.tls) as address, self._answer_status():
+            yield address
 
     async def follow(self, settings: ControlSettings) -> None:
         """Rebuild after each burst of changes, for ever."""
@@ -93,7 +90,7 @@ class Control:
     @property
     def programming(self) -> Programming:
         """What the connected proxies say of the present configuration."""
-        return NoProxy()
+        return self._ads.programming()
 
     @asynccontextmanager
     async def _answer_status(self) -> AsyncGenerator[None]:

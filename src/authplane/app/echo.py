@@ -5,8 +5,8 @@ from typing import Final
 import structlog
 
 from authplane.io.echo import serve_echo
+from authplane.io.listen import Address
 from authplane.io.serve import Stop, run_program
-from authplane.io.tls import Address
 
 log: Final = structlog.stdlib.get_logger()
 

@@ -13,10 +13,10 @@ from authplane.graph.model import Address as GatewayAddress
 from authplane.graph.model import Graph
 from authplane.io.envoy import Envoy, EnvoySettings, envoy_binary, run_envoy
 from authplane.io.folder import Folder
+from authplane.io.listen import Address, TcpAddress, UnixAddress, claim
 from authplane.io.process import Child, Line, LineSink, run_process
 from authplane.io.ready import reachable
 from authplane.io.serve import Stop, first_of
-from authplane.io.tls import Address, TcpAddress, UnixAddress, claim
 from authplane.io.workspace import Workspace
 from authplane.policy.testserver import Mode
 from authplane.render.bootstrap import ControlPlane, UnixSocket, ads_bootstrap

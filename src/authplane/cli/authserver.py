@@ -7,8 +7,8 @@ import typer
 from authplane.app.authserver import serve_testserver
 from authplane.cli.listen import AddressOption, LogFormatOption, TlsCaOption, TlsCertOption, TlsKeyOption, serving
 from authplane.io.authz import AuthzSettings
+from authplane.io.listen import parse_address, read_server_tls
 from authplane.io.log import LogFormat, set_up_log
-from authplane.io.tls import parse_address, read_server_tls
 from authplane.policy.testserver import Mode
 
 authserver = typer.Typer(name="authserver", help="Answer the authorization checks of Envoy.", no_args_is_help=True)

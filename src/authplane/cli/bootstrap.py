@@ -6,7 +6,7 @@ import typer
 
 from authplane.cli.listen import AddressOption, serving
 from authplane.cli.output import fail
-from authplane.io.tls import Address, TcpAddress, UnixAddress, parse_address
+from authplane.io.listen import Address, TcpAddress, UnixAddress, parse_address
 from authplane.render.bootstrap import ClientFiles, ControlPlane, Tcp, UnixSocket, Where, ads_bootstrap
 from authplane.render.dump import json_text
 

@@ -12,9 +12,9 @@ from authplane.cli.folder import FolderArgument
 from authplane.cli.listen import AddressOption, LogFormatOption, TlsCaOption, TlsCertOption, TlsKeyOption, serving
 from authplane.io.ads_stream import Connected, Disconnected
 from authplane.io.folder import Folder
+from authplane.io.listen import parse_address, read_server_tls
 from authplane.io.log import LogFormat, set_up_log
 from authplane.io.serve import Stop, first_of, run_program
-from authplane.io.tls import parse_address, read_server_tls
 from authplane.xds.messages import Acked, Nacked
 
 log = structlog.stdlib.get_logger()

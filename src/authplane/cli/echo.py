@@ -2,8 +2,8 @@
 
 from authplane.app.echo import serve_echo_origin
 from authplane.cli.listen import AddressOption, LogFormatOption, serving
+from authplane.io.listen import parse_address
 from authplane.io.log import LogFormat, set_up_log
-from authplane.io.tls import parse_address
 
 
 def echo(address: AddressOption = "127.0.0.1:9080", log_format: LogFormatOption = LogFormat.AUTO) -> None:

@@ -9,8 +9,8 @@ import typer
 from authplane.cli.output import fail
 from authplane.io.envoy import EnvoyError
 from authplane.io.folder import FolderError
+from authplane.io.listen import AddressInvalidError, ListenError
 from authplane.io.log import LogFormat
-from authplane.io.tls import AddressInvalidError, ListenError
 
 AddressOption: TypeAlias = Annotated[str, typer.Option(help="host:port, :port or unix:/path.")]
 TlsCertOption: TypeAlias = Annotated[str, typer.Option(help="PEM file with the certificate chain; empty is plaintext.")]

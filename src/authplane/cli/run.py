@@ -13,11 +13,11 @@ from authplane.cli.listen import serving
 from authplane.cli.output import fail, finding_line, out
 from authplane.io.ads_stream import Connected, Disconnected
 from authplane.io.clock import now
+from authplane.io.listen import TcpAddress
 from authplane.io.log import LogFormat, set_up_log
 from authplane.io.process import Stream
 from authplane.io.ready import NotReachableError
 from authplane.io.serve import Stop, run_program
-from authplane.io.tls import TcpAddress
 from authplane.io.workspace import Workspace, WorkspaceError, prepare_workspace
 from authplane.policy.testserver import Mode
 from authplane.xds.messages import Acked, Nacked

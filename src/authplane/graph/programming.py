@@ -1,15 +1,14 @@
 """Whether proxies accepted what a resource became."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TypeAlias
 
 from authplane.base.names import ObjectName, Ref
 from authplane.graph.model import ExtensionCluster, Forward, Graph, Host
+from authplane.xds.messages import XdsName
 from authplane.xds.types import TypeUrl
-
-XdsName: TypeAlias = tuple[TypeUrl, str]
-"""A type and the name of a resource of that type."""
 
 HTTP_LISTENER = "ingress_http"
 HTTPS_LISTENER = "ingress_https"
@@ -20,19 +19,16 @@ class NoProxy:
     """No proxy is connected, so nobody has said anything."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A proxy is connected and has not answered for all of the present configuration."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """Every connected proxy has answered; what it refused is listed with its words."""
+    """What the connected proxies together say; what is in neither, all of them accepted."""
 
-    refused: Mapping[XdsName, str]
+    pending: frozenset[XdsName] = frozenset()
+    refused: Mapping[XdsName, str] = field(default_factory=lambda: MappingProxyType({}))
+    """With the words of the proxy that refused."""
 
 
-Programming: TypeAlias = NoProxy | Pending | Answered
+Programming: TypeAlias = NoProxy | Answered
 
 
 def route_name(fqdn: str) -> str:

@@ -8,9 +8,10 @@ from authplane.base.names import Ref
 from authplane.base.problems import Problem, Severity, dotted
 from authplane.graph.build import Built
 from authplane.graph.model import ExtensionCluster
-from authplane.graph.programming import Answered, NoProxy, Pending, Programming, XdsName, xds_names
+from authplane.graph.programming import Answered, NoProxy, Programming, xds_names
 from authplane.graph.reports import condition_type
 from authplane.resources.documents import Finding, Resources
+from authplane.xds.messages import XdsName
 
 _LONGEST_MESSAGE: Final = 32760
 _KINDS: Final = {
@@ -143,12 +144,12 @@ def _programmed(names: frozenset[XdsName] | None, programming: Programming) -> C
     match programming:
         case NoProxy():
             return _programmed_as("Unknown", "NoProxyConnected", "no proxy has asked for the configuration")
-        case Pending():
-            return _programmed_as("Unknown", "Pending", "a proxy has not answered yet")
-        case Answered(refused):
+        case Answered(pending=pending, refused=refused):
             refusals = sorted({refused[name] for name in names & refused.keys()})
             if refusals:
                 return _programmed_as("False", "Rejected", "; ".join(refusals)[:_LONGEST_MESSAGE])
+            if names & pending:
+                return _programmed_as("Unknown", "Pending", "a proxy has not answered yet")
             return _programmed_as("True", "Programmed", "accepted by every connected proxy")
         case _:
             assert_never(programming)

@@ -1,17 +1,23 @@
 """The xDS server: aggregated discovery in both variants, and gRPC health."""
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from ipaddress import ip_address
 from typing import Final, Protocol, TypeVar
 
 import grpc
+import grpc.aio
 
-from authplane.io.ads_address import AddressTaken, AdsError, check_address, check_free, socket_path
+from authplane.graph.programming import Answered, NoProxy, Programming
 from authplane.io.ads_stream import DELTA, SOTW, STOPPING, AdsEvent, Ending, Stream, Variant
+from authplane.io.grpc_server import bind
+from authplane.io.health import health_service
+from authplane.io.listen import Address, ListenError, ServerTls, UnixAddress, claim
+from authplane.xds.messages import Standing, XdsName
 from authplane.xds.rollout import PATIENCE
 from authplane.xds.snapshot import Snapshot
 
 SERVICE: Final = "envoy.service.discovery.v3.AggregatedDiscoveryService"
-_HEALTH: Final = "grpc.health.v1.Health"
 _OPTIONS: Final = (
     ("grpc.so_reuseport", 0),  # a port that is taken is an error, not a share of its connections
     ("grpc.max_receive_message_length", 16 * 1024 * 1024),
@@ -19,16 +25,22 @@ _OPTIONS: Final = (
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
 )
-_SERVING: Final = b"\x08\x01"
-_NOT_SERVING: Final = b"\x08\x02"
-"""``HealthCheckResponse`` with its one field, the status."""
+_GRACE: Final = 1.0
+"""Seconds that streams have to end when the server stops."""
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 
+class AddressUnprotectedError(ListenError):
+    """Other machines could connect, and nothing would ask them who they are."""
+
+
 class _Open(Protocol):
     """A stream of either variant."""
+
+    @property
+    def standing(self) -> Standing: ...
 
     def publish(self, snapshot: Snapshot) -> None: ...
     def end(self, ending: Ending) -> None: ...
@@ -45,7 +57,6 @@ class Ads:
         self._write_limit = write_limit
         self._snapshot: Snapshot | None = None
         self._streams: set[_Open] = set()
-        self._server: grpc.aio.Server | None = None
         self._stopping = False
 
     def publish(self, snapshot: Snapshot) -> None:
@@ -54,32 +65,39 @@ class Ads:
         for stream in self._streams:
             stream.publish(snapshot)
 
-    async def serve(self, address: str, credentials: grpc.ServerCredentials | None = None) -> int:
-        """Listen on ``host:port`` or ``unix:/path`` and return the port; `AdsError` says why that is impossible.
+    @asynccontextmanager
+    async def serve(self, address: Address, tls: ServerTls | None = None) -> AsyncGenerator[Address]:
+        """Serve while the block runs; yields the address with the port that was really taken.
 
-        Without credentials only this machine can connect: by a loopback address, or as this user by a socket.
+        Raises a `ListenError` if the address cannot be had, and if other machines could connect without showing a
+        certificate: the configuration holds private keys.
         """
-        check_address(address, protected=credentials is not None)
-        path = socket_path(address)
-        if path is not None:
-            await check_free(path)
+        require_protection(address, tls)
+        claim(address)
         server = grpc.aio.server(options=_OPTIONS)
-        server.add_generic_rpc_handlers((self._discovery(), self._health()))
-        port = _bind(server, address, credentials)
-        if path is not None:
-            path.chmod(0o600)
+        server.add_generic_rpc_handlers((self._discovery(), health_service([SERVICE], serving=self._serving)))
+        bound = bind(server, address, tls)
         await server.start()
-        self._server = server
-        return port
+        try:
+            yield bound
+        finally:
+            self._stopping = True
+            for stream in self._streams:
+                stream.end(STOPPING)
+            await server.stop(_GRACE)
 
-    async def stop(self, grace: float = 1.0) -> None:
-        """End every stream, then the server; what is left after ``grace`` seconds is cut off."""
-        self._stopping = True
-        for stream in self._streams:
-            stream.end(STOPPING)
-        if self._server is not None:
-            await self._server.stop(grace)
-            self._server = None
+    def programming(self) -> Programming:
+        """Return what all connected clients together say of the latest snapshot."""
+        standings = [stream.standing for stream in self._streams]
+        if not standings:
+            return NoProxy()
+        return Answered(
+            pending=frozenset[XdsName]().union(*(each.pending for each in standings)),
+            refused={name: words for each in standings for name, words in each.refused.items()},
+        )
+
+    def _serving(self) -> bool:
+        return self._snapshot is not None and not self._stopping
 
     def _discovery(self) -> grpc.GenericRpcHandler:
         async def sotw(_: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
@@ -108,27 +126,20 @@ class Ads:
         finally:
             self._streams.discard(stream)
 
-    def _health(self) -> grpc.GenericRpcHandler:
-        # HealthCheckRequest has one field, the name of a service; no name asks about the whole server.
-        known = {b"", *(b"\x0a" + bytes([len(name)]) + name.encode() for name in (SERVICE,))}
 
-        async def check(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
-            if request not in known:
-                await context.abort(grpc.StatusCode.NOT_FOUND, "no such service")
-            return _NOT_SERVING if self._snapshot is None or self._stopping else _SERVING
-
-        return grpc.method_handlers_generic_handler(_HEALTH, {"Check": grpc.unary_unary_rpc_method_handler(check)})
-
-
-def _bind(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> int:
-    try:
-        port = (
-            server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
+def require_protection(address: Address, tls: ServerTls | None) -> None:
+    """Raise `AddressUnprotectedError` if other machines can connect and need not show a certificate."""
+    local = isinstance(address, UnixAddress) or _loopback(address.host)
+    if not local and (tls is None or tls.client_ca is None):
+        raise AddressUnprotectedError(
+            f"{address} is open to other machines: it needs a certificate, its key, and a CA for client certificates"
         )
-    except RuntimeError as error:
-        raise AddressTaken(
-            f"'{address}' cannot be listened on: it is taken, or not an address of this host."
-        ) from error
-    if port == 0:
-        raise AdsError(f"'{address}' cannot be listened on.")
-    return port
+
+
+def _loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -17,6 +17,7 @@ from authplane.xds.messages import (
     Refused,
     SotwRequest,
     SotwResponse,
+    Standing,
 )
 from authplane.xds.snapshot import Snapshot
 from authplane.xds.sotw import SotwSession
@@ -57,6 +58,10 @@ class Session(Protocol[Request_contra, Response]):
     @property
     def node(self) -> str | None:
         """The client's id, once it is known."""
+
+    @property
+    def standing(self) -> Standing:
+        """What the client says of the present snapshot."""
 
     def received(self, request: Request_contra, now: float) -> Output[Response]:
         """Take a request."""
@@ -128,6 +133,11 @@ class Stream(Generic[Request, Response]):
         self._left = False
         self._ending: Ending | None = None
         self._connected = False
+
+    @property
+    def standing(self) -> Standing:
+        """What the client says of the present snapshot."""
+        return self._session.standing
 
     def publish(self, snapshot: Snapshot) -> None:
         """Bring the client to this snapshot; one that is not yet begun is replaced."""

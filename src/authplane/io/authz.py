@@ -10,9 +10,10 @@ import grpc
 import grpc.aio
 import structlog
 
+from authplane.io.grpc_server import bind
 from authplane.io.health import health_service
+from authplane.io.listen import Address, ServerTls, claim
 from authplane.io.process import place_of
-from authplane.io.tls import Address, AddressTakenError, ServerTls, TcpAddress, UnixAddress, claim
 from authplane.policy.decision import Allow, Deny, Unavailable
 from authplane.policy.engine import FAILED, Answer, Backend, answer
 from authplane.policy.request import Malformed, Request
@@ -74,7 +75,7 @@ async def serve_authz(
             ("grpc.max_receive_message_length", settings.largest_message),
         ],
     )
-    bound = _bind(server, settings)
+    bound = bind(server, settings.address, settings.tls)
     await server.start()
     try:
         yield bound
@@ -101,30 +102,3 @@ def _check(backend: Backend, decided: Decided, body: bytes) -> bytes:
     except Exception as error:  # noqa: BLE001 (a decision holds even if it cannot be told)
         _log.error("decision not recorded", error=place_of(error))
     return made.reply
-
-
-def _bind(server: grpc.aio.Server, settings: AuthzSettings) -> Address:
-    address = settings.address
-    target = f"[::]:{address.port}" if isinstance(address, TcpAddress) and not address.host else str(address)
-    try:
-        if settings.tls is None:
-            port = server.add_insecure_port(target)
-        else:
-            port = server.add_secure_port(target, _credentials(settings.tls))
-    except RuntimeError as error:
-        raise AddressTakenError(f"cannot listen on {address}: another program may be listening there") from error
-    match address:
-        case TcpAddress(host=host):
-            return TcpAddress(host=host, port=port)
-        case UnixAddress():
-            return address
-        case _:
-            assert_never(address)
-
-
-def _credentials(tls: ServerTls) -> grpc.ServerCredentials:
-    return grpc.ssl_server_credentials(
-        [(tls.key.reveal(), tls.certificate)],
-        root_certificates=tls.client_ca,
-        require_client_auth=tls.client_ca is not None,
-    )

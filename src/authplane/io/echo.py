@@ -4,7 +4,7 @@ import json
 from contextlib import AbstractAsyncContextManager
 
 from authplane.io.http import HttpRequest, HttpResponse, serve_http
-from authplane.io.tls import Address
+from authplane.io.listen import Address
 
 
 def echo(request: HttpRequest) -> HttpResponse:

@@ -12,8 +12,8 @@ from typing import Final, TypeAlias, assert_never
 import h11
 import structlog
 
+from authplane.io.listen import Address, AddressTakenError, TcpAddress, UnixAddress, claim
 from authplane.io.process import owned_tasks, place_of
-from authplane.io.tls import Address, AddressTakenError, TcpAddress, UnixAddress, claim
 
 _log: Final = structlog.stdlib.get_logger()
 

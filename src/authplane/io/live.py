@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from authplane.io.tls import UnixAddress
+from authplane.io.listen import UnixAddress
 
 _LIMIT: Final = 2.0
 _NAME_DIGITS: Final = 16

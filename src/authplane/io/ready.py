@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final, assert_never
 
-from authplane.io.tls import Address, TcpAddress, UnixAddress
+from authplane.io.listen import Address, TcpAddress, UnixAddress
 
 _PAUSE: Final = 0.02
 
@@ -16,8 +16,8 @@ async def reachable(address: Address, *, limit: float = 10.0) -> None:
     """Wait until somebody listens there; raises `NotReachableError` when that takes too long."""
     try:
         async with asyncio.timeout(limit):
-            while not await _connects(address):
-                await asyncio.sleep(_PAUSE)  # noqa: ASYNC110 (a server tells nobody when it listens)
+            while not await _connects(address):  # noqa: ASYNC110 (a server tells nobody when it listens)
+                await asyncio.sleep(_PAUSE)
     except TimeoutError as error:
         raise NotReachableError(f"nothing listens on {address} after {limit:g} s") from error
 

@@ -3,7 +3,7 @@
 from operator import itemgetter
 
 from authplane.xds.limits import refusal
-from authplane.xds.messages import DeltaRequest, DeltaResponse, Event, Output, Refused
+from authplane.xds.messages import DeltaRequest, DeltaResponse, Event, Output, Refused, Standing
 from authplane.xds.refusal import clean_node
 from authplane.xds.rollout import PATIENCE, Rollout
 from authplane.xds.snapshot import Snapshot, Versioned
@@ -23,6 +23,11 @@ class DeltaSession:
     def node(self) -> str | None:
         """The client's id, from its first request on."""
         return self._node
+
+    @property
+    def standing(self) -> Standing:
+        """What the client says of the present snapshot."""
+        return self._rollout.standing()
 
     def received(self, request: DeltaRequest, now: float) -> Output[DeltaResponse]:
         """Take a request of the client."""

@@ -90,6 +90,20 @@ class Refused:
 
 Event: TypeAlias = Acked | Nacked | Refused
 
+XdsName: TypeAlias = tuple[TypeUrl, str]
+"""A type and the name of a resource of that type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What a client says of the present snapshot; what is in neither it holds and accepts."""
+
+    pending: frozenset[XdsName]
+    """It has not answered for these, or not asked for them yet."""
+    refused: Mapping[XdsName, str]
+    """It refused these, in these words."""
+
+
 R = TypeVar("R")
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-from authplane.xds.messages import Acked, Event, Nacked
+from authplane.xds.messages import Acked, Event, Nacked, Standing, XdsName
 from authplane.xds.refusal import clean_message, mentioned
 from authplane.xds.snapshot import Snapshot, same
 from authplane.xds.subscription import Answer, Manner, Scope, Sent, Subscription
@@ -68,7 +68,8 @@ class Rollout(Generic[R]):
         named = mentioned(names, error)
         culprits = sent.updated.keys() & named or sent.updated.keys()
         held = subscription.held
-        subscription.refused |= {name for name in culprits if same(held.get(name), sent.updated[name])}
+        message = clean_message(error)
+        subscription.refused |= {name: message for name in culprits if same(held.get(name), sent.updated[name])}
         subscription.put_back(sent.taken)
         self._refused |= bool(sent.taken) or self._still_wanted(subscription)
         if subscription.type_url in _FOLLOWING:
@@ -78,7 +79,7 @@ class Rollout(Generic[R]):
             type_url=subscription.type_url,
             version=sent.version,
             names=named or names,
-            message=clean_message(error),
+            message=message,
         )
 
     def advance(self, now: float) -> list[R]:
@@ -111,6 +112,19 @@ class Rollout(Generic[R]):
         limits = [each.sent.deadline for each in self.subscriptions.values() if each.waiting and each.sent]
         limits += [limit for limit in self._expected.values() if limit is not None]
         return min(limits, default=None)
+
+    def standing(self) -> Standing:
+        """Return what the client says of the snapshot."""
+        pending: set[XdsName] = set()
+        refused: dict[XdsName, str] = {}
+        for type_url in TypeUrl:
+            existing = self.snapshot.resources(type_url) if self.snapshot else {}
+            subscription = self.subscriptions.get(type_url)
+            lacking = existing.keys() if subscription is None else subscription.lacking(existing)
+            pending |= {(type_url, name) for name in lacking}
+            words = subscription.refused if subscription else {}
+            refused |= {(type_url, name): words[name] for name in words if name in existing and name not in lacking}
+        return Standing(pending=frozenset(pending), refused=refused)
 
     def _give_up(self, now: float) -> None:
         for subscription in self.subscriptions.values():

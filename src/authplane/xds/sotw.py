@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from operator import itemgetter
 
 from authplane.xds.limits import refusal
-from authplane.xds.messages import Event, Output, Refused, SotwRequest, SotwResponse
+from authplane.xds.messages import Event, Output, Refused, SotwRequest, SotwResponse, Standing
 from authplane.xds.refusal import clean_node
 from authplane.xds.rollout import PATIENCE, Rollout
 from authplane.xds.snapshot import Snapshot, Versioned, set_version
@@ -26,6 +26,11 @@ class SotwSession:
     def node(self) -> str | None:
         """The client's id, from its first request on."""
         return self._node
+
+    @property
+    def standing(self) -> Standing:
+        """What the client says of the present snapshot."""
+        return self._rollout.standing()
 
     def received(self, request: SotwRequest, now: float) -> Output[SotwResponse]:
         """Take a request of the client."""

@@ -79,8 +79,8 @@ class Subscription:
     """The subscription is new or has become wider in a way that no list of names tells."""
     owed: bool = False
     """A response must go out even if it is empty: the client waits for it."""
-    refused: set[str] = field(default_factory=set)
-    """What the client refused of what it was sent, by name."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """What the client refused of what it was sent, by name, and its words."""
     sent: Sent | None = None
     """The latest response."""
     overtaken: dict[str, Sent] = field(default_factory=dict)
@@ -96,6 +96,11 @@ class Subscription:
     def covers(self, names: Iterable[str]) -> bool:
         """Tell whether the client is subscribed to all of these names."""
         return self.wildcard or self.names.issuperset(names)
+
+    def lacking(self, existing: Mapping[str, Versioned]) -> set[str]:
+        """Return what the client is subscribed to and has not said that it accepts or refuses."""
+        unanswered = self.sent.updated.keys() if self.sent is not None and not self.sent.answered else set()
+        return {*self._differing(existing), *(name for name in unanswered if name in existing)}
 
     def replace(self, names: frozenset[str], *, wildcard: bool) -> None:
         """Take a whole new subscription: what is new is asked for, what is left out is forgotten."""
@@ -159,7 +164,8 @@ class Subscription:
         for name in answer.removed:
             self.held.pop(name, None)
         self.held |= answer.updated
-        self.refused -= answer.updated.keys() | set(answer.removed)
+        for name in (*answer.updated, *answer.removed):
+            self.refused.pop(name, None)
         self.asked.clear()
         self.unanswered = self.owed = self.outdated = False
         self.settled = None
@@ -203,7 +209,7 @@ class Subscription:
                 return ()
             case Scope.MAKE:
                 # A full set would carry the refused content once more.
-                return self.refused - existing.keys() if self.manner is Manner.FULL_SET else ()
+                return self.refused.keys() - existing.keys() if self.manner is Manner.FULL_SET else ()
             case Scope.BREAK:
                 return () if existing is self.settled else [name for name in self.held if name not in existing]
             case _:
@@ -215,4 +221,4 @@ class Subscription:
             return
         self.held = {name: item for name, item in self.held.items() if name in self.names}
         self.asked &= self.names
-        self.refused &= self.names
+        self.refused = {name: words for name, words in self.refused.items() if name in self.names}
