@@ -1,0 +1,104 @@
+"""What the pages say can be followed: links lead somewhere, commands work and print what is shown."""
+
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.docs.pages import PAGES, ROOT, Step, anchors, blocks, links, name_of, read, steps
+from typer.testing import CliRunner
+
+from authplane.cli.main import app
+from authplane.io.envoy import validate
+
+EXAMPLES = sorted(path.parent.name for path in (ROOT / "examples").glob("*/README.md"))
+ENDING = {"validate", "status", "compile", "bootstrap", "--version", "--help"}
+"""The commands that end by themselves; every command does with ``--help``."""
+
+
+def arguments(step: Step) -> list[str]:
+    """Return the arguments of a command up to what is for the shell."""
+    words = shlex.split(step.command, comments=True)
+    ends = [index for index, word in enumerate(words) if word in {">", "|", "&&", "&"}]
+    return words[: ends[0]] if ends else words
+
+
+def is_checked(step: Step) -> bool:
+    words = arguments(step)
+    return words[:1] == ["authplane"] and (words[1] in ENDING or "--help" in words)
+
+
+CHECKED = list(dict.fromkeys(step for page in PAGES for step in steps(page) if is_checked(step)))
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copy the examples, as a user would, and make their Secrets."""
+    place = tmp_path_factory.mktemp("docs")
+    shutil.copytree(
+        ROOT / "examples", place / "examples", ignore=shutil.ignore_patterns("*.crt", "*.key", "secrets.yaml")
+    )
+    for example in EXAMPLES:
+        script = [sys.executable, "examples/make_secrets.py", f"examples/{example}"]
+        subprocess.run(script, cwd=place, check=True, capture_output=True, timeout=30)
+    return place
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    missing = []
+    for target in links(page):
+        file, _, anchor = target.partition("#")
+        found = (page.parent / file).resolve() if file else page
+        if not found.exists() or (anchor and anchor not in anchors(found)):
+            missing.append(target)
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_code_fits_a_web_page(page: Path) -> None:
+    assert [line for block in blocks(page) for line in block.text.splitlines() if len(line) > 100] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_fence_is_closed_and_says_its_language(page: Path) -> None:
+    fences = [line for line in read(page).splitlines() if line.startswith("```")]
+    assert len(fences) == 2 * len(blocks(page))
+    assert [block.text for block in blocks(page) if not block.language] == []
+
+
+@pytest.mark.parametrize("step", CHECKED, ids=lambda step: step.command)
+def test_a_command_of_the_pages_works_and_prints_what_they_show(
+    step: Step, workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workplace)
+    result = CliRunner().invoke(app, arguments(step)[1:], env={"XDG_RUNTIME_DIR": str(workplace)})
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert step.output in {None, result.stdout}, result.stdout
+
+
+def test_the_pages_show_every_command() -> None:
+    shown = {words[1] for page in PAGES for step in steps(page) if (words := arguments(step))[:1] == ["authplane"]}
+    commands = {command.name for command in app.registered_commands if not command.hidden}
+    groups = {group.typer_instance.info.name for group in app.registered_groups if group.typer_instance}
+    assert commands | groups <= shown
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+async def test_an_example_with_secrets_is_valid_and_envoy_accepts_it(example: str, workplace: Path) -> None:
+    folder = str(workplace / "examples" / example)
+    found = CliRunner().invoke(app, ["validate", folder])
+    assert (found.exit_code, found.stdout) == (0, "0 errors, 0 warnings\n")
+    verdict = await validate(CliRunner().invoke(app, ["compile", folder, "--bootstrap"]).stdout)
+    assert verdict.ok, verdict.output
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_without_secrets_serves_nothing_unprotected(example: str) -> None:
+    files = [path.name for path in (ROOT / "examples" / example).iterdir()]
+    if "secrets.yaml" in files:
+        pytest.skip("somebody has made Secrets here")
+    compiled = CliRunner().invoke(app, ["compile", str(ROOT / "examples" / example)])
+    assert compiled.stdout == "no virtual host can be served\n"

@@ -1,0 +1,158 @@
+"""The reference pages say everything that the code knows: each reason, each field of each kind."""
+
+import ast
+import re
+import types
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+import pytest
+from tests.docs.pages import ROOT, read
+
+from authplane.graph.reports import CONDITION_TYPES, condition_type
+from authplane.resources.catalogue import KINDS
+from authplane.resources.kinds.meta import Meta
+from authplane.resources.shapes import shape_of
+
+SOURCE = ROOT / "src" / "authplane"
+STATUS = read(ROOT / "docs" / "status.md")
+RESOURCES = read(ROOT / "docs" / "resources.md")
+
+_REASON = re.compile(r"[A-Z][A-Za-z]+")
+_REPORTS = {"Problem", "Unresolved", "_programmed_as", "add", "error", "warn"}
+"""Calls that take a reason as their first or second argument."""
+_STATES = {"True", "False", "Unknown"}
+"""What conditions are, not why."""
+
+
+def reasons_of(path: Path) -> Iterator[str]:
+    """Return the reasons that a module may give: in calls, as ``reason=``, and as the first of a returned pair."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    constants = dict(_constants(tree))
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=arguments, keywords=keywords):
+                written = [keyword.value for keyword in keywords if keyword.arg == "reason"]
+                written += arguments[:2] if name in _REPORTS else []
+            case ast.Return(value=ast.Tuple(elts=written)) | ast.Assign(value=ast.Tuple(elts=written)):
+                pass
+            case _:
+                continue
+        yield from (reason for each in written if (reason := _text(each, constants)) and _REASON.fullmatch(reason))
+
+
+def _constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    for node in tree.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            value = _text(node.value, {})
+            if value:
+                yield node.target.id, value
+
+
+def _text(node: ast.expr, constants: dict[str, str]) -> str:
+    match node:
+        case ast.Constant(value=str() as text):
+            return text
+        case ast.Name(id=name):
+            return constants.get(name, "")
+        case _:
+            return ""
+
+
+def reasons() -> set[str]:
+    modules = [path for package in ("graph", "resources") for path in (SOURCE / package).rglob("*.py")]
+    return {reason for path in modules for reason in reasons_of(path)} - _STATES | set(CONDITION_TYPES)
+
+
+def rows(text: str) -> list[list[str]]:
+    lines = [line for line in text.splitlines() if line.startswith("|") and not line.startswith("|---")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_the_walk_finds_reasons_in_every_form() -> None:
+    assert {
+        "DuplicateVhost",  # problems.add
+        "IgnoredField",  # problems.warn
+        "FieldUnknown",  # report.error
+        "KindUnknown",  # Problem(...)
+        "YamlInvalid",  # a constant
+        "DuplicateName",  # a pair
+        "ExtensionServiceNotValid",  # a returned pair
+        "ErrorPresent",  # reason=
+        "Rejected",  # a condition
+    } <= reasons()
+
+
+def test_the_status_page_lists_every_reason_and_no_other() -> None:
+    conditions, listed = STATUS.split("## Reasons and what to do")
+    named = {cells[3].strip("`") for cells in rows(conditions)[1:]}
+    named |= {cells[0].strip("`") for cells in rows(listed) if cells[0] != "reason"}
+    assert named == reasons()
+
+
+def test_the_status_page_gives_each_reason_its_type() -> None:
+    wrong = [
+        cells
+        for cells in rows(STATUS.split("## Reasons and what to do")[1])
+        if len(cells) == 3
+        and re.fullmatch(r"`\w+`", cells[1])
+        and condition_type(cells[0].strip("`")) != cells[1].strip("`")
+    ]
+    assert wrong == []
+
+
+def walk(kind: type, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Return every field that a document may have, with how it is treated."""
+    shape = shape_of(kind)
+    hints = get_type_hints(kind, include_extras=True)
+    for name, (attribute, _) in shape.readers.items():
+        if attribute == "metadata":
+            continue
+        path = f"{prefix}{name}"
+        yield path, "supported"
+        inner, listed = _inner(hints[attribute])
+        if inner is not None:
+            yield from walk(inner, f"{path}{'[]' if listed else ''}.")
+    for treatment in ("silent", "ignored", "refused"):
+        names: tuple[str, ...] = getattr(shape.upstream, treatment)
+        yield from ((f"{prefix}{name}", treatment) for name in names)
+
+
+def _inner(hint: Any) -> tuple[type | None, bool]:
+    """Return the dataclass behind an annotation, and whether there is a list of it."""
+    origin, inside = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _inner(inside[0])
+    if origin in {Union, types.UnionType}:
+        return _inner(next(each for each in inside if each is not type(None)))
+    if origin is tuple:
+        return _inner(inside[0])[0], True
+    return (hint, False) if isinstance(hint, type) and is_dataclass(hint) and fields(hint) else (None, False)
+
+
+def documented(section: str) -> dict[str, str]:
+    """Read the fields of a section: rows are supported, items of the list say how the others are treated."""
+    [text] = re.findall(rf"^## {section}\n(.*?)(?=^## |\Z)", RESOURCES, re.MULTILINE | re.DOTALL)
+    found = {cells[0].strip("`"): "supported" for cells in rows(text)[1:]}
+    items = re.findall(r"^- (\w+) in (`[^`]+`|the document):((?:.|\n  )+)", text, re.MULTILINE)
+    for treatment, where, names in items:
+        prefix = "" if where == "the document" else f"{where.strip('`')}."
+        found |= {f"{prefix}{name}": treatment for name in re.findall(r"`(\w+)`", names)}
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.__name__)
+def test_the_resources_page_has_every_field_of_a_kind_and_no_other(kind: type) -> None:
+    assert documented(kind.__name__) == dict(walk(kind))
+
+
+def test_the_resources_page_has_the_fields_that_every_kind_has() -> None:
+    assert documented("metadata") == dict(walk(Meta, "metadata."))
+
+
+def test_the_resources_page_lists_the_kinds() -> None:
+    overview = RESOURCES.split("## How fields are treated")[0]
+    listed = {(cells[1].strip("`"), re.sub(r"\[(\w+)\].*", r"\1", cells[0])) for cells in rows(overview)[1:]}
+    assert listed == set(KINDS)
