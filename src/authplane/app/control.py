@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -95,12 +95,11 @@ class Control:
     @asynccontextmanager
     async def _answer_status(self) -> AsyncGenerator[None]:
         """Let ``authplane status`` find this control plane; without it everything else works."""
-        try:
-            address = live_address(self._folder.root)
-            async with serve_http(address, self._respond):
-                yield
-        except (ListenError, NotLiveError) as error:
-            log.warning("authplane status will not see the proxies of this control plane", why=str(error))
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(serve_http(live_address(self._folder.root), self._respond))
+            except (ListenError, NotLiveError) as error:
+                log.warning("authplane status will not see the proxies of this control plane", why=str(error))
             yield
 
     def _respond(self, request: HttpRequest) -> HttpResponse:

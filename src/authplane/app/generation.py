@@ -42,8 +42,6 @@ class Generation:
 def build_generation(loaded: Loaded, before: Generation | None = None) -> Generation:
     """Build the graph and what it renders to; what equals the generation ``before`` is shared with it."""
     built = build_graph(loaded.resources)
-    if before is not None and before.built.graph == built.graph:
-        return Generation(loaded=loaded, built=built, rendered=before.rendered, snapshot=before.snapshot)
     rendered = render_graph(built.graph)
     snapshot = snapshot_of(rendered, before.snapshot if before else None)
     return Generation(loaded=loaded, built=built, rendered=rendered, snapshot=snapshot)

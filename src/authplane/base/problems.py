@@ -1,7 +1,6 @@
 """Problems found in configuration, each with the path to the field at fault."""
 
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
@@ -40,14 +39,9 @@ class Problems:
         self._path: list[str | int] = []
         self._found: list[Problem] = []
 
-    @contextmanager
-    def at(self, *steps: str | int) -> Generator[None]:
+    def at(self, *steps: str | int) -> "_Steps":
         """Report problems inside the block under these field names or list indexes."""
-        self._path.extend(steps)
-        try:
-            yield
-        finally:
-            del self._path[len(self._path) - len(steps) :]
+        return _Steps(self._path, steps)
 
     def add(self, reason: str, message: str) -> None:
         """Record an error at the current path."""
@@ -72,6 +66,22 @@ class Problems:
 
     def __bool__(self) -> bool:
         return bool(self._found)
+
+
+class _Steps:
+    """A few steps down the path, for the time of a block. Not a generator: every field of every document takes one."""
+
+    __slots__ = ("_path", "_steps")
+
+    def __init__(self, path: list[str | int], steps: Path) -> None:
+        self._path = path
+        self._steps = steps
+
+    def __enter__(self) -> None:
+        self._path.extend(self._steps)
+
+    def __exit__(self, *_: object) -> None:
+        del self._path[len(self._path) - len(self._steps) :]
 
 
 def dotted(path: Path) -> str:

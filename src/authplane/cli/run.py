@@ -13,7 +13,7 @@ from authplane.cli.listen import serving
 from authplane.cli.output import fail, finding_line, out
 from authplane.io.ads_stream import Connected, Disconnected
 from authplane.io.clock import now
-from authplane.io.listen import TcpAddress
+from authplane.io.listen import AddressInvalidError, TcpAddress, UnixAddress, parse_address
 from authplane.io.log import LogFormat, set_up_log
 from authplane.io.process import Stream
 from authplane.io.ready import NotReachableError
@@ -21,10 +21,6 @@ from authplane.io.serve import Stop, run_program
 from authplane.io.workspace import Workspace, WorkspaceError, prepare_workspace
 from authplane.policy.testserver import Mode
 from authplane.xds.messages import Acked, Nacked
-
-_AUTHSERVER = TcpAddress(host="127.0.0.1", port=9443)
-_ECHO = TcpAddress(host="127.0.0.1", port=9080)
-
 
 _WORDS = {
     "enforced": "[green]allowed[/] by the authorization server",
@@ -43,8 +39,12 @@ def run(
         ".authplane"
     ),
     mode: Annotated[Mode, typer.Option(help="What the authorization server allows.")] = Mode.PATH,
-    authserver: Annotated[bool, typer.Option(help=f"Run an authorization server on {_AUTHSERVER}.")] = True,
-    echo: Annotated[bool, typer.Option(help=f"Run an echo origin on {_ECHO}.")] = True,
+    authserver_address: Annotated[
+        str, typer.Option(help="Where the authorization server listens; empty runs none.")
+    ] = "127.0.0.1:9443",
+    echo_address: Annotated[
+        str, typer.Option(help="Where the echo origin listens; empty runs none.")
+    ] = "127.0.0.1:9080",
     delta: Annotated[bool, typer.Option("--delta", help="Let Envoy ask for changes only (delta xDS).")] = False,
     poll: Annotated[bool, typer.Option("--poll", help="Look for changes every second.")] = False,
 ) -> None:
@@ -54,7 +54,7 @@ def run(
 
     Example: authplane run
 
-    Example: authplane run ./gateway --no-echo
+    Example: authplane run ./gateway --echo-address ''
     """
     set_up_log(LogFormat.TEXT)
     with serving():
@@ -63,15 +63,22 @@ def run(
             settings = RunSettings(
                 root=folder or workspace.quickstart,
                 workspace=workspace,
-                authserver=_AUTHSERVER if authserver else None,
+                authserver=_optional(authserver_address),
                 mode=mode,
-                echo=_ECHO if echo else None,
+                echo=_optional(echo_address),
                 poll=poll,
                 delta=delta,
             )
             _run(settings, quickstart=folder is None)
         except (RunError, WorkspaceError, NotReachableError) as error:
             fail(str(error))
+
+
+def _optional(text: str) -> TcpAddress | None:
+    address = parse_address(text) if text else None
+    if isinstance(address, UnixAddress):
+        raise AddressInvalidError(f"{text!r} is a socket; Envoy reaches the programs here by host:port")
+    return address
 
 
 def _run(settings: RunSettings, *, quickstart: bool) -> None:

@@ -18,7 +18,7 @@ class LogFormat(StrEnum):
 def set_up_log(form: LogFormat = LogFormat.AUTO, *, level: int = logging.INFO) -> None:
     """Configure the log of this process; ``auto`` is text on a terminal and JSON elsewhere."""
     text = form is LogFormat.TEXT or (form is LogFormat.AUTO and sys.stderr.isatty())
-    render = structlog.dev.ConsoleRenderer() if text else structlog.processors.JSONRenderer()
+    render = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()) if text else structlog.processors.JSONRenderer()
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

@@ -1,6 +1,7 @@
 """Listeners: a connection manager for all plain hosts, one for each host behind TLS."""
 
 from datetime import timedelta
+from functools import cache, lru_cache
 from typing import Final
 
 from envoy.config.accesslog.v3 import accesslog_pb2
@@ -17,7 +18,7 @@ from authplane.graph.model import Address, Graph, SecureHost
 from authplane.graph.programming import HTTP_LISTENER, HTTPS_LISTENER, route_name
 from authplane.render.filters import Chain, chain_of, http_filters
 from authplane.render.routes import METADATA
-from authplane.render.wrap import FROM_ADS, duration, pack, socket_address
+from authplane.render.wrap import FROM_ADS, REMEMBERED_HOSTS, duration, pack, socket_address
 
 _BUFFER_LIMIT: Final = 32 * 1024
 _IDLE: Final = timedelta(minutes=5)
@@ -33,14 +34,15 @@ ACCESS_LOG: Final = {
     "path": "%PATH(NQ)%",
     "status": "%RESPONSE_CODE%",
     "details": "%RESPONSE_CODE_DETAILS%",
-    "flags": "%RESPONSE_FLAGS%",
     "authorization": f"%METADATA(ROUTE:{METADATA}:authorization)%",
     "route": "%ROUTE_NAME%",
-    "cluster": "%UPSTREAM_CLUSTER%",
     "duration": "%DURATION%",
     "request_id": "%REQ(X-REQUEST-ID)%",
 }
-"""A line of JSON for each request. The query is left out: tokens travel there."""
+"""A line of JSON for each request. The query is left out: tokens travel there.
+
+Every field costs a large gateway dear: Envoy compares all filter chains whenever the listener changes (decision 0009).
+"""
 
 
 def render_listeners(graph: Graph) -> list[listener_pb2.Listener]:
@@ -70,6 +72,8 @@ def _listener(name: str, address: Address, chains: list[listener_components_pb2.
     )
 
 
+# A host that did not change is not rendered again: with a thousand hosts that is most of what a change costs.
+@lru_cache(maxsize=REMEMBERED_HOSTS)
 def _secure_chain(secure: SecureHost) -> listener_components_pb2.FilterChain:
     name = route_name(secure.host.fqdn)
     return listener_components_pb2.FilterChain(
@@ -99,10 +103,21 @@ def _tls_context(secure: SecureHost) -> tls_pb2.DownstreamTlsContext:
 
 def _connection_manager(stat_prefix: str, routes: str, chain: Chain) -> listener_components_pb2.Filter:
     manager = _HCM(
-        codec_type=_HCM.CodecType.AUTO,
         stat_prefix=stat_prefix,
         rds=hcm_pb2.Rds(config_source=FROM_ADS, route_config_name=routes),
         http_filters=http_filters(chain),
+    )
+    manager.MergeFrom(_common_settings())
+    return listener_components_pb2.Filter(
+        name="envoy.filters.network.http_connection_manager", typed_config=pack(manager)
+    )
+
+
+@cache
+def _common_settings() -> hcm_pb2.HttpConnectionManager:
+    """Return what all connection managers have in common."""
+    return _HCM(
+        codec_type=_HCM.CodecType.AUTO,
         access_log=[_access_log()],
         use_remote_address=BoolValue(value=True),
         # What a route matched must be what the origin reads.
@@ -119,9 +134,6 @@ def _connection_manager(stat_prefix: str, routes: str, chain: Chain) -> listener
             initial_stream_window_size=UInt32Value(value=64 * 1024),
             initial_connection_window_size=UInt32Value(value=1024 * 1024),
         ),
-    )
-    return listener_components_pb2.Filter(
-        name="envoy.filters.network.http_connection_manager", typed_config=pack(manager)
     )
 
 

