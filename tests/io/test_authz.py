@@ -17,7 +17,7 @@ from tests.policy.checks import check
 from authplane.base.secret import Secret
 from authplane.io.authz import SERVICE, AuthzSettings, serve_authz
 from authplane.io.certificates import KeyPair, Leaf, Usage, create_authority, issue
-from authplane.io.tls import (
+from authplane.io.listen import (
     Address,
     AddressTakenError,
     ServerTls,

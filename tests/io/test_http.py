@@ -12,7 +12,7 @@ import pytest
 
 from authplane.io.echo import serve_echo
 from authplane.io.http import HttpLimits, HttpRequest, HttpResponse, serve_http
-from authplane.io.tls import (
+from authplane.io.listen import (
     Address,
     AddressInvalidError,
     AddressTakenError,
