@@ -1,0 +1,40 @@
+"""Problems and the way to them."""
+
+import pytest
+
+from authplane.base.problems import Problem, Problems, Severity
+from authplane.base.secret import Secret
+
+
+def test_a_problem_has_the_path_at_which_it_was_found() -> None:
+    problems = Problems()
+    with problems.at("spec", "routes", 2):
+        problems.add("FieldInvalid", "no")
+        with problems.at("timeout"):
+            problems.warn("IgnoredField", "not used")
+    problems.add("Orphaned", "alone")
+    assert list(problems) == [
+        Problem(("spec", "routes", 2), "FieldInvalid", "no"),
+        Problem(("spec", "routes", 2, "timeout"), "IgnoredField", "not used", Severity.WARNING),
+        Problem((), "Orphaned", "alone"),
+    ]
+    assert [str(problem) for problem in problems] == [
+        "spec.routes[2]: no [FieldInvalid]",
+        "spec.routes[2].timeout: not used [IgnoredField]",
+        "alone [Orphaned]",
+    ]
+    assert [problem.reason for problem in problems.errors] == ["FieldInvalid", "Orphaned"]
+
+
+def test_the_path_is_right_again_after_an_exception() -> None:
+    problems = Problems()
+    with pytest.raises(KeyError), problems.at("spec"):
+        raise KeyError
+    problems.add("FieldInvalid", "no")
+    assert list(problems) == [Problem((), "FieldInvalid", "no")]
+
+
+def test_a_secret_does_not_show_itself() -> None:
+    secret = Secret(b"password")
+    assert "password" not in f"{secret} {secret!r} {[secret]} {(secret,)}"
+    assert secret.reveal() == b"password"
