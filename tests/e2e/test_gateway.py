@@ -66,7 +66,6 @@ async def test_context_and_the_fallback_to_another_cluster_arrive_whole() -> Non
         await eventually(holds)
 
 
-@pytest.mark.requirement("E12")
 @pytest.mark.parametrize(
     "path",
     ["/public/../secret", "//secret", "/public/%2e%2e/secret", "/public%2f..%2fsecret", "/secret?x=/public", "/PUBLIC"],

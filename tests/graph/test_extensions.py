@@ -138,6 +138,21 @@ def test_an_invalid_extension_service_has_no_cluster_and_says_why(case: Bad) -> 
     assert cluster_of(made) is None
 
 
+@pytest.mark.requirement("ES-13")
+@pytest.mark.parametrize(
+    "validation",
+    [
+        "{caSecret: ca}",
+        "{caSecret: ca, subjectName: a, subjectNames: []}",
+        "{caSecret: ca, subjectName: a, subjectNames: [a, b, c, d, e, f, g, h, i]}",
+    ],
+)
+def test_an_upstream_has_a_name_and_at_most_eight(validation: str) -> None:
+    made = world(extension=EXTENSION.replace("{caSecret: ca, subjectName: auth.example}", validation), proxy="")
+    assert len(made.problems("ExtensionService")) == 1
+    assert cluster_of(made) is None
+
+
 def test_a_port_that_is_not_tcp_cannot_be_used() -> None:
     made = world(auth=AUTH.replace("- {name: grpc, port: 9443}", "- {name: grpc, port: 9443, protocol: UDP}", 1))
     assert made.problems("ExtensionService") == [
@@ -152,7 +167,6 @@ CA_SECRETS = {
 }
 
 
-@pytest.mark.requirement("ES-10")
 @pytest.mark.parametrize(("body", "tail"), CA_SECRETS.values(), ids=CA_SECRETS.keys())
 def test_a_ca_secret_must_hold_certificates(body: str, tail: str) -> None:
     secret = f"apiVersion: v1\nkind: Secret\nmetadata: {{name: other}}\n{body}\n"
@@ -179,7 +193,6 @@ def test_validation_may_stand_in_the_service_as_well() -> None:
     assert cluster_of(world(extension=inner)) == cluster_of(world())
 
 
-@pytest.mark.requirement("ES-8")
 def test_without_validation_the_upstream_is_anybody_and_that_is_a_warning() -> None:
     made = world(extension=EXTENSION.replace(VALIDATION, ""))
     cluster = cluster_of(made)
@@ -205,7 +218,6 @@ def test_version_2_of_the_protocol_is_accepted_with_a_warning() -> None:
 WEIGHTS = {"none": (0, 0, (1, 1)), "some": (3, 1, (3, 1)), "one of them zero": (2, 0, (2, 0))}
 
 
-@pytest.mark.requirement("ES-23")
 @pytest.mark.parametrize(("first", "second", "want"), WEIGHTS.values(), ids=WEIGHTS.keys())
 def test_weights_are_equal_when_nobody_sets_one(first: int, second: int, want: tuple[int, int]) -> None:
     other = AUTH.replace("auth", "other")

@@ -156,7 +156,6 @@ def test_two_routes_with_one_match_withdraw_the_host() -> None:
     assert made.secure() is None
 
 
-@pytest.mark.requirement("EN-10")
 def test_a_missing_service_costs_its_route_which_stays_behind_authorization() -> None:
     made = world(echo="")
     assert made.problems("HTTPProxy") == [

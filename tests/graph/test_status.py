@@ -46,6 +46,13 @@ def test_errors_and_warnings_are_listed_with_type_and_reason() -> None:
     )
 
 
+@pytest.mark.requirement("ES-31")
+def test_a_long_message_is_cut_to_what_kubernetes_stores() -> None:
+    made = world(extension=EXTENSION + f"  loadBalancerPolicy: {{strategy: {'x' * 40_000}}}\n")
+    [warning] = made.status("ExtensionService", "auth").conditions[0].warnings
+    assert len(warning.message) == 32_760
+
+
 @pytest.mark.requirement("ES-33")
 def test_ready_counts_endpoints_and_names_the_cluster() -> None:
     ready = world().status("ExtensionService", "auth").conditions[1]
@@ -98,7 +105,6 @@ def test_a_document_that_cannot_be_read_has_a_status_too() -> None:
     ]
 
 
-@pytest.mark.requirement("AZ-23")
 @pytest.mark.parametrize(
     ("proxy", "word"),
     [
@@ -119,7 +125,6 @@ def test_the_old_fields_of_an_httpproxy_are_there(proxy: str, word: str) -> None
     assert record["metadata"] == {"name": "web", "namespace": "default"}
 
 
-@pytest.mark.requirement("ES-32")
 def test_a_condition_keeps_the_time_of_its_last_transition() -> None:
     transitions = Transitions()
     made = world()

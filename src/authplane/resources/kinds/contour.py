@@ -21,7 +21,7 @@ class UpstreamValidation:
 
     ca_secret: Annotated[str, Length(1, 317)]
     subject_name: Annotated[str, Length(1, 250)]
-    subject_names: Annotated[tuple[str, ...], Length(0, 8)] = ()
+    subject_names: Annotated[tuple[str, ...], Length(1, 8)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
