@@ -1,5 +1,6 @@
 """What the pages say can be followed: links lead somewhere, commands work and print what is shown."""
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from tests.docs.pages import PAGES, ROOT, Step, anchors, blocks, links, name_of, read, steps
+from typer.core import TyperGroup
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from authplane.cli.main import app
@@ -27,10 +30,11 @@ def arguments(step: Step) -> list[str]:
 
 def is_checked(step: Step) -> bool:
     words = arguments(step)
-    return words[:1] == ["authplane"] and (words[1] in ENDING or "--help" in words)
+    return words[1] in ENDING or "--help" in words
 
 
-CHECKED = list(dict.fromkeys(step for page in PAGES for step in steps(page) if is_checked(step)))
+EVERY = list(dict.fromkeys(step for page in PAGES for step in steps(page) if arguments(step)[:1] == ["authplane"]))
+CHECKED = [step for step in EVERY if is_checked(step)]
 
 
 @pytest.fixture(scope="module")
@@ -79,11 +83,34 @@ def test_a_command_of_the_pages_works_and_prints_what_they_show(
     assert step.output in {None, result.stdout}, result.stdout
 
 
-def test_the_pages_show_every_command() -> None:
-    shown = {words[1] for page in PAGES for step in steps(page) if (words := arguments(step))[:1] == ["authplane"]}
-    commands = {command.name for command in app.registered_commands if not command.hidden}
-    groups = {group.typer_instance.info.name for group in app.registered_groups if group.typer_instance}
-    assert commands | groups <= shown
+@pytest.mark.parametrize("step", EVERY, ids=lambda step: step.command)
+def test_a_command_of_the_pages_has_options_that_exist(step: Step) -> None:
+    result = CliRunner().invoke(app, [*arguments(step)[1:], "--help"])
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+def commands() -> dict[str, set[str]]:
+    """Return the options of every command that users see, by its name."""
+    top = get_command(app)
+    assert isinstance(top, TyperGroup)
+    found = {name: command for name, command in top.commands.items() if not command.hidden}
+    group = found.pop("authserver")
+    assert isinstance(group, TyperGroup)
+    found |= {f"authserver {name}": command for name, command in group.commands.items()}
+    return {
+        name: {option for each in command.params for option in each.opts if option.startswith("--")} - {"--help"}
+        for name, command in found.items()
+    }
+
+
+@pytest.mark.parametrize(("command", "options"), commands().items(), ids=commands().keys())
+def test_the_page_of_the_command_line_has_every_option(command: str, options: set[str]) -> None:
+    page = read(ROOT / "docs" / "cli.md")
+    [section] = re.findall(rf"^## authplane {command}\b.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    missing = {
+        option for option in options - {"--output"} if f"{option}`" not in section and f"{option} " not in section
+    }
+    assert missing == set()
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
