@@ -38,7 +38,7 @@ CHECKED = [step for step in EVERY if is_checked(step)]
 
 
 @pytest.fixture(scope="module")
-def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Copy the examples, as a user would, and make their Secrets."""
     place = tmp_path_factory.mktemp("docs")
     shutil.copytree(
@@ -75,10 +75,10 @@ def test_every_fence_is_closed_and_says_its_language(page: Path) -> None:
 
 @pytest.mark.parametrize("step", CHECKED, ids=lambda step: step.command)
 def test_a_command_of_the_pages_works_and_prints_what_they_show(
-    step: Step, workplace: Path, monkeypatch: pytest.MonkeyPatch
+    step: Step, copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(workplace)
-    result = CliRunner().invoke(app, arguments(step)[1:], env={"XDG_RUNTIME_DIR": str(workplace)})
+    monkeypatch.chdir(copied)
+    result = CliRunner().invoke(app, arguments(step)[1:], env={"XDG_RUNTIME_DIR": str(copied)})
     assert (result.exit_code, result.stderr) == (0, "")
     assert step.output in {None, result.stdout}, result.stdout
 
@@ -114,8 +114,8 @@ def test_the_page_of_the_command_line_has_every_option(command: str, options: se
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-async def test_an_example_with_secrets_is_valid_and_envoy_accepts_it(example: str, workplace: Path) -> None:
-    folder = str(workplace / "examples" / example)
+async def test_an_example_with_secrets_is_valid_and_envoy_accepts_it(example: str, copied: Path) -> None:
+    folder = str(copied / "examples" / example)
     found = CliRunner().invoke(app, ["validate", folder])
     assert (found.exit_code, found.stdout) == (0, "0 errors, 0 warnings\n")
     verdict = await validate(CliRunner().invoke(app, ["compile", folder, "--bootstrap"]).stdout)
