@@ -226,3 +226,31 @@ spec:
 """
     made = world(configuration=configuration)
     assert (made.graph.http, made.graph.https) == (Address("127.0.0.1", 81), Address("0.0.0.0", 444))
+
+
+CONFIGURATION = """
+apiVersion: authplane.dev/v1alpha1
+kind: AuthplaneConfiguration
+metadata: {name: here}
+spec:
+  listeners:
+    https: {address: 127.0.0.1, port: 8443}
+"""
+
+BAD_CONFIGURATIONS = {
+    "a typo": ("address: 127", "addres: 127", "FieldUnknown"),
+    "a host name": ("127.0.0.1", "localhost", "FieldInvalid"),
+    "one port for both": ("port: 8443", "port: 8080", "FieldConflict"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "reason"), BAD_CONFIGURATIONS.values(), ids=BAD_CONFIGURATIONS.keys())
+def test_a_configuration_that_cannot_be_used_serves_nothing_instead_of_the_defaults(
+    old: str, new: str, reason: str
+) -> None:
+    made = world(configuration=CONFIGURATION.replace(old, new))
+    assert [found for found, _ in made.problems("AuthplaneConfiguration")] == [reason]
+    assert made.problems("HTTPProxy") == [
+        ("ConfigurationNotValid", "the AuthplaneConfiguration cannot be used, so nothing is served")
+    ]
+    assert made.graph.plain_hosts == made.graph.secure_hosts == ()

@@ -15,8 +15,8 @@ import pytest
 from authplane.io.authz import AuthzSettings, serve_authz
 from authplane.io.echo import serve_echo
 from authplane.io.envoy import EnvoySettings, run_envoy
-from authplane.io.process import Line
 from authplane.io.listen import UnixAddress
+from authplane.io.process import Line
 from authplane.policy.decision import Decision, Deny, Unavailable
 from authplane.policy.engine import Backend
 from authplane.policy.request import Request

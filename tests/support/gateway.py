@@ -17,9 +17,9 @@ from tests.support.eventually import LIMIT, eventually
 
 from authplane.io.echo import serve_echo
 from authplane.io.envoy import Envoy, EnvoySettings, run_envoy
+from authplane.io.listen import TcpAddress, UnixAddress
 from authplane.io.process import Child, Line, run_process
 from authplane.io.ready import reachable
-from authplane.io.listen import TcpAddress, UnixAddress
 from authplane.render.bootstrap import ControlPlane, UnixSocket, ads_bootstrap
 from authplane.render.dump import json_text
 

@@ -19,6 +19,9 @@ def bootstrap(
     tls_ca_path: Annotated[str, typer.Option(help="PEM file with the CA of the control plane.")] = "",
     tls_cert_path: Annotated[str, typer.Option(help="PEM file with the certificate of this Envoy.")] = "",
     tls_key_path: Annotated[str, typer.Option(help="PEM file with its private key.")] = "",
+    tls_server_name: Annotated[
+        str, typer.Option(help="The name in the control plane's certificate; by default the host of its address.")
+    ] = "",
 ) -> None:
     """Print the start-up configuration of an Envoy that asks a control plane.
 
@@ -27,9 +30,13 @@ def bootstrap(
     files = (tls_ca_path, tls_cert_path, tls_key_path)
     if any(files) and not all(files):
         fail("TLS to the control plane needs a CA, a certificate and a key: give all three paths", status=2)
-    tls = ClientFiles(ca=tls_ca_path, certificate=tls_cert_path, key=tls_key_path) if any(files) else None
     with serving():
-        control = ControlPlane(where=_where(parse_address(address)), delta=delta, tls=tls)
+        where = _where(parse_address(address))
+        name = tls_server_name or (where.host if isinstance(where, Tcp) else "")
+        if any(files) and not name:
+            fail("TLS over a socket needs --tls-server-name: the name in the control plane's certificate", status=2)
+        tls = ClientFiles(server_name=name, ca=tls_ca_path, certificate=tls_cert_path, key=tls_key_path)
+        control = ControlPlane(where=where, delta=delta, tls=tls if any(files) else None)
         message = ads_bootstrap(control, node=node, admin=_where(parse_address(admin)))
     typer.echo(json_text(message), nl=False)
 

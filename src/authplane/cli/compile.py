@@ -22,7 +22,7 @@ def compile_folder(
         bool, typer.Option("--bootstrap", help="Print a complete static Envoy configuration, keys included.")
     ] = False,
     show_secrets: Annotated[
-        bool, typer.Option("--show-secrets", help="Print private keys instead of [redacted].")
+        bool, typer.Option("--show-secrets", help="Print private keys, which are left out otherwise.")
     ] = False,
 ) -> None:
     """Show what a folder of resources becomes in Envoy.

@@ -27,7 +27,7 @@ def control(
     tls_key_path: TlsKeyOption = "",
     tls_ca_path: TlsCaOption = "",
     poll: Annotated[
-        bool, typer.Option("--poll", help="Look for changes every second, where the system does not tell of them.")
+        bool, typer.Option("--poll", help="Look for changes from time to time, where the system does not tell of them.")
     ] = False,
     log_format: LogFormatOption = LogFormat.AUTO,
 ) -> None:

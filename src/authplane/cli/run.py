@@ -46,7 +46,7 @@ def run(
         str, typer.Option(help="Where the echo origin listens; empty runs none.")
     ] = "127.0.0.1:9080",
     delta: Annotated[bool, typer.Option("--delta", help="Let Envoy ask for changes only (delta xDS).")] = False,
-    poll: Annotated[bool, typer.Option("--poll", help="Look for changes every second.")] = False,
+    poll: Annotated[bool, typer.Option("--poll", help="Look for changes from time to time.")] = False,
 ) -> None:
     """Run everything on this machine: control plane, authorization server, an echo origin and Envoy.
 

@@ -2,20 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from authplane.base.names import Ref
 from authplane.base.problems import Problem
 from authplane.graph.extensions import extension_clusters
 from authplane.graph.hosts import Hosts, build_hosts
+from authplane.graph.listeners import usable_listeners
 from authplane.graph.model import Address, Cluster, Forward, Graph, ServiceCluster
 from authplane.graph.reports import Reports
 from authplane.graph.routes import ServiceClusters
 from authplane.graph.services import report_endpoint_slices
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.authplane import Listeners
-
-DEFAULT_LISTENERS: Final = Listeners()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +30,13 @@ def build_graph(resources: Resources) -> Built:
     report_endpoint_slices(resources, reports)
     extensions = extension_clusters(resources, reports)
     services = ServiceClusters(resources)
-    listeners = resources.configuration.spec.listeners if resources.configuration else DEFAULT_LISTENERS
-    hosts = build_hosts(resources, extensions, services, listeners.https.public_port, reports)
+    listeners = usable_listeners(resources, reports)
+    hosts = build_hosts(resources, extensions, services, listeners, reports)
     clusters: list[Cluster] = [*extensions.values(), *_used(services, hosts)]
+    where = listeners or Listeners()  # nobody listens without a host, and without listeners there is none
     graph = Graph(
-        http=Address(listeners.http.address, listeners.http.port),
-        https=Address(listeners.https.address, listeners.https.port),
+        http=Address(where.http.address, where.http.port),
+        https=Address(where.https.address, where.https.port),
         plain_hosts=hosts.plain,
         secure_hosts=hosts.secure,
         clusters=tuple(sorted(clusters, key=lambda cluster: cluster.name)),

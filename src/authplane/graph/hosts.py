@@ -16,6 +16,7 @@ from authplane.graph.routes import ServiceClusters, build_routes
 from authplane.graph.secrets import server_certificate
 from authplane.resources.documents import Resources
 from authplane.resources.kinds import contour
+from authplane.resources.kinds.authplane import Listeners
 from authplane.resources.kinds.contour import HTTPProxy, Tls, VirtualHost
 
 _LABEL: Final = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
@@ -37,7 +38,7 @@ def build_hosts(
     resources: Resources,
     extensions: Mapping[ObjectName, ExtensionCluster],
     clusters: ServiceClusters,
-    public_port: int,
+    listeners: Listeners | None,
     reports: Reports,
 ) -> Hosts:
     """Build the virtual host of every valid root; an invalid one is withdrawn from both listeners."""
@@ -57,13 +58,19 @@ def build_hosts(
                 certificate = _certificate(resources, virtual_host.tls, name.namespace, problems)
                 guard = host_authorization(virtual_host, name.namespace, resources, extensions, problems)
             routes = build_routes(proxy, guard, clusters, problems)
-        if any(problem.reason not in _COSTS_THE_ROUTE for problem in problems.errors):
+        if listeners is None:
+            problems.add("ConfigurationNotValid", "the AuthplaneConfiguration cannot be used, so nothing is served")
+        if listeners is None or any(problem.reason not in _COSTS_THE_ROUTE for problem in problems.errors):
             continue
         host = Host(fqdn=fqdn, proxy=name, routes=tuple(built for _, built in routes))
         if virtual_host.tls is None or certificate is None:
             plain.append(host)
             continue
-        plain.append(replace(host, routes=tuple(_over_http(written, built, public_port) for written, built in routes)))
+        plain.append(
+            replace(
+                host, routes=tuple(_over_http(written, built, listeners.https.public_port) for written, built in routes)
+            )
+        )
         certificates[certificate.name] = certificate
         minimum = virtual_host.tls.minimum_protocol_version or "1.2"
         secure.append(SecureHost(host=host, certificate=certificate.name, minimum_tls=minimum))

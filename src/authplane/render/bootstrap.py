@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from ipaddress import ip_address
 from typing import Final, TypeAlias, assert_never
 
 from envoy.config.bootstrap.v3 import bootstrap_pb2
@@ -16,6 +17,7 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from envoy.extensions.resource_monitors.downstream_connections.v3 import downstream_connections_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
+from envoy.type.matcher.v3 import string_pb2
 
 from authplane.render.rendered import Rendered
 from authplane.render.wrap import FROM_ADS, duration, pack, socket_address
@@ -44,8 +46,10 @@ Where: TypeAlias = UnixSocket | Tcp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientFiles:
-    """The files that Envoy needs to reach a control plane that asks for a client certificate."""
+    """What Envoy needs to reach a control plane that asks for a client certificate."""
 
+    server_name: str
+    """A DNS name or an IP address that the control plane's certificate must have."""
     ca: str
     certificate: str
     key: str
@@ -135,7 +139,10 @@ def _discovery(where: Where) -> cluster_pb2.Cluster.DiscoveryType.ValueType:
 
 
 def _client_tls(files: ClientFiles) -> tls_pb2.UpstreamTlsContext:
+    kinds = common_pb2.SubjectAltNameMatcher.SanType
+    is_address = _is_ip_address(files.server_name)
     return tls_pb2.UpstreamTlsContext(
+        sni="" if is_address else files.server_name,
         common_tls_context=tls_pb2.CommonTlsContext(
             tls_certificates=[
                 common_pb2.TlsCertificate(
@@ -144,10 +151,24 @@ def _client_tls(files: ClientFiles) -> tls_pb2.UpstreamTlsContext:
                 )
             ],
             validation_context=common_pb2.CertificateValidationContext(
-                trusted_ca=base_pb2.DataSource(filename=files.ca)
+                trusted_ca=base_pb2.DataSource(filename=files.ca),
+                match_typed_subject_alt_names=[
+                    common_pb2.SubjectAltNameMatcher(
+                        san_type=kinds.IP_ADDRESS if is_address else kinds.DNS,
+                        matcher=string_pb2.StringMatcher(exact=files.server_name),
+                    )
+                ],
             ),
-        )
+        ),
     )
+
+
+def _is_ip_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _address(where: Where) -> address_pb2.Address:
