@@ -1,9 +1,11 @@
 """Files on disk to resources."""
 
 import os
+import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -225,3 +227,96 @@ def test_a_folder_that_went_away_loses_nothing(tmp_path: Path) -> None:
     assert names(folder) == ["a"]
     (tmp_path / "away").rename(tmp_path / "conf")
     assert not folder.scan()
+
+
+def link_out(root: Path) -> None:
+    (root / "a.yaml").unlink()
+    (root / "a.yaml").symlink_to("/etc/hostname")
+
+
+def swap(root: Path) -> None:
+    root.rename(root.with_name("away"))
+    write(root / "c.yaml", service("c"))
+
+
+class Hint(NamedTuple):
+    act: Callable[[Path], object]
+    named: tuple[str, ...]
+
+
+HINTS = {
+    "a file that changed": Hint(lambda root: write(root / "a.yaml", service("new")), ("a.yaml",)),
+    "a file that broke": Hint(lambda root: write(root / "a.yaml", "- a"), ("a.yaml",)),
+    "a file that came": Hint(lambda root: write(root / "sub/c.yaml", service("c")), ("sub/c.yaml",)),
+    "a file that went": Hint(lambda root: (root / "sub/b.yaml").unlink(), ("sub/b.yaml",)),
+    "a file that moved": Hint(
+        lambda root: (root / "a.yaml").rename(root / "sub/a.yaml"), ("a.yaml", "sub/a.yaml", "gone.yaml")
+    ),
+    "a file that is none of ours": Hint(lambda root: write(root / "a.txt", service("x")), ("a.txt", "a.txt~")),
+    "a hidden file": Hint(lambda root: write(root / ".x/a.yaml", service("x")), (".x/a.yaml", "sub/.y.yaml")),
+    "a folder that came": Hint(lambda root: write(root / "more/c.yaml", service("c")), ("more",)),
+    "a file in a folder that came": Hint(lambda root: write(root / "more/c.yaml", service("c")), ("more/c.yaml",)),
+    "a folder that went": Hint(lambda root: shutil.rmtree(root / "sub"), ("sub",)),
+    "a file that is a link now": Hint(link_out, ("a.yaml",)),
+    "a link that came": Hint(lambda root: (root / "c.yaml").symlink_to("sub/b.yaml"), ("c.yaml",)),
+    "a pipe": Hint(lambda root: os.mkfifo(root / "c.yaml"), ("c.yaml",)),
+    "a root that was replaced": Hint(swap, ("a.yaml",)),
+    "a path elsewhere": Hint(lambda root: write(root / "a.yaml", service("new")), ("../x.yaml",)),
+    "a file that is unreadable now": Hint(lambda root: write(root / "a.yaml", "#" * 1001), ("a.yaml",)),
+}
+
+
+@pytest.mark.parametrize("hint", HINTS.values(), ids=HINTS.keys())
+def test_what_the_system_named_is_found_as_a_full_scan_finds_it(tmp_path: Path, hint: Hint) -> None:
+    root = tmp_path / "conf"
+    write(root / "a.yaml", service("a"))
+    write(root / "sub/b.yaml", service("b"))
+    full, hinted = Folder(root, largest_file=1000), Folder(root, largest_file=1000)
+    full.scan()
+    hinted.scan()
+    hint.act(root)
+    assert hinted.scan([os.path.normpath(root / path) for path in hint.named]) == full.scan()
+    assert hinted.library.current() == full.library.current()
+    assert not hinted.scan()
+
+
+def test_only_what_the_system_named_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for root in (Path(), Path("conf"), tmp_path / "conf"):
+        folder = Folder(root)
+        for name in ("a", "b"):
+            write(tmp_path / f"conf/{name}.yaml", service(name))
+        folder.scan()
+        for name in ("a", "b"):
+            write(tmp_path / f"conf/{name}.yaml", service(f"new-{name}"))
+        assert folder.scan([f"{tmp_path}/conf/a.yaml"])
+        assert names(folder) == ["b", "new-a"]
+        assert not folder.scan([])
+        assert folder.scan()
+        assert names(folder) == ["new-a", "new-b"]
+
+
+def test_where_there_are_links_everything_is_looked_at(tmp_path: Path) -> None:
+    write(tmp_path / ".x/a.yaml", service("a"))
+    (tmp_path / "a.yaml").symlink_to(".x/a.yaml")
+    folder = Folder(tmp_path)
+    folder.scan()
+    write(tmp_path / ".x/a.yaml", service("b"))
+    assert folder.scan([f"{tmp_path}/.x/a.yaml"])
+    assert names(folder) == ["b"]
+
+
+def test_a_long_scan_tells_how_far_it_is(tmp_path: Path) -> None:
+    for number in range(250):
+        write(tmp_path / f"{number}.yaml", service(f"s{number}"))
+    told: list[tuple[int, int]] = []
+    Folder(tmp_path, progress_every=0).scan(progress=lambda done, total: told.append((done, total)))
+    assert told == [(100, 250), (200, 250)]
+    Folder(tmp_path, progress_every=1000).scan(progress=lambda done, total: told.append((done, total)))
+    assert len(told) == 2
+
+
+def test_a_file_without_a_size_is_read_whole() -> None:
+    folder = Folder(Path("/proc/self/status"))
+    assert folder.scan()
+    assert [finding.problem.reason for finding in folder.library.current().findings] != ["FileEmpty"]

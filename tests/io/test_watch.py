@@ -3,8 +3,8 @@
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Collection, Generator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,8 +12,9 @@ import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from authplane.io.folder import Folder
-from authplane.io.watch import Notify, rebuilds
+from authplane.io.folder import Folder, Progress
+from authplane.io.inotify import NOTHING, Inotify, Seen
+from authplane.io.watch import CHECK, QUIET, Notify, rebuilds
 
 LIMIT = 5.0
 
@@ -28,10 +29,12 @@ class Observed(Folder):
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.scans = asyncio.Event()
+        self.hints: list[Collection[str] | None] = []
 
-    def scan(self) -> bool:
+    def scan(self, named: Collection[str] | None = None, progress: Progress | None = None) -> bool:
         self.scans.set()
-        return super().scan()
+        self.hints.append(named)
+        return super().scan(named, progress)
 
 
 @dataclass(slots=True)
@@ -42,7 +45,7 @@ class Rebuilds:
     states: list[tuple[str, ...]] = field(default_factory=list)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def follow(self, *, poll: bool, notify: Notify | None = None) -> None:
+    async def follow(self, *, poll: bool, notify: Notify = Inotify) -> None:
         async with aclosing(rebuilds(self.folder, poll=poll, notify=notify)) as changes:
             async for _ in changes:
                 self.states.append(tuple(name.name for name in self.folder.library.current().resources.services))
@@ -207,9 +210,13 @@ async def test_a_single_file_is_watched_even_if_it_is_replaced(tmp_path: Path, p
 async def test_changes_are_polled_where_the_system_cannot_report_them(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(service("a"), encoding="utf-8")
 
-    async def notify(path: Path, *, recursive: bool) -> AsyncGenerator[bool]:
-        yield False
-        raise OSError(28, "inotify watch limit reached")
+    class Full:
+        async def wait(self, seconds: float) -> Seen:
+            raise OSError(28, "inotify watch limit reached")
+
+    @contextmanager
+    def notify(path: Path, *, recursive: bool) -> Generator[Full]:
+        yield Full()
 
     seen = Rebuilds(Observed(tmp_path))
     with capture_logs() as logs:
@@ -220,3 +227,71 @@ async def test_changes_are_polled_where_the_system_cannot_report_them(tmp_path: 
             await seen.until("b")
             task.cancel()
     assert [log["event"] for log in logs] == ["changes are looked for from time to time: the system cannot report them"]
+
+
+async def test_a_folder_that_is_made_anew_is_watched_again(tmp_path: Path, poll: bool) -> None:
+    root = tmp_path / "conf"
+    root.mkdir()
+    async with watching(root, poll=poll) as seen:
+        for name in ("one", "two"):
+            shutil.rmtree(root)
+            await asyncio.sleep(0)
+            root.mkdir()
+            (root / "new.yaml").write_text(service(name), encoding="utf-8")
+            await seen.until(name)
+        (root / "new.yaml").write_text(service("three"), encoding="utf-8")
+        await seen.until("three")
+
+
+async def test_a_link_to_another_version_of_the_folder_is_followed(tmp_path: Path, poll: bool) -> None:
+    for name in ("1", "2"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "2/a.yaml").write_text(service("two"), encoding="utf-8")
+    (tmp_path / "conf").symlink_to("1")
+    async with watching(tmp_path / "conf", poll=poll) as seen:
+        (tmp_path / "next").symlink_to("2")
+        (tmp_path / "next").rename(tmp_path / "conf")
+        await seen.until("two")
+        (tmp_path / "2/a.yaml").write_text(service("three"), encoding="utf-8")
+        await seen.until("three")
+
+
+async def test_only_the_files_that_the_system_names_are_looked_at(tmp_path: Path) -> None:
+    async with watching(tmp_path, poll=False) as seen:
+        (tmp_path / "first.yaml").write_text(service("a"), encoding="utf-8")
+        await seen.until("a")
+        (tmp_path / "sub").mkdir()
+        (tmp_path / "sub/b.yaml").write_text(service("b"), encoding="utf-8")
+        await seen.until("a", "b")
+        (tmp_path / "sub/b.yaml").unlink()
+        await seen.until("a")
+    assert seen.folder.hints == [None, {f"{tmp_path}/first.yaml"}, None, {f"{tmp_path}/sub/b.yaml"}]
+
+
+async def test_nothing_wakes_up_more_than_once_a_second_while_nothing_changes(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(service("a"), encoding="utf-8")
+    idle = asyncio.Event()
+    waits: list[float] = []
+
+    class Quiet:
+        async def wait(self, seconds: float) -> Seen:
+            waits.append(seconds)
+            if len(waits) > 3:
+                idle.set()
+                await asyncio.Event().wait()
+            await asyncio.sleep(min(seconds, QUIET))
+            return NOTHING
+
+    @contextmanager
+    def notify(path: Path, *, recursive: bool) -> Generator[Quiet]:
+        yield Quiet()
+
+    seen = Rebuilds(Observed(tmp_path))
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(seen.follow(poll=False, notify=notify))
+        await seen.until("a")
+        async with asyncio.timeout(LIMIT):
+            await idle.wait()
+        task.cancel()
+    assert waits[0] <= QUIET
+    assert waits[-2:] == [CHECK, CHECK]

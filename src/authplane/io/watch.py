@@ -1,17 +1,15 @@
 """Tells when a folder has new content."""
 
 import asyncio
-import os
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 import structlog
-import watchfiles
-from watchfiles._rust_notify import WatchfilesRustInternalError
 
 from authplane.io.folder import Folder, FolderError
+from authplane.io.inotify import ANYTHING, NOTHING, Inotify, Seen
 from authplane.xds.holdoff import Holdoff
 
 _log: Final = structlog.stdlib.get_logger()
@@ -20,8 +18,8 @@ QUIET: Final = 0.1
 """A burst of changes is over after so many seconds without one."""
 LONGEST: Final = 0.5
 """A burst is cut after so many seconds."""
-TICK: Final = 0.04
-"""How often we look whether something is due, in seconds."""
+CHECK: Final = 1.0
+"""How often we look whether the root is still the same, in seconds."""
 LOOK: Final = 0.1
 """How often files are looked at where the system does not tell of changes, in seconds, if that is quickly done."""
 SHARE: Final = 50
@@ -30,15 +28,22 @@ PAUSE: Final = 10.0
 """The longest pause between two looks, in seconds."""
 
 
-class Notify(Protocol):
-    """Lets the system watch a path: yields whether something may have changed, at least once in a tick."""
+class Reports(Protocol):
+    """Changes, as they come."""
 
-    def __call__(self, path: Path, *, recursive: bool) -> AsyncGenerator[bool]:
-        """Start watching with the first tick."""
+    async def wait(self, seconds: float) -> Seen:
+        """Wait for a change, at most so long, and return what changed."""
+
+
+class Notify(Protocol):
+    """Lets the system watch a path while the context lasts; an `OSError` means that it cannot."""
+
+    def __call__(self, path: Path, *, recursive: bool) -> AbstractContextManager[Reports]:
+        """Start watching."""
 
 
 async def rebuilds(
-    folder: Folder, *, poll: bool = False, quiet: float = QUIET, longest: float = LONGEST, notify: Notify | None = None
+    folder: Folder, *, poll: bool = False, quiet: float = QUIET, longest: float = LONGEST, notify: Notify = Inotify
 ) -> AsyncGenerator[None]:
     """Yield once for each burst of changes after which the folder's content differs.
 
@@ -47,13 +52,15 @@ async def rebuilds(
     clock = asyncio.get_running_loop().time
     holdoff = Holdoff(quiet, longest)
     scanner = _Scanner(folder)
-    async with aclosing(_ticks(folder, poll=poll, notify=notify or _notify)) as ticks:
-        async for changed in ticks:
-            now = clock()
-            if changed:
-                holdoff.changed(now)
+    with _Eyes(folder, poll=poll, notify=notify) as eyes:
+        while True:
             due = holdoff.due()
-            if due is not None and now >= due:
+            seen = await eyes.wait(PAUSE if due is None else max(0.0, due - clock()))
+            if seen != NOTHING:
+                holdoff.changed(clock())
+                scanner.note(seen)
+            due = holdoff.due()
+            if due is not None and clock() >= due:
                 holdoff.rebuilt()
                 if scanner.scan():
                     yield
@@ -65,11 +72,17 @@ class _Scanner:
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
         self._away = False
+        self._named: Seen = NOTHING
+
+    def note(self, seen: Seen) -> None:
+        """Have this looked at in the next scan."""
+        self._named = ANYTHING if self._named is None or seen is None else self._named | seen
 
     def scan(self) -> bool:
         """Tell whether there is new content; says once when the folder goes and when it is back."""
+        named, self._named = self._named, NOTHING
         try:
-            different = self._folder.scan()
+            different = self._folder.scan(named, progress=_tell)
         except FolderError as error:
             if not self._away:
                 _log.warning("the folder is gone; everything stays in force as it was", why=str(error))
@@ -81,55 +94,89 @@ class _Scanner:
         return different
 
 
-async def _ticks(folder: Folder, *, poll: bool, notify: Notify) -> AsyncGenerator[bool]:
-    """Yield many times a second, with True when something may have changed, whatever becomes of the folder."""
-    if not poll:
+def _tell(done: int, total: int) -> None:
+    _log.info("still reading the folder", files=done, of=total)
+
+
+class _Eyes(ExitStack):
+    """Sees changes of a folder: is told of them if the system can, and looks for them if not."""
+
+    def __init__(self, folder: Folder, *, poll: bool, notify: Notify) -> None:
+        super().__init__()
+        self._folder = folder
+        self._polled = _Polled(folder)
+        self._told = None if poll else self.enter_context(_Told(folder.root, notify))
+
+    async def wait(self, seconds: float) -> Seen:
+        """Wait for a change, at most so long, whatever becomes of the folder."""
+        if self._told is not None:
+            try:
+                return await self._told.wait(seconds)
+            except OSError as error:
+                _log.warning("changes are looked for from time to time: the system cannot report them", why=str(error))
+                self._told = None
+                self.close()
+        return await self._polled.wait(seconds)
+
+
+class _Polled:
+    """Looks at the files from time to time."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._next = 0.0
+
+    async def wait(self, seconds: float) -> Seen:
+        """Wait for the next look, at most so long."""
+        clock = asyncio.get_running_loop().time
+        await asyncio.sleep(min(seconds, max(0.0, self._next - clock())))
+        start = clock()
+        if start < self._next:
+            return NOTHING
+        changed = self._folder.peek()
+        self._next = clock() + min(PAUSE, max(LOOK, SHARE * (clock() - start)))
+        return ANYTHING if changed else NOTHING
+
+
+class _Told(ExitStack):
+    """Is told of changes; while there is no folder, waits for one."""
+
+    def __init__(self, root: Path, notify: Notify) -> None:
+        super().__init__()
+        self._root = root
+        self._notify = notify
+        self._begun = False
+        self._watched: _Watched | None = None
+        self._reports: Reports | None = None
+
+    async def wait(self, seconds: float) -> Seen:
+        """Wait for a change, at most so long; a root that comes, goes or is replaced is one."""
+        watched = _watched(self._root)
+        if watched != self._watched or not self._begun:
+            self._begun = True
+            self._watch(watched)
+            return ANYTHING
+        if self._reports is None:
+            await asyncio.sleep(min(seconds, CHECK))
+            return NOTHING
         try:
-            async with aclosing(_reports(folder.root, notify)) as reports:
-                async for changed in reports:
-                    yield changed
-        except (OSError, WatchfilesRustInternalError) as error:
-            _log.warning("changes are looked for from time to time: the system cannot report them", why=str(error))
-    async with aclosing(_looks(folder)) as looks:
-        async for changed in looks:
-            yield changed
+            return await self._reports.wait(min(seconds, CHECK))
+        except FileNotFoundError:
+            # A root that is made anew may look just like the one that was removed.
+            self._begun = False
+            return ANYTHING
 
-
-async def _looks(folder: Folder) -> AsyncGenerator[bool]:
-    """Look at the files from time to time.
-
-    The polling of watchfiles does not do: it compares whole seconds, and a second write in one of them never shows.
-    """
-    clock = asyncio.get_running_loop().time
-    following = clock()
-    while True:
-        changed, start = False, clock()
-        if start >= following:
-            changed = folder.peek()
-            following = clock() + min(PAUSE, max(LOOK, SHARE * (clock() - start)))
-        yield changed
-        await asyncio.sleep(TICK)
-
-
-async def _reports(root: Path, notify: Notify) -> AsyncGenerator[bool]:
-    """Be told of changes; while there is no folder, wait for one."""
-    missing = False
-    while True:
-        watched = _watched(root)
+    def _watch(self, watched: "_Watched | None") -> None:
+        self.close()
+        self._watched, self._reports = watched, None
         if watched is None:
-            yield not missing
-            missing = True
-            await asyncio.sleep(TICK)
-            continue
-        missing = False
+            return
         try:
-            async with aclosing(notify(watched.path, recursive=watched.recursive)) as seen:
-                async for changed in _until_replaced(seen, root, watched):
-                    yield changed
-        except (OSError, WatchfilesRustInternalError):
-            if _watched(root) == watched:
+            self._reports = self.enter_context(self._notify(watched.path, recursive=watched.recursive))
+        except OSError:
+            if _watched(self._root) == watched:
                 raise
-        yield True
+            self._begun = False
 
 
 class _Watched(NamedTuple):
@@ -149,31 +196,3 @@ def _watched(root: Path) -> _Watched | None:
     except (OSError, RuntimeError):
         return None
     return _Watched(path, real.is_dir(), found.st_dev, found.st_ino)
-
-
-async def _until_replaced(seen: AsyncIterator[bool], root: Path, watched: _Watched) -> AsyncGenerator[bool]:
-    """Pass on ticks while the root is what it was; the first says "changed", for what was missed before it."""
-    first = True
-    async for changed in seen:
-        yield changed or first
-        first = False
-        if _watched(root) != watched:
-            return
-
-
-async def _notify(path: Path, *, recursive: bool) -> AsyncGenerator[bool]:
-    """Watch with inotify."""
-    changes = watchfiles.awatch(
-        os.fspath(path),
-        watch_filter=None,
-        debounce=50,
-        step=10,
-        rust_timeout=int(TICK * 1000),
-        yield_on_timeout=True,
-        force_polling=False,
-        recursive=recursive,
-        ignore_permission_denied=True,
-    )
-    async with aclosing(changes):
-        async for found in changes:
-            yield bool(found)

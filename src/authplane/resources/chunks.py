@@ -14,7 +14,7 @@ from authplane.base.problems import Path, Problem, Severity
 from authplane.resources.catalogue import Resource
 from authplane.resources.decode import Decoded, Foreign, parse_document
 from authplane.resources.locate import locate
-from authplane.resources.nodes import Fields, Items, Node, Scalar, Spot, is_null, parse_nodes, value_of
+from authplane.resources.nodes import Fields, Items, Node, Parsed, Scalar, Spot, is_null, parse_nodes, value_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +63,11 @@ def split_documents(text: str) -> Iterator[tuple[str, int]]:
 
 def build_chunk(text: str) -> Chunk:
     """Parse and decode one document."""
-    parsed = parse_nodes(text)
+    return chunk_of(text, parse_nodes(text))
+
+
+def chunk_of(text: str, parsed: Parsed) -> Chunk:
+    """Decode one document."""
     if parsed.root is None or is_null(parsed.root):
         return Chunk(text, (), parsed.spots, (), faulty=bool(parsed.spots))
     docs: list[Doc] = []

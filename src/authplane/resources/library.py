@@ -18,6 +18,7 @@ from authplane.resources.documents import Finding
 from authplane.resources.findings import FileState, build_clashes, build_findings
 from authplane.resources.loaded import Claim, Loaded, Origins, key_of
 from authplane.resources.source import NO_SOURCE, Source, parse_source, unreadable_source
+from authplane.resources.stencils import Stencils
 from authplane.resources.tables import Tables
 
 __all__ = ["Library", "Loaded"]
@@ -37,6 +38,7 @@ class Library:
 
     def __init__(self) -> None:
         self._chunks: WeakValueDictionary[str, Chunk] = WeakValueDictionary()
+        self._stencils = Stencils()
         self._pending: dict[str, Source | None] = {}
         self._sources: dict[str, Source] = {}
         self._claims: dict[Ref, tuple[Claim, ...]] = {}
@@ -55,7 +57,7 @@ class Library:
 
     def changed(self, file: str, content: bytes) -> None:
         """Take the new content of a file."""
-        self._pending[file] = parse_source(content, self._chunks)
+        self._pending[file] = parse_source(content, self._chunks, self._stencils)
 
     def unreadable(self, file: str, why: str) -> None:
         """Note that a file is there and cannot be read."""

@@ -51,6 +51,12 @@ class Fields(NamedTuple):
     column: int
 
 
+class Shared(Fields):
+    """A mapping that several documents have in common; readers keep here what they made of it."""
+
+    made: dict[type, object]
+
+
 Node: TypeAlias = Scalar | Items | Fields
 Value: TypeAlias = str | int | float | bool | None
 

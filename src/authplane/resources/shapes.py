@@ -14,7 +14,7 @@ from typing import Annotated, Final, TypeAlias, Union, get_args, get_origin, get
 from authplane.base.problems import Path, Problem, Severity
 from authplane.base.secret import Secret
 from authplane.resources.limits import breach
-from authplane.resources.nodes import Fields, Items, Node, Scalar, Value, is_null, value_of
+from authplane.resources.nodes import Fields, Items, Node, Scalar, Shared, Value, is_null, value_of
 from authplane.resources.schema import Base64, Limit, Named, Upstream
 
 
@@ -121,8 +121,7 @@ def _plain_reader(hint: object, limits: tuple[Limit, ...]) -> Reader:
     if hint is bool:
         return _read_truth
     if isinstance(hint, type) and is_dataclass(hint):
-        shape = shape_of(hint)
-        return lambda node, path, report: read_fields(shape, node, path, report)
+        return _fields_reader(hint)
     raise TypeError(f"a field of a kind cannot be {hint}")
 
 
@@ -180,6 +179,23 @@ def _tolerated(shape: Shape, name: str, node: Node, path: Path, report: Report) 
     known = (*shape.readers, *upstream.silent, *upstream.ignored, *upstream.refused)
     report.error(step(path, name), "FieldUnknown", f"there is no field {_short(name)} here{suggestion(name, known)}")
     return False
+
+
+def _fields_reader(kind: type) -> Reader:
+    shape = shape_of(kind)
+
+    def read(node: Node, path: Path, report: Report) -> object:
+        if not isinstance(node, Shared):
+            return read_fields(shape, node, path, report)
+        value = node.made.get(kind)
+        if value is None:
+            before = len(report.problems)
+            value = read_fields(shape, node, path, report)
+            if len(report.problems) == before:
+                node.made[kind] = value
+        return value
+
+    return read
 
 
 def _text_reader(limits: tuple[Limit, ...]) -> Reader:

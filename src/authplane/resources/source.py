@@ -6,8 +6,9 @@ from functools import cached_property
 from typing import Final
 
 from authplane.base.problems import Problem
-from authplane.resources.chunks import Chunk, build_chunk, split_documents
+from authplane.resources.chunks import Chunk, split_documents
 from authplane.resources.nodes import Spot
+from authplane.resources.stencils import Stencils
 
 
 # Without slots: a cached property needs a place to keep its value.
@@ -44,8 +45,8 @@ class Source:
 NO_SOURCE: Final = Source()
 
 
-def parse_source(content: bytes, known: MutableMapping[str, Chunk]) -> Source:
-    """Read a file's content; documents in ``known`` are not parsed again, and new ones are added to it."""
+def parse_source(content: bytes, known: MutableMapping[str, Chunk], stencils: Stencils) -> Source:
+    """Read a file's content; documents in ``known`` are not read again, and new ones are added to it."""
     try:
         text = content.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
@@ -57,7 +58,7 @@ def parse_source(content: bytes, known: MutableMapping[str, Chunk]) -> Source:
     for piece, before in split_documents(text):
         chunk = known.get(piece)
         if chunk is None:
-            chunk = known[piece] = build_chunk(piece)
+            chunk = known[piece] = stencils.build(piece)
         chunks.append(chunk)
         lines.append(before)
     return Source(chunks=tuple(chunks), lines=tuple(lines))

@@ -1,0 +1,224 @@
+"""Which files there are below a folder.
+
+What leads out of the folder is not followed, and each folder is listed once.
+"""
+
+import os
+import stat
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+
+class FolderError(Exception):
+    """The folder does not exist, or is neither a folder nor a file."""
+
+
+def shown(path: str) -> str:
+    """Write a path so that it can be printed anywhere."""
+    text = os.fsencode(path).decode(errors="backslashreplace")
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in text)
+
+
+class Stamp(NamedTuple):
+    """What changes when a file is written or replaced."""
+
+    modified: int
+    changed: int
+    size: int
+    device: int
+    inode: int
+
+    def settled(self, now: int) -> bool:
+        """Tell whether a write after ``now`` would show: clocks of file systems tick slowly."""
+        whole_seconds = self.changed % SECOND == 0
+        return self.changed < now - (2 * SECOND if whole_seconds else SECOND // 10)
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> Self:
+        """Take what the system says of a file."""
+        return cls(found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_dev, found.st_ino)
+
+
+SECOND: Final = 10**9
+
+
+class Entry(NamedTuple):
+    """A file to read: under ``opened``, which is no link."""
+
+    opened: str
+    stamp: Stamp
+
+
+class Plain(NamedTuple):
+    """A folder that was listed whole, without links and without trouble: a path in it is one file at most."""
+
+    root: Path
+    identity: tuple[int, int]
+    real: str
+    folders: frozenset[str]
+    """Real paths of the folders in it."""
+
+    def find(self, named: Collection[str]) -> dict[str, Entry | None] | None:
+        """Find the files among real paths, None for one that is gone; nothing if only a listing can tell."""
+        found: dict[str, Entry | None] = {}
+        try:
+            if _identity(os.stat(os.path.realpath(self.root))) != self.identity:  # noqa: PTH116
+                return None
+            for real in named:
+                below = real.removeprefix(self.real + "/")
+                if below.startswith(".") or "/." in below:
+                    # Without links, nobody looks there.
+                    continue
+                if real in self.folders or os.path.dirname(real) not in self.folders:  # noqa: PTH120
+                    return None
+                entry = _look(real)
+                if entry is None or below.endswith(_SUFFIXES):
+                    found[os.path.join(_top(self.root), below)] = entry  # noqa: PTH118
+        except (OSError, _NotAFileError):
+            return None
+        return found
+
+
+@dataclass(slots=True)
+class Listing:
+    """Everything below a folder."""
+
+    root: Path
+    real: str
+    identity: tuple[int, int]
+    files: dict[str, Entry] = field(default_factory=dict)
+    troubles: dict[str, str] = field(default_factory=dict)
+    unlisted: list[str] = field(default_factory=list)
+    folders: set[tuple[int, int]] = field(default_factory=set)
+    """Device and inode of the folders that were listed: each is listed once, so loops end."""
+    listed: set[str] = field(default_factory=set)
+    """The same by path."""
+    linked: bool = False
+    """There is a link."""
+    opened: set[str] = field(default_factory=set)
+    """The files to read: a link to one of them is no other file."""
+    links: list[str] = field(default_factory=list)
+    """Links, for when all that is no link is known."""
+
+    @property
+    def plain(self) -> Plain | None:
+        """The folder as it can be asked for single files; None if it is not that simple."""
+        if self.linked or self.troubles:
+            return None
+        return Plain(self.root, self.identity, self.real, frozenset(self.listed))
+
+    def open(self, path: str, real: str) -> Iterator[tuple[str, str]]:
+        """List one folder; return the folders in it."""
+        try:
+            found = os.stat(real)  # noqa: PTH116 (a string is what scandir gives)
+            if _identity(found) in self.folders:
+                return
+            self.folders.add(_identity(found))
+            self.listed.add(real)
+            with os.scandir(real) as entries:
+                prefix = os.path.join(path, "")  # noqa: PTH118
+                for entry in entries:
+                    name = entry.name
+                    if name.startswith("."):
+                        continue
+                    if name.endswith(_SUFFIXES) and entry.is_file(follow_symlinks=False):
+                        self._add_entry(prefix + name, entry)
+                    elif entry.is_symlink():
+                        self.links.append(prefix + name)
+                        self.linked = True
+                    elif entry.is_dir(follow_symlinks=False):
+                        yield prefix + name, entry.path
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self.troubles[path] = f"the folder cannot be listed: {error.strerror}; what was read from it stays in force"
+            self.unlisted.append(os.path.join(path, ""))  # noqa: PTH118
+
+    def _add_entry(self, path: str, entry: os.DirEntry[str]) -> None:
+        # A file that vanishes here must not end the listing: the others would seem to be gone too.
+        try:
+            found = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            return
+        self.add(path, entry.path, found)
+
+    def follow(self, path: str) -> Iterator[tuple[str, str]]:
+        """Follow a link unless it leads out; return it if it is a folder."""
+        target = os.path.realpath(path)
+        wanted = path.endswith(_SUFFIXES)
+        try:
+            found = os.stat(target)  # noqa: PTH116
+        except OSError as error:
+            if wanted:
+                self.troubles[path] = f"the link cannot be followed: {error.strerror}"
+            return
+        folder = stat.S_ISDIR(found.st_mode)
+        if not folder and not wanted:
+            return
+        if os.path.commonpath((self.real, target)) != self.real:
+            self.troubles[path] = "the link leads out of the folder and is not followed"
+        elif folder:
+            yield path, target
+        elif stat.S_ISREG(found.st_mode) and target not in self.opened:
+            self.add(path, target, found)
+
+    def add(self, path: str, opened: str, found: os.stat_result) -> None:
+        """Note a file to read."""
+        self.opened.add(opened)
+        self.files[path] = Entry(opened, Stamp.of(found))
+
+
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+
+def list_files(root: Path) -> Listing:
+    """Find every file to read below ``root``."""
+    try:
+        real = os.path.realpath(root, strict=True)
+        found = os.stat(real)  # noqa: PTH116
+    except (OSError, ValueError) as error:
+        raise FolderError(f"{shown(str(root))} cannot be read: {getattr(error, 'strerror', error)}") from error
+    listing = Listing(root, real, _identity(found))
+    if stat.S_ISREG(found.st_mode):
+        listing.add(str(root), real, found)
+        return listing
+    if not stat.S_ISDIR(found.st_mode):
+        raise FolderError(f"{shown(str(root))} is neither a folder nor a file")
+    top = _top(root)
+    folders = [(top, real)]
+    while folders or listing.links:
+        while folders:
+            folders.extend(listing.open(*folders.pop()))
+        links, listing.links = sorted(listing.links), []
+        for link in links:
+            folders.extend(listing.follow(link))
+    if top in listing.troubles:
+        raise FolderError(f"{shown(str(root))}: {listing.troubles[top].partition(';')[0]}")
+    return listing
+
+
+def _top(root: Path) -> str:
+    return "" if root == Path() else str(root)
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+class _NotAFileError(Exception):
+    """Something else than a regular file is there."""
+
+
+def _look(real: str) -> Entry | None:
+    """Look at one path; None if nothing is there."""
+    try:
+        found = os.lstat(real)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        raise _NotAFileError
+    return Entry(real, Stamp.of(found))
