@@ -37,7 +37,7 @@ class Stencil:
 
     def fits(self, words: Words) -> bool:
         """Tell whether the nodes of a document with these words are known."""
-        return all(words[index] == word for index, word in self.fixed)
+        return not self.fixed or all(words[index] == word for index, word in self.fixed)
 
 
 class Stencils:
