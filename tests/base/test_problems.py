@@ -26,6 +26,12 @@ def test_a_problem_has_the_path_at_which_it_was_found() -> None:
     assert [problem.reason for problem in problems.errors] == ["FieldInvalid", "Orphaned"]
 
 
+def test_a_message_cannot_garble_a_terminal() -> None:
+    problems = Problems()
+    problems.add("FieldInvalid", "no \x1b[2J\n\u202e")
+    assert next(iter(problems)).message == r"no \x1b[2J\n\u202e"
+
+
 def test_the_path_is_right_again_after_an_exception() -> None:
     problems = Problems()
     with pytest.raises(KeyError), problems.at("spec"):

@@ -120,7 +120,7 @@ def test_compile_for_people_shows_what_is_checked(folder: Path) -> None:
         "http://web.example on 0.0.0.0:8080",
         "  / → redirect to https  unprotected",
         "https://web.example on 0.0.0.0:8443, certificate default/tls",
-        "  / → default/echo/80 (1)  checked by extension/default/auth within 200 ms, fails closed",
+        "  / → default/echo/80  checked by extension/default/auth within 200 ms, fails closed",
     ]
 
 

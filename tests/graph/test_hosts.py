@@ -1,9 +1,17 @@
 """Virtual hosts, their certificates, routes and endpoints."""
 
+import base64
+import json
+import re
+from datetime import UTC, datetime, timedelta
+
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ed25519
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from tests.support.certificates import server, tls_secret
+from cryptography.x509.oid import NameOID
+from tests.support.certificates import authority, ca_secret, server, tls_secret
 from tests.support.world import ECHO, PROXY, whole, world
 
 from authplane.base.names import ObjectName
@@ -21,6 +29,7 @@ from authplane.graph.model import (
     Unprotected,
 )
 from authplane.io.certificates import KeyPair
+from authplane.render.dump import dump
 
 TLS = "    tls: {secretName: tls}\n"
 AUTHORIZATION = "    authorization:\n      extensionRef: {name: auth}\n"
@@ -40,7 +49,7 @@ def test_a_plain_host_is_served_on_http_only() -> None:
     made = world(proxy=PLAIN)
     plain = made.plain()
     assert plain is not None
-    assert plain.routes[0].action == Forward((Target("default/echo/80", 1),))
+    assert plain.routes[0].action == Forward((Target("service/default/echo/80", 1),))
     assert made.graph.secure_hosts == ()
 
 
@@ -101,6 +110,73 @@ def test_a_certificate_that_is_none_is_named() -> None:
     assert secret_problem(tls_secret("tls", broken)).startswith("invalid TLS certificate: ")
 
 
+def test_a_private_key_among_the_certificates_is_not_passed_on() -> None:
+    good = server("web.example")
+    both = KeyPair(certificate=good.certificate + good.key.reveal(), key=good.key)
+    ca = ca_secret("ca", KeyPair(certificate=authority().certificate + authority().key.reveal(), key=good.key))
+    made = world(secrets="---".join([tls_secret("tls", both), ca]))
+    assert made.problems("HTTPProxy") == []
+    shown = json.dumps(dump(made.generation.rendered, show_secrets=False))
+    assert base64.b64encode(b"PRIVATE KEY")[:-4].decode() not in shown
+    for each in re.findall(r'"inlineBytes": "([^"]*)"', shown):
+        assert b"PRIVATE" not in base64.b64decode(each + "==")
+
+
+ODD = {
+    "a key for encryption only": "usage",
+    "one that demands stapling": "staple",
+    "a curve that is not known": "curve",
+}
+
+
+@pytest.mark.parametrize("kind", ODD.values(), ids=ODD.keys())
+def test_a_certificate_that_envoy_refuses_is_refused_before(kind: str) -> None:
+    assert secret_problem(tls_secret("tls", odd_certificate(kind))).startswith("invalid TLS certificate: ")
+
+
+def odd_certificate(kind: str) -> KeyPair:
+    key = ec.generate_private_key(ec.SECP256K1() if kind == "curve" else ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "web.example")])
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now)
+        .not_valid_after(now + timedelta(days=1))
+    )
+    if kind == "staple":
+        builder = builder.add_extension(x509.TLSFeature([x509.TLSFeatureType.status_request]), critical=False)
+    if kind == "usage":
+        usage = x509.KeyUsage(
+            digital_signature=False,
+            content_commitment=False,
+            key_encipherment=True,
+            data_encipherment=False,
+            key_agreement=False,
+            key_cert_sign=False,
+            crl_sign=False,
+            encipher_only=False,
+            decipher_only=False,
+        )
+        builder = builder.add_extension(usage, critical=True)
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return KeyPair(certificate=builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM), key=Secret(pem))
+
+
+def test_a_certificate_of_a_version_that_does_not_exist_is_one_problem() -> None:
+    good = server("web.example")
+    der = x509.load_pem_x509_certificate(good.certificate).public_bytes(Encoding.DER)
+    assert der.count(bytes([0xA0, 3, 2, 1, 2])) == 1
+    body = base64.encodebytes(der.replace(bytes([0xA0, 3, 2, 1, 2]), bytes([0xA0, 3, 2, 1, 9]))).decode()
+    pem = f"-----BEGIN CERTIFICATE-----\n{body}-----END CERTIFICATE-----\n".encode()
+    assert secret_problem(tls_secret("tls", KeyPair(certificate=pem, key=good.key))) == (
+        "invalid TLS certificate: it cannot be read"
+    )
+
+
 def test_a_certificate_of_another_namespace_is_not_permitted() -> None:
     made = world(proxy=PROXY.replace("secretName: tls", "secretName: other/tls"))
     assert made.problems("HTTPProxy") == [
@@ -136,7 +212,7 @@ def test_the_more_specific_route_comes_first() -> None:
 
 
 BAD_CONDITIONS = {
-    "no slash": ("[{prefix: api}]", "route: path conditions must start with /, 'api' was given"),
+    "no slash": ("[{prefix: api}]", "route: the path 'api' must start with /"),
     "two of them": ("[{prefix: /a}, {prefix: /b}]", "route: more than one prefix or exact condition on the path"),
 }
 
@@ -175,7 +251,58 @@ def test_weights_share_a_route() -> None:
     services = "  - services:\n    - {name: echo, port: 80, weight: 9}\n    - {name: other, port: 80, weight: 1}\n"
     secure = world(proxy=PROXY.replace(ROUTE, services), other=other).secure()
     assert secure is not None
-    assert secure.host.routes[0].action == Forward((Target("default/echo/80", 9), Target("default/other/80", 1)))
+    assert secure.host.routes[0].action == Forward(
+        (Target("service/default/echo/80", 9), Target("service/default/other/80", 1))
+    )
+
+
+def test_weights_that_envoy_cannot_add_up_withdraw_the_host() -> None:
+    services = (
+        "  - services:\n    - {name: echo, port: 80, weight: 4294967295}\n    - {name: auth, port: 9443, weight: 1}\n"
+    )
+    made = world(proxy=PROXY.replace(ROUTE, services))
+    assert [reason for reason, _ in made.problems("HTTPProxy")] == ["WeightsNotValid"]
+    assert made.secure() is None
+
+
+def test_a_port_with_two_protocols_is_used_over_tcp() -> None:
+    made = world(
+        echo=ECHO.replace(
+            "- {name: http, port: 80}", "- {name: dns, port: 80, protocol: UDP}\n  - {name: http, port: 80}"
+        )
+    )
+    assert made.problems("HTTPProxy") == []
+
+
+@pytest.mark.parametrize("field", ["authorization", "tls"])
+def test_a_protection_that_is_cut_off_is_not_taken_for_none(field: str) -> None:
+    cut = {
+        "authorization": PROXY.replace("authorization:\n      extensionRef: {name: auth}", "authorization:"),
+        "tls": PROXY.replace("tls: {secretName: tls}", "tls:"),
+    }[field]
+    made = world(proxy=cut)
+    assert made.problems("HTTPProxy") == [("FieldInvalid", f"{field!r} has no value; give it one or remove the line")]
+    assert (made.graph.plain_hosts, made.graph.secure_hosts) == ((), ())
+
+
+def test_an_extension_and_a_service_cannot_share_a_cluster() -> None:
+    service = ECHO.replace("{name: echo}", "{name: foo, namespace: extension}").replace(
+        "{name: echo-1, labels: {kubernetes.io/service-name: echo}}",
+        "{name: foo-1, namespace: extension, labels: {kubernetes.io/service-name: foo}}",
+    )
+    proxy = PLAIN.replace("{name: web}", "{name: web, namespace: extension}").replace(
+        "name: echo, port", "name: foo, port"
+    )
+    extension = """
+apiVersion: projectcontour.io/v1alpha1
+kind: ExtensionService
+metadata: {name: "80", namespace: foo}
+spec: {protocol: h2c, services: [{name: foo, port: 80}]}
+"""
+    other = service.replace("namespace: extension", "namespace: foo")
+    made = world(proxy=proxy, service=service, extension=extension, other=other)
+    names = [cluster.name for cluster in made.graph.clusters]
+    assert names == ["extension/foo/80", "service/extension/foo/80"]
 
 
 @pytest.mark.requirement("EN-7")
@@ -253,4 +380,4 @@ def test_a_configuration_that_cannot_be_used_serves_nothing_instead_of_the_defau
     assert made.problems("HTTPProxy") == [
         ("ConfigurationNotValid", "the AuthplaneConfiguration cannot be used, so nothing is served")
     ]
-    assert made.graph.plain_hosts == made.graph.secure_hosts == ()
+    assert (made.graph.plain_hosts, made.graph.secure_hosts) == ((), ())

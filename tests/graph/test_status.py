@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.support.world import AUTH, EXTENSION, PROXY, world
+from tests.support.world import AUTH, ECHO, EXTENSION, PROXY, world
 
 from authplane.app.records import Transitions
 from authplane.base.names import Ref
@@ -69,6 +69,13 @@ def test_ready_counts_endpoints_and_names_the_cluster() -> None:
         reason="NoReadyEndpoints",
         message='0 ready endpoints; Envoy cluster "extension/default/auth"',
     )
+
+
+def test_an_endpoint_without_load_does_not_count_as_ready() -> None:
+    target = "  - {name: auth, port: 9443}\n"
+    idle = target.replace("9443}", "9443, weight: 0}") + "  - {name: echo, port: 80, weight: 5}\n"
+    made = world(extension=EXTENSION.replace(target, idle), echo=ECHO.split("---")[0])
+    assert made.status("ExtensionService", "auth").conditions[1].reason == "NoReadyEndpoints"
 
 
 def test_programmed_is_what_proxies_say() -> None:

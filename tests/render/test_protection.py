@@ -54,7 +54,7 @@ def secure_hosts(draw: st.DrawFn) -> SecureHost:
         )
     )
     host = Host(fqdn=draw(st.sampled_from(["a.example", "b.example"])), proxy=NAME, routes=tuple(routes))
-    return SecureHost(host=host, certificate=NAME, minimum_tls="1.2")
+    return SecureHost(host=host, certificate=NAME, minimum_tls="1.2", elsewhere=())
 
 
 @given(secure=secure_hosts())

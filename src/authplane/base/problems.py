@@ -45,11 +45,11 @@ class Problems:
 
     def add(self, reason: str, message: str) -> None:
         """Record an error at the current path."""
-        self._found.append(Problem(tuple(self._path), reason, message))
+        self._found.append(Problem(tuple(self._path), reason, printable(message)))
 
     def warn(self, reason: str, message: str) -> None:
         """Record a warning at the current path."""
-        self._found.append(Problem(tuple(self._path), reason, message, Severity.WARNING))
+        self._found.append(Problem(tuple(self._path), reason, printable(message), Severity.WARNING))
 
     @property
     def errors(self) -> tuple[Problem, ...]:
@@ -82,6 +82,13 @@ class _Steps:
 
     def __exit__(self, *_: object) -> None:
         del self._path[len(self._path) - len(self._steps) :]
+
+
+def printable(text: str) -> str:
+    """Escape what could garble a terminal or a log: messages quote what people wrote."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
 
 
 def dotted(path: Path) -> str:

@@ -28,8 +28,8 @@ Timeout: TypeAlias = UseDefault | Disabled | After
 _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _TERM: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _DURATION: Final = re.compile(rf"\+?(?:{_TERM.pattern})+")
-_LONGEST: Final = 315_576_000_000.0
-"""What a protobuf duration can carry, in seconds."""
+_LONGEST: Final = 87_600 * 3600.0
+"""Ten years, in seconds: Envoy refuses what it cannot count in its own units, and nobody waits longer."""
 
 
 def parse_timeout(text: str | None) -> Timeout | None:

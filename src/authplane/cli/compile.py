@@ -73,7 +73,10 @@ def _routes(host: model.Host) -> Iterator[str]:
 def _action(action: model.Action) -> str:
     match action:
         case model.Forward(targets):
-            return ", ".join(f"{target.cluster} ({target.weight})" for target in targets)
+            names = [target.cluster.removeprefix("service/") for target in targets]
+            if len(targets) == 1:
+                return names[0]
+            return ", ".join(f"{name} ({target.weight})" for name, target in zip(names, targets, strict=True))
         case model.RedirectToHttps():
             return "redirect to https"
         case model.Respond(status):

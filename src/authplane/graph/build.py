@@ -30,7 +30,7 @@ def build_graph(resources: Resources) -> Built:
     report_endpoint_slices(resources, reports)
     extensions = extension_clusters(resources, reports)
     services = ServiceClusters(resources)
-    listeners = usable_listeners(resources, reports)
+    listeners = usable_listeners(resources)
     hosts = build_hosts(resources, extensions, services, listeners, reports)
     clusters: list[Cluster] = [*extensions.values(), *_used(services, hosts)]
     where = listeners or Listeners()  # nobody listens without a host, and without listeners there is none
@@ -39,6 +39,7 @@ def build_graph(resources: Resources) -> Built:
         https=Address(where.https.address, where.https.port),
         plain_hosts=hosts.plain,
         secure_hosts=hosts.secure,
+        refused=hosts.refused,
         clusters=tuple(sorted(clusters, key=lambda cluster: cluster.name)),
         certificates=hosts.certificates,
     )

@@ -101,7 +101,7 @@ def _verified_tls(
     if isinstance(bundle, str):
         problems.add("TLSUpstreamValidation", f'{wrong}invalid CA Secret "{secret}": {bundle}')
         return UnverifiedTls()
-    return VerifiedTls(ca=bundle.reveal(), subject_names=names)
+    return VerifiedTls(ca=bundle, subject_names=names)
 
 
 def secret_name(written: str, namespace: str) -> ObjectName:

@@ -31,7 +31,17 @@ class Hosts:
 
     plain: tuple[Host, ...]
     secure: tuple[SecureHost, ...]
+    refused: tuple[str, ...]
     certificates: tuple[Certificate, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Root:
+    """What a valid root becomes on the two listeners."""
+
+    plain: Host
+    secure: SecureHost | None
+    certificate: Certificate | None
 
 
 def build_hosts(
@@ -42,43 +52,75 @@ def build_hosts(
     reports: Reports,
 ) -> Hosts:
     """Build the virtual host of every valid root; an invalid one is withdrawn from both listeners."""
-    shared = _owners(resources.proxies.values())
-    plain: list[Host] = []
-    secure: list[SecureHost] = []
-    certificates: dict[ObjectName, Certificate] = {}
+    owners = _owners(resources.proxies.values())
+    roots: list[_Root] = []
     for name, proxy in sorted(resources.proxies.items()):
         problems = reports.of(Ref("HTTPProxy", name.namespace, name.name))
-        virtual_host = proxy.spec.virtualhost
-        if virtual_host is None:
+        if proxy.spec.virtualhost is None:
             problems.add("Orphaned", "this HTTPProxy is not part of a delegation chain from a root HTTPProxy")
             continue
         with problems.at("spec"):
-            with problems.at("virtualhost"):
-                fqdn = _fqdn(virtual_host, shared, problems)
-                certificate = _certificate(resources, virtual_host.tls, name.namespace, problems)
-                guard = host_authorization(virtual_host, name.namespace, resources, extensions, problems)
-            routes = build_routes(proxy, guard, clusters, problems)
-        if listeners is None:
-            problems.add("ConfigurationNotValid", "the AuthplaneConfiguration cannot be used, so nothing is served")
-        if listeners is None or any(problem.reason not in _COSTS_THE_ROUTE for problem in problems.errors):
-            continue
-        host = Host(fqdn=fqdn, proxy=name, routes=tuple(built for _, built in routes))
-        if virtual_host.tls is None or certificate is None:
-            plain.append(host)
-            continue
-        plain.append(
-            replace(
-                host, routes=tuple(_over_http(written, built, listeners.https.public_port) for written, built in routes)
+            root = _build_root(
+                resources, proxy, proxy.spec.virtualhost, owners, extensions, clusters, listeners, problems
             )
-        )
-        certificates[certificate.name] = certificate
-        minimum = virtual_host.tls.minimum_protocol_version or "1.2"
-        secure.append(SecureHost(host=host, certificate=certificate.name, minimum_tls=minimum))
+        if not any(problem.reason not in _COSTS_THE_ROUTE for problem in problems.errors):
+            roots.append(root)
+    return _assemble(roots, frozenset(fqdn for fqdn in owners if _FQDN.fullmatch(fqdn)))
+
+
+def _build_root(  # noqa: PLR0913, PLR0917 (all that a host depends on)
+    resources: Resources,
+    proxy: HTTPProxy,
+    virtual_host: VirtualHost,
+    owners: Mapping[str, list[ObjectName]],
+    extensions: Mapping[ObjectName, ExtensionCluster],
+    clusters: ServiceClusters,
+    listeners: Listeners | None,
+    problems: Problems,
+) -> _Root:
+    name = proxy.metadata.object_name
+    with problems.at("virtualhost"):
+        fqdn = _fqdn(virtual_host, owners, resources.broken, problems)
+        certificate = _certificate(resources, virtual_host.tls, name.namespace, problems)
+        guard = host_authorization(virtual_host, name.namespace, resources, extensions, problems)
+    routes = build_routes(proxy, guard, clusters, problems)
+    if listeners is None:
+        problems.add("ConfigurationNotValid", "the AuthplaneConfiguration cannot be used, so nothing is served")
+    host = Host(fqdn=fqdn, proxy=name, routes=tuple(built for _, built in routes))
+    if virtual_host.tls is None or certificate is None or listeners is None:
+        return _Root(plain=host, secure=None, certificate=None)
+    port = listeners.https.public_port
+    return _Root(
+        plain=replace(host, routes=tuple(_over_http(written, built, port) for written, built in routes)),
+        secure=SecureHost(
+            host=host,
+            certificate=certificate.name,
+            minimum_tls=virtual_host.tls.minimum_protocol_version or "1.2",
+            elsewhere=(),
+        ),
+        certificate=certificate,
+    )
+
+
+def _assemble(roots: list[_Root], claimed: frozenset[str]) -> Hosts:
+    """Join the roots; a wildcard must not answer for a name that another HTTPProxy claims, served or not."""
+    plain = sorted((root.plain for root in roots), key=lambda host: host.fqdn)
+    secure = [replace(root.secure, elsewhere=_covered(root.secure.host.fqdn, claimed)) for root in roots if root.secure]
+    certificates = {root.certificate.name: root.certificate for root in roots if root.certificate}
+    withdrawn = claimed - {host.fqdn for host in plain}
     return Hosts(
-        plain=tuple(sorted(plain, key=lambda host: host.fqdn)),
+        plain=tuple(plain),
         secure=tuple(sorted(secure, key=lambda host: host.host.fqdn)),
+        refused=tuple(sorted({name for host in plain for name in _covered(host.fqdn, withdrawn)})),
         certificates=tuple(certificates[name] for name in sorted(certificates)),
     )
+
+
+def _covered(fqdn: str, names: frozenset[str]) -> tuple[str, ...]:
+    """Return the names that a wildcard would answer for; nothing if it is none."""
+    if not fqdn.startswith("*."):
+        return ()
+    return tuple(sorted(name for name in names if name != fqdn and name.endswith(fqdn[1:])))
 
 
 def _over_http(written: contour.Route, built: Route, port: int) -> Route:
@@ -96,7 +138,9 @@ def _owners(proxies: Iterable[HTTPProxy]) -> Mapping[str, list[ObjectName]]:
     return owners
 
 
-def _fqdn(virtual_host: VirtualHost, owners: Mapping[str, list[ObjectName]], problems: Problems) -> str:
+def _fqdn(
+    virtual_host: VirtualHost, owners: Mapping[str, list[ObjectName]], broken: frozenset[Ref], problems: Problems
+) -> str:
     fqdn = virtual_host.fqdn.lower()
     with problems.at("fqdn"):
         if not _FQDN.fullmatch(fqdn):
@@ -104,6 +148,12 @@ def _fqdn(virtual_host: VirtualHost, owners: Mapping[str, list[ObjectName]], pro
         if len(owners[fqdn]) > 1:
             names = ", ".join(map(str, sorted(owners[fqdn])))
             problems.add("DuplicateVhost", f'fqdn "{fqdn}" is used in multiple HTTPProxies: {names}')
+        unread = sorted(str(ref) for ref in broken if ref.kind == "HTTPProxy")
+        if fqdn.startswith("*.") and unread:
+            problems.add(
+                "WildcardUncertain",
+                f"{unread[0]} cannot be read and may protect a host that this wildcard would answer for",
+            )
     return fqdn
 
 

@@ -89,7 +89,7 @@ class ExtensionCluster:
     @property
     def ready_endpoints(self) -> int:
         """How many endpoints can answer."""
-        return len({endpoint for group in self.groups for endpoint in group.endpoints})
+        return len({endpoint for group in self.groups if group.weight for endpoint in group.endpoints})
 
 
 Cluster: TypeAlias = ServiceCluster | ExtensionCluster
@@ -215,6 +215,8 @@ class SecureHost:
     host: Host
     certificate: ObjectName
     minimum_tls: str
+    elsewhere: tuple[str, ...]
+    """Names that this host's wildcard covers and that others claim: they are misdirected here."""
 
     @property
     def authorization(self) -> AuthorizationService | None:
@@ -252,5 +254,7 @@ class Graph:
     https: Address
     plain_hosts: tuple[Host, ...] = ()
     secure_hosts: tuple[SecureHost, ...] = ()
+    refused: tuple[str, ...] = ()
+    """Withdrawn names that a wildcard on the plain listener would answer for."""
     clusters: tuple[Cluster, ...] = ()
     certificates: tuple[Certificate, ...] = ()

@@ -30,9 +30,11 @@ CONDITION_TYPES: Final[Mapping[str, str]] = MappingProxyType(
         "UnsupportedServiceType": "ServiceError",
         "DuplicateVhost": "VirtualHostError",
         "FQDNNotSpecified": "VirtualHostError",
+        "WildcardUncertain": "VirtualHostError",
         "NoRoutesPresent": "RouteError",
         "DuplicateMatchConditions": "RouteError",
         "PathMatchConditionsNotValid": "RouteError",
+        "WeightsNotValid": "RouteError",
         "Orphaned": "Orphaned",
     }
 )

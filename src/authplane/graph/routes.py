@@ -1,6 +1,6 @@
 """Routes of an HTTPProxy."""
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from authplane.base.names import ObjectName
 from authplane.base.problems import Problems
@@ -18,9 +18,12 @@ from authplane.graph.model import (
     ServiceCluster,
     Target,
 )
+from authplane.graph.paths import path_problem
 from authplane.graph.services import Unresolved, resolve
 from authplane.resources.documents import Resources
 from authplane.resources.kinds import contour
+
+_MOST_WEIGHT: Final = 2**32 - 1
 
 
 class ServiceClusters:
@@ -45,7 +48,7 @@ class ServiceClusters:
         endpoints = resolve(self._resources, service, port)
         if isinstance(endpoints, Unresolved):
             return endpoints
-        name = f"{service}/{port}/h2c" if http2 else f"{service}/{port}"
+        name = f"service/{service}/{port}/h2c" if http2 else f"service/{service}/{port}"
         return ServiceCluster(
             name=name, http2=http2, group=EndpointGroup(service=service, weight=1, endpoints=endpoints)
         )
@@ -89,10 +92,9 @@ def _path_match(route: contour.Route, problems: Problems) -> PathMatch:
         if len(written) > 1:
             problems.add("PathMatchConditionsNotValid", "route: more than one prefix or exact condition on the path")
         for match in written:
-            if not match.path.startswith("/"):
-                problems.add(
-                    "PathMatchConditionsNotValid", f"route: path conditions must start with /, {match.path!r} was given"
-                )
+            wrong = path_problem(match.path)
+            if wrong:
+                problems.add("PathMatchConditionsNotValid", f"route: the path {match.path!r} {wrong}")
     return written[0] if written else Prefix("/")
 
 
@@ -108,6 +110,8 @@ def _action(route: contour.Route, namespace: str, clusters: ServiceClusters, pro
                 problems.add(found.reason, f"Spec.Routes unresolved service reference: {found.message}")
             continue
         targets.append(Target(found.name, 1 if equal else service.weight))
+    if sum(target.weight for target in targets) > _MOST_WEIGHT:
+        problems.add("WeightsNotValid", f"the weights of a route's services together must be at most {_MOST_WEIGHT}")
     if not any(target.weight for target in targets):
         return Respond(503)
     return Forward(tuple(targets))

@@ -1,5 +1,6 @@
 """Which Secrets can be used for TLS, and what is wrong with the others."""
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -9,11 +10,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
-from authplane.base.names import ObjectName
+from authplane.base.names import ObjectName, Ref
 from authplane.base.secret import Secret as Hidden
 from authplane.graph.model import Certificate
 from authplane.resources.documents import Resources
-from authplane.resources.kinds.core import Secret
 
 Unusable: TypeAlias = str
 """Why a Secret cannot be used, as the tail of a sentence."""
@@ -31,12 +31,12 @@ def server_certificate(resources: Resources, name: ObjectName) -> Certificate | 
         return 'empty "tls.crt" key'
     if key is None or not key.reveal():
         return 'empty "tls.key" key'
-    wrong = _pair_problem(chain.reveal(), key)
-    return wrong or Certificate(name=name, chain=chain.reveal(), key=key)
+    read = _read_pair(chain, key)
+    return read if isinstance(read, Unusable) else Certificate(name=name, chain=read.pem, key=key)
 
 
-def ca_bundle(resources: Resources, name: ObjectName) -> Hidden[bytes] | Unusable:
-    """Return the certificates under ``ca.crt``, checked to be some."""
+def ca_bundle(resources: Resources, name: ObjectName) -> bytes | Unusable:
+    """Return the certificates under ``ca.crt``, and nothing else that may stand there."""
     secret = resources.secrets.get(name)
     if secret is None:
         return _absent(resources, name)
@@ -45,32 +45,54 @@ def ca_bundle(resources: Resources, name: ObjectName) -> Hidden[bytes] | Unusabl
     bundle = secret.value("ca.crt")
     if bundle is None or not bundle.reveal():
         return 'empty "ca.crt" key'
-    wrong = _bundle_problem(bundle.reveal())
-    return wrong or bundle
+    read = _read_certificates(bundle)
+    return "invalid CA certificate bundle: it holds no readable certificates" if read is None else read.pem
 
 
 def _absent(resources: Resources, name: ObjectName) -> Unusable:
-    broken = any(ref.kind == Secret.__name__ and ref.object_name == name for ref in resources.broken)
+    broken = Ref("Secret", name.namespace, name.name) in resources.broken
     return "Secret cannot be read" if broken else "Secret not found"
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """Certificates, written anew: a private key that stood between them is not passed on."""
+
+    pem: bytes
+    leaf: x509.Certificate
 
 
 # Rebuilds are frequent and certificates change rarely: parsing one costs more than all else about its host.
 @lru_cache(maxsize=4096)
-def _pair_problem(chain: bytes, key: Hidden[bytes]) -> Unusable:
-    try:
-        leaf = x509.load_pem_x509_certificates(chain)[0]
-    except ValueError as error:
-        return f"invalid TLS certificate: {error}"
+def _read_pair(chain: Hidden[bytes], key: Hidden[bytes]) -> _Read | Unusable:
+    read = _read_certificates(chain)
+    if read is None:
+        return "invalid TLS certificate: it cannot be read"
     try:
         private = load_pem_private_key(key.reveal(), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         return "invalid TLS private key"  # the library's message might quote the key
-    if not _accepted_by_envoy(leaf.public_key()):
+    public = read.leaf.public_key()
+    if not _accepted_by_envoy(public):
         return "invalid TLS certificate: its key is neither RSA of at least 2048 bits nor ECDSA P-256, P-384 or P-521"
     spki = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    if leaf.public_key().public_bytes(*spki) != private.public_key().public_bytes(*spki):
+    if public.public_bytes(*spki) != private.public_key().public_bytes(*spki):
         return "the TLS private key does not belong to the certificate"
-    return ""
+    return _extension_problem(read.leaf) or read
+
+
+@lru_cache(maxsize=4096)
+def _read_certificates(bundle: Hidden[bytes]) -> _Read | None:
+    """Read certificates, every part of them that is looked at later; None if anything is wrong with one."""
+    try:
+        certificates = x509.load_pem_x509_certificates(bundle.reveal())
+        for certificate in certificates:
+            certificate.public_key()
+            _ = certificate.extensions
+        pem = b"".join(certificate.public_bytes(Encoding.PEM) for certificate in certificates)
+    except (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion, x509.DuplicateExtension):
+        return None
+    return _Read(pem, certificates[0])
 
 
 def _accepted_by_envoy(key: CertificatePublicKeyTypes) -> bool:
@@ -83,10 +105,15 @@ def _accepted_by_envoy(key: CertificatePublicKeyTypes) -> bool:
             return False
 
 
-@lru_cache(maxsize=4096)
-def _bundle_problem(bundle: bytes) -> Unusable:
+def _extension_problem(leaf: x509.Certificate) -> Unusable:
+    """Name an extension with which Envoy refuses a server's certificate."""
     try:
-        x509.load_pem_x509_certificates(bundle)
-    except ValueError as error:
-        return f"invalid CA certificate bundle: {error}"
-    return ""
+        if not leaf.extensions.get_extension_for_class(x509.KeyUsage).value.digital_signature:
+            return "invalid TLS certificate: its key usage does not include digital signatures"
+    except x509.ExtensionNotFound:
+        pass
+    try:
+        leaf.extensions.get_extension_for_class(x509.TLSFeature)
+    except x509.ExtensionNotFound:
+        return ""
+    return "invalid TLS certificate: it demands OCSP stapling, which is not supported"

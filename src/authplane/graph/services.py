@@ -31,13 +31,14 @@ def resolve(resources: Resources, name: ObjectName, port: int) -> Resolved | Unr
         return Unresolved("ServiceUnresolvedReference", f'service "{name}" {why}')
     if service.spec.type == "ExternalName":
         return Unresolved("UnsupportedServiceType", f'Service "{name}" is of unsupported type "ExternalName".')
-    found = next((candidate for candidate in service.spec.ports if candidate.port == port), None)
-    if found is None:
+    found = [candidate for candidate in service.spec.ports if candidate.port == port]
+    if not found:
         return Unresolved("ServiceUnresolvedReference", f'port "{port}" on service "{name}" not matched')
-    if found.protocol != "TCP":
-        return Unresolved("ServiceUnresolvedReference", f'unsupported service protocol "{found.protocol}"')
+    tcp = next((candidate for candidate in found if candidate.protocol == "TCP"), None)
+    if tcp is None:
+        return Unresolved("ServiceUnresolvedReference", f'unsupported service protocol "{found[0].protocol}"')
     slices = resources.endpoint_slices.get(name, ())
-    return tuple(sorted({endpoint for slice_ in slices for endpoint in _ready(slice_, found)}))
+    return tuple(sorted({endpoint for slice_ in slices for endpoint in _ready(slice_, tcp)}))
 
 
 def _ready(slice_: EndpointSlice, service_port: ServicePort) -> set[Endpoint]:

@@ -1,6 +1,6 @@
 """The whole graph as Envoy resources."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -48,17 +48,21 @@ def snapshot_of(rendered: Rendered, before: Snapshot | None = None) -> Snapshot:
     """Serialize the resources: the same resources give the same snapshot, and share what ``before`` has already."""
     return Snapshot.of(
         {
-            TypeUrl.LISTENER: dict(_serialized(rendered.listeners)),
-            TypeUrl.ROUTE: dict(_serialized(rendered.routes)),
-            TypeUrl.CLUSTER: dict(_serialized(rendered.clusters)),
-            TypeUrl.ENDPOINT: dict(_serialized(rendered.endpoints)),
-            TypeUrl.SECRET: dict(_serialized(rendered.secrets)),
+            TypeUrl.LISTENER: _serialized(rendered.listeners),
+            TypeUrl.ROUTE: _serialized(rendered.routes),
+            TypeUrl.CLUSTER: _serialized(rendered.clusters),
+            TypeUrl.ENDPOINT: _serialized(rendered.endpoints),
+            TypeUrl.SECRET: _serialized(rendered.secrets),
         },
         before,
     )
 
 
-def _serialized(resources: Iterable[Resource]) -> Iterator[tuple[str, bytes]]:
+def _serialized(resources: Iterable[Resource]) -> dict[str, bytes]:
+    bodies: dict[str, bytes] = {}
     for resource in resources:
         name = resource.cluster_name if isinstance(resource, ClusterLoadAssignment) else resource.name
-        yield name, resource.SerializeToString(deterministic=True)
+        if name in bodies:
+            raise ValueError(f"two resources are named {name!r}")
+        bodies[name] = resource.SerializeToString(deterministic=True)
+    return bodies

@@ -31,11 +31,13 @@ from authplane.render.wrap import REMEMBERED_HOSTS
 
 METADATA: Final = "authplane"
 _MISDIRECTED: Final = 421
+_WITHDRAWN: Final = 503
 
 
 def render_plain_routes(graph: Graph) -> route_pb2.RouteConfiguration:
     """Render the routes of the HTTP listener: every host in one table."""
     hosts = [_virtual_host(host, None) for host in graph.plain_hosts]
+    hosts += [_answering(fqdn, [fqdn], _WITHDRAWN, None) for fqdn in graph.refused]
     return route_pb2.RouteConfiguration(name=HTTP_LISTENER, virtual_hosts=hosts, ignore_port_in_host_matching=True)
 
 
@@ -45,7 +47,10 @@ def render_secure_routes(secure: SecureHost) -> route_pb2.RouteConfiguration:
     chain = chain_of(secure)
     return route_pb2.RouteConfiguration(
         name=route_name(secure.host.fqdn),
-        virtual_hosts=[_virtual_host(secure.host, chain), _other_hosts(chain)],
+        virtual_hosts=[
+            _virtual_host(secure.host, chain),
+            _answering("misdirected", ["*", *secure.elsewhere], _MISDIRECTED, chain),
+        ],
         ignore_port_in_host_matching=True,
     )
 
@@ -57,14 +62,15 @@ def _virtual_host(host: Host, chain: Chain) -> pb.VirtualHost:
     )
 
 
-def _other_hosts(chain: Chain) -> pb.VirtualHost:
+def _answering(name: str, domains: list[str], status: int, chain: Chain) -> pb.VirtualHost:
+    """Answer every request by ourselves: nothing behind is reached."""
     return pb.VirtualHost(
-        name="misdirected",
-        domains=["*"],
+        name=name,
+        domains=domains,
         routes=[
             pb.Route(
                 match=pb.RouteMatch(prefix="/"),
-                direct_response=pb.DirectResponseAction(status=_MISDIRECTED),
+                direct_response=pb.DirectResponseAction(status=status),
                 typed_per_filter_config=per_route(chain, Unprotected()),
             )
         ],

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Final, TypeAlias, cast
 
@@ -9,6 +10,7 @@ from authplane.base.names import Ref
 from authplane.base.problems import Problem, Severity
 from authplane.resources.catalogue import KINDS, OWNED_GROUPS, Resource
 from authplane.resources.kinds.agentic import Backend
+from authplane.resources.kinds.authplane import AuthplaneConfiguration
 from authplane.resources.kinds.meta import Meta
 from authplane.resources.nodes import Fields, Node, Scalar, is_null, value_of
 from authplane.resources.shapes import INVALID, Report, read_fields, shape_of, suggestion
@@ -70,11 +72,34 @@ def _backend(resource: Resource) -> Iterator[Problem]:
         yield Problem(("spec", "mcp"), "FieldInvalid", message)
 
 
+def _configuration(resource: Resource) -> Iterator[Problem]:
+    if not isinstance(resource, AuthplaneConfiguration):
+        return
+    listeners = resource.spec.listeners
+    for field, address in (("http", listeners.http.address), ("https", listeners.https.address)):
+        if not _is_ip_address(address):
+            message = f"{_cut(address)!r} is not an IP address such as 127.0.0.1"
+            yield Problem(("spec", "listeners", field, "address"), "FieldInvalid", message)
+    if listeners.http.port == listeners.https.port:
+        message = f"http and https cannot both listen on port {listeners.http.port}"
+        yield Problem(("spec", "listeners"), "FieldConflict", message)
+
+
+def _is_ip_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _nothing(_: Resource) -> Iterator[Problem]:
     return iter(())
 
 
-CHECKS: Final[Mapping[type[Resource], Callable[[Resource], Iterator[Problem]]]] = MappingProxyType({Backend: _backend})
+CHECKS: Final[Mapping[type[Resource], Callable[[Resource], Iterator[Problem]]]] = MappingProxyType(
+    {Backend: _backend, AuthplaneConfiguration: _configuration}
+)
 """What a kind demands of several fields together."""
 
 _AROUND: Final = frozenset({"apiVersion", "kind", "status"})

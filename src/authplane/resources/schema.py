@@ -53,7 +53,12 @@ class Named:
     name: str
 
 
-Limit: TypeAlias = Range | Length | OneOf | Matches | Base64 | Named
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """The field may be left out, but not be there and empty: a file that was cut off there must not mean "without"."""
+
+
+Limit: TypeAlias = Range | Length | OneOf | Matches | Base64 | Named | Filled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

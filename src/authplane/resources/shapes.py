@@ -15,7 +15,7 @@ from authplane.base.problems import Path, Problem, Severity
 from authplane.base.secret import Secret
 from authplane.resources.limits import breach
 from authplane.resources.nodes import Fields, Items, Node, Scalar, Shared, Value, is_null, value_of
-from authplane.resources.schema import Base64, Limit, Named, Upstream
+from authplane.resources.schema import Base64, Filled, Limit, Named, Upstream
 
 
 class Invalid(Enum):
@@ -75,6 +75,8 @@ class Shape:
     readers: Mapping[str, tuple[str, Reader]]
     """By the name in the document: the attribute and its reader."""
     required: tuple[str, ...]
+    filled: frozenset[str]
+    """Names that may not stand there without a value."""
     upstream: Upstream
 
 
@@ -88,14 +90,17 @@ def _shape(kind: type) -> Shape:
     hints = get_type_hints(kind, include_extras=True)
     readers: dict[str, tuple[str, Reader]] = {}
     required: list[str] = []
+    filled: set[str] = set()
     for each in fields(kind):
         limits = _limits(hints[each.name])
         name = next((limit.name for limit in limits if isinstance(limit, Named)), _camel(each.name))
         readers[name] = (each.name, reader_of(hints[each.name]))
         if each.default is MISSING and each.default_factory is MISSING:
             required.append(name)
+        if Filled() in limits:
+            filled.add(name)
     upstream: Upstream = getattr(kind, "UPSTREAM", Upstream())
-    return Shape(make=kind, readers=readers, required=tuple(required), upstream=upstream)
+    return Shape(make=kind, readers=readers, required=tuple(required), filled=frozenset(filled), upstream=upstream)
 
 
 def reader_of(hint: object, limits: tuple[Limit, ...] = ()) -> Reader:
@@ -139,6 +144,9 @@ def read_fields(shape: Shape, node: Node, path: Path, report: Report, accepted: 
             value = known[1](child, (*path, name), report)
             sound = sound and value is not INVALID
             values[known[0]] = value
+        elif name in shape.filled:
+            report.error((*path, name), "FieldInvalid", f"{name!r} has no value; give it one or remove the line")
+            sound = False
     for name in shape.required:
         if shape.readers[name][0] not in values:
             report.error((*path, name), "FieldRequired", f"{name!r} is required")
@@ -168,9 +176,9 @@ def _tolerated(shape: Shape, name: str, node: Node, path: Path, report: Report) 
     if name in upstream.silent:
         return True
     if name in upstream.ignored or name in upstream.refused:
-        if is_null(node):
-            return True
         if name in upstream.ignored:
+            if is_null(node):
+                return True
             report.warn((*path, name), "FieldNotSupported", f"{name!r} is not supported and has no effect")
             return True
         message = f"{name!r} would restrict access and is not enforced here; the resource is refused while it is set"

@@ -4,15 +4,17 @@ What decoding refuses is what the API server would refuse by the kind's schema. 
 controller must judge (references, durations, combinations) is for the graph.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final
 
 from authplane.resources.kinds.meta import NOTHING, Meta
-from authplane.resources.schema import Length, Named, OneOf, Range, Upstream
+from authplane.resources.schema import Filled, Length, Matches, Named, OneOf, Range, Upstream
 
 _WEIGHT: Final = Range(0, 2**32 - 1)
 _PORT: Final = Range(1, 65535)
+_DNS_NAME: Final = Matches(re.compile(r"[A-Za-z0-9_]([-A-Za-z0-9_.]*[A-Za-z0-9_])?"), "auth.example.com")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +22,8 @@ class UpstreamValidation:
     """How to verify the certificate of an upstream."""
 
     ca_secret: Annotated[str, Length(1, 317)]
-    subject_name: Annotated[str, Length(1, 250)]
-    subject_names: Annotated[tuple[str, ...], Length(1, 8)] = ()
+    subject_name: Annotated[str, Length(1, 250), _DNS_NAME]
+    subject_names: Annotated[tuple[Annotated[str, Length(1, 250), _DNS_NAME], ...], Length(1, 8)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +129,8 @@ class VirtualHost:
     """Makes an HTTPProxy a root."""
 
     fqdn: Annotated[str, Length(1, 253)]
-    tls: Tls | None = None
-    authorization: Authorization | None = None
+    tls: Annotated[Tls | None, Filled()] = None
+    authorization: Annotated[Authorization | None, Filled()] = None
 
     UPSTREAM: ClassVar = Upstream(
         ignored=("corsPolicy", "rateLimitPolicy"),
@@ -189,9 +191,8 @@ class HTTPProxySpec:
 
     virtualhost: VirtualHost | None = None
     routes: tuple[Route, ...] = ()
-    ingress_class_name: str = ""
 
-    UPSTREAM: ClassVar = Upstream(refused=("includes", "tcpproxy"))
+    UPSTREAM: ClassVar = Upstream(ignored=("ingressClassName",), refused=("includes", "tcpproxy"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
