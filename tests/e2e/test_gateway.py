@@ -55,7 +55,7 @@ async def test_a_change_of_the_folder_reaches_envoy(delta: bool) -> None:
         assert await it.status("/open") == 200
 
 
-async def test_context_and_the_fallback_to_another_cluster_arrive_whole() -> None:
+async def test_a_changed_context_reaches_the_authorization_server() -> None:
     async with gateway() as it:
         it.write("web.yaml", proxy(authorization="      authPolicy: {context: {tenant: blue}}"))
 
@@ -73,6 +73,39 @@ async def test_context_and_the_fallback_to_another_cluster_arrive_whole() -> Non
 async def test_no_spelling_of_a_path_gets_round_the_check(path: str) -> None:
     async with gateway() as it:
         assert await it.raw_status(path) in {400, 401}
+
+
+async def test_every_canonical_path_can_be_protected_and_is() -> None:
+    paths = ["/a", "/a.b/c-d_e~f", "/a%20b", "/%E2%82%AC", "/!$&'()*+,;=:@", "/.well-known/x", "/a%25", "/a%7Cb"]
+    routes = "".join(
+        f"""
+  - conditions: [{{exact: "{path}"}}]
+    authPolicy: {{disabled: false}}
+    services: [{{name: echo, port: 80}}]"""
+        for path in paths
+    )
+    async with gateway() as it:
+        it.write("web.yaml", proxy(authorization="      authPolicy: {disabled: true}", routes=routes))
+        await it.answers("/secret", 200)
+        assert {path: await it.raw_status(path) for path in paths} == dict.fromkeys(paths, 401)
+
+
+async def test_a_wildcard_never_answers_for_a_host_that_another_proxy_claims() -> None:
+    wild = proxy("'*.many.example'", name="wild", authorization="      authPolicy: {disabled: true}")
+    async with gateway() as it:
+        it.write("wild.yaml", wild)
+        it.write("secret.yaml", proxy("secret.many.example", name="secret"))
+        await it.answers("/x", 401, "secret.many.example")
+        await it.answers("/x", 200, "any.many.example")
+        assert await it.raw_status("/x", sni="any.many.example", host="secret.many.example") == 421
+        # An error that the folder's schema cannot see withdraws the host; the wildcard does not take over.
+        it.write(
+            "secret.yaml",
+            proxy("secret.many.example", name="secret").replace("responseTimeout: 2s", "responseTimeout: '30'"),
+        )
+        await it.answers("/x", 421, "secret.many.example")
+        assert (await it.get_plain("/x", "secret.many.example")).status_code == 503
+        assert await it.status("/x", "any.many.example") == 200
 
 
 @pytest.mark.requirement("EN-1")
@@ -143,19 +176,38 @@ async def test_requests_go_through_while_it_is_away_if_the_author_said_so() -> N
             await it.answers("/secret", 401)
 
 
-async def test_no_request_gets_through_unchecked_while_the_configuration_changes() -> None:
-    async with gateway() as it:
-        for index in range(12):
-            it.write("web.yaml", proxy(authorization=f"      authPolicy: {{context: {{round: '{index}'}}}}"))
-            if index % 4 == 3:
-                it.write("other.yaml", proxy("other.example", name="other", authorization=f"      # {index}"))
+@VARIANTS
+async def test_no_request_gets_through_unchecked_while_the_configuration_changes(delta: bool) -> None:
+    second = EXTENSION.replace("metadata: {name: auth}", "metadata: {name: second}")
+    async with gateway(delta=delta) as it:
+        it.write("second.yaml", second)
+        for index in range(8):
+            rebuilds = it.count("control", '"event": "rebuilt"')
+            # In turn: another service, another timeout (both change the filter chain), another context, another host.
+            text = proxy(authorization=f"      authPolicy: {{context: {{round: '{index}'}}}}")
+            if index % 2:
+                text = text.replace("extensionRef: {name: auth}", "extensionRef: {name: second}")
+            if index % 3 == 0:
+                text = text.replace("responseTimeout: 2s", f"responseTimeout: {2 + index}s")
+            it.write("web.yaml", text)
+            it.write(
+                "other.yaml",
+                proxy(
+                    "other.example",
+                    name="other",
+                    authorization=f"      failOpen: {index % 2 == 0}".lower().replace("failopen", "failOpen"),
+                ),
+            )
+            while it.count("control", '"event": "rebuilt"') == rebuilds:
+                assert await it.raw_status("/secret") == 401
             for _ in range(10):
                 assert await it.status("/secret") == 401
+                assert await it.raw_status("/secret") == 401
 
 
 async def test_what_envoy_refuses_shows_in_status_and_log() -> None:
     async with gateway() as it:
-        # The port is taken by Envoy itself: valid for us, impossible for it.
+        # An address that this machine does not have: valid for us, impossible for Envoy.
         text = (it.folder / "gateway.yaml").read_text(encoding="utf-8")
         it.write("gateway.yaml", text.replace("address: 127.0.0.1", "address: 203.0.113.1"))
         await it.says("control", "proxy refused the configuration")

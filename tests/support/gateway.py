@@ -133,6 +133,10 @@ class Gateway:
             writer.close()
         return int(line.split()[1])
 
+    def count(self, program: str, words: str) -> int:
+        """Return how many lines of a program have these words."""
+        return sum(name == program and words in text for name, text in self.lines)
+
     async def says(self, program: str, words: str) -> None:
         """Wait until a program has written these words."""
 

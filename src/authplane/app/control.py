@@ -20,6 +20,7 @@ from authplane.io.listen import Address, ListenError, ServerTls
 from authplane.io.live import NotLiveError, live_address
 from authplane.io.watch import rebuilds
 from authplane.resources.documents import Finding
+from authplane.xds.messages import Acked
 
 log: Final = structlog.stdlib.get_logger()
 
@@ -29,7 +30,10 @@ class Rebuilt:
     """The folder was read and what follows from it is on its way to the proxies."""
 
     difference: Difference
-    findings: tuple[Finding, ...]
+    appeared: tuple[Finding, ...]
+    """Problems that were not there before."""
+    resolved: int
+    """How many problems are gone."""
     seconds: float
     first: bool
 
@@ -54,15 +58,16 @@ class Control:
     def __init__(self, folder: Folder, tell: Callable[[Told], None]) -> None:
         self._folder = folder
         self._tell = tell
-        self._ads = Ads(tell)
+        self._ads = Ads(self._heard)
         self._transitions = Transitions()
+        self._findings: frozenset[Finding] = frozenset()
         self.generation: Generation | None = None
 
     @asynccontextmanager
     async def serve(self, settings: ControlSettings) -> AsyncGenerator[Address]:
         """Read the folder and serve while the block runs; the block must also run `follow`."""
         require_protection(settings.address, settings.tls)
-        self._folder.scan()
+        self._folder.scan(progress=_progress)
         self.rebuild()
         async with self._ads.serve(settings.address, settings.tls) as address, self._answer_status():
             yield address
@@ -70,7 +75,10 @@ class Control:
     async def follow(self, settings: ControlSettings) -> None:
         """Rebuild after each burst of changes, for ever."""
         async for _ in rebuilds(self._folder, poll=settings.poll):
-            self.rebuild()
+            try:
+                self.rebuild()
+            except Exception:  # a fault of ours must not end what serves; proxies keep what they have
+                log.exception("rebuild failed; the last configuration stays in force")
 
     def rebuild(self) -> None:
         """Build the next generation from what the folder holds and publish it."""
@@ -78,14 +86,30 @@ class Control:
         before = self.generation
         self.generation = build_generation(self._folder.library.current(), before)
         self._ads.publish(self.generation.snapshot)
+        seconds = elapsed()
+        self._observe()
+        findings = self.generation.findings
+        earlier, self._findings = self._findings, frozenset(findings)
         self._tell(
             Rebuilt(
                 difference=differences(before.snapshot if before else None, self.generation.snapshot),
-                findings=self.generation.findings,
-                seconds=elapsed(),
+                appeared=tuple(each for each in findings if each not in earlier),
+                resolved=len(earlier - self._findings),
+                seconds=seconds,
                 first=before is None,
             )
         )
+
+    def _heard(self, event: AdsEvent) -> None:
+        """Pass on what a proxy says; what it accepts is looked at when somebody asks, there is much of it."""
+        if not isinstance(event, Acked):
+            self._observe()
+        self._tell(event)
+
+    def _observe(self) -> None:
+        """Take note of when conditions change."""
+        if self.generation is not None:
+            self._transitions.observe(self.generation.status(self.programming), now())
 
     @property
     def programming(self) -> Programming:
@@ -109,3 +133,7 @@ class Control:
         return HttpResponse(
             status=200, headers=(("content-type", "application/json"),), body=json.dumps(records).encode()
         )
+
+
+def _progress(done: int, total: int) -> None:
+    log.info("still reading the folder", files=done, of=total)

@@ -1,6 +1,6 @@
 """Values as programs read them: the JSON forms of the command line."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,14 +30,25 @@ class Transitions:
     def __init__(self) -> None:
         self._since: dict[tuple[Ref, str], tuple[str, datetime]] = {}
 
-    def records(self, statuses: Iterable[Status], now: datetime) -> list[dict[str, Any]]:
-        """Return statuses as Kubernetes would store them."""
-        return [self._record(status, now) for status in statuses]
+    def observe(self, statuses: Iterable[Status], now: datetime) -> None:
+        """Take note of what is so now; resources that are gone are forgotten."""
+        known, self._since = self._since, {}
+        for status in statuses:
+            for condition in status.conditions:
+                key = (status.ref, condition.type)
+                before = known.get(key)
+                unchanged = before is not None and before[0] == condition.status
+                self._since[key] = before if before is not None and unchanged else (condition.status, now)
 
-    def _record(self, status: Status, now: datetime) -> dict[str, Any]:
+    def records(self, statuses: Sequence[Status], now: datetime) -> list[dict[str, Any]]:
+        """Return statuses as Kubernetes would store them."""
+        self.observe(statuses, now)
+        return [self._record(status) for status in statuses]
+
+    def _record(self, status: Status) -> dict[str, Any]:
         body: dict[str, Any] = {
             "conditions": [
-                _condition_record(each, status.generation, self._transition(status.ref, each, now))
+                _condition_record(each, status.generation, self._since[status.ref, each.type][1])
                 for each in status.conditions
             ]
         }
@@ -49,13 +60,6 @@ class Transitions:
             "metadata": {"name": status.ref.name, "namespace": status.ref.namespace},
             "status": body,
         }
-
-    def _transition(self, ref: Ref, condition: Condition, now: datetime) -> datetime:
-        known = self._since.get((ref, condition.type))
-        if known is None or known[0] != condition.status:
-            known = (condition.status, now)
-            self._since[ref, condition.type] = known
-        return known[1]
 
 
 def _legacy(valid: Condition) -> dict[str, str]:

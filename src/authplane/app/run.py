@@ -1,6 +1,7 @@
 """Everything on this machine: control plane, authorization server, echo origin and Envoy."""
 
 import sys
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -72,15 +73,27 @@ async def run_gateway(settings: RunSettings, tell: Callable[[RunEvent], None], s
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(control.serve(control_settings))
             graph = _servable(control, settings.root)
-            for address in _needed(settings, graph):
+            needed = _needed(settings, graph)
+            for address in needed:
                 claim(address)
             parts = [_ends(name, child) for name, child in await _start_children(settings, tell, stack)]
             envoy = await stack.enter_async_context(_start_envoy(xds, settings, tell))
-            await envoy.ready()
-            for address in _needed(settings, graph):
-                await reachable(address)
-            tell(Started(graph))
-            await first_of(stop.asked, lambda: control.follow(control_settings), _ends("Envoy", envoy), *parts)
+
+            async def announce() -> None:
+                await _until_served(envoy, needed)
+                tell(Started(graph))
+                await stop.asked()
+
+            # Stopping, edits and the end of a part count from here on, while things are still starting.
+            await first_of(
+                stop.asked, announce, lambda: control.follow(control_settings), _ends("Envoy", envoy), *parts
+            )
+
+
+async def _until_served(envoy: Envoy, needed: list[Address]) -> None:
+    await envoy.ready()
+    for address in needed:
+        await reachable(address)
 
 
 def _servable(control: Control, root: Path) -> Graph:
@@ -93,7 +106,12 @@ def _servable(control: Control, root: Path) -> Graph:
 def _needed(settings: RunSettings, graph: Graph) -> list[Address]:
     listeners = [(graph.http, graph.plain_hosts), (graph.https, graph.secure_hosts)]
     gateway = [_tcp(address) for address, hosts in listeners if hosts]
-    return [*gateway, *(address for address in (settings.authserver, settings.echo) if address)]
+    needed = [*gateway, *(address for address in (settings.authserver, settings.echo) if address)]
+    ports = Counter(address.port for address in needed)
+    twice = [port for port, times in ports.items() if times > 1]
+    if twice:
+        raise RunError(f"port {twice[0]} is wanted by two of the programs: give one of them another")
+    return list(needed)
 
 
 def _tcp(address: GatewayAddress) -> TcpAddress:

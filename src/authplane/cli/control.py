@@ -64,8 +64,8 @@ def serve_control(root: Path, settings: ControlSettings) -> None:
 def tell(told: Told) -> None:
     """Write what the control plane says to the log."""
     match told:
-        case Rebuilt(difference=difference, findings=findings, seconds=seconds):
-            for finding in findings:
+        case Rebuilt(difference=difference, appeared=appeared, resolved=resolved, seconds=seconds):
+            for finding in appeared:
                 level = log.error if finding.problem.severity is Severity.ERROR else log.warning
                 level(
                     finding.problem.message,
@@ -73,7 +73,8 @@ def tell(told: Told) -> None:
                     resource=str(finding.ref or ""),
                     reason=finding.problem.reason,
                 )
-            log.info("rebuilt", seconds=round(seconds, 3), **{key: _short(names) for key, names in difference.items()})
+            changes = {key: _short(names) for key, names in difference.items()}
+            log.info("rebuilt", seconds=round(seconds, 3), problems_resolved=resolved, **changes)
         case Connected(node=node, peer=peer):
             log.info("proxy connected", node=node, peer=peer)
         case Disconnected(node=node, peer=peer, reason=reason):

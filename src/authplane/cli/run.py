@@ -10,7 +10,7 @@ from rich.markup import escape
 from authplane.app.control import Rebuilt
 from authplane.app.run import NODE, Output, RunError, RunEvent, RunSettings, Started, run_gateway
 from authplane.cli.listen import serving
-from authplane.cli.output import fail, finding_line, out
+from authplane.cli.output import count, fail, finding_line, out
 from authplane.io.ads_stream import Connected, Disconnected
 from authplane.io.clock import now
 from authplane.io.listen import AddressInvalidError, TcpAddress, UnixAddress, parse_address
@@ -25,6 +25,7 @@ from authplane.xds.messages import Acked, Nacked
 _WORDS = {
     "enforced": "[green]allowed[/] by the authorization server",
     "disabled": "[yellow]not checked[/]: authorization is disabled on this route",
+    "fails-open": "[yellow]allowed[/] by the authorization server, or by failOpen if it did not answer",
     "unprotected": "[yellow]unprotected[/]",
 }
 """What held for a request that was let through, by what the access log says of its route."""
@@ -123,8 +124,10 @@ class _Terminal:
                 assert_never(event)
 
     def _rebuilt(self, event: Rebuilt) -> None:
-        for finding in event.findings:
+        for finding in event.appeared:
             out.print(finding_line(finding))
+        if event.resolved:
+            out.print(f"[green]{count(event.resolved, 'problem')} resolved[/]")
         if event.first:
             return
         changes = [f"{key}: {_list(names)}" for key, names in event.difference.items()]

@@ -9,7 +9,7 @@ from rich.markup import escape
 from authplane.app.records import Transitions
 from authplane.cli.folder import FolderArgument, read_generation
 from authplane.cli.output import Output, OutputOption, out, print_json
-from authplane.graph.programming import NoProxy
+from authplane.graph.programming import NotServed
 from authplane.io.clock import now
 from authplane.io.live import NotLiveError, ask_live
 
@@ -38,11 +38,10 @@ def status(folder: FolderArgument, output: OutputOption = Output.TEXT) -> None:
 
 
 def _records(folder: Path) -> list[dict[str, Any]]:
-    generation = read_generation(folder)
     try:
         records: list[dict[str, Any]] = json.loads(ask_live(folder, "/status"))
     except NotLiveError:
-        return Transitions().records(generation.status(NoProxy()), now())
+        return Transitions().records(read_generation(folder).status(NotServed()), now())
     return records
 
 

@@ -53,6 +53,7 @@ def build_hosts(
 ) -> Hosts:
     """Build the virtual host of every valid root; an invalid one is withdrawn from both listeners."""
     owners = _owners(resources.proxies.values())
+    around = _Around(resources=resources, owners=owners, extensions=extensions, clusters=clusters, listeners=listeners)
     roots: list[_Root] = []
     for name, proxy in sorted(resources.proxies.items()):
         problems = reports.of(Ref("HTTPProxy", name.namespace, name.name))
@@ -60,30 +61,30 @@ def build_hosts(
             problems.add("Orphaned", "this HTTPProxy is not part of a delegation chain from a root HTTPProxy")
             continue
         with problems.at("spec"):
-            root = _build_root(
-                resources, proxy, proxy.spec.virtualhost, owners, extensions, clusters, listeners, problems
-            )
+            root = _build_root(proxy, proxy.spec.virtualhost, around, problems)
         if not any(problem.reason not in _COSTS_THE_ROUTE for problem in problems.errors):
             roots.append(root)
     return _assemble(roots, frozenset(fqdn for fqdn in owners if _FQDN.fullmatch(fqdn)))
 
 
-def _build_root(  # noqa: PLR0913, PLR0917 (all that a host depends on)
-    resources: Resources,
-    proxy: HTTPProxy,
-    virtual_host: VirtualHost,
-    owners: Mapping[str, list[ObjectName]],
-    extensions: Mapping[ObjectName, ExtensionCluster],
-    clusters: ServiceClusters,
-    listeners: Listeners | None,
-    problems: Problems,
-) -> _Root:
-    name = proxy.metadata.object_name
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Around:
+    """What a host depends on beside its own HTTPProxy."""
+
+    resources: Resources
+    owners: Mapping[str, list[ObjectName]]
+    extensions: Mapping[ObjectName, ExtensionCluster]
+    clusters: ServiceClusters
+    listeners: Listeners | None
+
+
+def _build_root(proxy: HTTPProxy, virtual_host: VirtualHost, around: _Around, problems: Problems) -> _Root:
+    name, resources, listeners = proxy.metadata.object_name, around.resources, around.listeners
     with problems.at("virtualhost"):
-        fqdn = _fqdn(virtual_host, owners, resources.broken, problems)
+        fqdn = _fqdn(virtual_host, around.owners, resources.broken, problems)
         certificate = _certificate(resources, virtual_host.tls, name.namespace, problems)
-        guard = host_authorization(virtual_host, name.namespace, resources, extensions, problems)
-    routes = build_routes(proxy, guard, clusters, problems)
+        guard = host_authorization(virtual_host, name.namespace, resources, around.extensions, problems)
+    routes = build_routes(proxy, guard, around.clusters, problems)
     if listeners is None:
         problems.add("ConfigurationNotValid", "the AuthplaneConfiguration cannot be used, so nothing is served")
     host = Host(fqdn=fqdn, proxy=name, routes=tuple(built for _, built in routes))

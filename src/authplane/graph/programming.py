@@ -15,6 +15,11 @@ HTTPS_LISTENER = "ingress_https"
 
 
 @dataclass(frozen=True, slots=True)
+class NotServed:
+    """No control plane is at work, so no proxy could say anything."""
+
+
+@dataclass(frozen=True, slots=True)
 class NoProxy:
     """No proxy is connected, so nobody has said anything."""
 
@@ -28,7 +33,7 @@ class Answered:
     """With the words of the proxy that refused."""
 
 
-Programming: TypeAlias = NoProxy | Answered
+Programming: TypeAlias = NotServed | NoProxy | Answered
 
 
 def route_name(fqdn: str) -> str:

@@ -8,7 +8,7 @@ from authplane.base.names import Ref
 from authplane.base.problems import Problem, Severity, dotted
 from authplane.graph.build import Built
 from authplane.graph.model import ExtensionCluster
-from authplane.graph.programming import Answered, NoProxy, Programming, xds_names
+from authplane.graph.programming import Answered, NoProxy, NotServed, Programming, xds_names
 from authplane.graph.reports import condition_type
 from authplane.resources.documents import Finding, Resources
 from authplane.xds.messages import XdsName
@@ -142,6 +142,8 @@ def _programmed(names: frozenset[XdsName] | None, programming: Programming) -> C
     if names is None:
         return _programmed_as("False", "NotValid", "not part of the configuration that proxies get")
     match programming:
+        case NotServed():
+            return _programmed_as("Unknown", "NotServed", "no control plane serves this folder at the moment")
         case NoProxy():
             return _programmed_as("Unknown", "NoProxyConnected", "no proxy has asked for the configuration")
         case Answered(pending=pending, refused=refused):

@@ -67,7 +67,14 @@ def parse_address(text: str) -> Address:
         return _unix(text)
     host, colon, port = text.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    valid = colon and port.isascii() and port.isdigit() and int(port) <= 65535 and (bare != host or ":" not in host)
+    valid = (
+        colon
+        and port.isascii()
+        and port.isdigit()
+        and len(port) <= 5
+        and int(port) <= 65535
+        and (bare != host or ":" not in host)
+    )
     if not valid or any(character.isspace() for character in host):
         raise AddressInvalidError(f"{text!r} is not an address such as 127.0.0.1:9090, :9090 or unix:/run/authz.sock")
     return TcpAddress(host=bare, port=int(port))

@@ -26,8 +26,11 @@ def live_address(root: Path) -> UnixAddress:
     """Name the socket of a folder's control plane, and make sure that its place is private."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     place = Path(runtime) / "authplane" if runtime else Path(tempfile.gettempdir()) / f"authplane-{os.getuid()}"
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = place.lstat()
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = place.lstat()
+    except OSError as error:
+        raise NotLiveError(f"cannot use {place}: {error.strerror}") from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise NotLiveError(f"{place} is not a private folder of this user")
     digest = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:_NAME_DIGITS]

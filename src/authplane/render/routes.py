@@ -13,6 +13,7 @@ from authplane.graph.model import (
     Disabled,
     Enforced,
     Exact,
+    FailOpen,
     Forward,
     Graph,
     Host,
@@ -129,7 +130,7 @@ def authorization_word(authorization: RouteAuthorization) -> str:
             return "unprotected"
         case Disabled():
             return "disabled"
-        case Enforced():
-            return "enforced"
+        case Enforced(service=service):
+            return "fails-open" if isinstance(service.on_failure, FailOpen) else "enforced"
         case _:
             assert_never(authorization)
