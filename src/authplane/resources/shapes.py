@@ -277,7 +277,7 @@ def _value_reader(hint: object, limits: tuple[Limit, ...]) -> Reader:
         text = read_text(node, path, report)
         if not isinstance(text, str):
             return INVALID
-        return _bytes(text, path, report) if encoded else Secret(text)
+        return _bytes(text, path, report) if encoded else Secret(text.encode())
 
     return read
 

@@ -52,19 +52,18 @@ class Service:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secret:
-    """Bytes under keys. ``data`` is base64 in the document; ``string_data`` is text and wins."""
+    """Bytes under keys. ``data`` is base64 in the document; ``string_data`` is text there, and wins."""
 
     metadata: Meta
     type: str = "Opaque"
     data: Annotated[Mapping[str, Hidden[bytes]], Base64()] = field(default_factory=lambda: _NO_DATA)
-    string_data: Mapping[str, Hidden[str]] = field(default_factory=lambda: MappingProxyType({}))
+    string_data: Mapping[str, Hidden[bytes]] = field(default_factory=lambda: _NO_DATA)
 
     UPSTREAM: ClassVar = Upstream(silent=("immutable",))
 
     def value(self, key: str) -> Hidden[bytes] | None:
         """Return the bytes under ``key``."""
-        text = self.string_data.get(key)
-        return Hidden(text.reveal().encode()) if text is not None else self.data.get(key)
+        return self.string_data[key] if key in self.string_data else self.data.get(key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
