@@ -161,7 +161,7 @@ def test_secret_values_are_bytes_or_text_and_hidden() -> None:
             metadata=Meta(name="keys"),
             type="kubernetes.io/tls",
             data={"a": Hidden(b"hello")},
-            string_data={"b": Hidden("hello")},
+            string_data={"b": Hidden(b"hello")},
         ),
         problems=(),
     )
