@@ -243,3 +243,14 @@ def test_tls_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
         ):
             with pytest.raises(TlsUnusableError, match=message):
                 read_server_tls(certificate=files[0], key=files[1], ca=files[2])
+
+
+async def test_a_log_that_cannot_be_written_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        def __getattr__(self, _: str) -> object:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("authplane.io.authz._log", Broken())
+    async with serve_authz(TestServer(mode=Mode.PATH), AuthzSettings(address=HERE)) as address:
+        assert await _code(address, check("/allow").SerializeToString()) == 0
+        assert await _code(address, check("/secret").SerializeToString()) == 16

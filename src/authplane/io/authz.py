@@ -1,5 +1,6 @@
 """The authorization server's gRPC front: ``envoy.service.auth.v3.Authorization/Check``."""
 
+import contextlib
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -95,10 +96,16 @@ def _check(backend: Backend, decided: Decided, body: bytes) -> bytes:
     try:
         made = answer(backend, body, datetime.now(UTC))
     except Exception as error:  # noqa: BLE001 (a failed check must become an answer that does not allow)
-        _log.error("check", decision="failed", backend=backend.name, error=place_of(error))
+        _complain("check", error, decision="failed", backend=backend.name)
         return FAILED
     try:
         decided(made)
     except Exception as error:  # noqa: BLE001 (a decision holds even if it cannot be told)
-        _log.error("decision not recorded", error=place_of(error))
+        _complain("decision not recorded", error)
     return made.reply
+
+
+def _complain(what: str, error: Exception, **more: str) -> None:
+    """Log a fault of ours. Whatever goes wrong with the log, the check has its answer."""
+    with contextlib.suppress(Exception):
+        _log.error(what, error=place_of(error), **more)

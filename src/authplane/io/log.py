@@ -1,8 +1,10 @@
 """Logs: readable on a terminal, JSON elsewhere, always on standard error."""
 
+import contextlib
 import logging
 import sys
 from enum import StrEnum
+from typing import TextIO, cast
 
 import structlog
 
@@ -13,6 +15,22 @@ class LogFormat(StrEnum):
     AUTO = "auto"
     TEXT = "text"
     JSON = "json"
+
+
+class _StandardError:
+    """Standard error, whatever it is at the moment.
+
+    A line that cannot be written is lost and nothing else: a full disk must not fail a check.
+    """
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.flush()
 
 
 def set_up_log(form: LogFormat = LogFormat.AUTO, *, level: int = logging.INFO) -> None:
@@ -28,6 +46,6 @@ def set_up_log(form: LogFormat = LogFormat.AUTO, *, level: int = logging.INFO) -
             render,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(file=cast("TextIO", _StandardError())),
         cache_logger_on_first_use=True,
     )
