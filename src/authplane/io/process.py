@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import sys
+from asyncio.subprocess import SubprocessStreamProtocol
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -82,15 +83,18 @@ async def run_process(
 
     It ends even if this process is killed. It does not see Ctrl-C: ending it is up to the owner of the block.
     """
-    process = await asyncio.create_subprocess_exec(
+    loop = asyncio.get_running_loop()
+    # What create_subprocess_exec does, but with the transport in hand: only closing that lets go of the output.
+    transport, protocol = await loop.subprocess_exec(
+        lambda: SubprocessStreamProtocol(limit=_LONGEST_LINE, loop=loop),
         sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), *argv,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env=None if environment is None else dict(environment),
-        limit=_LONGEST_LINE,
         start_new_session=True,
     )  # fmt: skip
+    process = asyncio.subprocess.Process(transport, protocol, loop)
     async with owned_tasks() as tasks:
         readers = [
             tasks.create_task(_deliver(process.stdout, Stream.STDOUT, sink)),
@@ -103,6 +107,7 @@ async def run_process(
             # What the program has started may hold its output open.
             for late in (await asyncio.wait(readers, timeout=_LAST_WORDS))[1]:
                 late.cancel()
+            transport.close()
 
 
 @asynccontextmanager
