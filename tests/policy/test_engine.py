@@ -15,6 +15,8 @@ from tests.policy.checks import check
 from authplane.base.headers import HeaderEdits
 from authplane.policy.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.engine import FAILED, Answer, answer
+from authplane.policy.engine import check as flow_of
+from authplane.policy.flow import Busy, Flow, Outcome, Work
 from authplane.policy.request import Malformed, Request
 from authplane.policy.testserver import Mode, TestServer
 from authplane.policy.wire import parse_check, render_decision
@@ -93,11 +95,11 @@ UNSENDABLE: Final[dict[str, tuple[Decision, str]]] = {
     ),
     "a denial with a line break in a header": (
         Deny(http_status=403, headers=(("x-why", "a\nb"),), rule="r"),
-        "the denial's header 'x-why'",
+        "the header 'x-why' of the response",
     ),
     "a denial whose body is not text": (
         Deny(http_status=403, body="\ud800", rule="r"),
-        "the denial's body is not text",
+        "the body of the response is not text",
     ),
 }
 
@@ -108,6 +110,41 @@ UNSENDABLE: Final[dict[str, tuple[Decision, str]]] = {
 def test_what_a_proxy_could_not_obey_is_denied(decision: Decision, fault: str) -> None:
     made = answer(Constant(decision), check().SerializeToString(), NOW)
     assert (made.decision, _code(made.reply)) == (Deny(http_status=403, rule=f"unsendable: {fault}"), 7)
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Has something computed first."""
+
+    name: ClassVar = "asking"
+
+    def decide(self, _request: Request, _now: datetime) -> Flow:
+        outcome = yield Work(lambda: True)
+        return Allow(identity="ann") if outcome is True else Unavailable(cause="busy")
+
+
+@pytest.mark.parametrize(("outcome", "want"), [(True, Allow(identity="ann")), (Busy(), Unavailable(cause="busy"))])
+def test_a_backend_may_ask_for_work_on_the_way(outcome: Outcome, want: Decision) -> None:
+    flow = flow_of(Asking(), check().SerializeToString(), NOW)
+    assert next(flow).run()
+    with pytest.raises(StopIteration) as finished:
+        flow.send(outcome)
+    assert finished.value.value.decision == want
+
+
+def test_nobody_works_for_a_backend_that_must_answer_at_once() -> None:
+    with pytest.raises(TypeError, match="asking asked for"):
+        answer(Asking(), check().SerializeToString(), NOW)
+
+
+def test_headers_for_the_client_are_added_each_of_them() -> None:
+    cookies = (("Set-Cookie", "a=1"), ("Set-Cookie", "b=2"))
+    reply = answer(Constant(Allow(response_headers=cookies)), check().SerializeToString(), NOW).reply
+    added = pb.CheckResponse.FromString(reply).ok_response.response_headers_to_add
+    assert [(option.header.key, option.header.value, option.append_action) for option in added] == [
+        ("Set-Cookie", "a=1", 0),
+        ("Set-Cookie", "b=2", 0),
+    ]
 
 
 def test_no_decision_stays_no_decision() -> None:

@@ -11,6 +11,10 @@ class Allow:
     """The call goes on, with these edits to its headers."""
 
     edits: HeaderEdits = NO_EDITS
+    response_headers: tuple[tuple[str, str], ...] = ()
+    """Added to the response to the client; a name that stands twice is sent twice."""
+    identity: str = ""
+    """Who was recognised, for the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +29,8 @@ class Deny:
     headers: tuple[tuple[str, str], ...] = ()
     """Sent to the client; a name that stands twice is sent twice."""
     rule: str
+    identity: str = ""
+    """Who was recognised, for the log."""
 
     def __post_init__(self) -> None:
         redirects = 300 <= self.http_status < 400 and any(name.lower() == "location" for name, _ in self.headers)

@@ -1,10 +1,12 @@
 """One check: bytes in, bytes and the decision out."""
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol, assert_never
 
 from authplane.policy.decision import Allow, Decision, Deny, Unavailable
+from authplane.policy.flow import Effect, Flow, Outcome
 from authplane.policy.headers import fault_in, may_send
 from authplane.policy.request import Malformed, Request
 from authplane.policy.wire import parse_check, render_decision, render_failure
@@ -17,8 +19,8 @@ class Backend(Protocol):
     def name(self) -> str:
         """What logs call it."""
 
-    def decide(self, request: Request, now: datetime) -> Decision:
-        """Judge one request."""
+    def decide(self, request: Request, now: datetime) -> Decision | Flow:
+        """Judge one request: at once, or in a flow that asks for something first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +37,13 @@ FAILED: Final = render_failure()
 """The reply of a front whose backend raised: a denial, made beforehand, so that nothing can fail in giving it."""
 
 
-def answer(backend: Backend, body: bytes, now: datetime) -> Answer:
+def check(backend: Backend, body: bytes, now: datetime) -> Generator[Effect, Outcome, Answer]:
     """Judge a serialized CheckRequest; raises only what the backend raises, and a front then says `FAILED`."""
     request = parse_check(body)
     match request:
         case Request():
-            decision = _sendable(backend.decide(request, now))
+            judged = backend.decide(request, now)
+            decision = _sendable((yield from judged) if isinstance(judged, Generator) else judged)
         case Malformed(reason=reason):
             decision = Deny(http_status=400, body=f"{reason}\n", rule="malformed")
         case _:
@@ -48,11 +51,23 @@ def answer(backend: Backend, body: bytes, now: datetime) -> Answer:
     return Answer(reply=render_decision(decision), request=request, decision=decision)
 
 
+def answer(backend: Backend, body: bytes, now: datetime) -> Answer:
+    """Judge a serialized CheckRequest with a backend that asks for nothing on the way."""
+    flow = check(backend, body, now)
+    try:
+        effect = next(flow)
+    except StopIteration as finished:
+        made: Answer = finished.value
+        return made
+    flow.close()
+    raise TypeError(f"{backend.name} asked for {effect} where nobody can give it")
+
+
 def _sendable(decision: Decision) -> Decision:
     """Deny instead of what a proxy could not obey: edits that it must not make, a denial that it could not send."""
     match decision:
-        case Allow(edits=edits):
-            fault = fault_in(edits)
+        case Allow(edits=edits, response_headers=headers):
+            fault = fault_in(edits) or _fault(headers, "")
         case Deny(headers=headers, body=body):
             fault = _fault(headers, body)
         case Unavailable():
@@ -65,5 +80,5 @@ def _sendable(decision: Decision) -> Decision:
 def _fault(headers: tuple[tuple[str, str], ...], body: str) -> str | None:
     unfit = [name for name, value in headers if not may_send(name, value)]
     if unfit:
-        return f"the denial's header {unfit[0]!r}"
-    return None if body.encode(errors="replace").decode() == body else "the denial's body is not text"
+        return f"the header {unfit[0]!r} of the response"
+    return None if body.encode(errors="replace").decode() == body else "the body of the response is not text"

@@ -15,6 +15,8 @@ class Peer:
     address: str = ""
     """An IP address or the path of a unix socket."""
     port: int = 0
+    certificate: str = ""
+    """The certificate it showed, PEM and percent-encoded as Envoy sends it; empty without mutual TLS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,8 @@ class Request:
     id: str = ""
     source: Peer = Peer()
     destination: Peer = Peer()
+    body: bytes = b""
+    """As much of the request's body as the proxy sends; usually none."""
     time: datetime | None = None
     """When the proxy received the request, if it says so."""
 

@@ -52,6 +52,7 @@ def parse_check(body: bytes) -> Request | Malformed:
         id=http.id,
         source=_peer(attributes.source),
         destination=_peer(attributes.destination),
+        body=http.raw_body or http.body.encode(),
         time=_time(attributes.request.time) if attributes.request.HasField("time") else None,
     )
 
@@ -117,7 +118,7 @@ def _headers(http: attribute_context_pb2.AttributeContext.HttpRequest) -> tuple[
 
 def _peer(peer: attribute_context_pb2.AttributeContext.Peer) -> Peer:
     address, port = _address(peer.address)
-    return Peer(principal=peer.principal, address=address, port=port)
+    return Peer(principal=peer.principal, address=address, port=port, certificate=peer.certificate)
 
 
 def _address(address: address_pb2.Address) -> tuple[str, int]:
@@ -140,6 +141,7 @@ def _allowed(allow: Allow) -> pb.CheckResponse:
         ok_response=pb.OkHttpResponse(
             headers=[_option(name, value) for name, value in allow.edits.set],
             headers_to_remove=[name for name in allow.edits.remove if name.lower() not in kept],
+            response_headers_to_add=[_added(name, value) for name, value in allow.response_headers],
         ),
     )
 
@@ -163,6 +165,14 @@ def _reply(status: int, headers: tuple[tuple[str, str], ...] = (), body: str = "
         status=http_status_pb2.HttpStatus(code=code),
         headers=[_option(name, value) for name, value in headers],
         body=body,
+    )
+
+
+def _added(name: str, value: str) -> base_pb2.HeaderValueOption:
+    """Add a header to the response: what the origin sends under that name stays."""
+    actions = base_pb2.HeaderValueOption.HeaderAppendAction
+    return base_pb2.HeaderValueOption(
+        header=base_pb2.HeaderValue(key=name, value=value), append_action=actions.APPEND_IF_EXISTS_OR_ADD
     )
 
 
