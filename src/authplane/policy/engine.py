@@ -3,6 +3,7 @@
 from collections.abc import Generator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Final, Protocol, assert_never
 
 from authplane.policy.decision import Allow, Decision, Deny, Unavailable
@@ -43,12 +44,13 @@ def check(backend: Backend, body: bytes, now: datetime) -> Generator[Effect, Out
     match request:
         case Request():
             judged = backend.decide(request, now)
-            decision = _sendable((yield from judged) if isinstance(judged, Generator) else judged)
+            decision = judged if isinstance(judged, (Allow, Deny, Unavailable)) else (yield from judged)
         case Malformed(reason=reason):
             decision = Deny(http_status=400, body=f"{reason}\n", rule="malformed")
         case _:
             assert_never(request)
-    return Answer(reply=render_decision(decision), request=request, decision=decision)
+    sendable, reply = _remembered_reply(decision) if _repeats(decision) else _reply(decision)
+    return Answer(reply=reply, request=request, decision=sendable)
 
 
 def answer(backend: Backend, body: bytes, now: datetime) -> Answer:
@@ -61,6 +63,29 @@ def answer(backend: Backend, body: bytes, now: datetime) -> Answer:
         return made
     flow.close()
     raise TypeError(f"{backend.name} asked for {effect} where nobody can give it")
+
+
+def _repeats(decision: Decision) -> bool:
+    """Tell whether a decision may be kept: what goes to the client may be a session, and is its own."""
+    match decision:
+        case Allow(response_headers=headers):
+            return not headers
+        case Deny(headers=headers):
+            return all(name.lower() != "set-cookie" for name, _ in headers)
+        case Unavailable():
+            return True
+        case _:
+            assert_never(decision)
+
+
+def _reply(decision: Decision) -> tuple[Decision, bytes]:
+    """Return the decision that can be sent, and its message."""
+    sendable = _sendable(decision)
+    return sendable, render_decision(sendable)
+
+
+# The same few decisions are made again and again; checking and writing them costs more than all the rest.
+_remembered_reply = lru_cache(maxsize=4096)(_reply)
 
 
 def _sendable(decision: Decision) -> Decision:

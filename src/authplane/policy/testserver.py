@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import ClassVar, Final, assert_never
 
 from authplane.base.headers import HeaderEdits
@@ -13,6 +14,9 @@ from authplane.policy.request import Request
 
 _CONTEXT: Final = "auth-context-"
 _OWNED: Final = ("auth-handler", "auth-realm", "auth-username")
+_OURS: Final = ("auth-", "auth_")
+_ALWAYS: Final = ("auth-realm", "auth-username", "auth_handler", "auth_realm", "auth_username")
+"""Removed from every request: the names above in both spellings, but for the one that is always set."""
 _WORD: Final = re.compile(r"[^-]+")
 
 
@@ -60,10 +64,14 @@ def _passes(mode: Mode, request: Request) -> bool:
 
 def _echo(request: Request) -> tuple[tuple[str, str], ...]:
     """Name a header for each entry of the context; an entry that no header can carry is left out."""
+    if not request.context:
+        return ()
     named = {_canonical(_CONTEXT + key): value for key, value in sorted(request.context.items(), reverse=True)}
     return tuple(sorted((name, value) for name, value in named.items() if fit_name(name) and fit_value(value)))
 
 
+# The keys of a context come from the configuration: there are few.
+@lru_cache(maxsize=1024)
 def _canonical(name: str) -> str:
     """Write a name as Go does: each word between hyphens starts with a capital."""
     return _WORD.sub(lambda word: word[0][:1].upper() + word[0][1:].lower(), name)
@@ -75,8 +83,10 @@ def _spoofed(request: Request, echo: tuple[tuple[str, str], ...]) -> tuple[str, 
     The fixed names are listed unseen, since a proxy may be told to send us only some headers. Underscores count as
     hyphens: an origin may not tell them apart.
     """
+    seen = [name for name, _ in request.headers if name.startswith(_OURS)]
+    if not seen:
+        return _ALWAYS
     ours = {name.lower() for name, _ in echo}
-    fixed = {form for name in _OWNED for form in (name, name.replace("-", "_"))}
-    seen = {name for name, _ in request.headers if name.replace("_", "-").startswith(_CONTEXT)}
-    mixed = {name for name, _ in request.headers if name.replace("_", "-") in _OWNED}
-    return tuple(sorted((fixed | seen | mixed) - ours))
+    plain = {name: name.replace("_", "-") for name in seen}
+    spoofed = {name for name in seen if plain[name].startswith(_CONTEXT) or plain[name] in _OWNED}
+    return tuple(sorted((spoofed | set(_ALWAYS)) - ours))
