@@ -28,6 +28,7 @@ ROOTS = (
     "envoy/extensions/resource_monitors/downstream_connections/v3/downstream_connections.proto",
     "envoy/extensions/transport_sockets/tls/v3/tls.proto",
     "envoy/extensions/upstreams/http/v3/http_protocol_options.proto",
+    "envoy/service/auth/v2/external_auth.proto",
     "envoy/service/auth/v3/external_auth.proto",
     "envoy/service/discovery/v3/ads.proto",
     "envoy/service/discovery/v3/discovery.proto",

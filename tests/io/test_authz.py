@@ -9,6 +9,7 @@ from typing import Final
 import grpc
 import grpc.aio
 import pytest
+from envoy.service.auth.v2 import external_auth_pb2 as v2
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 from structlog.testing import capture_logs
@@ -68,6 +69,17 @@ CODES: Final = {
 async def test_a_check_is_answered(body: bytes, code: int) -> None:
     async with serve_authz(PATH, AuthzSettings(address=HERE)) as address:
         assert await _code(address, body) == code
+
+
+async def test_the_older_version_of_the_service_is_answered_too() -> None:
+    async with (
+        serve_authz(TestServer(mode=Mode.PATH), AuthzSettings(address=HERE)) as address,
+        grpc.aio.insecure_channel(str(address)) as channel,
+    ):
+        method = "/envoy.service.auth.v2.Authorization/Check"
+        body = v2.CheckRequest.FromString(check("/allow").SerializeToString()).SerializeToString()
+        reply = v2.CheckResponse.FromString(await _ask(channel, body, method))
+        assert (reply.status.code, reply.ok_response.headers[0].header.key) == (0, "Auth-Handler")
 
 
 async def test_every_decision_is_told() -> None:
@@ -251,6 +263,7 @@ async def test_a_log_that_cannot_be_written_changes_no_answer(monkeypatch: pytes
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("authplane.io.authz._log", Broken())
+    monkeypatch.setattr("authplane.io.checks._log", Broken())
     async with serve_authz(TestServer(mode=Mode.PATH), AuthzSettings(address=HERE)) as address:
         assert await _code(address, check("/allow").SerializeToString()) == 0
         assert await _code(address, check("/secret").SerializeToString()) == 16

@@ -1,28 +1,25 @@
-"""The authorization server's gRPC front: ``envoy.service.auth.v3.Authorization/Check``."""
+"""The authorization server's portable gRPC front: ``Authorization/Check`` of ``envoy.service.auth`` v3 and v2."""
 
-import contextlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Final, TypeAlias, assert_never
+from typing import Final, assert_never
 
 import grpc
 import grpc.aio
 import structlog
 
+from authplane.io.checks import Checks, Decided, Perform, no_room
 from authplane.io.grpc_server import bind
 from authplane.io.health import health_service
 from authplane.io.listen import Address, ServerTls, claim
-from authplane.io.process import place_of
 from authplane.policy.decision import Allow, Deny, Unavailable
-from authplane.policy.engine import FAILED, Answer, Backend, answer
+from authplane.policy.engine import Answer, Backend
 from authplane.policy.request import Malformed, Request
 
 SERVICE: Final = "envoy.service.auth.v3.Authorization"
-
-Decided: TypeAlias = Callable[[Answer], None]
-"""Told of every decision, after it is made; it cannot change it."""
+SERVICES: Final = (SERVICE, "envoy.service.auth.v2.Authorization")
+"""The older version has the same messages, but for fields that we do not read or send."""
 
 _log: Final = structlog.stdlib.get_logger()
 
@@ -35,6 +32,8 @@ class AuthzSettings:
     tls: ServerTls | None = None
     largest_message: int = 4 * 1024 * 1024
     """In bytes; the call of a larger message fails, and so it is not let through."""
+    in_flight: int = 1000
+    """How many checks may wait at a time for something that takes long; the next one is told at once that it cannot."""
     grace: float = 2.0
     """How many seconds checks in progress have when the server stops."""
 
@@ -61,15 +60,16 @@ def log_decision(made: Answer) -> None:
 
 @asynccontextmanager
 async def serve_authz(
-    backend: Backend, settings: AuthzSettings, *, decided: Decided = log_decision
+    backend: Backend, settings: AuthzSettings, *, decided: Decided = log_decision, perform: Perform = no_room
 ) -> AsyncGenerator[Address]:
     """Serve checks while the block runs; yields the address with the port that was really taken.
 
     Raises a `ListenError` if the address cannot be had.
     """
     claim(settings.address)
+    checks = Checks(backend, decided=decided, perform=perform, in_flight=settings.in_flight)
     server = grpc.aio.server(
-        handlers=[_authorization(backend, decided), health_service([SERVICE])],
+        handlers=[*(_authorization(checks, service) for service in SERVICES), health_service(SERVICES)],
         options=[
             # Without this a second server on the same port would get half of the checks.
             ("grpc.so_reuseport", 0),
@@ -84,28 +84,9 @@ async def serve_authz(
         await server.stop(settings.grace)
 
 
-def _authorization(backend: Backend, decided: Decided) -> grpc.GenericRpcHandler:
-    async def check(body: bytes, _context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
-        return _check(backend, decided, body)
+def _authorization(checks: Checks, service: str) -> grpc.GenericRpcHandler:
+    async def check(body: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        return await checks.reply(body, limit=context.time_remaining())
 
     # Without serializers the messages stay bytes: the engine reads and writes them.
-    return grpc.method_handlers_generic_handler(SERVICE, {"Check": grpc.unary_unary_rpc_method_handler(check)})
-
-
-def _check(backend: Backend, decided: Decided, body: bytes) -> bytes:
-    try:
-        made = answer(backend, body, datetime.now(UTC))
-    except Exception as error:  # noqa: BLE001 (a failed check must become an answer that does not allow)
-        _complain("check", error, decision="failed", backend=backend.name)
-        return FAILED
-    try:
-        decided(made)
-    except Exception as error:  # noqa: BLE001 (a decision holds even if it cannot be told)
-        _complain("decision not recorded", error)
-    return made.reply
-
-
-def _complain(what: str, error: Exception, **more: str) -> None:
-    """Log a fault of ours. Whatever goes wrong with the log, the check has its answer."""
-    with contextlib.suppress(Exception):
-        _log.error(what, error=place_of(error), **more)
+    return grpc.method_handlers_generic_handler(service, {"Check": grpc.unary_unary_rpc_method_handler(check)})

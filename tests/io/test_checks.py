@@ -1,0 +1,97 @@
+"""What every front does with a check."""
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import ClassVar
+
+import pytest
+from envoy.service.auth.v3 import external_auth_pb2 as pb
+from tests.policy.checks import check
+
+from authplane.io.checks import LATE, SHED, Checks
+from authplane.policy.decision import Allow, Deny, Unavailable
+from authplane.policy.engine import FAILED, Answer
+from authplane.policy.flow import Busy, Effect, Flow, Outcome, Work
+from authplane.policy.request import Request
+
+BODY = check("/").SerializeToString()
+
+
+@dataclass(slots=True)
+class Asking:
+    """Allows if the work says so."""
+
+    name: ClassVar = "asking"
+    closed: list[bool] = field(default_factory=list)
+
+    def decide(self, _request: Request, _now: datetime) -> Flow:
+        try:
+            outcome = yield Work(lambda: True)
+        finally:
+            self.closed.append(True)
+        match outcome:
+            case True:
+                return Allow()
+            case False:
+                return Deny(http_status=401, rule="no")
+            case Busy():
+                return Unavailable(cause="busy")
+
+
+def code(reply: bytes) -> int:
+    return pb.CheckResponse.FromString(reply).status.code
+
+
+async def run_it(effect: Effect) -> Outcome:
+    return effect.run()
+
+
+async def test_work_on_the_way_is_performed() -> None:
+    told: list[Answer] = []
+    checks = Checks(Asking(), decided=told.append, perform=run_it)
+    assert code(await checks.reply(BODY)) == 0
+    assert [made.decision for made in told] == [Allow()]
+
+
+async def test_without_anybody_to_perform_it_there_is_no_decision() -> None:
+    assert code(await Checks(Asking(), decided=lambda _: None).reply(BODY)) == 14
+
+
+async def test_work_that_fails_does_not_allow() -> None:
+    async def broken(_: Effect) -> Outcome:
+        raise KeyError("password")
+
+    assert await Checks(Asking(), decided=lambda _: None, perform=broken).reply(BODY) == FAILED
+
+
+async def test_nobody_waits_longer_than_the_caller_does() -> None:
+    async def never(_: Effect) -> Outcome:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    backend = Asking()
+    assert await Checks(backend, decided=lambda _: None, perform=never).reply(BODY, limit=0.01) == LATE
+    assert backend.closed == [True]
+
+
+async def test_one_check_too_many_is_shed_at_once() -> None:
+    release = asyncio.Event()
+
+    async def slow(_: Effect) -> Outcome:
+        await release.wait()
+        return True
+
+    checks = Checks(Asking(), decided=lambda _: None, perform=slow, in_flight=2)
+    async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+        waiting = [tasks.create_task(checks.reply(BODY)) for _ in range(2)]
+        await asyncio.sleep(0)
+        assert await checks.reply(BODY) == SHED
+        release.set()
+    assert [code(task.result()) for task in waiting] == [0, 0]
+    assert code(await checks.reply(BODY)) == 0
+
+
+@pytest.mark.parametrize("reply", [SHED, LATE, FAILED])
+def test_the_prepared_replies_do_not_allow(reply: bytes) -> None:
+    assert code(reply) == 14
