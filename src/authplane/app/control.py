@@ -15,8 +15,9 @@ from authplane.io.ads import Ads, require_protection
 from authplane.io.ads_stream import AdsEvent
 from authplane.io.clock import now, stopwatch
 from authplane.io.folder import Folder
+from authplane.io.grpc_server import Tls
 from authplane.io.http import HttpRequest, HttpResponse, serve_http
-from authplane.io.listen import Address, ListenError, ServerTls
+from authplane.io.listen import Address, ListenError
 from authplane.io.live import NotLiveError, live_address
 from authplane.io.watch import rebuilds
 from authplane.resources.documents import Finding
@@ -47,7 +48,7 @@ class ControlSettings:
     """How the control plane listens and watches."""
 
     address: Address
-    tls: ServerTls | None = None
+    tls: Tls | None = None
     poll: bool = False
     """Look at the files every now and then instead of being told of changes."""
 

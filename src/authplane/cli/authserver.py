@@ -7,8 +7,9 @@ import typer
 from authplane.app.authserver import serve_testserver
 from authplane.cli.listen import AddressOption, LogFormatOption, TlsCaOption, TlsCertOption, TlsKeyOption, serving
 from authplane.io.authz import AuthzSettings
-from authplane.io.listen import parse_address, read_server_tls
+from authplane.io.listen import parse_address
 from authplane.io.log import LogFormat, set_up_log
+from authplane.io.tls_files import TlsFiles
 from authplane.policy.testserver import Mode
 
 authserver = typer.Typer(name="authserver", help="Answer the authorization checks of Envoy.", no_args_is_help=True)
@@ -37,6 +38,6 @@ def serve_test_backend(
     with serving():
         settings = AuthzSettings(
             address=parse_address(address),
-            tls=read_server_tls(certificate=tls_cert_path, key=tls_key_path, ca=tls_ca_path),
+            tls=TlsFiles.open(certificate=tls_cert_path, key=tls_key_path, ca=tls_ca_path),
         )
         serve_testserver(mode, settings)

@@ -12,9 +12,10 @@ from authplane.cli.folder import FolderArgument
 from authplane.cli.listen import AddressOption, LogFormatOption, TlsCaOption, TlsCertOption, TlsKeyOption, serving
 from authplane.io.ads_stream import Connected, Disconnected
 from authplane.io.folder import Folder
-from authplane.io.listen import parse_address, read_server_tls
+from authplane.io.listen import parse_address
 from authplane.io.log import LogFormat, set_up_log
 from authplane.io.serve import Stop, first_of, run_program
+from authplane.io.tls_files import TlsFiles
 from authplane.xds.messages import Acked, Nacked
 
 log = structlog.stdlib.get_logger()
@@ -43,7 +44,7 @@ def control(
     with serving():
         settings = ControlSettings(
             address=parse_address(address),
-            tls=read_server_tls(certificate=tls_cert_path, key=tls_key_path, ca=tls_ca_path),
+            tls=TlsFiles.open(certificate=tls_cert_path, key=tls_key_path, ca=tls_ca_path),
             poll=poll,
         )
         serve_control(folder, settings)

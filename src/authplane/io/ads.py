@@ -10,9 +10,9 @@ import grpc.aio
 
 from authplane.graph.programming import Answered, NoProxy, Programming
 from authplane.io.ads_stream import DELTA, SOTW, STOPPING, AdsEvent, Ending, Stream, Variant
-from authplane.io.grpc_server import bind
+from authplane.io.grpc_server import Tls, bind
 from authplane.io.health import health_service
-from authplane.io.listen import Address, ListenError, ServerTls, UnixAddress, claim
+from authplane.io.listen import Address, ListenError, UnixAddress, claim
 from authplane.xds.messages import Standing, XdsName
 from authplane.xds.rollout import PATIENCE
 from authplane.xds.snapshot import Snapshot
@@ -66,7 +66,7 @@ class Ads:
             stream.publish(snapshot)
 
     @asynccontextmanager
-    async def serve(self, address: Address, tls: ServerTls | None = None) -> AsyncGenerator[Address]:
+    async def serve(self, address: Address, tls: Tls | None = None) -> AsyncGenerator[Address]:
         """Serve while the block runs; yields the address with the port that was really taken.
 
         Raises a `ListenError` if the address cannot be had, and if other machines could connect without showing a
@@ -127,7 +127,7 @@ class Ads:
             self._streams.discard(stream)
 
 
-def require_protection(address: Address, tls: ServerTls | None) -> None:
+def require_protection(address: Address, tls: Tls | None) -> None:
     """Raise `AddressUnprotectedError` if other machines can connect and need not show a certificate."""
     local = isinstance(address, UnixAddress) or _loopback(address.host)
     if not local and (tls is None or tls.client_ca is None):

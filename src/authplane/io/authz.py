@@ -10,9 +10,9 @@ import grpc.aio
 import structlog
 
 from authplane.io.checks import Checks, Decided, Perform, no_room
-from authplane.io.grpc_server import bind
+from authplane.io.grpc_server import Tls, bind
 from authplane.io.health import health_service
-from authplane.io.listen import Address, ServerTls, claim
+from authplane.io.listen import Address, claim
 from authplane.policy.decision import Allow, Deny, Unavailable
 from authplane.policy.engine import Answer, Backend
 from authplane.policy.request import Malformed, Request
@@ -29,7 +29,7 @@ class AuthzSettings:
     """How the front listens."""
 
     address: Address
-    tls: ServerTls | None = None
+    tls: Tls | None = None
     largest_message: int = 4 * 1024 * 1024
     """In bytes; the call of a larger message fails, and so it is not let through."""
     in_flight: int = 1000
