@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -76,7 +77,7 @@ async def speaks_as(address: Address, name: str) -> bool:
     options = [("grpc.ssl_target_name_override", name), ("grpc.use_local_subchannel_pool", 1)]
     credentials = grpc.ssl_channel_credentials(authority().certificate)
     async with grpc.aio.secure_channel(str(address), credentials, options=options) as channel:
-        call = channel.unary_unary(f"/{SERVICE}/Check")
+        call: Any = channel.unary_unary(f"/{SERVICE}/Check")
         try:
             await call(BODY, timeout=5)
         except grpc.aio.AioRpcError:
@@ -94,7 +95,7 @@ async def test_a_running_server_shows_the_new_certificate_and_keeps_open_connect
         serve_authz(TestServer(), settings) as address,
         grpc.aio.secure_channel(str(address), credentials, options=options) as kept,
     ):
-        call = kept.unary_unary(f"/{SERVICE}/Check")
+        call: Any = kept.unary_unary(f"/{SERVICE}/Check")
         await call(BODY, timeout=5)
         write(tmp_path, server("two.example"))
         assert await speaks_as(address, "two.example")
