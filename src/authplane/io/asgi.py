@@ -1,0 +1,210 @@
+"""The authorization server as an ASGI application: gRPC over HTTP/2, and HTTP checks below a prefix.
+
+Only what a gRPC client understands is said with status 200: an HTTP check takes every 200 for an allowance, so that the
+two share a port only if their paths cannot meet.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias
+
+from google.protobuf.message import DecodeError
+from google.protobuf.wrappers_pb2 import Int32Value, StringValue
+
+from authplane.io.authz import SERVICES
+from authplane.io.checks import Checks
+
+Message: TypeAlias = Mapping[str, Any]
+Scope: TypeAlias = Mapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+
+_CHECKS: Final = frozenset(f"/{service}/Check" for service in SERVICES)
+_HEALTH: Final = "/grpc.health.v1.Health/Check"
+_METHODS: Final = _CHECKS | {_HEALTH}
+_KNOWN: Final = frozenset({"", *SERVICES})
+_TYPES: Final = frozenset({b"application/grpc", b"application/grpc+proto"})
+_FAMILY: Final = b"application/grpc"
+
+_INVALID_ARGUMENT: Final = 3
+_NOT_FOUND: Final = 5
+_RESOURCE_EXHAUSTED: Final = 8
+_UNIMPLEMENTED: Final = 12
+_INTERNAL: Final = 13
+
+_PREFIX: Final = 5
+"""One byte that says whether the message is compressed, and four with its length."""
+_TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
+_SECONDS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+
+_BEGIN: Final[Message] = {
+    "type": "http.response.start",
+    "status": 200,
+    "headers": [(b"content-type", b"application/grpc"), (b"grpc-accept-encoding", b"identity")],
+    "trailers": True,
+}
+_OK: Final[Message] = {
+    "type": "http.response.trailers",
+    "headers": [(b"grpc-status", b"0")],
+    "more_trailers": False,
+}
+
+
+class Application(Protocol):
+    """An ASGI application."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a call has no reply: a gRPC status."""
+
+    code: int
+    message: str
+
+
+class GrpcApplication:
+    """Serves ``Authorization/Check`` and ``Health/Check``; what is no gRPC goes to ``other``, or is not found."""
+
+    def __init__(
+        self,
+        checks: Checks,
+        *,
+        largest_message: int = 4 * 1024 * 1024,
+        serving: Callable[[], bool] = lambda: True,
+        other: Application | None = None,
+    ) -> None:
+        self._checks = checks
+        self._largest = largest_message
+        self._serving = serving
+        self._other = other
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one call."""
+        path = scope["path"]
+        kind, patience = _about(scope["headers"])
+        if path not in _METHODS and not kind.startswith(_FAMILY) and self._other is not None:
+            await self._other(scope, receive, send)
+            return
+        fault = _fault(scope, path, kind)
+        if fault:
+            await _plain(send, fault)
+            return
+        if path not in _METHODS:
+            await _refuse(send, Refusal(_UNIMPLEMENTED, "unknown method"))
+            return
+        reply = await self._reply(path, patience, receive)
+        if reply is None:
+            return
+        if isinstance(reply, Refusal):
+            await _refuse(send, reply)
+            return
+        await send(_BEGIN)
+        framed = b"\0" + len(reply).to_bytes(4, "big") + reply
+        await send({"type": "http.response.body", "body": framed, "more_body": False})
+        await send(_OK)
+
+    async def _reply(self, path: str, patience: bytes | None, receive: Receive) -> bytes | Refusal | None:
+        """Answer the only message of a call; None means that the client left."""
+        limit = _limit(patience)
+        if isinstance(limit, Refusal):
+            return limit
+        body = await read_body(receive, self._largest + _PREFIX)
+        if body is None:
+            return None
+        message = parse_frame(body, self._largest)
+        if isinstance(message, Refusal):
+            return message
+        return self._health(message) if path == _HEALTH else await self._checks.reply(message, limit=limit)
+
+    def _health(self, body: bytes) -> bytes | Refusal:
+        """Answer as the gRPC health service does; on the wire its messages are like those two wrappers."""
+        try:
+            service = StringValue.FromString(body).value
+        except DecodeError:
+            return Refusal(_INVALID_ARGUMENT, "not a HealthCheckRequest")
+        if service not in _KNOWN:
+            return Refusal(_NOT_FOUND, "unknown service")
+        return Int32Value(value=1 if self._serving() else 2).SerializeToString()
+
+
+def parse_frame(body: bytes, largest: int) -> bytes | Refusal:
+    """Take the one message out of a gRPC body."""
+    if len(body) < _PREFIX:
+        return Refusal(_INTERNAL, "the body ends before its message")
+    size = int.from_bytes(body[1:_PREFIX], "big")
+    if body[0]:
+        known = body[0] == 1
+        return Refusal(_UNIMPLEMENTED, "compression is not supported") if known else Refusal(_INTERNAL, "invalid frame")
+    if size > largest:
+        return Refusal(_RESOURCE_EXHAUSTED, f"the message is larger than {largest} bytes")
+    if len(body) != size + _PREFIX:
+        end = "before its message does" if len(body) < size + _PREFIX else "later than its message"
+        return Refusal(_INTERNAL, f"the body ends {end}")
+    return body[_PREFIX:]
+
+
+async def read_body(receive: Receive, largest: int) -> bytes | None:
+    """Read a whole body; None means that the client left, and more than ``largest`` bytes are not waited for."""
+    first = await receive()
+    if first["type"] != "http.request":
+        return None
+    body: bytes = first.get("body", b"")
+    if not first.get("more_body", False):
+        return body
+    chunks, size = [body], len(body)
+    while size <= largest:
+        event = await receive()
+        if event["type"] != "http.request":
+            return None
+        chunks.append(event.get("body", b""))
+        size += len(chunks[-1])
+        if not event.get("more_body", False):
+            break
+    return b"".join(chunks)
+
+
+def _about(headers: Sequence[tuple[bytes, bytes]]) -> tuple[bytes, bytes | None]:
+    """Return the content type and the timeout of a call."""
+    kind, timeout = b"", None
+    for name, value in headers:
+        if name == b"content-type":
+            kind = value
+        elif name == b"grpc-timeout":
+            timeout = value
+    return kind, timeout
+
+
+def _fault(scope: Scope, path: str, kind: bytes) -> int:
+    """Return the HTTP status for what is no gRPC call, or 0."""
+    if path not in _METHODS and not kind.startswith(_FAMILY):
+        return 404
+    if scope["method"] != "POST":
+        return 405
+    if kind not in _TYPES:
+        return 415
+    # HTTP/1.1 has no trailers that a gRPC client would read.
+    return 0 if scope["http_version"] == "2" else 505
+
+
+def _limit(timeout: bytes | None) -> float | Refusal | None:
+    if timeout is None:
+        return None
+    parts = _TIMEOUT.fullmatch(timeout)
+    return int(parts[1]) * _SECONDS[parts[2]] if parts else Refusal(_INTERNAL, "malformed grpc-timeout")
+
+
+async def _plain(send: Send, status: int) -> None:
+    headers = [(b"allow", b"POST")] if status == 405 else []
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, (b"content-length", b"0")]})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _refuse(send: Send, refusal: Refusal) -> None:
+    await send(_BEGIN)
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+    status = [(b"grpc-status", b"%d" % refusal.code), (b"grpc-message", refusal.message.encode("ascii"))]
+    await send({"type": "http.response.trailers", "headers": status, "more_trailers": False})

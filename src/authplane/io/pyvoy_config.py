@@ -1,0 +1,139 @@
+"""What the Envoy of a pyvoy worker is told: limits, TLS, and the filter that runs our application."""
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias, assert_never
+
+from authplane.io.listen import Address, ServerTls, TcpAddress, UnixAddress
+
+Json: TypeAlias = dict[str, Any]
+
+STATS: Final = "checks"
+"""What the counters of the front begin with."""
+CERTIFICATE: Final = "certificate"
+CLIENTS: Final = "clients"
+"""The names of the secrets: what the server shows, and whom it accepts."""
+
+_TYPE: Final = "type.googleapis.com/"
+_SECRET: Final = f"{_TYPE}envoy.extensions.transport_sockets.tls.v3.Secret"
+_WINDOW: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What callers may cost one worker."""
+
+    connections: int = 10_000
+    """More at a time are closed at once."""
+    streams: int = 1000
+    """Calls at a time on one connection."""
+    head_kib: int = 64
+    """The size of all headers of a call."""
+    headers: int = 200
+    patience: float = 10.0
+    """Seconds in which a whole call must arrive."""
+
+
+def render_worker(filters: list[Json], address: Address, limits: Limits, secrets: Mapping[str, Path] | None) -> Json:
+    """Return the configuration of a worker's Envoy; ``secrets`` names the files of its secrets, without it no TLS."""
+    chain: Json = {"filters": [_typed("envoy.filters.network.http_connection_manager", _manager(filters, limits))]}
+    if secrets is not None:
+        chain["transport_socket"] = _typed("envoy.transport_sockets.tls", _tls(secrets))
+    listener = {
+        "name": STATS,
+        **_address(address),
+        "filter_chains": [chain],
+        "per_connection_buffer_limit_bytes": _WINDOW,
+    }
+    most: Json = {
+        "@type": f"{_TYPE}envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
+        "max_active_downstream_connections": limits.connections,
+    }
+    monitors = [_typed("envoy.resource_monitors.global_downstream_max_connections", most)]
+    return {"static_resources": {"listeners": [listener]}, "overload_manager": {"resource_monitors": monitors}}
+
+
+def render_secrets(tls: ServerTls) -> dict[str, str]:
+    """Return the files, by the secret's name, from which Envoy reads what it shows and whom it accepts.
+
+    The content is in them, not the paths of other files, so that a certificate never meets the key of another.
+    """
+    shown = {"certificate_chain": _inline(tls.certificate), "private_key": _inline(tls.key.reveal())}
+    files = {CERTIFICATE: _secret(CERTIFICATE, {"tls_certificate": shown})}
+    if tls.client_ca is not None:
+        files[CLIENTS] = _secret(CLIENTS, {"validation_context": {"trusted_ca": _inline(tls.client_ca)}})
+    return files
+
+
+def _manager(filters: list[Json], limits: Limits) -> Json:
+    return {
+        "@type": f"{_TYPE}envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": STATS,
+        "route_config": {"virtual_hosts": [{"name": STATS, "domains": ["*"]}]},
+        "http_filters": filters,
+        "http2_protocol_options": {
+            "max_concurrent_streams": limits.streams,
+            "initial_stream_window_size": _WINDOW,
+            "initial_connection_window_size": 4 * _WINDOW,
+            "connection_keepalive": {"interval": "60s", "timeout": "20s"},
+        },
+        "common_http_protocol_options": {"max_headers_count": limits.headers, "idle_timeout": "3600s"},
+        "max_request_headers_kb": limits.head_kib,
+        "request_timeout": f"{limits.patience}s",
+        "request_headers_timeout": f"{limits.patience}s",
+        "stream_idle_timeout": "60s",
+        # The caller's headers and path are what is judged: they stay as they came.
+        "generate_request_id": False,
+        "skip_xff_append": True,
+        "normalize_path": False,
+        "path_with_escaped_slashes_action": "KEEP_UNCHANGED",
+        "server_header_transformation": "PASS_THROUGH",
+    }
+
+
+def _address(address: Address) -> Json:
+    match address:
+        case TcpAddress(host=host, port=port):
+            socket: Json = {"address": host, "port_value": port}
+            if host == "::":
+                socket["ipv4_compat"] = True
+            return {"address": {"socket_address": socket}, "enable_reuse_port": True}
+        case UnixAddress(path=path):
+            return {"address": {"pipe": {"path": path, "mode": 0o600}}, "enable_reuse_port": False}
+        case _:
+            assert_never(address)
+
+
+def _tls(secrets: Mapping[str, Path]) -> Json:
+    common: Json = {
+        "alpn_protocols": ["h2", "http/1.1"],
+        "tls_params": {"tls_minimum_protocol_version": "TLSv1_2"},
+        "tls_certificate_sds_secret_configs": [_from_file(CERTIFICATE, secrets)],
+    }
+    if CLIENTS in secrets:
+        common["validation_context_sds_secret_config"] = _from_file(CLIENTS, secrets)
+    return {
+        "@type": f"{_TYPE}envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
+        "common_tls_context": common,
+        "require_client_certificate": CLIENTS in secrets,
+    }
+
+
+def _from_file(name: str, secrets: Mapping[str, Path]) -> Json:
+    source = {"path_config_source": {"path": str(secrets[name])}, "resource_api_version": "V3"}
+    return {"name": name, "sds_config": source}
+
+
+def _secret(name: str, content: Json) -> str:
+    return json.dumps({"resources": [{"@type": _SECRET, "name": name, **content}]})
+
+
+def _inline(content: bytes) -> Json:
+    return {"inline_bytes": base64.b64encode(content).decode("ascii")}
+
+
+def _typed(name: str, config: Json) -> Json:
+    return {"name": name, "typed_config": config}

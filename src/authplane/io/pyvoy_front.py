@@ -1,0 +1,360 @@
+"""The authorization server's fast gRPC front: Python inside Envoy, in one or more processes on one port."""
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import sys
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple, TypeAlias, assert_never
+
+import structlog
+
+from authplane.io.envoy import Envoy, EnvoyEndedError, EnvoyError, envoy_binary, shim_folder
+from authplane.io.listen import (
+    Address,
+    AddressInvalidError,
+    AddressTakenError,
+    ServerTls,
+    TcpAddress,
+    TlsUnusableError,
+    UnixAddress,
+    claim,
+    read_server_tls,
+)
+from authplane.io.process import Line, LineSink, Stream, owned_tasks, run_process
+from authplane.io.pyvoy_config import STATS, Json, Limits, render_secrets, render_worker
+from authplane.io.workers import WorkerPlan, plan_environment
+
+_APPLICATION: Final = "authplane.io.workers:app"
+_ASK: Final = f"""\
+import json
+from pyvoy._server import PyvoyServer, get_envoy_environ
+server = PyvoyServer({_APPLICATION!r}, worker_threads=1, lifespan=True)
+print(json.dumps([server.get_envoy_config(), get_envoy_environ()]))
+"""
+_START: Final = 30.0
+_POLL: Final = 0.02
+_LOOK: Final = 1.0
+"""How often certificate files are looked at, in seconds."""
+_SHORTEST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 10.0
+"""How long a worker that ended stays away, in seconds; one that lives longer than this starts again at once."""
+_LAST_LINES: Final = 20
+
+_log: Final = structlog.stdlib.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """PEM files, read again when they change."""
+
+    certificate: str
+    key: str
+    ca: str = ""
+    """With it, a client without a certificate of this CA is refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendPlan:
+    """A backend for another process."""
+
+    factory: str
+    """``module:name`` of a function from the description to what serves (`authplane.io.workers.Factory`)."""
+    description: object = None
+    """Anything that JSON can carry; other programs of this user can read it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PyvoySettings:
+    """How the front listens."""
+
+    address: Address
+    tls: TlsFiles | None = None
+    workers: int = 1
+    """Processes that share the port; a unix socket has one."""
+    largest_message: int = 4 * 1024 * 1024
+    """In bytes; the call of a larger message fails, and so it is not let through."""
+    in_flight: int = 1000
+    """How many checks may wait at a time, in each worker, for something that takes long."""
+    grace: float = 2.0
+    """How many seconds checks in progress have when the server stops."""
+    limits: Limits = field(default_factory=Limits)
+
+
+async def _to_stderr(line: Line) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(f"{line.text}\n")
+        sys.stderr.flush()
+
+
+@asynccontextmanager
+async def serve_pyvoy(
+    backend: BackendPlan, settings: PyvoySettings, *, sink: LineSink = _to_stderr
+) -> AsyncGenerator[Address]:
+    """Serve checks while the block runs; yields the address with the port that was really taken.
+
+    Raises a `ListenError` if the address or the certificate cannot be used, and an `EnvoyError` if a worker does not
+    start. A worker that ends later is started again. What workers write goes to ``sink``.
+    """
+    if settings.workers > 1 and isinstance(settings.address, UnixAddress):
+        raise AddressInvalidError(f"{settings.workers} workers cannot share {settings.address}: use a port")
+    claim(settings.address)
+    with TemporaryDirectory(prefix="authplane-") as name, _reserved(settings.address) as bound:
+        certificates = None if settings.tls is None else Certificates(settings.tls, Path(name))
+        secrets = None if certificates is None else certificates.files
+        asked = await _ask_pyvoy()
+        plan = _Plan(
+            config=json.dumps(render_worker(asked.filters, bound, settings.limits, secrets)),
+            environment=asked.environment | _environment(backend, settings),
+            grace=settings.grace,
+            sink=sink,
+        )
+        async with owned_tasks() as tasks:
+            stop = asyncio.Event()
+            for number in range(settings.workers):
+                up = asyncio.Event()
+                tasks.create_task(_supervise(plan, number, stop=stop, up=up))
+                await up.wait()
+            if certificates is not None:
+                tasks.create_task(certificates.follow(stop))
+            try:
+                yield _shown(settings.address, bound)
+            finally:
+                stop.set()
+
+
+class Certificates:
+    """What the workers show, as files of their own that are replaced whole when the user's files change."""
+
+    def __init__(self, given: TlsFiles, folder: Path) -> None:
+        self._given = given
+        self._folder = folder
+        self._stamp = self._stat()
+        tls = read_server_tls(certificate=given.certificate, key=given.key, ca=given.ca)
+        if tls is None:
+            raise TlsUnusableError("TLS needs a certificate and its key: give both paths")
+        self._current = tls
+        self.files: Mapping[str, Path] = {name: folder / f"{name}.json" for name in render_secrets(tls)}
+        self._write(tls)
+
+    async def follow(self, stop: asyncio.Event) -> None:
+        """Take over what changes until ``stop``; what cannot be used is said once, and the last good stays."""
+        while not await _set_within(stop, _LOOK):
+            stamp = self._stat()
+            if stamp != self._stamp:
+                self._stamp = stamp
+                self._reload()
+
+    def _reload(self) -> None:
+        given = self._given
+        try:
+            tls = read_server_tls(certificate=given.certificate, key=given.key, ca=given.ca)
+        except TlsUnusableError as error:
+            _log.error("the new certificate cannot be used; the last one stays", why=str(error))
+            return
+        if tls is not None and tls != self._current:
+            self._current = tls
+            self._write(tls)
+            _log.info("the certificate was replaced", path=given.certificate)
+
+    def _write(self, tls: ServerTls) -> None:
+        # Envoy sees a file that is moved into place, not one that is written.
+        for name, text in render_secrets(tls).items():
+            draft = self._folder / f"{name}.new"
+            draft.touch(mode=0o600)
+            draft.write_text(text, encoding="ascii")
+            draft.replace(self.files[name])
+
+    def _stat(self) -> "_Stamp":
+        return tuple(_stamp(path) for path in (self._given.certificate, self._given.key, self._given.ca) if path)
+
+
+_Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
+
+
+def _stamp(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+class _Asked(NamedTuple):
+    """What pyvoy wants of an Envoy that it runs in."""
+
+    filters: list[Json]
+    environment: dict[str, str]
+
+
+async def _ask_pyvoy() -> _Asked:
+    """Let pyvoy say it in a process of its own: here its package ``envoy`` would be the wrong one."""
+    said: list[Line] = []
+
+    async def keep(line: Line) -> None:
+        said.append(line)
+
+    path = os.pathsep.join(map(str, [shim_folder(), *filter(None, sys.path)]))
+    environment = os.environ | {"PYTHONPATH": path}
+    async with run_process([sys.executable, "-P", "-c", _ASK], sink=keep, environment=environment) as child:
+        try:
+            async with asyncio.timeout(_START):
+                status = await child.ended()
+        except TimeoutError as error:
+            raise EnvoyEndedError(f"pyvoy did not answer in {_START:g} s") from error
+    if status != 0:
+        raise EnvoyEndedError("\n".join(["pyvoy does not work here:", *(line.text for line in said)]))
+    config, wanted = json.loads("".join(line.text for line in said if line.stream is Stream.STDOUT))
+    manager = config["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
+    return _Asked(manager["http_filters"], dict(os.environ) | wanted)
+
+
+def _environment(backend: BackendPlan, settings: PyvoySettings) -> dict[str, str]:
+    plan = WorkerPlan(factory=backend.factory, largest_message=settings.largest_message, in_flight=settings.in_flight)
+    return plan_environment(plan, backend.description)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """How each worker is run."""
+
+    config: str
+    environment: Mapping[str, str] = field(repr=False)
+    grace: float
+    sink: LineSink
+
+
+async def _supervise(plan: _Plan, number: int, *, stop: asyncio.Event, up: asyncio.Event) -> None:
+    """Keep one worker running until ``stop``; only its first start may fail."""
+    clock = asyncio.get_running_loop().time
+    pause = _SHORTEST_PAUSE
+    while True:
+        begun = clock()
+        try:
+            status = await _live(plan, stop=stop, up=up)
+        except EnvoyError as error:
+            if not up.is_set():
+                raise
+            _log.error("worker does not start", worker=number, why=str(error))
+        else:
+            if stop.is_set():
+                return
+            _log.error("worker ended", worker=number, status=status)
+        pause = _SHORTEST_PAUSE if clock() - begun > _LONGEST_PAUSE else min(2 * pause, _LONGEST_PAUSE)
+        if await _set_within(stop, pause):
+            return
+
+
+async def _live(plan: _Plan, *, stop: asyncio.Event, up: asyncio.Event) -> int | None:
+    """Run one worker until it ends or ``stop`` is set, in which case it finishes what it has begun."""
+    async with _worker(plan) as envoy, owned_tasks() as tasks:
+        await envoy.ready(limit=_START)
+        up.set()
+        ended = tasks.create_task(envoy.ended())
+        stopped = tasks.create_task(stop.wait())
+        await asyncio.wait([ended, stopped], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if not ended.done():
+            await _drain(envoy, plan.grace)
+            ended.cancel()
+            return None
+        return ended.result()
+
+
+@asynccontextmanager
+async def _worker(plan: _Plan) -> AsyncGenerator[Envoy]:
+    """Run an Envoy in the environment that pyvoy needs."""
+    last_lines: deque[Line] = deque(maxlen=_LAST_LINES)
+
+    async def keep(line: Line) -> None:
+        last_lines.append(line)
+        await plan.sink(line)
+
+    with TemporaryDirectory(prefix="authplane-") as name:
+        folder = Path(name)
+        config = folder / "envoy.json"
+        config.write_text(plan.config, encoding="utf-8")
+        pipe = {"path": str(folder / "admin.sock"), "mode": 0o600}
+        argv = [
+            str(envoy_binary()), "--config-path", str(config),
+            "--config-yaml", json.dumps({"admin": {"address": {"pipe": pipe}, "ignore_global_conn_limit": True}}),
+            "--disable-hot-restart", "--concurrency", "1", "--log-level", "warning",
+        ]  # fmt: skip
+        async with run_process(argv, sink=keep, grace=plan.grace, environment=plan.environment) as child:
+            yield Envoy(child, folder, last_lines)
+
+
+async def _drain(envoy: Envoy, grace: float) -> None:
+    """Take no more connections, ask clients to leave, and wait until no call is in progress."""
+    with contextlib.suppress(OSError, TimeoutError):
+        async with asyncio.timeout(grace):
+            for order in ("/healthcheck/fail", "/drain_listeners"):
+                await envoy.admin(order, method="POST")
+            while await _busy(envoy):  # noqa: ASYNC110 (Envoy tells nobody when it has finished)
+                await asyncio.sleep(_POLL)
+
+
+async def _busy(envoy: Envoy) -> bool:
+    name = f"http.{STATS}.downstream_rq_active"
+    reply = await envoy.admin(f"/stats?filter=^{name}$")
+    return reply.body.strip() != f"{name}: 0"
+
+
+@contextmanager
+def _reserved(address: Address) -> Iterator[Address]:
+    """Hold the port for the workers, who share it, so that a restart finds it free; yields it with its number.
+
+    A socket that is bound but does not listen gets no connections.
+    """
+    match address:
+        case UnixAddress():
+            yield address
+        case TcpAddress(host=host, port=port):
+            with contextlib.closing(_holder(host, port)) as holder:
+                name = holder.getsockname()
+                yield TcpAddress(host=name[0], port=name[1])
+        case _:
+            assert_never(address)
+
+
+def _holder(host: str, port: int) -> socket.socket:
+    wildcard = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104 (every interface is what an empty host means)
+    try:
+        found = socket.getaddrinfo(host or wildcard, port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, where = found[0]
+        holder = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise AddressInvalidError(f"{host!r} is not an address of this machine") from error
+    try:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            holder.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(bool(host)))
+        holder.bind(where)
+    except OSError as error:
+        holder.close()
+        raise AddressTakenError(f"cannot listen on {TcpAddress(host=host, port=port)}: {error.strerror}") from error
+    return holder
+
+
+def _shown(wanted: Address, bound: Address) -> Address:
+    """Name the address as the user did, with the port that was taken."""
+    if isinstance(wanted, TcpAddress) and isinstance(bound, TcpAddress):
+        return TcpAddress(host=wanted.host, port=bound.port)
+    return wanted
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,107 @@
+"""The worker's side of the pyvoy front: what runs inside Envoy, made from the environment.
+
+The process that starts a worker tells it in two variables what to serve. A factory, named by its import path, makes the
+parts: it is given the description of the backend and may keep tasks of its own while it serves.
+"""
+
+import importlib
+import json
+import os
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict, dataclass
+from typing import Any, Final, TypeAlias
+
+import structlog
+
+from authplane.io.asgi import Application, GrpcApplication, Receive, Scope, Send
+from authplane.io.authz import log_decision
+from authplane.io.checks import Checks, Decided, Perform, no_room
+from authplane.io.process import place_of
+from authplane.policy.engine import Backend
+
+BACKEND: Final = "AUTHPLANE_BACKEND"
+"""The description of the backend, JSON that only the factory understands."""
+WORKER: Final = "AUTHPLANE_WORKER"
+"""A `WorkerPlan`, JSON."""
+
+_log: Final = structlog.stdlib.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """What a worker serves with."""
+
+    backend: Backend
+    decided: Decided = log_decision
+    perform: Perform = no_room
+    ready: Callable[[], bool] = lambda: True
+    """What the health service says."""
+
+
+Factory: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Serving]]
+"""Makes the parts from the description; what they need runs until the context ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerPlan:
+    """What a worker is told besides the backend."""
+
+    factory: str
+    """``module:name`` of a `Factory`."""
+    largest_message: int
+    in_flight: int
+
+
+def plan_environment(plan: WorkerPlan, description: object) -> dict[str, str]:
+    """Return the variables that tell a worker what to serve."""
+    return {BACKEND: json.dumps(description, sort_keys=True), WORKER: json.dumps(asdict(plan), sort_keys=True)}
+
+
+class Worker:
+    """An application that makes its parts when it is started."""
+
+    def __init__(self) -> None:
+        self._application: Application | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or the life of the worker."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif self._application is None:
+            raise RuntimeError("a request before the start")
+        else:
+            await self._application(scope, receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        started = False
+        try:
+            plan = WorkerPlan(**json.loads(os.environ[WORKER]))
+            async with load_factory(plan.factory)(json.loads(os.environ[BACKEND])) as serving:
+                self._application = build_application(serving, plan)
+                started = True
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+        except Exception as error:  # noqa: BLE001 (the server must be told, in its protocol)
+            _log.error("worker failed", error=place_of(error), why=str(error))
+            await send({"type": f"lifespan.{'shutdown' if started else 'startup'}.failed", "message": str(error)})
+        else:
+            await send({"type": "lifespan.shutdown.complete"})
+
+
+def build_application(serving: Serving, plan: WorkerPlan) -> Application:
+    """Put an application together."""
+    checks = Checks(serving.backend, decided=serving.decided, perform=serving.perform, in_flight=plan.in_flight)
+    return GrpcApplication(checks, largest_message=plan.largest_message, serving=serving.ready)
+
+
+def load_factory(path: str) -> Factory:
+    """Import what ``module:name`` names."""
+    module, _, name = path.partition(":")
+    factory: Factory = getattr(importlib.import_module(module), name)
+    return factory
+
+
+app: Final = Worker()
+"""What pyvoy is told to serve."""
