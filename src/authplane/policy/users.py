@@ -1,0 +1,111 @@
+"""Lists of users with their password hashes, as htpasswd files write them."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, NamedTuple, Self
+
+from authplane.base.problems import Problem, Severity, printable
+from authplane.policy.passwords import PasswordHash, Unusable, effort, parse_hash, weakness
+from authplane.resources.nodes import Spot
+
+LONGEST_USER: Final = 255
+"""In bytes of UTF-8."""
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserList:
+    """Who may sign in, by name. Names are compared byte for byte: ``é`` has two spellings and they differ."""
+
+    users: Mapping[str, PasswordHash]
+    costliest: PasswordHash | None
+    """The hash that takes longest to verify; None if there is no user."""
+
+    @classmethod
+    def of(cls, users: Mapping[str, PasswordHash]) -> Self:
+        """Build the list of these users."""
+        return cls(users=MappingProxyType(dict(users)), costliest=max(users.values(), key=effort, default=None))
+
+
+class ParsedUsers(NamedTuple):
+    """The good lines of a file, and what is wrong with the others."""
+
+    users: Mapping[str, PasswordHash]
+    problems: tuple[Spot, ...]
+    cut: bool
+    """The file seems to end in the middle of a line."""
+
+
+def parse_users(content: bytes, *, strict: bool = False) -> ParsedUsers:
+    """Read an htpasswd file: ``user:hash`` lines, blank lines and comments; a bad line costs only itself.
+
+    With ``strict``, weak hashes are errors; otherwise they are warnings.
+    """
+    users: dict[str, PasswordHash] = {}
+    places: dict[str, int] = {}
+    problems: list[Spot] = []
+    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    damaged = 0
+    for number, line in enumerate(lines, 1):
+        text = line.removesuffix(b"\r")
+        if not text.strip() or text.lstrip().startswith(b"#"):
+            continue
+        entry = _parse_line(text)
+        if isinstance(entry, Unusable):
+            problems.append(_spot(number, entry.reason, entry.message))
+            damaged = number
+            continue
+        user, stored = entry
+        weak = weakness(stored)
+        if weak is not None:
+            severity = Severity.ERROR if strict else Severity.WARNING
+            problems.append(_spot(number, "HashWeak", f"{shown(user)}: {weak}", severity))
+            if strict:
+                continue
+        if user in places:
+            message = f"{shown(user)} stands in line {places[user]} too; this line is used"
+            problems.append(_spot(number, "UserRepeated", message, Severity.WARNING))
+        users[user], places[user] = stored, number
+    return ParsedUsers(MappingProxyType(users), tuple(problems), cut=damaged == len(lines))
+
+
+def fit_user(user: str) -> bool:
+    """Tell whether a list may have this user: not empty, not too long, no colon, no control character."""
+    return (
+        0 < len(user) <= LONGEST_USER
+        and ":" not in user
+        and not _CONTROL.search(user)
+        and (user.isascii() or len(user.encode(errors="replace")) <= LONGEST_USER)
+    )
+
+
+def shown(user: str) -> str:
+    """Quote a user's name for a message."""
+    return f"'{printable(user)}'"
+
+
+def _parse_line(line: bytes) -> tuple[str, PasswordHash] | Unusable:
+    name, colon, rest = line.partition(b":")
+    if not colon:
+        return Unusable("LineInvalid", "the line is not 'user:hash'")
+    try:
+        user = name.decode()
+        # What follows another colon is a remark, as Apache and nginx have it.
+        text = rest.partition(b":")[0].decode("ascii").rstrip(" \t")
+    except UnicodeDecodeError:
+        return Unusable("LineInvalid", "the line is not UTF-8, or its hash is not ASCII")
+    if not fit_user(user):
+        return Unusable(
+            "UserInvalid", f"a user has 1 to {LONGEST_USER} bytes and no control character; this one is not used"
+        )
+    stored = parse_hash(text)
+    return (
+        Unusable(stored.reason, f"{shown(user)}: {stored.message}") if isinstance(stored, Unusable) else (user, stored)
+    )
+
+
+def _spot(line: int, reason: str, message: str, severity: Severity = Severity.ERROR) -> Spot:
+    return Spot(Problem((), reason, message, severity), line, 1)
