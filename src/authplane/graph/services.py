@@ -1,9 +1,9 @@
 """Services and the endpoints behind their ports."""
 
-import ipaddress
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from authplane.base.addresses import parse_ip_address
 from authplane.base.names import ObjectName, Ref
 from authplane.graph.model import Endpoint
 from authplane.graph.reports import Reports
@@ -55,10 +55,8 @@ def _ready(slice_: EndpointSlice, service_port: ServicePort) -> set[Endpoint]:
 
 def usable_address(address: str) -> bool:
     """Tell whether Envoy can connect to it: an IP address that is not the unspecified one."""
-    try:
-        return not ipaddress.ip_address(address).is_unspecified
-    except ValueError:
-        return False
+    parsed = parse_ip_address(address)
+    return parsed is not None and not parsed.is_unspecified
 
 
 def report_endpoint_slices(resources: Resources, reports: Reports) -> None:

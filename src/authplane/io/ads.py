@@ -2,12 +2,12 @@
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from ipaddress import ip_address
 from typing import Final, Protocol, TypeVar
 
 import grpc
 import grpc.aio
 
+from authplane.base.addresses import is_loopback
 from authplane.graph.programming import Answered, NoProxy, Programming
 from authplane.io.ads_stream import DELTA, SOTW, STOPPING, AdsEvent, Ending, Stream, Variant
 from authplane.io.grpc_server import Tls, bind
@@ -129,17 +129,8 @@ class Ads:
 
 def require_protection(address: Address, tls: Tls | None) -> None:
     """Raise `AddressUnprotectedError` if other machines can connect and need not show a certificate."""
-    local = isinstance(address, UnixAddress) or _loopback(address.host)
+    local = isinstance(address, UnixAddress) or is_loopback(address.host)
     if not local and (tls is None or tls.client_ca is None):
         raise AddressUnprotectedError(
             f"{address} is open to other machines: it needs a certificate, its key, and a CA for client certificates"
         )
-
-
-def _loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

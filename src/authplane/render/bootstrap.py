@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from ipaddress import ip_address
 from typing import Final, TypeAlias, assert_never
 
 from envoy.config.bootstrap.v3 import bootstrap_pb2
@@ -19,6 +18,7 @@ from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
 from envoy.type.matcher.v3 import string_pb2
 
+from authplane.base.addresses import parse_ip_address
 from authplane.render.rendered import Rendered
 from authplane.render.wrap import FROM_ADS, duration, pack, socket_address
 
@@ -140,7 +140,7 @@ def _discovery(where: Where) -> cluster_pb2.Cluster.DiscoveryType.ValueType:
 
 def _client_tls(files: ClientFiles) -> tls_pb2.UpstreamTlsContext:
     kinds = common_pb2.SubjectAltNameMatcher.SanType
-    is_address = _is_ip_address(files.server_name)
+    is_address = parse_ip_address(files.server_name) is not None
     return tls_pb2.UpstreamTlsContext(
         sni="" if is_address else files.server_name,
         common_tls_context=tls_pb2.CommonTlsContext(
@@ -161,14 +161,6 @@ def _client_tls(files: ClientFiles) -> tls_pb2.UpstreamTlsContext:
             ),
         ),
     )
-
-
-def _is_ip_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _address(where: Where) -> address_pb2.Address:

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Final, TypeAlias, cast
 
+from authplane.base.addresses import parse_ip_address
 from authplane.base.names import Ref
 from authplane.base.problems import Problem, Severity
 from authplane.resources.catalogue import KINDS, OWNED_GROUPS, Resource
@@ -77,20 +77,12 @@ def _configuration(resource: Resource) -> Iterator[Problem]:
         return
     listeners = resource.spec.listeners
     for field, address in (("http", listeners.http.address), ("https", listeners.https.address)):
-        if not _is_ip_address(address):
+        if parse_ip_address(address) is None:
             message = f"{_cut(address)!r} is not an IP address such as 127.0.0.1"
             yield Problem(("spec", "listeners", field, "address"), "FieldInvalid", message)
     if listeners.http.port == listeners.https.port:
         message = f"http and https cannot both listen on port {listeners.http.port}"
         yield Problem(("spec", "listeners"), "FieldConflict", message)
-
-
-def _is_ip_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _nothing(_: Resource) -> Iterator[Problem]:
