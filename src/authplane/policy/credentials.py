@@ -1,7 +1,6 @@
 """Remembers credentials that were verified, without keeping any password."""
 
 import hashlib
-import hmac
 from collections import OrderedDict
 from typing import Final
 
@@ -35,7 +34,8 @@ class Verified:
         user = credentials.user.encode()
         # With both lengths in front, no two different triples are the same text.
         text = b"%d:%d:%b%b%b" % (len(user), len(hashed), user, hashed, credentials.password)
-        return hmac.digest(self._secret, text, "sha256")
+        # Keyed BLAKE2 is a MAC like HMAC, and takes a third of the time.
+        return hashlib.blake2b(text, key=self._secret, digest_size=32).digest()
 
     def holds(self, mark: bytes, now: float) -> bool:
         """Tell whether the credentials were verified not long ago."""

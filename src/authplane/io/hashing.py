@@ -1,0 +1,74 @@
+"""Runs expensive computations beside the event loop, and not too many of them."""
+
+import asyncio
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Final, Self
+
+from authplane.policy.flow import Busy, Effect, Outcome
+
+THREADS: Final = 2
+LIMIT: Final = 32
+"""How many computations run or wait; the next one hears that there is no room."""
+
+
+class HashPool:
+    """Performs the work of flows on a few threads, while the context lasts.
+
+    Works that are equal share one run. A work that everybody has stopped waiting for is not begun.
+    """
+
+    def __init__(self, *, threads: int = THREADS, limit: int = LIMIT) -> None:
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="authplane-hash")
+        self._limit = limit
+        self._runs: dict[Effect, _Run] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    async def perform(self, effect: Effect) -> Outcome:
+        """Run a work and return its result, or `Busy` at once; raises what the work raises."""
+        run = self._runs.get(effect)
+        if run is None or run.future.cancelled():
+            if len(self._runs) >= self._limit:
+                return Busy()
+            run = self._begin(effect)
+        with run.awaited():
+            return await asyncio.shield(run.future)
+
+    def _begin(self, effect: Effect) -> "_Run":
+        run = _Run(asyncio.get_running_loop().run_in_executor(self._executor, effect.run))
+        self._runs[effect] = run
+        run.future.add_done_callback(lambda _: self._end(effect, run))
+        return run
+
+    def _end(self, effect: Effect, run: "_Run") -> None:
+        # One that was given up may have been begun anew meanwhile.
+        if self._runs.get(effect) is run:
+            del self._runs[effect]
+
+
+class _Run:
+    """A work in progress and how many wait for it."""
+
+    def __init__(self, future: asyncio.Future[bool]) -> None:
+        self.future = future
+        self._waiting = 0
+
+    @contextmanager
+    def awaited(self) -> Generator[None]:
+        """Count the caller among those who wait; when the last one leaves early, the work is given up."""
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            if not self._waiting and not self.future.done():
+                self.future.cancel()
