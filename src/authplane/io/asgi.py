@@ -1,7 +1,7 @@
-"""The authorization server as an ASGI application: gRPC over HTTP/2, and HTTP checks below a prefix.
+"""The authorization server as an ASGI application: gRPC over HTTP/2.
 
-Only what a gRPC client understands is said with status 200: an HTTP check takes every 200 for an allowance, so that the
-two share a port only if their paths cannot meet.
+HTTP checks are never served on the same port: gRPC says everything with the HTTP status 200, which an HTTP check takes
+for an allowance, and a client can choose the path and the content type that reach us.
 """
 
 import re
@@ -67,7 +67,7 @@ class Refusal:
 
 
 class GrpcApplication:
-    """Serves ``Authorization/Check`` and ``Health/Check``; what is no gRPC goes to ``other``, or is not found."""
+    """Serves ``Authorization/Check`` and ``Health/Check``."""
 
     def __init__(
         self,
@@ -75,20 +75,15 @@ class GrpcApplication:
         *,
         largest_message: int = 4 * 1024 * 1024,
         serving: Callable[[], bool] = lambda: True,
-        other: Application | None = None,
     ) -> None:
         self._checks = checks
         self._largest = largest_message
         self._serving = serving
-        self._other = other
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one call."""
         path = scope["path"]
         kind, patience = _about(scope["headers"])
-        if path not in _METHODS and not kind.startswith(_FAMILY) and self._other is not None:
-            await self._other(scope, receive, send)
-            return
         fault = _fault(scope, path, kind)
         if fault:
             await _plain(send, fault)

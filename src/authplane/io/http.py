@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -45,7 +45,7 @@ class HttpResponse:
     body: bytes = b""
 
 
-Respond: TypeAlias = Callable[[HttpRequest], HttpResponse]
+Respond: TypeAlias = Callable[[HttpRequest], HttpResponse | Awaitable[HttpResponse]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +166,7 @@ class _Connection:
         if request is None:
             return False
         async with asyncio.timeout(self._limits.patience):
-            await self._send(_responded(self._respond, request), without_body=request.method == "HEAD")
+            await self._send(await _responded(self._respond, request), without_body=request.method == "HEAD")
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
 
     async def _request(self) -> HttpRequest | None:
@@ -214,9 +214,10 @@ class _Connection:
         self._writer.write(self._http.send(event) or b"")
 
 
-def _responded(respond: Respond, request: HttpRequest) -> HttpResponse:
+async def _responded(respond: Respond, request: HttpRequest) -> HttpResponse:
     try:
-        return respond(request)
+        response = respond(request)
+        return response if isinstance(response, HttpResponse) else await response
     except Exception as error:  # noqa: BLE001 (a failing page must not end the connection without a word)
         path = request.target.partition("?")[0]
         _log.error("request failed", method=request.method, path=path, error=place_of(error))

@@ -31,6 +31,7 @@ from authplane.io.listen import (
 from authplane.io.process import Line, LineSink, Stream, owned_tasks, run_process
 from authplane.io.pyvoy_config import STATS, Json, Limits, render_secrets, render_worker
 from authplane.io.workers import WorkerPlan, plan_environment
+from authplane.policy.http_check import Form
 
 _APPLICATION: Final = "authplane.io.workers:app"
 _ASK: Final = f"""\
@@ -86,6 +87,8 @@ class PyvoySettings:
     grace: float = 2.0
     """How many seconds checks in progress have when the server stops."""
     limits: Limits = field(default_factory=Limits)
+    http: Form | None = None
+    """How HTTP checks are asked; without it gRPC is served."""
 
 
 async def _to_stderr(line: Line) -> None:

@@ -7,7 +7,7 @@ parts: it is given the description of the backend and may keep tasks of its own 
 import importlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeAlias
@@ -17,13 +17,19 @@ import structlog
 from authplane.io.asgi import Application, GrpcApplication, Receive, Scope, Send
 from authplane.io.authz import log_decision
 from authplane.io.checks import Checks, Decided, Perform, no_room
+from authplane.io.http_front import HttpApplication, HttpChecks
 from authplane.io.process import place_of
 from authplane.policy.engine import Backend
+from authplane.policy.http_check import Form, ForwardedHeaders, OriginalHeaders, SameRequest
 
 BACKEND: Final = "AUTHPLANE_BACKEND"
 """The description of the backend, JSON that only the factory understands."""
 WORKER: Final = "AUTHPLANE_WORKER"
 """A `WorkerPlan`, JSON."""
+
+_FORMS: Final[Mapping[str, Callable[..., Form]]] = {
+    form.__name__: form for form in (SameRequest, ForwardedHeaders, OriginalHeaders)
+}
 
 _log: Final = structlog.stdlib.get_logger()
 
@@ -51,11 +57,24 @@ class WorkerPlan:
     """``module:name`` of a `Factory`."""
     largest_message: int
     in_flight: int
+    http: Form | None = None
+    """How HTTP checks are asked; without it gRPC is served."""
 
 
 def plan_environment(plan: WorkerPlan, description: object) -> dict[str, str]:
     """Return the variables that tell a worker what to serve."""
-    return {BACKEND: json.dumps(description, sort_keys=True), WORKER: json.dumps(asdict(plan), sort_keys=True)}
+    form = None if plan.http is None else [type(plan.http).__name__, asdict(plan.http)]
+    told = asdict(plan) | {"http": form}
+    return {BACKEND: json.dumps(description, sort_keys=True), WORKER: json.dumps(told, sort_keys=True)}
+
+
+def read_plan(environment: Mapping[str, str]) -> WorkerPlan:
+    """Read what `plan_environment` wrote."""
+    told = json.loads(environment[WORKER])
+    if told["http"] is not None:
+        name, fields = told["http"]
+        told["http"] = _FORMS[name](**fields)
+    return WorkerPlan(**told)
 
 
 class Worker:
@@ -77,7 +96,7 @@ class Worker:
         await receive()
         started = False
         try:
-            plan = WorkerPlan(**json.loads(os.environ[WORKER]))
+            plan = read_plan(os.environ)
             async with load_factory(plan.factory)(json.loads(os.environ[BACKEND])) as serving:
                 self._application = build_application(serving, plan)
                 started = True
@@ -92,6 +111,11 @@ class Worker:
 
 def build_application(serving: Serving, plan: WorkerPlan) -> Application:
     """Put an application together."""
+    if plan.http is not None:
+        asked = HttpChecks(
+            serving.backend, plan.http, decided=serving.decided, perform=serving.perform, in_flight=plan.in_flight
+        )
+        return HttpApplication(asked, largest_body=plan.largest_message)
     checks = Checks(serving.backend, decided=serving.decided, perform=serving.perform, in_flight=plan.in_flight)
     return GrpcApplication(checks, largest_message=plan.largest_message, serving=serving.ready)
 
