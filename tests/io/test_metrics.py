@@ -1,0 +1,112 @@
+"""The metrics as Prometheus reads them."""
+
+import threading
+from collections.abc import Iterable
+from typing import Final
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from authplane.io.metrics import Metrics
+from authplane.policy.record import Conclusion
+
+LIMIT: Final = 5.0
+
+
+def _samples(metrics: Metrics, *names: str) -> dict[str, float]:
+    """Return the samples of some metrics, each named with the values of its labels."""
+    families = text_string_to_metric_families(metrics.text().decode())
+    return {
+        " ".join((sample.name, *(value for _, value in sorted(sample.labels.items())))): sample.value
+        for family in families
+        for sample in family.samples
+        if sample.name.startswith(names)
+    }
+
+
+def _buckets(counts: Iterable[int]) -> dict[str, float]:
+    bounds = ("5e-05", "0.0001", "0.00025", "0.0005", "0.001", "0.0025", "0.005", "0.01", "0.025", "0.05", "0.1",
+              "0.25", "1.0", "+Inf")  # fmt: skip
+    return {f"authplane_check_seconds_bucket a {bound}": count for bound, count in zip(bounds, counts, strict=True)}
+
+
+def test_checks_are_counted_by_backend_and_decision() -> None:
+    metrics = Metrics()
+    for conclusion, backend in ((Conclusion.ALLOW, "a"), (Conclusion.ALLOW, "a"), (Conclusion.FAILED, "b")):
+        metrics.checks(backend).began()
+        metrics.checks(backend).ended(conclusion, 0.001)
+    nothing = {f"authplane_checks_total {each} {end}": 0 for each in "ab" for end in Conclusion}
+    assert _samples(metrics, "authplane_checks_total") == nothing | {
+        "authplane_checks_total a allow": 2,
+        "authplane_checks_total b failed": 1,
+    }
+
+
+def test_latencies_are_in_the_bucket_of_the_next_higher_bound() -> None:
+    metrics = Metrics()
+    checks = metrics.checks("a")
+    for seconds in (0, 0.00005, 0.00006, 0.001, 5):
+        checks.began()
+        checks.ended(Conclusion.ALLOW, seconds)
+    checks.began()
+    checks.ended(Conclusion.DENY, 0.2)
+    assert _samples(metrics, "authplane_check_seconds") == {
+        **_buckets((2, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4, 5, 5, 6)),
+        "authplane_check_seconds_count a": 6,
+        "authplane_check_seconds_sum a": pytest.approx(5.20111),
+    }
+
+
+def test_checks_in_flight_and_shed_are_told_apart() -> None:
+    metrics = Metrics()
+    checks = metrics.checks("a")
+    for _ in range(3):
+        checks.began()
+    checks.ended(Conclusion.UNAVAILABLE, 1)
+    checks.shed()
+    assert _samples(metrics, "authplane_checks_in_flight", "authplane_checks_shed") == {
+        "authplane_checks_in_flight a": 2,
+        "authplane_checks_shed_total a": 1,
+    }
+
+
+def test_caches_reloads_and_lost_lines_are_counted() -> None:
+    metrics = Metrics()
+    cache, reloads = metrics.cache("passwords"), metrics.reloads("htpasswd")
+    for found in (True, True, False):
+        cache.looked_up(found=found)
+    for ok in (True, False, False, False):
+        reloads.reloaded(ok=ok)
+    metrics.lines_lost(7)
+    names = ("authplane_cache_lookups_total", "authplane_reloads_total", "authplane_log_lines_lost_total")
+    assert _samples(metrics, *names) == {
+        "authplane_cache_lookups_total passwords hit": 2,
+        "authplane_cache_lookups_total passwords miss": 1,
+        "authplane_reloads_total ok htpasswd": 1,
+        "authplane_reloads_total failed htpasswd": 3,
+        "authplane_log_lines_lost_total": 7,
+    }
+
+
+def test_each_process_part_has_its_own_metrics() -> None:
+    one, other = Metrics(), Metrics()
+    one.lines_lost(1)
+    assert _samples(other, "authplane_log_lines_lost_total") == {"authplane_log_lines_lost_total": 0}
+
+
+def test_many_threads_lose_no_count() -> None:
+    metrics = Metrics()
+    checks = metrics.checks("a")
+
+    def count() -> None:
+        for _ in range(5000):
+            checks.began()
+            checks.ended(Conclusion.ALLOW, 0)
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT)
+    found = _samples(metrics, "authplane_checks_in_flight", "authplane_check_seconds_count")
+    assert found == {"authplane_checks_in_flight a": 0, "authplane_check_seconds_count a": 20_000}
