@@ -20,8 +20,8 @@ Scope: TypeAlias = Mapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
-_CHECKS: Final = frozenset(f"/{service}/Check" for service in SERVICES)
-_HEALTH: Final = "/grpc.health.v1.Health/Check"
+_CHECKS: Final = frozenset(f"/{service}/Check".encode("ascii") for service in SERVICES)
+_HEALTH: Final = b"/grpc.health.v1.Health/Check"
 _METHODS: Final = _CHECKS | {_HEALTH}
 _KNOWN: Final = frozenset({"", *SERVICES})
 _TYPES: Final = frozenset({b"application/grpc", b"application/grpc+proto"})
@@ -82,7 +82,7 @@ class GrpcApplication:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one call."""
-        path = scope["path"]
+        path = scope["raw_path"]
         kind, patience = _about(scope["headers"])
         fault = _fault(scope, path, kind)
         if fault:
@@ -102,7 +102,7 @@ class GrpcApplication:
         await send({"type": "http.response.body", "body": framed, "more_body": False})
         await send(_OK)
 
-    async def _reply(self, path: str, patience: bytes | None, receive: Receive) -> bytes | Refusal | None:
+    async def _reply(self, path: bytes, patience: bytes | None, receive: Receive) -> bytes | Refusal | None:
         """Answer the only message of a call; None means that the client left."""
         limit = _limit(patience)
         if isinstance(limit, Refusal):
@@ -173,7 +173,7 @@ def _about(headers: Sequence[tuple[bytes, bytes]]) -> tuple[bytes, bytes | None]
     return kind, timeout
 
 
-def _fault(scope: Scope, path: str, kind: bytes) -> int:
+def _fault(scope: Scope, path: bytes, kind: bytes) -> int:
     """Return the HTTP status for what is no gRPC call, or 0."""
     if path not in _METHODS and not kind.startswith(_FAMILY):
         return 404

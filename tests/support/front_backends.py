@@ -1,0 +1,63 @@
+"""Backends that a front's other process can make from a description."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from authplane.io.workers import Serving
+from authplane.policy.decision import Allow, Decision, Unavailable
+from authplane.policy.engine import Answer
+from authplane.policy.flow import Effect, Flow, Outcome, Work
+from authplane.policy.request import Request
+from authplane.policy.testserver import Mode, TestServer
+
+FACTORY: Final = "tests.support.front_backends:make"
+
+
+@asynccontextmanager
+async def make(description: Any) -> AsyncGenerator[Serving]:
+    """Make the backend that a description names."""
+    match description:
+        case "path":
+            yield Serving(backend=TestServer(mode=Mode.PATH), decided=_ignore)
+        case "broken":
+            yield Serving(backend=Broken(), decided=_ignore)
+        case {"gate": path}:
+            yield Serving(backend=Gate(Path(path)), decided=_ignore, perform=_perform)
+        case _:
+            raise ValueError(f"no backend is called {description}")
+
+
+class Broken:
+    """Always fails."""
+
+    name: Final = "broken"
+
+    def decide(self, _request: Request, _now: datetime) -> Decision:
+        raise KeyError("hunter2")
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Allows ``/free`` at once, and others when somebody writes to a pipe."""
+
+    pipe: Path
+    name = "gate"
+
+    def decide(self, request: Request, _now: datetime) -> Decision | Flow:
+        return Allow() if request.path == "/free" else self._wait()
+
+    def _wait(self) -> Flow:
+        outcome = yield Work(lambda: bool(self.pipe.read_bytes()))
+        return Allow() if outcome is True else Unavailable(cause="busy")
+
+
+async def _perform(effect: Effect) -> Outcome:
+    return await asyncio.to_thread(effect.run)
+
+
+def _ignore(_: Answer) -> None: ...
