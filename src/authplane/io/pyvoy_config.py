@@ -53,7 +53,12 @@ def render_worker(filters: list[Json], address: Address, limits: Limits, secrets
         "max_active_downstream_connections": limits.connections,
     }
     monitors = [_typed("envoy.resource_monitors.global_downstream_max_connections", most)]
-    return {"static_resources": {"listeners": [listener]}, "overload_manager": {"resource_monitors": monitors}}
+    return {
+        # Envoy wants a name before it reads secrets from files.
+        "node": {"id": STATS, "cluster": STATS},
+        "static_resources": {"listeners": [listener]},
+        "overload_manager": {"resource_monitors": monitors},
+    }
 
 
 def render_secrets(tls: ServerTls) -> dict[str, str]:

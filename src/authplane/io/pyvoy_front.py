@@ -220,7 +220,12 @@ async def _ask_pyvoy() -> _Asked:
 
 
 def _environment(backend: BackendPlan, settings: PyvoySettings) -> dict[str, str]:
-    plan = WorkerPlan(factory=backend.factory, largest_message=settings.largest_message, in_flight=settings.in_flight)
+    plan = WorkerPlan(
+        factory=backend.factory,
+        largest_message=settings.largest_message,
+        in_flight=settings.in_flight,
+        http=settings.http,
+    )
     return plan_environment(plan, backend.description)
 
 

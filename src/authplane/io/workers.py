@@ -57,7 +57,7 @@ class WorkerPlan:
     """``module:name`` of a `Factory`."""
     largest_message: int
     in_flight: int
-    http: Form | None = None
+    http: Form | None
     """How HTTP checks are asked; without it gRPC is served."""
 
 

@@ -1,0 +1,127 @@
+"""The ASGI application without a server: frames, methods, content types."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+from google.protobuf.wrappers_pb2 import Int32Value, StringValue
+from tests.policy.checks import check
+from tests.support.front_backends import Gate
+
+from authplane.io.asgi import GrpcApplication, Message, Refusal, parse_frame
+from authplane.io.checks import LATE, Checks
+from authplane.policy.engine import answer
+from authplane.policy.flow import Effect, Outcome
+from authplane.policy.testserver import Mode, TestServer
+
+V3: Final = "/envoy.service.auth.v3.Authorization/Check"
+V2: Final = "/envoy.service.auth.v2.Authorization/Check"
+HEALTH: Final = "/grpc.health.v1.Health/Check"
+BODY: Final = check("/allow").SerializeToString()
+REPLY: Final = answer(TestServer(mode=Mode.PATH), BODY, datetime.now(UTC)).reply
+APPLICATION: Final = GrpcApplication(Checks(TestServer(mode=Mode.PATH), decided=lambda _: None), largest_message=1000)
+
+
+def frame(message: bytes, flag: int = 0) -> bytes:
+    return bytes([flag]) + len(message).to_bytes(4, "big") + message
+
+
+class Reply(NamedTuple):
+    status: int
+    body: bytes = b""
+    grpc: int | None = None
+
+
+async def ask(application: GrpcApplication, chunks: Sequence[bytes], **scope: Any) -> Reply | None:
+    """Ask as a server does; None means that nothing was answered."""
+    events = [
+        {"type": "http.request", "body": chunk, "more_body": index < len(chunks) - 1}
+        for index, chunk in enumerate(chunks)
+    ]
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return events.pop(0) if events else {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    path = scope.pop("path", V3)
+    kind = scope.pop("kind", b"application/grpc")
+    patience = scope.pop("patience", None)
+    headers = [(b"content-type", kind), *([(b"grpc-timeout", patience)] if patience else [])]
+    whole = {"type": "http", "method": "POST", "http_version": "2", "raw_path": path.encode(), "headers": headers}
+    await application(whole | scope, receive, send)
+    if not sent:
+        return None
+    trailers = dict(sent[2]["headers"]) if len(sent) == 3 else {}
+    code = int(trailers[b"grpc-status"]) if trailers else None
+    return Reply(sent[0]["status"], sent[1]["body"], code)
+
+
+class Case(NamedTuple):
+    chunks: Sequence[bytes]
+    want: Reply | None
+    scope: dict[str, Any] = {}  # noqa: RUF012 (a case is not changed)
+
+
+CASES: Final = {
+    "a check": Case([frame(BODY)], Reply(200, frame(REPLY), 0)),
+    "the older service has the same answer": Case([frame(BODY)], Reply(200, frame(REPLY), 0), {"path": V2}),
+    "a check in pieces": Case([frame(BODY)[:3], b"", frame(BODY)[3:9], frame(BODY)[9:]], Reply(200, frame(REPLY), 0)),
+    "a content type that names the encoding": Case(
+        [frame(BODY)], Reply(200, frame(REPLY), 0), {"kind": b"application/grpc+proto"}
+    ),
+    "a deadline": Case([frame(BODY)], Reply(200, frame(REPLY), 0), {"patience": b"99999999H"}),
+    "a deadline that is none": Case([frame(BODY)], Reply(200, b"", 13), {"patience": b"1 S"}),
+    "no body": Case([b""], Reply(200, b"", 13)),
+    "half a prefix": Case([b"\0\0"], Reply(200, b"", 13)),
+    "a truncated message": Case([frame(BODY)[:-1]], Reply(200, b"", 13)),
+    "two messages": Case([frame(BODY) * 2], Reply(200, b"", 13)),
+    "a compressed message": Case([frame(BODY, 1)], Reply(200, b"", 12)),
+    "an unknown flag": Case([frame(BODY, 2)], Reply(200, b"", 13)),
+    "a message that is too large": Case([frame(b"a" * 1001)], Reply(200, b"", 8)),
+    "a message that says that it is too large": Case([b"\0\xff\xff\xff\xff"], Reply(200, b"", 8)),
+    "a body that does not end is not waited for": Case([frame(b"a")[:6], b"a" * 2000, b"b"], Reply(200, b"", 13)),
+    "a client that leaves": Case([], None),
+    "an unknown method": Case([frame(BODY)], Reply(200, b"", 12), {"path": "/envoy.service.auth.v3.Authorization/No"}),
+    "an encoded path is another path": Case([frame(BODY)], Reply(200, b"", 12), {"path": V3.replace("/C", "%2FC")}),
+    "another content type": Case([frame(BODY)], Reply(415), {"kind": b"application/json"}),
+    "gRPC-Web": Case([frame(BODY)], Reply(415), {"kind": b"application/grpc-web"}),
+    "another method": Case([frame(BODY)], Reply(405), {"method": "GET"}),
+    "another page": Case([b""], Reply(404), {"path": "/", "kind": b"text/html"}),
+    "HTTP/1.1": Case([frame(BODY)], Reply(505), {"http_version": "1.1"}),
+    "health": Case([frame(b"")], Reply(200, frame(Int32Value(value=1).SerializeToString()), 0), {"path": HEALTH}),
+    "health of another": Case(
+        [frame(StringValue(value="x").SerializeToString())], Reply(200, b"", 5), {"path": HEALTH}
+    ),
+    "health of nonsense": Case([frame(b"\xff")], Reply(200, b"", 3), {"path": HEALTH}),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+async def test_a_call_is_answered(case: Case) -> None:
+    assert await ask(APPLICATION, case.chunks, **case.scope) == case.want
+
+
+async def test_a_server_that_is_not_ready_says_so() -> None:
+    application = GrpcApplication(Checks(TestServer(), decided=lambda _: None), serving=lambda: False)
+    want = Reply(200, frame(Int32Value(value=2).SerializeToString()), 0)
+    assert await ask(application, [frame(b"")], path=HEALTH) == want
+
+
+async def test_a_check_that_waits_ends_with_the_deadline_of_its_caller() -> None:
+    async def never(_: Effect) -> Outcome:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    application = GrpcApplication(Checks(Gate(Path("unused")), decided=lambda _: None, perform=never))
+    assert await ask(application, [frame(BODY)], patience=b"10m") == Reply(200, frame(LATE), 0)
+
+
+def test_the_largest_message_is_served() -> None:
+    assert parse_frame(frame(b"a" * 10), 10) == b"a" * 10
+    assert parse_frame(frame(b"a" * 11), 10) == Refusal(8, "the message is larger than 10 bytes")
