@@ -131,8 +131,8 @@ def _question(scope: Scope, body: bytes) -> Question:
     return Question(
         method=scope["method"],
         target=target.decode("latin-1"),
-        scheme=scope["scheme"],
-        headers=tuple(scope["headers"]),
+        # Envoy takes this header for the scheme, and pyvoy leaves it out.
+        headers=(*scope["headers"], (b"x-forwarded-proto", scope["scheme"].encode("ascii"))),
         body=body,
     )
 

@@ -58,7 +58,6 @@ class Question:
     method: str
     target: str
     """Path and query, as they came."""
-    scheme: str = ""
     headers: tuple[tuple[bytes, bytes], ...] = ()
     body: bytes = b""
 
@@ -163,9 +162,8 @@ def _same(prefix: str, question: Question, headers: tuple[tuple[str, str], ...])
         return "the request has no host, or more than one"
     if not question.target.startswith(prefix):
         return "the path does not have the prefix"
-    return _Asked(
-        method=question.method, scheme=question.scheme, host=host, target=question.target.removeprefix(prefix)
-    )
+    # The scheme stays unknown: all that could tell it is a header of the client.
+    return _Asked(method=question.method, scheme="", host=host, target=question.target.removeprefix(prefix))
 
 
 def _forwarded(headers: tuple[tuple[str, str], ...]) -> _Asked | str:
