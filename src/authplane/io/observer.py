@@ -1,0 +1,116 @@
+"""Who is told of every check: the decision log, the metrics and the traces.
+
+A front calls `began`, then one of `decided`, `failed` and `late`; or `shed` alone. None of them raises or waits: a
+check has its answer, whatever becomes of what is known about it.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Final, Protocol, TypeAlias
+
+import structlog
+
+from authplane.io.metrics import CheckMetrics
+from authplane.io.process import place_of
+from authplane.io.traces import NO_TRACE, CallerTrace, NoTraces, Traces
+from authplane.policy.engine import Answer
+from authplane.policy.record import Conclusion, Record, build_record, build_undecided, line_of
+
+_log: Final = structlog.stdlib.get_logger()
+
+Clock: TypeAlias = Callable[[], float]
+"""Returns the seconds since 1970."""
+
+
+class Lines(Protocol):
+    """Takes the lines of the decision log, at once."""
+
+    def write(self, line: str) -> None:
+        """Take a line with its end."""
+
+
+class Observer:
+    """Tells of the checks of one backend."""
+
+    def __init__(
+        self,
+        backend: str,
+        metrics: CheckMetrics,
+        *,
+        lines: Lines | None = None,
+        traces: Traces | None = None,
+        clock: Clock = time.time,
+    ) -> None:
+        self._backend = backend
+        self._metrics = metrics
+        self._lines = lines
+        self._traces = traces or NoTraces()
+        self._clock = clock
+
+    @property
+    def traces(self) -> bool:
+        """Whether the caller's trace is of use: if not, a front need not look for it."""
+        return self._traces.on
+
+    def began(self) -> None:
+        """Take note of a check that begins."""
+        try:
+            self._metrics.began()
+        except Exception as error:  # noqa: BLE001 (nothing here may change an answer)
+            _complain(error)
+
+    def decided(self, made: Answer, seconds: float, caller: CallerTrace = NO_TRACE) -> None:
+        """Take note of an answer and of how long it took."""
+        try:
+            record = build_record(made, backend=self._backend, now=self._clock(), seconds=seconds)
+        except Exception as error:  # noqa: BLE001 (as above)
+            _complain(error)
+            # Counted all the same: the check is in flight no longer.
+            self._undecided(Conclusion.FAILED, "the decision cannot be described", seconds, caller)
+        else:
+            self._tell(record, caller)
+
+    def failed(self, error: Exception, seconds: float, caller: CallerTrace = NO_TRACE) -> None:
+        """Take note of a check whose backend raised; the error's message is not repeated."""
+        self._undecided(Conclusion.FAILED, place_of(error), seconds, caller)
+
+    def late(self, seconds: float, caller: CallerTrace = NO_TRACE) -> None:
+        """Take note of a check that found no decision in time."""
+        self._undecided(Conclusion.UNAVAILABLE, "no decision in time", seconds, caller)
+
+    def shed(self) -> None:
+        """Take note of a check that was refused for want of room, and did not begin.
+
+        It is counted only: it was not read, so there is nothing to say about it, and nobody needs more work then.
+        """
+        try:
+            self._metrics.shed()
+        except Exception as error:  # noqa: BLE001 (as above)
+            _complain(error)
+
+    def _undecided(self, conclusion: Conclusion, reason: str, seconds: float, caller: CallerTrace) -> None:
+        now = self._clock()
+        self._tell(build_undecided(conclusion, reason, backend=self._backend, now=now, seconds=seconds), caller)
+
+    def _tell(self, record: Record, caller: CallerTrace) -> None:
+        """Tell each on its own: that one cannot be told is no reason for the next to miss it."""
+        try:
+            self._metrics.ended(record.decision, record.seconds)
+        except Exception as error:  # noqa: BLE001 (as above)
+            _complain(error)
+        try:
+            if self._lines is not None:
+                self._lines.write(line_of(record))
+        except Exception as error:  # noqa: BLE001 (as above)
+            _complain(error)
+        try:
+            if self._traces.on:
+                self._traces.tell(record, caller)
+        except Exception as error:  # noqa: BLE001 (as above)
+            _complain(error)
+
+
+def _complain(error: Exception) -> None:
+    with contextlib.suppress(Exception):
+        _log.error("decision not recorded", error=place_of(error))
