@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import grpc
 import grpc.aio
@@ -12,6 +12,7 @@ import pytest
 from envoy.service.auth.v2 import external_auth_pb2 as v2
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
+from grpc_reflection.v1alpha import reflection_pb2
 from structlog.testing import capture_logs
 from tests.policy.checks import check
 
@@ -143,6 +144,25 @@ async def test_an_unknown_method_is_unimplemented() -> None:
         with pytest.raises(grpc.aio.AioRpcError) as failure:
             await _ask(channel, b"", f"/{SERVICE}/Decide")
         assert failure.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_the_server_tells_what_it_serves() -> None:
+    async with (
+        serve_authz(TestServer(), AuthzSettings(address=HERE)) as address,
+        grpc.aio.insecure_channel(str(address)) as channel,
+    ):
+        call: Any = channel.stream_stream(
+            "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+            request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
+            response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
+        )(iter([reflection_pb2.ServerReflectionRequest(list_services="")]))
+        reply = await call.read()
+        names = [service.name for service in reply.list_services_response.service]
+    assert names == [
+        "envoy.service.auth.v2.Authorization",
+        "envoy.service.auth.v3.Authorization",
+        "grpc.reflection.v1alpha.ServerReflection",
+    ]
 
 
 async def test_health_knows_the_server_and_its_service_only() -> None:

@@ -9,6 +9,11 @@ import grpc
 import grpc.aio
 import structlog
 
+# Reflection reads the descriptors of these messages from the pool that importing them fills.
+from envoy.service.auth.v2 import external_auth_pb2 as _v2  # noqa: F401
+from envoy.service.auth.v3 import external_auth_pb2 as _v3  # noqa: F401
+from grpc_reflection.v1alpha import reflection
+
 from authplane.io.checks import Checks, Decided, Perform, no_room
 from authplane.io.grpc_server import Tls, bind
 from authplane.io.health import health_service
@@ -76,6 +81,7 @@ async def serve_authz(
             ("grpc.max_receive_message_length", settings.largest_message),
         ],
     )
+    reflection.enable_server_reflection([*SERVICES, reflection.SERVICE_NAME], server)
     bound = bind(server, settings.address, settings.tls)
     await server.start()
     try:
