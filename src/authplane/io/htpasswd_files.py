@@ -246,13 +246,13 @@ def _content(path: Path) -> bytes | str:
     """Read a regular file, or say why that is not possible; anything else is not waited for."""
     try:
         opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(opened).st_mode):
+                return "this is not a regular file"
+            with os.fdopen(opened, "rb", closefd=False) as file:
+                content = file.read(LARGEST_FILE + 1)
+        finally:
+            os.close(opened)
     except OSError as error:
         return f"the file cannot be read: {error.strerror}"
-    with os.fdopen(opened, "rb") as file:
-        if not stat.S_ISREG(os.fstat(opened).st_mode):
-            return "this is not a regular file"
-        try:
-            content = file.read(LARGEST_FILE + 1)
-        except OSError as error:
-            return f"the file cannot be read: {error.strerror}"
     return content if len(content) <= LARGEST_FILE else f"the file is larger than {LARGEST_FILE} bytes"

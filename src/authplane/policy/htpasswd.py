@@ -56,14 +56,16 @@ class Attempt:
 
     def __call__(self) -> bool:
         """Tell whether the password is right."""
-        if self.stored is None:
-            verify(self.costliest, self.password)
-            return False
-        if verify(self.stored, self.password):
+        if self.stored is not None and verify(self.stored, self.password):
             return True
-        for more in padding(self.stored, self.costliest):
+        for more in self.rest:
             verify(more, self.password)
         return False
+
+    @property
+    def rest(self) -> tuple[PasswordHash, ...]:
+        """What a failure verifies besides the hash of the user, for the time it takes."""
+        return (self.costliest,) if self.stored is None else padding(self.stored, self.costliest)
 
 
 class Htpasswd:

@@ -73,9 +73,10 @@ def parse_user_secrets(
             message = f"a Secret for Basic authentication needs the key {KEY!r}; it is not used"
             problems.append(SecretProblem(ref, Problem(("data",), "KeyMissing", message)))
             continue
+        path = ("stringData" if KEY in secret.string_data else "data", KEY)
         parsed = parse_users(content.reveal(), strict=wanted.strict)
         problems.extend(
-            SecretProblem(ref, Problem(("data", KEY), found.reason, f"line {line}: {found.message}", found.severity))
+            SecretProblem(ref, Problem(path, found.reason, f"line {line}: {found.message}", found.severity))
             for found, line, _ in parsed.problems
         )
         declared.append(
