@@ -48,7 +48,6 @@ PAGES: Final = {
 }
 
 
-@pytest.mark.requirement("A08")
 @pytest.mark.parametrize(("asked", "want"), PAGES.items())
 def test_pages(asked: str, want: HttpResponse) -> None:
     method, target = asked.split(" ")

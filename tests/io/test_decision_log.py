@@ -311,3 +311,17 @@ def test_what_is_no_file_is_named_at_the_start(tmp_path: Path, make: Callable[[P
 def test_a_folder_that_is_not_there_is_named_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(LogUnusableError, match=r"No such file or directory$"):
         open_decision_log(ToFile(path=tmp_path / "no" / "decisions.log")).__enter__()
+
+
+def test_the_writer_outlives_a_counter_that_fails_and_a_line_that_is_not_ascii() -> None:
+    def fail(_count: int) -> None:
+        raise ZeroDivisionError
+
+    sink = Failing(OSError(errno.ENOSPC, "No space left on device"))
+    with capture_logs() as complaints, _log(sink, lost=fail) as log:
+        log.write("lost\n")
+        assert sink.failed.wait(LIMIT)
+        sink.error = None
+        log.write("\udcff\n")
+    assert _said(sink.pieces) == [1, "\\udcff"]
+    assert {each["event"] for each in complaints} == {"decision log cannot be written", "lost lines not counted"}

@@ -113,7 +113,10 @@ class DecisionLog:
             self._wake.set()
 
     def reopen(self) -> None:
-        """Let the next line go to a file of the configured name, even if the old one was moved away."""
+        """Let the next line go to a file of the configured name, even if the old one was moved away.
+
+        Not for a handler of `signal.signal`, which may interrupt `write` in the middle; a handler of the loop is fine.
+        """
         self._reopen = True
         self._wake.set()
 
@@ -159,14 +162,17 @@ class DecisionLog:
         """Say how many lines are missing."""
         missing = self._lost
         line = f'{{"time":"{time_text(time.time())}","event":"lines lost","count":{missing}}}\n'
-        self._sink.write(line.encode())
+        self._sink.write(line.encode("ascii"))
         with self._lost_lock:
             self._lost -= missing
 
     def _lose(self, count: int) -> None:
         with self._lost_lock:
             self._lost += count
-        self._told(count)
+        try:
+            self._told(count)
+        except Exception as error:  # noqa: BLE001 (the writer must live)
+            _complain("lost lines not counted", error=_cause(error))
 
     def _failed(self, error: Exception) -> None:
         """Say it once, not for every batch."""
@@ -279,7 +285,7 @@ def _pieces(lines: list[str]) -> Iterator[list[bytes]]:
     piece: list[bytes] = []
     size = 0
     for line in lines:
-        raw = line.encode()
+        raw = line.encode("ascii", "backslashreplace")
         if piece and size + len(raw) > _ATOMIC:
             yield piece
             piece, size = [], 0
