@@ -70,7 +70,7 @@ async def grpcio(wanted: Wanted) -> AsyncGenerator[Address]:
     )
     async with (
         make(wanted.backend) as serving,
-        serve_authz(serving.backend, settings, decided=serving.decided, perform=serving.perform) as address,
+        serve_authz(serving.backend, settings, observer=serving.observer, perform=serving.perform) as address,
     ):
         yield address
 
@@ -138,6 +138,11 @@ async def test_a_large_message_within_the_limit_is_answered(front: Front) -> Non
 async def test_the_older_service_answers_the_same_bytes(front: Front) -> None:
     async with front(Wanted()) as address, grpc.aio.insecure_channel(str(address)) as channel:
         for path in ("/allow", "/x"):
+            asked = v2_pb.CheckRequest()
+            http = asked.attributes.request.http
+            http.id, http.method, http.scheme, http.host, http.path = "7", "GET", "https", "shop.example", path
+            http.headers["user-agent"] = "test"
+            assert asked.SerializeToString() == about(path)
             replies = {await ask(channel, about(path), f"/{service}/Check") for service in SERVICES}
             assert len(replies) == 1
             old = v2_pb.CheckResponse.FromString(replies.pop())
