@@ -10,6 +10,7 @@ import pytest
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 from tests.policy.checks import check
 from tests.support.front_backends import Gate
+from tests.support.observing import Told
 
 from authplane.io.asgi import GrpcApplication, Message, Refusal, parse_frame
 from authplane.io.checks import LATE, Checks
@@ -22,7 +23,7 @@ V2: Final = "/envoy.service.auth.v2.Authorization/Check"
 HEALTH: Final = "/grpc.health.v1.Health/Check"
 BODY: Final = check("/allow").SerializeToString()
 REPLY: Final = answer(TestServer(mode=Mode.PATH), BODY, datetime.now(UTC)).reply
-APPLICATION: Final = GrpcApplication(Checks(TestServer(mode=Mode.PATH), decided=lambda _: None), largest_message=1000)
+APPLICATION: Final = GrpcApplication(Checks(TestServer(mode=Mode.PATH), observer=Told()), largest_message=1000)
 
 
 def frame(message: bytes, flag: int = 0) -> bytes:
@@ -108,7 +109,7 @@ async def test_a_call_is_answered(case: Case) -> None:
 
 
 async def test_a_server_that_is_not_ready_says_so() -> None:
-    application = GrpcApplication(Checks(TestServer(), decided=lambda _: None), serving=lambda: False)
+    application = GrpcApplication(Checks(TestServer(), observer=Told()), serving=lambda: False)
     want = Reply(200, frame(Int32Value(value=2).SerializeToString()), 0)
     assert await ask(application, [frame(b"")], path=HEALTH) == want
 
@@ -118,7 +119,7 @@ async def test_a_check_that_waits_ends_with_the_deadline_of_its_caller() -> None
         await asyncio.Event().wait()
         raise AssertionError
 
-    application = GrpcApplication(Checks(Gate(Path("unused")), decided=lambda _: None, perform=never))
+    application = GrpcApplication(Checks(Gate(Path("unused")), observer=Told(), perform=never))
     assert await ask(application, [frame(BODY)], patience=b"10m") == Reply(200, frame(LATE), 0)
 
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final
 
 import httpx2
 import pytest
+from tests.support.observing import Told
 
 from authplane.io.authz import AuthzSettings, serve_authz
 from authplane.io.echo import serve_echo
@@ -93,7 +94,7 @@ async def _gateway(
 
 
 def _authz(backend: Backend, folder: Path) -> Any:
-    return serve_authz(backend, AuthzSettings(address=UnixAddress(path=str(folder / "authz.sock"))))
+    return serve_authz(backend, AuthzSettings(address=UnixAddress(path=str(folder / "authz.sock"))), observer=Told())
 
 
 class Scripted:

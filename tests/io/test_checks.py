@@ -8,10 +8,11 @@ from typing import ClassVar
 import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from tests.policy.checks import check
+from tests.support.observing import Told
 
 from authplane.io.checks import LATE, SHED, Checks
 from authplane.policy.decision import Allow, Deny, Unavailable
-from authplane.policy.engine import FAILED, Answer
+from authplane.policy.engine import FAILED
 from authplane.policy.flow import Busy, Effect, Flow, Outcome, Work
 from authplane.policy.request import Request
 
@@ -48,21 +49,21 @@ async def run_it(effect: Effect) -> Outcome:
 
 
 async def test_work_on_the_way_is_performed() -> None:
-    told: list[Answer] = []
-    checks = Checks(Asking(), decided=told.append, perform=run_it)
+    told = Told()
+    checks = Checks(Asking(), observer=told, perform=run_it)
     assert code(await checks.reply(BODY)) == 0
-    assert [made.decision for made in told] == [Allow()]
+    assert (told.decisions, told.events) == ([Allow()], ["began", "decided"])
 
 
 async def test_without_anybody_to_perform_it_there_is_no_decision() -> None:
-    assert code(await Checks(Asking(), decided=lambda _: None).reply(BODY)) == 14
+    assert code(await Checks(Asking(), observer=Told()).reply(BODY)) == 14
 
 
 async def test_work_that_fails_does_not_allow() -> None:
     async def broken(_: Effect) -> Outcome:
         raise KeyError("password")
 
-    assert await Checks(Asking(), decided=lambda _: None, perform=broken).reply(BODY) == FAILED
+    assert await Checks(Asking(), observer=Told(), perform=broken).reply(BODY) == FAILED
 
 
 async def test_nobody_waits_longer_than_the_caller_does() -> None:
@@ -71,7 +72,7 @@ async def test_nobody_waits_longer_than_the_caller_does() -> None:
         raise AssertionError
 
     backend = Asking()
-    assert await Checks(backend, decided=lambda _: None, perform=never).reply(BODY, limit=0.01) == LATE
+    assert await Checks(backend, observer=Told(), perform=never).reply(BODY, limit=0.01) == LATE
     assert backend.closed == [True]
 
 
@@ -82,7 +83,7 @@ async def test_one_check_too_many_is_shed_at_once() -> None:
         await release.wait()
         return True
 
-    checks = Checks(Asking(), decided=lambda _: None, perform=slow, in_flight=2)
+    checks = Checks(Asking(), observer=Told(), perform=slow, in_flight=2)
     async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
         waiting = [tasks.create_task(checks.reply(BODY)) for _ in range(2)]
         await asyncio.sleep(0)

@@ -99,7 +99,6 @@ async def test_what_a_work_raises_is_raised() -> None:
         await pool.perform(Work(fail))
 
 
-@pytest.mark.requirement("H12")
 async def test_200_passwords_at_once_leave_the_event_loop_free_and_overflow_is_unavailable() -> None:
     stored = bcrypt.hashpw(b"wonder", bcrypt.gensalt(9))
     backend = Htpasswd(Secret(b"s"), HtpasswdSettings(per_user=Rate(burst=1e3, per_second=1)))

@@ -9,6 +9,7 @@ import grpc.aio
 import pytest
 from tests.policy.checks import check
 from tests.support.certificates import authority, server
+from tests.support.observing import Told
 
 from authplane.io.authz import SERVICE, AuthzSettings, serve_authz
 from authplane.io.certificates import KeyPair
@@ -92,7 +93,7 @@ async def test_a_running_server_shows_the_new_certificate_and_keeps_open_connect
     options = [("grpc.ssl_target_name_override", "one.example"), ("grpc.use_local_subchannel_pool", 1)]
     credentials = grpc.ssl_channel_credentials(authority().certificate)
     async with (
-        serve_authz(TestServer(), settings) as address,
+        serve_authz(TestServer(), settings, observer=Told()) as address,
         grpc.aio.secure_channel(str(address), credentials, options=options) as kept,
     ):
         call: Any = kept.unary_unary(f"/{SERVICE}/Check")

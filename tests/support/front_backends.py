@@ -8,6 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from tests.support.observing import Told
+
 from authplane.io.workers import Serving
 from authplane.policy.decision import Allow, Decision, Unavailable
 from authplane.policy.engine import Answer
@@ -23,11 +25,11 @@ async def make(description: Any) -> AsyncGenerator[Serving]:
     """Make the backend that a description names."""
     match description:
         case "path":
-            yield Serving(backend=TestServer(mode=Mode.PATH), decided=_ignore)
+            yield Serving(backend=TestServer(mode=Mode.PATH), observer=Told())
         case "broken":
-            yield Serving(backend=Broken(), decided=_ignore)
+            yield Serving(backend=Broken(), observer=Told())
         case {"gate": path}:
-            yield Serving(backend=Gate(Path(path)), decided=_ignore, perform=_perform)
+            yield Serving(backend=Gate(Path(path)), observer=Told(), perform=_perform)
         case _:
             raise ValueError(f"no backend is called {description}")
 

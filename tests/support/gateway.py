@@ -173,6 +173,7 @@ class Gateway:
         certificate.write_bytes(pair.certificate)
         key.write_bytes(pair.key.reveal())
         arguments = ["authserver", "testserver", "--mode", "path", "--address", str(self._auth)]
+        arguments += ["--engine", "grpcio", "--metrics-address", ""]
         arguments += ["--tls-cert-path", str(certificate), "--tls-key-path", str(key)]
         async with self._program("authserver", *arguments) as child:
             self.authserver = child

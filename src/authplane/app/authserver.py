@@ -1,22 +1,133 @@
 """The authorization server as a program."""
 
-from typing import Final
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, assert_never
 
 import structlog
 
+from authplane.app.backends import DescriptionError, ServingPlan, require_usable, serving
 from authplane.io.authz import AuthzSettings, serve_authz
+from authplane.io.http_front import HttpChecks, serve_http_checks
+from authplane.io.listen import Address
+from authplane.io.process import forward
+from authplane.io.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
+from authplane.io.pyvoy_front import TlsFiles as PyvoyTls
 from authplane.io.serve import Stop, run_program
-from authplane.policy.testserver import Mode, TestServer
+from authplane.io.tls_files import TlsFiles
+from authplane.policy.http_check import Form
 
 log: Final = structlog.stdlib.get_logger()
 
+_FACTORY: Final = "authplane.app.backends:serving"
 
-def serve_testserver(mode: Mode, settings: AuthzSettings) -> None:
-    """Serve the test backend until the program is stopped."""
+
+class Engine(StrEnum):
+    """What carries the server."""
+
+    GRPCIO = "grpcio"
+    """One process; runs wherever grpcio does."""
+    PYVOY = "pyvoy"
+    """Python inside Envoy, in as many processes as wanted."""
+
+
+DEFAULT_ENGINE: Final = Engine.PYVOY if sys.platform == "linux" else Engine.GRPCIO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsPaths:
+    """PEM files of a server; empty paths mean none."""
+
+    certificate: str = ""
+    key: str = ""
+    ca: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerPlan:
+    """What is served, where and how."""
+
+    serving: ServingPlan
+    address: Address
+    tls: TlsPaths
+    engine: Engine
+    workers: int = 1
+    in_flight: int = 1000
+    http: tuple[Address, Form] | None = None
+    """Where HTTP checks are answered, and how they are asked."""
+
+
+def serve_checks(plan: ServerPlan) -> None:
+    """Serve until the program is stopped."""
 
     async def program(stop: Stop) -> None:
-        async with serve_authz(TestServer(mode=mode), settings) as address:
-            log.info("authorization server listens", address=str(address), tls=settings.tls is not None, mode=mode)
+        async with _fronts(plan) as addresses:
+            for kind, address in addresses.items():
+                log.info("authorization server listens", protocol=kind, address=str(address), engine=plan.engine.value)
             await stop.asked()
 
     run_program(program)
+
+
+def _fronts(plan: ServerPlan) -> AbstractAsyncContextManager[dict[str, Address]]:
+    require_usable(plan.serving.backend)
+    match plan.engine:
+        case Engine.GRPCIO:
+            return _in_this_process(plan)
+        case Engine.PYVOY:
+            return _in_workers(plan)
+        case _:
+            assert_never(plan.engine)
+
+
+@asynccontextmanager
+async def _in_this_process(plan: ServerPlan) -> AsyncGenerator[dict[str, Address]]:
+    if plan.workers != 1:
+        raise DescriptionError("the grpcio engine has one process: use --engine pyvoy for more workers")
+    tls = TlsFiles.open(certificate=plan.tls.certificate, key=plan.tls.key, ca=plan.tls.ca)
+    if tls is not None and plan.http is not None:
+        raise DescriptionError("HTTP checks over TLS need --engine pyvoy")
+    settings = AuthzSettings(address=plan.address, tls=tls, in_flight=plan.in_flight)
+    async with AsyncExitStack() as stack:
+        made = await stack.enter_async_context(serving(plan.serving.described()))
+        bound = {
+            "grpc": await stack.enter_async_context(
+                serve_authz(made.backend, settings, observer=made.observer, perform=made.perform)
+            )
+        }
+        if plan.http is not None:
+            address, form = plan.http
+            checks = HttpChecks(
+                made.backend, form, observer=made.observer, perform=made.perform, in_flight=plan.in_flight
+            )
+            bound["http"] = await stack.enter_async_context(serve_http_checks(checks, address))
+        yield bound
+
+
+@asynccontextmanager
+async def _in_workers(plan: ServerPlan) -> AsyncGenerator[dict[str, Address]]:
+    fronts = plan.workers if plan.http is None else plan.workers + 1
+    if plan.serving.admin and fronts > 1:
+        raise DescriptionError(
+            "the metrics of several workers are not joined yet: use --metrics-address '' or one worker without HTTP"
+        )
+    if plan.serving.decision_log not in {"", "-"} and fronts > 1:
+        raise DescriptionError("several workers cannot share a decision log file: let them write to standard output")
+    backend = BackendPlan(factory=_FACTORY, description=plan.serving.described())
+    paths = plan.tls
+    tls = PyvoyTls(certificate=paths.certificate, key=paths.key, ca=paths.ca) if any(_paths(paths)) else None
+    settings = PyvoySettings(address=plan.address, tls=tls, workers=plan.workers, in_flight=plan.in_flight)
+    async with AsyncExitStack() as stack:
+        bound = {"grpc": await stack.enter_async_context(serve_pyvoy(backend, settings, sink=forward))}
+        if plan.http is not None:
+            address, form = plan.http
+            http = PyvoySettings(address=address, tls=tls, in_flight=plan.in_flight, http=form)
+            bound["http"] = await stack.enter_async_context(serve_pyvoy(backend, http, sink=forward))
+        yield bound
+
+
+def _paths(tls: TlsPaths) -> tuple[str, str, str]:
+    return tls.certificate, tls.key, tls.ca

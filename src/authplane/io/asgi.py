@@ -14,6 +14,7 @@ from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 
 from authplane.io.authz import SERVICES
 from authplane.io.checks import Checks
+from authplane.io.traces import NO_TRACE, CallerTrace, caller_trace
 
 Message: TypeAlias = Mapping[str, Any]
 Scope: TypeAlias = Mapping[str, Any]
@@ -91,7 +92,8 @@ class GrpcApplication:
         if path not in _METHODS:
             await _refuse(send, Refusal(_UNIMPLEMENTED, "unknown method"))
             return
-        reply = await self._reply(path, patience, receive)
+        caller = caller_trace(_texts(scope["headers"])) if self._checks.traces else NO_TRACE
+        reply = await self._reply(path, patience, caller, receive)
         if reply is None:
             return
         if isinstance(reply, Refusal):
@@ -102,7 +104,9 @@ class GrpcApplication:
         await send({"type": "http.response.body", "body": framed, "more_body": False})
         await send(_OK)
 
-    async def _reply(self, path: bytes, patience: bytes | None, receive: Receive) -> bytes | Refusal | None:
+    async def _reply(
+        self, path: bytes, patience: bytes | None, caller: CallerTrace, receive: Receive
+    ) -> bytes | Refusal | None:
         """Answer the only message of a call; None means that the client left."""
         limit = _limit(patience)
         if isinstance(limit, Refusal):
@@ -113,7 +117,9 @@ class GrpcApplication:
         message = parse_frame(body, self._largest)
         if isinstance(message, Refusal):
             return message
-        return self._health(message) if path == _HEALTH else await self._checks.reply(message, limit=limit)
+        if path == _HEALTH:
+            return self._health(message)
+        return await self._checks.reply(message, limit=limit, caller=caller)
 
     def _health(self, body: bytes) -> bytes | Refusal:
         """Answer as the gRPC health service does; on the wire its messages are like those two wrappers."""
@@ -124,6 +130,10 @@ class GrpcApplication:
         if service not in _KNOWN:
             return Refusal(_NOT_FOUND, "unknown service")
         return Int32Value(value=1 if self._serving() else 2).SerializeToString()
+
+
+def _texts(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[str, str | bytes]]:
+    return [(name.decode("latin-1"), value) for name, value in headers]
 
 
 def parse_frame(body: bytes, largest: int) -> bytes | Refusal:

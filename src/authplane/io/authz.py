@@ -3,30 +3,26 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final, assert_never
+from typing import Final
 
 import grpc
 import grpc.aio
-import structlog
 
 # Reflection reads the descriptors of these messages from the pool that importing them fills.
 from envoy.service.auth.v2 import external_auth_pb2 as _v2  # noqa: F401
 from envoy.service.auth.v3 import external_auth_pb2 as _v3  # noqa: F401
 from grpc_reflection.v1alpha import reflection
 
-from authplane.io.checks import Checks, Decided, Perform, no_room
+from authplane.io.checks import Checks, Observing, Perform, no_room
 from authplane.io.grpc_server import Tls, bind
 from authplane.io.health import health_service
 from authplane.io.listen import Address, claim
-from authplane.policy.decision import Allow, Deny, Unavailable
-from authplane.policy.engine import Answer, Backend
-from authplane.policy.request import Malformed, Request
+from authplane.io.traces import caller_trace
+from authplane.policy.engine import Backend
 
 SERVICE: Final = "envoy.service.auth.v3.Authorization"
 SERVICES: Final = (SERVICE, "envoy.service.auth.v2.Authorization")
 """The older version has the same messages, but for fields that we do not read or send."""
-
-_log: Final = structlog.stdlib.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,36 +39,16 @@ class AuthzSettings:
     """How many seconds checks in progress have when the server stops."""
 
 
-def log_decision(made: Answer) -> None:
-    """Write one line about a decision; the query string may hold tokens and is left out."""
-    match made.request:
-        case Request() as request:
-            about = {"id": request.id, "method": request.method, "host": request.host, "path": request.path}
-        case Malformed(reason=reason):
-            about = {"malformed": reason}
-        case _:
-            assert_never(made.request)
-    match made.decision:
-        case Allow():
-            _log.info("check", decision="allow", **about)
-        case Deny(http_status=status, rule=rule):
-            _log.info("check", decision="deny", status=status, rule=rule, **about)
-        case Unavailable(cause=cause):
-            _log.warning("check", decision="unavailable", cause=cause, **about)
-        case _:
-            assert_never(made.decision)
-
-
 @asynccontextmanager
 async def serve_authz(
-    backend: Backend, settings: AuthzSettings, *, decided: Decided = log_decision, perform: Perform = no_room
+    backend: Backend, settings: AuthzSettings, *, observer: Observing, perform: Perform = no_room
 ) -> AsyncGenerator[Address]:
     """Serve checks while the block runs; yields the address with the port that was really taken.
 
     Raises a `ListenError` if the address cannot be had.
     """
     claim(settings.address)
-    checks = Checks(backend, decided=decided, perform=perform, in_flight=settings.in_flight)
+    checks = Checks(backend, observer=observer, perform=perform, in_flight=settings.in_flight)
     server = grpc.aio.server(
         handlers=[*(_authorization(checks, service) for service in SERVICES), health_service(SERVICES)],
         options=[
@@ -92,7 +68,8 @@ async def serve_authz(
 
 def _authorization(checks: Checks, service: str) -> grpc.GenericRpcHandler:
     async def check(body: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
-        return await checks.reply(body, limit=context.time_remaining())
+        metadata = context.invocation_metadata() if checks.traces else ()
+        return await checks.reply(body, limit=context.time_remaining(), caller=caller_trace(metadata or ()))
 
     # Without serializers the messages stay bytes: the engine reads and writes them.
     return grpc.method_handlers_generic_handler(service, {"Check": grpc.unary_unary_rpc_method_handler(check)})

@@ -4,18 +4,22 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Generator
 from datetime import UTC, datetime
-from typing import Final, TypeAlias
+from enum import Enum, auto
+from time import perf_counter
+from typing import Final, ParamSpec, Protocol, TypeAlias, TypeVar, assert_never
 
 import structlog
 
 from authplane.io.process import place_of
+from authplane.io.traces import NO_TRACE, CallerTrace
 from authplane.policy.decision import Unavailable
 from authplane.policy.engine import FAILED, Answer, Backend, check
 from authplane.policy.flow import Busy, Effect, Outcome
 from authplane.policy.wire import render_decision
 
-Decided: TypeAlias = Callable[[Answer], None]
-"""Told of every decision, after it is made; it cannot change it."""
+T = TypeVar("T")
+
+_log: Final = structlog.stdlib.get_logger()
 
 Perform: TypeAlias = Callable[[Effect], Awaitable[Outcome]]
 """Does what a decision asks for on the way."""
@@ -24,7 +28,36 @@ SHED: Final = render_decision(Unavailable(cause="too many checks at a time"))
 LATE: Final = render_decision(Unavailable(cause="no decision in time"))
 """Replies made beforehand, so that nothing can fail in giving them."""
 
-_log: Final = structlog.stdlib.get_logger()
+
+class Observing(Protocol):
+    """Told of every check; none of it raises, waits, or changes an answer."""
+
+    @property
+    def traces(self) -> bool:
+        """Whether the caller's trace is of use."""
+
+    def began(self) -> None:
+        """Take note of a check that begins."""
+
+    def decided(self, made: Answer, seconds: float, caller: CallerTrace) -> None:
+        """Take note of an answer."""
+
+    def failed(self, error: Exception, seconds: float, caller: CallerTrace) -> None:
+        """Take note of a check whose backend raised."""
+
+    def late(self, seconds: float, caller: CallerTrace) -> None:
+        """Take note of a check that found no decision in time."""
+
+    def shed(self) -> None:
+        """Take note of a check for which there was no room; it did not begin."""
+
+
+class Unanswered(Enum):
+    """Why a flow has no result."""
+
+    SHED = auto()
+    LATE = auto()
+    FAILED = auto()
 
 
 async def no_room(_: Effect) -> Outcome:
@@ -32,61 +65,107 @@ async def no_room(_: Effect) -> Outcome:
     return Busy()
 
 
-class Checks:
-    """Answers checks with a backend, at most so many at a time."""
+class Driver:
+    """Runs the flows of checks, at most so many at a time."""
 
-    def __init__(
-        self, backend: Backend, *, decided: Decided, perform: Perform = no_room, in_flight: int = 1000
-    ) -> None:
-        self._backend = backend
-        self._decided = decided
+    def __init__(self, observer: Observing, *, perform: Perform = no_room, in_flight: int = 1000) -> None:
+        self.observer = observer
         self._perform = perform
         self._most = in_flight
         self._waiting = 0
 
-    async def reply(self, body: bytes, *, limit: float | None = None) -> bytes:
-        """Return a serialized CheckResponse, within ``limit`` seconds if there is something to wait for."""
-        flow = check(self._backend, body, datetime.now(UTC))
+    async def run(
+        self,
+        flow: Generator[Effect, Outcome, T],
+        answer_of: Callable[[T], Answer],
+        *,
+        limit: float | None,
+        caller: CallerTrace = NO_TRACE,
+    ) -> T | Unanswered:
+        """Run a flow to its end, within ``limit`` seconds if there is something to wait for."""
+        begun = perf_counter()
         try:
             effect = next(flow)
         except StopIteration as finished:
-            return self._told(finished.value)
+            made: T = finished.value
+            _tell(self.observer.began)
+            _tell(self.observer.decided, answer_of(made), perf_counter() - begun, caller)
+            return made
         except Exception as error:  # noqa: BLE001 (a failed check must become an answer that does not allow)
-            return self._failed(error)
+            _tell(self.observer.began)
+            _tell(self.observer.failed, error, perf_counter() - begun, caller)
+            return Unanswered.FAILED
         with contextlib.closing(flow):
-            return await self._wait(flow, effect, limit)
-
-    async def _wait(self, flow: Generator[Effect, Outcome, Answer], effect: Effect, limit: float | None) -> bytes:
-        # Only a check that waits can pile up: the others are done before the next one is read.
-        if self._waiting >= self._most:
-            return SHED
-        self._waiting += 1
-        try:
-            async with asyncio.timeout(limit):
-                while True:
-                    effect = flow.send(await self._perform(effect))
-        except StopIteration as finished:
-            return self._told(finished.value)
-        except TimeoutError:
-            return LATE
-        except Exception as error:  # noqa: BLE001 (as above)
-            return self._failed(error)
-        finally:
-            self._waiting -= 1
-
-    def _told(self, made: Answer) -> bytes:
-        try:
-            self._decided(made)
-        except Exception as error:  # noqa: BLE001 (a decision holds even if it cannot be told)
-            _complain("decision not recorded", error)
-        return made.reply
-
-    def _failed(self, error: Exception) -> bytes:
-        _complain("check", error, decision="failed", backend=self._backend.name)
-        return FAILED
+            # Only a check that waits can pile up: the others are done before the next one is read.
+            if self._waiting >= self._most:
+                _tell(self.observer.shed)
+                return Unanswered.SHED
+            _tell(self.observer.began)
+            self._waiting += 1
+            try:
+                async with asyncio.timeout(limit):
+                    while True:
+                        effect = flow.send(await self._perform(effect))
+            except StopIteration as finished:
+                waited: T = finished.value
+                _tell(self.observer.decided, answer_of(waited), perf_counter() - begun, caller)
+                return waited
+            except TimeoutError:
+                _tell(self.observer.late, perf_counter() - begun, caller)
+                return Unanswered.LATE
+            except Exception as error:  # noqa: BLE001 (as above)
+                _tell(self.observer.failed, error, perf_counter() - begun, caller)
+                return Unanswered.FAILED
+            except asyncio.CancelledError:
+                # Whoever asked has gone away.
+                _tell(self.observer.late, perf_counter() - begun, caller)
+                raise
+            finally:
+                self._waiting -= 1
 
 
-def _complain(what: str, error: Exception, **more: str) -> None:
-    """Log a fault of ours. Whatever goes wrong with the log, the check has its answer."""
-    with contextlib.suppress(Exception):
-        _log.error(what, error=place_of(error), **more)
+P = ParamSpec("P")
+
+
+def _tell(about: Callable[P, None], *arguments: P.args, **named: P.kwargs) -> None:
+    """Tell the observer. It promises not to raise; an answer must not depend on that."""
+    try:
+        about(*arguments, **named)
+    except Exception as error:  # noqa: BLE001 (a decision holds even if it cannot be told)
+        with contextlib.suppress(Exception):
+            _log.error("decision not recorded", error=place_of(error))
+
+
+class Checks:
+    """Answers gRPC checks with a backend."""
+
+    def __init__(
+        self, backend: Backend, *, observer: Observing, perform: Perform = no_room, in_flight: int = 1000
+    ) -> None:
+        self._backend = backend
+        self._driver = Driver(observer, perform=perform, in_flight=in_flight)
+
+    @property
+    def traces(self) -> bool:
+        """Whether the caller's trace is of use."""
+        return self._driver.observer.traces
+
+    async def reply(self, body: bytes, *, limit: float | None = None, caller: CallerTrace = NO_TRACE) -> bytes:
+        """Return a serialized CheckResponse, within ``limit`` seconds if there is something to wait for."""
+        flow = check(self._backend, body, datetime.now(UTC))
+        made = await self._driver.run(flow, _itself, limit=limit, caller=caller)
+        match made:
+            case Answer(reply=reply):
+                return reply
+            case Unanswered.SHED:
+                return SHED
+            case Unanswered.LATE:
+                return LATE
+            case Unanswered.FAILED:
+                return FAILED
+            case _:
+                assert_never(made)
+
+
+def _itself(made: Answer) -> Answer:
+    return made

@@ -1,24 +1,17 @@
 """HTTP checks: what nginx ``auth_request``, Traefik ``forwardAuth`` and Envoy's ``http_service`` ask."""
 
-import asyncio
-import contextlib
-from collections.abc import Generator
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
-from typing import Final
-
-import structlog
+from typing import Final, assert_never
 
 from authplane.io.asgi import Receive, Scope, Send, read_body
-from authplane.io.checks import Decided, Perform, no_room
+from authplane.io.checks import Driver, Observing, Perform, Unanswered, no_room
 from authplane.io.http import HttpLimits, HttpRequest, HttpResponse, serve_http
 from authplane.io.listen import Address
-from authplane.io.process import place_of
+from authplane.io.traces import NO_TRACE, caller_trace
 from authplane.policy.engine import Answer, Backend
-from authplane.policy.flow import Effect, Outcome
 from authplane.policy.http_check import Form, HttpAnswer, Question, check_http
-
-_log: Final = structlog.stdlib.get_logger()
 
 FAILED: Final = HttpResponse(status=403)
 """When the backend raised: a denial. Envoy takes 5xx for "no decision", which a failure policy may turn into a pass."""
@@ -29,63 +22,43 @@ UNDECIDED: Final = HttpResponse(status=503)
 class HttpChecks:
     """Answers HTTP checks with a backend, at most so many at a time."""
 
-    def __init__(  # noqa: PLR0913 (each has its default but two)
+    def __init__(  # noqa: PLR0913 (most have a default)
         self,
         backend: Backend,
         form: Form,
         *,
-        decided: Decided,
+        observer: Observing,
         perform: Perform = no_room,
         in_flight: int = 1000,
         limit: float = 10.0,
     ) -> None:
         self._backend = backend
         self._form = form
-        self._decided = decided
-        self._perform = perform
-        self._most = in_flight
         self._limit = limit
-        self._waiting = 0
+        self._driver = Driver(observer, perform=perform, in_flight=in_flight)
 
     async def respond(self, question: Question) -> HttpResponse:
         """Return the response to a question; HTTP tells no deadline, so that ``limit`` is ours."""
         flow = check_http(self._backend, self._form, question, datetime.now(UTC))
-        try:
-            effect = next(flow)
-        except StopIteration as finished:
-            return self._told(finished.value)
-        except Exception as error:  # noqa: BLE001 (a failed check must become an answer that does not allow)
-            return self._failed(error)
-        with contextlib.closing(flow):
-            return await self._wait(flow, effect)
+        caller = caller_trace(_texts(question.headers)) if self._driver.observer.traces else NO_TRACE
+        made = await self._driver.run(flow, _answer_of, limit=self._limit, caller=caller)
+        match made:
+            case HttpAnswer(status=status, headers=headers, body=body):
+                return HttpResponse(status=status, headers=headers, body=body)
+            case Unanswered.FAILED:
+                return FAILED
+            case Unanswered.SHED | Unanswered.LATE:
+                return UNDECIDED
+            case _:
+                assert_never(made)
 
-    async def _wait(self, flow: Generator[Effect, Outcome, HttpAnswer], effect: Effect) -> HttpResponse:
-        if self._waiting >= self._most:
-            return UNDECIDED
-        self._waiting += 1
-        try:
-            async with asyncio.timeout(self._limit):
-                while True:
-                    effect = flow.send(await self._perform(effect))
-        except StopIteration as finished:
-            return self._told(finished.value)
-        except TimeoutError:
-            return UNDECIDED
-        except Exception as error:  # noqa: BLE001 (as above)
-            return self._failed(error)
-        finally:
-            self._waiting -= 1
 
-    def _told(self, made: HttpAnswer) -> HttpResponse:
-        try:
-            self._decided(Answer(reply=made.body, request=made.request, decision=made.decision))
-        except Exception as error:  # noqa: BLE001 (a decision holds even if it cannot be told)
-            _complain("decision not recorded", error)
-        return HttpResponse(status=made.status, headers=made.headers, body=made.body)
+def _answer_of(made: HttpAnswer) -> Answer:
+    return Answer(reply=made.body, request=made.request, decision=made.decision)
 
-    def _failed(self, error: Exception) -> HttpResponse:
-        _complain("check", error, decision="failed", backend=self._backend.name)
-        return FAILED
+
+def _texts(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[str, str | bytes]]:
+    return [(name.decode("latin-1").lower(), value) for name, value in headers]
 
 
 class HttpApplication:
@@ -135,8 +108,3 @@ def _question(scope: Scope, body: bytes) -> Question:
         headers=(*scope["headers"], (b"x-forwarded-proto", scope["scheme"].encode("ascii"))),
         body=body,
     )
-
-
-def _complain(what: str, error: Exception, **more: str) -> None:
-    with contextlib.suppress(Exception):
-        _log.error(what, error=place_of(error), **more)

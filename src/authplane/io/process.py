@@ -51,6 +51,14 @@ LineSink: TypeAlias = Callable[[Line], Awaitable[None]]
 """Receives each line. The process may stand still while it waits, so it must be quick."""
 
 
+async def forward(line: Line) -> None:
+    """Write a line where our own output of that kind goes; one that cannot be written is lost."""
+    ours = sys.stdout if line.stream is Stream.STDOUT else sys.stderr
+    with contextlib.suppress(OSError, ValueError):
+        ours.write(f"{line.text}\n")
+        ours.flush()
+
+
 class Child:
     """A running process."""
 

@@ -15,8 +15,7 @@ from typing import Any, Final, TypeAlias
 import structlog
 
 from authplane.io.asgi import Application, GrpcApplication, Receive, Scope, Send
-from authplane.io.authz import log_decision
-from authplane.io.checks import Checks, Decided, Perform, no_room
+from authplane.io.checks import Checks, Observing, Perform, no_room
 from authplane.io.http_front import HttpApplication, HttpChecks
 from authplane.io.process import place_of
 from authplane.policy.engine import Backend
@@ -39,7 +38,7 @@ class Serving:
     """What a worker serves with."""
 
     backend: Backend
-    decided: Decided = log_decision
+    observer: Observing
     perform: Perform = no_room
     ready: Callable[[], bool] = lambda: True
     """What the health service says."""
@@ -113,10 +112,10 @@ def build_application(serving: Serving, plan: WorkerPlan) -> Application:
     """Put an application together."""
     if plan.http is not None:
         asked = HttpChecks(
-            serving.backend, plan.http, decided=serving.decided, perform=serving.perform, in_flight=plan.in_flight
+            serving.backend, plan.http, observer=serving.observer, perform=serving.perform, in_flight=plan.in_flight
         )
         return HttpApplication(asked, largest_body=plan.largest_message)
-    checks = Checks(serving.backend, decided=serving.decided, perform=serving.perform, in_flight=plan.in_flight)
+    checks = Checks(serving.backend, observer=serving.observer, perform=serving.perform, in_flight=plan.in_flight)
     return GrpcApplication(checks, largest_message=plan.largest_message, serving=serving.ready)
 
 

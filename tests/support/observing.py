@@ -1,0 +1,32 @@
+"""Who is told of checks in tests."""
+
+from dataclasses import dataclass, field
+
+from authplane.io.traces import CallerTrace
+from authplane.policy.decision import Decision
+from authplane.policy.engine import Answer
+
+
+@dataclass(slots=True)
+class Told:
+    """Remembers what it is told."""
+
+    traces: bool = False
+    decisions: list[Decision] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+
+    def began(self) -> None:
+        self.events.append("began")
+
+    def decided(self, made: Answer, seconds: float, caller: CallerTrace) -> None:
+        self.events.append("decided")
+        self.decisions.append(made.decision)
+
+    def failed(self, error: Exception, seconds: float, caller: CallerTrace) -> None:
+        self.events.append("failed")
+
+    def late(self, seconds: float, caller: CallerTrace) -> None:
+        self.events.append("late")
+
+    def shed(self) -> None:
+        self.events.append("shed")
