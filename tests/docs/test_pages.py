@@ -107,6 +107,9 @@ def commands() -> dict[str, set[str]]:
 def test_the_page_of_the_command_line_has_every_option(command: str, options: set[str]) -> None:
     page = read(ROOT / "docs" / "cli.md")
     [section] = re.findall(rf"^## authplane {command}\b.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    if command.startswith("authserver "):
+        [shared] = re.findall(r"^### Options of every authorization server\b.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+        section += shared
     missing = {
         option for option in options - {"--output"} if f"{option}`" not in section and f"{option} " not in section
     }
