@@ -3,9 +3,9 @@
 import asyncio
 import sys
 
-from bench import change, check, load, startup
+from bench import change, check, front, load, startup
 
-BENCHMARKS = {"startup": startup.main, "change": change.main, "load": load.main, "check": check.main}
+BENCHMARKS = {"startup": startup.main, "change": change.main, "load": load.main, "check": check.main, "front": front.main}
 
 
 def main() -> int:

@@ -106,9 +106,10 @@ def commands() -> dict[str, set[str]]:
 @pytest.mark.parametrize(("command", "options"), commands().items(), ids=commands().keys())
 def test_the_page_of_the_command_line_has_every_option(command: str, options: set[str]) -> None:
     page = read(ROOT / "docs" / "cli.md")
-    [section] = re.findall(rf"^## authplane {command}\b.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    flags = re.MULTILINE | re.DOTALL
+    [section] = re.findall(rf"^## authplane {command}\b.*?(?=^## |\Z)", page, flags)
     if command.startswith("authserver "):
-        [shared] = re.findall(r"^### Options of every authorization server\b.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+        [shared] = re.findall(r"^### Options of every authorization server\b.*?(?=^## |\Z)", page, flags)
         section += shared
     missing = {
         option for option in options - {"--output"} if f"{option}`" not in section and f"{option} " not in section
