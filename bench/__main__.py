@@ -5,7 +5,13 @@ import sys
 
 from bench import change, check, front, load, startup
 
-BENCHMARKS = {"startup": startup.main, "change": change.main, "load": load.main, "check": check.main, "front": front.main}
+BENCHMARKS = {
+    "startup": startup.main,
+    "change": change.main,
+    "load": load.main,
+    "check": check.main,
+    "front": front.main,
+}
 
 
 def main() -> int:

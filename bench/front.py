@@ -15,12 +15,13 @@ from tempfile import TemporaryDirectory
 
 from envoy.service.auth.v3 import external_auth_pb2
 from tests.policy.checks import check
-from tests.support.observing import Told
 
 from authplane.io.asgi import Receive, Scope, Send
 from authplane.io.authz import SERVICE
 from authplane.io.envoy import shim_folder
 from authplane.io.listen import TcpAddress
+from authplane.io.metrics import Metrics
+from authplane.io.observer import Observer
 from authplane.io.process import Line, run_process
 from authplane.io.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
 from authplane.io.workers import Serving
@@ -81,8 +82,9 @@ async def main() -> None:
 
 @asynccontextmanager
 async def testserver(_description: object) -> AsyncGenerator[Serving]:
-    """Serve the test backend without a log."""
-    yield Serving(backend=TestServer(), observer=Told())
+    """Serve the test backend with metrics and without a log."""
+    backend = TestServer()
+    yield Serving(backend=backend, observer=Observer(backend.name, Metrics().checks(backend.name)))
 
 
 async def bare(_scope: Scope, receive: Receive, send: Send) -> None:
