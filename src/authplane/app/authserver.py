@@ -10,9 +10,10 @@ from typing import Final, assert_never
 import structlog
 
 from authplane.app.backends import DescriptionError, ServingPlan, require_usable, serving
+from authplane.base.addresses import is_loopback
 from authplane.io.authz import AuthzSettings, serve_authz
 from authplane.io.http_front import HttpChecks, serve_http_checks
-from authplane.io.listen import Address
+from authplane.io.listen import Address, UnixAddress
 from authplane.io.process import forward
 from authplane.io.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
 from authplane.io.pyvoy_front import TlsFiles as PyvoyTls
@@ -64,12 +65,21 @@ def serve_checks(plan: ServerPlan) -> None:
     """Serve until the program is stopped."""
 
     async def program(stop: Stop) -> None:
+        if not _asked_by_known_proxies(plan):
+            log.warning("other machines can ask for decisions without showing a certificate: give a CA for clients")
         async with _fronts(plan) as addresses:
             for kind, address in addresses.items():
                 log.info("authorization server listens", protocol=kind, address=str(address), engine=plan.engine.value)
             await stop.asked()
 
     run_program(program)
+
+
+def _asked_by_known_proxies(plan: ServerPlan) -> bool:
+    """Tell whether only this machine, or who has a certificate, can ask."""
+    addresses = [plan.address, *([plan.http[0]] if plan.http else [])]
+    local = all(isinstance(each, UnixAddress) or is_loopback(each.host) for each in addresses)
+    return local or bool(plan.tls.ca)
 
 
 def _fronts(plan: ServerPlan) -> AbstractAsyncContextManager[dict[str, Address]]:

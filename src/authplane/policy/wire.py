@@ -125,7 +125,8 @@ def _known_name(name: str) -> bool:
 def _headers(http: attribute_context_pb2.AttributeContext.HttpRequest) -> tuple[tuple[str, str], ...]:
     """Join both forms: a proxy that sends raw headers fills ``header_map`` and leaves ``headers`` empty."""
     if not http.HasField("header_map"):
-        return tuple(sorted([(name.lower(), value) for name, value in http.headers.items()]))
+        values = http.headers
+        return tuple(sorted([(name.lower(), values[name]) for name in values]))
     listed = tuple(
         (header.key.lower(), header.raw_value.decode(errors="surrogateescape") if header.raw_value else header.value)
         for header in http.header_map.headers
