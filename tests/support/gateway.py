@@ -24,6 +24,7 @@ from authplane.render.bootstrap import ControlPlane, UnixSocket, ads_bootstrap
 from authplane.render.dump import json_text
 
 AUTH_NAME = "auth.example"
+PATH_MODE = ("testserver", "--mode", "path", "--engine", "grpcio")
 
 
 def free_port() -> int:
@@ -87,11 +88,12 @@ spec:
 class Gateway:
     """The folder, the programs, and a client in front of them."""
 
-    def __init__(self, private: Path, folder: Path, *, delta: bool) -> None:
+    def __init__(self, private: Path, folder: Path, *, delta: bool, backend: tuple[str, ...]) -> None:
         self.folder = folder
         self.lines: list[tuple[str, str]] = []
         self._private = private
         self._delta = delta
+        self._backend = backend
         self._http, self._https = free_port(), free_port()
         self._auth = TcpAddress(host="127.0.0.1", port=free_port())
         self._xds = UnixAddress(path=str(private / "xds.sock"))
@@ -172,8 +174,7 @@ class Gateway:
         certificate, key = self._private / "auth.crt", self._private / "auth.key"
         certificate.write_bytes(pair.certificate)
         key.write_bytes(pair.key.reveal())
-        arguments = ["authserver", "testserver", "--mode", "path", "--address", str(self._auth)]
-        arguments += ["--engine", "grpcio", "--metrics-address", ""]
+        arguments = ["authserver", *self._backend, "--address", str(self._auth), "--metrics-address", ""]
         arguments += ["--tls-cert-path", str(certificate), "--tls-key-path", str(key)]
         async with self._program("authserver", *arguments) as child:
             self.authserver = child
@@ -247,11 +248,11 @@ async def kill(child: Child) -> None:
 
 
 @asynccontextmanager
-async def gateway(*, delta: bool = False) -> AsyncGenerator[Gateway]:
-    """Run a whole gateway."""
+async def gateway(*, delta: bool = False, backend: tuple[str, ...] = PATH_MODE) -> AsyncGenerator[Gateway]:
+    """Run a whole gateway with an authorization server that is started with these arguments."""
     with TemporaryDirectory(prefix="ap-") as private:
         folder = Path(private) / "resources"
         folder.mkdir()
-        made = Gateway(Path(private), folder, delta=delta)
+        made = Gateway(Path(private), folder, delta=delta, backend=backend)
         async with made.running():
             yield made
