@@ -121,7 +121,7 @@ async def test_http_checks_are_answered_too(engine: str) -> None:
         assert (await client.get("/x")).status_code == 401
 
 
-async def test_several_workers_share_the_port_and_one_that_dies_is_replaced() -> None:
+async def test_several_workers_share_the_port() -> None:
     server = Server()
     async with server.running("testserver", "--engine", "pyvoy", "--workers", "2"):
         assert [(await server.ask("/")).status.code for _ in range(8)] == [0] * 8
