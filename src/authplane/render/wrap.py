@@ -1,6 +1,5 @@
 """Small pieces of Envoy configuration that stand in many places."""
 
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -25,11 +24,6 @@ def pack(message: Message) -> Any:
 def type_url(message: Message) -> str:
     """Return the name under which Envoy knows a message."""
     return f"type.googleapis.com/{message.DESCRIPTOR.full_name}"
-
-
-def packed(messages: Mapping[str, Message]) -> dict[str, Any]:
-    """Wrap the messages of a map."""
-    return {name: pack(message) for name, message in messages.items()}
 
 
 def duration(value: timedelta) -> Duration:
