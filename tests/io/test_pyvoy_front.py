@@ -31,12 +31,13 @@ from authplane.io.listen import (
     AddressInvalidError,
     AddressTakenError,
     TcpAddress,
+    TlsPaths,
     TlsUnusableError,
     UnixAddress,
     read_server_tls,
 )
 from authplane.io.process import Line
-from authplane.io.pyvoy_front import BackendPlan, PyvoySettings, TlsFiles, serve_pyvoy
+from authplane.io.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
 from authplane.policy.engine import FAILED
 
 HERE: Final = TcpAddress(host="127.0.0.1", port=0)
@@ -52,7 +53,7 @@ class Wanted:
 
     backend: object = "path"
     address: Address = HERE
-    tls: TlsFiles | None = None
+    tls: TlsPaths | None = None
     largest_message: int = 4 * 1024 * 1024
     in_flight: int = 1000
 
@@ -62,7 +63,7 @@ Front: TypeAlias = Callable[[Wanted], AbstractAsyncContextManager[Address]]
 
 @asynccontextmanager
 async def grpcio(wanted: Wanted) -> AsyncGenerator[Address]:
-    files = wanted.tls or TlsFiles(certificate="", key="")
+    files = wanted.tls or TlsPaths(certificate="", key="")
     settings = AuthzSettings(
         address=wanted.address,
         tls=read_server_tls(certificate=files.certificate, key=files.key, ca=files.ca),
@@ -243,11 +244,11 @@ def _client(authority: KeyPair) -> KeyPair:
     return issue(authority, Leaf(name="envoy", usage=Usage.CLIENT), now=NOW, lifetime=DAY)
 
 
-def _files(folder: Path, pair: KeyPair, ca: KeyPair | None = None) -> TlsFiles:
+def _files(folder: Path, pair: KeyPair, ca: KeyPair | None = None) -> TlsPaths:
     for name, content in (("cert", pair.certificate), ("key", pair.key.reveal()), ("ca", ca and ca.certificate)):
         if content:
             (folder / f"{name}.pem").write_bytes(content)
-    return TlsFiles(
+    return TlsPaths(
         certificate=str(folder / "cert.pem"), key=str(folder / "key.pem"), ca=str(folder / "ca.pem") if ca else ""
     )
 
@@ -388,7 +389,7 @@ async def test_what_cannot_start_is_said_and_leaves_nothing_behind(tmp_path: Pat
     with pytest.raises(AddressInvalidError, match=f"^2 workers cannot share {socket}: use a port$"):
         async with serve_pyvoy(plan, PyvoySettings(address=socket, workers=2)):
             pass
-    files = TlsFiles(certificate=str(tmp_path / "none"), key=str(tmp_path / "none"))
+    files = TlsPaths(certificate=str(tmp_path / "none"), key=str(tmp_path / "none"))
     with pytest.raises(TlsUnusableError, match="cannot read"):
         async with serve_pyvoy(plan, PyvoySettings(address=HERE, tls=files)):
             pass

@@ -13,10 +13,9 @@ from authplane.app.backends import DescriptionError, ServingPlan, require_usable
 from authplane.base.addresses import is_loopback
 from authplane.io.authz import AuthzSettings, serve_authz
 from authplane.io.http_front import HttpChecks, serve_http_checks
-from authplane.io.listen import Address, UnixAddress
+from authplane.io.listen import Address, TlsPaths, UnixAddress
 from authplane.io.process import forward
 from authplane.io.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
-from authplane.io.pyvoy_front import TlsFiles as PyvoyTls
 from authplane.io.serve import Stop, run_program
 from authplane.io.tls_files import TlsFiles
 from authplane.policy.http_check import Form
@@ -36,15 +35,6 @@ class Engine(StrEnum):
 
 
 DEFAULT_ENGINE: Final = Engine.PYVOY if sys.platform == "linux" else Engine.GRPCIO
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsPaths:
-    """PEM files of a server; empty paths mean none."""
-
-    certificate: str = ""
-    key: str = ""
-    ca: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +117,7 @@ async def _in_workers(plan: ServerPlan) -> AsyncGenerator[dict[str, Address]]:
     if plan.serving.decision_log not in {"", "-"} and fronts > 1:
         raise DescriptionError("several workers cannot share a decision log file: let them write to standard output")
     backend = BackendPlan(factory=_FACTORY, description=plan.serving.described())
-    paths = plan.tls
-    tls = PyvoyTls(certificate=paths.certificate, key=paths.key, ca=paths.ca) if any(_paths(paths)) else None
+    tls = plan.tls or None
     settings = PyvoySettings(address=plan.address, tls=tls, workers=plan.workers, in_flight=plan.in_flight)
     async with AsyncExitStack() as stack:
         bound = {"grpc": await stack.enter_async_context(serve_pyvoy(backend, settings, sink=forward))}
@@ -137,7 +126,3 @@ async def _in_workers(plan: ServerPlan) -> AsyncGenerator[dict[str, Address]]:
             http = PyvoySettings(address=address, tls=tls, in_flight=plan.in_flight, http=form)
             bound["http"] = await stack.enter_async_context(serve_pyvoy(backend, http, sink=forward))
         yield bound
-
-
-def _paths(tls: TlsPaths) -> tuple[str, str, str]:
-    return tls.certificate, tls.key, tls.ca

@@ -5,13 +5,13 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from authplane.app.authserver import DEFAULT_ENGINE, Engine, ServerPlan, TlsPaths, serve_checks
+from authplane.app.authserver import DEFAULT_ENGINE, Engine, ServerPlan, serve_checks
 from authplane.app.backends import BackendChoice, DescriptionError, HtpasswdPlan, ServingPlan, TestServerPlan
 from authplane.cli.listen import AddressOption, LogFormatOption, TlsCaOption, TlsCertOption, TlsKeyOption, serving
 from authplane.cli.output import fail
 from authplane.io.admin import ADMIN_ADDRESS
 from authplane.io.decision_log import LogUnusableError
-from authplane.io.listen import parse_address
+from authplane.io.listen import TlsPaths, parse_address
 from authplane.io.log import LogFormat, set_up_log
 from authplane.io.traces import TracesUnusableError
 from authplane.policy.http_check import Form, ForwardedHeaders, OriginalHeaders, SameRequest

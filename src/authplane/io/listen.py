@@ -106,6 +106,19 @@ class ServerTls:
     """With it, a client without a certificate of this CA is refused."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsPaths:
+    """PEM files of a server; empty paths mean none."""
+
+    certificate: str = ""
+    key: str = ""
+    ca: str = ""
+    """With it, a client without a certificate of this CA is refused."""
+
+    def __bool__(self) -> bool:
+        return bool(self.certificate or self.key or self.ca)
+
+
 def read_server_tls(*, certificate: str, key: str, ca: str = "") -> ServerTls | None:
     """Read PEM files; all empty means no TLS, anything else that is not usable raises `TlsUnusableError`."""
     if not (certificate or key or ca):

@@ -23,6 +23,7 @@ from authplane.io.listen import (
     AddressTakenError,
     ServerTls,
     TcpAddress,
+    TlsPaths,
     TlsUnusableError,
     UnixAddress,
     claim,
@@ -53,16 +54,6 @@ _log: Final = structlog.stdlib.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TlsFiles:
-    """PEM files, read again when they change."""
-
-    certificate: str
-    key: str
-    ca: str = ""
-    """With it, a client without a certificate of this CA is refused."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BackendPlan:
     """A backend for another process."""
 
@@ -77,7 +68,7 @@ class PyvoySettings:
     """How the front listens."""
 
     address: Address
-    tls: TlsFiles | None = None
+    tls: TlsPaths | None = None
     workers: int = 1
     """Processes that share the port; a unix socket has one."""
     largest_message: int = 4 * 1024 * 1024
@@ -136,7 +127,7 @@ async def serve_pyvoy(
 class Certificates:
     """What the workers show, as files of their own that are replaced whole when the user's files change."""
 
-    def __init__(self, given: TlsFiles, folder: Path) -> None:
+    def __init__(self, given: TlsPaths, folder: Path) -> None:
         self._given = given
         self._folder = folder
         self._stamp = self._stat()
