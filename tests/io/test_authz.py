@@ -135,6 +135,17 @@ async def test_an_unknown_method_is_unimplemented() -> None:
         assert failure.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
+async def test_health_says_when_the_backend_is_not_ready() -> None:
+    ready = False
+    async with (
+        serve_authz(TestServer(), AuthzSettings(address=HERE), observer=Told(), ready=lambda: ready) as address,
+        grpc.aio.insecure_channel(str(address)) as channel,
+    ):
+        assert Int32Value.FromString(await _ask(channel, b"", "/grpc.health.v1.Health/Check")).value == 2
+        ready = True
+        assert Int32Value.FromString(await _ask(channel, b"", "/grpc.health.v1.Health/Check")).value == 1
+
+
 async def test_the_server_tells_what_it_serves() -> None:
     async with (
         serve_authz(TestServer(), AuthzSettings(address=HERE), observer=Told()) as address,

@@ -95,7 +95,7 @@ async def _in_this_process(plan: ServerPlan) -> AsyncGenerator[dict[str, Address
         made = await stack.enter_async_context(serving(plan.serving.described()))
         bound = {
             "grpc": await stack.enter_async_context(
-                serve_authz(made.backend, settings, observer=made.observer, perform=made.perform)
+                serve_authz(made.backend, settings, observer=made.observer, perform=made.perform, ready=made.ready)
             )
         }
         if plan.http is not None:

@@ -19,6 +19,7 @@ from authplane.io.grpc_server import Tls
 from authplane.io.http import HttpRequest, HttpResponse, serve_http
 from authplane.io.listen import Address, ListenError
 from authplane.io.live import NotLiveError, live_address
+from authplane.io.process import place_of
 from authplane.io.watch import rebuilds
 from authplane.resources.documents import Finding
 from authplane.xds.messages import Acked
@@ -78,8 +79,11 @@ class Control:
         async for _ in rebuilds(self._folder, poll=settings.poll):
             try:
                 self.rebuild()
-            except Exception:  # a fault of ours must not end what serves; proxies keep what they have
-                log.exception("rebuild failed; the last configuration stays in force")
+            except Exception as error:  # noqa: BLE001 (a fault of ours must not end what serves)
+                place = place_of(error)
+                log.error(  # noqa: TRY400 (the message of the exception may quote what a document holds)
+                    "rebuild failed; the last configuration stays in force", error=place
+                )
 
     def rebuild(self) -> None:
         """Build the next generation from what the folder holds and publish it."""

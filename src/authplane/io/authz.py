@@ -1,6 +1,6 @@
 """The authorization server's portable gRPC front: ``Authorization/Check`` of ``envoy.service.auth`` v3 and v2."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -41,7 +41,12 @@ class AuthzSettings:
 
 @asynccontextmanager
 async def serve_authz(
-    backend: Backend, settings: AuthzSettings, *, observer: Observing, perform: Perform = no_room
+    backend: Backend,
+    settings: AuthzSettings,
+    *,
+    observer: Observing,
+    perform: Perform = no_room,
+    ready: Callable[[], bool] = lambda: True,
 ) -> AsyncGenerator[Address]:
     """Serve checks while the block runs; yields the address with the port that was really taken.
 
@@ -50,7 +55,7 @@ async def serve_authz(
     claim(settings.address)
     checks = Checks(backend, observer=observer, perform=perform, in_flight=settings.in_flight)
     server = grpc.aio.server(
-        handlers=[*(_authorization(checks, service) for service in SERVICES), health_service(SERVICES)],
+        handlers=[*(_authorization(checks, service) for service in SERVICES), health_service(SERVICES, serving=ready)],
         options=[
             # Without this a second server on the same port would get half of the checks.
             ("grpc.so_reuseport", 0),

@@ -80,7 +80,7 @@ def _repeats(decision: Decision) -> bool:
 
 def _reply(decision: Decision) -> tuple[Decision, bytes]:
     """Return the decision that can be sent, and its message."""
-    sendable = _sendable(decision)
+    sendable = sendable_form(decision)
     return sendable, render_decision(sendable)
 
 
@@ -88,7 +88,7 @@ def _reply(decision: Decision) -> tuple[Decision, bytes]:
 _remembered_reply = lru_cache(maxsize=4096)(_reply)
 
 
-def _sendable(decision: Decision) -> Decision:
+def sendable_form(decision: Decision) -> Decision:
     """Deny instead of what a proxy could not obey: edits that it must not make, a denial that it could not send."""
     match decision:
         case Allow(edits=edits, response_headers=headers):

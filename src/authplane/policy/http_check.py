@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Final, TypeAlias, assert_never
 
 from authplane.policy.decision import Allow, Decision, Deny, Unavailable
-from authplane.policy.engine import Backend
+from authplane.policy.engine import Backend, sendable_form
 from authplane.policy.flow import Effect, Outcome
-from authplane.policy.headers import fault_in, fit_name, may_send
+from authplane.policy.headers import fit_name
 from authplane.policy.request import Malformed, Request
 
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x20\x7f]")
@@ -124,7 +124,7 @@ def parse_question(form: Form, question: Question) -> Request | Malformed:
 
 def render_answer(request: Request | Malformed, decision: Decision) -> HttpAnswer:
     """Build the response; only an `Allow` has the status 200."""
-    sendable = _sendable(decision)
+    sendable = sendable_form(decision)
     match sendable:
         case Allow(edits=edits, response_headers=added):
             kept = {name.lower() for name, _ in edits.set}
@@ -227,22 +227,3 @@ def _text(raw: bytes) -> str:
 
 def _untyped(headers: tuple[tuple[str, str], ...], body: str) -> bool:
     return bool(body) and all(name.lower() != "content-type" for name, _ in headers)
-
-
-def _sendable(decision: Decision) -> Decision:
-    """Deny instead of what cannot be sent."""
-    match decision:
-        case Allow(edits=edits, response_headers=headers):
-            fault = fault_in(edits) or _unfit(headers)
-        case Deny(headers=headers):
-            fault = _unfit(headers)
-        case Unavailable():
-            fault = None
-        case _:
-            assert_never(decision)
-    return Deny(http_status=403, rule=f"unsendable: {fault}") if fault else decision
-
-
-def _unfit(headers: tuple[tuple[str, str], ...]) -> str | None:
-    unfit = [name for name, value in headers if not may_send(name, value)]
-    return f"the header {unfit[0]!r} of the response" if unfit else None
