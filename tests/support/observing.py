@@ -1,6 +1,7 @@
 """Who is told of checks in tests."""
 
 from dataclasses import dataclass, field
+from typing import Self
 
 from authplane.io.traces import CallerTrace
 from authplane.policy.decision import Decision
@@ -14,6 +15,10 @@ class Told:
     traces: bool = False
     decisions: list[Decision] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
+
+    @property
+    def responsible(self) -> Self:
+        return self
 
     def began(self) -> None:
         self.events.append("began")

@@ -36,6 +36,10 @@ class Observing(Protocol):
     def traces(self) -> bool:
         """Whether the caller's trace is of use."""
 
+    @property
+    def responsible(self) -> "Observing":
+        """Who is told of the check whose backend was asked last: each of several backends may have its own."""
+
     def began(self) -> None:
         """Take note of a check that begins."""
 
@@ -88,19 +92,22 @@ class Driver:
             effect = next(flow)
         except StopIteration as finished:
             made: T = finished.value
-            _tell(self.observer.began)
-            _tell(self.observer.decided, answer_of(made), perf_counter() - begun, caller)
+            observer = self.observer.responsible
+            _tell(observer.began)
+            _tell(observer.decided, answer_of(made), perf_counter() - begun, caller)
             return made
         except Exception as error:  # noqa: BLE001 (a failed check must become an answer that does not allow)
-            _tell(self.observer.began)
-            _tell(self.observer.failed, error, perf_counter() - begun, caller)
+            observer = self.observer.responsible
+            _tell(observer.began)
+            _tell(observer.failed, error, perf_counter() - begun, caller)
             return Unanswered.FAILED
+        observer = self.observer.responsible
         with contextlib.closing(flow):
             # Only a check that waits can pile up: the others are done before the next one is read.
             if self._waiting >= self._most:
-                _tell(self.observer.shed)
+                _tell(observer.shed)
                 return Unanswered.SHED
-            _tell(self.observer.began)
+            _tell(observer.began)
             self._waiting += 1
             try:
                 async with asyncio.timeout(limit):
@@ -108,17 +115,17 @@ class Driver:
                         effect = flow.send(await self._perform(effect))
             except StopIteration as finished:
                 waited: T = finished.value
-                _tell(self.observer.decided, answer_of(waited), perf_counter() - begun, caller)
+                _tell(observer.decided, answer_of(waited), perf_counter() - begun, caller)
                 return waited
             except TimeoutError:
-                _tell(self.observer.late, perf_counter() - begun, caller)
+                _tell(observer.late, perf_counter() - begun, caller)
                 return Unanswered.LATE
             except Exception as error:  # noqa: BLE001 (as above)
-                _tell(self.observer.failed, error, perf_counter() - begun, caller)
+                _tell(observer.failed, error, perf_counter() - begun, caller)
                 return Unanswered.FAILED
             except asyncio.CancelledError:
                 # Whoever asked has gone away.
-                _tell(self.observer.late, perf_counter() - begun, caller)
+                _tell(observer.late, perf_counter() - begun, caller)
                 raise
             finally:
                 self._waiting -= 1

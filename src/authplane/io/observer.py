@@ -7,7 +7,7 @@ check has its answer, whatever becomes of what is known about it.
 import contextlib
 import time
 from collections.abc import Callable
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, Self, TypeAlias
 
 import structlog
 
@@ -52,6 +52,11 @@ class Observer:
     def traces(self) -> bool:
         """Whether the caller's trace is of use: if not, a front need not look for it."""
         return self._traces.on
+
+    @property
+    def responsible(self) -> Self:
+        """Who is told of a check: nobody else."""
+        return self
 
     def began(self) -> None:
         """Take note of a check that begins."""
