@@ -6,7 +6,7 @@ import pytest
 
 from authplane.base.secret import Secret
 from authplane.policy.basic import Credentials
-from authplane.policy.credentials import Verified
+from authplane.policy.credentials import CacheCounts, Verified
 
 SECRET = Secret(b"of this process")
 
@@ -56,3 +56,12 @@ def test_no_password_is_kept() -> None:
     verified = Verified(SECRET)
     verified.add(mark("alice", b"a password like no other", verified=verified), 0)
     assert b"a password like no other" not in repr(gc.get_referents(verified)).encode()
+
+
+def test_looks_and_what_had_to_go_are_counted() -> None:
+    verified = Verified(SECRET, lifetime=300, most=1)
+    verified.add(b"a", 0)
+    verified.add(b"b", 0)
+    looks = ((b"b", 1), (b"a", 1), (b"b", 400), (b"b", 1))
+    assert [verified.holds(each, now) for each, now in looks] == [True, False, False, False]
+    assert verified.counts == CacheCounts(hits=1, misses=3, evictions=1)

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import Final
 
 from authplane.base.secret import Secret
@@ -11,6 +12,16 @@ LIFETIME: Final = 300.0
 """Seconds for which verified credentials are believed."""
 MOST: Final = 10_000
 """How many credentials are remembered; the one that was used longest ago goes first."""
+
+
+@dataclass(slots=True)
+class CacheCounts:
+    """How often a cache was asked and what came of it; whoever wants to know reads it."""
+
+    hits: int = 0
+    misses: int = 0
+    evictions: int = 0
+    """Entries that went because there was no more room."""
 
 
 class Verified:
@@ -25,6 +36,7 @@ class Verified:
         self._lifetime = lifetime
         self._most = most
         self._until: OrderedDict[bytes, float] = OrderedDict()
+        self.counts = CacheCounts()
 
     def __len__(self) -> int:
         return len(self._until)
@@ -41,12 +53,15 @@ class Verified:
         """Tell whether the credentials were verified not long ago."""
         until = self._until.get(mark)
         if until is None:
+            self.counts.misses += 1
             return False
         # A clock that was set back must not lengthen anything.
         if not now < until <= now + self._lifetime:
             del self._until[mark]
+            self.counts.misses += 1
             return False
         self._until.move_to_end(mark)
+        self.counts.hits += 1
         return True
 
     def add(self, mark: bytes, now: float) -> None:
@@ -55,3 +70,4 @@ class Verified:
         self._until.move_to_end(mark)
         while len(self._until) > self._most:
             self._until.popitem(last=False)
+            self.counts.evictions += 1

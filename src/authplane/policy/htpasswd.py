@@ -10,7 +10,7 @@ from authplane.base.headers import HeaderEdits
 from authplane.base.secret import Secret
 from authplane.policy.auth_headers import context_headers, spoofed_headers
 from authplane.policy.basic import Absent, Credentials, Unfit, challenge, header_form, parse_credentials
-from authplane.policy.credentials import LIFETIME, Verified
+from authplane.policy.credentials import LIFETIME, CacheCounts, Verified
 from authplane.policy.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.flow import Busy, Effect, Flow, Outcome, Work
 from authplane.policy.passwords import PasswordHash, padding, verify
@@ -80,6 +80,11 @@ class Htpasswd:
         self._attempts: set[bytes] = set()
         self._realms: Realms | None = None
         self._challenges: dict[str, Deny] = {}
+
+    @property
+    def cache(self) -> CacheCounts:
+        """How often verified credentials were known."""
+        return self._verified.counts
 
     def publish(self, realms: Realms) -> None:
         """Bring these users into force for every check that begins from now on."""
