@@ -17,13 +17,13 @@ from envoy.service.auth.v3 import external_auth_pb2
 from tests.policy.checks import check
 
 from authplane.io.asgi import Receive, Scope, Send
-from authplane.io.authz import SERVICE
 from authplane.io.envoy import shim_folder
 from authplane.io.listen import TcpAddress
 from authplane.io.metrics import Metrics
 from authplane.io.observer import Observer
 from authplane.io.process import Line, run_process
 from authplane.io.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
+from authplane.io.services import SERVICE
 from authplane.io.workers import Serving
 from authplane.policy.testserver import TestServer
 

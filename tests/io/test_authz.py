@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import grpc
 import grpc.aio
@@ -12,13 +12,12 @@ import pytest
 from envoy.service.auth.v2 import external_auth_pb2 as v2
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
-from grpc_reflection.v1alpha import reflection_pb2
 from structlog.testing import capture_logs
 from tests.policy.checks import check
 from tests.support.observing import Told
 
 from authplane.base.secret import Secret
-from authplane.io.authz import SERVICE, AuthzSettings, serve_authz
+from authplane.io.authz import AuthzSettings, serve_authz
 from authplane.io.certificates import KeyPair, Leaf, Usage, create_authority, issue
 from authplane.io.listen import (
     Address,
@@ -29,6 +28,7 @@ from authplane.io.listen import (
     UnixAddress,
     read_server_tls,
 )
+from authplane.io.services import SERVICE
 from authplane.io.traces import CallerTrace
 from authplane.policy.decision import Allow, Decision, Deny
 from authplane.policy.engine import Answer
@@ -144,25 +144,6 @@ async def test_health_says_when_the_backend_is_not_ready() -> None:
         assert Int32Value.FromString(await _ask(channel, b"", "/grpc.health.v1.Health/Check")).value == 2
         ready = True
         assert Int32Value.FromString(await _ask(channel, b"", "/grpc.health.v1.Health/Check")).value == 1
-
-
-async def test_the_server_tells_what_it_serves() -> None:
-    async with (
-        serve_authz(TestServer(), AuthzSettings(address=HERE), observer=Told()) as address,
-        grpc.aio.insecure_channel(str(address)) as channel,
-    ):
-        call: Any = channel.stream_stream(
-            "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-            request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
-            response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
-        )(iter([reflection_pb2.ServerReflectionRequest(list_services="")]))
-        reply = await call.read()
-        names = [service.name for service in reply.list_services_response.service]
-    assert names == [
-        "envoy.service.auth.v2.Authorization",
-        "envoy.service.auth.v3.Authorization",
-        "grpc.reflection.v1alpha.ServerReflection",
-    ]
 
 
 async def test_health_knows_the_server_and_its_service_only() -> None:

@@ -4,12 +4,9 @@ import asyncio
 import os
 import signal
 import ssl
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 import grpc
 import grpc.aio
@@ -21,9 +18,9 @@ from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 from structlog.testing import capture_logs
 from tests.policy.checks import check
 from tests.support.eventually import eventually
-from tests.support.front_backends import FACTORY, make
+from tests.support.front_backends import FACTORY
+from tests.support.fronts import HERE, Front, Wanted, both, grpcio, pyvoy
 
-from authplane.io.authz import SERVICE, SERVICES, AuthzSettings, serve_authz
 from authplane.io.certificates import KeyPair, Leaf, Usage, create_authority, issue
 from authplane.io.envoy import EnvoyEndedError
 from authplane.io.listen import (
@@ -34,62 +31,16 @@ from authplane.io.listen import (
     TlsPaths,
     TlsUnusableError,
     UnixAddress,
-    read_server_tls,
 )
 from authplane.io.process import Line
 from authplane.io.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
+from authplane.io.services import SERVICE, SERVICES
 from authplane.policy.engine import FAILED
 
-HERE: Final = TcpAddress(host="127.0.0.1", port=0)
 NOW: Final = datetime.now(UTC)
 DAY: Final = timedelta(days=1)
 CA: Final = create_authority("test CA", now=NOW, lifetime=DAY)
 OTHER_CA: Final = create_authority("other CA", now=NOW, lifetime=DAY)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What both fronts can be told."""
-
-    backend: object = "path"
-    address: Address = HERE
-    tls: TlsPaths | None = None
-    largest_message: int = 4 * 1024 * 1024
-    in_flight: int = 1000
-
-
-Front: TypeAlias = Callable[[Wanted], AbstractAsyncContextManager[Address]]
-
-
-@asynccontextmanager
-async def grpcio(wanted: Wanted) -> AsyncGenerator[Address]:
-    files = wanted.tls or TlsPaths(certificate="", key="")
-    settings = AuthzSettings(
-        address=wanted.address,
-        tls=read_server_tls(certificate=files.certificate, key=files.key, ca=files.ca),
-        largest_message=wanted.largest_message,
-        in_flight=wanted.in_flight,
-    )
-    async with (
-        make(wanted.backend) as serving,
-        serve_authz(serving.backend, settings, observer=serving.observer, perform=serving.perform) as address,
-    ):
-        yield address
-
-
-@asynccontextmanager
-async def pyvoy(wanted: Wanted) -> AsyncGenerator[Address]:
-    settings = PyvoySettings(
-        address=wanted.address,
-        tls=wanted.tls,
-        largest_message=wanted.largest_message,
-        in_flight=wanted.in_flight,
-    )
-    async with serve_pyvoy(BackendPlan(factory=FACTORY, description=wanted.backend), settings) as address:
-        yield address
-
-
-both: Final = pytest.mark.parametrize("front", [grpcio, pyvoy])
 
 
 async def ask(channel: grpc.aio.Channel, body: bytes, method: str = f"/{SERVICE}/Check") -> bytes:

@@ -11,9 +11,10 @@ from tests.policy.checks import check
 from tests.support.certificates import authority, server
 from tests.support.observing import Told
 
-from authplane.io.authz import SERVICE, AuthzSettings, serve_authz
+from authplane.io.authz import AuthzSettings, serve_authz
 from authplane.io.certificates import KeyPair
 from authplane.io.listen import Address, TcpAddress, TlsUnusableError
+from authplane.io.services import SERVICE
 from authplane.io.tls_files import TlsFiles
 from authplane.policy.testserver import TestServer
 

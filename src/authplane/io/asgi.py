@@ -7,13 +7,14 @@ for an allowance, and a client can choose the path and the content type that rea
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias
 
 from google.protobuf.message import DecodeError
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 
-from authplane.io.authz import SERVICES
 from authplane.io.checks import Checks
+from authplane.io.services import SERVICES
 from authplane.io.traces import NO_TRACE, CallerTrace, caller_trace
 
 Message: TypeAlias = Mapping[str, Any]
@@ -55,7 +56,7 @@ _OK: Final[Message] = {
 class Application(Protocol):
     """An ASGI application."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send, /) -> None:
         """Serve one request."""
 
 
@@ -67,8 +68,11 @@ class Refusal:
     message: str
 
 
+_NO_OTHERS: Final[Mapping[bytes, Application]] = MappingProxyType({})
+
+
 class GrpcApplication:
-    """Serves ``Authorization/Check`` and ``Health/Check``."""
+    """Serves ``Authorization/Check`` and ``Health/Check``; ``others`` serve the calls of their paths."""
 
     def __init__(
         self,
@@ -76,10 +80,12 @@ class GrpcApplication:
         *,
         largest_message: int = 4 * 1024 * 1024,
         serving: Callable[[], bool] = lambda: True,
+        others: Mapping[bytes, Application] = _NO_OTHERS,
     ) -> None:
         self._checks = checks
         self._largest = largest_message
         self._serving = serving
+        self._others = others
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one call."""
@@ -90,7 +96,7 @@ class GrpcApplication:
             await _plain(send, fault)
             return
         if path not in _METHODS:
-            await _refuse(send, Refusal(_UNIMPLEMENTED, "unknown method"))
+            await self._others.get(path, _unknown)(scope, receive, send)
             return
         caller = caller_trace(_texts(scope["headers"])) if self._checks.traces else NO_TRACE
         reply = await self._reply(path, patience, caller, receive)
@@ -130,6 +136,10 @@ class GrpcApplication:
         if service not in _KNOWN:
             return Refusal(_NOT_FOUND, "unknown service")
         return Int32Value(value=1 if self._serving() else 2).SerializeToString()
+
+
+async def _unknown(_scope: Scope, _receive: Receive, send: Send) -> None:
+    await _refuse(send, Refusal(_UNIMPLEMENTED, "unknown method"))
 
 
 def _texts(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[str, str | bytes]]:

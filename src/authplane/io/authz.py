@@ -3,26 +3,18 @@
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
 
 import grpc
 import grpc.aio
-
-# Reflection reads the descriptors of these messages from the pool that importing them fills.
-from envoy.service.auth.v2 import external_auth_pb2 as _v2  # noqa: F401
-from envoy.service.auth.v3 import external_auth_pb2 as _v3  # noqa: F401
-from grpc_reflection.v1alpha import reflection
 
 from authplane.io.checks import Checks, Observing, Perform, no_room
 from authplane.io.grpc_server import Tls, bind
 from authplane.io.health import health_service
 from authplane.io.listen import Address, claim
+from authplane.io.reflection import Reflection
+from authplane.io.services import REFLECTIONS, SERVICES
 from authplane.io.traces import caller_trace
 from authplane.policy.engine import Backend
-
-SERVICE: Final = "envoy.service.auth.v3.Authorization"
-SERVICES: Final = (SERVICE, "envoy.service.auth.v2.Authorization")
-"""The older version has the same messages, but for fields that we do not read or send."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,15 +46,19 @@ async def serve_authz(
     """
     claim(settings.address)
     checks = Checks(backend, observer=observer, perform=perform, in_flight=settings.in_flight)
+    reflection = Reflection()
     server = grpc.aio.server(
-        handlers=[*(_authorization(checks, service) for service in SERVICES), health_service(SERVICES, serving=ready)],
+        handlers=[
+            *(_authorization(checks, service) for service in SERVICES),
+            health_service(SERVICES, serving=ready),
+            *(reflection.handler(version) for version in REFLECTIONS),
+        ],
         options=[
             # Without this a second server on the same port would get half of the checks.
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", settings.largest_message),
         ],
     )
-    reflection.enable_server_reflection([*SERVICES, reflection.SERVICE_NAME], server)
     bound = bind(server, settings.address, settings.tls)
     await server.start()
     try:

@@ -18,6 +18,7 @@ from authplane.io.asgi import Application, GrpcApplication, Receive, Scope, Send
 from authplane.io.checks import Checks, Observing, Perform, no_room
 from authplane.io.http_front import HttpApplication, HttpChecks
 from authplane.io.process import place_of
+from authplane.io.reflection import PATHS, Reflection
 from authplane.policy.engine import Backend
 from authplane.policy.http_check import Form, ForwardedHeaders, OriginalHeaders, SameRequest
 
@@ -116,7 +117,8 @@ def build_application(serving: Serving, plan: WorkerPlan) -> Application:
         )
         return HttpApplication(asked, largest_body=plan.largest_message)
     checks = Checks(serving.backend, observer=serving.observer, perform=serving.perform, in_flight=plan.in_flight)
-    return GrpcApplication(checks, largest_message=plan.largest_message, serving=serving.ready)
+    others = dict.fromkeys(PATHS, Reflection())
+    return GrpcApplication(checks, largest_message=plan.largest_message, serving=serving.ready, others=others)
 
 
 def load_factory(path: str) -> Factory:
