@@ -8,6 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from authplane.io.metrics import Metrics
+from authplane.policy.credentials import CacheCounts
 from authplane.policy.record import Conclusion
 
 LIMIT: Final = 5.0
@@ -72,18 +73,18 @@ def test_checks_in_flight_and_shed_are_told_apart() -> None:
 
 def test_caches_reloads_and_lost_lines_are_counted() -> None:
     metrics = Metrics()
-    cache, reloads = metrics.cache("passwords"), metrics.reloads("htpasswd")
-    for found in (True, True, False):
-        cache.looked_up(found=found)
+    counts, reloads = CacheCounts(), metrics.reloads("staff")
+    metrics.cache("staff", counts)
+    counts.hits, counts.misses, counts.evictions = 2, 1, 5
     for ok in (True, False, False, False):
         reloads.reloaded(ok=ok)
     metrics.lines_lost(7)
-    names = ("authplane_cache_lookups_total", "authplane_reloads_total", "authplane_log_lines_lost_total")
-    assert _samples(metrics, *names) == {
-        "authplane_cache_lookups_total passwords hit": 2,
-        "authplane_cache_lookups_total passwords miss": 1,
-        "authplane_reloads_total ok htpasswd": 1,
-        "authplane_reloads_total failed htpasswd": 3,
+    assert _samples(metrics, "authplane_cache", "authplane_reloads", "authplane_log_lines_lost") == {
+        "authplane_cache_lookups_total staff hit": 2,
+        "authplane_cache_lookups_total staff miss": 1,
+        "authplane_cache_evictions_total staff": 5,
+        "authplane_reloads_total ok staff": 1,
+        "authplane_reloads_total failed staff": 3,
         "authplane_log_lines_lost_total": 7,
     }
 

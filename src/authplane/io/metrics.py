@@ -1,8 +1,8 @@
 """Metrics in the text form of Prometheus.
 
-Every label has few values, all of them from our code or configuration: no client can make a new one. Checks are counted
-in a table of our own and turned into metrics when somebody asks: with a metric object for each number, counting would
-cost every check several times as much.
+Every label has few values, all of them from our code or configuration: no client can make a new one. We count in tables
+of our own, which become metrics when somebody asks: with a metric object for each number, counting would cost every
+check several times as much.
 """
 
 import threading
@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
+from authplane.policy.credentials import CacheCounts
 from authplane.policy.record import Conclusion
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
@@ -67,80 +68,74 @@ class CheckMetrics:
         families.shed.add_metric((backend,), shed)
 
 
-class CacheMetrics:
-    """How often a cache knew the answer."""
-
-    def __init__(self, cache: str, lookups: Counter) -> None:
-        self._hit = lookups.labels(cache, "hit").inc
-        self._miss = lookups.labels(cache, "miss").inc
-
-    def looked_up(self, *, found: bool) -> None:
-        """Count a look into the cache."""
-        (self._hit if found else self._miss)()
-
-
 class ReloadMetrics:
     """How often a source was read again, and with what result."""
 
-    def __init__(self, source: str, reloads: Counter) -> None:
-        self._done = reloads.labels(source, "ok").inc
-        self._failed = reloads.labels(source, "failed").inc
+    def __init__(self) -> None:
+        self.results = {"ok": 0, "failed": 0}
 
     def reloaded(self, *, ok: bool) -> None:
         """Count a reload; one that failed leaves what was there before."""
-        (self._done if ok else self._failed)()
+        self.results["ok" if ok else "failed"] += 1
 
 
 class Metrics:
     """The metrics of one process."""
 
     def __init__(self) -> None:
+        self._tables = _Tables()
         self._registry = CollectorRegistry()
-        self._checks = _Checks()
-        self._registry.register(self._checks)
-        self._lookups = self._counter("cache_lookups", "Looks into a cache.", "cache", "result")
-        self._reloads = self._counter("reloads", "Sources read again.", "source", "result")
-        self._lost = self._counter("log_lines_lost", "Lines missing from the decision log.")
+        self._registry.register(self._tables)
 
     def checks(self, backend: str) -> CheckMetrics:
         """Return the counters of a backend; its name must come from our code or configuration."""
-        return self._checks.backends.setdefault(backend, CheckMetrics())
+        return self._tables.checks.setdefault(backend, CheckMetrics())
 
-    def cache(self, name: str) -> CacheMetrics:
-        """Return the counters of a cache, which our code names."""
-        return CacheMetrics(name, self._lookups)
+    def cache(self, backend: str, counts: CacheCounts) -> None:
+        """Show what the cache of a backend counts."""
+        self._tables.caches[backend] = counts
 
     def reloads(self, source: str) -> ReloadMetrics:
-        """Return the counters of a source, which our code names."""
-        return ReloadMetrics(source, self._reloads)
+        """Return the counters of a source, which our code or configuration names."""
+        return self._tables.reloads.setdefault(source, ReloadMetrics())
 
     def lines_lost(self, count: int) -> None:
-        """Count lines that are missing from the decision log."""
-        self._lost.inc(count)
+        """Count lines that are missing from the decision log; any thread may."""
+        with self._tables.lock:
+            self._tables.lost += count
 
     def text(self) -> bytes:
         """Write all metrics, in the form of `CONTENT_TYPE`."""
         return generate_latest(self._registry)
 
-    def _counter(self, name: str, about: str, *labels: str) -> Counter:
-        return Counter(f"authplane_{name}", about, labels, registry=self._registry)
 
-
-class _Checks(Collector):
-    """Turns the tables of all backends into metrics."""
+class _Tables(Collector):
+    """Everything that is counted, and turned into metrics when somebody asks."""
 
     def __init__(self) -> None:
-        self.backends: dict[str, CheckMetrics] = {}
+        self.checks: dict[str, CheckMetrics] = {}
+        self.caches: dict[str, CacheCounts] = {}
+        self.reloads: dict[str, ReloadMetrics] = {}
+        self.lock = threading.Lock()
+        self.lost = 0
 
     def collect(self) -> Iterable[Metric]:
         families = _Families()
-        for backend, metrics in sorted(self.backends.items()):
+        for backend, metrics in sorted(self.checks.items()):
             metrics.describe(backend, families)
+        for backend, counts in sorted(self.caches.items()):
+            families.lookups.add_metric((backend, "hit"), counts.hits)
+            families.lookups.add_metric((backend, "miss"), counts.misses)
+            families.evictions.add_metric((backend,), counts.evictions)
+        for source, reloads in sorted(self.reloads.items()):
+            for result, count in reloads.results.items():
+                families.reloads.add_metric((source, result), count)
+        families.lost.add_metric((), self.lost)
         return families
 
 
 class _Families:
-    """The metrics that all backends have, without numbers at first."""
+    """All metrics, without numbers at first."""
 
     def __init__(self) -> None:
         self.checks = CounterMetricFamily(
@@ -153,6 +148,27 @@ class _Families:
         self.shed = CounterMetricFamily(
             "authplane_checks_shed", "Checks refused for want of room.", labels=("backend",)
         )
+        self.lookups = CounterMetricFamily(
+            "authplane_cache_lookups", "Looks for verified credentials.", labels=("backend", "result")
+        )
+        self.evictions = CounterMetricFamily(
+            "authplane_cache_evictions", "Verified credentials forgotten for want of room.", labels=("backend",)
+        )
+        self.reloads = CounterMetricFamily(
+            "authplane_reloads", "Sources read again because they changed.", labels=("source", "result")
+        )
+        self.lost = CounterMetricFamily("authplane_log_lines_lost", "Lines missing from the decision log.", labels=())
 
     def __iter__(self) -> Iterator[Metric]:
-        return iter((self.checks, self.seconds, self.in_flight, self.shed))
+        return iter(
+            (
+                self.checks,
+                self.seconds,
+                self.in_flight,
+                self.shed,
+                self.lookups,
+                self.evictions,
+                self.reloads,
+                self.lost,
+            )
+        )
