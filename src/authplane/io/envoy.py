@@ -11,23 +11,21 @@ import asyncio
 import json
 import os
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-import h11
-
 from authplane.io.process import Child, Line, LineSink, run_process
+from authplane.io.unix_http import Reply, ask_socket
 
 _SOCKET: Final = "admin.sock"
 _CONFIG: Final = "envoy"
 _LAST_LINES: Final = 20
 _PAUSE: Final = 0.02
-_LARGEST_REPLY: Final = 64 * 1024 * 1024
 
 
 class EnvoyError(Exception):
@@ -76,17 +74,11 @@ class EnvoySettings:
 
     Envoy's own default is ten minutes, in which a client that keeps its connection is served by the old rules.
     """
+    environment: Mapping[str, str] | None = field(default=None, repr=False)
+    """The variables that it sees; ours, if none are given."""
 
 
 DEFAULTS: Final = EnvoySettings()
-
-
-@dataclass(frozen=True, slots=True)
-class AdminReply:
-    """What the admin interface answered."""
-
-    status: int
-    body: str
 
 
 class Envoy:
@@ -121,16 +113,9 @@ class Envoy:
         for left in self._folder.glob(f"{_CONFIG}.*"):
             left.unlink(missing_ok=True)
 
-    async def admin(self, path: str, *, method: str = "GET", limit: float = 5.0) -> AdminReply:
+    async def admin(self, path: str, *, method: str = "GET", limit: float = 5.0) -> Reply:
         """Ask the admin interface; raises OSError or TimeoutError if it does not answer."""
-        async with asyncio.timeout(limit):
-            reader, writer = await asyncio.open_unix_connection(str(self._folder / _SOCKET))
-            try:
-                return await _exchange(reader, writer, method, path)
-            except h11.RemoteProtocolError as error:
-                raise ConnectionError("Envoy's admin interface did not answer in HTTP") from error
-            finally:
-                writer.close()
+        return await ask_socket(str(self._folder / _SOCKET), path, method=method, limit=limit)
 
     async def _live(self) -> bool:
         try:
@@ -158,17 +143,18 @@ async def run_envoy(config: str | Path, *, sink: LineSink, settings: EnvoySettin
         await sink(line)
 
     with _folder(config) as (folder, path):
-        pipe = {"path": str(folder / _SOCKET), "mode": 0o600}
+        # However many clients there are, we can ask.
+        admin = {"address": {"pipe": {"path": str(folder / _SOCKET), "mode": 0o600}}, "ignore_global_conn_limit": True}
         argv = [
             str(binary), "--config-path", str(path),
-            "--config-yaml", json.dumps({"admin": {"address": {"pipe": pipe}}}),
+            "--config-yaml", json.dumps({"admin": admin}),
             "--disable-hot-restart",
             "--concurrency", str(settings.concurrency),
             "--log-level", settings.log_level,
             "--drain-time-s", str(settings.drain_seconds), "--drain-strategy", "immediate",
             "--file-flush-interval-msec", str(round(settings.flush_seconds * 1000)),
         ]  # fmt: skip
-        async with run_process(argv, sink=keep, grace=settings.grace) as child:
+        async with run_process(argv, sink=keep, grace=settings.grace, environment=settings.environment) as child:
             yield Envoy(child, folder, last_lines)
 
 
@@ -209,23 +195,3 @@ def _folder(config: str | Path) -> Iterator[tuple[Path, Path]]:
             path = folder / f"{_CONFIG}.{'json' if config.lstrip().startswith('{') else 'yaml'}"
             path.write_text(config, encoding="utf-8")
             yield folder, path
-
-
-async def _exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, method: str, path: str) -> AdminReply:
-    """Send one request and read the whole reply."""
-    http = h11.Connection(h11.CLIENT)
-    head = h11.Request(method=method, target=path, headers=[("host", "admin"), ("content-length", "0")])
-    writer.write((http.send(head) or b"") + (http.send(h11.EndOfMessage()) or b""))
-    status, body = 0, bytearray()
-    while True:
-        match http.next_event():
-            case h11.NEED_DATA:
-                http.receive_data(await reader.read(65536))
-            case h11.Response(status_code=status):
-                pass
-            case h11.Data(data=data) if len(body) < _LARGEST_REPLY:
-                body += data
-            case h11.EndOfMessage():
-                return AdminReply(status, body.decode(errors="replace"))
-            case _:
-                raise ConnectionError("Envoy's admin interface ended its reply early")
