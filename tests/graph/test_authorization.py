@@ -9,11 +9,24 @@ from tests.support.world import AUTH, EXTENSION, PROXY, World, world
 
 from authplane.base.timeouts import After, UseDefault
 from authplane.base.timeouts import Disabled as NoTimeout
-from authplane.graph.model import Disabled, Enforced, FailClosed, FailOpen, RouteAuthorization, Unprotected
+from authplane.graph.guards import (
+    AuthorizationService,
+    Disabled,
+    Enforced,
+    FailClosed,
+    FailOpen,
+    RouteAuthorization,
+    Unprotected,
+)
+from authplane.graph.model import SecureHost
 
 NOT_PERMITTED = (
     "Spec.VirtualHost.Authorization.ExtensionServiceRef can only be defined for root HTTPProxies that terminate TLS"
 )
+
+
+def services(secure: SecureHost) -> set[AuthorizationService]:
+    return {route.authorization.service for route in secure.host.routes if isinstance(route.authorization, Enforced)}
 
 
 def with_authorization(block: str) -> World:
@@ -103,8 +116,8 @@ def test_an_extension_of_another_namespace_can_be_named() -> None:
     assert made.problems("HTTPProxy") == []
     secure = made.secure()
     assert secure is not None
-    assert secure.authorization is not None
-    assert secure.authorization.cluster == "extension/other/auth"
+    [service] = services(secure)
+    assert service.cluster == "extension/other/auth"
 
 
 @pytest.mark.requirement("AZ-5")
@@ -207,16 +220,16 @@ def test_fail_open_is_what_the_author_asked_for_and_a_warning() -> None:
     made = with_authorization("    authorization: {extensionRef: {name: auth}, failOpen: true}\n")
     secure = made.secure()
     assert secure is not None
-    assert secure.authorization is not None
-    assert secure.authorization.on_failure == FailOpen()
+    [service] = services(secure)
+    assert service.on_failure == FailOpen()
     assert [reason for reason, _ in made.warnings("HTTPProxy")] == ["AuthFailOpen"]
 
 
 def test_no_answer_refuses_the_request_unless_the_author_says_otherwise() -> None:
     secure = world().secure()
     assert secure is not None
-    assert secure.authorization is not None
-    assert secure.authorization.on_failure == FailClosed()
+    [service] = services(secure)
+    assert service.on_failure == FailClosed()
 
 
 TIMEOUTS = {
@@ -240,8 +253,8 @@ def test_the_timeout_is_the_hosts_or_the_extensions(host: str, extension: str, w
     )
     secure = made.secure()
     assert secure is not None
-    assert secure.authorization is not None
-    assert secure.authorization.timeout == want
+    [service] = services(secure)
+    assert service.timeout == want
 
 
 @pytest.mark.requirement("AZ-21")

@@ -9,11 +9,12 @@ from tests.support.world import AUTH, EXTENSION, World, world
 
 from authplane.base.names import ObjectName
 from authplane.base.timeouts import After, UseDefault
-from authplane.graph.model import (
+from authplane.graph.upstreams import (
     Balancing,
     Endpoint,
     EndpointGroup,
     ExtensionCluster,
+    HttpVersion,
     Plaintext,
     UnverifiedTls,
     VerifiedTls,
@@ -35,8 +36,10 @@ def test_a_valid_extension_service_becomes_a_cluster_even_if_nobody_refers_to_it
     assert cluster_of(world(proxy="")) == ExtensionCluster(
         name="extension/default/auth",
         object_name=ObjectName("default", "auth"),
-        tls=VerifiedTls(ca=authority().certificate, subject_names=("auth.example",)),
-        groups=(
+        version=HttpVersion.HTTP2,
+        tls=VerifiedTls(ca=authority().certificate, subject_names=("auth.example",), server_name="auth.example"),
+        authority="auth.example",
+        destinations=(
             EndpointGroup(service=ObjectName("default", "auth"), weight=1, endpoints=(Endpoint("10.0.0.2", 9443),)),
         ),
         balancing=Balancing.ROUND_ROBIN,
@@ -224,7 +227,7 @@ def test_weights_are_equal_when_nobody_sets_one(first: int, second: int, want: t
     targets = f"  - {{name: auth, port: 9443, weight: {first}}}\n  - {{name: other, port: 9443, weight: {second}}}\n"
     cluster = cluster_of(world(extension=EXTENSION.replace(TARGET, targets), other=other))
     assert cluster is not None
-    assert tuple(group.weight for group in cluster.groups) == want
+    assert tuple(group.weight for group in cluster.destinations) == want
 
 
 @pytest.mark.requirement("ES-25")

@@ -16,18 +16,9 @@ from tests.support.world import ECHO, PROXY, whole, world
 
 from authplane.base.names import ObjectName
 from authplane.base.secret import Secret
-from authplane.graph.model import (
-    Address,
-    Endpoint,
-    Exact,
-    Forward,
-    Prefix,
-    RedirectToHttps,
-    Respond,
-    ServiceCluster,
-    Target,
-    Unprotected,
-)
+from authplane.graph.guards import Enforced, Unprotected
+from authplane.graph.model import Address, Exact, Forward, Prefix, RedirectToHttps, Respond, Target
+from authplane.graph.upstreams import Endpoint, EndpointGroup, ServiceCluster
 from authplane.io.certificates import KeyPair
 from authplane.render.dump import dump
 
@@ -40,7 +31,7 @@ PLAIN = PROXY.replace(TLS, "").replace(AUTHORIZATION, "")
 def test_a_host_behind_tls_redirects_on_http() -> None:
     plain = world().plain()
     assert plain is not None
-    assert [(route.match, route.action, route.authorization) for route in plain.routes] == [
+    assert [(route.match.path, route.action, route.authorization) for route in plain.routes] == [
         (Prefix("/"), RedirectToHttps(443), Unprotected())
     ]
 
@@ -49,7 +40,7 @@ def test_a_plain_host_is_served_on_http_only() -> None:
     made = world(proxy=PLAIN)
     plain = made.plain()
     assert plain is not None
-    assert plain.routes[0].action == Forward((Target("service/default/echo/80", 1),))
+    assert plain.routes[0].action == Forward(targets=(Target(cluster="service/default/echo/80", weight=1),))
     assert made.graph.secure_hosts == ()
 
 
@@ -203,7 +194,7 @@ def test_the_more_specific_route_comes_first() -> None:
     made = world(proxy=PROXY.replace(ROUTE, routes))
     secure = made.secure()
     assert secure is not None
-    assert [route.match for route in secure.host.routes] == [
+    assert [route.match.path for route in secure.host.routes] == [
         Exact("/api"),
         Prefix("/api/v1"),
         Prefix("/api"),
@@ -242,8 +233,8 @@ def test_a_missing_service_costs_its_route_which_stays_behind_authorization() ->
     ]
     secure = made.secure()
     assert secure is not None
-    assert secure.host.routes[0].action == Respond(503)
-    assert secure.authorization is not None
+    assert secure.host.routes[0].action == Respond(status=503)
+    assert isinstance(secure.host.routes[0].authorization, Enforced)
 
 
 def test_weights_share_a_route() -> None:
@@ -252,7 +243,10 @@ def test_weights_share_a_route() -> None:
     secure = world(proxy=PROXY.replace(ROUTE, services), other=other).secure()
     assert secure is not None
     assert secure.host.routes[0].action == Forward(
-        (Target("service/default/echo/80", 9), Target("service/default/other/80", 1))
+        targets=(
+            Target(cluster="service/default/echo/80", weight=9),
+            Target(cluster="service/default/other/80", weight=1),
+        )
     )
 
 
@@ -326,8 +320,10 @@ ports:
 """
     made = world(more=slices)
     [cluster] = [each for each in made.graph.clusters if isinstance(each, ServiceCluster)]
-    assert cluster.group.service == ObjectName("default", "echo")
-    assert cluster.group.endpoints == (
+    [group] = cluster.destinations
+    assert isinstance(group, EndpointGroup)
+    assert group.service == ObjectName("default", "echo")
+    assert group.endpoints == (
         Endpoint("10.0.0.1", 8080),
         Endpoint("10.0.0.4", 8080),
         Endpoint("10.0.0.9", 8080),

@@ -5,24 +5,28 @@ from hypothesis import strategies as st
 
 from authplane.base.names import ObjectName
 from authplane.base.timeouts import UseDefault
-from authplane.graph.model import (
-    Address,
+from authplane.graph.guards import (
     AuthorizationService,
     Disabled,
     Enforced,
     FailClosed,
     FailOpen,
+    OverGrpc,
+    RouteAuthorization,
+    Unprotected,
+)
+from authplane.graph.model import (
+    Address,
     Forward,
     Graph,
     Host,
+    Match,
     Prefix,
     RedirectToHttps,
     Respond,
     Route,
-    RouteAuthorization,
     SecureHost,
     Target,
-    Unprotected,
 )
 from authplane.render.dump import dump
 from authplane.render.rendered import render_graph
@@ -35,7 +39,7 @@ FILTER = "envoy.filters.http.ext_authz"
 def secure_hosts(draw: st.DrawFn) -> SecureHost:
     service = AuthorizationService(
         cluster="extension/default/auth",
-        authority="auth",
+        protocol=OverGrpc(authority="auth"),
         timeout=UseDefault(),
         on_failure=FailOpen() if draw(st.booleans()) else FailClosed(),
     )
@@ -45,10 +49,18 @@ def secure_hosts(draw: st.DrawFn) -> SecureHost:
         st.just(Disabled()),
         context.map(lambda entries: Enforced(service=service, context=tuple(sorted(entries.items())))),
     ]
-    action = st.sampled_from([Forward((Target("c", 1),)), Respond(503), RedirectToHttps(443)])
+    action = st.sampled_from(
+        [Forward(targets=(Target(cluster="c", weight=1),)), Respond(status=503), RedirectToHttps(443)]
+    )
     routes = draw(
         st.lists(
-            st.builds(Route, match=st.just(Prefix("/")), action=action, authorization=st.one_of(kinds)),
+            st.builds(
+                Route,
+                proxy=st.just(NAME),
+                match=st.just(Match(path=Prefix("/"))),
+                action=action,
+                authorization=st.one_of(kinds),
+            ),
             min_size=1,
             max_size=5,
         )

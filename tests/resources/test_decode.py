@@ -9,18 +9,8 @@ from authplane.base.names import Ref
 from authplane.base.secret import Secret as Hidden
 from authplane.resources.decode import Decoded, Foreign, parse_document
 from authplane.resources.kinds.agentic import Backend, BackendSpec, McpBackend
-from authplane.resources.kinds.contour import (
-    AuthPolicy,
-    ExtensionService,
-    ExtensionServiceSpec,
-    ExtensionServiceTarget,
-    HTTPProxy,
-    HTTPProxySpec,
-    MatchCondition,
-    Route,
-    RouteService,
-    VirtualHost,
-)
+from authplane.resources.kinds.contour import HTTPProxy, HTTPProxySpec, Route, RouteService, VirtualHost
+from authplane.resources.kinds.contour_policies import AuthPolicy, MatchCondition
 from authplane.resources.kinds.core import (
     Endpoint,
     EndpointPort,
@@ -29,6 +19,11 @@ from authplane.resources.kinds.core import (
     Service,
     ServicePort,
     ServiceSpec,
+)
+from authplane.resources.kinds.extension_service import (
+    ExtensionService,
+    ExtensionServiceSpec,
+    ExtensionServiceTarget,
 )
 from authplane.resources.kinds.meta import Meta
 from authplane.resources.nodes import parse_nodes

@@ -10,7 +10,7 @@ from authplane.app.generation import Generation
 from authplane.base.timeouts import After, Disabled, Timeout, UseDefault
 from authplane.cli.folder import FolderArgument, read_generation
 from authplane.cli.output import Output, OutputOption, err, findings_summary, out, print_json
-from authplane.graph import model
+from authplane.graph import guards, model
 from authplane.render.bootstrap import static_bootstrap
 from authplane.render.dump import dump, json_text
 
@@ -66,20 +66,22 @@ def _summary(graph: model.Graph) -> Iterator[str]:
 
 def _routes(host: model.Host) -> Iterator[str]:
     for route in host.routes:
-        exactly = "exactly " if isinstance(route.match, model.Exact) else ""
-        yield f"  {exactly}{escape(route.match.path)} → {escape(_action(route.action))}  {_authorization(route)}"
+        exactly = "exactly " if isinstance(route.match.path, model.Exact) else ""
+        yield f"  {exactly}{escape(route.match.path.path)} → {escape(_action(route.action))}  {_authorization(route)}"
 
 
 def _action(action: model.Action) -> str:
     match action:
-        case model.Forward(targets):
+        case model.Forward(targets=targets):
             names = [target.cluster.removeprefix("service/") for target in targets]
             if len(targets) == 1:
                 return names[0]
             return ", ".join(f"{name} ({target.weight})" for name, target in zip(names, targets, strict=True))
         case model.RedirectToHttps():
             return "redirect to https"
-        case model.Respond(status):
+        case model.Redirect(status=status):
+            return f"redirect ({status})"
+        case model.Respond(status=status):
             return f"answer {status}"
         case _:
             assert_never(action)
@@ -87,12 +89,12 @@ def _action(action: model.Action) -> str:
 
 def _authorization(route: model.Route) -> str:
     match route.authorization:
-        case model.Unprotected():
+        case guards.Unprotected():
             return "[dim]unprotected[/]"
-        case model.Disabled():
+        case guards.Disabled():
             return "[yellow]authorization disabled[/]"
-        case model.Enforced(service=service):
-            closed = "fails open" if isinstance(service.on_failure, model.FailOpen) else "fails closed"
+        case guards.Enforced(service=service):
+            closed = "fails open" if isinstance(service.on_failure, guards.FailOpen) else "fails closed"
             return f"[green]checked by {escape(service.cluster)}[/] within {_timeout(service.timeout)}, {closed}"
         case _:
             assert_never(route.authorization)

@@ -7,18 +7,20 @@ from typing import Final, TypeAlias, assert_never
 from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problems
 from authplane.base.timeouts import UseDefault, parse_timeout
-from authplane.graph.model import (
+from authplane.graph.guards import (
     AuthorizationService,
     Disabled,
     Enforced,
-    ExtensionCluster,
     FailClosed,
     FailOpen,
+    OverGrpc,
     RouteAuthorization,
     Unprotected,
 )
+from authplane.graph.upstreams import ExtensionCluster
 from authplane.resources.documents import Resources
-from authplane.resources.kinds.contour import Authorization, AuthPolicy, VirtualHost
+from authplane.resources.kinds.contour import VirtualHost
+from authplane.resources.kinds.contour_policies import Authorization, AuthPolicy
 
 _API_VERSION: Final = "projectcontour.io/v1alpha1"
 
@@ -71,7 +73,7 @@ def host_authorization(
         return Unenforceable()
     service = AuthorizationService(
         cluster=cluster.name,
-        authority=cluster.authority,
+        protocol=OverGrpc(authority=cluster.authority),
         timeout=cluster.response_timeout if isinstance(timeout, UseDefault) else timeout,
         on_failure=FailOpen() if authorization.fail_open else FailClosed(),
     )

@@ -5,15 +5,16 @@ from dataclasses import dataclass
 
 from authplane.base.names import Ref
 from authplane.base.problems import Problem
+from authplane.graph.around import Around
 from authplane.graph.extensions import extension_clusters
-from authplane.graph.hosts import Hosts, build_hosts
-from authplane.graph.listeners import usable_listeners
-from authplane.graph.model import Address, Cluster, Forward, Graph, ServiceCluster
+from authplane.graph.hosts import Hosts, build_hosts, owners
+from authplane.graph.model import Address, Forward, Graph
 from authplane.graph.reports import Reports
-from authplane.graph.routes import ServiceClusters
+from authplane.graph.service_clusters import ServiceClusters
 from authplane.graph.services import report_endpoint_slices
+from authplane.graph.settings import DEFAULTS, read_settings
+from authplane.graph.upstreams import Cluster, ServiceCluster
 from authplane.resources.documents import Resources
-from authplane.resources.kinds.authplane import Listeners
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +31,20 @@ def build_graph(resources: Resources) -> Built:
     report_endpoint_slices(resources, reports)
     extensions = extension_clusters(resources, reports)
     services = ServiceClusters(resources)
-    listeners = usable_listeners(resources)
-    hosts = build_hosts(resources, extensions, services, listeners, reports)
+    read = read_settings(resources)
+    settings = read or DEFAULTS  # nobody listens without a host, and without settings there is none
+    around = Around(
+        resources=resources,
+        settings=settings,
+        usable=read is not None,
+        owners=owners(resources.proxies.values()),
+        extensions=extensions,
+        clusters=services,
+        reports=reports,
+    )
+    hosts = build_hosts(around)
     clusters: list[Cluster] = [*extensions.values(), *_used(services, hosts)]
-    where = listeners or Listeners()  # nobody listens without a host, and without listeners there is none
+    where = settings.listeners
     graph = Graph(
         http=Address(where.http.address, where.http.port),
         https=Address(where.https.address, where.https.port),

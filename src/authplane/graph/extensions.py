@@ -6,20 +6,22 @@ from typing import Final, TypeVar
 from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problems
 from authplane.base.timeouts import Timeout, UseDefault, parse_timeout
-from authplane.graph.model import (
+from authplane.graph.reports import Reports
+from authplane.graph.secrets import ca_bundle
+from authplane.graph.services import Unresolved, resolve
+from authplane.graph.upstreams import (
     Balancing,
     EndpointGroup,
     ExtensionCluster,
+    HttpVersion,
     Plaintext,
     UnverifiedTls,
     UpstreamTls,
     VerifiedTls,
 )
-from authplane.graph.reports import Reports
-from authplane.graph.secrets import ca_bundle
-from authplane.graph.services import Unresolved, resolve
 from authplane.resources.documents import Resources
-from authplane.resources.kinds.contour import ExtensionServiceSpec, UpstreamValidation
+from authplane.resources.kinds.contour_policies import UpstreamValidation
+from authplane.resources.kinds.extension_service import ExtensionServiceSpec
 
 T = TypeVar("T")
 
@@ -46,11 +48,15 @@ def _build_cluster(
     if spec.protocol_version == "v2":
         with problems.at("protocolVersion"):
             problems.warn("IgnoredField", "Envoy no longer speaks v2 of the protocol; v3 is used")
+    tls = _upstream_tls(resources, name.namespace, protocol, validation, problems)
     return ExtensionCluster(
         name=f"extension/{name}",
         object_name=name,
-        tls=_upstream_tls(resources, name.namespace, protocol, validation, problems),
-        groups=_endpoint_groups(resources, name.namespace, spec, problems),
+        version=HttpVersion.HTTP2,
+        tls=tls,
+        # A slash is not allowed in the name of a host.
+        authority=tls.server_name if isinstance(tls, VerifiedTls) else f"extension/{name}".replace("/", "."),
+        destinations=_endpoint_groups(resources, name.namespace, spec, problems),
         balancing=_balancing(spec.load_balancer_policy.strategy, problems),
         response_timeout=_timeout(spec.timeout_policy.response, "response", problems),
         idle_connection_timeout=_idle_connection(spec, problems),
@@ -101,7 +107,7 @@ def _verified_tls(
     if isinstance(bundle, str):
         problems.add("TLSUpstreamValidation", f'{wrong}invalid CA Secret "{secret}": {bundle}')
         return UnverifiedTls()
-    return VerifiedTls(ca=bundle, subject_names=names)
+    return VerifiedTls(ca=bundle, subject_names=names, server_name=names[0])
 
 
 def secret_name(written: str, namespace: str) -> ObjectName:

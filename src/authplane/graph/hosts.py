@@ -2,21 +2,21 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problems
+from authplane.graph.around import Around
 from authplane.graph.authorization import host_authorization
 from authplane.graph.extensions import secret_name
-from authplane.graph.model import Certificate, ExtensionCluster, Host, RedirectToHttps, Route, SecureHost, Unprotected
-from authplane.graph.reports import Reports
-from authplane.graph.routes import ServiceClusters, build_routes
+from authplane.graph.guards import Unprotected
+from authplane.graph.model import Certificate, Host, RedirectToHttps, Route, SecureHost
+from authplane.graph.routes import build_routes
 from authplane.graph.secrets import server_certificate
 from authplane.resources.documents import Resources
 from authplane.resources.kinds import contour
-from authplane.resources.kinds.authplane import Listeners
 from authplane.resources.kinds.contour import HTTPProxy, Tls, VirtualHost
 
 _LABEL: Final = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
@@ -44,19 +44,11 @@ class _Root:
     certificate: Certificate | None
 
 
-def build_hosts(
-    resources: Resources,
-    extensions: Mapping[ObjectName, ExtensionCluster],
-    clusters: ServiceClusters,
-    listeners: Listeners | None,
-    reports: Reports,
-) -> Hosts:
+def build_hosts(around: Around) -> Hosts:
     """Build the virtual host of every valid root; an invalid one is withdrawn from both listeners."""
-    owners = _owners(resources.proxies.values())
-    around = _Around(resources=resources, owners=owners, extensions=extensions, clusters=clusters, listeners=listeners)
     roots: list[_Root] = []
-    for name, proxy in sorted(resources.proxies.items()):
-        problems = reports.of(Ref("HTTPProxy", name.namespace, name.name))
+    for name, proxy in sorted(around.resources.proxies.items()):
+        problems = around.reports.of(Ref("HTTPProxy", name.namespace, name.name))
         if proxy.spec.virtualhost is None:
             problems.add("Orphaned", "this HTTPProxy is not part of a delegation chain from a root HTTPProxy")
             continue
@@ -64,33 +56,22 @@ def build_hosts(
             root = _build_root(proxy, proxy.spec.virtualhost, around, problems)
         if not any(problem.reason not in _COSTS_THE_ROUTE for problem in problems.errors):
             roots.append(root)
-    return _assemble(roots, frozenset(fqdn for fqdn in owners if _FQDN.fullmatch(fqdn)))
+    return _assemble(roots, frozenset(fqdn for fqdn in around.owners if _FQDN.fullmatch(fqdn)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Around:
-    """What a host depends on beside its own HTTPProxy."""
-
-    resources: Resources
-    owners: Mapping[str, list[ObjectName]]
-    extensions: Mapping[ObjectName, ExtensionCluster]
-    clusters: ServiceClusters
-    listeners: Listeners | None
-
-
-def _build_root(proxy: HTTPProxy, virtual_host: VirtualHost, around: _Around, problems: Problems) -> _Root:
-    name, resources, listeners = proxy.metadata.object_name, around.resources, around.listeners
+def _build_root(proxy: HTTPProxy, virtual_host: VirtualHost, around: Around, problems: Problems) -> _Root:
+    name, resources = proxy.metadata.object_name, around.resources
     with problems.at("virtualhost"):
         fqdn = _fqdn(virtual_host, around.owners, resources.broken, problems)
         certificate = _certificate(resources, virtual_host.tls, name.namespace, problems)
         guard = host_authorization(virtual_host, name.namespace, resources, around.extensions, problems)
     routes = build_routes(proxy, guard, around.clusters, problems)
-    if listeners is None:
+    if not around.usable:
         problems.add("ConfigurationNotValid", "the AuthplaneConfiguration cannot be used, so nothing is served")
     host = Host(fqdn=fqdn, proxy=name, routes=tuple(built for _, built in routes))
-    if virtual_host.tls is None or certificate is None or listeners is None:
+    if virtual_host.tls is None or certificate is None or not around.usable:
         return _Root(plain=host, secure=None, certificate=None)
-    port = listeners.https.public_port
+    port = around.settings.listeners.https.public_port
     return _Root(
         plain=replace(host, routes=tuple(_over_http(written, built, port) for written, built in routes)),
         secure=SecureHost(
@@ -128,19 +109,20 @@ def _over_http(written: contour.Route, built: Route, port: int) -> Route:
     """Return what a route of a TLS virtual host is on the plain listener."""
     if written.permit_insecure:
         return built  # building the route has made sure that it is not an enforced one
-    return Route(match=built.match, action=RedirectToHttps(port), authorization=Unprotected())
+    return Route(proxy=built.proxy, match=built.match, action=RedirectToHttps(port), authorization=Unprotected())
 
 
-def _owners(proxies: Iterable[HTTPProxy]) -> Mapping[str, list[ObjectName]]:
-    owners = defaultdict(list)
+def owners(proxies: Iterable[HTTPProxy]) -> Mapping[str, Sequence[ObjectName]]:
+    """Return which roots claim each name."""
+    found = defaultdict(list)
     for proxy in proxies:
         if proxy.spec.virtualhost is not None:
-            owners[proxy.spec.virtualhost.fqdn.lower()].append(proxy.metadata.object_name)
-    return owners
+            found[proxy.spec.virtualhost.fqdn.lower()].append(proxy.metadata.object_name)
+    return found
 
 
 def _fqdn(
-    virtual_host: VirtualHost, owners: Mapping[str, list[ObjectName]], broken: frozenset[Ref], problems: Problems
+    virtual_host: VirtualHost, owners: Mapping[str, Sequence[ObjectName]], broken: frozenset[Ref], problems: Problems
 ) -> str:
     fqdn = virtual_host.fqdn.lower()
     with problems.at("fqdn"):

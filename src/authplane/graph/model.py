@@ -5,140 +5,16 @@ Every value here is valid: what is not has been left out and reported.
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
+from authplane.base.headers import NO_EDITS, HeaderEdits
 from authplane.base.names import ObjectName
 from authplane.base.secret import Secret
-from authplane.base.timeouts import Timeout
+from authplane.base.timeouts import Timeout, UseDefault
+from authplane.graph.guards import RouteAuthorization
+from authplane.graph.upstreams import Cluster
 
-# --- Upstreams
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Endpoint:
-    """An IP address and a port."""
-
-    address: str
-    port: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndpointGroup:
-    """The ready endpoints of one Service, which share a weight. Weight 0 gets no load."""
-
-    service: ObjectName
-    weight: int
-    endpoints: tuple[Endpoint, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Plaintext:
-    """No TLS to the upstream."""
-
-
-@dataclass(frozen=True, slots=True)
-class UnverifiedTls:
-    """TLS to the upstream, whoever it is."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifiedTls:
-    """TLS to an upstream whose certificate the CA signed for one of the names; the first is the SNI."""
-
-    ca: bytes
-    subject_names: tuple[str, ...]
-
-
-UpstreamTls: TypeAlias = Plaintext | UnverifiedTls | VerifiedTls
-
-
-class Balancing(StrEnum):
-    """How calls are spread over the endpoints of an extension service."""
-
-    ROUND_ROBIN = "RoundRobin"
-    RANDOM = "Random"
-    LEAST_REQUEST = "WeightedLeastRequest"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceCluster:
-    """The endpoints of one port of one Service, as routes use them."""
-
-    name: str
-    http2: bool
-    group: EndpointGroup
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtensionCluster:
-    """An extension service that Envoy asks over HTTP/2."""
-
-    name: str
-    object_name: ObjectName
-    tls: UpstreamTls
-    groups: tuple[EndpointGroup, ...]
-    balancing: Balancing
-    response_timeout: Timeout
-    idle_connection_timeout: Timeout
-
-    @property
-    def authority(self) -> str:
-        """What the check call names as its host; a slash is not allowed there."""
-        return self.tls.subject_names[0] if isinstance(self.tls, VerifiedTls) else self.name.replace("/", ".")
-
-    @property
-    def ready_endpoints(self) -> int:
-        """How many endpoints can answer."""
-        return len({endpoint for group in self.groups if group.weight for endpoint in group.endpoints})
-
-
-Cluster: TypeAlias = ServiceCluster | ExtensionCluster
-
-# --- Authorization
-
-
-@dataclass(frozen=True, slots=True)
-class FailClosed:
-    """Without an answer from the authorization service the request is refused."""
-
-
-@dataclass(frozen=True, slots=True)
-class FailOpen:
-    """Without an answer from the authorization service the request goes through: the author asked for it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthorizationService:
-    """Who is asked, how long to wait, and what no answer means."""
-
-    cluster: str
-    authority: str
-    timeout: Timeout
-    on_failure: FailClosed | FailOpen
-
-
-@dataclass(frozen=True, slots=True)
-class Unprotected:
-    """Nobody asked for authorization here."""
-
-
-@dataclass(frozen=True, slots=True)
-class Disabled:
-    """The virtual host is authorized; the author switched it off for this route."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Enforced:
-    """Every request is checked; ``context`` goes with the check."""
-
-    service: AuthorizationService
-    context: tuple[tuple[str, str], ...]
-    """Sorted by key."""
-
-
-RouteAuthorization: TypeAlias = Unprotected | Disabled | Enforced
-
-# --- Routes and hosts
+# --- Matching
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -155,22 +31,83 @@ class Prefix:
     path: str
 
 
-PathMatch: TypeAlias = Exact | Prefix
-
-
 @dataclass(frozen=True, slots=True, order=True)
+class Regex:
+    """Matches the paths that the pattern matches whole (RE2)."""
+
+    path: str
+
+
+PathMatch: TypeAlias = Exact | Prefix | Regex
+
+
+class TextTest(StrEnum):
+    """How a text is compared."""
+
+    PRESENT = "present"
+    EXACT = "exact"
+    PREFIX = "prefix"
+    SUFFIX = "suffix"
+    CONTAINS = "contains"
+    REGEX = "regex"
+
+
+@dataclass(frozen=True, slots=True, order=True, kw_only=True)
+class HeaderMatch:
+    """Holds for requests by one of their headers."""
+
+    name: str
+    test: TextTest
+    text: str = ""
+    inverted: bool = False
+    ignore_case: bool = False
+    missing_is_empty: bool = False
+
+
+@dataclass(frozen=True, slots=True, order=True, kw_only=True)
+class QueryMatch:
+    """Holds for requests by a parameter of their query."""
+
+    name: str
+    test: TextTest
+    text: str = ""
+    ignore_case: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """The requests that a route takes: all conditions hold. Headers and query are sorted."""
+
+    path: PathMatch
+    headers: tuple[HeaderMatch, ...] = ()
+    query: tuple[QueryMatch, ...] = ()
+
+
+# --- Actions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """A cluster's share of a route's requests."""
 
     cluster: str
     weight: int
+    request_headers: HeaderEdits = NO_EDITS
+    response_headers: HeaderEdits = NO_EDITS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Forward:
     """Sends the request on; there is at least one target with a weight above zero."""
 
     targets: tuple[Target, ...]
+    response_timeout: Timeout = UseDefault()
+    idle_timeout: Timeout = UseDefault()
+    replace_prefix: str | None = None
+    """What takes the place of the matched prefix."""
+    host: str = ""
+    """What the origin sees as host; empty leaves the client's."""
+    websockets: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,23 +117,44 @@ class RedirectToHttps:
     port: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redirect:
+    """Answers 301 or 302 to another address; what is not given stays as it was."""
+
+    status: int
+    scheme: str = ""
+    host: str = ""
+    port: int | None = None
+    path: str | None = None
+    prefix: str | None = None
+    """What takes the place of the matched prefix; never with ``path``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Respond:
     """Answers by itself."""
 
     status: int
+    body: str = ""
 
 
-Action: TypeAlias = Forward | RedirectToHttps | Respond
+Action: TypeAlias = Forward | RedirectToHttps | Redirect | Respond
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """What happens to the requests that match."""
 
-    match: PathMatch
+    proxy: ObjectName
+    """The HTTPProxy that holds the route: the root, or one that it includes."""
+    match: Match
     action: Action
     authorization: RouteAuthorization
+    request_headers: HeaderEdits = NO_EDITS
+    response_headers: HeaderEdits = NO_EDITS
+
+
+# --- Hosts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +163,32 @@ class Host:
 
     fqdn: str
     proxy: ObjectName
+    """The root."""
     routes: tuple[Route, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forwarded:
+    """What the origin is told of the client's certificate."""
+
+    subject: bool = False
+    certificate: bool = False
+    chain: bool = False
+    dns: bool = False
+    uri: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientCertificates:
+    """Which certificates clients show."""
+
+    ca: bytes | None
+    """None accepts any certificate, unverified: the author asked for it."""
+    required: bool
+    revoked: bytes | None = None
+    """Certificate revocation lists, PEM."""
+    leaf_only: bool = False
+    forwarded: Forwarded | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,18 +198,18 @@ class SecureHost:
     host: Host
     certificate: ObjectName
     minimum_tls: str
+    maximum_tls: str = "1.3"
+    clients: ClientCertificates | None = None
     elsewhere: tuple[str, ...]
     """Names that this host's wildcard covers and that others claim: they are misdirected here."""
 
-    @property
-    def authorization(self) -> AuthorizationService | None:
-        """The service that some route is checked by: there is one for a virtual host, or none."""
-        services = {
-            route.authorization.service for route in self.host.routes if isinstance(route.authorization, Enforced)
-        }
-        if len(services) > 1:
-            raise ValueError(f"{self.host.fqdn} has {len(services)} authorization services")
-        return services.pop() if services else None
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fallback:
+    """Serves clients that name no host, or one that nobody serves, in TLS. Hosts are sorted by name, not empty."""
+
+    certificate: ObjectName
+    hosts: tuple[Host, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,13 +230,30 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionTimeouts:
+    """How long the proxy waits for clients."""
+
+    request: Timeout = UseDefault()
+    connection_idle: Timeout = UseDefault()
+    stream_idle: Timeout = UseDefault()
+    max_connection_duration: Timeout = UseDefault()
+    delayed_close: Timeout = UseDefault()
+    shutdown_grace_period: Timeout = UseDefault()
+
+
+NO_TIMEOUTS: Final = ConnectionTimeouts()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
     """Everything the gateway does. Each tuple is sorted by name."""
 
     http: Address
     https: Address
+    timeouts: ConnectionTimeouts = NO_TIMEOUTS
     plain_hosts: tuple[Host, ...] = ()
     secure_hosts: tuple[SecureHost, ...] = ()
+    fallback: Fallback | None = None
     refused: tuple[str, ...] = ()
     """Withdrawn names that a wildcard on the plain listener would answer for."""
     clusters: tuple[Cluster, ...] = ()

@@ -6,7 +6,9 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from authplane.base.names import ObjectName, Ref
-from authplane.graph.model import ExtensionCluster, Forward, Graph, Host
+from authplane.graph.guards import Enforced
+from authplane.graph.model import Forward, Graph, Host
+from authplane.graph.upstreams import ExtensionCluster
 from authplane.xds.messages import XdsName
 from authplane.xds.types import TypeUrl
 
@@ -49,7 +51,7 @@ def xds_names(graph: Graph) -> Mapping[Ref, frozenset[XdsName]]:
             names[_ref("ExtensionService", cluster.object_name)] = _cluster_names(cluster.name)
     for host in graph.plain_hosts:
         own = names.setdefault(_ref("HTTPProxy", host.proxy), set())
-        own |= {(TypeUrl.LISTENER, HTTP_LISTENER), (TypeUrl.ROUTE, HTTP_LISTENER)} | _forward_names(host)
+        own |= {(TypeUrl.LISTENER, HTTP_LISTENER), (TypeUrl.ROUTE, HTTP_LISTENER)} | _clusters(host)
     for secure in graph.secure_hosts:
         own = names.setdefault(_ref("HTTPProxy", secure.host.proxy), set())
         own |= {
@@ -57,15 +59,17 @@ def xds_names(graph: Graph) -> Mapping[Ref, frozenset[XdsName]]:
             (TypeUrl.ROUTE, route_name(secure.host.fqdn)),
             (TypeUrl.SECRET, str(secure.certificate)),
         }
-        own |= _forward_names(secure.host)
-        if secure.authorization is not None:
-            own |= _cluster_names(secure.authorization.cluster)
+        own |= _clusters(secure.host)
     return {ref: frozenset(own) for ref, own in names.items()}
 
 
-def _forward_names(host: Host) -> set[XdsName]:
+def _clusters(host: Host) -> set[XdsName]:
+    """Name where the requests of a host are sent, and their checks."""
     clusters = {
         target.cluster for route in host.routes if isinstance(route.action, Forward) for target in route.action.targets
+    }
+    clusters |= {
+        route.authorization.service.cluster for route in host.routes if isinstance(route.authorization, Enforced)
     }
     return {name for cluster in clusters for name in _cluster_names(cluster)}
 

@@ -5,53 +5,15 @@ from typing import Final, assert_never
 from authplane.base.names import ObjectName
 from authplane.base.problems import Problems
 from authplane.graph.authorization import HostAuthorization, route_authorization
-from authplane.graph.model import (
-    Action,
-    EndpointGroup,
-    Enforced,
-    Exact,
-    Forward,
-    PathMatch,
-    Prefix,
-    Respond,
-    Route,
-    ServiceCluster,
-    Target,
-)
+from authplane.graph.guards import Enforced
+from authplane.graph.model import Action, Exact, Forward, Match, PathMatch, Prefix, Regex, Respond, Route, Target
 from authplane.graph.paths import path_problem
-from authplane.graph.services import Unresolved, resolve
-from authplane.resources.documents import Resources
+from authplane.graph.service_clusters import ServiceClusters
+from authplane.graph.services import Unresolved
+from authplane.graph.upstreams import HttpVersion
 from authplane.resources.kinds import contour
 
 _MOST_WEIGHT: Final = 2**32 - 1
-
-
-class ServiceClusters:
-    """The clusters that routes have asked for so far, each once."""
-
-    def __init__(self, resources: Resources) -> None:
-        self._resources = resources
-        self._known: dict[tuple[ObjectName, int, bool], ServiceCluster | Unresolved] = {}
-
-    def ensure(self, service: ObjectName, port: int, *, http2: bool) -> ServiceCluster | Unresolved:
-        """Return the cluster of a Service's port, or why there can be none."""
-        key = (service, port, http2)
-        if key not in self._known:
-            self._known[key] = self._build(service, port, http2=http2)
-        return self._known[key]
-
-    def built(self) -> list[ServiceCluster]:
-        """Return every cluster that was asked for and exists."""
-        return [cluster for cluster in self._known.values() if isinstance(cluster, ServiceCluster)]
-
-    def _build(self, service: ObjectName, port: int, *, http2: bool) -> ServiceCluster | Unresolved:
-        endpoints = resolve(self._resources, service, port)
-        if isinstance(endpoints, Unresolved):
-            return endpoints
-        name = f"service/{service}/{port}/h2c" if http2 else f"service/{service}/{port}"
-        return ServiceCluster(
-            name=name, http2=http2, group=EndpointGroup(service=service, weight=1, endpoints=endpoints)
-        )
 
 
 def build_routes(
@@ -77,8 +39,9 @@ def build_routes(
                         "disable authorization on the route or remove permitInsecure",
                     )
             action = _action(route, proxy.metadata.namespace, clusters, problems)
-        built.append((route, Route(match=match, action=action, authorization=authorization)))
-    return tuple(sorted(built, key=lambda pair: _precedence(pair[1].match)))
+        name = proxy.metadata.object_name
+        built.append((route, Route(proxy=name, match=Match(path=match), action=action, authorization=authorization)))
+    return tuple(sorted(built, key=lambda pair: _precedence(pair[1].match.path)))
 
 
 def _path_match(route: contour.Route, problems: Problems) -> PathMatch:
@@ -104,24 +67,27 @@ def _action(route: contour.Route, namespace: str, clusters: ServiceClusters, pro
     equal = all(service.weight == 0 for service in route.services)
     targets = []
     for index, service in enumerate(route.services):
-        found = clusters.ensure(ObjectName(namespace, service.name), service.port, http2=service.protocol == "h2c")
+        version = HttpVersion.HTTP2 if service.protocol == "h2c" else HttpVersion.HTTP1
+        found = clusters.ensure(ObjectName(namespace, service.name), service.port, version)
         if isinstance(found, Unresolved):
             with problems.at("services", index):
                 problems.add(found.reason, f"Spec.Routes unresolved service reference: {found.message}")
             continue
-        targets.append(Target(found.name, 1 if equal else service.weight))
+        targets.append(Target(cluster=found.name, weight=1 if equal else service.weight))
     if sum(target.weight for target in targets) > _MOST_WEIGHT:
         problems.add("WeightsNotValid", f"the weights of a route's services together must be at most {_MOST_WEIGHT}")
     if not any(target.weight for target in targets):
-        return Respond(503)
-    return Forward(tuple(targets))
+        return Respond(status=503)
+    return Forward(targets=tuple(targets))
 
 
 def _precedence(match: PathMatch) -> tuple[int, int, str]:
     match match:
         case Exact(path):
             return (0, -len(path), path)
-        case Prefix(path):
+        case Regex(path):
             return (1, -len(path), path)
+        case Prefix(path):
+            return (2, -len(path), path)
         case _:
             assert_never(match)

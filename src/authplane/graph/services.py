@@ -5,8 +5,8 @@ from typing import TypeAlias
 
 from authplane.base.addresses import parse_ip_address
 from authplane.base.names import ObjectName, Ref
-from authplane.graph.model import Endpoint
 from authplane.graph.reports import Reports
+from authplane.graph.upstreams import Endpoint
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.core import EndpointSlice, ServicePort
 

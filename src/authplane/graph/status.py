@@ -7,9 +7,9 @@ from typing import Final, assert_never
 from authplane.base.names import Ref
 from authplane.base.problems import Problem, Severity, dotted
 from authplane.graph.build import Built
-from authplane.graph.model import ExtensionCluster
 from authplane.graph.programming import Answered, NoProxy, NotServed, Programming, xds_names
 from authplane.graph.reports import condition_type
+from authplane.graph.upstreams import ExtensionCluster
 from authplane.resources.documents import Finding, Resources
 from authplane.xds.messages import XdsName
 

@@ -13,11 +13,12 @@ from envoy.type.v3 import percent_pb2
 from google.protobuf.wrappers_pb2 import UInt32Value
 
 from authplane.base.timeouts import After, Disabled, Timeout, UseDefault
-from authplane.graph.model import (
+from authplane.graph.upstreams import (
     Balancing,
     Cluster,
     EndpointGroup,
     ExtensionCluster,
+    HttpVersion,
     Plaintext,
     ServiceCluster,
     UnverifiedTls,
@@ -48,28 +49,26 @@ def render_cluster(cluster: Cluster) -> cluster_pb2.Cluster:
         common_lb_config=cluster_pb2.Cluster.CommonLbConfig(healthy_panic_threshold=percent_pb2.Percent(value=0)),
     )
     match cluster:
-        case ServiceCluster(http2=http2):
-            message.typed_extension_protocol_options[_HTTP_OPTIONS].CopyFrom(
-                pack(_http_options(http2=http2, idle=UseDefault()))
-            )
+        case ServiceCluster():
+            pass
         case ExtensionCluster():
             message.lb_policy = _LB_POLICIES[cluster.balancing]
             # Without this Envoy ignores the weights of localities.
             message.common_lb_config.locality_weighted_lb_config.SetInParent()
-            message.typed_extension_protocol_options[_HTTP_OPTIONS].CopyFrom(
-                pack(_http_options(http2=True, idle=cluster.idle_connection_timeout))
-            )
-            _add_tls(message, cluster.tls)
         case _:
             assert_never(cluster)
+    message.typed_extension_protocol_options[_HTTP_OPTIONS].CopyFrom(
+        pack(_http_options(http2=cluster.version is HttpVersion.HTTP2, idle=cluster.idle_connection_timeout))
+    )
+    _add_tls(message, cluster.tls)
     return message
 
 
 def render_endpoints(cluster: Cluster) -> endpoint_pb2.ClusterLoadAssignment:
     """Render the endpoints of a cluster: a locality for each Service."""
-    groups = cluster.groups if isinstance(cluster, ExtensionCluster) else (cluster.group,)
+    groups = [each for each in cluster.destinations if isinstance(each, EndpointGroup) and each.endpoints]
     return endpoint_pb2.ClusterLoadAssignment(
-        cluster_name=cluster.name, endpoints=[_locality(group) for group in groups if group.endpoints]
+        cluster_name=cluster.name, endpoints=[_locality(group) for group in groups]
     )
 
 
@@ -127,9 +126,9 @@ def _tls_context(tls: UnverifiedTls | VerifiedTls) -> tls_pb2.UpstreamTlsContext
     match tls:
         case UnverifiedTls():
             return tls_pb2.UpstreamTlsContext(common_tls_context=common)
-        case VerifiedTls(ca=ca, subject_names=names):
+        case VerifiedTls(ca=ca, subject_names=names, server_name=server_name):
             common.validation_context.CopyFrom(_validation(ca, names))
-            return tls_pb2.UpstreamTlsContext(common_tls_context=common, sni=names[0])
+            return tls_pb2.UpstreamTlsContext(common_tls_context=common, sni=server_name)
         case _:
             assert_never(tls)
 

@@ -17,7 +17,8 @@ from google.protobuf.message import Message
 from google.protobuf.wrappers_pb2 import BoolValue
 
 from authplane.base.timeouts import After, Disabled, Timeout, UseDefault
-from authplane.graph.model import AuthorizationService, Enforced, FailOpen, RouteAuthorization, SecureHost
+from authplane.graph.guards import AuthorizationService, Enforced, FailOpen, OverGrpc, RouteAuthorization
+from authplane.graph.model import SecureHost
 from authplane.render.wrap import duration, pack
 
 EXT_AUTHZ: Final = "envoy.filters.http.ext_authz"
@@ -42,9 +43,14 @@ Chain: TypeAlias = Guard | None
 
 def chain_of(secure: SecureHost) -> Chain:
     """Return what the connection manager of a virtual host behind TLS knows."""
-    service = secure.authorization
-    if service is None:
+    services = {
+        route.authorization.service for route in secure.host.routes if isinstance(route.authorization, Enforced)
+    }
+    if not services:
         return None
+    if len(services) > 1:
+        raise ValueError(f"{secure.host.fqdn} has {len(services)} authorization services")
+    [service] = services
     every_route = all(isinstance(route.authorization, Enforced) for route in secure.host.routes)
     return Guard(service=service, every_route=every_route)
 
@@ -71,10 +77,12 @@ def _ext_authz(chain: Chain) -> ext_authz_pb2.ExtAuthz | None:
     if chain is None:
         return None
     service = chain.service
+    if not isinstance(service.protocol, OverGrpc):
+        raise NotImplementedError
     return ext_authz_pb2.ExtAuthz(
         grpc_service=grpc_service_pb2.GrpcService(
             envoy_grpc=grpc_service_pb2.GrpcService.EnvoyGrpc(
-                cluster_name=service.cluster, authority=service.authority
+                cluster_name=service.cluster, authority=service.protocol.authority
             ),
             timeout=_timeout(service.timeout),
         ),

@@ -9,22 +9,20 @@ from envoy.config.route.v3 import route_pb2
 from google.protobuf.struct_pb2 import Struct, Value
 from google.protobuf.wrappers_pb2 import UInt32Value
 
+from authplane.graph.guards import Disabled, Enforced, FailOpen, RouteAuthorization, Unprotected
 from authplane.graph.model import (
-    Disabled,
-    Enforced,
     Exact,
-    FailOpen,
     Forward,
     Graph,
     Host,
     PathMatch,
     Prefix,
+    Redirect,
     RedirectToHttps,
+    Regex,
     Respond,
     Route,
-    RouteAuthorization,
     SecureHost,
-    Unprotected,
 )
 from authplane.graph.programming import HTTP_LISTENER, route_name
 from authplane.render.filters import Chain, chain_of, per_route
@@ -80,18 +78,20 @@ def _answering(name: str, domains: list[str], status: int, chain: Chain) -> pb.V
 
 def _route(host: Host, route: Route, chain: Chain) -> pb.Route:
     message = pb.Route(
-        name=f"{host.proxy}{route.match.path}",
-        match=_match(route.match),
+        name=f"{host.proxy}{route.match.path.path}",
+        match=_match(route.match.path),
         metadata=_metadata(route.authorization),
         typed_per_filter_config=per_route(chain, route.authorization),
     )
     match route.action:
-        case Forward(targets):
+        case Forward(targets=targets):
             message.route.CopyFrom(_forward([(target.cluster, target.weight) for target in targets]))
         case RedirectToHttps(port):
             # Named only if it is not what https means anyway: otherwise it would stand in every address.
             message.redirect.CopyFrom(pb.RedirectAction(https_redirect=True, port_redirect=port if port != 443 else 0))
-        case Respond(status):
+        case Redirect():
+            raise NotImplementedError
+        case Respond(status=status):
             message.direct_response.CopyFrom(pb.DirectResponseAction(status=status))
         case _:
             assert_never(route.action)
@@ -104,6 +104,8 @@ def _match(match: PathMatch) -> pb.RouteMatch:
             return pb.RouteMatch(path=path)
         case Prefix(path):
             return pb.RouteMatch(prefix=path)
+        case Regex(path):
+            raise NotImplementedError(path)
         case _:
             assert_never(match)
 

@@ -8,8 +8,11 @@ from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problem
 from authplane.resources.kinds.agentic import Backend
 from authplane.resources.kinds.authplane import AuthplaneConfiguration
-from authplane.resources.kinds.contour import ExtensionService, HTTPProxy
+from authplane.resources.kinds.contour import HTTPProxy, TLSCertificateDelegation
+from authplane.resources.kinds.contour_settings import ContourConfiguration
 from authplane.resources.kinds.core import EndpointSlice, Secret, Service
+from authplane.resources.kinds.extension_service import ExtensionService
+from authplane.resources.kinds.gateway import ReferenceGrant
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -46,6 +49,9 @@ class Resources:
     proxies: Mapping[ObjectName, HTTPProxy] = field(default_factory=lambda: MappingProxyType({}))
     extension_services: Mapping[ObjectName, ExtensionService] = field(default_factory=lambda: MappingProxyType({}))
     backends: Mapping[ObjectName, Backend] = field(default_factory=lambda: MappingProxyType({}))
+    delegations: Mapping[ObjectName, TLSCertificateDelegation] = field(default_factory=lambda: MappingProxyType({}))
+    grants: Mapping[ObjectName, ReferenceGrant] = field(default_factory=lambda: MappingProxyType({}))
     configuration: AuthplaneConfiguration | None = None
+    contour_configuration: ContourConfiguration | None = None
     broken: frozenset[Ref] = frozenset()
     """Documents that exist, cannot be read and have no earlier good version: referring to one is an error."""

@@ -13,8 +13,8 @@ from authplane.resources.locate import locate
 from authplane.resources.nodes import parse_nodes
 from authplane.resources.source import NO_SOURCE, Source
 
-CONFIGURATION: Final = Ref("AuthplaneConfiguration", "", "")
-"""What all configurations are to one another: there is at most one."""
+_SINGLE: Final = frozenset({"AuthplaneConfiguration", "ContourConfiguration"})
+"""Kinds of which there is at most one object, whatever its name."""
 
 _NOTHING: Final = Resources()
 
@@ -67,4 +67,4 @@ class Loaded:
 
 def key_of(ref: Ref) -> Ref:
     """Return what two documents must not share."""
-    return CONFIGURATION if ref.kind == CONFIGURATION.kind else ref
+    return Ref(ref.kind, "", "") if ref.kind in _SINGLE else ref

@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from authplane.base.names import ObjectName, Ref
 from authplane.resources.catalogue import Resource
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.agentic import Backend
 from authplane.resources.kinds.authplane import AuthplaneConfiguration
-from authplane.resources.kinds.contour import ExtensionService, HTTPProxy
+from authplane.resources.kinds.contour import HTTPProxy, TLSCertificateDelegation
+from authplane.resources.kinds.contour_settings import ContourConfiguration
 from authplane.resources.kinds.core import EndpointSlice, Secret, Service
+from authplane.resources.kinds.extension_service import ExtensionService
+from authplane.resources.kinds.gateway import ReferenceGrant
 
 T = TypeVar("T")
 
@@ -59,46 +62,38 @@ class Tables:
         self._proxies: Table[HTTPProxy] = Table()
         self._extension_services: Table[ExtensionService] = Table()
         self._backends: Table[Backend] = Table()
-        self._configuration: AuthplaneConfiguration | None = None
+        self._delegations: Table[TLSCertificateDelegation] = Table()
+        self._grants: Table[ReferenceGrant] = Table()
+        self._configurations: Table[AuthplaneConfiguration] = Table()
+        self._contour_configurations: Table[ContourConfiguration] = Table()
+        self._plain: Mapping[type, Table[Any]] = {
+            Service: self._services,
+            Secret: self._secrets,
+            HTTPProxy: self._proxies,
+            ExtensionService: self._extension_services,
+            Backend: self._backends,
+            TLSCertificateDelegation: self._delegations,
+            ReferenceGrant: self._grants,
+            AuthplaneConfiguration: self._configurations,
+            ContourConfiguration: self._contour_configurations,
+        }
 
     def put(self, resource: Resource) -> None:
         """Bring a resource into force."""
-        name = resource.metadata.object_name
-        match resource:
-            case Service():
-                self._services.put(name, resource)
-            case Secret():
-                self._secrets.put(name, resource)
-            case HTTPProxy():
-                self._proxies.put(name, resource)
-            case ExtensionService():
-                self._extension_services.put(name, resource)
-            case Backend():
-                self._backends.put(name, resource)
-            case EndpointSlice():
-                self._drop_slice(name)
-                self._put_slice(name, resource)
-            case AuthplaneConfiguration():
-                self._configuration = resource
+        name = _key(resource)
+        if isinstance(resource, EndpointSlice):
+            self._drop_slice(name)
+            self._put_slice(name, resource)
+        else:
+            self._plain[type(resource)].put(name, resource)
 
     def drop(self, resource: Resource) -> None:
         """Take a resource out of force."""
-        name = resource.metadata.object_name
-        match resource:
-            case Service():
-                self._services.drop(name)
-            case Secret():
-                self._secrets.drop(name)
-            case HTTPProxy():
-                self._proxies.drop(name)
-            case ExtensionService():
-                self._extension_services.drop(name)
-            case Backend():
-                self._backends.drop(name)
-            case EndpointSlice():
-                self._drop_slice(name)
-            case AuthplaneConfiguration():
-                self._configuration = None
+        name = _key(resource)
+        if isinstance(resource, EndpointSlice):
+            self._drop_slice(name)
+        else:
+            self._plain[type(resource)].drop(name)
 
     def resources(self, broken: frozenset[Ref]) -> Resources:
         """Return what is in force now."""
@@ -112,7 +107,10 @@ class Tables:
             proxies=self._proxies.view(),
             extension_services=self._extension_services.view(),
             backends=self._backends.view(),
-            configuration=self._configuration,
+            delegations=self._delegations.view(),
+            grants=self._grants.view(),
+            configuration=_only(self._configurations),
+            contour_configuration=_only(self._contour_configurations),
             broken=broken,
         )
 
@@ -138,6 +136,16 @@ class Tables:
         else:
             del self._slices_of[service]
             self._slices_by_service.drop(service)
+
+
+def _key(resource: Resource) -> ObjectName:
+    single = isinstance(resource, AuthplaneConfiguration | ContourConfiguration)
+    return ObjectName("", "") if single else resource.metadata.object_name
+
+
+def _only(table: Table[T]) -> T | None:
+    """Return the value of a table that holds at most one."""
+    return next(iter(table.values()), None)
 
 
 def _order(item: tuple[ObjectName, object]) -> tuple[str, str]:

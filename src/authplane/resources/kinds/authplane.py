@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from authplane.resources.kinds.contour_settings import ContourSettings
 from authplane.resources.kinds.meta import Meta
 from authplane.resources.schema import Length, Range
 
@@ -38,6 +39,7 @@ class AuthplaneConfigurationSpec:
     """``spec`` of an AuthplaneConfiguration."""
 
     listeners: Listeners = Listeners()
+    contour: ContourSettings = ContourSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

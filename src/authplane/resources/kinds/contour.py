@@ -1,115 +1,48 @@
-"""Contour's kinds: HTTPProxy and ExtensionService.
+"""Contour's kinds that route: HTTPProxy and TLSCertificateDelegation.
 
 What decoding refuses is what the API server would refuse by the kind's schema. What an API server lets through and a
 controller must judge (references, durations, combinations) is for the graph.
 """
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Final
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
-from authplane.resources.kinds.meta import NOTHING, Meta
-from authplane.resources.schema import Filled, Length, Matches, Named, OneOf, Range, Upstream
-
-_WEIGHT: Final = Range(0, 2**32 - 1)
-_PORT: Final = Range(1, 65535)
-_DNS_NAME: Final = Matches(re.compile(r"[A-Za-z0-9_]([-A-Za-z0-9_.]*[A-Za-z0-9_])?"), "auth.example.com")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpstreamValidation:
-    """How to verify the certificate of an upstream."""
-
-    ca_secret: Annotated[str, Length(1, 317)]
-    subject_name: Annotated[str, Length(1, 250), _DNS_NAME]
-    subject_names: Annotated[tuple[Annotated[str, Length(1, 250), _DNS_NAME], ...], Length(1, 8)] = ()
+from authplane.resources.kinds.contour_policies import (
+    PORT,
+    WEIGHT,
+    Authorization,
+    AuthPolicy,
+    HeadersPolicy,
+    LoadBalancerPolicy,
+    MatchCondition,
+    TimeoutPolicy,
+    UpstreamValidation,
+)
+from authplane.resources.kinds.meta import Meta
+from authplane.resources.schema import Filled, Length, OneOf, Range, Upstream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadBalancerPolicy:
-    """How requests are spread over endpoints."""
+class ForwardClientCertificate:
+    """What the origin is told of the client's certificate (``x-forwarded-client-cert``)."""
 
-    strategy: str = ""
-
-    UPSTREAM: ClassVar = Upstream(ignored=("requestHashPolicies",))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeoutPolicy:
-    """Durations as text; the graph reads them."""
-
-    response: str = ""
-    idle: str = ""
-    idle_connection: str = ""
+    subject: bool = False
+    cert: bool = False
+    chain: bool = False
+    dns: bool = False
+    uri: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExtensionServiceTarget:
-    """A Service in the ExtensionService's own namespace."""
+class ClientValidation:
+    """``virtualhost.tls.clientValidation``."""
 
-    name: Annotated[str, Length(1)]
-    port: Annotated[int, _PORT]
-    weight: Annotated[int, _WEIGHT] = 0
-    protocol: Annotated[str, OneOf(("h2", "h2c"))] | None = None
-    validation: UpstreamValidation | None = None
-
-    UPSTREAM: ClassVar = Upstream(
-        ignored=("cookieRewritePolicies", "healthPort", "mirror", "requestHeadersPolicy", "responseHeadersPolicy",
-                 "slowStartPolicy")
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtensionServiceSpec:
-    """``spec`` of an ExtensionService. Protocol and validation stand here or in each service."""
-
-    services: Annotated[tuple[ExtensionServiceTarget, ...], Length(1)]
-    protocol: Annotated[str, OneOf(("h2", "h2c"))] | None = None
-    validation: UpstreamValidation | None = None
-    load_balancer_policy: LoadBalancerPolicy = LoadBalancerPolicy()
-    timeout_policy: TimeoutPolicy = TimeoutPolicy()
-    protocol_version: Annotated[str, OneOf(("v2", "v3"))] = "v3"
-
-    UPSTREAM: ClassVar = Upstream(ignored=("circuitBreakerPolicy",))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtensionService:
-    """A service that extends the proxy: here, one that authorizes requests."""
-
-    metadata: Meta
-    spec: ExtensionServiceSpec
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtensionRef:
-    """Names an ExtensionService."""
-
-    api_version: Annotated[str, Named("apiVersion")] = "projectcontour.io/v1alpha1"
-    kind: str = "ExtensionService"
-    namespace: str = ""
-    name: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthPolicy:
-    """Switches authorization off, or adds context to the check."""
-
-    disabled: bool = False
-    context: Mapping[str, str] = field(default_factory=lambda: NOTHING)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Authorization:
-    """``virtualhost.authorization``."""
-
-    extension_ref: ExtensionRef = ExtensionRef()
-    auth_policy: AuthPolicy | None = None
-    fail_open: bool = False
-    response_timeout: str = ""
-
-    UPSTREAM: ClassVar = Upstream(refused=("httpSettings", "serviceType", "withRequestBody"))
+    ca_secret: str = ""
+    skip_client_cert_validation: bool = False
+    forward_client_certificate: ForwardClientCertificate | None = None
+    crl_secret: str = ""
+    crl_only_verify_leaf_cert: bool = False
+    optional_client_certificate: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,10 +51,10 @@ class Tls:
 
     secret_name: str = ""
     minimum_protocol_version: Annotated[str, OneOf(("", "1.2", "1.3"))] = ""
+    maximum_protocol_version: Annotated[str, OneOf(("", "1.2", "1.3"))] = ""
     passthrough: bool = False
+    client_validation: Annotated[ClientValidation | None, Filled()] = None
     enable_fallback_certificate: bool = False
-
-    UPSTREAM: ClassVar = Upstream(refused=("clientValidation", "maximumProtocolVersion"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,50 +72,94 @@ class VirtualHost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MatchCondition:
-    """Selects requests; a route has at most one condition on the path."""
-
-    prefix: str | None = None
-    exact: str | None = None
-
-    UPSTREAM: ClassVar = Upstream(refused=("header", "queryParameter", "regex"))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RouteService:
     """A Service in the HTTPProxy's own namespace."""
 
     name: Annotated[str, Length(1)]
-    port: Annotated[int, _PORT]
-    weight: Annotated[int, _WEIGHT] = 0
-    protocol: Annotated[str, OneOf(("h2c",))] | None = None
+    port: Annotated[int, PORT]
+    weight: Annotated[int, WEIGHT] = 0
+    protocol: Annotated[str, OneOf(("h2", "h2c", "tls"))] | None = None
+    validation: UpstreamValidation | None = None
+    request_headers_policy: HeadersPolicy | None = None
+    response_headers_policy: HeadersPolicy | None = None
 
-    UPSTREAM: ClassVar = Upstream(
-        ignored=("cookieRewritePolicies", "healthPort", "mirror", "requestHeadersPolicy", "responseHeadersPolicy",
-                 "slowStartPolicy"),
-        refused=("validation",),
-    )  # fmt: skip
+    UPSTREAM: ClassVar = Upstream(ignored=("cookieRewritePolicies", "healthPort", "mirror", "slowStartPolicy"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplacePrefix:
+    """Replaces the matched prefix of the path."""
+
+    prefix: str = ""
+    replacement: Annotated[str, Length(1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathRewritePolicy:
+    """How the path is rewritten for the origin."""
+
+    replace_prefix: tuple[ReplacePrefix, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRedirectPolicy:
+    """Answers with a redirect."""
+
+    scheme: Annotated[str, OneOf(("http", "https"))] | None = None
+    hostname: Annotated[str, Length(1, 253)] | None = None
+    port: Annotated[int, PORT] | None = None
+    status_code: Annotated[int, Range(301, 302)] = 302
+    path: str | None = None
+    prefix: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectResponsePolicy:
+    """Answers without asking anybody."""
+
+    status_code: Annotated[int, Range(200, 599)]
+    body: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Sends matching requests to services."""
+    """Sends matching requests to services, or answers them."""
 
     conditions: tuple[MatchCondition, ...] = ()
     services: tuple[RouteService, ...] = ()
     auth_policy: AuthPolicy | None = None
     permit_insecure: bool = False
+    enable_websockets: bool = False
+    timeout_policy: TimeoutPolicy | None = None
+    load_balancer_policy: LoadBalancerPolicy | None = None
+    path_rewrite_policy: PathRewritePolicy | None = None
+    request_headers_policy: HeadersPolicy | None = None
+    response_headers_policy: HeadersPolicy | None = None
+    request_redirect_policy: RequestRedirectPolicy | None = None
+    direct_response_policy: DirectResponsePolicy | None = None
 
     UPSTREAM: ClassVar = Upstream(
         ignored=(
-            "cookieRewritePolicies", "enableWebsockets", "healthCheckPolicy", "internalRedirectPolicy",
-            "loadBalancerPolicy", "pathRewritePolicy", "rateLimitPolicy", "requestHeadersPolicy",
-            "responseHeadersPolicy", "retryPolicy", "timeoutPolicy",
+            "cookieRewritePolicies", "healthCheckPolicy", "internalRedirectPolicy", "rateLimitPolicy", "retryPolicy",
         ),
-        refused=(
-            "directResponsePolicy", "ipAllowPolicy", "ipDenyPolicy", "jwtVerificationPolicy", "requestRedirectPolicy",
-        ),
+        refused=("ipAllowPolicy", "ipDenyPolicy", "jwtVerificationPolicy"),
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Include:
+    """Takes in the routes of another HTTPProxy."""
+
+    name: Annotated[str, Length(1)]
+    namespace: str = ""
+    conditions: tuple[MatchCondition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TCPProxy:
+    """Passes connections on; not supported, and the graph says so."""
+
+    UPSTREAM: ClassVar = Upstream(silent=("healthCheckPolicy", "include", "includes", "loadBalancerPolicy", "services"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,8 +168,10 @@ class HTTPProxySpec:
 
     virtualhost: VirtualHost | None = None
     routes: tuple[Route, ...] = ()
+    includes: tuple[Include, ...] = ()
+    tcpproxy: Annotated[TCPProxy | None, Filled()] = None
 
-    UPSTREAM: ClassVar = Upstream(ignored=("ingressClassName",), refused=("includes", "tcpproxy"))
+    UPSTREAM: ClassVar = Upstream(ignored=("ingressClassName",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,3 +180,26 @@ class HTTPProxy:
 
     metadata: Meta
     spec: HTTPProxySpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateDelegation:
+    """A Secret and the namespaces that may use it; ``*`` is all of them."""
+
+    secret_name: Annotated[str, Length(1)]
+    target_namespaces: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TLSCertificateDelegationSpec:
+    """``spec`` of a TLSCertificateDelegation."""
+
+    delegations: tuple[CertificateDelegation, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TLSCertificateDelegation:
+    """Lets other namespaces use Secrets of its own namespace."""
+
+    metadata: Meta
+    spec: TLSCertificateDelegationSpec

@@ -1,0 +1,26 @@
+"""What a host is built from beside its own HTTPProxy."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from authplane.base.names import ObjectName
+from authplane.graph.reports import Reports
+from authplane.graph.service_clusters import ServiceClusters
+from authplane.graph.settings import Settings
+from authplane.graph.upstreams import ExtensionCluster
+from authplane.resources.documents import Resources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """Everything that hosts share."""
+
+    resources: Resources
+    settings: Settings
+    usable: bool
+    """The configuration can be used; otherwise nothing is served."""
+    owners: Mapping[str, Sequence[ObjectName]]
+    """Which roots claim a name."""
+    extensions: Mapping[ObjectName, ExtensionCluster]
+    clusters: ServiceClusters
+    reports: Reports

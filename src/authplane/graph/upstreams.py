@@ -1,0 +1,145 @@
+"""Where requests and checks are sent: the values of the graph that become clusters.
+
+Every value here is valid: what is not has been left out and reported.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from authplane.base.names import ObjectName
+from authplane.base.timeouts import Timeout, UseDefault
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Endpoint:
+    """An IP address and a port."""
+
+    address: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointGroup:
+    """The ready endpoints of one Service, which share a weight. Weight 0 gets no load."""
+
+    service: ObjectName
+    weight: int
+    endpoints: tuple[Endpoint, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalName:
+    """A name outside, which the proxy looks up itself: what an ExternalName Service leads to."""
+
+    service: ObjectName
+    weight: int
+    host: str
+    port: int
+
+
+Destinations: TypeAlias = tuple[EndpointGroup, ...] | tuple[ExternalName, ...]
+"""Never a mix: a proxy either is told of endpoints or looks names up."""
+
+
+# --- TLS
+
+
+@dataclass(frozen=True, slots=True)
+class Plaintext:
+    """No TLS to the upstream."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnverifiedTls:
+    """TLS to the upstream, whoever it is."""
+
+    server_name: str = ""
+    client_certificate: ObjectName | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedTls:
+    """TLS to an upstream whose certificate the CA signed for one of the names."""
+
+    ca: bytes
+    subject_names: tuple[str, ...]
+    server_name: str
+    client_certificate: ObjectName | None = None
+
+
+UpstreamTls: TypeAlias = Plaintext | UnverifiedTls | VerifiedTls
+
+
+class HttpVersion(StrEnum):
+    """What is spoken to an upstream."""
+
+    HTTP1 = "http/1.1"
+    HTTP2 = "h2"
+
+
+class Balancing(StrEnum):
+    """How requests are spread over endpoints."""
+
+    ROUND_ROBIN = "RoundRobin"
+    RANDOM = "Random"
+    LEAST_REQUEST = "WeightedLeastRequest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breakers:
+    """How much an upstream may be asked at a time; zero leaves it to the proxy."""
+
+    connections: int = 0
+    pending_requests: int = 0
+    requests: int = 0
+    retries: int = 0
+    connections_per_host: int = 0
+
+
+NO_BREAKERS: Final = Breakers()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceCluster:
+    """One port of one Service, as routes use it. Equal settings share a cluster."""
+
+    name: str
+    version: HttpVersion
+    tls: UpstreamTls
+    destinations: Destinations
+    balancing: Balancing = Balancing.ROUND_ROBIN
+    breakers: Breakers = NO_BREAKERS
+    connect_timeout: Timeout = UseDefault()
+    idle_connection_timeout: Timeout = UseDefault()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtensionCluster:
+    """An extension service."""
+
+    name: str
+    object_name: ObjectName
+    version: HttpVersion
+    tls: UpstreamTls
+    destinations: Destinations
+    authority: str
+    """What the check call names as its host."""
+    balancing: Balancing = Balancing.ROUND_ROBIN
+    breakers: Breakers = NO_BREAKERS
+    connect_timeout: Timeout = UseDefault()
+    response_timeout: Timeout = UseDefault()
+    """How long a check may take unless the virtual host says otherwise."""
+    idle_connection_timeout: Timeout = UseDefault()
+
+    @property
+    def ready_endpoints(self) -> int:
+        """How many endpoints can answer; a name outside counts as one."""
+        found: set[object] = set()
+        for each in self.destinations:
+            if each.weight:
+                found |= {each} if isinstance(each, ExternalName) else set(each.endpoints)
+        return len(found)
+
+
+Cluster: TypeAlias = ServiceCluster | ExtensionCluster

@@ -1,0 +1,102 @@
+"""Contour's settings for the whole process, in a ContourConfiguration or in ours."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from authplane.resources.kinds.contour_policies import Authorization, CircuitBreakers, NamespacedName
+from authplane.resources.kinds.meta import Meta
+from authplane.resources.schema import Filled, OneOf, Upstream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HTTPProxySettings:
+    """``httpproxy``."""
+
+    disable_permit_insecure: bool = False
+    root_namespaces: tuple[str, ...] = ()
+    """Where roots may stand; empty is everywhere."""
+    fallback_certificate: Annotated[NamespacedName | None, Filled()] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeoutSettings:
+    """``envoy.timeouts``; durations as text."""
+
+    request_timeout: str = ""
+    connection_idle_timeout: str = ""
+    stream_idle_timeout: str = ""
+    max_connection_duration: str = ""
+    delayed_close_timeout: str = ""
+    connection_shutdown_grace_period: str = ""
+    connect_timeout: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
+    """``envoy.cluster``."""
+
+    circuit_breakers: CircuitBreakers | None = None
+
+    UPSTREAM: ClassVar = Upstream(
+        ignored=("dnsLookupFamily", "maxRequestsPerConnection", "perConnectionBufferLimitBytes", "upstreamTLS")
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvoySettings:
+    """``envoy``."""
+
+    client_certificate: Annotated[NamespacedName | None, Filled()] = None
+    timeouts: TimeoutSettings = TimeoutSettings()
+    cluster: ClusterSettings = ClusterSettings()
+
+    UPSTREAM: ClassVar = Upstream(
+        ignored=("defaultHTTPVersions", "health", "http", "https", "listener", "logging", "metrics", "network",
+                 "omEnforcedHealthListener", "service"),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContourConfigurationSpec:
+    """``spec`` of a ContourConfiguration: the parts that concern authorization."""
+
+    global_ext_auth: Annotated[Authorization | None, Filled()] = None
+    httpproxy: HTTPProxySettings = HTTPProxySettings()
+    envoy: EnvoySettings = EnvoySettings()
+    enable_external_name_service: bool | None = None
+    """Unset, ExternalName Services work, as the design of external authorization says."""
+
+    UPSTREAM: ClassVar = Upstream(
+        silent=("debug", "health", "metrics", "xdsServer"),
+        ignored=("featureFlags", "gateway", "ingress", "policy", "rateLimitService", "tracing"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContourConfiguration:
+    """Settings of the whole installation, in Contour's own kind; at most one."""
+
+    metadata: Meta
+    spec: ContourConfigurationSpec = ContourConfigurationSpec()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContourSettings:
+    """``AuthplaneConfiguration.spec.contour``: the fields of a ContourConfiguration, and ours."""
+
+    global_ext_auth: Annotated[Authorization | None, Filled()] = None
+    httpproxy: HTTPProxySettings = HTTPProxySettings()
+    envoy: EnvoySettings = EnvoySettings()
+    enable_external_name_service: bool | None = None
+    allow_local_external_names: bool = False
+    """Lets an ExternalName Service lead to this machine or its link."""
+    allow_insecure_authorization: bool = False
+    """Lets virtual hosts without TLS, and those with the fallback certificate, have authorization."""
+    require_extension_grants: bool = False
+    """An HTTPProxy may name an ExtensionService of another namespace only with a ReferenceGrant there."""
+    allow_fail_open: bool = True
+    """Whether owners of HTTPProxies may set ``failOpen``."""
+    disabling: Annotated[str, OneOf(("Anyone", "RootNamespace", "Nobody"))] = "Anyone"
+    """Which HTTPProxies may disable authorization: all, those in the namespace of their root, or none."""
+    max_response_timeout: str = ""
+    """The longest ``responseTimeout`` that an HTTPProxy may ask for; empty is any."""

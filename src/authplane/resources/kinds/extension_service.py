@@ -1,0 +1,58 @@
+"""Contour's ExtensionService."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Final
+
+from authplane.resources.kinds.contour_policies import (
+    PORT,
+    WEIGHT,
+    CircuitBreakers,
+    LoadBalancerPolicy,
+    TimeoutPolicy,
+    UpstreamValidation,
+)
+from authplane.resources.kinds.meta import Meta
+from authplane.resources.schema import Length, OneOf, Upstream
+
+_PROTOCOL: Final = OneOf(("h2", "h2c", "http/1.1"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtensionServiceTarget:
+    """A Service in the ExtensionService's own namespace."""
+
+    name: Annotated[str, Length(1)]
+    port: Annotated[int, PORT]
+    weight: Annotated[int, WEIGHT] = 0
+    protocol: Annotated[str, _PROTOCOL] | None = None
+    validation: UpstreamValidation | None = None
+
+    UPSTREAM: ClassVar = Upstream(
+        ignored=("cookieRewritePolicies", "healthPort", "mirror", "requestHeadersPolicy", "responseHeadersPolicy",
+                 "slowStartPolicy")
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtensionServiceSpec:
+    """``spec`` of an ExtensionService. Protocol and validation stand here or in each service."""
+
+    services: Annotated[tuple[ExtensionServiceTarget, ...], Length(1)]
+    protocol: Annotated[str, _PROTOCOL] | None = None
+    validation: UpstreamValidation | None = None
+    load_balancer_policy: LoadBalancerPolicy = LoadBalancerPolicy()
+    timeout_policy: TimeoutPolicy = TimeoutPolicy()
+    protocol_version: Annotated[str, OneOf(("v2", "v3"))] = "v3"
+    circuit_breaker_policy: CircuitBreakers | None = None
+    server_name: Annotated[str, Length(1, 253)] | None = None
+    """Ours: the name that TLS asks the service for, where it is not the first subject name."""
+    authority: Annotated[str, Length(1, 253)] | None = None
+    """Ours: the host that a check names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtensionService:
+    """A service that extends the proxy: here, one that authorizes requests."""
+
+    metadata: Meta
+    spec: ExtensionServiceSpec
