@@ -3,6 +3,10 @@
 import errno
 import json
 import os
+import resource
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -325,3 +329,65 @@ def test_the_writer_outlives_a_counter_that_fails_and_a_line_that_is_not_ascii()
         log.write("\udcff\n")
     assert _said(sink.pieces) == [1, "\\udcff"]
     assert {each["event"] for each in complaints} == {"decision log cannot be written", "lost lines not counted"}
+
+
+WRITER: Final = """\
+import sys
+from pathlib import Path
+from authplane.io.decision_log import ToFile, open_decision_log
+name, path = sys.argv[1:]
+with open_decision_log(ToFile(path=Path(path), largest=50_000, keep=100), room=10_000, grace=30) as log:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for number in range(5000):
+        log.write(f"{name} {number:04} {'x' * 90}\\n")
+"""
+
+
+def test_several_processes_share_a_file_and_rename_it_together(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.log"
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, name, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for name in "abc"
+    ]
+    for writer in writers:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+    for writer in writers:
+        writer.communicate("go\n", timeout=30)
+        assert writer.returncode == 0
+    files = list(tmp_path.iterdir())
+    assert len(files) > 20
+    lines = [line for each in files for line in _read(each)]
+    assert sorted(lines) == sorted(f"{name} {number:04} {'x' * 90}" for name in "abc" for number in range(5000))
+    assert max(each.stat().st_size for each in files) <= 50_000
+
+
+def test_a_file_that_was_moved_away_is_left_without_a_word(tmp_path: Path) -> None:
+    path, moved = tmp_path / "decisions.log", tmp_path / "moved"
+    with open_decision_log(ToFile(path=path)) as log:
+        path.rename(moved)
+        log.write("after\n")
+    assert (_read(path), _read(moved)) == (["after"], [])
+
+
+def test_a_piece_that_was_written_in_part_leaves_no_part_of_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.log"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    gone = threading.Event()
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20, before[1]))
+        with capture_logs(), open_decision_log(ToFile(path=path), lost=lambda _: gone.set()) as log:
+            log.write("fits\n")
+            log.write("does not fit into the room that there is\n")
+            assert gone.wait(LIMIT)
+            assert _read(path) == []
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+            log.write("fits again\n")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert _said([path.read_bytes()]) == [2, "fits again"]

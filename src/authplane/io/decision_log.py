@@ -4,9 +4,13 @@ A line is put into a queue with room for so many; one thread writes what is ther
 blocks or fails that thread and nobody else. Lines that find no room or cannot be written are counted, and the log says
 how many are missing as soon as it can. A thread and no task: writing to a disk or a pipe blocks, and one that waits for
 ever must not keep the program from ending.
+
+Several processes may write to one file. Each locks it for as long as it takes to append some whole lines or to rename
+it, and looks first whether the file still has its name: who finds it renamed goes on with the new one.
 """
 
 import errno
+import fcntl
 import os
 import stat
 import threading
@@ -30,6 +34,8 @@ _PAUSE: Final = 0.05
 """How many seconds lines are collected before they are written: waking a thread for each would cost every check."""
 _ATOMIC: Final = 4096
 """What the kernel writes to a pipe in one piece, in bytes: lines of several processes do not mix then."""
+_ATTEMPTS: Final = 100
+"""How often in a row a file may have been renamed by others before a piece is given up."""
 
 
 class LogUnusableError(Exception):
@@ -43,7 +49,7 @@ class ToStandardOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToFile:
-    """Lines go to a file of this process alone, which only its user can read."""
+    """Lines go to a file that only its user can read; other processes of ours may write to it too."""
 
     path: Path
     largest: int = 100 * 1024 * 1024
@@ -113,7 +119,7 @@ class DecisionLog:
             self._wake.set()
 
     def reopen(self) -> None:
-        """Let the next line go to a file of the configured name, even if the old one was moved away.
+        """Open the file of the configured name now; one that was moved away is noticed at the next line anyway.
 
         Not for a handler of `signal.signal`, which may interrupt `write` in the middle; a handler of the loop is fine.
         """
@@ -182,13 +188,17 @@ class DecisionLog:
 
 
 class _StandardOutput:
-    """Writes to a descriptor, whatever it is: a file, a terminal or a pipe."""
+    """Writes to a descriptor, whatever it is; after a piece that was written in part, the next begins a line."""
 
     def __init__(self, descriptor: int = 1) -> None:
-        self._out = _Descriptor(descriptor)
+        self._number = descriptor
+        self._torn = False
 
     def write(self, piece: bytes) -> None:
-        self._out.write(piece)
+        rest = memoryview(b"\n" + piece if self._torn else piece)
+        while rest:
+            rest = rest[os.write(self._number, rest) :]
+            self._torn = bool(rest)
 
     def reopen(self) -> None:
         pass  # there is no name to open
@@ -202,68 +212,79 @@ class _File:
 
     def __init__(self, target: ToFile) -> None:
         self._target = target
-        self._out: _Descriptor | None = None
-        self._size = 0
+        self._number: int | None = None
         self._open()
 
     def write(self, piece: bytes) -> None:
-        out = self._out or self._open()
-        if self._size and self._size + len(piece) > self._target.largest:
-            out = self._rotated()
-        try:
-            out.write(piece)
-        finally:
-            # Asked for and not counted: a part of the piece may be there, and somebody may have cut the file short.
-            self._size = os.fstat(out.number).st_size
+        for _ in range(_ATTEMPTS):
+            number = self._open() if self._number is None else self._number
+            with _locked(number):
+                if self._has_its_name(number):
+                    size = os.fstat(number).st_size
+                    if not size or size + len(piece) <= self._target.largest:
+                        _append(number, piece, size)
+                        return
+                    self._rename()
+            self.close()
+        raise OSError(0, "it is renamed again and again")
 
     def reopen(self) -> None:
         self.close()
         self._open()
 
     def close(self) -> None:
-        out, self._out = self._out, None
-        if out is not None:
-            os.close(out.number)
+        number, self._number = self._number, None
+        if number is not None:
+            os.close(number)
 
-    def _open(self) -> "_Descriptor":
+    def _open(self) -> int:
         # Append, so that a file which somebody cuts short does not get a hole; not through a link to elsewhere.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         number = os.open(self._target.path, flags, 0o600)
-        found = os.fstat(number)
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(os.fstat(number).st_mode):
             os.close(number)
             raise OSError(0, "it is not a file")
-        self._size = found.st_size
-        self._out = _Descriptor(number)
-        return self._out
+        self._number = number
+        return number
 
-    def _rotated(self) -> "_Descriptor":
+    def _has_its_name(self, number: int) -> bool:
+        """Tell whether the file is still the one of the configured name; if not, somebody has moved it away."""
+        try:
+            return os.path.samestat(self._target.path.lstat(), os.fstat(number))
+        except FileNotFoundError:
+            return False
+
+    def _rename(self) -> None:
         path, keep = self._target.path, self._target.keep
         names = [path, *(path.with_name(f"{path.name}.{number}") for number in range(1, keep + 1))]
+        # The file itself comes last: until then nobody makes a new one, which would have to be renamed too.
         for newer, older in reversed(list(pairwise(names))):
             with suppress(FileNotFoundError):
                 newer.replace(older)
         if not keep:
             path.unlink(missing_ok=True)
-        self.close()
-        return self._open()
 
 
-class _Descriptor:
-    """Writes whole pieces; after one that was written in part, the next begins a line of its own."""
+@contextmanager
+def _locked(number: int) -> Iterator[None]:
+    """Keep our other processes from the file; a lock goes with the process that holds it."""
+    fcntl.flock(number, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(number, fcntl.LOCK_UN)
 
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self._torn = False
 
-    def write(self, piece: bytes) -> None:
-        if self._torn:
-            piece = b"\n" + piece
-        rest = memoryview(piece)
+def _append(number: int, piece: bytes, size: int) -> None:
+    """Append whole lines to a locked file, or nothing."""
+    rest = memoryview(piece)
+    try:
         while rest:
-            written = os.write(self.number, rest)
-            rest = rest[written:]
-            self._torn = bool(rest)
+            rest = rest[os.write(number, rest) :]
+    except OSError:
+        with suppress(OSError):
+            os.ftruncate(number, size)
+        raise
 
 
 def _sink(target: LogTarget) -> Sink:
