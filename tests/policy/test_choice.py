@@ -32,6 +32,7 @@ CASES: dict[str, tuple[Condition, Request, bool]] = {
     "a host below": (ByHost("*.example"), Request(method="GET", path="/", host="x.y.example"), True),
     "the wildcard itself": (ByHost("*.example"), Request(method="GET", path="/", host="example"), False),
     "no host": (ByHost("*.example"), Request(method="GET", path="/", host=""), False),
+    "a host with its dot": (ByHost("a.example"), Request(method="GET", path="/", host="a.example.:80"), True),
     "an address": (ByHost("[::1]"), Request(method="GET", path="/", host="[::1]:80"), True),
     "a path": (ByPath("/a"), Request(method="GET", path="/a"), True),
     "below it": (ByPath("/a"), Request(method="GET", path="/a/b"), True),
@@ -43,16 +44,16 @@ CASES: dict[str, tuple[Condition, Request, bool]] = {
 
 @pytest.mark.parametrize(("condition", "request_", "holds"), CASES.values(), ids=CASES.keys())
 def test_a_branch_is_taken_if_its_condition_holds(condition: Condition, request_: Request, holds: bool) -> None:
-    choice = Choice((Branch((condition,), Named("it")),))
+    choice = Choice((Branch("it", (condition,), Named("it")),))
     assert choice.decide(request_, NOW) == (Allow(identity="it") if holds else NOBODY)
 
 
 def test_the_first_branch_whose_conditions_all_hold_decides() -> None:
     choice = Choice(
         (
-            Branch((ByHost("a.example"), ByPath("/admin")), Named("admin")),
-            Branch((ByHost("a.example"),), Named("a")),
-            Branch((), Named("rest")),
+            Branch("admin", (ByHost("a.example"), ByPath("/admin")), Named("admin")),
+            Branch("a", (ByHost("a.example"),), Named("a")),
+            Branch("rest", (), Named("rest")),
         )
     )
     requests = [("a.example", "/admin/x"), ("a.example", "/"), ("b.example", "/admin")]
@@ -62,3 +63,19 @@ def test_the_first_branch_whose_conditions_all_hold_decides() -> None:
 
 def test_nobody_responsible_is_a_denial() -> None:
     assert Choice(()).decide(Request(method="GET", path="/"), NOW) == NOBODY
+
+
+CLEAR = ("/", "/a", "/a/b.c", "/a/..b/c...", "/caf%C3%A9", "/a%20b", "/a%3Fb", "/%7B", "/%40", "/%60", "/%5E", "/%2A")
+UNCLEAR = (
+    "//a", "/a//b", "/x/../a", "/x/..", "/./a", "/a/.", "/x\\..\\a", "/a;b", "/%61", "/%2e%2E/a", "/x%2fa", "/x%5Ca",
+    "/%2561", "/a%3bb", "/%41", "/%5A", "/%7a", "/%30", "/%39", "/%5f", "/%7E", "/%2D", "/%4f", "/%6F",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", [*CLEAR, *UNCLEAR])
+def test_a_path_that_can_be_read_in_two_ways_is_denied_where_paths_matter(path: str) -> None:
+    asked = Request(method="GET", path=path)
+    by_path = Choice((Branch("a", (ByPath("/a"),), Named("a")), Branch("rest", (), Named("rest"))))
+    decision = by_path.decide(asked, NOW)
+    assert (isinstance(decision, Deny) and decision.http_status == 400) == (path in UNCLEAR)
+    assert Choice((Branch("rest", (), Named("rest")),)).decide(asked, NOW) == Allow(identity="rest")

@@ -29,16 +29,8 @@ LATE: Final = render_decision(Unavailable(cause="no decision in time"))
 """Replies made beforehand, so that nothing can fail in giving them."""
 
 
-class Observing(Protocol):
-    """Told of every check; none of it raises, waits, or changes an answer."""
-
-    @property
-    def traces(self) -> bool:
-        """Whether the caller's trace is of use."""
-
-    @property
-    def responsible(self) -> "Observing":
-        """Who is told of the check whose backend was asked last: each of several backends may have its own."""
+class Witness(Protocol):
+    """Told of every check of a backend; none of it raises, waits, or changes an answer."""
 
     def began(self) -> None:
         """Take note of a check that begins."""
@@ -54,6 +46,18 @@ class Observing(Protocol):
 
     def shed(self) -> None:
         """Take note of a check for which there was no room; it did not begin."""
+
+
+class Observing(Protocol):
+    """Knows who is to be told of a check."""
+
+    @property
+    def traces(self) -> bool:
+        """Whether the caller's trace is of use."""
+
+    @property
+    def responsible(self) -> Witness:
+        """Who is told of the check whose backend was asked last: each of several backends may have its own."""
 
 
 class Unanswered(Enum):
