@@ -15,7 +15,7 @@ from tests.policy.checks import check
 from authplane.base.headers import HeaderEdits
 from authplane.policy.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.engine import FAILED, Answer, answer
-from authplane.policy.engine import check as flow_of
+from authplane.policy.engine import check as begin
 from authplane.policy.flow import Busy, Flow, Outcome, Work
 from authplane.policy.request import Malformed, Request
 from authplane.policy.testserver import Mode, TestServer
@@ -125,7 +125,8 @@ class Asking:
 
 @pytest.mark.parametrize(("outcome", "want"), [(True, Allow(identity="ann")), (Busy(), Unavailable(cause="busy"))])
 def test_a_backend_may_ask_for_work_on_the_way(outcome: Outcome, want: Decision) -> None:
-    flow = flow_of(Asking(), check().SerializeToString(), NOW)
+    flow = begin(Asking(), check().SerializeToString(), NOW)
+    assert not isinstance(flow, Answer)
     assert next(flow).run()
     with pytest.raises(StopIteration) as finished:
         flow.send(outcome)

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from datetime import UTC, datetime
 from enum import Enum, auto
 from time import perf_counter
@@ -13,7 +13,7 @@ import structlog
 from authplane.io.process import place_of
 from authplane.io.traces import NO_TRACE, CallerTrace
 from authplane.policy.decision import Unavailable
-from authplane.policy.engine import FAILED, Answer, Backend, check
+from authplane.policy.engine import FAILED, Answer, AnswerFlow, Backend, check
 from authplane.policy.flow import Busy, Effect, Outcome
 from authplane.policy.wire import render_decision
 
@@ -82,6 +82,21 @@ class Driver:
         self._most = in_flight
         self._waiting = 0
 
+    def decided(self, made: Answer, seconds: float, caller: CallerTrace) -> None:
+        """Tell of a check that was answered without waiting for anything."""
+        try:
+            witness = self.observer.responsible
+            witness.began()
+            witness.decided(made, seconds, caller)
+        except Exception as error:  # noqa: BLE001 (a decision holds even if it cannot be told)
+            _complain(error)
+
+    def failed(self, error: Exception, seconds: float, caller: CallerTrace) -> None:
+        """Tell of a check whose backend raised before it waited for anything."""
+        witness = self.observer.responsible
+        _tell(witness.began)
+        _tell(witness.failed, error, seconds, caller)
+
     async def run(
         self,
         flow: Generator[Effect, Outcome, T],
@@ -96,14 +111,10 @@ class Driver:
             effect = next(flow)
         except StopIteration as finished:
             made: T = finished.value
-            observer = self.observer.responsible
-            _tell(observer.began)
-            _tell(observer.decided, answer_of(made), perf_counter() - begun, caller)
+            self.decided(answer_of(made), perf_counter() - begun, caller)
             return made
         except Exception as error:  # noqa: BLE001 (a failed check must become an answer that does not allow)
-            observer = self.observer.responsible
-            _tell(observer.began)
-            _tell(observer.failed, error, perf_counter() - begun, caller)
+            self.failed(error, perf_counter() - begun, caller)
             return Unanswered.FAILED
         observer = self.observer.responsible
         with contextlib.closing(flow):
@@ -143,8 +154,12 @@ def _tell(about: Callable[P, None], *arguments: P.args, **named: P.kwargs) -> No
     try:
         about(*arguments, **named)
     except Exception as error:  # noqa: BLE001 (a decision holds even if it cannot be told)
-        with contextlib.suppress(Exception):
-            _log.error("decision not recorded", error=place_of(error))
+        _complain(error)
+
+
+def _complain(error: Exception) -> None:
+    with contextlib.suppress(Exception):
+        _log.error("decision not recorded", error=place_of(error))
 
 
 class Checks:
@@ -155,15 +170,33 @@ class Checks:
     ) -> None:
         self._backend = backend
         self._driver = Driver(observer, perform=perform, in_flight=in_flight)
-
-    @property
-    def traces(self) -> bool:
+        self.traces: Final = observer.traces
         """Whether the caller's trace is of use."""
-        return self._driver.observer.traces
 
     async def reply(self, body: bytes, *, limit: float | None = None, caller: CallerTrace = NO_TRACE) -> bytes:
         """Return a serialized CheckResponse, within ``limit`` seconds if there is something to wait for."""
-        flow = check(self._backend, body, datetime.now(UTC))
+        made = self.begin(body, limit=limit, caller=caller)
+        return made if isinstance(made, bytes) else await made
+
+    def begin(
+        self, body: bytes, *, limit: float | None = None, caller: CallerTrace = NO_TRACE
+    ) -> bytes | Coroutine[None, None, bytes]:
+        """Return a serialized CheckResponse, or what returns it if there is something to wait for.
+
+        Most checks wait for nothing, and a coroutine that never waits costs them much of their time.
+        """
+        begun = perf_counter()
+        try:
+            made = check(self._backend, body, datetime.now(UTC))
+        except Exception as error:  # noqa: BLE001 (a failed check must become an answer that does not allow)
+            self._driver.failed(error, perf_counter() - begun, caller)
+            return FAILED
+        if isinstance(made, Answer):
+            self._driver.decided(made, perf_counter() - begun, caller)
+            return made.reply
+        return self._finish(made, limit, caller)
+
+    async def _finish(self, flow: AnswerFlow, limit: float | None, caller: CallerTrace) -> bytes:
         made = await self._driver.run(flow, _itself, limit=limit, caller=caller)
         match made:
             case Answer(reply=reply):

@@ -9,7 +9,6 @@ from authplane.policy.request import Request
 
 _CONTEXT: Final = "auth-context-"
 _OWNED: Final = ("auth-handler", "auth-realm", "auth-username")
-_SPELLINGS: Final = ("auth-", "auth_")
 _FIXED: Final = tuple(sorted(form for name in _OWNED for form in (name, name.replace("-", "_"))))
 _WORD: Final = re.compile(r"[^-]+")
 
@@ -25,10 +24,9 @@ def spoofed_headers(request: Request, ours: tuple[tuple[str, str], ...]) -> tupl
     The fixed names are listed unseen, since a proxy may be told to send us only some headers. Underscores count as
     hyphens: an origin may not tell them apart.
     """
-    seen = [name for name, _ in request.headers if name.startswith(_SPELLINGS)]
-    if not seen:
+    if not request.auth_names:
         return _unseen(ours)
-    spoofed = {name for name in seen if _is_owned(name.replace("_", "-"))}
+    spoofed = {name for name in request.auth_names if _is_owned(name.replace("_", "-"))}
     return tuple(sorted(spoofed.union(_FIXED) - {name.lower() for name, _ in ours}))
 
 

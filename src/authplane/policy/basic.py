@@ -45,7 +45,7 @@ Presented: TypeAlias = Credentials | Absent | Unfit
 
 def parse_credentials(request: Request) -> Presented:
     """Read the one Authorization header; several are refused, since the origin might believe another one."""
-    found = [value for name, value in request.headers if name == "authorization"]
+    found = request.values("authorization")
     if not found:
         return _ABSENT
     if len(found) > 1:

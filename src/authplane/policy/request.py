@@ -4,6 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Protocol, Self
+
+AUTH_SPELLINGS: Final = ("auth-", "auth_")
+"""What the names of the headers begin with in which only an authorization server may speak."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,9 +23,23 @@ class Peer:
     """The certificate it showed, PEM and percent-encoded as Envoy sends it; empty without mutual TLS."""
 
 
+class Unread(Protocol):
+    """A message about a request, from which attributes are taken when somebody asks for them."""
+
+    def read(self, attribute: str) -> object:
+        """Return an attribute of the request; raises `AttributeError` if a request has none of that name."""
+
+    def values(self, name: str) -> tuple[str, ...]:
+        """Return every value of a header; ``name`` is in lower case."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One HTTP request as the proxy saw it. Nothing in it is trusted but the peers and the context."""
+    """One HTTP request as the proxy saw it. Nothing in it is trusted but the peers and the context.
+
+    Most backends look at little of it. So one that comes from a message holds that message, and takes from it what is
+    asked for, once; nobody can tell the difference.
+    """
 
     method: str
     scheme: str = ""
@@ -44,9 +62,45 @@ class Request:
     time: datetime | None = None
     """When the proxy received the request, if it says so."""
 
+    auth_names: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The names of those headers that begin with one of `AUTH_SPELLINGS`."""
+    _unread: Unread | None = field(default=None, init=False, repr=False, compare=False)
+
+    @classmethod
+    def partly_read(cls, unread: Unread, *, method: str, host: str, path: str, plain: bool) -> Self:
+        """Build a request of what is known by now, and of a message that holds the rest.
+
+        ``plain`` says that no header begins with one of `AUTH_SPELLINGS`.
+        """
+        request = object.__new__(cls)
+        put = object.__setattr__
+        put(request, "_unread", unread)
+        put(request, "method", method)
+        put(request, "host", host)
+        put(request, "path", path)
+        if plain:
+            put(request, "auth_names", ())
+        return request
+
     def values(self, name: str) -> tuple[str, ...]:
         """Return every value of a header; ``name`` is in lower case."""
+        if self._unread is not None:
+            return self._unread.values(name)
         return tuple(value for each, value in self.headers if each == name)
+
+    # Hidden from the type checker, which would believe in every attribute.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, attribute: str) -> object:
+            """Take an attribute that is not there yet from the message, and keep it."""
+            if attribute == "auth_names":
+                value = tuple(name for name, _ in self.headers if name.startswith(AUTH_SPELLINGS))
+            elif attribute.startswith("_") or self._unread is None:
+                raise AttributeError(attribute)
+            else:
+                value = self._unread.read(attribute)
+            object.__setattr__(self, attribute, value)
+            return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

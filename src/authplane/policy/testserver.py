@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import ClassVar, assert_never
+from functools import lru_cache
+from typing import ClassVar, TypeAlias, assert_never
 
 from authplane.base.headers import HeaderEdits
 from authplane.policy.auth_headers import context_headers, spoofed_headers
@@ -32,15 +33,29 @@ class TestServer:
 
     def decide(self, request: Request, _now: datetime) -> Decision:
         """Judge by the mode; the answer says that it is ours and repeats the context."""
-        echo = (("Auth-Handler", self.name), *context_headers(request))
+        echo = _echo(context_headers(request))
         if _passes(self.mode, request):
-            return Allow(edits=HeaderEdits(set=echo, remove=spoofed_headers(request, echo)))
+            return _allow(echo, spoofed_headers(request, echo))
         return Deny(
             http_status=401,
             body="The path does not contain 'allow'.\n",
             headers=echo,
             rule=f"{self.name} {self.mode}",
         )
+
+
+_Headers: TypeAlias = tuple[tuple[str, str], ...]
+
+
+# Contexts come from the configuration: there are few of them, and so there are few answers.
+@lru_cache(maxsize=1024)
+def _echo(context: _Headers) -> _Headers:
+    return (("Auth-Handler", TestServer.name), *context)
+
+
+@lru_cache(maxsize=1024)
+def _allow(echo: _Headers, removed: tuple[str, ...]) -> Allow:
+    return Allow(edits=HeaderEdits(set=echo, remove=removed))
 
 
 def _passes(mode: Mode, request: Request) -> bool:
