@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 
 from authplane.resources.kinds.agentic import Backend
 from authplane.resources.kinds.authplane import AuthplaneConfiguration
+from authplane.resources.kinds.authserver import AuthorizationServer
 from authplane.resources.kinds.contour import HTTPProxy, TLSCertificateDelegation
 from authplane.resources.kinds.contour_settings import ContourConfiguration
 from authplane.resources.kinds.core import EndpointSlice, Secret, Service
@@ -23,6 +24,7 @@ Resource: TypeAlias = (
     | Backend
     | ContourConfiguration
     | AuthplaneConfiguration
+    | AuthorizationServer
 )
 
 KINDS: Final[Mapping[tuple[str, str], type[Resource]]] = MappingProxyType(
@@ -38,6 +40,7 @@ KINDS: Final[Mapping[tuple[str, str], type[Resource]]] = MappingProxyType(
         ("gateway.networking.k8s.io/v1", "ReferenceGrant"): ReferenceGrant,
         ("agentic.networking.x-k8s.io/v1alpha1", "Backend"): Backend,
         ("authplane.dev/v1alpha1", "AuthplaneConfiguration"): AuthplaneConfiguration,
+        ("authplane.dev/v1alpha1", "AuthorizationServer"): AuthorizationServer,
     }
 )
 

@@ -11,6 +11,7 @@ from authplane.base.problems import Problem, Severity
 from authplane.resources.catalogue import KINDS, OWNED_GROUPS, Resource
 from authplane.resources.kinds.agentic import Backend
 from authplane.resources.kinds.authplane import AuthplaneConfiguration
+from authplane.resources.kinds.authserver import AuthorizationServer, server_problems
 from authplane.resources.kinds.meta import Meta
 from authplane.resources.nodes import Fields, Node, Scalar, is_null, value_of
 from authplane.resources.shapes import INVALID, Report, read_fields, shape_of, suggestion
@@ -85,12 +86,16 @@ def _configuration(resource: Resource) -> Iterator[Problem]:
         yield Problem(("spec", "listeners"), "FieldConflict", message)
 
 
+def _authorization_server(resource: Resource) -> Iterator[Problem]:
+    return server_problems(resource) if isinstance(resource, AuthorizationServer) else iter(())
+
+
 def _nothing(_: Resource) -> Iterator[Problem]:
     return iter(())
 
 
 CHECKS: Final[Mapping[type[Resource], Callable[[Resource], Iterator[Problem]]]] = MappingProxyType(
-    {Backend: _backend, AuthplaneConfiguration: _configuration}
+    {Backend: _backend, AuthplaneConfiguration: _configuration, AuthorizationServer: _authorization_server}
 )
 """What a kind demands of several fields together."""
 

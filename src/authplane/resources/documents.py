@@ -8,6 +8,7 @@ from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problem
 from authplane.resources.kinds.agentic import Backend
 from authplane.resources.kinds.authplane import AuthplaneConfiguration
+from authplane.resources.kinds.authserver import AuthorizationServer
 from authplane.resources.kinds.contour import HTTPProxy, TLSCertificateDelegation
 from authplane.resources.kinds.contour_settings import ContourConfiguration
 from authplane.resources.kinds.core import EndpointSlice, Secret, Service
@@ -51,6 +52,10 @@ class Resources:
     backends: Mapping[ObjectName, Backend] = field(default_factory=lambda: MappingProxyType({}))
     delegations: Mapping[ObjectName, TLSCertificateDelegation] = field(default_factory=lambda: MappingProxyType({}))
     grants: Mapping[ObjectName, ReferenceGrant] = field(default_factory=lambda: MappingProxyType({}))
+    authorization_servers: Mapping[ObjectName, AuthorizationServer] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    """For `authplane authserver serve` alone: a control plane does not use them."""
     configuration: AuthplaneConfiguration | None = None
     contour_configuration: ContourConfiguration | None = None
     broken: frozenset[Ref] = frozenset()

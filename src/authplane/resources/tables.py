@@ -9,6 +9,7 @@ from authplane.resources.catalogue import Resource
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.agentic import Backend
 from authplane.resources.kinds.authplane import AuthplaneConfiguration
+from authplane.resources.kinds.authserver import AuthorizationServer
 from authplane.resources.kinds.contour import HTTPProxy, TLSCertificateDelegation
 from authplane.resources.kinds.contour_settings import ContourConfiguration
 from authplane.resources.kinds.core import EndpointSlice, Secret, Service
@@ -64,6 +65,7 @@ class Tables:
         self._backends: Table[Backend] = Table()
         self._delegations: Table[TLSCertificateDelegation] = Table()
         self._grants: Table[ReferenceGrant] = Table()
+        self._authorization_servers: Table[AuthorizationServer] = Table()
         self._configurations: Table[AuthplaneConfiguration] = Table()
         self._contour_configurations: Table[ContourConfiguration] = Table()
         self._plain: Mapping[type, Table[Any]] = {
@@ -74,6 +76,7 @@ class Tables:
             Backend: self._backends,
             TLSCertificateDelegation: self._delegations,
             ReferenceGrant: self._grants,
+            AuthorizationServer: self._authorization_servers,
             AuthplaneConfiguration: self._configurations,
             ContourConfiguration: self._contour_configurations,
         }
@@ -109,6 +112,7 @@ class Tables:
             backends=self._backends.view(),
             delegations=self._delegations.view(),
             grants=self._grants.view(),
+            authorization_servers=self._authorization_servers.view(),
             configuration=_only(self._configurations),
             contour_configuration=_only(self._contour_configurations),
             broken=broken,

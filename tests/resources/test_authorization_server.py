@@ -1,0 +1,170 @@
+"""The document of an authorization server: what it may say, and every way in which it cannot be meant."""
+
+from textwrap import indent
+
+import pytest
+
+from authplane.base.names import ObjectName
+from authplane.base.problems import dotted
+from authplane.resources.kinds.authserver import (
+    AuthorizationServer,
+    AuthorizationServerSpec,
+    Condition,
+    ContextCondition,
+    HtpasswdBackend,
+    ServedBackend,
+    TestServerBackend,
+    UserFile,
+)
+from authplane.resources.kinds.meta import Meta
+from authplane.resources.library import Library
+from authplane.resources.loaded import Loaded
+
+HEAD = "apiVersion: authplane.dev/v1alpha1\nkind: AuthorizationServer\nmetadata: {name: door}\nspec:\n  backends:\n"
+
+
+def loaded(backends: str) -> Loaded:
+    library = Library()
+    library.changed("door.yaml", (HEAD + indent(backends, "  ")).encode())
+    return library.current()
+
+
+def problems(backends: str) -> list[str]:
+    return [f"{finding.place.line} {finding.problem.message}" for finding in loaded(backends).findings]
+
+
+WHOLE = """\
+- name: staff
+  when:
+  - context: {key: area, value: staff}
+  - host: "*.shop.example"
+  - pathPrefix: /admin
+  htpasswd:
+    files: [{path: staff.htpasswd, realm: staff}, {path: all.htpasswd}]
+    folder: secrets
+    realm: staff
+    selector: team=shop
+    namespaces: [shop]
+    strict: true
+    forwardCredentials: true
+- name: rest
+  testserver: {mode: path}
+"""
+
+
+def test_a_whole_document_is_read() -> None:
+    staff = ServedBackend(
+        name="staff",
+        when=(
+            Condition(context=ContextCondition(key="area", value="staff")),
+            Condition(host="*.shop.example"),
+            Condition(path_prefix="/admin"),
+        ),
+        htpasswd=HtpasswdBackend(
+            files=(UserFile(path="staff.htpasswd", realm="staff"), UserFile(path="all.htpasswd")),
+            folder="secrets",
+            realm="staff",
+            selector="team=shop",
+            namespaces=("shop",),
+            strict=True,
+            forward_credentials=True,
+        ),
+    )
+    found = loaded(WHOLE)
+    assert found.findings == ()
+    assert found.resources.authorization_servers == {
+        ObjectName("default", "door"): AuthorizationServer(
+            metadata=Meta(name="door"),
+            spec=AuthorizationServerSpec(
+                backends=(staff, ServedBackend(name="rest", testserver=TestServerBackend(mode="path")))
+            ),
+        )
+    }
+
+
+BAD = {
+    "no backends": ("  []", ["5 expected at least 1 item, got 0"]),
+    "no kind of backend": (
+        "- name: a\n",
+        ["6 exactly one of 'testserver' and 'htpasswd' is needed; none is given"],
+    ),
+    "two kinds of backend": (
+        "- {name: a, testserver: {}, htpasswd: {folder: x}}\n",
+        ["6 exactly one of 'testserver' and 'htpasswd' is needed; 'testserver' and 'htpasswd' are given"],
+    ),
+    "a name twice": (
+        "- {name: a, when: [{host: x}], testserver: {}}\n- {name: a, testserver: {}}\n",
+        ["7 the name 'a' is taken by spec.backends[0]"],
+    ),
+    "a name that no label can be": ("- {name: A b, testserver: {}}\n", ["6 expected a name such as 'shop', got 'A b'"]),
+    "no users": (
+        "- {name: a, htpasswd: {}}\n",
+        ["6 there are no users: give 'files', or a 'folder' of Secrets"],
+    ),
+    "a condition cut off": (
+        "- name: a\n  testserver: {}\n  when:\n",
+        ["8 'when' has no value; give it one or remove the line"],
+    ),
+    "no condition": ("- {name: a, when: [], testserver: {}}\n", ["6 expected at least 1 item, got 0"]),
+    "a condition of nothing": (
+        "- {name: a, when: [{}], testserver: {}}\n",
+        ["6 exactly one of 'context', 'host' and 'pathPrefix' is needed; none is given"],
+    ),
+    "a condition of two things": (
+        "- {name: a, when: [{host: x, pathPrefix: /}], testserver: {}}\n",
+        ["6 exactly one of 'context', 'host' and 'pathPrefix' is needed; 'host' and 'pathPrefix' are given"],
+    ),
+    "two hosts at once": (
+        "- name: a\n  testserver: {}\n  when:\n  - host: x\n  - host: y\n",
+        ["10 all conditions must hold, and a request has one host: write another backend instead"],
+    ),
+    "a host with a port": (
+        "- {name: a, when: [{host: 'x:80'}], testserver: {}}\n",
+        ["6 expected a name such as 'shop.example or *.shop.example', got 'x:80'"],
+    ),
+    "a prefix without a slash": (
+        "- {name: a, when: [{pathPrefix: a}], testserver: {}}\n",
+        ["6 expected a name such as '/admin', got 'a'"],
+    ),
+    "a prefix with dots": (
+        "- {name: a, when: [{pathPrefix: /a/../b}], testserver: {}}\n",
+        ["6 expected a name such as '/admin', got '/a/../b'"],
+    ),
+    "several problems at once": (
+        "- name: a\n  testserver: {mode: some}\n- name: b\n  htpaswd: {}\n",
+        [
+            "7 expected one of 'all', 'path', got 'some'",
+            "9 there is no field 'htpaswd' here; did you mean 'htpasswd'?",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "want"), BAD.values(), ids=BAD.keys())
+def test_what_cannot_be_meant_is_named_with_its_line(text: str, want: list[str]) -> None:
+    assert problems(text) == want
+    assert loaded(text).resources.authorization_servers == {}
+
+
+UNREACHABLE = {
+    "after everything": ("", "{host: a.example}", True),
+    "the same again": ("{host: a.example}", "{host: A.example}", True),
+    "a host below": ("{host: '*.example'}", "{host: a.example}", True),
+    "a host above": ("{host: a.example}", "{host: '*.example'}", False),
+    "a path below": ("{pathPrefix: /a}", "{pathPrefix: /a/b}", True),
+    "a path beside": ("{pathPrefix: /a}", "{pathPrefix: /ab}", False),
+    "a narrower one": ("{host: x}", "{host: x}, {pathPrefix: /a}", True),
+    "a wider one": ("{host: x}, {pathPrefix: /a}", "{host: x}", False),
+    "the same context": ("{context: {key: a, value: b}}", "{context: {key: a, value: b}}", True),
+    "another context": ("{context: {key: a, value: b}}", "{context: {key: a, value: c}}", False),
+    "something else": ("{host: x}", "{pathPrefix: /}", False),
+}
+
+
+@pytest.mark.parametrize(("first", "second", "hidden"), UNREACHABLE.values(), ids=UNREACHABLE.keys())
+def test_a_backend_that_is_never_reached_is_an_error(first: str, second: str, hidden: bool) -> None:
+    when = f", when: [{first}]" if first else ""
+    found = loaded(f"- {{name: a, testserver: {{}}{when}}}\n- {{name: b, testserver: {{}}, when: [{second}]}}\n")
+    said = [(dotted(finding.problem.path), finding.problem.message) for finding in found.findings]
+    sentence = "spec.backends[0] comes first and fits every request that this one fits"
+    assert said == ([("spec.backends[1]", sentence)] if hidden else [])
