@@ -5,7 +5,7 @@ for an allowance, and a client can choose the path and the content type that rea
 """
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias
@@ -15,7 +15,7 @@ from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 
 from authplane.io.checks import Checks
 from authplane.io.services import SERVICES
-from authplane.io.traces import NO_TRACE, CallerTrace, caller_trace
+from authplane.io.traces import NO_TRACE, caller_trace
 
 Message: TypeAlias = Mapping[str, Any]
 Scope: TypeAlias = Mapping[str, Any]
@@ -98,10 +98,19 @@ class GrpcApplication:
         if path not in _METHODS:
             await self._others.get(path, _unknown)(scope, receive, send)
             return
-        caller = caller_trace(_texts(scope["headers"])) if self._checks.traces else NO_TRACE
-        reply = await self._reply(path, patience, caller, receive)
-        if reply is None:
+        limit = None if patience is None else _limit(patience)
+        if isinstance(limit, Refusal):
+            await _refuse(send, limit)
             return
+        first = await receive()
+        body = whole_body(first)
+        if body is None:
+            body = await _read_on(first, receive, self._largest + _PREFIX)
+            if body is None:
+                return
+        reply = self._reply(scope, parse_frame(body, self._largest), limit)
+        if not isinstance(reply, (bytes, Refusal)):
+            reply = await reply
         if isinstance(reply, Refusal):
             await _refuse(send, reply)
             return
@@ -110,22 +119,16 @@ class GrpcApplication:
         await send({"type": "http.response.body", "body": framed, "more_body": False})
         await send(_OK)
 
-    async def _reply(
-        self, path: bytes, patience: bytes | None, caller: CallerTrace, receive: Receive
-    ) -> bytes | Refusal | None:
-        """Answer the only message of a call; None means that the client left."""
-        limit = _limit(patience)
-        if isinstance(limit, Refusal):
-            return limit
-        body = await read_body(receive, self._largest + _PREFIX)
-        if body is None:
-            return None
-        message = parse_frame(body, self._largest)
+    def _reply(
+        self, scope: Scope, message: bytes | Refusal, limit: float | None
+    ) -> bytes | Refusal | Coroutine[None, None, bytes]:
+        """Answer the only message of a call, at once unless there is something to wait for."""
         if isinstance(message, Refusal):
             return message
-        if path == _HEALTH:
+        if scope["raw_path"] == _HEALTH:
             return self._health(message)
-        return await self._checks.reply(message, limit=limit, caller=caller)
+        caller = caller_trace(_texts(scope["headers"])) if self._checks.traces else NO_TRACE
+        return self._checks.begin(message, limit=limit, caller=caller)
 
     def _health(self, body: bytes) -> bytes | Refusal:
         """Answer as the gRPC health service does; on the wire its messages are like those two wrappers."""
@@ -165,21 +168,29 @@ def parse_frame(body: bytes, largest: int) -> bytes | Refusal:
 async def read_body(receive: Receive, largest: int) -> bytes | None:
     """Read a whole body; None means that the client left, and more than ``largest`` bytes are not waited for."""
     first = await receive()
-    if first["type"] != "http.request":
+    body = whole_body(first)
+    return await _read_on(first, receive, largest) if body is None else body
+
+
+def whole_body(first: Message) -> bytes | None:
+    """Return the body if it came in one piece, as most do; None means that there is more to it."""
+    if first["type"] != "http.request" or first.get("more_body", False):
         return None
     body: bytes = first.get("body", b"")
-    if not first.get("more_body", False):
-        return body
-    chunks, size = [body], len(body)
-    while size <= largest:
-        event = await receive()
-        if event["type"] != "http.request":
-            return None
+    return body
+
+
+async def _read_on(event: Message, receive: Receive, largest: int) -> bytes | None:
+    """Read what follows the first event of a body."""
+    chunks: list[bytes] = []
+    size = 0
+    while event["type"] == "http.request":
         chunks.append(event.get("body", b""))
         size += len(chunks[-1])
-        if not event.get("more_body", False):
-            break
-    return b"".join(chunks)
+        if size > largest or not event.get("more_body", False):
+            return b"".join(chunks)
+        event = await receive()
+    return None
 
 
 def _about(headers: Sequence[tuple[bytes, bytes]]) -> tuple[bytes, bytes | None]:
@@ -205,9 +216,7 @@ def _fault(scope: Scope, path: bytes, kind: bytes) -> int:
     return 0 if scope["http_version"] == "2" else 505
 
 
-def _limit(timeout: bytes | None) -> float | Refusal | None:
-    if timeout is None:
-        return None
+def _limit(timeout: bytes) -> float | Refusal:
     parts = _TIMEOUT.fullmatch(timeout)
     return int(parts[1]) * _SECONDS[parts[2]] if parts else Refusal(_INTERNAL, "malformed grpc-timeout")
 

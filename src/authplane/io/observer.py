@@ -15,7 +15,7 @@ from authplane.io.metrics import CheckMetrics
 from authplane.io.process import place_of
 from authplane.io.traces import NO_TRACE, CallerTrace, NoTraces, Traces
 from authplane.policy.engine import Answer
-from authplane.policy.record import Conclusion, Record, build_record, build_undecided, line_of
+from authplane.policy.record import Conclusion, Record, build_record, build_undecided, conclusion_of, line_of
 
 _log: Final = structlog.stdlib.get_logger()
 
@@ -47,6 +47,8 @@ class Observer:
         self._lines = lines
         self._traces = traces or NoTraces()
         self._clock = clock
+        self._shows = lines is not None or self._traces.on
+        """Whether anybody reads more than the numbers."""
 
     @property
     def traces(self) -> bool:
@@ -68,13 +70,18 @@ class Observer:
     def decided(self, made: Answer, seconds: float, caller: CallerTrace = NO_TRACE) -> None:
         """Take note of an answer and of how long it took."""
         try:
-            record = build_record(made, backend=self._backend, now=self._clock(), seconds=seconds)
+            conclusion = conclusion_of(made.decision)
+            shown = (
+                build_record(made, backend=self._backend, now=self._clock(), seconds=seconds) if self._shows else None
+            )
         except Exception as error:  # noqa: BLE001 (as above)
             _complain(error)
             # Counted all the same: the check is in flight no longer.
             self._undecided(Conclusion.FAILED, "the decision cannot be described", seconds, caller)
-        else:
-            self._tell(record, caller)
+            return
+        self._count(conclusion, seconds)
+        if shown is not None:
+            self._show(shown, caller)
 
     def failed(self, error: Exception, seconds: float, caller: CallerTrace = NO_TRACE) -> None:
         """Take note of a check whose backend raised; the error's message is not repeated."""
@@ -95,15 +102,20 @@ class Observer:
             _complain(error)
 
     def _undecided(self, conclusion: Conclusion, reason: str, seconds: float, caller: CallerTrace) -> None:
-        now = self._clock()
-        self._tell(build_undecided(conclusion, reason, backend=self._backend, now=now, seconds=seconds), caller)
+        self._count(conclusion, seconds)
+        if self._shows:
+            now = self._clock()
+            self._show(build_undecided(conclusion, reason, backend=self._backend, now=now, seconds=seconds), caller)
 
-    def _tell(self, record: Record, caller: CallerTrace) -> None:
-        """Tell each on its own: that one cannot be told is no reason for the next to miss it."""
+    # Each is told on its own: that one cannot be told is no reason for the next to miss it.
+
+    def _count(self, conclusion: Conclusion, seconds: float) -> None:
         try:
-            self._metrics.ended(record.decision, record.seconds)
+            self._metrics.ended(conclusion, seconds)
         except Exception as error:  # noqa: BLE001 (as above)
             _complain(error)
+
+    def _show(self, record: Record, caller: CallerTrace) -> None:
         try:
             if self._lines is not None:
                 self._lines.write(line_of(record))

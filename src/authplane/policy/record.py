@@ -13,7 +13,7 @@ from json.encoder import encode_basestring_ascii as quoted
 from typing import Final, NamedTuple, TypeAlias, assert_never
 
 from authplane.base.problems import printable
-from authplane.policy.decision import Allow, Deny, Unavailable
+from authplane.policy.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.engine import Answer
 from authplane.policy.request import Malformed, Request
 
@@ -59,17 +59,30 @@ class Record(NamedTuple):
     """Why the request was not judged: it is malformed, or there was no decision."""
 
 
+def conclusion_of(decision: Decision) -> Conclusion:
+    """Tell how a check ended that has a decision."""
+    match decision:
+        case Allow():
+            return _ALLOW
+        case Deny():
+            return _DENY
+        case Unavailable():
+            return _UNAVAILABLE
+        case _:
+            assert_never(decision)
+
+
 def build_record(made: Answer, *, backend: str, now: float, seconds: float) -> Record:
     """Describe a decision that took so many seconds."""
     decision, request = made.decision, made.request
     identity = rule = reason = ""
     match decision:
         case Allow():
-            conclusion, status, identity = _ALLOW, None, decision.identity
+            status, identity = None, decision.identity
         case Deny():
-            conclusion, status, identity, rule = _DENY, decision.http_status, decision.identity, decision.rule
+            status, identity, rule = decision.http_status, decision.identity, decision.rule
         case Unavailable():
-            conclusion, status, reason = _UNAVAILABLE, _NO_DECISION, decision.cause
+            status, reason = _NO_DECISION, decision.cause
         case _:
             assert_never(decision)
     match request:
@@ -80,7 +93,7 @@ def build_record(made: Answer, *, backend: str, now: float, seconds: float) -> R
             path, texts = "", ("", "", "", "", identity, rule, request.reason)
         case _:
             assert_never(request)
-    return Record(now, seconds, backend, conclusion, status, _without_parameters(path), *_shown(texts))
+    return Record(now, seconds, backend, conclusion_of(decision), status, _without_parameters(path), *_shown(texts))
 
 
 def build_undecided(conclusion: Conclusion, reason: str, *, backend: str, now: float, seconds: float) -> Record:
