@@ -189,3 +189,52 @@ def test_parse_address(text: str, want: Address) -> None:
 def test_what_is_no_address_is_named(text: str) -> None:
     with pytest.raises(AddressInvalidError):
         parse_address(text)
+
+
+async def test_a_request_that_has_arrived_is_answered_when_the_server_stops_and_an_idle_client_is_not_waited_for() -> (
+    None
+):
+    arrived, go = asyncio.Event(), asyncio.Event()
+
+    async def respond(_: HttpRequest) -> HttpResponse:
+        arrived.set()
+        await go.wait()
+        return HttpResponse(status=204)
+
+    async with asyncio.TaskGroup() as tasks, serve_http(HERE, respond) as address:
+        client = httpx2.AsyncClient(base_url=f"http://{address}")
+        idle, _writer = await asyncio.open_connection("127.0.0.1", int(str(address).rpartition(":")[2]))
+        waiting = tasks.create_task(client.get("/"))
+        await arrived.wait()
+
+        async def let_go() -> None:
+            async with asyncio.timeout(5):
+                assert await idle.read() == b""
+            go.set()
+
+        tasks.create_task(let_go())
+    assert waiting.result().status_code == 204
+    await client.aclose()
+    _writer.close()
+
+
+async def test_a_request_that_takes_too_long_does_not_hold_up_the_end() -> None:
+    arrived = asyncio.Event()
+
+    async def respond(_: HttpRequest) -> HttpResponse:
+        arrived.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with httpx2.AsyncClient() as client, asyncio.TaskGroup() as tasks:
+        async with serve_http(HERE, respond, limits=HttpLimits(grace=0.01)) as address:
+            waiting = tasks.create_task(_status(client, f"http://{address}"))
+            await arrived.wait()
+    assert waiting.result() == 0
+
+
+async def _status(client: httpx2.AsyncClient, url: str) -> int:
+    try:
+        return (await client.get(url)).status_code
+    except httpx2.RemoteProtocolError:
+        return 0

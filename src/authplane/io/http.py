@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -59,6 +59,8 @@ class HttpLimits:
     """Seconds in which a whole request must arrive, and a response be taken; idle connections end then too."""
     connections: int = 1000
     """More at a time are closed at once."""
+    grace: float = 2.0
+    """Seconds in which requests that have arrived are answered when the server stops."""
 
 
 _LIMITS: Final = HttpLimits()
@@ -72,23 +74,36 @@ async def serve_http(address: Address, respond: Respond, *, limits: HttpLimits =
     """
     claim(address)
     async with owned_tasks() as tasks:
-        open_now: set[asyncio.Task[None]] = set()
+        open_now: dict[asyncio.Task[None], _Connection] = {}
 
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             if len(open_now) >= limits.connections:
                 writer.close()
                 return
-            task = tasks.create_task(_Connection(reader, writer, respond, limits).serve())
-            open_now.add(task)
-            task.add_done_callback(open_now.discard)
+            connection = _Connection(reader, writer, respond, limits)
+            task = tasks.create_task(connection.serve())
+            open_now[task] = connection
+            task.add_done_callback(open_now.pop)
 
         server = await _listen(address, accept)
         try:
             yield _bound(address, server)
         finally:
             server.close()
-            for task in open_now:
-                task.cancel()
+            await _finish(open_now, limits.grace)
+
+
+async def _finish(connections: "Mapping[asyncio.Task[None], _Connection]", grace: float) -> None:
+    """End connections: those with a request that has arrived after its answer, within ``grace`` seconds."""
+    answering = []
+    for task, connection in connections.items():
+        if connection.finish():
+            answering.append(task)
+        else:
+            task.cancel()
+    if answering:
+        for late in (await asyncio.wait(answering, timeout=grace))[1]:
+            late.cancel()
 
 
 Accept: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
@@ -136,11 +151,13 @@ class _Connection:
         self._respond = respond
         self._limits = limits
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.largest_head)
+        self._answering = False
+        self._last = False
 
     async def serve(self) -> None:
         """Answer requests one after the other."""
         try:
-            while await self._exchange():
+            while await self._exchange() and not self._last:
                 self._http.start_next_cycle()
         except (OSError, TimeoutError, h11.ProtocolError):
             pass  # the client went away, took too long, or does not speak HTTP: nothing can be told to it
@@ -151,6 +168,11 @@ class _Connection:
             with contextlib.suppress(OSError, TimeoutError):
                 async with asyncio.timeout(1):
                     await self._writer.wait_closed()
+
+    def finish(self) -> bool:
+        """End after the answer that is being made, if there is one; tell whether there is."""
+        self._last = True
+        return self._answering
 
     async def _exchange(self) -> bool:
         """Serve one request; tell whether another may follow."""
@@ -165,8 +187,10 @@ class _Connection:
             return False
         if request is None:
             return False
+        self._answering = True
         async with asyncio.timeout(self._limits.patience):
             await self._send(await _responded(self._respond, request), without_body=request.method == "HEAD")
+        self._answering = False
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
 
     async def _request(self) -> HttpRequest | None:
