@@ -17,8 +17,8 @@ class Around:
 
     resources: Resources
     settings: Settings
-    usable: bool
-    """The configuration can be used; otherwise nothing is served."""
+    unusable: str
+    """The kind of the configuration that cannot be used: then nothing is served. Empty if all is well."""
     owners: Mapping[str, Sequence[ObjectName]]
     """Which roots claim a name."""
     extensions: Mapping[ObjectName, ExtensionCluster]

@@ -12,7 +12,7 @@ from authplane.graph.model import Address, Forward, Graph
 from authplane.graph.reports import Reports
 from authplane.graph.service_clusters import ServiceClusters
 from authplane.graph.services import report_endpoint_slices
-from authplane.graph.settings import DEFAULTS, read_settings
+from authplane.graph.settings import DEFAULTS, read_settings, unusable_configuration
 from authplane.graph.upstreams import Cluster, ServiceCluster
 from authplane.resources.documents import Resources
 
@@ -29,14 +29,15 @@ def build_graph(resources: Resources) -> Built:
     """Turn resources into the routing graph; what is invalid is left out and reported."""
     reports = Reports()
     report_endpoint_slices(resources, reports)
+    # Nobody listens without a host, and without settings there is none.
+    settings = read_settings(resources, reports) or DEFAULTS
+    unusable = unusable_configuration(resources, reports)
     extensions = extension_clusters(resources, reports)
     services = ServiceClusters(resources)
-    read = read_settings(resources)
-    settings = read or DEFAULTS  # nobody listens without a host, and without settings there is none
     around = Around(
         resources=resources,
         settings=settings,
-        usable=read is not None,
+        unusable=unusable,
         owners=owners(resources.proxies.values()),
         extensions=extensions,
         clusters=services,
@@ -48,6 +49,7 @@ def build_graph(resources: Resources) -> Built:
     graph = Graph(
         http=Address(where.http.address, where.http.port),
         https=Address(where.https.address, where.https.port),
+        timeouts=settings.timeouts,
         plain_hosts=hosts.plain,
         secure_hosts=hosts.secure,
         refused=hosts.refused,

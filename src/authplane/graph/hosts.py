@@ -66,10 +66,10 @@ def _build_root(proxy: HTTPProxy, virtual_host: VirtualHost, around: Around, pro
         certificate = _certificate(resources, virtual_host.tls, name.namespace, problems)
         guard = host_authorization(virtual_host, name.namespace, resources, around.extensions, problems)
     routes = build_routes(proxy, guard, around.clusters, problems)
-    if not around.usable:
-        problems.add("ConfigurationNotValid", "the AuthplaneConfiguration cannot be used, so nothing is served")
+    if around.unusable:
+        problems.add("ConfigurationNotValid", f"the {around.unusable} cannot be used, so nothing is served")
     host = Host(fqdn=fqdn, proxy=name, routes=tuple(built for _, built in routes))
-    if virtual_host.tls is None or certificate is None or not around.usable:
+    if virtual_host.tls is None or certificate is None or around.unusable:
         return _Root(plain=host, secure=None, certificate=None)
     port = around.settings.listeners.https.public_port
     return _Root(

@@ -1,16 +1,27 @@
 """What holds for the whole gateway: from an AuthplaneConfiguration and a ContourConfiguration."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias, TypeVar
 
-from authplane.base.names import ObjectName
-from authplane.base.timeouts import Timeout, UseDefault
+from authplane.base.names import ObjectName, Ref
+from authplane.base.problems import Path, dotted
+from authplane.base.timeouts import Disabled, Timeout, UseDefault, parse_timeout
 from authplane.graph.model import NO_TIMEOUTS, ConnectionTimeouts
+from authplane.graph.reports import Reports
 from authplane.graph.upstreams import NO_BREAKERS, Breakers
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.authplane import AuthplaneConfiguration, Listeners
-from authplane.resources.kinds.contour_policies import Authorization
+from authplane.resources.kinds.contour_policies import Authorization, CircuitBreakers, NamespacedName
+from authplane.resources.kinds.contour_settings import (
+    ContourConfiguration,
+    ContourConfigurationSpec,
+    ContourSettings,
+    TimeoutSettings,
+)
+
+T = TypeVar("T")
 
 
 class Disabling(StrEnum):
@@ -57,13 +68,181 @@ class Settings:
 DEFAULTS: Final = Settings()
 
 
-def read_settings(resources: Resources) -> Settings | None:
+def read_settings(resources: Resources, reports: Reports) -> Settings | None:
     """Return what is set; None means that the configuration cannot be used, and then nothing is served.
 
     The defaults are for those who say nothing: they are open to other machines, which an author whose configuration
     has a mistake may have wanted to prevent.
     """
-    if resources.configuration is not None:
-        return Settings(listeners=resources.configuration.spec.listeners)
-    broken = any(ref.kind == AuthplaneConfiguration.__name__ for ref in resources.broken)
-    return None if broken else DEFAULTS
+    configuration = resources.configuration
+    written = _Written(resources, reports)
+    ours = configuration.spec.contour if configuration is not None else ContourSettings()
+    settings = Settings(
+        listeners=configuration.spec.listeners if configuration is not None else Listeners(),
+        timeouts=_connection_timeouts(written),
+        connect_timeout=written.timeout("connectTimeout", lambda given: given.connect_timeout, endless=False),
+        breakers=_breakers(written.agreed(("envoy", "cluster", "circuitBreakers"), _written_breakers)),
+        global_authorization=written.agreed(("globalExtAuth",), lambda spec: spec.global_ext_auth),
+        client_certificate=_name(written.agreed(("envoy", "clientCertificate"), _written_client_certificate)),
+        fallback_certificate=_name(
+            written.agreed(("httpproxy", "fallbackCertificate"), lambda spec: spec.httpproxy.fallback_certificate)
+        ),
+        root_namespaces=written.agreed(("httpproxy", "rootNamespaces"), _written_root_namespaces) or frozenset(),
+        permit_insecure=not written.agreed(
+            ("httpproxy", "disablePermitInsecure"), lambda spec: spec.httpproxy.disable_permit_insecure
+        ),
+        external_names=_external_names(
+            written.agreed(("enableExternalNameService",), lambda spec: spec.enable_external_name_service),
+            local=ours.allow_local_external_names,
+        ),
+        insecure_authorization=ours.allow_insecure_authorization,
+        extension_grants=ours.require_extension_grants,
+        may_fail_open=ours.allow_fail_open,
+        disabling=Disabling(ours.disabling),
+        longest_check=written.longest_check(),
+    )
+    return None if unusable_configuration(resources, reports) else settings
+
+
+def unusable_configuration(resources: Resources, reports: Reports) -> str:
+    """Return the kind of the configuration that cannot be used, or nothing."""
+    broken = {ref.kind for ref in resources.broken}
+    for each in (resources.configuration, resources.contour_configuration):
+        if each is not None and reports.of(configuration_ref(each)).errors:
+            broken.add(type(each).__name__)
+    kinds = (AuthplaneConfiguration.__name__, ContourConfiguration.__name__)
+    return next((kind for kind in kinds if kind in broken), "")
+
+
+def configuration_ref(configuration: AuthplaneConfiguration | ContourConfiguration) -> Ref:
+    """Name a configuration."""
+    return Ref(type(configuration).__name__, configuration.metadata.namespace, configuration.metadata.name)
+
+
+_Spec: TypeAlias = ContourSettings | ContourConfigurationSpec
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where settings stand: the object, and the field that holds them."""
+
+    ref: Ref
+    above: Path
+    spec: _Spec
+
+    def name(self, path: Path) -> str:
+        """Name a field for people."""
+        return f"{dotted((*self.above, *path))} of {self.ref}"
+
+
+class _Written:
+    """The settings that may stand in either configuration, or in both if they are the same."""
+
+    def __init__(self, resources: Resources, reports: Reports) -> None:
+        self._reports = reports
+        self._places: list[_Place] = []
+        ours, theirs = resources.configuration, resources.contour_configuration
+        if ours is not None:
+            self._places.append(_Place(configuration_ref(ours), ("spec", "contour"), ours.spec.contour))
+        if theirs is not None:
+            self._places.append(_Place(configuration_ref(theirs), ("spec",), theirs.spec))
+
+    def agreed(self, path: Path, read: Callable[[_Spec], T | None]) -> T | None:
+        """Return the one value of a field; two that differ are an error of our own configuration."""
+        return self._one(path, [(place, read(place.spec)) for place in self._places])
+
+    def timeout(self, field: str, read: Callable[[TimeoutSettings], str], *, endless: bool = True) -> Timeout:
+        """Return a timeout; only ``endless`` ones may be ``infinity``."""
+        path = ("envoy", "timeouts", field)
+        given: list[tuple[_Place, Timeout | None]] = [
+            (place, self._parsed(place, path, read(place.spec.envoy.timeouts), endless=endless))
+            for place in self._places
+        ]
+        agreed = self._one(path, given)
+        return UseDefault() if agreed is None else agreed
+
+    def longest_check(self) -> Timeout:
+        """Return the longest check that may be asked for; one that never ends is no limit."""
+        for place in self._places:
+            if isinstance(place.spec, ContourSettings):
+                parsed = self._parsed(place, ("maxResponseTimeout",), place.spec.max_response_timeout, endless=True)
+                return UseDefault() if parsed is None or isinstance(parsed, Disabled) else parsed
+        return UseDefault()
+
+    def _one(self, path: Path, given: Sequence[tuple[_Place, T]]) -> T | None:
+        found = [(place, value) for place, value in given if value is not None]
+        if not found:
+            return None
+        place, value = found[0]
+        for other, another in found[1:]:
+            if another != value:
+                self._add(
+                    place,
+                    path,
+                    "FieldConflict",
+                    f"{place.name(path)} and {other.name(path)} differ; give the field once, or the same in both",
+                )
+        return value
+
+    def _parsed(self, place: _Place, path: Path, text: str, *, endless: bool) -> Timeout | None:
+        if not text:
+            return None
+        parsed = parse_timeout(text)
+        if parsed is None:
+            wrong = f'unable to parse timeout string "{text}": time: invalid duration "{text}"'
+            self._add(place, path, "TimeoutPolicyNotValid", wrong)
+        elif isinstance(parsed, Disabled) and not endless:
+            self._add(place, path, "TimeoutPolicyNotValid", f'"{text}" is not possible here: this wait has to end')
+        return parsed
+
+    def _add(self, place: _Place, path: Path, reason: str, message: str) -> None:
+        problems = self._reports.of(place.ref)
+        with problems.at(*place.above, *path):
+            problems.add(reason, message)
+
+
+def _connection_timeouts(written: _Written) -> ConnectionTimeouts:
+    return ConnectionTimeouts(
+        request=written.timeout("requestTimeout", lambda given: given.request_timeout),
+        connection_idle=written.timeout("connectionIdleTimeout", lambda given: given.connection_idle_timeout),
+        stream_idle=written.timeout("streamIdleTimeout", lambda given: given.stream_idle_timeout),
+        max_connection_duration=written.timeout("maxConnectionDuration", lambda given: given.max_connection_duration),
+        delayed_close=written.timeout("delayedCloseTimeout", lambda given: given.delayed_close_timeout),
+        shutdown_grace_period=written.timeout(
+            "connectionShutdownGracePeriod", lambda given: given.connection_shutdown_grace_period, endless=False
+        ),
+    )
+
+
+def _written_breakers(spec: _Spec) -> CircuitBreakers | None:
+    return spec.envoy.cluster.circuit_breakers
+
+
+def _written_client_certificate(spec: _Spec) -> NamespacedName | None:
+    return spec.envoy.client_certificate
+
+
+def _written_root_namespaces(spec: _Spec) -> frozenset[str] | None:
+    return frozenset(spec.httpproxy.root_namespaces) or None
+
+
+def _breakers(given: CircuitBreakers | None) -> Breakers:
+    if given is None:
+        return NO_BREAKERS
+    return Breakers(
+        connections=given.max_connections,
+        pending_requests=given.max_pending_requests,
+        requests=given.max_requests,
+        retries=given.max_retries,
+        connections_per_host=given.per_host_max_connections,
+    )
+
+
+def _name(given: NamespacedName | None) -> ObjectName | None:
+    return ObjectName(given.namespace, given.name) if given is not None else None
+
+
+def _external_names(enabled: bool | None, *, local: bool) -> ExternalNames:
+    if enabled is False:
+        return ExternalNames.NOWHERE
+    return ExternalNames.ANYWHERE if local else ExternalNames.ELSEWHERE

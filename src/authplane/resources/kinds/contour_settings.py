@@ -12,7 +12,7 @@ from authplane.resources.schema import Filled, OneOf, Upstream
 class HTTPProxySettings:
     """``httpproxy``."""
 
-    disable_permit_insecure: bool = False
+    disable_permit_insecure: bool | None = None
     root_namespaces: tuple[str, ...] = ()
     """Where roots may stand; empty is everywhere."""
     fallback_certificate: Annotated[NamespacedName | None, Filled()] = None
