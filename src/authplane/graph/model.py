@@ -164,6 +164,8 @@ class Host:
     fqdn: str
     proxy: ObjectName
     """The root."""
+    included: tuple[ObjectName, ...] = ()
+    """The HTTPProxies that the root includes, at any depth, sorted."""
     routes: tuple[Route, ...]
 
 
@@ -183,8 +185,10 @@ class ClientCertificates:
     """Which certificates clients show."""
 
     ca: bytes | None
-    """None accepts any certificate, unverified: the author asked for it."""
-    required: bool
+    """Whose certificates; None, if any will do."""
+    verified: bool = True
+    """Whether a certificate has to be one that ``ca`` signed, or is only passed on: the author asked for it."""
+    required: bool = True
     revoked: bytes | None = None
     """Certificate revocation lists, PEM."""
     leaf_only: bool = False
@@ -209,7 +213,12 @@ class Fallback:
     """Serves clients that name no host, or one that nobody serves, in TLS. Hosts are sorted by name, not empty."""
 
     certificate: ObjectName
+    minimum_tls: str
+    """The strictest of the hosts."""
+    maximum_tls: str
     hosts: tuple[Host, ...]
+    elsewhere: tuple[str, ...]
+    """Names that wildcards of these hosts cover and that others claim: they are misdirected here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

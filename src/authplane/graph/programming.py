@@ -8,12 +8,14 @@ from typing import TypeAlias
 from authplane.base.names import ObjectName, Ref
 from authplane.graph.guards import Enforced
 from authplane.graph.model import Forward, Graph, Host
-from authplane.graph.upstreams import ExtensionCluster
+from authplane.graph.upstreams import ExtensionCluster, Plaintext
 from authplane.xds.messages import XdsName
 from authplane.xds.types import TypeUrl
 
 HTTP_LISTENER = "ingress_http"
 HTTPS_LISTENER = "ingress_https"
+FALLBACK_CHAIN = "fallback-certificate"
+FALLBACK_ROUTES = "ingress_fallbackcert"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +50,31 @@ def xds_names(graph: Graph) -> Mapping[Ref, frozenset[XdsName]]:
     names: dict[Ref, set[XdsName]] = {}
     for cluster in graph.clusters:
         if isinstance(cluster, ExtensionCluster):
-            names[_ref("ExtensionService", cluster.object_name)] = _cluster_names(cluster.name)
+            names[_ref("ExtensionService", cluster.object_name)] = _cluster_names(cluster.name) | _shown(cluster)
     for host in graph.plain_hosts:
-        own = names.setdefault(_ref("HTTPProxy", host.proxy), set())
-        own |= {(TypeUrl.LISTENER, HTTP_LISTENER), (TypeUrl.ROUTE, HTTP_LISTENER)} | _clusters(host)
+        _note(names, host, {(TypeUrl.LISTENER, HTTP_LISTENER), (TypeUrl.ROUTE, HTTP_LISTENER)})
     for secure in graph.secure_hosts:
-        own = names.setdefault(_ref("HTTPProxy", secure.host.proxy), set())
-        own |= {
-            (TypeUrl.LISTENER, HTTPS_LISTENER),
-            (TypeUrl.ROUTE, route_name(secure.host.fqdn)),
-            (TypeUrl.SECRET, str(secure.certificate)),
-        }
-        own |= _clusters(secure.host)
+        _note(names, secure.host, _behind_tls(route_name(secure.host.fqdn), secure.certificate))
+    if graph.fallback is not None:
+        for host in graph.fallback.hosts:
+            _note(names, host, _behind_tls(FALLBACK_ROUTES, graph.fallback.certificate))
     return {ref: frozenset(own) for ref, own in names.items()}
+
+
+def _shown(cluster: ExtensionCluster) -> set[XdsName]:
+    shown = None if isinstance(cluster.tls, Plaintext) else cluster.tls.client_certificate
+    return set() if shown is None else {(TypeUrl.SECRET, str(shown))}
+
+
+def _behind_tls(routes: str, certificate: ObjectName) -> set[XdsName]:
+    return {(TypeUrl.LISTENER, HTTPS_LISTENER), (TypeUrl.ROUTE, routes), (TypeUrl.SECRET, str(certificate))}
+
+
+def _note(names: dict[Ref, set[XdsName]], host: Host, where: set[XdsName]) -> None:
+    """Count what a host became to its root, and to the HTTPProxies that it includes."""
+    became = where | _clusters(host)
+    for proxy in (host.proxy, *host.included):
+        names.setdefault(_ref("HTTPProxy", proxy), set()).update(became)
 
 
 def _clusters(host: Host) -> set[XdsName]:
