@@ -250,7 +250,7 @@ BAD = {
             "error: metadata.name: expected a name such as 'web-1', got 'A_b' [FieldInvalid]",
             "error: metadata.namespace: expected 1 to 63 characters, got '' [FieldInvalid]",
             "error: spec.services: expected at least 1 item, got 0 [FieldInvalid]",
-            "error: spec.protocol: expected one of 'h2', 'h2c', got 'h3' [FieldInvalid]",
+            "error: spec.protocol: expected one of '', 'h2', 'h2c', 'http/1.1', got 'h3' [FieldInvalid]",
         ],
     ),
     "a number out of range": Case(

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from authplane.resources.kinds.agentic import Backend
+from authplane.resources.kinds.agentic import AccessPolicy, Backend, XAccessPolicy, XAccessPolicyV0, XBackend
 from authplane.resources.kinds.authplane import AuthplaneConfiguration
 from authplane.resources.kinds.authserver import AuthorizationServer
 from authplane.resources.kinds.contour import HTTPProxy, TLSCertificateDelegation
 from authplane.resources.kinds.contour_settings import ContourConfiguration
 from authplane.resources.kinds.core import EndpointSlice, Secret, Service
 from authplane.resources.kinds.extension_service import ExtensionService
-from authplane.resources.kinds.gateway import ReferenceGrant
+from authplane.resources.kinds.gateway import Gateway, HTTPRoute, ReferenceGrant
 
 Resource: TypeAlias = (
     Service
@@ -20,8 +20,14 @@ Resource: TypeAlias = (
     | HTTPProxy
     | TLSCertificateDelegation
     | ExtensionService
+    | Gateway
+    | HTTPRoute
     | ReferenceGrant
     | Backend
+    | XBackend
+    | AccessPolicy
+    | XAccessPolicyV0
+    | XAccessPolicy
     | ContourConfiguration
     | AuthplaneConfiguration
     | AuthorizationServer
@@ -36,13 +42,28 @@ KINDS: Final[Mapping[tuple[str, str], type[Resource]]] = MappingProxyType(
         ("projectcontour.io/v1", "TLSCertificateDelegation"): TLSCertificateDelegation,
         ("projectcontour.io/v1alpha1", "ContourConfiguration"): ContourConfiguration,
         ("projectcontour.io/v1alpha1", "ExtensionService"): ExtensionService,
-        ("gateway.networking.k8s.io/v1beta1", "ReferenceGrant"): ReferenceGrant,
+        ("gateway.networking.k8s.io/v1", "Gateway"): Gateway,
+        ("gateway.networking.k8s.io/v1beta1", "Gateway"): Gateway,
+        ("gateway.networking.k8s.io/v1", "HTTPRoute"): HTTPRoute,
+        ("gateway.networking.k8s.io/v1beta1", "HTTPRoute"): HTTPRoute,
         ("gateway.networking.k8s.io/v1", "ReferenceGrant"): ReferenceGrant,
+        ("gateway.networking.k8s.io/v1beta1", "ReferenceGrant"): ReferenceGrant,
+        ("agentic.networking.x-k8s.io/v1alpha1", "AccessPolicy"): AccessPolicy,
         ("agentic.networking.x-k8s.io/v1alpha1", "Backend"): Backend,
+        ("agentic.networking.x-k8s.io/v0alpha0", "XAccessPolicy"): XAccessPolicyV0,
+        ("agentic.networking.x-k8s.io/v0alpha0", "XBackend"): XBackend,
+        ("agentic.networking.x-k8s.io/v1alpha1", "XAccessPolicy"): XAccessPolicy,
+        ("agentic.prototype.x-k8s.io/v0alpha0", "XAccessPolicy"): XAccessPolicyV0,
+        ("agentic.prototype.x-k8s.io/v0alpha0", "XBackend"): XBackend,
         ("authplane.dev/v1alpha1", "AuthplaneConfiguration"): AuthplaneConfiguration,
         ("authplane.dev/v1alpha1", "AuthorizationServer"): AuthorizationServer,
     }
 )
 
-OWNED_GROUPS: Final = frozenset({"authplane.dev", "projectcontour.io", "agentic.networking.x-k8s.io"})
+OWNED_GROUPS: Final = frozenset(
+    {"authplane.dev", "projectcontour.io", "agentic.networking.x-k8s.io", "agentic.prototype.x-k8s.io"}
+)
 """In these groups a kind or version that is not in `KINDS` is an error: it might have been meant to protect."""
+
+POLICIES: Final = frozenset({"AccessPolicy", "XAccessPolicy"})
+"""Kinds that protect what they name: one that cannot be read must not leave it open."""

@@ -27,6 +27,8 @@ class Doc:
     spots: tuple[Spot, ...]
     root: Path
     """The way to the resource in the chunk: not empty inside a ``List``."""
+    protects: tuple[Ref, ...] | None = None
+    """What a policy is meant to protect; None where that cannot be read, and for other kinds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -87,7 +89,7 @@ def chunk_of(text: str, parsed: Parsed) -> Chunk:
                     spots.extend(found)
                 else:
                     resource = None if own else decoded.resource
-                    docs.append(Doc(decoded.ref, resource, tuple(found), path))
+                    docs.append(Doc(decoded.ref, resource, tuple(found), path, decoded.protects))
     spots.extend(unclaimed)
     faulty = bool(spots) or any(doc.spots for doc in docs)
     return Chunk(text, tuple(docs), tuple(spots), tuple(ignored), faulty)

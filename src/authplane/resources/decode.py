@@ -8,12 +8,12 @@ from typing import Final, TypeAlias, cast
 from authplane.base.addresses import parse_ip_address
 from authplane.base.names import Ref
 from authplane.base.problems import Problem, Severity
-from authplane.resources.catalogue import KINDS, OWNED_GROUPS, Resource
+from authplane.resources.catalogue import KINDS, OWNED_GROUPS, POLICIES, Resource
 from authplane.resources.kinds.agentic import Backend
 from authplane.resources.kinds.authplane import AuthplaneConfiguration
 from authplane.resources.kinds.authserver import AuthorizationServer, server_problems
 from authplane.resources.kinds.meta import Meta
-from authplane.resources.nodes import Fields, Node, Scalar, is_null, value_of
+from authplane.resources.nodes import Fields, Items, Node, Scalar, is_null, value_of
 from authplane.resources.shapes import INVALID, Report, read_fields, shape_of, suggestion
 
 
@@ -24,6 +24,8 @@ class Decoded:
     ref: Ref | None
     resource: Resource | None
     problems: tuple[Problem, ...]
+    protects: tuple[Ref, ...] | None = None
+    """What a policy is meant to protect; None where that cannot be read, and for other kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,8 @@ def parse_document(root: Node) -> Document:
     if made is not None:
         return _decode(made, kind, root)
     if api in OWNED_GROUPS or api.rpartition("/")[0] in OWNED_GROUPS:
-        return _refused(Problem(("kind",), "KindUnknown", _unknown(api, kind)))
+        problem = Problem(("kind",), "KindUnknown", _unknown(api, kind))
+        return _unusable(kind, root, (problem,)) if kind in POLICIES else _refused(problem)
     return Foreign(kind)
 
 
@@ -56,12 +59,15 @@ def _decode(made: type[Resource], kind: str, root: Fields) -> Decoded:
     report = Report(quiet=kind == "Secret")
     value = read_fields(shape_of(made), root, (), report, _AROUND)
     if value is INVALID:
-        return Decoded(ref=_ref(kind, root), resource=None, problems=tuple(report.problems))
+        return _unusable(kind, root, tuple(report.problems))
     resource = cast("Resource", value)
     report.problems.extend(CHECKS.get(made, _nothing)(resource))
     sound = not any(problem.severity is Severity.ERROR for problem in report.problems)
+    if not sound:
+        return _unusable(kind, root, tuple(report.problems))
     ref = Ref(kind, resource.metadata.namespace, resource.metadata.name)
-    return Decoded(ref=ref, resource=resource if sound else None, problems=tuple(report.problems))
+    protects = _targets(root, ref.namespace) if kind in POLICIES else None
+    return Decoded(ref=ref, resource=resource, problems=tuple(report.problems), protects=protects)
 
 
 def _backend(resource: Resource) -> Iterator[Problem]:
@@ -115,6 +121,28 @@ def _ref(kind: str, root: Fields) -> Ref | None:
             found[field] = readers[field][1](value.node, (), Report())
     name, namespace = found.get("name"), found["namespace"]
     return Ref(kind, namespace, name) if isinstance(name, str) and isinstance(namespace, str) else None
+
+
+def _unusable(kind: str, root: Fields, problems: tuple[Problem, ...]) -> Decoded:
+    """Return a document that cannot be used; a policy with what it was meant to protect."""
+    ref = _ref(kind, root)
+    protects = _targets(root, ref.namespace) if ref is not None and kind in POLICIES else None
+    return Decoded(ref=ref, resource=None, problems=problems, protects=protects)
+
+
+def _targets(root: Fields, namespace: str) -> tuple[Ref, ...] | None:
+    """Read the targets of a policy, whatever errors it has elsewhere."""
+    spec = root.entries.get("spec")
+    refs = spec.node.entries.get("targetRefs") if spec is not None and isinstance(spec.node, Fields) else None
+    if refs is None or not isinstance(refs.node, Items):
+        return None
+    found = []
+    for item in refs.node.items:
+        kind, name = (_word(item, "kind"), _word(item, "name")) if isinstance(item, Fields) else (None, None)
+        if kind is None or name is None:
+            return None  # one of them may name anything
+        found.append(Ref(kind, namespace, name))
+    return tuple(found)
 
 
 def _word(root: Fields, name: str) -> str | None:

@@ -6,14 +6,14 @@ from types import MappingProxyType
 
 from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problem
-from authplane.resources.kinds.agentic import Backend
+from authplane.resources.kinds.agentic import AccessPolicy, Backend, XAccessPolicy, XAccessPolicyV0, XBackend
 from authplane.resources.kinds.authplane import AuthplaneConfiguration
 from authplane.resources.kinds.authserver import AuthorizationServer
 from authplane.resources.kinds.contour import HTTPProxy, TLSCertificateDelegation
 from authplane.resources.kinds.contour_settings import ContourConfiguration
 from authplane.resources.kinds.core import EndpointSlice, Secret, Service
 from authplane.resources.kinds.extension_service import ExtensionService
-from authplane.resources.kinds.gateway import ReferenceGrant
+from authplane.resources.kinds.gateway import Gateway, HTTPRoute, ReferenceGrant
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -50,6 +50,13 @@ class Resources:
     proxies: Mapping[ObjectName, HTTPProxy] = field(default_factory=lambda: MappingProxyType({}))
     extension_services: Mapping[ObjectName, ExtensionService] = field(default_factory=lambda: MappingProxyType({}))
     backends: Mapping[ObjectName, Backend] = field(default_factory=lambda: MappingProxyType({}))
+    x_backends: Mapping[ObjectName, XBackend] = field(default_factory=lambda: MappingProxyType({}))
+    access_policies: Mapping[ObjectName, AccessPolicy] = field(default_factory=lambda: MappingProxyType({}))
+    x_access_policies: Mapping[ObjectName, XAccessPolicyV0 | XAccessPolicy] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    gateways: Mapping[ObjectName, Gateway] = field(default_factory=lambda: MappingProxyType({}))
+    http_routes: Mapping[ObjectName, HTTPRoute] = field(default_factory=lambda: MappingProxyType({}))
     delegations: Mapping[ObjectName, TLSCertificateDelegation] = field(default_factory=lambda: MappingProxyType({}))
     grants: Mapping[ObjectName, ReferenceGrant] = field(default_factory=lambda: MappingProxyType({}))
     authorization_servers: Mapping[ObjectName, AuthorizationServer] = field(
@@ -60,3 +67,5 @@ class Resources:
     contour_configuration: ContourConfiguration | None = None
     broken: frozenset[Ref] = frozenset()
     """Documents that exist, cannot be read and have no earlier good version: referring to one is an error."""
+    broken_policies: Mapping[Ref, tuple[Ref, ...] | None] = field(default_factory=lambda: MappingProxyType({}))
+    """Policies among the broken, and what they were meant to protect; None where that cannot be read either."""

@@ -6,13 +6,13 @@ before and declares no more stays as well.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from weakref import WeakValueDictionary
 
 from authplane.base.names import Ref
-from authplane.resources.catalogue import Resource
+from authplane.resources.catalogue import POLICIES, Resource
 from authplane.resources.chunks import Chunk
 from authplane.resources.documents import Finding
 from authplane.resources.findings import FileState, build_clashes, build_findings
@@ -219,11 +219,20 @@ class Library:
             if found:
                 self._findings[file] = found
 
+    def _broken_policies(self) -> Mapping[Ref, tuple[Ref, ...] | None]:
+        """Return what the policies without any good version were meant to protect."""
+        targets: dict[Ref, tuple[Ref, ...] | None] = {}
+        for claim in (claim for key in self._broken if key.kind in POLICIES for claim in self._claims[key]):
+            known = targets.get(claim.doc.ref, ())
+            more = claim.doc.protects
+            targets[claim.doc.ref] = None if known is None or more is None else tuple(dict.fromkeys((*known, *more)))
+        return MappingProxyType(targets)
+
     def _snapshot(self) -> Loaded:
         broken = frozenset(ref for refs in self._broken.values() for ref in refs)
         ignored = {kind: count for kind, count in sorted(self._ignored.items()) if count > 0}
         return Loaded(
-            resources=self._tables.resources(broken),
+            resources=self._tables.resources(broken, self._broken_policies()),
             findings=tuple(finding for file in sorted(self._findings) for finding in self._findings[file]),
             ignored=MappingProxyType(ignored),
             last_good=frozenset(self._good[key].ref for key in self._stale),

@@ -1,8 +1,9 @@
 """How a kind describes its fields.
 
 A kind is a frozen dataclass. The annotation of a field says what the document may hold; a field without a default is
-required; the name in the document is the field's name in camelCase. `Annotated` adds the limits below, and the class
-variable ``UPSTREAM`` names the fields that the upstream kind has and we do not model.
+required; the name in the document is the field's name in camelCase. `Annotated` adds the limits below. The class
+variable ``UPSTREAM`` names the fields that the upstream kind has and we do not model; ``SHORTHAND`` names the field
+that a text stands for where the document has no mapping.
 """
 
 from dataclasses import dataclass
@@ -58,7 +59,12 @@ class Filled:
     """The field may be left out, but not be there and empty: a file that was cut off there must not mean "without"."""
 
 
-Limit: TypeAlias = Range | Length | OneOf | Matches | Base64 | Named | Filled
+@dataclass(frozen=True, slots=True)
+class OneOrMany:
+    """A list that may also be written as its only item; an empty mapping is an empty list then."""
+
+
+Limit: TypeAlias = Range | Length | OneOf | Matches | Base64 | Named | Filled | OneOrMany
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

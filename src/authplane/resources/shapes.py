@@ -14,8 +14,8 @@ from typing import Annotated, Final, TypeAlias, Union, get_args, get_origin, get
 from authplane.base.problems import Path, Problem, Severity
 from authplane.base.secret import Secret
 from authplane.resources.limits import breach
-from authplane.resources.nodes import Fields, Items, Node, Scalar, Shared, Value, is_null, value_of
-from authplane.resources.schema import Base64, Filled, Limit, Named, Upstream
+from authplane.resources.nodes import Entry, Fields, Items, Node, Scalar, Shared, Value, is_null, value_of
+from authplane.resources.schema import Base64, Filled, Limit, Named, OneOrMany, Upstream
 
 
 class Invalid(Enum):
@@ -78,6 +78,8 @@ class Shape:
     filled: frozenset[str]
     """Names that may not stand there without a value."""
     upstream: Upstream
+    shorthand: str = ""
+    """The name of the field that a text stands for; empty if there must be a mapping."""
 
 
 def shape_of(kind: type) -> Shape:
@@ -100,7 +102,14 @@ def _shape(kind: type) -> Shape:
         if Filled() in limits:
             filled.add(name)
     upstream: Upstream = getattr(kind, "UPSTREAM", Upstream())
-    return Shape(make=kind, readers=readers, required=tuple(required), filled=frozenset(filled), upstream=upstream)
+    return Shape(
+        make=kind,
+        readers=readers,
+        required=tuple(required),
+        filled=frozenset(filled),
+        upstream=upstream,
+        shorthand=getattr(kind, "SHORTHAND", ""),
+    )
 
 
 def reader_of(hint: object, limits: tuple[Limit, ...] = ()) -> Reader:
@@ -132,6 +141,8 @@ def _plain_reader(hint: object, limits: tuple[Limit, ...]) -> Reader:
 
 def read_fields(shape: Shape, node: Node, path: Path, report: Report, accepted: frozenset[str] = frozenset()) -> object:
     """Make the value of a mapping; names in ``accepted`` are read elsewhere."""
+    if shape.shorthand and isinstance(node, Scalar):
+        node = Fields({shape.shorthand: Entry(node, node.line, node.column)}, node.line, node.column)
     if not isinstance(node, Fields):
         return report.mismatch(path, "a mapping", node)
     values: dict[str, object] = {}
@@ -239,7 +250,12 @@ def _read_truth(node: Node, path: Path, report: Report) -> object:
 
 
 def _list_reader(read_item: Reader, limits: tuple[Limit, ...]) -> Reader:
+    alone = OneOrMany() in limits
+
     def read(node: Node, path: Path, report: Report) -> object:
+        if alone and not isinstance(node, Items):
+            items = () if isinstance(node, Fields) and not node.entries else (node,)
+            node = Items(items, node.line, node.column)
         if not isinstance(node, Items):
             return report.mismatch(path, "a list", node)
         for limit in limits:

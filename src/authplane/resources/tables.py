@@ -7,14 +7,14 @@ from typing import Any, TypeVar
 from authplane.base.names import ObjectName, Ref
 from authplane.resources.catalogue import Resource
 from authplane.resources.documents import Resources
-from authplane.resources.kinds.agentic import Backend
+from authplane.resources.kinds.agentic import AccessPolicy, Backend, XAccessPolicy, XAccessPolicyV0, XBackend
 from authplane.resources.kinds.authplane import AuthplaneConfiguration
 from authplane.resources.kinds.authserver import AuthorizationServer
 from authplane.resources.kinds.contour import HTTPProxy, TLSCertificateDelegation
 from authplane.resources.kinds.contour_settings import ContourConfiguration
 from authplane.resources.kinds.core import EndpointSlice, Secret, Service
 from authplane.resources.kinds.extension_service import ExtensionService
-from authplane.resources.kinds.gateway import ReferenceGrant
+from authplane.resources.kinds.gateway import Gateway, HTTPRoute, ReferenceGrant
 
 T = TypeVar("T")
 
@@ -63,6 +63,11 @@ class Tables:
         self._proxies: Table[HTTPProxy] = Table()
         self._extension_services: Table[ExtensionService] = Table()
         self._backends: Table[Backend] = Table()
+        self._x_backends: Table[XBackend] = Table()
+        self._access_policies: Table[AccessPolicy] = Table()
+        self._x_access_policies: Table[XAccessPolicyV0 | XAccessPolicy] = Table()
+        self._gateways: Table[Gateway] = Table()
+        self._http_routes: Table[HTTPRoute] = Table()
         self._delegations: Table[TLSCertificateDelegation] = Table()
         self._grants: Table[ReferenceGrant] = Table()
         self._authorization_servers: Table[AuthorizationServer] = Table()
@@ -74,6 +79,12 @@ class Tables:
             HTTPProxy: self._proxies,
             ExtensionService: self._extension_services,
             Backend: self._backends,
+            XBackend: self._x_backends,
+            AccessPolicy: self._access_policies,
+            XAccessPolicyV0: self._x_access_policies,
+            XAccessPolicy: self._x_access_policies,
+            Gateway: self._gateways,
+            HTTPRoute: self._http_routes,
             TLSCertificateDelegation: self._delegations,
             ReferenceGrant: self._grants,
             AuthorizationServer: self._authorization_servers,
@@ -98,7 +109,7 @@ class Tables:
         else:
             self._plain[type(resource)].drop(name)
 
-    def resources(self, broken: frozenset[Ref]) -> Resources:
+    def resources(self, broken: frozenset[Ref], broken_policies: Mapping[Ref, tuple[Ref, ...] | None]) -> Resources:
         """Return what is in force now."""
         for service in self._regroup:
             self._group(service)
@@ -110,12 +121,18 @@ class Tables:
             proxies=self._proxies.view(),
             extension_services=self._extension_services.view(),
             backends=self._backends.view(),
+            x_backends=self._x_backends.view(),
+            access_policies=self._access_policies.view(),
+            x_access_policies=self._x_access_policies.view(),
+            gateways=self._gateways.view(),
+            http_routes=self._http_routes.view(),
             delegations=self._delegations.view(),
             grants=self._grants.view(),
             authorization_servers=self._authorization_servers.view(),
             configuration=_only(self._configurations),
             contour_configuration=_only(self._contour_configurations),
             broken=broken,
+            broken_policies=broken_policies,
         )
 
     def _put_slice(self, name: ObjectName, resource: EndpointSlice) -> None:

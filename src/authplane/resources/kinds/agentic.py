@@ -1,20 +1,28 @@
-"""Kinds of the agentic networking group: Backend."""
+"""Kinds of the agentic networking group: Backend, AccessPolicy, and the names they had before.
+
+Who wrote the upstream kinds changed their mind more than once about shapes: a list or one object, a text or an object.
+All of them are read. What the kinds mean differs as well; that is for those who compile policies.
+"""
 
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
-from authplane.resources.kinds.meta import Meta
-from authplane.resources.schema import Length, OneOf, Range
+from authplane.resources.kinds.meta import LABEL, Meta
+from authplane.resources.schema import Length, OneOf, OneOrMany, Range
 
 _PORT: Final = Range(1, 65535)
+_NAME: Final = Length(1, 253)
+
+
+# --- Backends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpBackend:
     """An MCP server: a Service in the Backend's namespace or an external host name, one of the two."""
 
-    service_name: Annotated[str, Length(1)] | None = None
-    hostname: Annotated[str, Length(1, 253)] | None = None
+    service_name: Annotated[str, _NAME] | None = None
+    hostname: Annotated[str, _NAME] | None = None
     port: Annotated[int, _PORT]
     path: str = "/mcp"
 
@@ -33,3 +41,207 @@ class Backend:
 
     metadata: Meta
     spec: BackendSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class XBackend:
+    """The earlier name of a Backend."""
+
+    metadata: Meta
+    spec: BackendSpec
+
+
+# --- Policies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetRef:
+    """Names what a policy protects, in the policy's own namespace."""
+
+    group: str | None = None
+    """Left out, it is that of the kind."""
+    kind: Annotated[str, Length(1, 63)]
+    name: Annotated[str, _NAME]
+    section_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceAccountSource:
+    """A ServiceAccount; as a text it is ``namespace/name``."""
+
+    SHORTHAND: ClassVar = "name"
+
+    name: Annotated[str, Length(1, 317)]
+    namespace: str = ""
+    """Left out, it is the policy's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OidcSource:
+    """Tokens of an issuer."""
+
+    issuer_url: Annotated[str, Length(1, 2048)]
+    audiences: Annotated[tuple[str, ...], Length(0, 64)] = ()
+    scopes: Annotated[tuple[str, ...], Length(0, 64)] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Who sends the request."""
+
+    type: Annotated[str, OneOf(("ServiceAccount", "SPIFFE", "OIDC"))]
+    spiffe: Annotated[tuple[Annotated[str, Length(1, 2048)], ...], OneOrMany()] = ()
+    service_account: ServiceAccountSource | None = None
+    oidc: OidcSource | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CelRule:
+    """An expression; as a text it is the expression alone."""
+
+    SHORTHAND: ClassVar = "expression"
+
+    expression: Annotated[str, Length(1)]
+    message: Annotated[str, Length(0, 1024)] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceRef:
+    """Names the Service of an external authorization service."""
+
+    group: str = ""
+    kind: str = "Service"
+    name: Annotated[str, _NAME]
+    namespace: str = ""
+    port: Annotated[int, _PORT] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrpcAuth:
+    """How a service is asked over gRPC."""
+
+    allowed_headers: Annotated[tuple[str, ...], Length(0, 64)] = ()
+    """Empty sends all headers of the request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpAuth:
+    """How a service is asked over HTTP."""
+
+    path: Annotated[str, Length(0, 1024)] = ""
+    allowed_headers: Annotated[tuple[str, ...], Length(0, 64)] = ()
+    allowed_response_headers: Annotated[tuple[str, ...], Length(0, 64)] = ()
+    """Empty copies all headers of the answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardBody:
+    """How much of the request's body goes along."""
+
+    max_size: Annotated[int, Range(0, 65535)] = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalAuth:
+    """An external authorization service, as the Gateway API describes one."""
+
+    protocol: Annotated[str, OneOf(("HTTP", "GRPC"))]
+    backend_ref: ServiceRef
+    grpc: GrpcAuth | None = None
+    http: HttpAuth | None = None
+    forward_body: ForwardBody | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpMethod:
+    """An MCP method, or a family of them, and the names it may be asked for."""
+
+    name: Annotated[str, Length(1, 128)]
+    params: Annotated[tuple[Annotated[str, Length(1, 128)], ...], Length(0, 64)] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpAttributes:
+    """What of MCP is granted."""
+
+    methods: Annotated[tuple[McpMethod, ...], Length(0, 64)] = ()
+    mcp_base_protocol_methods_option: Annotated[
+        str, OneOf(("", "MATCH_BASE_PROTOCOL_METHODS", "SKIP_BASE_PROTOCOL_METHODS"))
+    ] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeaderRule:
+    """A header that the request must have with this value."""
+
+    name: Annotated[str, Length(1, 256)]
+    value: Annotated[str, Length(0, 4096)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorizationEntry:
+    """One way in which a request can be granted."""
+
+    type: Annotated[str, OneOf(("InlineTools", "Inline", "CEL", "ExternalAuth"))]
+    tools: Annotated[tuple[Annotated[str, Length(1, 128)], ...], Length(0, 1024)] | None = None
+    cel: CelRule | None = None
+    external_auth: ExternalAuth | None = None
+    mcp: McpAttributes | None = None
+    methods: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    headers: tuple[HeaderRule, ...] = ()
+    hosts: tuple[str, ...] = ()
+    ports: tuple[Annotated[int, _PORT], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessRule:
+    """Who may do what."""
+
+    name: Annotated[str, Length(1, 63), LABEL] | None = None
+    source: Source | None = None
+    authorization: Annotated[tuple[AuthorizationEntry, ...], OneOrMany(), Length(0, 64)] | None = None
+    tools: Annotated[tuple[Annotated[str, Length(1, 128)], ...], Length(0, 1024)] | None = None
+    """The first form of ``authorization``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessPolicySpec:
+    """``spec`` of an AccessPolicy."""
+
+    target_refs: Annotated[tuple[TargetRef, ...], Length(0, 10)]
+    rules: Annotated[tuple[AccessRule, ...], Length(0, 64)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessPolicy:
+    """Who may do what with a Backend or a Gateway; what no rule grants is denied."""
+
+    metadata: Meta
+    spec: AccessPolicySpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class XAccessPolicyV0:
+    """The first XAccessPolicy: everybody may call the base methods."""
+
+    metadata: Meta
+    spec: AccessPolicySpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class XAccessPolicySpec:
+    """``spec`` of a later XAccessPolicy."""
+
+    target_refs: Annotated[tuple[TargetRef, ...], Length(0, 10)]
+    action: Annotated[str, OneOf(("Allow", "ExternalAuth"))] = "Allow"
+    external_auth: ExternalAuth | None = None
+    rules: Annotated[tuple[AccessRule, ...], Length(0, 64)] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class XAccessPolicy:
+    """The later XAccessPolicy: a rule without authorization grants everything."""
+
+    metadata: Meta
+    spec: XAccessPolicySpec

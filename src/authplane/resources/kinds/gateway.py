@@ -1,10 +1,211 @@
-"""Gateway API's kinds: ReferenceGrant."""
+"""Gateway API's kinds: Gateway, HTTPRoute and ReferenceGrant."""
 
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Final
 
-from authplane.resources.kinds.meta import Meta
-from authplane.resources.schema import Length, Named
+from authplane.resources.kinds.meta import NOTHING, Meta
+from authplane.resources.schema import Length, Named, OneOf, Range, Upstream
+
+_PORT: Final = Range(1, 65535)
+_NAME: Final = Length(1, 253)
+_HOST: Final = Length(1, 253)
+_GATEWAY: Final = "gateway.networking.k8s.io"
+
+
+# --- Gateway
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretRef:
+    """Names a Secret."""
+
+    group: str = ""
+    kind: str = "Secret"
+    name: Annotated[str, _NAME]
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontendValidation:
+    """Which certificates clients show."""
+
+    ca_certificate_refs: Annotated[tuple[SecretRef, ...], Length(1, 8)]
+    mode: Annotated[str, OneOf(("AllowValidOnly", "AllowInsecureFallback"))] = "AllowValidOnly"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerTls:
+    """``listeners[].tls``."""
+
+    mode: Annotated[str, OneOf(("Terminate", "Passthrough"))] = "Terminate"
+    certificate_refs: Annotated[tuple[SecretRef, ...], Length(0, 64)] = ()
+    frontend_validation: FrontendValidation | None = None
+    options: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteNamespaces:
+    """From which namespaces routes may attach."""
+
+    from_: Annotated[str, Named("from"), OneOf(("All", "Same", "Selector", "None"))] = "Same"
+
+    UPSTREAM: ClassVar = Upstream(refused=("selector",))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteKind:
+    """A kind of route."""
+
+    group: str = _GATEWAY
+    kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowedRoutes:
+    """Which routes may attach."""
+
+    namespaces: RouteNamespaces = RouteNamespaces()
+    kinds: tuple[RouteKind, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayListener:
+    """One port of a Gateway, for one host name or all."""
+
+    name: Annotated[str, _NAME]
+    hostname: Annotated[str, _HOST] | None = None
+    port: Annotated[int, _PORT]
+    protocol: Annotated[str, Length(1, 255)]
+    tls: ListenerTls | None = None
+    allowed_routes: AllowedRoutes = AllowedRoutes()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySpec:
+    """``spec`` of a Gateway."""
+
+    gateway_class_name: Annotated[str, Length(1)] = "authplane"
+    listeners: Annotated[tuple[GatewayListener, ...], Length(1, 64)]
+
+    UPSTREAM: ClassVar = Upstream(
+        silent=("infrastructure",), ignored=("addresses",), refused=("allowedListeners", "backendTLS", "tls")
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """Where clients come in."""
+
+    metadata: Meta
+    spec: GatewaySpec
+
+
+# --- HTTPRoute
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParentRef:
+    """The Gateway a route attaches to."""
+
+    group: str = _GATEWAY
+    kind: str = "Gateway"
+    namespace: str = ""
+    name: Annotated[str, _NAME]
+    section_name: str = ""
+    port: Annotated[int, _PORT] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HTTPPathMatch:
+    """Selects requests by their path."""
+
+    type: Annotated[str, OneOf(("Exact", "PathPrefix", "RegularExpression"))] = "PathPrefix"
+    value: Annotated[str, Length(1, 1024)] = "/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HTTPHeaderMatch:
+    """Selects requests by a header."""
+
+    type: Annotated[str, OneOf(("Exact", "RegularExpression"))] = "Exact"
+    name: Annotated[str, Length(1, 256)]
+    value: Annotated[str, Length(1, 4096)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HTTPQueryParamMatch:
+    """Selects requests by a parameter of the query."""
+
+    type: Annotated[str, OneOf(("Exact", "RegularExpression"))] = "Exact"
+    name: Annotated[str, Length(1, 256)]
+    value: Annotated[str, Length(1, 1024)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HTTPRouteMatch:
+    """Selects requests: all that is given must hold."""
+
+    path: HTTPPathMatch = HTTPPathMatch()
+    headers: Annotated[tuple[HTTPHeaderMatch, ...], Length(0, 16)] = ()
+    query_params: Annotated[tuple[HTTPQueryParamMatch, ...], Length(0, 16)] = ()
+    method: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HTTPBackendRef:
+    """A Service or a Backend, and its share of the requests."""
+
+    group: str = ""
+    kind: str = "Service"
+    name: Annotated[str, _NAME]
+    namespace: str = ""
+    port: Annotated[int, _PORT] | None = None
+    weight: Annotated[int, Range(0, 1_000_000)] = 1
+
+    UPSTREAM: ClassVar = Upstream(refused=("filters",))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteTimeouts:
+    """How long requests may take; durations as text."""
+
+    request: str = ""
+    backend_request: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HTTPRouteRule:
+    """Sends the requests that one of the matches takes to backends."""
+
+    name: str = ""
+    matches: Annotated[tuple[HTTPRouteMatch, ...], Length(0, 64)] = (HTTPRouteMatch(),)
+    backend_refs: Annotated[tuple[HTTPBackendRef, ...], Length(0, 16)] = ()
+    timeouts: RouteTimeouts | None = None
+
+    UPSTREAM: ClassVar = Upstream(ignored=("retry", "sessionPersistence"), refused=("filters",))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HTTPRouteSpec:
+    """``spec`` of an HTTPRoute."""
+
+    parent_refs: Annotated[tuple[ParentRef, ...], Length(0, 32)] = ()
+    hostnames: Annotated[tuple[Annotated[str, _HOST], ...], Length(0, 16)] = ()
+    rules: Annotated[tuple[HTTPRouteRule, ...], Length(0, 16)] = (HTTPRouteRule(),)
+
+    UPSTREAM: ClassVar = Upstream(ignored=("useDefaultGateways",))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HTTPRoute:
+    """Routes of a Gateway."""
+
+    metadata: Meta
+    spec: HTTPRouteSpec
+
+
+# --- ReferenceGrant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
