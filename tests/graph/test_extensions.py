@@ -166,7 +166,7 @@ def test_a_port_that_is_not_tcp_cannot_be_used() -> None:
 CA_SECRETS = {
     "empty": ("stringData: {ca.crt: ''}", 'empty "ca.crt" key'),
     "another key": ("stringData: {tls.crt: x}", 'empty "ca.crt" key'),
-    "another type": ("type: kubernetes.io/basic-auth", 'Secret type is not "kubernetes.io/tls" or "Opaque"'),
+    "another type": ("type: kubernetes.io/basic-auth", 'secret type is not "kubernetes.io/tls" or "Opaque"'),
 }
 
 

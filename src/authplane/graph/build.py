@@ -32,7 +32,7 @@ def build_graph(resources: Resources) -> Built:
     # Nobody listens without a host, and without settings there is none.
     settings = read_settings(resources, reports) or DEFAULTS
     unusable = unusable_configuration(resources, reports)
-    extensions = extension_clusters(resources, reports)
+    extensions = extension_clusters(resources, settings, reports)
     services = ServiceClusters(resources)
     around = Around(
         resources=resources,

@@ -10,11 +10,10 @@ from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problems
 from authplane.graph.around import Around
 from authplane.graph.authorization import host_authorization
-from authplane.graph.extensions import secret_name
 from authplane.graph.guards import Unprotected
 from authplane.graph.model import Certificate, Host, RedirectToHttps, Route, SecureHost
 from authplane.graph.routes import build_routes
-from authplane.graph.secrets import server_certificate
+from authplane.graph.secrets import secret_name, server_certificate
 from authplane.resources.documents import Resources
 from authplane.resources.kinds import contour
 from authplane.resources.kinds.contour import HTTPProxy, Tls, VirtualHost

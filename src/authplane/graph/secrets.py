@@ -1,8 +1,9 @@
 """Which Secrets can be used for TLS, and what is wrong with the others."""
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -17,6 +18,14 @@ from authplane.resources.documents import Resources
 
 Unusable: TypeAlias = str
 """Why a Secret cannot be used, as the tail of a sentence."""
+
+_PEM_LIST: Final = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
+
+
+def secret_name(written: str, namespace: str) -> ObjectName:
+    """Read ``name`` or ``namespace/name``."""
+    other, slash, name = written.partition("/")
+    return ObjectName(other, name) if slash else ObjectName(namespace, written)
 
 
 def server_certificate(resources: Resources, name: ObjectName) -> Certificate | Unusable:
@@ -37,16 +46,29 @@ def server_certificate(resources: Resources, name: ObjectName) -> Certificate | 
 
 def ca_bundle(resources: Resources, name: ObjectName) -> bytes | Unusable:
     """Return the certificates under ``ca.crt``, and nothing else that may stand there."""
+    bundle = _bundle(resources, name, "ca.crt")
+    if isinstance(bundle, Unusable):
+        return bundle
+    read = _read_certificates(bundle)
+    return "invalid CA certificate bundle: it holds no readable certificates" if read is None else read.pem
+
+
+def revocation_lists(resources: Resources, name: ObjectName) -> bytes | Unusable:
+    """Return the certificate revocation lists under ``crl.pem``, and nothing else that may stand there."""
+    bundle = _bundle(resources, name, "crl.pem")
+    if isinstance(bundle, Unusable):
+        return bundle
+    return _read_lists(bundle) or "invalid CRL: it holds no readable certificate revocation lists"
+
+
+def _bundle(resources: Resources, name: ObjectName, key: str) -> Hidden[bytes] | Unusable:
     secret = resources.secrets.get(name)
     if secret is None:
         return _absent(resources, name)
     if secret.type not in {"kubernetes.io/tls", "Opaque"}:
-        return 'Secret type is not "kubernetes.io/tls" or "Opaque"'
-    bundle = secret.value("ca.crt")
-    if bundle is None or not bundle.reveal():
-        return 'empty "ca.crt" key'
-    read = _read_certificates(bundle)
-    return "invalid CA certificate bundle: it holds no readable certificates" if read is None else read.pem
+        return 'secret type is not "kubernetes.io/tls" or "Opaque"'
+    bundle = secret.value(key)
+    return bundle if bundle is not None and bundle.reveal() else f'empty "{key}" key'
 
 
 def _absent(resources: Resources, name: ObjectName) -> Unusable:
@@ -93,6 +115,19 @@ def _read_certificates(bundle: Hidden[bytes]) -> _Read | None:
     except (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion, x509.DuplicateExtension):
         return None
     return _Read(pem, certificates[0])
+
+
+@lru_cache(maxsize=256)
+def _read_lists(bundle: Hidden[bytes]) -> bytes:
+    """Read revocation lists and write them anew; nothing if anything is wrong with one."""
+    written = _PEM_LIST.findall(bundle.reveal())
+    if len(written) != bundle.reveal().count(b"-----BEGIN "):
+        return b""  # one that was cut off, or something else: what it revokes would not be
+    try:
+        lists = [x509.load_pem_x509_crl(text) for text in written]
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return b""
+    return b"".join(each.public_bytes(Encoding.PEM) for each in lists)
 
 
 def _accepted_by_envoy(key: CertificatePublicKeyTypes) -> bool:

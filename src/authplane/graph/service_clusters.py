@@ -1,7 +1,8 @@
 """The clusters that routes ask for."""
 
 from authplane.base.names import ObjectName
-from authplane.graph.services import Unresolved, resolve
+from authplane.graph.services import ExternalAddress, Unresolved, resolve
+from authplane.graph.settings import ExternalNames
 from authplane.graph.upstreams import EndpointGroup, HttpVersion, Plaintext, ServiceCluster
 from authplane.resources.documents import Resources
 
@@ -25,9 +26,11 @@ class ServiceClusters:
         return [cluster for cluster in self._known.values() if isinstance(cluster, ServiceCluster)]
 
     def _build(self, service: ObjectName, port: int, version: HttpVersion) -> ServiceCluster | Unresolved:
-        endpoints = resolve(self._resources, service, port)
+        endpoints = resolve(self._resources, service, port, ExternalNames.NOWHERE)
         if isinstance(endpoints, Unresolved):
             return endpoints
+        if isinstance(endpoints, ExternalAddress):
+            return Unresolved("UnsupportedServiceType", f'Service "{service}" is of unsupported type "ExternalName".')
         name = f"service/{service}/{port}/h2c" if version is HttpVersion.HTTP2 else f"service/{service}/{port}"
         group = EndpointGroup(service=service, weight=1, endpoints=endpoints)
         return ServiceCluster(name=name, version=version, tls=Plaintext(), destinations=(group,))

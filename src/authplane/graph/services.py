@@ -5,10 +5,12 @@ from typing import TypeAlias
 
 from authplane.base.addresses import parse_ip_address
 from authplane.base.names import ObjectName, Ref
+from authplane.graph.external_names import external_host, external_name_problem
 from authplane.graph.reports import Reports
+from authplane.graph.settings import ExternalNames
 from authplane.graph.upstreams import Endpoint
 from authplane.resources.documents import Resources
-from authplane.resources.kinds.core import EndpointSlice, ServicePort
+from authplane.resources.kinds.core import EndpointSlice, Service, ServicePort
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,26 +21,52 @@ class Unresolved:
     message: str
 
 
-Resolved: TypeAlias = tuple[Endpoint, ...]
+@dataclass(frozen=True, slots=True)
+class ExternalAddress:
+    """Where an ExternalName Service leads: a DNS name or an IP address, in lower case and without a dot at its end."""
+
+    host: str
+    port: int
 
 
-def resolve(resources: Resources, name: ObjectName, port: int) -> Resolved | Unresolved:
-    """Return the ready endpoints of a Service's port, each once, in order."""
+Resolved: TypeAlias = tuple[Endpoint, ...] | ExternalAddress
+
+
+def resolve(resources: Resources, name: ObjectName, port: int, external: ExternalNames) -> Resolved | Unresolved:
+    """Return the ready endpoints of a Service's port, each once, in order, or the address that it stands for."""
     service = resources.services.get(name)
     if service is None:
         broken = Ref("Service", name.namespace, name.name) in resources.broken
         why = "cannot be read" if broken else "not found"
         return Unresolved("ServiceUnresolvedReference", f'service "{name}" {why}')
+    tcp = _tcp_port(service, port)
+    if isinstance(tcp, Unresolved):
+        return tcp
     if service.spec.type == "ExternalName":
-        return Unresolved("UnsupportedServiceType", f'Service "{name}" is of unsupported type "ExternalName".')
+        return _resolve_external(service, port, external)
+    slices = resources.endpoint_slices.get(name, ())
+    return tuple(sorted({endpoint for slice_ in slices for endpoint in _ready(slice_, tcp)}))
+
+
+def _tcp_port(service: Service, port: int) -> ServicePort | Unresolved:
+    if service.spec.type == "ExternalName" and not service.spec.ports:
+        return ServicePort(port=port)  # Kubernetes does not ask for ports where it forwards nothing itself
+    name = service.metadata.object_name
     found = [candidate for candidate in service.spec.ports if candidate.port == port]
     if not found:
         return Unresolved("ServiceUnresolvedReference", f'port "{port}" on service "{name}" not matched')
     tcp = next((candidate for candidate in found if candidate.protocol == "TCP"), None)
-    if tcp is None:
-        return Unresolved("ServiceUnresolvedReference", f'unsupported service protocol "{found[0].protocol}"')
-    slices = resources.endpoint_slices.get(name, ())
-    return tuple(sorted({endpoint for slice_ in slices for endpoint in _ready(slice_, tcp)}))
+    return tcp or Unresolved("ServiceUnresolvedReference", f'unsupported service protocol "{found[0].protocol}"')
+
+
+def _resolve_external(service: Service, port: int, external: ExternalNames) -> ExternalAddress | Unresolved:
+    name = service.metadata.object_name
+    if external is ExternalNames.NOWHERE:
+        return Unresolved("UnsupportedServiceType", f'Service "{name}" is of unsupported type "ExternalName".')
+    wrong = external_name_problem(service.spec.external_name, external)
+    if wrong:
+        return Unresolved("ServiceUnresolvedReference", f"{name} {wrong}")
+    return ExternalAddress(external_host(service.spec.external_name), port)
 
 
 def _ready(slice_: EndpointSlice, service_port: ServicePort) -> set[Endpoint]:

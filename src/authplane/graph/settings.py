@@ -81,7 +81,7 @@ def read_settings(resources: Resources, reports: Reports) -> Settings | None:
         listeners=configuration.spec.listeners if configuration is not None else Listeners(),
         timeouts=_connection_timeouts(written),
         connect_timeout=written.timeout("connectTimeout", lambda given: given.connect_timeout, endless=False),
-        breakers=_breakers(written.agreed(("envoy", "cluster", "circuitBreakers"), _written_breakers)),
+        breakers=build_breakers(written.agreed(("envoy", "cluster", "circuitBreakers"), _written_breakers)),
         global_authorization=written.agreed(("globalExtAuth",), lambda spec: spec.global_ext_auth),
         client_certificate=_name(written.agreed(("envoy", "clientCertificate"), _written_client_certificate)),
         fallback_certificate=_name(
@@ -226,7 +226,8 @@ def _written_root_namespaces(spec: _Spec) -> frozenset[str] | None:
     return frozenset(spec.httpproxy.root_namespaces) or None
 
 
-def _breakers(given: CircuitBreakers | None) -> Breakers:
+def build_breakers(given: CircuitBreakers | None) -> Breakers:
+    """Return what is given, as a whole; without it, the proxy's own limits hold."""
     if given is None:
         return NO_BREAKERS
     return Breakers(

@@ -1,5 +1,6 @@
 """Contour's ExtensionService."""
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
@@ -12,9 +13,12 @@ from authplane.resources.kinds.contour_policies import (
     UpstreamValidation,
 )
 from authplane.resources.kinds.meta import Meta
-from authplane.resources.schema import Length, OneOf, Upstream
+from authplane.resources.schema import Length, Matches, OneOf, Upstream
 
-_PROTOCOL: Final = OneOf(("h2", "h2c", "http/1.1"))
+_PROTOCOL: Final = OneOf(("", "h2", "h2c", "http/1.1"))
+_HOST: Final = r"[A-Za-z0-9_]([-A-Za-z0-9_.]*[A-Za-z0-9_])?"
+_SERVER_NAME: Final = Matches(re.compile(_HOST), "auth.example.com")
+_AUTHORITY: Final = Matches(re.compile(rf"({_HOST}|\[[0-9A-Fa-f:.]+\])(:[0-9]{{1,5}})?"), "auth.example.com:9443")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +48,9 @@ class ExtensionServiceSpec:
     timeout_policy: TimeoutPolicy = TimeoutPolicy()
     protocol_version: Annotated[str, OneOf(("v2", "v3"))] = "v3"
     circuit_breaker_policy: CircuitBreakers | None = None
-    server_name: Annotated[str, Length(1, 253)] | None = None
+    server_name: Annotated[str, Length(1, 253), _SERVER_NAME] | None = None
     """Ours: the name that TLS asks the service for, where it is not the first subject name."""
-    authority: Annotated[str, Length(1, 253)] | None = None
+    authority: Annotated[str, Length(1, 253), _AUTHORITY] | None = None
     """Ours: the host that a check names."""
 
 

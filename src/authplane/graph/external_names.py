@@ -1,0 +1,74 @@
+"""Where ExternalName Services lead."""
+
+import re
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final
+
+from authplane.base.addresses import parse_ip_address
+from authplane.graph.settings import ExternalNames
+
+_LABEL: Final = r"[A-Za-z0-9_](?:[-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?"
+_NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_NUMBER: Final = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
+_LONGEST: Final = 253
+
+_HERE: Final = frozenset(
+    {
+        "localhost",
+        "localhost.localdomain",
+        "localhost4",
+        "localhost4.localdomain4",
+        "localhost6",
+        "localhost6.localdomain6",
+        "ip6-localhost",
+        "ip6-loopback",
+        "local.projectcontour.io",
+    }
+)
+"""Names that lead to the machine that looks them up, by custom or by what usually stands in its hosts file."""
+_METADATA: Final = frozenset(
+    {"instance-data", "instance-data.ec2.internal", "metadata.goog", "metadata.google.internal"}
+)
+"""Names of what tells a machine in a cloud its credentials: they lead to addresses of the link."""
+_METADATA_ADDRESSES: Final = frozenset({ip_address("100.100.100.200"), ip_address("fd00:ec2::254")})
+
+
+def external_name_problem(written: str, allowed: ExternalNames) -> str:
+    """Say what is wrong with the destination of an ExternalName Service, as the tail of a sentence; empty if nothing.
+
+    What a name resolves to is not known here: only names and addresses that are local by themselves are found.
+    """
+    host = external_host(written)
+    address = parse_ip_address(host)
+    if address is None and not _is_name(host):
+        return f"is an ExternalName service whose externalName {written!r} is not a DNS name"
+    if allowed is ExternalNames.ANYWHERE:
+        return ""
+    where = _local_name(host) if address is None else _local_address(address)
+    return f"is an ExternalName service that points to {where}, this is not allowed" if where else ""
+
+
+def external_host(written: str) -> str:
+    """Return the host that an ``externalName`` means: it is absolute, with or without the dot at its end."""
+    return written.removesuffix(".").lower()
+
+
+def _is_name(host: str) -> bool:
+    # A name that ends in a number is none: some resolvers take 127.1 or 0x7f000001 for an address.
+    return bool(len(host) <= _LONGEST and _NAME.fullmatch(host) and not _NUMBER.fullmatch(host.rpartition(".")[2]))
+
+
+def _local_name(host: str) -> str:
+    if host in _HERE or host.endswith(".localhost"):
+        return "localhost"
+    return "the metadata of this machine" if host in _METADATA else ""
+
+
+def _local_address(address: IPv4Address | IPv6Address) -> str:
+    if isinstance(address, IPv6Address):
+        address = address.ipv4_mapped or address
+    if address.is_loopback or address.is_unspecified:
+        return "localhost"
+    if address in _METADATA_ADDRESSES:
+        return "the metadata of this machine"
+    return "a link-local address" if address.is_link_local else ""
