@@ -5,6 +5,7 @@ from typing import Annotated
 
 from authplane.resources.kinds.contour_settings import ContourSettings
 from authplane.resources.kinds.meta import Meta
+from authplane.resources.kinds.policy_settings import PolicySettings
 from authplane.resources.schema import Length, Range
 
 
@@ -35,7 +36,7 @@ class Listeners:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuthplaneConfigurationSpec:
+class AuthplaneConfigurationSpec(PolicySettings):
     """``spec`` of an AuthplaneConfiguration."""
 
     listeners: Listeners = Listeners()
