@@ -27,8 +27,11 @@ def _ready() -> str:
     return ""
 
 
-def _ask(target: str, *, method: str = "GET", parts: Mapping[str, Obstacle] | None = None) -> HttpResponse:
-    return admin_pages(Metrics(), parts or {})(HttpRequest(method=method, target=target))
+async def _ask(target: str, *, method: str = "GET", parts: Mapping[str, Obstacle] | None = None) -> HttpResponse:
+    return await admin_pages(Metrics(), parts or {})(HttpRequest(method=method, target=target))
+
+
+NOTHING: Final = admin_pages(Metrics(), {})
 
 
 NOT_THERE: Final = HttpResponse(status=404, headers=TEXT, body=b"there are /healthz, /readyz and /metrics\n")
@@ -49,9 +52,9 @@ PAGES: Final = {
 
 
 @pytest.mark.parametrize(("asked", "want"), PAGES.items())
-def test_pages(asked: str, want: HttpResponse) -> None:
+async def test_pages(asked: str, want: HttpResponse) -> None:
     method, target = asked.split(" ")
-    assert _ask(target, method=method) == want
+    assert await _ask(target, method=method) == want
 
 
 class _Keys:
@@ -64,20 +67,20 @@ class _Keys:
         return self.obstacle
 
 
-def test_readiness_names_the_parts_that_are_not() -> None:
+async def test_readiness_names_the_parts_that_are_not() -> None:
     keys = _Keys()
     parts: dict[str, Obstacle] = {"passwords": lambda: "no file\nread", "keys": keys, "front": _ready}
-    assert _ask("/readyz", parts=parts) == HttpResponse(
+    assert await _ask("/readyz", parts=parts) == HttpResponse(
         status=503, headers=TEXT, body=b"not ready\nkeys: no keys yet\npasswords: no file\\nread\n"
     )
     keys.obstacle = ""
-    assert _ask("/readyz", parts=parts).body == b"not ready\npasswords: no file\\nread\n"
-    assert _ask("/readyz", parts={"keys": keys}).status == 200
+    assert (await _ask("/readyz", parts=parts)).body == b"not ready\npasswords: no file\\nread\n"
+    assert (await _ask("/readyz", parts={"keys": keys})).status == 200
 
 
-def test_a_part_that_cannot_tell_is_not_ready_and_says_nothing_of_why() -> None:
+async def test_a_part_that_cannot_tell_is_not_ready_and_says_nothing_of_why() -> None:
     with capture_logs() as lines:
-        answer = _ask("/readyz", parts={"keys": _broken, "front": _ready})
+        answer = await _ask("/readyz", parts={"keys": _broken, "front": _ready})
     assert answer == HttpResponse(status=503, headers=TEXT, body=b"not ready\nkeys: cannot tell\n")
     assert [line["event"] for line in lines] == ["readiness unknown"]
     assert "hunter2" not in str(lines)
@@ -87,7 +90,7 @@ async def test_prometheus_finds_the_metrics() -> None:
     metrics = Metrics()
     metrics.checks("test").began()
     metrics.checks("test").ended(Conclusion.ALLOW, 0.001)
-    async with serve_admin(HERE, metrics, {}) as address, httpx2.AsyncClient() as client:
+    async with serve_admin(HERE, admin_pages(metrics, {})) as address, httpx2.AsyncClient() as client:
         reply = await client.get(f"http://{address}/metrics")
         assert (reply.status_code, reply.headers["content-type"]) == (200, CONTENT_TYPE)
         assert 'authplane_checks_total{backend="test",decision="allow"} 1.0' in reply.text.splitlines()
@@ -98,7 +101,7 @@ async def test_prometheus_finds_the_metrics() -> None:
 async def test_a_unix_socket_is_served(tmp_path: Path) -> None:
     address = UnixAddress(path=str(tmp_path / "admin.sock"))
     transport = httpx2.AsyncHTTPTransport(uds=address.path)
-    async with serve_admin(address, Metrics(), {}), httpx2.AsyncClient(transport=transport) as client:
+    async with serve_admin(address, NOTHING), httpx2.AsyncClient(transport=transport) as client:
         assert (await client.get("http://x/readyz")).text == "ready\n"
 
 
@@ -115,13 +118,13 @@ EXPOSED: Final = {
 @pytest.mark.parametrize("address", EXPOSED.values(), ids=EXPOSED.keys())
 async def test_an_address_that_others_reach_is_refused(address: Address) -> None:
     with pytest.raises(AdminExposedError, match=r"^the admin port would be open to other machines on "):
-        async with serve_admin(address, Metrics(), {}):
+        async with serve_admin(address, NOTHING):
             pass
 
 
 @pytest.mark.requirement("A03")
 async def test_an_address_that_others_reach_is_taken_if_that_is_allowed() -> None:
-    public = serve_admin(TcpAddress(host="0.0.0.0", port=0), Metrics(), {}, public=True)
+    public = serve_admin(TcpAddress(host="0.0.0.0", port=0), NOTHING, public=True)
     async with public as address, httpx2.AsyncClient() as client:
         assert isinstance(address, TcpAddress)
         assert (await client.get(f"http://127.0.0.1:{address.port}/healthz")).text == "alive\n"
@@ -130,7 +133,7 @@ async def test_an_address_that_others_reach_is_taken_if_that_is_allowed() -> Non
 @pytest.mark.requirement("A03")
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "localhost"])
 async def test_this_machine_alone_reaches_a_loopback_address(host: str) -> None:
-    async with serve_admin(TcpAddress(host=host, port=0), Metrics(), {}):
+    async with serve_admin(TcpAddress(host=host, port=0), NOTHING):
         pass
 
 
@@ -139,10 +142,10 @@ def test_the_default_is_this_machine() -> None:
 
 
 async def test_an_address_that_cannot_be_had_is_one_sentence() -> None:
-    async with serve_admin(HERE, Metrics(), {}) as address:
+    async with serve_admin(HERE, NOTHING) as address:
         with pytest.raises(AddressTakenError, match=r"another program listens there$"):
-            async with serve_admin(address, Metrics(), {}):
+            async with serve_admin(address, NOTHING):
                 pass
     with pytest.raises(ListenError, match=r"'no-such-host\.invalid' is not an address of this machine"):
-        async with serve_admin(TcpAddress(host="no-such-host.invalid", port=1), Metrics(), {}):
+        async with serve_admin(TcpAddress(host="no-such-host.invalid", port=1), NOTHING):
             pass

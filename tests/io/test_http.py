@@ -226,10 +226,13 @@ async def test_a_request_that_takes_too_long_does_not_hold_up_the_end() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    async with httpx2.AsyncClient() as client, asyncio.TaskGroup() as tasks:
-        async with serve_http(HERE, respond, limits=HttpLimits(grace=0.01)) as address:
-            waiting = tasks.create_task(_status(client, f"http://{address}"))
-            await arrived.wait()
+    async with (
+        httpx2.AsyncClient() as client,
+        asyncio.TaskGroup() as tasks,
+        serve_http(HERE, respond, limits=HttpLimits(grace=0.01)) as address,
+    ):
+        waiting = tasks.create_task(_status(client, f"http://{address}"))
+        await arrived.wait()
     assert waiting.result() == 0
 
 

@@ -11,12 +11,16 @@ import structlog
 
 from authplane.app.backends import DescriptionError, ServingPlan, require_usable, serving
 from authplane.base.addresses import is_loopback
+from authplane.io.admin import Obstacle, admin_pages, serve_admin
 from authplane.io.authz import AuthzSettings, serve_authz
+from authplane.io.decision_log import DecisionLog, ToStandardOutput, open_decision_log
+from authplane.io.fleet import Fleet
 from authplane.io.http_front import HttpChecks, serve_http_checks
 from authplane.io.listen import Address, TlsPaths, UnixAddress
-from authplane.io.process import forward
+from authplane.io.metrics import Metrics
+from authplane.io.process import Line, LineSink, Stream, forward
 from authplane.io.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
-from authplane.io.serve import Stop, run_program
+from authplane.io.serve import Stop, on_hangup, run_program
 from authplane.io.tls_files import TlsFiles
 from authplane.policy.http_check import Form
 
@@ -49,6 +53,9 @@ class ServerPlan:
     in_flight: int = 1000
     http: tuple[Address, Form] | None = None
     """Where HTTP checks are answered, and how they are asked."""
+    admin: Address | None = None
+    """Where health, readiness and metrics are served."""
+    admin_public: bool = False
 
 
 def serve_checks(plan: ServerPlan) -> None:
@@ -73,7 +80,7 @@ def _asked_by_known_proxies(plan: ServerPlan) -> bool:
 
 
 def _fronts(plan: ServerPlan) -> AbstractAsyncContextManager[dict[str, Address]]:
-    require_usable(plan.serving.backend)
+    require_usable(plan.serving)
     match plan.engine:
         case Engine.GRPCIO:
             return _in_this_process(plan)
@@ -93,6 +100,9 @@ async def _in_this_process(plan: ServerPlan) -> AsyncGenerator[dict[str, Address
     settings = AuthzSettings(address=plan.address, tls=tls, in_flight=plan.in_flight)
     async with AsyncExitStack() as stack:
         made = await stack.enter_async_context(serving(plan.serving.described()))
+        stack.enter_context(on_hangup(made.reopen))
+        if plan.admin is not None and made.pages is not None:
+            await stack.enter_async_context(serve_admin(plan.admin, made.pages, public=plan.admin_public))
         bound = {
             "grpc": await stack.enter_async_context(
                 serve_authz(made.backend, settings, observer=made.observer, perform=made.perform, ready=made.ready)
@@ -109,20 +119,40 @@ async def _in_this_process(plan: ServerPlan) -> AsyncGenerator[dict[str, Address
 
 @asynccontextmanager
 async def _in_workers(plan: ServerPlan) -> AsyncGenerator[dict[str, Address]]:
-    fronts = plan.workers if plan.http is None else plan.workers + 1
-    if plan.serving.admin and fronts > 1:
-        raise DescriptionError(
-            "the metrics of several workers are not joined yet: use --metrics-address '' or one worker without HTTP"
-        )
-    if plan.serving.decision_log not in {"", "-"} and fronts > 1:
-        raise DescriptionError("several workers cannot share a decision log file: let them write to standard output")
+    """Serve in workers; the port for people and Prometheus is the parent's, who asks them all."""
+    own = Metrics()
     backend = BackendPlan(factory=_FACTORY, description=plan.serving.described())
     tls = plan.tls or None
-    settings = PyvoySettings(address=plan.address, tls=tls, workers=plan.workers, in_flight=plan.in_flight)
+    fronts = {
+        "grpc": PyvoySettings(address=plan.address, tls=tls, workers=plan.workers, in_flight=plan.in_flight),
+    }
+    if plan.http is not None:
+        address, form = plan.http
+        fronts["http"] = PyvoySettings(address=address, tls=tls, in_flight=plan.in_flight, http=form)
     async with AsyncExitStack() as stack:
-        bound = {"grpc": await stack.enter_async_context(serve_pyvoy(backend, settings, sink=forward))}
-        if plan.http is not None:
-            address, form = plan.http
-            http = PyvoySettings(address=address, tls=tls, in_flight=plan.in_flight, http=form)
-            bound["http"] = await stack.enter_async_context(serve_pyvoy(backend, http, sink=forward))
+        # Workers notice by themselves that a log file was moved away; the signal must not end us.
+        stack.enter_context(on_hangup(lambda: None))
+        fleet = None
+        if plan.admin is not None:
+            fleet = Fleet(own)
+            parts: dict[str, Obstacle] = {front: fleet.obstacle(front) for front in fronts}
+            pages = admin_pages(fleet, parts)
+            await stack.enter_async_context(serve_admin(plan.admin, pages, public=plan.admin_public))
+            await stack.enter_async_context(fleet.followed())
+        # The lines of the workers are written by a thread: who does not read them must not hold us up.
+        lines = stack.enter_context(open_decision_log(ToStandardOutput(), lost=own.lines_lost))
+        bound = {}
+        for front, settings in fronts.items():
+            served = serve_pyvoy(backend, settings, sink=_passed_on(lines), fleet=fleet)
+            bound[front] = await stack.enter_async_context(served)
         yield bound
+
+
+def _passed_on(lines: DecisionLog) -> LineSink:
+    async def sink(line: Line) -> None:
+        if line.stream is Stream.STDOUT:
+            lines.write(f"{line.text}\n")
+        else:
+            await forward(line)
+
+    return sink

@@ -1,18 +1,18 @@
-"""Backends from their descriptions: what a command line says, in a form that another process can read too."""
+"""Backends from their descriptions: what a command line or a document says, in a form that other processes can read."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
 from authplane.base.secret import Secret
-from authplane.io.admin import serve_admin
+from authplane.io.admin import Obstacle, admin_pages
+from authplane.io.choosing import Choosing
 from authplane.io.decision_log import LogTarget, ToFile, ToStandardOutput, open_decision_log
 from authplane.io.folder import Folder
 from authplane.io.hashing import HashPool
 from authplane.io.htpasswd_files import PasswordFile, PasswordFiles, UserSources, UserState, keep_users
-from authplane.io.listen import parse_address
 from authplane.io.metrics import Metrics
 from authplane.io.observer import Observer
 from authplane.io.process import owned_tasks
@@ -20,10 +20,15 @@ from authplane.io.randomness import random_bytes
 from authplane.io.traces import open_traces
 from authplane.io.workers import Serving
 from authplane.policy.basic import fit_realm
+from authplane.policy.choice import Branch, ByContext, ByHost, ByPath, Choice, Condition
+from authplane.policy.engine import Backend
 from authplane.policy.htpasswd import Htpasswd, HtpasswdSettings
 from authplane.policy.selectors import Selector, parse_selector
 from authplane.policy.testserver import Mode, TestServer
 from authplane.policy.user_secrets import SecretFilter
+
+NOBODY: Final = "-"
+"""What stands for the backend where none was asked; no backend can have this name."""
 
 
 class DescriptionError(Exception):
@@ -38,12 +43,19 @@ class TestServerPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FilePlan:
+    """A password file; without a realm its users hold in every one."""
+
+    path: str
+    realm: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HtpasswdPlan:
     """Users in password files, and in the Secrets of a folder."""
 
     realm: str = "default"
-    files: tuple[str, ...] = ()
-    """Each ``path``, or ``realm=path``; a path alone holds users of every realm."""
+    files: tuple[FilePlan, ...] = ()
     folder: str = ""
     selector: str = ""
     namespaces: tuple[str, ...] = ()
@@ -56,27 +68,66 @@ BackendChoice: TypeAlias = TestServerPlan | HtpasswdPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServingPlan:
-    """A backend and who is told of its decisions."""
+class BranchPlan:
+    """A backend, what it is called, and when it is asked."""
 
+    name: str
+    when: tuple[Condition, ...] = ()
     backend: BackendChoice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingPlan:
+    """Backends, of which the first that fits is asked, and who is told of their decisions."""
+
+    branches: tuple[BranchPlan, ...]
     decision_log: str = "-"
     """A file; ``-`` is standard output, empty is none."""
-    admin: str = ""
-    """Where health, readiness and metrics are served; empty is nowhere."""
-    admin_public: bool = False
 
     def described(self) -> dict[str, Any]:
         """Return it in a form that JSON can carry."""
-        return asdict(self) | {"kind": type(self.backend).__name__}
+        return {"branches": [_described(branch) for branch in self.branches], "decision_log": self.decision_log}
+
+
+_BACKENDS: Final[dict[str, Callable[..., BackendChoice]]] = {
+    kind.__name__: kind for kind in (TestServerPlan, HtpasswdPlan)
+}
+_CONDITIONS: Final[dict[str, Callable[..., Condition]]] = {kind.__name__: kind for kind in (ByContext, ByHost, ByPath)}
+
+
+def _described(branch: BranchPlan) -> dict[str, Any]:
+    return {
+        "name": branch.name,
+        "when": [[type(condition).__name__, asdict(condition)] for condition in branch.when],
+        "backend": [type(branch.backend).__name__, asdict(branch.backend)],
+    }
 
 
 def read_plan(described: dict[str, Any]) -> ServingPlan:
-    """Read what `ServingPlan.described` returned."""
-    kinds: dict[str, Callable[..., BackendChoice]] = {kind.__name__: kind for kind in (TestServerPlan, HtpasswdPlan)}
-    fields = {key: tuple(value) if isinstance(value, list) else value for key, value in described["backend"].items()}
-    rest = {key: value for key, value in described.items() if key not in {"backend", "kind"}}
-    return ServingPlan(backend=kinds[described["kind"]](**fields), **rest)
+    """Read what `ServingPlan.described` returned, through JSON or not."""
+    return ServingPlan(
+        branches=tuple(_read_branch(each) for each in described["branches"]), decision_log=described["decision_log"]
+    )
+
+
+def _read_branch(described: dict[str, Any]) -> BranchPlan:
+    kind, fields = described["backend"]
+    if "files" in fields:
+        files = tuple(FilePlan(**each) for each in fields["files"])
+        fields = fields | {"files": files, "namespaces": tuple(fields["namespaces"])}
+    return BranchPlan(
+        name=described["name"],
+        when=tuple(_CONDITIONS[name](**given) for name, given in described["when"]),
+        backend=_BACKENDS[kind](**fields),
+    )
+
+
+class _Made(NamedTuple):
+    """A backend that runs."""
+
+    backend: Backend
+    obstacle: Callable[[], str]
+    """Says what keeps it from being ready; empty means that it is."""
 
 
 @asynccontextmanager
@@ -85,17 +136,40 @@ async def serving(described: dict[str, Any]) -> AsyncGenerator[Serving]:
     plan = read_plan(described)
     metrics = Metrics()
     async with AsyncExitStack() as stack:
-        made = await stack.enter_async_context(_backend(plan.backend, metrics))
+        made = {each.name: await stack.enter_async_context(_backend(each, metrics)) for each in plan.branches}
         traces = await stack.enter_async_context(open_traces())
         target = _target(plan.decision_log)
         lines = stack.enter_context(open_decision_log(target, lost=metrics.lines_lost)) if target else None
-        if plan.admin:
-            parts = {made.backend.name: lambda: "" if made.ready() else "users are missing"}
-            await stack.enter_async_context(
-                serve_admin(parse_address(plan.admin), metrics, parts, public=plan.admin_public)
-            )
-        observer = Observer(made.backend.name, metrics.checks(made.backend.name), lines=lines, traces=traces)
-        yield Serving(backend=made.backend, observer=observer, perform=made.perform, ready=made.ready)
+        pool = stack.enter_context(HashPool())
+
+        def observer(name: str) -> Observer:
+            return Observer(name, metrics.checks(name), lines=lines, traces=traces)
+
+        def ready() -> bool:
+            return not any(each.obstacle() for each in made.values())
+
+        parts: dict[str, Obstacle] = {name: each.obstacle for name, each in made.items()}
+        backend, told = _joined(plan.branches, made, observer)
+        yield Serving(
+            backend=backend,
+            observer=told,
+            perform=pool.perform,
+            ready=ready,
+            pages=admin_pages(metrics, parts),
+            reopen=lines.reopen if lines else lambda: None,
+        )
+
+
+def _joined(
+    branches: Sequence[BranchPlan], made: dict[str, _Made], observer: Callable[[str], Observer]
+) -> tuple[Backend, Observer | Choosing]:
+    """Return the backend that is asked and who is told: a single one without conditions needs no choice."""
+    if len(branches) == 1 and not branches[0].when:
+        name = branches[0].name
+        return made[name].backend, observer(name)
+    choice = Choice([Branch(each.name, each.when, made[each.name].backend) for each in branches])
+    door = Choosing(choice, {each.name: observer(each.name) for each in branches}, observer(NOBODY))
+    return door, door
 
 
 def _target(text: str) -> LogTarget | None:
@@ -105,50 +179,58 @@ def _target(text: str) -> LogTarget | None:
 
 
 @asynccontextmanager
-async def _backend(choice: BackendChoice, metrics: Metrics) -> AsyncGenerator[Serving]:
-    match choice:
+async def _backend(branch: BranchPlan, metrics: Metrics) -> AsyncGenerator[_Made]:
+    match branch.backend:
         case TestServerPlan(mode=mode):
-            backend = TestServer(mode=Mode(mode))
-            yield Serving(backend=backend, observer=Observer(backend.name, metrics.checks(backend.name)))
+            yield _Made(TestServer(mode=Mode(mode)), lambda: "")
         case HtpasswdPlan():
-            async with _htpasswd(choice, metrics) as made:
+            async with _htpasswd(branch.name, branch.backend, metrics) as made:
                 yield made
+        case _:
+            assert_never(branch.backend)
 
 
 @asynccontextmanager
-async def _htpasswd(plan: HtpasswdPlan, metrics: Metrics) -> AsyncGenerator[Serving]:
+async def _htpasswd(name: str, plan: HtpasswdPlan, metrics: Metrics) -> AsyncGenerator[_Made]:
     sources = _sources(plan)
     settings = HtpasswdSettings(default_realm=plan.realm, forward_credentials=plan.forward_credentials)
     backend = Htpasswd(Secret(random_bytes(32)), settings)
-    reloads = metrics.reloads("users")
+    reloads = metrics.reloads(name)
+    metrics.cache(name, backend.cache)
     latest: list[UserState] = []
 
     def told(state: UserState) -> None:
+        # The first reading is none again.
+        if latest:
+            reloads.reloaded(ok=not state.stale)
         latest[:] = [state]
-        reloads.reloaded(ok=not state.stale)
 
-    def ready() -> bool:
-        return bool(latest) and not latest[0].realms.pending
+    def obstacle() -> str:
+        return "" if latest and not latest[0].realms.pending else "users are missing"
 
-    with HashPool() as pool:
-        async with owned_tasks() as tasks:
-            keeper = tasks.create_task(keep_users(backend, sources, told, poll=plan.poll))
-            try:
-                observer = Observer(backend.name, metrics.checks(backend.name))
-                yield Serving(backend=backend, observer=observer, perform=pool.perform, ready=ready)
-            finally:
-                keeper.cancel()
+    async with owned_tasks() as tasks:
+        keeper = tasks.create_task(keep_users(backend, sources, told, poll=plan.poll))
+        try:
+            yield _Made(backend, obstacle)
+        finally:
+            keeper.cancel()
 
 
-def require_usable(choice: BackendChoice) -> None:
-    """Raise `DescriptionError` for what cannot be served, so that it is said before a worker starts."""
-    if isinstance(choice, HtpasswdPlan):
-        _selector(choice)
+def require_usable(plan: ServingPlan) -> None:
+    """Raise `DescriptionError` or `LogUnusableError` for what cannot be served, before a worker starts."""
+    target = _target(plan.decision_log)
+    if target is not None:
+        with open_decision_log(target):
+            pass
+    for branch in plan.branches:
+        if isinstance(branch.backend, HtpasswdPlan):
+            _selector(branch.backend)
 
 
 def _selector(plan: HtpasswdPlan) -> Selector:
-    if not fit_realm(plan.realm):
-        raise DescriptionError(f"{plan.realm!r} cannot be the name of a realm: use printable ASCII")
+    for realm in (plan.realm, *(file.realm for file in plan.files if file.realm is not None)):
+        if not fit_realm(realm):
+            raise DescriptionError(f"{realm!r} cannot be the name of a realm: use printable ASCII")
     selector = parse_selector(plan.selector)
     if selector is None:
         raise DescriptionError(f"{plan.selector!r} is not a label selector such as 'team=shop,tier in (a, b)'")
@@ -165,12 +247,9 @@ def _sources(plan: HtpasswdPlan) -> UserSources:
         folder.scan()
     return UserSources(
         default_realm=plan.realm,
-        files=PasswordFiles([_file(text) for text in plan.files], strict=plan.strict),
+        files=PasswordFiles(
+            [PasswordFile(path=Path(file.path), realm=file.realm) for file in plan.files], strict=plan.strict
+        ),
         folder=folder,
         wanted=SecretFilter(selector=selector, namespaces=frozenset(plan.namespaces), strict=plan.strict),
     )
-
-
-def _file(text: str) -> PasswordFile:
-    realm, equals, path = text.partition("=")
-    return PasswordFile(path=Path(path), realm=realm) if equals else PasswordFile(path=Path(text))

@@ -6,9 +6,17 @@ from typing import Annotated, TypeAlias
 import typer
 
 from authplane.app.authserver import DEFAULT_ENGINE, Engine, ServerPlan, serve_checks
-from authplane.app.backends import BackendChoice, DescriptionError, HtpasswdPlan, ServingPlan, TestServerPlan
+from authplane.app.backends import (
+    BranchPlan,
+    DescriptionError,
+    FilePlan,
+    HtpasswdPlan,
+    ServingPlan,
+    TestServerPlan,
+)
+from authplane.app.server_document import DocumentError, read_branches
 from authplane.cli.listen import AddressOption, LogFormatOption, TlsCaOption, TlsCertOption, TlsKeyOption, serving
-from authplane.cli.output import fail
+from authplane.cli.output import err, fail, finding_line, findings_summary
 from authplane.io.admin import ADMIN_ADDRESS
 from authplane.io.decision_log import LogUnusableError
 from authplane.io.listen import TlsPaths, parse_address
@@ -44,12 +52,7 @@ DecisionLogOption: TypeAlias = Annotated[
     str, typer.Option(help="A file for a line per decision; - is standard output, empty is none.")
 ]
 MetricsOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        help=f"Where /healthz, /readyz and /metrics are served; empty is nowhere. {ADMIN_ADDRESS} if not given, "
-        "but nowhere with several workers: their metrics are not joined yet.",
-        show_default=False,
-    ),
+    str, typer.Option(help="Where /healthz, /readyz and /metrics are served, for all workers; empty is nowhere.")
 ]
 MetricsPublicOption: TypeAlias = Annotated[
     bool, typer.Option("--metrics-public", help="Let other machines reach them, unauthenticated.")
@@ -75,7 +78,7 @@ def serve_test_backend(
     tls_key_path: TlsKeyOption = "",
     tls_ca_path: TlsCaOption = "",
     decision_log: DecisionLogOption = "-",
-    metrics_address: MetricsOption = None,
+    metrics_address: MetricsOption = str(ADMIN_ADDRESS),
     metrics_public: MetricsPublicOption = False,
     log_format: LogFormatOption = LogFormat.AUTO,
 ) -> None:
@@ -84,7 +87,7 @@ def serve_test_backend(
     Example: authplane authserver testserver --address :9443 --mode path --tls-cert-path tls.crt --tls-key-path tls.key
     """
     _serve(
-        TestServerPlan(mode=mode.value),
+        (BranchPlan(name="testserver", backend=TestServerPlan(mode=mode.value)),),
         address=address,
         engine=engine,
         workers=workers,
@@ -123,7 +126,7 @@ def serve_htpasswd(
     tls_key_path: TlsKeyOption = "",
     tls_ca_path: TlsCaOption = "",
     decision_log: DecisionLogOption = "-",
-    metrics_address: MetricsOption = None,
+    metrics_address: MetricsOption = str(ADMIN_ADDRESS),
     metrics_public: MetricsPublicOption = False,
     log_format: LogFormatOption = LogFormat.AUTO,
 ) -> None:
@@ -135,7 +138,7 @@ def serve_htpasswd(
     """
     plan = HtpasswdPlan(
         realm=auth_realm,
-        files=tuple(file or ()),
+        files=tuple(_file(text) for text in file or ()),
         folder=str(folder) if folder else "",
         selector=selector,
         namespaces=tuple(name.strip() for name in watch_namespaces.split(",") if name.strip()),
@@ -144,7 +147,7 @@ def serve_htpasswd(
         poll=poll,
     )
     _serve(
-        plan,
+        (BranchPlan(name="htpasswd", backend=plan),),
         address=address,
         engine=engine,
         workers=workers,
@@ -157,8 +160,65 @@ def serve_htpasswd(
     )
 
 
+@authserver.command("serve")
+def serve_document(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="A file with one AuthorizationServer.",
+            exists=True,
+            dir_okay=False,
+            show_default=False,
+        ),
+    ],
+    address: AddressOption = "127.0.0.1:9443",
+    poll: Annotated[bool, typer.Option("--poll", help="Look for changes of folders from time to time.")] = False,
+    engine: EngineOption = DEFAULT_ENGINE,
+    workers: WorkersOption = 1,
+    in_flight: InFlightOption = 1000,
+    http_address: HttpAddressOption = "",
+    http_form: HttpFormOption = "same",
+    tls_cert_path: TlsCertOption = "",
+    tls_key_path: TlsKeyOption = "",
+    tls_ca_path: TlsCaOption = "",
+    decision_log: DecisionLogOption = "-",
+    metrics_address: MetricsOption = str(ADMIN_ADDRESS),
+    metrics_public: MetricsPublicOption = False,
+    log_format: LogFormatOption = LogFormat.AUTO,
+) -> None:
+    """Authorize with several backends, chosen by the route's context, by host or by path.
+
+    Example: authplane authserver serve authserver.yaml --workers 2
+    """
+    with serving():
+        try:
+            branches = read_branches(file, poll=poll)
+        except DocumentError as error:
+            for finding in error.findings:
+                err.print(finding_line(finding))
+            fail(f"{file} cannot be served: {findings_summary(error.findings)}")
+    _serve(
+        branches,
+        address=address,
+        engine=engine,
+        workers=workers,
+        in_flight=in_flight,
+        http=(http_address, http_form),
+        tls=TlsPaths(certificate=tls_cert_path, key=tls_key_path, ca=tls_ca_path),
+        decision_log=decision_log,
+        metrics=(metrics_address, metrics_public),
+        log_format=log_format,
+    )
+
+
+def _file(text: str) -> FilePlan:
+    realm, equals, path = text.partition("=")
+    return FilePlan(path=path, realm=realm) if equals else FilePlan(path=text)
+
+
 def _serve(
-    backend: BackendChoice,
+    branches: tuple[BranchPlan, ...],
     *,
     address: str,
     engine: Engine,
@@ -167,28 +227,27 @@ def _serve(
     http: tuple[str, str],
     tls: TlsPaths,
     decision_log: str,
-    metrics: tuple[str | None, bool],
+    metrics: tuple[str, bool],
     log_format: LogFormat,
 ) -> None:
     set_up_log(log_format)
     http_address, form = http
-    alone = workers == 1 and not (engine is Engine.PYVOY and http_address)
-    admin = metrics[0] if metrics[0] is not None else str(ADMIN_ADDRESS) if alone else ""
+    admin, public = metrics
     if form not in _FORMS:
         fail(f"{form!r} is not one of {', '.join(_FORMS)}", status=2)
     with serving():
         try:
             serve_checks(
                 ServerPlan(
-                    serving=ServingPlan(
-                        backend=backend, decision_log=decision_log, admin=admin, admin_public=metrics[1]
-                    ),
+                    serving=ServingPlan(branches=branches, decision_log=decision_log),
                     address=parse_address(address),
                     tls=tls,
                     engine=engine,
                     workers=workers,
                     in_flight=in_flight,
                     http=(parse_address(http_address), _FORMS[form]) if http_address else None,
+                    admin=parse_address(admin) if admin else None,
+                    admin_public=public,
                 )
             )
         except DescriptionError as error:

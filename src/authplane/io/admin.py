@@ -1,26 +1,34 @@
 """The admin port: whether the process lives, whether it is ready, and its metrics. Nothing else, and no secrets."""
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from http import HTTPMethod, HTTPStatus
 from ipaddress import ip_address
-from typing import Final, TypeAlias, assert_never
+from typing import Final, Protocol, TypeAlias, assert_never
 
 import structlog
 
 from authplane.base.problems import printable
-from authplane.io.http import HttpLimits, HttpRequest, HttpResponse, serve_http
+from authplane.io.http import HttpLimits, HttpRequest, HttpResponse, Respond, serve_http
 from authplane.io.listen import Address, ListenError, TcpAddress, UnixAddress
-from authplane.io.metrics import CONTENT_TYPE, Metrics
+from authplane.io.metrics import CONTENT_TYPE
 from authplane.io.process import place_of
 
 _log: Final = structlog.stdlib.get_logger()
 
 ADMIN_ADDRESS: Final = TcpAddress(host="127.0.0.1", port=9091)
 
-Obstacle: TypeAlias = Callable[[], str]
+Obstacle: TypeAlias = Callable[[], str | Awaitable[str]]
 """Says what keeps a part from being ready, in a few words of ours; empty means that it is ready."""
+
+
+class Counted(Protocol):
+    """What has metrics: a process, or several."""
+
+    def text(self) -> bytes | Awaitable[bytes]:
+        """Write all metrics, in the form of `CONTENT_TYPE`."""
+
 
 _LIMITS: Final = HttpLimits(largest_body=0, largest_head=8 * 1024, patience=10.0, connections=50)
 _TEXT: Final = "text/plain; charset=utf-8"
@@ -30,10 +38,8 @@ class AdminExposedError(ListenError):
     """The admin port would be open to other machines, and nobody said that it may be."""
 
 
-def serve_admin(
-    address: Address, metrics: Metrics, parts: Mapping[str, Obstacle], *, public: bool = False
-) -> AbstractAsyncContextManager[Address]:
-    """Serve while the block runs; yields the address with the port that was really taken.
+def serve_admin(address: Address, pages: Respond, *, public: bool = False) -> AbstractAsyncContextManager[Address]:
+    """Serve `admin_pages` while the block runs; yields the address with the port that was really taken.
 
     ``public`` allows an address that other machines can reach: they are not asked who they are. Raises
     `AdminExposedError` without it, and any `ListenError` if the address cannot be had.
@@ -43,24 +49,32 @@ def serve_admin(
             f"the admin port would be open to other machines on {address}, without authentication:"
             " choose an address such as 127.0.0.1:9091, or allow it explicitly"
         )
-    return serve_http(address, admin_pages(metrics, parts), limits=_LIMITS)
+    return serve_http(address, pages, limits=_LIMITS)
 
 
-def admin_pages(metrics: Metrics, parts: Mapping[str, Obstacle]) -> Callable[[HttpRequest], HttpResponse]:
+def admin_pages(metrics: Counted, parts: Mapping[str, Obstacle]) -> Callable[[HttpRequest], Awaitable[HttpResponse]]:
     """Answer ``/healthz``, ``/readyz`` and ``/metrics``."""
-    pages: Mapping[str, Callable[[], HttpResponse]] = {
-        "/healthz": lambda: _page(HTTPStatus.OK, "alive\n"),
+
+    async def health() -> HttpResponse:
+        return _page(HTTPStatus.OK, "alive\n")
+
+    async def counts() -> HttpResponse:
+        text = metrics.text()
+        return _response(HTTPStatus.OK, text if isinstance(text, bytes) else await text, CONTENT_TYPE)
+
+    pages: Mapping[str, Callable[[], Awaitable[HttpResponse]]] = {
+        "/healthz": health,
         "/readyz": lambda: _readiness(parts),
-        "/metrics": lambda: _response(HTTPStatus.OK, metrics.text(), CONTENT_TYPE),
+        "/metrics": counts,
     }
 
-    def respond(request: HttpRequest) -> HttpResponse:
+    async def respond(request: HttpRequest) -> HttpResponse:
         page = pages.get(request.target.partition("?")[0])
         if page is None:
             return _page(HTTPStatus.NOT_FOUND, "there are /healthz, /readyz and /metrics\n")
         if request.method not in {HTTPMethod.GET, HTTPMethod.HEAD}:
             return _page(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are answered\n", ("allow", "GET, HEAD"))
-        return page()
+        return await page()
 
     return respond
 
@@ -83,17 +97,18 @@ def _is_local(address: Address) -> bool:
             assert_never(address)
 
 
-def _readiness(parts: Mapping[str, Obstacle]) -> HttpResponse:
-    obstacles = [(name, obstacle) for name, part in sorted(parts.items()) if (obstacle := _obstacle(name, part))]
+async def _readiness(parts: Mapping[str, Obstacle]) -> HttpResponse:
+    obstacles = [(name, obstacle) for name, part in sorted(parts.items()) if (obstacle := await _obstacle(name, part))]
     if not obstacles:
         return _page(HTTPStatus.OK, "ready\n")
     lines = "".join(f"{printable(name)}: {printable(obstacle)}\n" for name, obstacle in obstacles)
     return _page(HTTPStatus.SERVICE_UNAVAILABLE, f"not ready\n{lines}")
 
 
-def _obstacle(name: str, part: Obstacle) -> str:
+async def _obstacle(name: str, part: Obstacle) -> str:
     try:
-        return part()
+        told = part()
+        return told if isinstance(told, str) else await told
     except Exception as error:  # noqa: BLE001 (a part that cannot tell is not ready, and the others have their say)
         _log.error("readiness unknown", part=name, error=place_of(error))
         return "cannot tell"

@@ -6,17 +6,18 @@ import json
 import os
 import socket
 import sys
-from collections import deque
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple, TypeAlias, assert_never
 
 import structlog
 
-from authplane.io.envoy import Envoy, EnvoyEndedError, EnvoyError, envoy_binary, shim_folder
+from authplane.io.envoy import Envoy, EnvoyEndedError, EnvoyError, EnvoySettings, run_envoy, shim_folder
+from authplane.io.fleet import Fleet
 from authplane.io.listen import (
     Address,
     AddressInvalidError,
@@ -31,7 +32,7 @@ from authplane.io.listen import (
 )
 from authplane.io.process import Line, LineSink, Stream, owned_tasks, run_process
 from authplane.io.pyvoy_config import STATS, Json, Limits, render_secrets, render_worker
-from authplane.io.workers import WorkerPlan, plan_environment
+from authplane.io.workers import SOCKET, WorkerPlan, plan_environment
 from authplane.policy.http_check import Form
 
 _APPLICATION: Final = "authplane.io.workers:app"
@@ -48,7 +49,6 @@ _LOOK: Final = 1.0
 _SHORTEST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 10.0
 """How long a worker that ended stays away, in seconds; one that lives longer than this starts again at once."""
-_LAST_LINES: Final = 20
 
 _log: Final = structlog.stdlib.get_logger()
 
@@ -90,12 +90,13 @@ async def _to_stderr(line: Line) -> None:
 
 @asynccontextmanager
 async def serve_pyvoy(
-    backend: BackendPlan, settings: PyvoySettings, *, sink: LineSink = _to_stderr
+    backend: BackendPlan, settings: PyvoySettings, *, sink: LineSink = _to_stderr, fleet: Fleet | None = None
 ) -> AsyncGenerator[Address]:
     """Serve checks while the block runs; yields the address with the port that was really taken.
 
     Raises a `ListenError` if the address or the certificate cannot be used, and an `EnvoyError` if a worker does not
-    start. A worker that ends later is started again. What workers write goes to ``sink``.
+    start. A worker that ends later is started again. What workers write goes to ``sink``; ``fleet`` hears which
+    of them run.
     """
     if settings.workers > 1 and isinstance(settings.address, UnixAddress):
         raise AddressInvalidError(f"{settings.workers} workers cannot share {settings.address}: use a port")
@@ -109,6 +110,8 @@ async def serve_pyvoy(
             environment=asked.environment | _environment(backend, settings),
             grace=settings.grace,
             sink=sink,
+            member=_members(fleet, "grpc" if settings.http is None else "http"),
+            folder=Path(name),
         )
         async with owned_tasks() as tasks:
             stop = asyncio.Event()
@@ -228,6 +231,17 @@ class _Plan:
     environment: Mapping[str, str] = field(repr=False)
     grace: float
     sink: LineSink
+    member: "_Member"
+    folder: Path
+    """Where the workers' sockets are."""
+
+
+_Member: TypeAlias = Callable[[int, str], AbstractContextManager[None]]
+"""Has the worker of a number, with its socket, among those that run."""
+
+
+def _members(fleet: Fleet | None, front: str) -> _Member:
+    return (lambda _number, _socket: nullcontext()) if fleet is None else partial(fleet.member, front)
 
 
 async def _supervise(plan: _Plan, number: int, *, stop: asyncio.Event, up: asyncio.Event) -> None:
@@ -237,7 +251,7 @@ async def _supervise(plan: _Plan, number: int, *, stop: asyncio.Event, up: async
     while True:
         begun = clock()
         try:
-            status = await _live(plan, stop=stop, up=up)
+            status = await _live(plan, number, stop=stop, up=up)
         except EnvoyError as error:
             if not up.is_set():
                 raise
@@ -251,43 +265,25 @@ async def _supervise(plan: _Plan, number: int, *, stop: asyncio.Event, up: async
             return
 
 
-async def _live(plan: _Plan, *, stop: asyncio.Event, up: asyncio.Event) -> int | None:
+async def _live(plan: _Plan, number: int, *, stop: asyncio.Event, up: asyncio.Event) -> int | None:
     """Run one worker until it ends or ``stop`` is set, in which case it finishes what it has begun."""
-    async with _worker(plan) as envoy, owned_tasks() as tasks:
+    socket = str(plan.folder / f"worker-{number}.sock")
+    settings = EnvoySettings(
+        concurrency=1, log_level="warning", grace=plan.grace, environment={**plan.environment, SOCKET: socket}
+    )
+    async with run_envoy(plan.config, sink=plan.sink, settings=settings) as envoy, owned_tasks() as tasks:
         await envoy.ready(limit=_START)
-        up.set()
         ended = tasks.create_task(envoy.ended())
         stopped = tasks.create_task(stop.wait())
-        await asyncio.wait([ended, stopped], return_when=asyncio.FIRST_COMPLETED)
+        with plan.member(number, socket):
+            up.set()
+            await asyncio.wait([ended, stopped], return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
         if not ended.done():
             await _drain(envoy, plan.grace)
             ended.cancel()
             return None
         return ended.result()
-
-
-@asynccontextmanager
-async def _worker(plan: _Plan) -> AsyncGenerator[Envoy]:
-    """Run an Envoy in the environment that pyvoy needs."""
-    last_lines: deque[Line] = deque(maxlen=_LAST_LINES)
-
-    async def keep(line: Line) -> None:
-        last_lines.append(line)
-        await plan.sink(line)
-
-    with TemporaryDirectory(prefix="authplane-") as name:
-        folder = Path(name)
-        config = folder / "envoy.json"
-        config.write_text(plan.config, encoding="utf-8")
-        pipe = {"path": str(folder / "admin.sock"), "mode": 0o600}
-        argv = [
-            str(envoy_binary()), "--config-path", str(config),
-            "--config-yaml", json.dumps({"admin": {"address": {"pipe": pipe}, "ignore_global_conn_limit": True}}),
-            "--disable-hot-restart", "--concurrency", "1", "--log-level", "warning",
-        ]  # fmt: skip
-        async with run_process(argv, sink=keep, grace=plan.grace, environment=plan.environment) as child:
-            yield Envoy(child, folder, last_lines)
 
 
 async def _drain(envoy: Envoy, grace: float) -> None:

@@ -8,7 +8,7 @@ import importlib
 import json
 import os
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeAlias
 
@@ -16,7 +16,9 @@ import structlog
 
 from authplane.io.asgi import Application, GrpcApplication, Receive, Scope, Send
 from authplane.io.checks import Checks, Observing, Perform, no_room
+from authplane.io.http import Respond, serve_http
 from authplane.io.http_front import HttpApplication, HttpChecks
+from authplane.io.listen import UnixAddress
 from authplane.io.process import place_of
 from authplane.io.reflection import PATHS, Reflection
 from authplane.policy.engine import Backend
@@ -26,6 +28,8 @@ BACKEND: Final = "AUTHPLANE_BACKEND"
 """The description of the backend, JSON that only the factory understands."""
 WORKER: Final = "AUTHPLANE_WORKER"
 """A `WorkerPlan`, JSON."""
+SOCKET: Final = "AUTHPLANE_SOCKET"
+"""Where this worker answers its parent about itself; nowhere without it."""
 
 _FORMS: Final[Mapping[str, Callable[..., Form]]] = {
     form.__name__: form for form in (SameRequest, ForwardedHeaders, OriginalHeaders)
@@ -43,6 +47,10 @@ class Serving:
     perform: Perform = no_room
     ready: Callable[[], bool] = lambda: True
     """What the health service says."""
+    pages: Respond | None = None
+    """What is told about the process: health, readiness and metrics."""
+    reopen: Callable[[], None] = lambda: None
+    """Opens log files anew."""
 
 
 Factory: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Serving]]
@@ -97,7 +105,8 @@ class Worker:
         started = False
         try:
             plan = read_plan(os.environ)
-            async with load_factory(plan.factory)(json.loads(os.environ[BACKEND])) as serving:
+            made = load_factory(plan.factory)(json.loads(os.environ[BACKEND]))
+            async with made as serving, _told(serving.pages, os.environ.get(SOCKET)):
                 self._application = build_application(serving, plan)
                 started = True
                 await send({"type": "lifespan.startup.complete"})
@@ -107,6 +116,11 @@ class Worker:
             await send({"type": f"lifespan.{'shutdown' if started else 'startup'}.failed", "message": str(error)})
         else:
             await send({"type": "lifespan.shutdown.complete"})
+
+
+def _told(pages: Respond | None, socket: str | None) -> AbstractAsyncContextManager[object]:
+    """Answer the parent's questions about this worker."""
+    return serve_http(UnixAddress(path=socket), pages) if pages and socket else nullcontext()
 
 
 def build_application(serving: Serving, plan: WorkerPlan) -> Application:
