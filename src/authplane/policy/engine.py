@@ -2,7 +2,6 @@
 
 from collections.abc import Generator
 from datetime import datetime
-from functools import lru_cache
 from typing import Final, NamedTuple, Protocol, TypeAlias, assert_never
 
 from authplane.policy.decision import Allow, Decision, Deny, Unavailable
@@ -78,8 +77,20 @@ def _await(request: Request, flow: Flow) -> AnswerFlow:
 
 
 def _answer(request: Request | Malformed, decision: Decision) -> Answer:
-    sendable, reply = _remembered_reply(decision) if _repeats(decision) else _reply(decision)
+    kept = _KEPT.get(decision)
+    if kept is None:
+        kept = _reply(decision)
+        if _repeats(decision):
+            if len(_KEPT) >= _MOST_KEPT:
+                _KEPT.clear()
+            _KEPT[decision] = kept
+    sendable, reply = kept
     return Answer(reply, request, sendable)
+
+
+_MOST_KEPT: Final = 4096
+_KEPT: Final[dict[Decision, tuple[Decision, bytes]]] = {}
+"""The same few decisions are made again and again; checking and writing them costs more than all the rest."""
 
 
 def _repeats(decision: Decision) -> bool:
@@ -99,10 +110,6 @@ def _reply(decision: Decision) -> tuple[Decision, bytes]:
     """Return the decision that can be sent, and its message."""
     sendable = sendable_form(decision)
     return sendable, render_decision(sendable)
-
-
-# The same few decisions are made again and again; checking and writing them costs more than all the rest.
-_remembered_reply = lru_cache(maxsize=4096)(_reply)
 
 
 def sendable_form(decision: Decision) -> Decision:

@@ -3,6 +3,7 @@
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from math import ceil
 from typing import ClassVar, Final, assert_never
 
@@ -151,16 +152,25 @@ class Htpasswd:
         return self._challenges.get(realm, _NO_REALM)
 
     def _allow(self, request: Request, realm: str, user: str) -> Allow:
-        told = (
-            ("Auth-Handler", NAME),
-            ("Auth-Username", header_form(user)),
-            ("Auth-Realm", realm),
-            *context_headers(request),
-        )
-        removed = spoofed_headers(request, told)
-        if not self._settings.forward_credentials:
-            removed = ("authorization", *removed)
-        return Allow(edits=HeaderEdits(set=told, remove=removed), identity=user)
+        context = tuple(request.context.items())
+        return _allow(user, realm, context, request.auth_names, self._settings.forward_credentials)
+
+
+# Users come again, and the context comes from the configuration.
+@lru_cache(maxsize=4096)
+def _allow(
+    user: str, realm: str, context: tuple[tuple[str, str], ...], auth_names: tuple[str, ...], forward: bool
+) -> Allow:
+    told = (
+        ("Auth-Handler", NAME),
+        ("Auth-Username", header_form(user)),
+        ("Auth-Realm", realm),
+        *context_headers(context),
+    )
+    removed = spoofed_headers(auth_names, told)
+    if not forward:
+        removed = ("authorization", *removed)
+    return Allow(edits=HeaderEdits(set=told, remove=removed), identity=user)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol
 
 AUTH_SPELLINGS: Final = ("auth-", "auth_")
 """What the names of the headers begin with in which only an authorization server may speak."""
@@ -66,22 +66,6 @@ class Request:
     """The names of those headers that begin with one of `AUTH_SPELLINGS`."""
     _unread: Unread | None = field(default=None, init=False, repr=False, compare=False)
 
-    @classmethod
-    def partly_read(cls, unread: Unread, *, method: str, host: str, path: str, plain: bool) -> Self:
-        """Build a request of what is known by now, and of a message that holds the rest.
-
-        ``plain`` says that no header begins with one of `AUTH_SPELLINGS`.
-        """
-        request = object.__new__(cls)
-        put = object.__setattr__
-        put(request, "_unread", unread)
-        put(request, "method", method)
-        put(request, "host", host)
-        put(request, "path", path)
-        if plain:
-            put(request, "auth_names", ())
-        return request
-
     def values(self, name: str) -> tuple[str, ...]:
         """Return every value of a header; ``name`` is in lower case."""
         if self._unread is not None:
@@ -101,6 +85,31 @@ class Request:
                 value = self._unread.read(attribute)
             object.__setattr__(self, attribute, value)
             return value
+
+
+def partly_read(  # noqa: PLR0913 (every check makes one)
+    unread: Unread, method: str, host: str, path: str, context: Mapping[str, str], *, plain: bool
+) -> Request:
+    """Build a request of what is known by now, and of a message that holds the rest.
+
+    ``plain`` says that no header begins with one of `AUTH_SPELLINGS`.
+    """
+    # Past the constructor, which would fill in every attribute.
+    request = _new(Request)
+    _put_unread(request, unread)
+    _put_method(request, method)
+    _put_host(request, host)
+    _put_path(request, path)
+    _put_context(request, context)
+    if plain:
+        _put_auth_names(request, ())
+    return request
+
+
+_new: Final = object.__new__
+_put_unread, _put_method, _put_host, _put_path, _put_context, _put_auth_names = (
+    vars(Request)[name].__set__ for name in ("_unread", "method", "host", "path", "context", "auth_names")
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,29 +33,32 @@ class TestServer:
 
     def decide(self, request: Request, _now: datetime) -> Decision:
         """Judge by the mode; the answer says that it is ours and repeats the context."""
-        echo = _echo(context_headers(request))
-        if _passes(self.mode, request):
-            return _allow(echo, spoofed_headers(request, echo))
-        return Deny(
-            http_status=401,
-            body="The path does not contain 'allow'.\n",
-            headers=echo,
-            rule=f"{self.name} {self.mode}",
-        )
+        context = tuple(request.context.items())
+        return _allow(context, request.auth_names) if _passes(self.mode, request) else _deny(context, self.mode)
 
 
-_Headers: TypeAlias = tuple[tuple[str, str], ...]
+_Pairs: TypeAlias = tuple[tuple[str, str], ...]
 
 
 # Contexts come from the configuration: there are few of them, and so there are few answers.
 @lru_cache(maxsize=1024)
-def _echo(context: _Headers) -> _Headers:
-    return (("Auth-Handler", TestServer.name), *context)
+def _allow(context: _Pairs, auth_names: tuple[str, ...]) -> Allow:
+    echo = _echo(context)
+    return Allow(edits=HeaderEdits(set=echo, remove=spoofed_headers(auth_names, echo)))
 
 
 @lru_cache(maxsize=1024)
-def _allow(echo: _Headers, removed: tuple[str, ...]) -> Allow:
-    return Allow(edits=HeaderEdits(set=echo, remove=removed))
+def _deny(context: _Pairs, mode: Mode) -> Deny:
+    return Deny(
+        http_status=401,
+        body="The path does not contain 'allow'.\n",
+        headers=_echo(context),
+        rule=f"{TestServer.name} {mode}",
+    )
+
+
+def _echo(context: _Pairs) -> _Pairs:
+    return (("Auth-Handler", TestServer.name), *context_headers(context))
 
 
 def _passes(mode: Mode, request: Request) -> bool:

@@ -15,7 +15,7 @@ from google.rpc import status_pb2
 
 from authplane.policy.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.headers import fit_name
-from authplane.policy.request import AUTH_SPELLINGS, Malformed, Peer, Request
+from authplane.policy.request import AUTH_SPELLINGS, Malformed, Peer, Request, partly_read
 
 _Attributes: TypeAlias = attribute_context_pb2.AttributeContext
 _Http: TypeAlias = attribute_context_pb2.AttributeContext.HttpRequest
@@ -47,15 +47,15 @@ def parse_check(body: bytes) -> Request | Malformed:
     if reason:
         return Malformed(reason=reason)
     names = http.headers
-    plain = len(names) > 0 and _PLAIN.issuperset(names) and not http.HasField("header_map")
-    message = _Message(attributes, plain=plain)
+    plain = bool(names) and _PLAIN.issuperset(names) and not http.HasField("header_map")
     if not plain:
         reason = _header_fault(http)
         if reason:
             return Malformed(reason=reason)
+    message = _Message(attributes, plain=plain)
     if not host:
         host = next(iter(message.values(":authority")), "")
-    return Request.partly_read(message, method=method, host=host, path=path, plain=plain)
+    return partly_read(message, method, host, path, _context(attributes.context_extensions), plain=plain)
 
 
 def render_decision(decision: Decision) -> bytes:
@@ -167,7 +167,7 @@ def _query(http: _Http) -> str:
 
 
 def _context(context: Mapping[str, str]) -> Mapping[str, str]:
-    return MappingProxyType({key: context[key] for key in sorted(context)}) if context else _NO_CONTEXT
+    return MappingProxyType({key: context[key] for key in context}) if context else _NO_CONTEXT
 
 
 def _peer(peer: attribute_context_pb2.AttributeContext.Peer) -> Peer:
@@ -192,7 +192,6 @@ _READERS: Final[Mapping[str, Callable[[_Attributes], object]]] = {
     "scheme": lambda attributes: attributes.request.http.scheme,
     "query": lambda attributes: _query(attributes.request.http),
     "headers": lambda attributes: _headers(attributes.request.http),
-    "context": lambda attributes: _context(attributes.context_extensions),
     "id": lambda attributes: attributes.request.http.id,
     "source": lambda attributes: _peer(attributes.source) if attributes.HasField("source") else _NO_PEER,
     "destination": lambda attributes: _peer(attributes.destination) if attributes.HasField("destination") else _NO_PEER,
