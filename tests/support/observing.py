@@ -27,6 +27,10 @@ class Told:
         self.events.append("decided")
         self.decisions.append(made.decision)
 
+    def passed(self, made: Answer, seconds: float, caller: CallerTrace) -> None:
+        self.began()
+        self.decided(made, seconds, caller)
+
     def failed(self, error: Exception, seconds: float, caller: CallerTrace) -> None:
         self.events.append("failed")
 

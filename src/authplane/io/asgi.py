@@ -5,6 +5,7 @@ for an allowance, and a client can choose the path and the content type that rea
 """
 
 import re
+import struct
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -35,8 +36,9 @@ _RESOURCE_EXHAUSTED: Final = 8
 _UNIMPLEMENTED: Final = 12
 _INTERNAL: Final = 13
 
-_PREFIX: Final = 5
+_FRAME: Final = struct.Struct(">BI")
 """One byte that says whether the message is compressed, and four with its length."""
+_PREFIX: Final = _FRAME.size
 _TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _SECONDS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 
@@ -115,7 +117,7 @@ class GrpcApplication:
             await _refuse(send, reply)
             return
         await send(_BEGIN)
-        framed = b"\0" + len(reply).to_bytes(4, "big") + reply
+        framed = _FRAME.pack(0, len(reply)) + reply
         await send({"type": "http.response.body", "body": framed, "more_body": False})
         await send(_OK)
 
@@ -153,9 +155,9 @@ def parse_frame(body: bytes, largest: int) -> bytes | Refusal:
     """Take the one message out of a gRPC body."""
     if len(body) < _PREFIX:
         return Refusal(_INTERNAL, "the body ends before its message")
-    size = int.from_bytes(body[1:_PREFIX], "big")
-    if body[0]:
-        known = body[0] == 1
+    compressed, size = _FRAME.unpack_from(body)
+    if compressed:
+        known = compressed == 1
         return Refusal(_UNIMPLEMENTED, "compression is not supported") if known else Refusal(_INTERNAL, "invalid frame")
     if size > largest:
         return Refusal(_RESOURCE_EXHAUSTED, f"the message is larger than {largest} bytes")

@@ -38,6 +38,9 @@ class Witness(Protocol):
     def decided(self, made: Answer, seconds: float, caller: CallerTrace) -> None:
         """Take note of an answer."""
 
+    def passed(self, made: Answer, seconds: float, caller: CallerTrace) -> None:
+        """Take note of an answer to a check that ended as soon as it began."""
+
     def failed(self, error: Exception, seconds: float, caller: CallerTrace) -> None:
         """Take note of a check whose backend raised."""
 
@@ -85,9 +88,7 @@ class Driver:
     def decided(self, made: Answer, seconds: float, caller: CallerTrace) -> None:
         """Tell of a check that was answered without waiting for anything."""
         try:
-            witness = self.observer.responsible
-            witness.began()
-            witness.decided(made, seconds, caller)
+            self.observer.responsible.passed(made, seconds, caller)
         except Exception as error:  # noqa: BLE001 (a decision holds even if it cannot be told)
             _complain(error)
 

@@ -49,6 +49,13 @@ class CheckMetrics:
             self._ended[conclusion][bucket] += 1
             self._seconds += seconds
 
+    def passed(self, conclusion: Conclusion, seconds: float) -> None:
+        """Count a check that ended as soon as it began: it was never in flight for anybody to see."""
+        bucket = bisect_left(_BOUNDS, seconds)
+        with self._lock:
+            self._ended[conclusion][bucket] += 1
+            self._seconds += seconds
+
     def shed(self) -> None:
         """Count a check that was refused for want of room; it does not begin."""
         with self._lock:

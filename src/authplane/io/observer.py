@@ -1,7 +1,7 @@
 """Who is told of every check: the decision log, the metrics and the traces.
 
-A front calls `began`, then one of `decided`, `failed` and `late`; or `shed` alone. None of them raises or waits: a
-check has its answer, whatever becomes of what is known about it.
+A front calls `began`, then one of `decided`, `failed` and `late`; or `passed` or `shed` alone. None of them raises or
+waits: a check has its answer, whatever becomes of what is known about it.
 """
 
 import contextlib
@@ -82,6 +82,17 @@ class Observer:
         self._count(conclusion, seconds)
         if shown is not None:
             self._show(shown, caller)
+
+    def passed(self, made: Answer, seconds: float, caller: CallerTrace = NO_TRACE) -> None:
+        """Take note of an answer to a check that ended as soon as it began."""
+        if self._shows:
+            self.began()
+            self.decided(made, seconds, caller)
+            return
+        try:
+            self._metrics.passed(conclusion_of(made.decision), seconds)
+        except Exception as error:  # noqa: BLE001 (as above)
+            _complain(error)
 
     def failed(self, error: Exception, seconds: float, caller: CallerTrace = NO_TRACE) -> None:
         """Take note of a check whose backend raised; the error's message is not repeated."""
