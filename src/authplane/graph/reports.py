@@ -19,8 +19,12 @@ CONDITION_TYPES: Final[Mapping[str, str]] = MappingProxyType(
         "ExtensionServiceNotFound": "AuthError",
         "ExtensionServiceNotValid": "AuthError",
         "CACertificateNotDelegated": "TLSError",
+        "ClientNotVerified": "TLSError",
+        "ClientValidationInvalid": "TLSError",
         "DelegationNotPermitted": "TLSError",
+        "FallbackNotDelegated": "TLSError",
         "FallbackNotPresent": "TLSError",
+        "FallbackNotValid": "TLSError",
         "SecretNotValid": "TLSError",
         "TLSConfigNotValid": "TLSError",
         "TLSIncompatibleFeatures": "TLSError",
@@ -35,6 +39,8 @@ CONDITION_TYPES: Final[Mapping[str, str]] = MappingProxyType(
         "DuplicateMatchConditions": "RouteError",
         "PathMatchConditionsNotValid": "RouteError",
         "WeightsNotValid": "RouteError",
+        "RootProxyNotAllowedInNamespace": "RootNamespaceError",
+        "TCPProxyNotSupported": "TCPProxyError",
         "Orphaned": "Orphaned",
     }
 )
