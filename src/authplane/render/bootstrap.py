@@ -193,9 +193,14 @@ def _static_cluster(
 ) -> cluster_pb2.Cluster:
     static = cluster_pb2.Cluster()
     static.CopyFrom(cluster)
-    static.ClearField("eds_cluster_config")
-    static.type = cluster_pb2.Cluster.DiscoveryType.STATIC
-    static.load_assignment.CopyFrom(endpoints[cluster.name])
+    if cluster.type == cluster_pb2.Cluster.DiscoveryType.EDS:
+        static.ClearField("eds_cluster_config")
+        static.type = cluster_pb2.Cluster.DiscoveryType.STATIC
+        static.load_assignment.CopyFrom(endpoints[cluster.name])
+    tls = tls_pb2.UpstreamTlsContext()
+    if static.transport_socket.typed_config.Unpack(tls):
+        _use_static_secrets(tls.common_tls_context)
+        static.transport_socket.typed_config.CopyFrom(pack(tls))
     return static
 
 
@@ -211,7 +216,11 @@ def _static_listener(
         chain.filters[0].typed_config.CopyFrom(pack(manager))
         tls = tls_pb2.DownstreamTlsContext()
         if chain.transport_socket.typed_config.Unpack(tls):
-            for secret in tls.common_tls_context.tls_certificate_sds_secret_configs:
-                secret.ClearField("sds_config")  # a secret without a source is one of the static ones
+            _use_static_secrets(tls.common_tls_context)
             chain.transport_socket.typed_config.CopyFrom(pack(tls))
     return static
+
+
+def _use_static_secrets(tls: tls_pb2.CommonTlsContext) -> None:
+    for secret in tls.tls_certificate_sds_secret_configs:
+        secret.ClearField("sds_config")  # a secret without a source is one of the static ones

@@ -1,9 +1,11 @@
 """Clusters and their endpoints."""
 
+from collections import Counter
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final, assert_never
 
-from envoy.config.cluster.v3 import cluster_pb2
+from envoy.config.cluster.v3 import circuit_breaker_pb2, cluster_pb2
 from envoy.config.core.v3 import base_pb2, protocol_pb2
 from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
@@ -12,15 +14,18 @@ from envoy.type.matcher.v3 import string_pb2
 from envoy.type.v3 import percent_pb2
 from google.protobuf.wrappers_pb2 import UInt32Value
 
+from authplane.base.names import ObjectName
 from authplane.base.timeouts import After, Disabled, Timeout, UseDefault
 from authplane.graph.upstreams import (
+    NO_BREAKERS,
     Balancing,
+    Breakers,
     Cluster,
     EndpointGroup,
     ExtensionCluster,
+    ExternalName,
     HttpVersion,
     Plaintext,
-    ServiceCluster,
     UnverifiedTls,
     UpstreamTls,
     VerifiedTls,
@@ -28,6 +33,8 @@ from authplane.graph.upstreams import (
 from authplane.render.wrap import FROM_ADS, duration, pack, socket_address
 
 _CONNECT_TIMEOUT: Final = timedelta(seconds=2)
+_LONGEST_CONNECT: Final = timedelta(days=1)
+"""What "no limit" becomes: Envoy asks for one."""
 _BUFFER_LIMIT: Final = 32 * 1024
 _HTTP_OPTIONS: Final = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 _LB_POLICIES: Final = {
@@ -38,60 +45,135 @@ _LB_POLICIES: Final = {
 
 
 def render_cluster(cluster: Cluster) -> cluster_pb2.Cluster:
-    """Render a cluster whose endpoints come over EDS under the cluster's own name."""
+    """Render a cluster; its endpoints come over EDS under its own name, or by DNS."""
     message = cluster_pb2.Cluster(
         name=cluster.name,
         alt_stat_name=cluster.name.replace("/", "_"),
-        type=cluster_pb2.Cluster.DiscoveryType.EDS,
-        eds_cluster_config=cluster_pb2.Cluster.EdsClusterConfig(eds_config=FROM_ADS, service_name=cluster.name),
-        connect_timeout=duration(_CONNECT_TIMEOUT),
+        connect_timeout=duration(_connect_timeout(cluster.connect_timeout)),
         per_connection_buffer_limit_bytes=UInt32Value(value=_BUFFER_LIMIT),
+        lb_policy=_LB_POLICIES[cluster.balancing],
         common_lb_config=cluster_pb2.Cluster.CommonLbConfig(healthy_panic_threshold=percent_pb2.Percent(value=0)),
+        circuit_breakers=_circuit_breakers(cluster.breakers),
+        transport_socket=_transport_socket(cluster.tls, cluster.version),
     )
-    match cluster:
-        case ServiceCluster():
-            pass
-        case ExtensionCluster():
-            message.lb_policy = _LB_POLICIES[cluster.balancing]
-            # Without this Envoy ignores the weights of localities.
-            message.common_lb_config.locality_weighted_lb_config.SetInParent()
-        case _:
-            assert_never(cluster)
+    _add_discovery(message, cluster)
+    if isinstance(cluster, ExtensionCluster):
+        # Without this Envoy ignores the weights of localities.
+        message.common_lb_config.locality_weighted_lb_config.SetInParent()
     message.typed_extension_protocol_options[_HTTP_OPTIONS].CopyFrom(
-        pack(_http_options(http2=cluster.version is HttpVersion.HTTP2, idle=cluster.idle_connection_timeout))
+        pack(_http_options(cluster.version, cluster.idle_connection_timeout))
     )
-    _add_tls(message, cluster.tls)
     return message
 
 
-def render_endpoints(cluster: Cluster) -> endpoint_pb2.ClusterLoadAssignment:
-    """Render the endpoints of a cluster: a locality for each Service."""
-    groups = [each for each in cluster.destinations if isinstance(each, EndpointGroup) and each.endpoints]
-    return endpoint_pb2.ClusterLoadAssignment(
-        cluster_name=cluster.name, endpoints=[_locality(group) for group in groups]
-    )
+def render_endpoints(cluster: Cluster) -> endpoint_pb2.ClusterLoadAssignment | None:
+    """Render the endpoints that the proxy is told of: a locality for each Service. None if it looks names up itself."""
+    return None if _looked_up(cluster) else _assignment(cluster)
 
 
-def _locality(group: EndpointGroup) -> endpoint_components_pb2.LocalityLbEndpoints:
+def _looked_up(cluster: Cluster) -> bool:
+    return any(isinstance(each, ExternalName) for each in cluster.destinations)
+
+
+def _add_discovery(message: cluster_pb2.Cluster, cluster: Cluster) -> None:
+    if _looked_up(cluster):
+        message.type = cluster_pb2.Cluster.DiscoveryType.STRICT_DNS
+        message.load_assignment.CopyFrom(_assignment(cluster))
+    else:
+        message.type = cluster_pb2.Cluster.DiscoveryType.EDS
+        message.eds_cluster_config.CopyFrom(
+            cluster_pb2.Cluster.EdsClusterConfig(eds_config=FROM_ADS, service_name=cluster.name)
+        )
+
+
+def _assignment(cluster: Cluster) -> endpoint_pb2.ClusterLoadAssignment:
+    localities = []
+    seen: Counter[str] = Counter()
+    for each in cluster.destinations:
+        addresses = _addresses(each)
+        # What has no weight gets no load, and stays out: Envoy would use it when all others are empty.
+        if addresses and each.weight:
+            seen[str(each.service)] += 1
+            localities.append(_locality(_sub_zone(each.service, seen[str(each.service)]), each.weight, addresses))
+    return endpoint_pb2.ClusterLoadAssignment(cluster_name=cluster.name, endpoints=localities)
+
+
+def _addresses(destination: EndpointGroup | ExternalName) -> tuple[tuple[str, int], ...]:
+    match destination:
+        case EndpointGroup(endpoints=endpoints):
+            return tuple((each.address, each.port) for each in endpoints)
+        case ExternalName(host=host, port=port):
+            return ((host, port),)
+        case _:
+            assert_never(destination)
+
+
+def _sub_zone(service: ObjectName, occurrence: int) -> str:
+    """Name a locality: one Service may stand for several, with other ports, and Envoy keeps one weight for a name."""
+    return str(service) if occurrence == 1 else f"{service}#{occurrence}"
+
+
+def _locality(
+    name: str, weight: int, addresses: Iterable[tuple[str, int]]
+) -> endpoint_components_pb2.LocalityLbEndpoints:
     return endpoint_components_pb2.LocalityLbEndpoints(
-        locality=base_pb2.Locality(sub_zone=str(group.service)),
-        # No weight is no load, which is what a weight of zero among others asks for.
-        load_balancing_weight=UInt32Value(value=group.weight) if group.weight else None,
+        locality=base_pb2.Locality(sub_zone=name),
+        load_balancing_weight=UInt32Value(value=weight),
         lb_endpoints=[
             endpoint_components_pb2.LbEndpoint(
-                endpoint=endpoint_components_pb2.Endpoint(address=socket_address(each.address, each.port))
+                endpoint=endpoint_components_pb2.Endpoint(address=socket_address(address, port))
             )
-            for each in group.endpoints
+            for address, port in addresses
         ],
     )
 
 
-def _http_options(*, http2: bool, idle: Timeout) -> http_protocol_options_pb2.HttpProtocolOptions:
+def _connect_timeout(timeout: Timeout) -> timedelta:
+    match timeout:
+        case UseDefault():
+            return _CONNECT_TIMEOUT
+        case Disabled():
+            return _LONGEST_CONNECT
+        case After(after):
+            return after
+        case _:
+            assert_never(timeout)
+
+
+def _circuit_breakers(breakers: Breakers) -> circuit_breaker_pb2.CircuitBreakers | None:
+    """Render limits; those that are zero are left to Envoy."""
+    if breakers == NO_BREAKERS:
+        return None
+    thresholds = circuit_breaker_pb2.CircuitBreakers.Thresholds
+    return circuit_breaker_pb2.CircuitBreakers(
+        thresholds=[
+            thresholds(
+                max_connections=_limit(breakers.connections),
+                max_pending_requests=_limit(breakers.pending_requests),
+                max_requests=_limit(breakers.requests),
+                max_retries=_limit(breakers.retries),
+                track_remaining=True,
+            )
+        ],
+        per_host_thresholds=[
+            thresholds(max_connections=_limit(breakers.connections_per_host), track_remaining=True),
+        ],
+    )
+
+
+def _limit(value: int) -> UInt32Value | None:
+    return UInt32Value(value=value) if value else None
+
+
+def _http_options(version: HttpVersion, idle: Timeout) -> http_protocol_options_pb2.HttpProtocolOptions:
     explicit = http_protocol_options_pb2.HttpProtocolOptions.ExplicitHttpConfig()
-    if http2:
-        explicit.http2_protocol_options.SetInParent()
-    else:
-        explicit.http_protocol_options.SetInParent()
+    match version:
+        case HttpVersion.HTTP1:
+            explicit.http_protocol_options.SetInParent()
+        case HttpVersion.HTTP2:
+            explicit.http2_protocol_options.SetInParent()
+        case _:
+            assert_never(version)
     options = http_protocol_options_pb2.HttpProtocolOptions(explicit_http_config=explicit)
     match idle:
         case UseDefault():
@@ -107,30 +189,31 @@ def _http_options(*, http2: bool, idle: Timeout) -> http_protocol_options_pb2.Ht
     return options
 
 
-def _add_tls(message: cluster_pb2.Cluster, tls: UpstreamTls) -> None:
-    if isinstance(tls, Plaintext):
-        return
-    message.transport_socket.CopyFrom(
-        base_pb2.TransportSocket(name="envoy.transport_sockets.tls", typed_config=pack(_tls_context(tls)))
-    )
+def _transport_socket(tls: UpstreamTls, version: HttpVersion) -> base_pb2.TransportSocket | None:
+    match tls:
+        case Plaintext():
+            return None
+        case UnverifiedTls() | VerifiedTls():
+            context = _tls_context(tls, version)
+            return base_pb2.TransportSocket(name="envoy.transport_sockets.tls", typed_config=pack(context))
+        case _:
+            assert_never(tls)
 
 
-def _tls_context(tls: UnverifiedTls | VerifiedTls) -> tls_pb2.UpstreamTlsContext:
+def _tls_context(tls: UnverifiedTls | VerifiedTls, version: HttpVersion) -> tls_pb2.UpstreamTlsContext:
     common = tls_pb2.CommonTlsContext(
-        alpn_protocols=["h2"],
+        # Servers take a client that does not negotiate for one that speaks HTTP/1.1.
+        alpn_protocols=["h2"] if version is HttpVersion.HTTP2 else [],
         tls_params=common_pb2.TlsParameters(
             tls_minimum_protocol_version=common_pb2.TlsParameters.TlsProtocol.TLSv1_2,
             tls_maximum_protocol_version=common_pb2.TlsParameters.TlsProtocol.TLSv1_3,
         ),
     )
-    match tls:
-        case UnverifiedTls():
-            return tls_pb2.UpstreamTlsContext(common_tls_context=common)
-        case VerifiedTls(ca=ca, subject_names=names, server_name=server_name):
-            common.validation_context.CopyFrom(_validation(ca, names))
-            return tls_pb2.UpstreamTlsContext(common_tls_context=common, sni=server_name)
-        case _:
-            assert_never(tls)
+    if tls.client_certificate is not None:
+        common.tls_certificate_sds_secret_configs.add(name=str(tls.client_certificate), sds_config=FROM_ADS)
+    if isinstance(tls, VerifiedTls):
+        common.validation_context.CopyFrom(_validation(tls.ca, tls.subject_names))
+    return tls_pb2.UpstreamTlsContext(common_tls_context=common, sni=tls.server_name)
 
 
 def _validation(ca: bytes, names: tuple[str, ...]) -> common_pb2.CertificateValidationContext:

@@ -39,7 +39,7 @@ def render_graph(graph: Graph) -> Rendered:
         listeners=tuple(render_listeners(graph)),
         routes=(*(render_secure_routes(host) for host in graph.secure_hosts), *plain),
         clusters=tuple(render_cluster(cluster) for cluster in graph.clusters),
-        endpoints=tuple(render_endpoints(cluster) for cluster in graph.clusters),
+        endpoints=tuple(told for told in map(render_endpoints, graph.clusters) if told is not None),
         secrets=tuple(render_secret(certificate) for certificate in graph.certificates),
     )
 

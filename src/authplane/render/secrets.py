@@ -1,4 +1,4 @@
-"""Server certificates for SDS."""
+"""Certificates for SDS: those of hosts, and the one that upstreams are shown."""
 
 from envoy.config.core.v3 import base_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, secret_pb2
