@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from authplane.base.names import ObjectName
+from authplane.graph.guards import HostAuthorization
 from authplane.graph.reports import Reports
 from authplane.graph.service_clusters import ServiceClusters
 from authplane.graph.settings import Settings
@@ -22,5 +23,7 @@ class Around:
     owners: Mapping[str, Sequence[ObjectName]]
     """Which roots claim a name."""
     extensions: Mapping[ObjectName, ExtensionCluster]
+    global_authorization: HostAuthorization
+    """Who authorizes the hosts that name nobody."""
     clusters: ServiceClusters
     reports: Reports

@@ -1,19 +1,21 @@
 """The graph, built in named passes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from authplane.base.names import Ref
+from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problem
 from authplane.graph.around import Around
+from authplane.graph.authorization import global_authorization
 from authplane.graph.extensions import extension_clusters
 from authplane.graph.hosts import Hosts, build_hosts, owners
-from authplane.graph.model import Address, Forward, Graph
+from authplane.graph.model import Address, Certificate, Forward, Graph
 from authplane.graph.reports import Reports
 from authplane.graph.service_clusters import ServiceClusters
 from authplane.graph.services import report_endpoint_slices
-from authplane.graph.settings import DEFAULTS, read_settings, unusable_configuration
-from authplane.graph.upstreams import Cluster, ServiceCluster
+from authplane.graph.settings import DEFAULTS, Settings, read_settings, unusable_configuration
+from authplane.graph.upstream_tls import client_certificate
+from authplane.graph.upstreams import Cluster, Plaintext, ServiceCluster
 from authplane.resources.documents import Resources
 
 
@@ -38,8 +40,9 @@ def build_graph(resources: Resources) -> Built:
         resources=resources,
         settings=settings,
         unusable=unusable,
-        owners=owners(resources.proxies.values()),
+        owners=owners(resources, settings),
         extensions=extensions,
+        global_authorization=global_authorization(settings, resources, extensions, reports),
         clusters=services,
         reports=reports,
     )
@@ -52,9 +55,10 @@ def build_graph(resources: Resources) -> Built:
         timeouts=settings.timeouts,
         plain_hosts=hosts.plain,
         secure_hosts=hosts.secure,
+        fallback=hosts.fallback,
         refused=hosts.refused,
         clusters=tuple(sorted(clusters, key=lambda cluster: cluster.name)),
-        certificates=hosts.certificates,
+        certificates=_certificates(resources, settings, hosts, clusters),
     )
     return Built(graph, reports.found())
 
@@ -63,9 +67,24 @@ def _used(services: ServiceClusters, hosts: Hosts) -> list[ServiceCluster]:
     """Leave out what only withdrawn hosts asked for."""
     used = {
         target.cluster
-        for host in [*hosts.plain, *(secure.host for secure in hosts.secure)]
+        for host in hosts.all
         for route in host.routes
         if isinstance(route.action, Forward)
         for target in route.action.targets
     }
     return [cluster for cluster in services.built() if cluster.name in used]
+
+
+def _certificates(
+    resources: Resources, settings: Settings, hosts: Hosts, clusters: Sequence[Cluster]
+) -> tuple[Certificate, ...]:
+    """Return what hosts show to clients and clusters show to upstreams."""
+    found = {certificate.name: certificate for certificate in hosts.certificates}
+    shown = client_certificate(resources, settings)
+    if isinstance(shown, Certificate) and any(_shows(cluster, shown.name) for cluster in clusters):
+        found[shown.name] = shown
+    return tuple(found[name] for name in sorted(found))
+
+
+def _shows(cluster: Cluster, certificate: ObjectName) -> bool:
+    return not isinstance(cluster.tls, Plaintext) and cluster.tls.client_certificate == certificate

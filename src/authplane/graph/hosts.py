@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -10,18 +10,20 @@ from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problems
 from authplane.graph.around import Around
 from authplane.graph.authorization import host_authorization
+from authplane.graph.downstream_tls import DownstreamTls, downstream_tls
 from authplane.graph.guards import Unprotected
-from authplane.graph.model import Certificate, Host, RedirectToHttps, Route, SecureHost
-from authplane.graph.routes import build_routes
-from authplane.graph.secrets import secret_name, server_certificate
+from authplane.graph.model import Certificate, Fallback, Host, RedirectToHttps, Route, SecureHost
+from authplane.graph.routes import BuiltRoute, build_routes
+from authplane.graph.settings import Settings
 from authplane.resources.documents import Resources
-from authplane.resources.kinds import contour
-from authplane.resources.kinds.contour import HTTPProxy, Tls, VirtualHost
+from authplane.resources.kinds.contour import HTTPProxy, VirtualHost
 
 _LABEL: Final = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _FQDN: Final = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*", re.IGNORECASE)
-_COSTS_THE_ROUTE: Final = frozenset({"ServiceUnresolvedReference", "UnsupportedServiceType"})
-"""A Service that cannot be used costs its route, which answers 503; every other error withdraws the host."""
+_COSTS_THE_ROUTE: Final = frozenset(
+    {"IncludeNotFound", "RootIncludesRoot", "ServiceUnresolvedReference", "UnsupportedServiceType"}
+)
+"""What leads nowhere costs its route, which answers by itself; every other error withdraws the host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +32,15 @@ class Hosts:
 
     plain: tuple[Host, ...]
     secure: tuple[SecureHost, ...]
+    fallback: Fallback | None
     refused: tuple[str, ...]
     certificates: tuple[Certificate, ...]
+
+    @property
+    def all(self) -> tuple[Host, ...]:
+        """Every host, once for each chain that serves it."""
+        behind = self.fallback.hosts if self.fallback is not None else ()
+        return (*self.plain, *(secure.host for secure in self.secure), *behind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,60 +49,123 @@ class _Root:
 
     plain: Host
     secure: SecureHost | None
-    certificate: Certificate | None
+    tls: DownstreamTls | None
 
 
 def build_hosts(around: Around) -> Hosts:
     """Build the virtual host of every valid root; an invalid one is withdrawn from both listeners."""
     roots: list[_Root] = []
-    for name, proxy in sorted(around.resources.proxies.items()):
-        problems = around.reports.of(Ref("HTTPProxy", name.namespace, name.name))
-        if proxy.spec.virtualhost is None:
-            problems.add("Orphaned", "this HTTPProxy is not part of a delegation chain from a root HTTPProxy")
+    included: set[ObjectName] = set()
+    for name, proxy in sorted(around.resources.proxies.items(), key=_order):
+        virtual_host = proxy.spec.virtualhost
+        if virtual_host is None:
+            continue
+        problems = around.reports.of(_ref(name))
+        if not _may_be_root(name, around.settings):
+            problems.add("RootProxyNotAllowedInNamespace", "root HTTPProxy cannot be defined in this namespace")
             continue
         with problems.at("spec"):
-            root = _build_root(proxy, proxy.spec.virtualhost, around, problems)
+            root = _build_root(proxy, virtual_host, around, problems)
+        included.update(root.plain.included)
         if not any(problem.reason not in _COSTS_THE_ROUTE for problem in problems.errors):
             roots.append(root)
+    _report_orphans(around, included)
     return _assemble(roots, frozenset(fqdn for fqdn in around.owners if _FQDN.fullmatch(fqdn)))
 
 
+def _report_orphans(around: Around, included: set[ObjectName]) -> None:
+    for name, proxy in around.resources.proxies.items():
+        if proxy.spec.virtualhost is None and name not in included:
+            around.reports.of(_ref(name)).add(
+                "Orphaned", "this HTTPProxy is not part of a delegation chain from a root HTTPProxy"
+            )
+
+
 def _build_root(proxy: HTTPProxy, virtual_host: VirtualHost, around: Around, problems: Problems) -> _Root:
-    name, resources = proxy.metadata.object_name, around.resources
+    name, tls = proxy.metadata.object_name, None
     with problems.at("virtualhost"):
-        fqdn = _fqdn(virtual_host, around.owners, resources.broken, problems)
-        certificate = _certificate(resources, virtual_host.tls, name.namespace, problems)
-        guard = host_authorization(virtual_host, name.namespace, resources, around.extensions, problems)
-    routes = build_routes(proxy, guard, around.clusters, problems)
+        fqdn = _fqdn(virtual_host, around, problems)
+        if virtual_host.tls is not None:
+            with problems.at("tls"):
+                tls = downstream_tls(virtual_host.tls, name.namespace, around, problems)
+        guard = host_authorization(virtual_host, name, around, problems)
+    _refuse_tcp(proxy, problems)
+    built = build_routes(proxy, guard, around)
     if around.unusable:
         problems.add("ConfigurationNotValid", f"the {around.unusable} cannot be used, so nothing is served")
-    host = Host(fqdn=fqdn, proxy=name, routes=tuple(built for _, built in routes))
-    if virtual_host.tls is None or certificate is None or around.unusable:
-        return _Root(plain=host, secure=None, certificate=None)
-    port = around.settings.listeners.https.public_port
+    host = Host(
+        fqdn=fqdn,
+        proxy=name,
+        included=tuple(sorted(built.included)),
+        routes=tuple(each.route for each in built.routes),
+    )
+    if tls is None:
+        return _Root(plain=host, secure=None, tls=None)
     return _Root(
-        plain=replace(host, routes=tuple(_over_http(written, built, port) for written, built in routes)),
+        plain=replace(host, routes=tuple(_over_http(each, around.settings) for each in built.routes)),
         secure=SecureHost(
             host=host,
-            certificate=certificate.name,
-            minimum_tls=virtual_host.tls.minimum_protocol_version or "1.2",
+            certificate=tls.certificate.name,
+            minimum_tls=tls.minimum,
+            maximum_tls=tls.maximum,
+            clients=tls.clients,
             elsewhere=(),
         ),
-        certificate=certificate,
+        tls=tls,
     )
 
 
-def _assemble(roots: list[_Root], claimed: frozenset[str]) -> Hosts:
+def _refuse_tcp(proxy: HTTPProxy, problems: Problems) -> None:
+    if proxy.spec.tcpproxy is None:
+        return
+    with problems.at("tcpproxy"):
+        problems.add("TCPProxyNotSupported", "Spec.TCPProxy is not supported")
+    if proxy.spec.virtualhost is not None and proxy.spec.virtualhost.authorization is not None:
+        with problems.at("virtualhost", "authorization"):
+            problems.add(
+                "AuthNotPermitted",
+                "Spec.VirtualHost.Authorization cannot be enforced on connections that Spec.TCPProxy passes on",
+            )
+
+
+def _over_http(built: BuiltRoute, settings: Settings) -> Route:
+    """Return what a route of a TLS virtual host is on the plain listener."""
+    route = built.route
+    if built.permit_insecure and settings.permit_insecure:
+        return route
+    port = settings.listeners.https.public_port
+    return Route(proxy=route.proxy, match=route.match, action=RedirectToHttps(port), authorization=Unprotected())
+
+
+def _assemble(roots: Sequence[_Root], claimed: frozenset[str]) -> Hosts:
     """Join the roots; a wildcard must not answer for a name that another HTTPProxy claims, served or not."""
     plain = sorted((root.plain for root in roots), key=lambda host: host.fqdn)
     secure = [replace(root.secure, elsewhere=_covered(root.secure.host.fqdn, claimed)) for root in roots if root.secure]
-    certificates = {root.certificate.name: root.certificate for root in roots if root.certificate}
+    shown = [each for root in roots if root.tls for each in (root.tls.certificate, root.tls.fallback) if each]
+    certificates = {certificate.name: certificate for certificate in shown}
     withdrawn = claimed - {host.fqdn for host in plain}
     return Hosts(
         plain=tuple(plain),
         secure=tuple(sorted(secure, key=lambda host: host.host.fqdn)),
+        fallback=_fallback(roots, claimed),
         refused=tuple(sorted({name for host in plain for name in _covered(host.fqdn, withdrawn)})),
         certificates=tuple(certificates[name] for name in sorted(certificates)),
+    )
+
+
+def _fallback(roots: Sequence[_Root], claimed: frozenset[str]) -> Fallback | None:
+    """Join the roots that clients may reach without naming them in TLS: they share one chain."""
+    joined = [(root.secure, root.tls.fallback) for root in roots if root.secure and root.tls and root.tls.fallback]
+    if not joined:
+        return None
+    hosts = sorted((secure.host for secure, _ in joined), key=lambda host: host.fqdn)
+    others = claimed - {host.fqdn for host in hosts}
+    return Fallback(
+        certificate=joined[0][1].name,
+        minimum_tls=max(secure.minimum_tls for secure, _ in joined),
+        maximum_tls=max(secure.maximum_tls for secure, _ in joined),
+        hosts=tuple(hosts),
+        elsewhere=tuple(sorted({name for host in hosts for name in _covered(host.fqdn, others)})),
     )
 
 
@@ -104,33 +176,28 @@ def _covered(fqdn: str, names: frozenset[str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in names if name != fqdn and name.endswith(fqdn[1:])))
 
 
-def _over_http(written: contour.Route, built: Route, port: int) -> Route:
-    """Return what a route of a TLS virtual host is on the plain listener."""
-    if written.permit_insecure:
-        return built  # building the route has made sure that it is not an enforced one
-    return Route(proxy=built.proxy, match=built.match, action=RedirectToHttps(port), authorization=Unprotected())
-
-
-def owners(proxies: Iterable[HTTPProxy]) -> Mapping[str, Sequence[ObjectName]]:
-    """Return which roots claim each name."""
+def owners(resources: Resources, settings: Settings) -> Mapping[str, Sequence[ObjectName]]:
+    """Return which roots claim each name; who may not be a root cannot keep a name from others."""
     found = defaultdict(list)
-    for proxy in proxies:
-        if proxy.spec.virtualhost is not None:
-            found[proxy.spec.virtualhost.fqdn.lower()].append(proxy.metadata.object_name)
+    for name, proxy in resources.proxies.items():
+        if proxy.spec.virtualhost is not None and _may_be_root(name, settings):
+            found[proxy.spec.virtualhost.fqdn.lower()].append(name)
     return found
 
 
-def _fqdn(
-    virtual_host: VirtualHost, owners: Mapping[str, Sequence[ObjectName]], broken: frozenset[Ref], problems: Problems
-) -> str:
+def _may_be_root(name: ObjectName, settings: Settings) -> bool:
+    return not settings.root_namespaces or name.namespace in settings.root_namespaces
+
+
+def _fqdn(virtual_host: VirtualHost, around: Around, problems: Problems) -> str:
     fqdn = virtual_host.fqdn.lower()
     with problems.at("fqdn"):
         if not _FQDN.fullmatch(fqdn):
             problems.add("FQDNNotSpecified", f"{virtual_host.fqdn!r} is not a host name such as 'www.example.com'")
-        if len(owners[fqdn]) > 1:
-            names = ", ".join(map(str, sorted(owners[fqdn])))
+        if len(around.owners[fqdn]) > 1:
+            names = ", ".join(map(str, sorted(around.owners[fqdn])))
             problems.add("DuplicateVhost", f'fqdn "{fqdn}" is used in multiple HTTPProxies: {names}')
-        unread = sorted(str(ref) for ref in broken if ref.kind == "HTTPProxy")
+        unread = sorted(str(ref) for ref in around.resources.broken if ref.kind == "HTTPProxy")
         if fqdn.startswith("*.") and unread:
             problems.add(
                 "WildcardUncertain",
@@ -139,30 +206,9 @@ def _fqdn(
     return fqdn
 
 
-def _certificate(resources: Resources, tls: Tls | None, namespace: str, problems: Problems) -> Certificate | None:
-    if tls is None:
-        return None
-    with problems.at("tls"):
-        if tls.passthrough:
-            problems.add("TLSConfigNotValid", "Spec.VirtualHost.TLS passthrough is not supported")
-            return None
-        if tls.enable_fallback_certificate:
-            problems.add(
-                "FallbackNotPresent", "Spec.Virtualhost.TLS enabled fallback but no fallback certificate is configured"
-            )
-        if not tls.secret_name:
-            problems.add("TLSConfigNotValid", "Spec.VirtualHost.TLS names no Secret")
-            return None
-        name = secret_name(tls.secret_name, namespace)
-        with problems.at("secretName"):
-            if name.namespace != namespace:
-                problems.add(
-                    "DelegationNotPermitted",
-                    f'Spec.VirtualHost.TLS Secret "{name}" certificate delegation not permitted',
-                )
-                return None
-            found = server_certificate(resources, name)
-            if isinstance(found, str):
-                problems.add("SecretNotValid", f'Spec.VirtualHost.TLS Secret "{name}" is invalid: {found}')
-                return None
-            return found
+def _order(item: tuple[ObjectName, HTTPProxy]) -> tuple[str, str]:
+    return item[0].namespace, item[0].name
+
+
+def _ref(name: ObjectName) -> Ref:
+    return Ref("HTTPProxy", name.namespace, name.name)

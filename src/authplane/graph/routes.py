@@ -1,11 +1,13 @@
 """Routes of an HTTPProxy."""
 
+from dataclasses import dataclass
 from typing import Final, assert_never
 
-from authplane.base.names import ObjectName
+from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problems
-from authplane.graph.authorization import HostAuthorization, route_authorization
-from authplane.graph.guards import Enforced
+from authplane.graph.around import Around
+from authplane.graph.authorization import route_authorization
+from authplane.graph.guards import Enforced, HostAuthorization
 from authplane.graph.model import Action, Exact, Forward, Match, PathMatch, Prefix, Regex, Respond, Route, Target
 from authplane.graph.paths import path_problem
 from authplane.graph.service_clusters import ServiceClusters
@@ -16,10 +18,36 @@ from authplane.resources.kinds import contour
 _MOST_WEIGHT: Final = 2**32 - 1
 
 
-def build_routes(
-    proxy: contour.HTTPProxy, host: HostAuthorization, clusters: ServiceClusters, problems: Problems
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltRoute:
+    """A route, and whether its author lets it be served without TLS."""
+
+    route: Route
+    permit_insecure: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltRoutes:
+    """The routes of a root in the order of precedence, and the HTTPProxies that it includes."""
+
+    routes: tuple[BuiltRoute, ...]
+    included: frozenset[ObjectName] = frozenset()
+
+
+def build_routes(root: contour.HTTPProxy, guard: HostAuthorization, around: Around) -> BuiltRoutes:
+    """Build every route of a root, the most specific match first."""
+    name = root.metadata.object_name
+    problems = around.reports.of(Ref("HTTPProxy", name.namespace, name.name))
+    routes = _routes(root, guard, around, problems)
+    return BuiltRoutes(
+        routes=tuple(BuiltRoute(route=built, permit_insecure=written.permit_insecure) for written, built in routes)
+    )
+
+
+def _routes(
+    proxy: contour.HTTPProxy, host: HostAuthorization, around: Around, problems: Problems
 ) -> tuple[tuple[contour.Route, Route], ...]:
-    """Return each route as written and as built, the most specific match first."""
+    name = proxy.metadata.object_name
     if not proxy.spec.routes:
         problems.add("NoRoutesPresent", "HTTPProxy.Spec must have at least one Route")
     built: list[tuple[contour.Route, Route]] = []
@@ -30,7 +58,9 @@ def build_routes(
             if match in seen:
                 problems.add("DuplicateMatchConditions", f"another route of this HTTPProxy matches {match.path!r} too")
             seen.add(match)
-            authorization = route_authorization(host, route.auth_policy, problems)
+            authorization = route_authorization(
+                host, route.auth_policy, root=name, proxy=name, around=around, problems=problems
+            )
             if route.permit_insecure and isinstance(authorization, Enforced):
                 with problems.at("permitInsecure"):
                     problems.add(
@@ -38,8 +68,7 @@ def build_routes(
                         "Spec.Routes permitInsecure would serve this route over HTTP without authorization; "
                         "disable authorization on the route or remove permitInsecure",
                     )
-            action = _action(route, proxy.metadata.namespace, clusters, problems)
-        name = proxy.metadata.object_name
+            action = _action(route, proxy.metadata.namespace, around.clusters, problems)
         built.append((route, Route(proxy=name, match=Match(path=match), action=action, authorization=authorization)))
     return tuple(sorted(built, key=lambda pair: _precedence(pair[1].match.path)))
 

@@ -1,0 +1,163 @@
+"""TLS towards clients: which certificate is shown, which versions are spoken, and whose certificates are asked for."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from authplane.base.names import ObjectName
+from authplane.base.problems import Problems
+from authplane.graph.around import Around
+from authplane.graph.delegation import may_use
+from authplane.graph.model import Certificate, ClientCertificates, Forwarded
+from authplane.graph.secrets import Unusable, ca_bundle, revocation_lists, secret_name, server_certificate
+from authplane.resources.documents import Resources
+from authplane.resources.kinds.contour import ClientValidation, Tls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DownstreamTls:
+    """What is agreed with the clients of a virtual host."""
+
+    certificate: Certificate
+    minimum: str
+    maximum: str
+    clients: ClientCertificates | None
+    fallback: Certificate | None
+    """Shown to clients that do not name the host, if they may do so."""
+
+
+def downstream_tls(tls: Tls, namespace: str, around: Around, problems: Problems) -> DownstreamTls | None:
+    """Read ``virtualhost.tls``; whatever cannot be as it is written is an error."""
+    _require_compatible(tls, problems)
+    certificate = _certificate(tls, namespace, around, problems)
+    minimum, maximum = tls.minimum_protocol_version or "1.2", tls.maximum_protocol_version or "1.3"
+    if maximum < minimum:
+        problems.add(
+            "TLSConfigNotValid",
+            "Spec.Virtualhost.TLS the minimum protocol version is greater than the maximum protocol version",
+        )
+    fallback = _fallback(namespace, around, problems) if tls.enable_fallback_certificate else None
+    clients = None
+    if tls.client_validation is not None:
+        with problems.at("clientValidation"):
+            clients = _clients(tls.client_validation, namespace, around, problems)
+    if certificate is None:
+        return None
+    return DownstreamTls(certificate=certificate, minimum=minimum, maximum=maximum, clients=clients, fallback=fallback)
+
+
+def _require_compatible(tls: Tls, problems: Problems) -> None:
+    if tls.passthrough:
+        problems.add("TLSConfigNotValid", "Spec.VirtualHost.TLS passthrough is not supported")
+        if tls.enable_fallback_certificate:
+            problems.add(
+                "TLSIncompatibleFeatures",
+                "Spec.VirtualHost.TLS: both Passthrough and enableFallbackCertificate were specified",
+            )
+        if tls.client_validation is not None:
+            problems.add(
+                "TLSIncompatibleFeatures",
+                "Spec.VirtualHost.TLS passthrough cannot be combined with tls.clientValidation",
+            )
+    if tls.enable_fallback_certificate and tls.client_validation is not None:
+        problems.add("TLSIncompatibleFeatures", "Spec.Virtualhost.TLS fallback & client validation are incompatible")
+
+
+def _certificate(tls: Tls, namespace: str, around: Around, problems: Problems) -> Certificate | None:
+    if not tls.secret_name:
+        if not tls.passthrough:
+            problems.add("TLSConfigNotValid", "Spec.VirtualHost.TLS: neither Passthrough nor SecretName were specified")
+        return None
+    if tls.passthrough:
+        problems.add("TLSConfigNotValid", "Spec.VirtualHost.TLS: both Passthrough and SecretName were specified")
+    name = secret_name(tls.secret_name, namespace)
+    with problems.at("secretName"):
+        if not may_use(around.resources, name, namespace):
+            message = f'Spec.VirtualHost.TLS Secret "{name}" certificate delegation not permitted'
+            problems.add("DelegationNotPermitted", message)
+            return None
+        found = server_certificate(around.resources, name)
+        if isinstance(found, Unusable):
+            problems.add("SecretNotValid", f'Spec.VirtualHost.TLS Secret "{name}" is invalid: {found}')
+            return None
+        return found
+
+
+def _fallback(namespace: str, around: Around, problems: Problems) -> Certificate | None:
+    name = around.settings.fallback_certificate
+    with problems.at("enableFallbackCertificate"):
+        if name is None:
+            problems.add(
+                "FallbackNotPresent",
+                "Spec.Virtualhost.TLS enabled fallback but the fallback Certificate Secret is not configured in "
+                "Contour configuration file",
+            )
+            return None
+        if not may_use(around.resources, name, namespace):
+            problems.add(
+                "FallbackNotDelegated",
+                f'Spec.VirtualHost.TLS Secret "{name}" is not configured for certificate delegation',
+            )
+            return None
+        found = server_certificate(around.resources, name)
+        if isinstance(found, Unusable):
+            problems.add(
+                "FallbackNotValid", f'Spec.Virtualhost.TLS Secret "{name}" fallback certificate is invalid: {found}'
+            )
+            return None
+        return found
+
+
+def _clients(given: ClientValidation, namespace: str, around: Around, problems: Problems) -> ClientCertificates:
+    wrong = "Spec.VirtualHost.TLS client validation is invalid: "
+    ca, revoked = None, None
+    if given.ca_secret:
+        with problems.at("caSecret"):
+            name = secret_name(given.ca_secret, namespace)
+            ca = _bundle("CA", name, ca_bundle, namespace, around, problems)
+    elif not given.skip_client_cert_validation:
+        problems.add("ClientValidationInvalid", f"{wrong}CA Secret must be specified")
+    if given.crl_secret:
+        with problems.at("crlSecret"):
+            name = secret_name(given.crl_secret, namespace)
+            revoked = _bundle("CRL", name, revocation_lists, namespace, around, problems)
+    if given.skip_client_cert_validation:
+        with problems.at("skipClientCertValidation"):
+            problems.warn("ClientNotVerified", "clients may show any certificate; what it says is not verified")
+        if given.crl_secret:
+            problems.add("ClientValidationInvalid", f"{wrong}a CRL has no effect if validation is skipped")
+    if given.crl_only_verify_leaf_cert and not given.crl_secret:
+        with problems.at("crlOnlyVerifyLeafCert"):
+            problems.warn("IgnoredField", "there is no CRL that this could change")
+    forward = given.forward_client_certificate
+    return ClientCertificates(
+        ca=ca,
+        verified=not given.skip_client_cert_validation,
+        required=not given.optional_client_certificate,
+        revoked=revoked,
+        leaf_only=given.crl_only_verify_leaf_cert,
+        forwarded=None
+        if forward is None
+        else Forwarded(
+            subject=forward.subject, certificate=forward.cert, chain=forward.chain, dns=forward.dns, uri=forward.uri
+        ),
+    )
+
+
+def _bundle(  # noqa: PLR0913, PLR0917 (each of them decides something)
+    kind: str,
+    name: ObjectName,
+    read: Callable[[Resources, ObjectName], bytes | Unusable],
+    namespace: str,
+    around: Around,
+    problems: Problems,
+) -> bytes | None:
+    if not may_use(around.resources, name, namespace):
+        message = f'Spec.VirtualHost.TLS {kind} Secret "{name}" is invalid: Certificate delegation not permitted'
+        problems.add("DelegationNotPermitted", message)
+        return None
+    found = read(around.resources, name)
+    if isinstance(found, Unusable):
+        message = f'Spec.VirtualHost.TLS client validation is invalid: invalid {kind} Secret "{name}": {found}'
+        problems.add("ClientValidationInvalid", message)
+        return None
+    return found
