@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from authplane.base.timeouts import Timeout
+from authplane.resources.kinds.contour_policies import AuthPolicy
 
 
 class NameTest(StrEnum):
@@ -84,6 +85,9 @@ class AuthorizationService:
     body: CheckedBody | None = None
 
 
+# --- What holds for a route
+
+
 @dataclass(frozen=True, slots=True)
 class Unprotected:
     """Nobody asked for authorization here."""
@@ -104,3 +108,31 @@ class Enforced:
 
 
 RouteAuthorization: TypeAlias = Unprotected | Disabled | Enforced
+
+
+# --- What holds for a virtual host
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarded:
+    """The virtual host has an authorization service; ``policy`` holds where a route has none of its own."""
+
+    service: AuthorizationService
+    policy: AuthPolicy
+    anywhere: bool
+    """Whether it may be asked on connections without TLS, and on those with the fallback certificate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unavailable:
+    """Global authorization holds and cannot be given: a route that needs it withdraws its virtual host."""
+
+    policy: AuthPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Unenforceable:
+    """The virtual host asks for authorization that cannot be given: an error has withdrawn it."""
+
+
+HostAuthorization: TypeAlias = Unprotected | Guarded | Unavailable | Unenforceable
