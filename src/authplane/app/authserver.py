@@ -3,7 +3,7 @@
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, assert_never
 
@@ -17,6 +17,7 @@ from authplane.io.decision_log import DecisionLog, ToStandardOutput, open_decisi
 from authplane.io.fleet import Fleet
 from authplane.io.http_front import HttpChecks, serve_http_checks
 from authplane.io.listen import Address, TlsPaths, UnixAddress
+from authplane.io.log import LogFormat
 from authplane.io.metrics import Metrics
 from authplane.io.process import Line, LineSink, Stream, forward
 from authplane.io.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
@@ -56,6 +57,7 @@ class ServerPlan:
     admin: Address | None = None
     """Where health, readiness and metrics are served."""
     admin_public: bool = False
+    log_format: LogFormat = LogFormat.AUTO
 
 
 def serve_checks(plan: ServerPlan) -> None:
@@ -122,13 +124,12 @@ async def _in_workers(plan: ServerPlan) -> AsyncGenerator[dict[str, Address]]:
     """Serve in workers; the port for people and Prometheus is the parent's, who asks them all."""
     own = Metrics()
     backend = BackendPlan(factory=_FACTORY, description=plan.serving.described())
-    tls = plan.tls or None
-    fronts = {
-        "grpc": PyvoySettings(address=plan.address, tls=tls, workers=plan.workers, in_flight=plan.in_flight),
-    }
+    common = PyvoySettings(
+        address=plan.address, tls=plan.tls or None, in_flight=plan.in_flight, log_format=plan.log_format
+    )
+    fronts = {"grpc": replace(common, workers=plan.workers)}
     if plan.http is not None:
-        address, form = plan.http
-        fronts["http"] = PyvoySettings(address=address, tls=tls, in_flight=plan.in_flight, http=form)
+        fronts["http"] = replace(common, address=plan.http[0], http=plan.http[1])
     async with AsyncExitStack() as stack:
         # Workers notice by themselves that a log file was moved away; the signal must not end us.
         stack.enter_context(on_hangup(lambda: None))

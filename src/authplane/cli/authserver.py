@@ -248,6 +248,7 @@ def _serve(
                     http=(parse_address(http_address), _FORMS[form]) if http_address else None,
                     admin=parse_address(admin) if admin else None,
                     admin_public=public,
+                    log_format=log_format,
                 )
             )
         except DescriptionError as error:

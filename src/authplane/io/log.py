@@ -33,9 +33,16 @@ class _StandardError:
             sys.stderr.flush()
 
 
+def settled(form: LogFormat) -> LogFormat:
+    """Return what ``auto`` means here: text on a terminal, JSON elsewhere."""
+    if form is not LogFormat.AUTO:
+        return form
+    return LogFormat.TEXT if sys.stderr.isatty() else LogFormat.JSON
+
+
 def set_up_log(form: LogFormat = LogFormat.AUTO, *, level: int = logging.INFO) -> None:
-    """Configure the log of this process; ``auto`` is text on a terminal and JSON elsewhere."""
-    text = form is LogFormat.TEXT or (form is LogFormat.AUTO and sys.stderr.isatty())
+    """Configure the log of this process."""
+    text = settled(form) is LogFormat.TEXT
     render = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()) if text else structlog.processors.JSONRenderer()
     structlog.configure(
         processors=[

@@ -30,6 +30,7 @@ from authplane.io.listen import (
     claim,
     read_server_tls,
 )
+from authplane.io.log import LogFormat, settled
 from authplane.io.process import Line, LineSink, Stream, owned_tasks, run_process
 from authplane.io.pyvoy_config import STATS, Json, Limits, render_secrets, render_worker
 from authplane.io.workers import SOCKET, WorkerPlan, plan_environment
@@ -80,6 +81,8 @@ class PyvoySettings:
     limits: Limits = field(default_factory=Limits)
     http: Form | None = None
     """How HTTP checks are asked; without it gRPC is served."""
+    log_format: LogFormat = LogFormat.AUTO
+    """How the workers write their logs; ``auto`` is what it means here."""
 
 
 async def _to_stderr(line: Line) -> None:
@@ -219,6 +222,7 @@ def _environment(backend: BackendPlan, settings: PyvoySettings) -> dict[str, str
         largest_message=settings.largest_message,
         in_flight=settings.in_flight,
         http=settings.http,
+        log_format=settled(settings.log_format).value,
     )
     return plan_environment(plan, backend.description)
 

@@ -19,6 +19,7 @@ from authplane.io.checks import Checks, Observing, Perform, no_room
 from authplane.io.http import Respond, serve_http
 from authplane.io.http_front import HttpApplication, HttpChecks
 from authplane.io.listen import UnixAddress
+from authplane.io.log import LogFormat, set_up_log
 from authplane.io.process import place_of
 from authplane.io.reflection import PATHS, Reflection
 from authplane.policy.engine import Backend
@@ -67,6 +68,7 @@ class WorkerPlan:
     in_flight: int
     http: Form | None
     """How HTTP checks are asked; without it gRPC is served."""
+    log_format: str = LogFormat.JSON.value
 
 
 def plan_environment(plan: WorkerPlan, description: object) -> dict[str, str]:
@@ -105,6 +107,7 @@ class Worker:
         started = False
         try:
             plan = read_plan(os.environ)
+            set_up_log(LogFormat(plan.log_format))
             made = load_factory(plan.factory)(json.loads(os.environ[BACKEND]))
             async with made as serving, _told(serving.pages, os.environ.get(SOCKET)):
                 self._application = build_application(serving, plan)
