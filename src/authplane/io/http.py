@@ -198,6 +198,9 @@ class _Connection:
         head = await self._event()
         if not isinstance(head, h11.Request):
             return None
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in head.headers}:
+            # Another server on the way may have taken the other one for the body's end.
+            raise _RefusedError(HTTPStatus.BAD_REQUEST)
         body = bytearray()
         if self._http.they_are_waiting_for_100_continue:
             self._write(h11.InformationalResponse(status_code=100, headers=[]))

@@ -21,6 +21,19 @@ _TYPE: Final = "type.googleapis.com/"
 _SECRET: Final = f"{_TYPE}envoy.extensions.transport_sockets.tls.v3.Secret"
 _WINDOW: Final = 1024 * 1024
 
+_NEXT: Final = "%[89ABab][0-9A-Fa-f]"
+"""An escape of a byte that continues a character."""
+_ESCAPED: Final = "|".join(
+    (
+        "%[0-7][0-9A-Fa-f]",
+        f"%(?:[Cc][2-9A-Fa-f]|[Dd][0-9A-Fa-f]){_NEXT}",
+        f"%[Ee](?:0%[ABab][0-9A-Fa-f]|[1-9A-Ca-cEFef]{_NEXT}|[Dd]%[89][0-9A-Fa-f]){_NEXT}",
+        f"%[Ff](?:0%[9ABab][0-9A-Fa-f]|[1-3]{_NEXT}|4%8[0-9A-Fa-f]){_NEXT}{_NEXT}",
+    )
+)
+READABLE: Final = f"(?:[!-$&->@-~]|{_ESCAPED})*(?:\\?[!-~]*)?"
+"""Paths that pyvoy can read: what is escaped is UTF-8. It never answers a request with another one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -58,6 +71,8 @@ def render_worker(filters: list[Json], address: Address, limits: Limits, secrets
         "node": {"id": STATS, "cluster": STATS},
         "static_resources": {"listeners": [listener]},
         "overload_manager": {"resource_monitors": monitors},
+        # The pattern of readable paths is longer than what Envoy takes by default.
+        "layered_runtime": {"layers": [{"name": STATS, "static_layer": {"re2.max_program_size.error_level": 1000}}]},
     }
 
 
@@ -78,7 +93,7 @@ def _manager(filters: list[Json], limits: Limits) -> Json:
         "@type": f"{_TYPE}envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": STATS,
         "route_config": {"virtual_hosts": [{"name": STATS, "domains": ["*"]}]},
-        "http_filters": filters,
+        "http_filters": [_typed("envoy.filters.http.rbac", _only_readable_paths()), *filters],
         "http2_protocol_options": {
             "max_concurrent_streams": limits.streams,
             "initial_stream_window_size": _WINDOW,
@@ -96,6 +111,15 @@ def _manager(filters: list[Json], limits: Limits) -> Json:
         "normalize_path": False,
         "path_with_escaped_slashes_action": "KEEP_UNCHANGED",
         "server_header_transformation": "PASS_THROUGH",
+    }
+
+
+def _only_readable_paths() -> Json:
+    """Refuse other paths with 403: a proxy that waits in vain for an answer may let the call pass."""
+    readable = {"header": {"name": ":path", "string_match": {"safe_regex": {"regex": READABLE}}}}
+    return {
+        "@type": f"{_TYPE}envoy.extensions.filters.http.rbac.v3.RBAC",
+        "rules": {"policies": {"readable": {"permissions": [readable], "principals": [{"any": True}]}}},
     }
 
 
