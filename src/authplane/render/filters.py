@@ -1,6 +1,6 @@
 """HTTP filters: one order for every listener."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never
 
@@ -18,7 +18,7 @@ from google.protobuf.wrappers_pb2 import BoolValue
 
 from authplane.base.timeouts import After, Disabled, Timeout, UseDefault
 from authplane.graph.guards import AuthorizationService, Enforced, FailOpen, OverGrpc, RouteAuthorization
-from authplane.graph.model import SecureHost
+from authplane.graph.model import Host
 from authplane.render.wrap import duration, pack
 
 EXT_AUTHZ: Final = "envoy.filters.http.ext_authz"
@@ -41,18 +41,16 @@ Chain: TypeAlias = Guard | None
 """What a connection manager knows when its filters are chosen."""
 
 
-def chain_of(secure: SecureHost) -> Chain:
-    """Return what the connection manager of a virtual host behind TLS knows."""
-    services = {
-        route.authorization.service for route in secure.host.routes if isinstance(route.authorization, Enforced)
-    }
+def chain_of(hosts: Iterable[Host]) -> Chain:
+    """Return what a connection manager that serves these hosts knows."""
+    held = [route.authorization for host in hosts for route in host.routes]
+    services = {authorization.service for authorization in held if isinstance(authorization, Enforced)}
     if not services:
         return None
     if len(services) > 1:
-        raise ValueError(f"{secure.host.fqdn} has {len(services)} authorization services")
+        raise ValueError(f"there are {len(services)} authorization services")
     [service] = services
-    every_route = all(isinstance(route.authorization, Enforced) for route in secure.host.routes)
-    return Guard(service=service, every_route=every_route)
+    return Guard(service=service, every_route=all(isinstance(authorization, Enforced) for authorization in held))
 
 
 def http_filters(chain: Chain) -> list[hcm_pb2.HttpFilter]:

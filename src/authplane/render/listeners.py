@@ -1,7 +1,7 @@
 """Listeners: a connection manager for all plain hosts, one for each host behind TLS."""
 
 from datetime import timedelta
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Final
 
 from envoy.config.accesslog.v3 import accesslog_pb2
@@ -14,11 +14,21 @@ from envoy.extensions.transport_sockets.tls.v3 import common_pb2, secret_pb2, tl
 from google.protobuf.struct_pb2 import Struct, Value
 from google.protobuf.wrappers_pb2 import BoolValue, UInt32Value
 
-from authplane.graph.model import Address, Graph, SecureHost
-from authplane.graph.programming import HTTP_LISTENER, HTTPS_LISTENER, route_name
+from authplane.base.names import ObjectName
+from authplane.base.timeouts import After
+from authplane.graph.model import (
+    Address,
+    ClientCertificates,
+    ConnectionTimeouts,
+    Fallback,
+    Forwarded,
+    Graph,
+    SecureHost,
+)
+from authplane.graph.programming import FALLBACK_CHAIN, FALLBACK_ROUTES, HTTP_LISTENER, HTTPS_LISTENER, route_name
 from authplane.render.filters import Chain, chain_of, http_filters
 from authplane.render.routes import METADATA
-from authplane.render.wrap import FROM_ADS, REMEMBERED_HOSTS, duration, pack, socket_address
+from authplane.render.wrap import FROM_ADS, REMEMBERED_HOSTS, duration, limit, pack, socket_address
 
 _BUFFER_LIMIT: Final = 32 * 1024
 _IDLE: Final = timedelta(minutes=5)
@@ -49,11 +59,14 @@ def render_listeners(graph: Graph) -> list[listener_pb2.Listener]:
     """Render the listeners that have something to serve."""
     listeners = []
     if graph.plain_hosts:
-        manager = _connection_manager(HTTP_LISTENER, HTTP_LISTENER, None)
+        manager = _connection_manager(HTTP_LISTENER, HTTP_LISTENER, chain_of(graph.plain_hosts), graph.timeouts)
         chains = [listener_components_pb2.FilterChain(filters=[manager])]
         listeners.append(_listener(HTTP_LISTENER, graph.http, chains))
     if graph.secure_hosts:
-        listener = _listener(HTTPS_LISTENER, graph.https, [_secure_chain(host) for host in graph.secure_hosts])
+        chains = [_secure_chain(host, graph.timeouts) for host in graph.secure_hosts]
+        if graph.fallback is not None:
+            chains.append(_fallback_chain(graph.fallback, graph.timeouts))
+        listener = _listener(HTTPS_LISTENER, graph.https, chains)
         listener.listener_filters.append(
             listener_components_pb2.ListenerFilter(
                 name="envoy.filters.listener.tls_inspector", typed_config=pack(tls_inspector_pb2.TlsInspector())
@@ -74,48 +87,95 @@ def _listener(name: str, address: Address, chains: list[listener_components_pb2.
 
 # A host that did not change is not rendered again: with a thousand hosts that is most of what a change costs.
 @lru_cache(maxsize=REMEMBERED_HOSTS)
-def _secure_chain(secure: SecureHost) -> listener_components_pb2.FilterChain:
+def _secure_chain(secure: SecureHost, timeouts: ConnectionTimeouts) -> listener_components_pb2.FilterChain:
     name = route_name(secure.host.fqdn)
+    forwarded = secure.clients.forwarded if secure.clients is not None else None
+    tls = _tls_context(secure.certificate, secure.minimum_tls, secure.maximum_tls)
+    if secure.clients is not None:
+        _ask_for_certificates(tls, secure.clients)
     return listener_components_pb2.FilterChain(
         name=name,
         filter_chain_match=listener_components_pb2.FilterChainMatch(server_names=[secure.host.fqdn]),
-        filters=[_connection_manager(HTTPS_LISTENER, name, chain_of(secure))],
-        transport_socket=base_pb2.TransportSocket(
-            name="envoy.transport_sockets.tls", typed_config=pack(_tls_context(secure))
+        filters=[_connection_manager(HTTPS_LISTENER, name, chain_of([secure.host]), timeouts, forwarded)],
+        transport_socket=_transport_socket(tls),
+    )
+
+
+def _fallback_chain(fallback: Fallback, timeouts: ConnectionTimeouts) -> listener_components_pb2.FilterChain:
+    """Render the chain of those that name no host in TLS, or none that is served."""
+    return listener_components_pb2.FilterChain(
+        name=FALLBACK_CHAIN,
+        filter_chain_match=listener_components_pb2.FilterChainMatch(transport_protocol="tls"),
+        filters=[_connection_manager(HTTPS_LISTENER, FALLBACK_ROUTES, chain_of(fallback.hosts), timeouts)],
+        transport_socket=_transport_socket(
+            _tls_context(fallback.certificate, fallback.minimum_tls, fallback.maximum_tls)
         ),
     )
 
 
-def _tls_context(secure: SecureHost) -> tls_pb2.DownstreamTlsContext:
+def _transport_socket(tls: tls_pb2.DownstreamTlsContext) -> base_pb2.TransportSocket:
+    return base_pb2.TransportSocket(name="envoy.transport_sockets.tls", typed_config=pack(tls))
+
+
+def _tls_context(certificate: ObjectName, minimum: str, maximum: str) -> tls_pb2.DownstreamTlsContext:
     return tls_pb2.DownstreamTlsContext(
         common_tls_context=tls_pb2.CommonTlsContext(
             alpn_protocols=["h2", "http/1.1"],
             tls_params=common_pb2.TlsParameters(
-                tls_minimum_protocol_version=_TLS_VERSIONS[secure.minimum_tls],
-                tls_maximum_protocol_version=_TLS_VERSIONS["1.3"],
+                tls_minimum_protocol_version=_TLS_VERSIONS[minimum],
+                tls_maximum_protocol_version=_TLS_VERSIONS[maximum],
             ),
-            tls_certificate_sds_secret_configs=[
-                secret_pb2.SdsSecretConfig(name=str(secure.certificate), sds_config=FROM_ADS)
-            ],
+            tls_certificate_sds_secret_configs=[secret_pb2.SdsSecretConfig(name=str(certificate), sds_config=FROM_ADS)],
         )
     )
 
 
-def _connection_manager(stat_prefix: str, routes: str, chain: Chain) -> listener_components_pb2.Filter:
+def _ask_for_certificates(tls: tls_pb2.DownstreamTlsContext, clients: ClientCertificates) -> None:
+    trust = common_pb2.CertificateValidationContext.TrustChainVerification
+    validation = common_pb2.CertificateValidationContext(
+        trust_chain_verification=trust.VERIFY_TRUST_CHAIN if clients.verified else trust.ACCEPT_UNTRUSTED,
+        only_verify_leaf_cert_crl=clients.leaf_only,
+    )
+    if clients.ca is not None:
+        validation.trusted_ca.inline_bytes = clients.ca
+    if clients.revoked is not None:
+        validation.crl.inline_bytes = clients.revoked
+    tls.common_tls_context.validation_context.CopyFrom(validation)
+    tls.require_client_certificate.value = clients.required
+
+
+def _connection_manager(
+    stat_prefix: str, routes: str, chain: Chain, timeouts: ConnectionTimeouts, forwarded: Forwarded | None = None
+) -> listener_components_pb2.Filter:
     manager = _HCM(
         stat_prefix=stat_prefix,
         rds=hcm_pb2.Rds(config_source=FROM_ADS, route_config_name=routes),
         http_filters=http_filters(chain),
     )
-    manager.MergeFrom(_common_settings())
+    manager.MergeFrom(_common_settings(timeouts))
+    if forwarded is not None:
+        # What a client says of its certificate by itself is removed, here and, by default, everywhere else.
+        manager.forward_client_cert_details = _HCM.ForwardClientCertDetails.SANITIZE_SET
+        manager.set_current_client_cert_details.CopyFrom(_forwarded(forwarded))
     return listener_components_pb2.Filter(
         name="envoy.filters.network.http_connection_manager", typed_config=pack(manager)
     )
 
 
-@cache
-def _common_settings() -> hcm_pb2.HttpConnectionManager:
+def _forwarded(forwarded: Forwarded) -> hcm_pb2.HttpConnectionManager.SetCurrentClientCertDetails:
+    return _HCM.SetCurrentClientCertDetails(
+        subject=BoolValue(value=True) if forwarded.subject else None,
+        cert=forwarded.certificate,
+        chain=forwarded.chain,
+        dns=forwarded.dns,
+        uri=forwarded.uri,
+    )
+
+
+@lru_cache(maxsize=8)
+def _common_settings(timeouts: ConnectionTimeouts) -> hcm_pb2.HttpConnectionManager:
     """Return what all connection managers have in common."""
+    idle, longest = limit(timeouts.connection_idle), timeouts.max_connection_duration
     return _HCM(
         codec_type=_HCM.CodecType.AUTO,
         access_log=[_access_log()],
@@ -124,8 +184,14 @@ def _common_settings() -> hcm_pb2.HttpConnectionManager:
         normalize_path=BoolValue(value=True),
         merge_slashes=True,
         path_with_escaped_slashes_action=_HCM.PathWithEscapedSlashesAction.REJECT_REQUEST,
+        request_timeout=limit(timeouts.request),
+        stream_idle_timeout=limit(timeouts.stream_idle),
+        delayed_close_timeout=limit(timeouts.delayed_close),
+        drain_timeout=limit(timeouts.shutdown_grace_period),
         common_http_protocol_options=protocol_pb2.HttpProtocolOptions(
-            idle_timeout=duration(_IDLE),
+            idle_timeout=duration(_IDLE) if idle is None else idle,
+            # Zero would close connections at once: only the idle timeout and those of requests know it as "never".
+            max_connection_duration=limit(longest) if isinstance(longest, After) else None,
             # Some origins read `auth_username` as `auth-username`.
             headers_with_underscores_action=protocol_pb2.HttpProtocolOptions.HeadersWithUnderscoresAction.REJECT_REQUEST,
         ),

@@ -13,7 +13,7 @@ from envoy.extensions.transport_sockets.tls.v3.secret_pb2 import Secret
 from authplane.graph.model import Graph
 from authplane.render.clusters import render_cluster, render_endpoints
 from authplane.render.listeners import render_listeners
-from authplane.render.routes import render_plain_routes, render_secure_routes
+from authplane.render.routes import render_fallback_routes, render_plain_routes, render_secure_routes
 from authplane.render.secrets import render_secret
 from authplane.xds.snapshot import Snapshot
 from authplane.xds.types import TypeUrl
@@ -34,10 +34,12 @@ class Rendered:
 
 def render_graph(graph: Graph) -> Rendered:
     """Render everything; a graph cannot be one that this fails for."""
-    plain = [render_plain_routes(graph)] if graph.plain_hosts else []
+    shared = [render_fallback_routes(graph.fallback)] if graph.fallback is not None else []
+    if graph.plain_hosts:
+        shared.append(render_plain_routes(graph))
     return Rendered(
         listeners=tuple(render_listeners(graph)),
-        routes=(*(render_secure_routes(host) for host in graph.secure_hosts), *plain),
+        routes=(*(render_secure_routes(host) for host in graph.secure_hosts), *shared),
         clusters=tuple(render_cluster(cluster) for cluster in graph.clusters),
         endpoints=tuple(told for told in map(render_endpoints, graph.clusters) if told is not None),
         secrets=tuple(render_secret(certificate) for certificate in graph.certificates),

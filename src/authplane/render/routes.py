@@ -12,6 +12,7 @@ from google.protobuf.wrappers_pb2 import UInt32Value
 from authplane.graph.guards import Disabled, Enforced, FailOpen, RouteAuthorization, Unprotected
 from authplane.graph.model import (
     Exact,
+    Fallback,
     Forward,
     Graph,
     Host,
@@ -24,7 +25,7 @@ from authplane.graph.model import (
     Route,
     SecureHost,
 )
-from authplane.graph.programming import HTTP_LISTENER, route_name
+from authplane.graph.programming import FALLBACK_ROUTES, HTTP_LISTENER, route_name
 from authplane.render.filters import Chain, chain_of, per_route
 from authplane.render.wrap import REMEMBERED_HOSTS
 
@@ -35,20 +36,34 @@ _WITHDRAWN: Final = 503
 
 def render_plain_routes(graph: Graph) -> route_pb2.RouteConfiguration:
     """Render the routes of the HTTP listener: every host in one table."""
-    hosts = [_virtual_host(host, None) for host in graph.plain_hosts]
-    hosts += [_answering(fqdn, [fqdn], _WITHDRAWN, None) for fqdn in graph.refused]
+    chain = chain_of(graph.plain_hosts)
+    hosts = [_virtual_host(host, chain) for host in graph.plain_hosts]
+    hosts += [_answering(fqdn, [fqdn], _WITHDRAWN, chain) for fqdn in graph.refused]
     return route_pb2.RouteConfiguration(name=HTTP_LISTENER, virtual_hosts=hosts, ignore_port_in_host_matching=True)
 
 
 @lru_cache(maxsize=REMEMBERED_HOSTS)
 def render_secure_routes(secure: SecureHost) -> route_pb2.RouteConfiguration:
     """Render the routes of a virtual host behind TLS; a request for another host is misdirected (RFC 9110, 15.5.20)."""
-    chain = chain_of(secure)
+    chain = chain_of([secure.host])
     return route_pb2.RouteConfiguration(
         name=route_name(secure.host.fqdn),
         virtual_hosts=[
             _virtual_host(secure.host, chain),
             _answering("misdirected", ["*", *secure.elsewhere], _MISDIRECTED, chain),
+        ],
+        ignore_port_in_host_matching=True,
+    )
+
+
+def render_fallback_routes(fallback: Fallback) -> route_pb2.RouteConfiguration:
+    """Render the routes of those that clients may ask for without naming them in TLS."""
+    chain = chain_of(fallback.hosts)
+    return route_pb2.RouteConfiguration(
+        name=FALLBACK_ROUTES,
+        virtual_hosts=[
+            *(_virtual_host(host, chain) for host in fallback.hosts),
+            _answering("misdirected", ["*", *fallback.elsewhere], _MISDIRECTED, chain),
         ],
         ignore_port_in_host_matching=True,
     )

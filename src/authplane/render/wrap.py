@@ -1,12 +1,14 @@
 """Small pieces of Envoy configuration that stand in many places."""
 
 from datetime import timedelta
-from typing import Final
+from typing import Final, assert_never
 
 from envoy.config.core.v3 import address_pb2, config_source_pb2
 from google.protobuf.any_pb2 import Any
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
+
+from authplane.base.timeouts import After, Disabled, Timeout, UseDefault
 
 FROM_ADS: Final = config_source_pb2.ConfigSource(
     ads=config_source_pb2.AggregatedConfigSource(), resource_api_version=config_source_pb2.ApiVersion.V3
@@ -31,6 +33,19 @@ def duration(value: timedelta) -> Duration:
     message = Duration()
     message.FromTimedelta(value)
     return message
+
+
+def limit(timeout: Timeout) -> Duration | None:
+    """Convert a timeout: None leaves it to Envoy, and zero is how Envoy writes "never"."""
+    match timeout:
+        case UseDefault():
+            return None
+        case Disabled():
+            return Duration()
+        case After(after):
+            return duration(after)
+        case _:
+            assert_never(timeout)
 
 
 def socket_address(address: str, port: int) -> address_pb2.Address:
