@@ -1,0 +1,101 @@
+"""Where an ExternalName Service may lead."""
+
+from typing import Final
+
+import pytest
+
+from authplane.graph.external_names import external_host, external_name_problem
+from authplane.graph.settings import ExternalNames
+
+LOCALHOST: Final = "is an ExternalName service that points to localhost, this is not allowed"
+LINK: Final = "is an ExternalName service that points to a link-local address, this is not allowed"
+METADATA: Final = "is an ExternalName service that points to the metadata of this machine, this is not allowed"
+
+LOCAL: Final = {
+    "localhost": LOCALHOST,
+    "localhost.": LOCALHOST,
+    "LocalHost": LOCALHOST,
+    "localhost.localdomain": LOCALHOST,
+    "localhost.localdomain.": LOCALHOST,
+    "local.projectcontour.io": LOCALHOST,
+    "local.projectcontour.io.": LOCALHOST,
+    "ip6-localhost": LOCALHOST,
+    "any.localhost": LOCALHOST,
+    "127.0.0.1": LOCALHOST,
+    "127.0.0.1.": LOCALHOST,
+    "127.8.9.1": LOCALHOST,
+    "0.0.0.0": LOCALHOST,
+    "::1": LOCALHOST,
+    "0:0:0:0:0:0:0:1": LOCALHOST,
+    "::": LOCALHOST,
+    "::ffff:127.0.0.1": LOCALHOST,
+    "169.254.169.254": LINK,
+    "fe80::1": LINK,
+    "::ffff:169.254.169.254": LINK,
+    "metadata.google.internal": METADATA,
+    "fd00:ec2::254": METADATA,
+}
+
+
+@pytest.mark.requirement("ES-21")
+@pytest.mark.requirement("T03")
+@pytest.mark.parametrize(("written", "problem"), LOCAL.items(), ids=LOCAL.keys())
+def test_a_local_destination_is_refused_unless_the_operator_allows_it(written: str, problem: str) -> None:
+    assert external_name_problem(written, ExternalNames.ELSEWHERE) == problem
+    assert not external_name_problem(written, ExternalNames.ANYWHERE)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "auth.example.com",
+        "auth.example.com.",
+        "AUTH.example.com",
+        "auth",
+        "_grpc.auth.example",
+        "xn--bcher-kva.example",
+        "localhost.example.com",
+        "notlocalhost",
+        "10.0.0.7",
+        "2001:db8::7",
+    ],
+)
+def test_other_names_and_addresses_are_accepted(written: str) -> None:
+    assert not external_name_problem(written, ExternalNames.ELSEWHERE)
+
+
+NOT_NAMES: Final = [
+    "",
+    ".",
+    "auth..example",
+    "auth.example..",
+    "-auth.example",
+    "auth-.example",
+    "auth example",
+    "auth.example:9443",
+    "https://auth.example",
+    "auth.example/x",
+    "user@auth.example",
+    "bücher.example",
+    "auth\n.example",
+    "*.example",
+    "[::1]",
+    "127.1",
+    "2130706433",
+    "0x7f000001",
+    "0177.0.0.1",
+    "auth.example.7",
+    "a" * 64 + ".example",
+    ".".join(["a" * 60] * 5),
+]
+
+
+@pytest.mark.parametrize("written", NOT_NAMES)
+@pytest.mark.parametrize("allowed", [ExternalNames.ELSEWHERE, ExternalNames.ANYWHERE])
+def test_what_is_no_dns_name_is_refused_always(written: str, allowed: ExternalNames) -> None:
+    problem = external_name_problem(written, allowed)
+    assert problem == f"is an ExternalName service whose externalName {written!r} is not a DNS name"
+
+
+def test_the_host_is_the_name_in_lower_case_without_the_dot_at_its_end() -> None:
+    assert external_host("Auth.Example.COM.") == "auth.example.com"
