@@ -1,12 +1,12 @@
 """Values as programs read them: the JSON forms of the command line."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from authplane.base.names import Ref
 from authplane.base.problems import dotted
-from authplane.graph.status import Condition, Status, SubCondition
+from authplane.graph.status import OUR_CONDITIONS, Condition, Status, SubCondition
 from authplane.resources.documents import Finding
 
 
@@ -65,12 +65,11 @@ class Transitions:
 def _legacy(valid: Condition) -> dict[str, str]:
     """Return the two fields that HTTPProxy had before conditions; tools still read them."""
     if valid.status == "True":
-        word = "valid"
-    elif any(error.type == "Orphaned" for error in valid.errors):
-        word = "orphaned"
-    else:
-        word = "invalid"
-    return {"currentStatus": word, "description": valid.message}
+        return {"currentStatus": "valid", "description": valid.message}
+    for error in valid.errors:
+        if error.type == "Orphaned":
+            return {"currentStatus": "orphaned", "description": error.message}
+    return {"currentStatus": "invalid", "description": valid.message}
 
 
 def _condition_record(condition: Condition, generation: int, since: datetime) -> dict[str, Any]:
@@ -91,3 +90,45 @@ def _condition_record(condition: Condition, generation: int, since: datetime) ->
 
 def _sub_record(sub: SubCondition) -> dict[str, str]:
     return {"type": sub.type, "status": "True", "reason": sub.reason, "message": sub.message}
+
+
+def needs_write(stored: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
+    """Tell whether a stored ``status`` has to give way to ours: it is not of a newer generation, and says otherwise.
+
+    A status that differs in nothing but the times of its transitions is left alone: writing it would be an event, which
+    would be answered by writing it again.
+    """
+    seen = max((condition["observedGeneration"] for condition in ours["conditions"]), default=0)
+    newer = any(
+        condition.get("observedGeneration", 0) > seen
+        for condition in stored.get("conditions") or ()
+        if condition["type"] in OUR_CONDITIONS
+    )
+    return not newer and _timeless(merged_status(stored, ours)) != _timeless(stored)
+
+
+def merged_status(stored: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what to store: our fields and conditions, among those of others, which stay as they are."""
+    mine = {condition["type"]: condition for condition in ours["conditions"]}
+    conditions = []
+    for old in stored.get("conditions") or ():
+        if old["type"] not in OUR_CONDITIONS:
+            conditions.append(old)
+        elif old["type"] in mine:
+            conditions.append(_since(old, mine.pop(old["type"])))
+    return {**stored, **ours, "conditions": [*conditions, *mine.values()]}
+
+
+def _timeless(status: Mapping[str, Any]) -> dict[str, Any]:
+    conditions = [
+        {field: value for field, value in condition.items() if field != "lastTransitionTime"}
+        for condition in status.get("conditions") or ()
+    ]
+    return {**status, "conditions": conditions}
+
+
+def _since(old: Mapping[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Keep the time of the last transition where there was none."""
+    if old.get("status") != new["status"] or "lastTransitionTime" not in old:
+        return new
+    return new | {"lastTransitionTime": old["lastTransitionTime"]}

@@ -16,10 +16,16 @@ from authplane.xds.messages import XdsName
 _LONGEST_MESSAGE: Final = 32760
 _KINDS: Final = {
     "AuthplaneConfiguration": "authplane.dev/v1alpha1",
+    "ContourConfiguration": "projectcontour.io/v1alpha1",
     "ExtensionService": "projectcontour.io/v1alpha1",
     "HTTPProxy": "projectcontour.io/v1",
+    "TLSCertificateDelegation": "projectcontour.io/v1",
 }
 """The kinds that have a status, and their API versions."""
+_SENT: Final = frozenset({"ExtensionService", "HTTPProxy"})
+"""The kinds that become something for proxies."""
+OUR_CONDITIONS: Final = frozenset({"Valid", "Ready", "Programmed", "UpToDate"})
+"""The types of all conditions here; others are not ours to change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +73,12 @@ def build_status(
     generations = _generations(resources)
     statuses = []
     for ref in sorted(generations):
-        conditions = [_valid(ref, problems.get(ref, ()))]
+        valid = _valid(ref, problems.get(ref, ()))
+        conditions = [valid]
         if ref.kind == "ExtensionService":
             conditions.append(_ready(clusters.get(ref.object_name)))
-        if ref.kind != "AuthplaneConfiguration":
-            conditions.append(_programmed(names.get(ref), programming))
+        if ref.kind in _SENT:
+            conditions.append(_programmed(names.get(ref), programming, valid))
         if ref in last_good:
             conditions.append(_outdated())
         statuses.append(
@@ -88,7 +95,13 @@ def build_status(
 def _generations(resources: Resources) -> Mapping[Ref, int]:
     known = {
         Ref(type(each).__name__, each.metadata.namespace, each.metadata.name): each.metadata.generation
-        for each in (*resources.proxies.values(), *resources.extension_services.values(), resources.configuration)
+        for each in (
+            *resources.proxies.values(),
+            *resources.extension_services.values(),
+            *resources.delegations.values(),
+            resources.configuration,
+            resources.contour_configuration,
+        )
         if each is not None
     }
     return {ref: 1 for ref in resources.broken if ref.kind in _KINDS} | known
@@ -138,9 +151,9 @@ def _ready(cluster: ExtensionCluster | None) -> Condition:
     return Condition(type="Ready", status="False", reason="NoReadyEndpoints", message=message)
 
 
-def _programmed(names: frozenset[XdsName] | None, programming: Programming) -> Condition:
+def _programmed(names: frozenset[XdsName] | None, programming: Programming, valid: Condition) -> Condition:
     if names is None:
-        return _programmed_as("False", "NotValid", "not part of the configuration that proxies get")
+        return _not_sent(valid)
     match programming:
         case NotServed():
             return _programmed_as("Unknown", "NotServed", "no control plane serves this folder at the moment")
@@ -155,6 +168,12 @@ def _programmed(names: frozenset[XdsName] | None, programming: Programming) -> C
             return _programmed_as("True", "Programmed", "accepted by every connected proxy")
         case _:
             assert_never(programming)
+
+
+def _not_sent(valid: Condition) -> Condition:
+    if valid.status == "True":
+        return _programmed_as("False", "RootNotServed", "no root HTTPProxy that includes it is served")
+    return _programmed_as("False", "NotValid", "not part of the configuration that proxies get")
 
 
 def _programmed_as(status: str, reason: str, message: str) -> Condition:
