@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 from tests.support.certificates import authority, ca_secret
-from tests.support.world import AUTH, EXTENSION, World, world
+from tests.support.world import EXTENSION, World, world
 
 from authplane.base.names import ObjectName
 from authplane.base.timeouts import After, UseDefault
@@ -17,6 +17,7 @@ from authplane.graph.upstreams import (
     HttpVersion,
     Plaintext,
     UnverifiedTls,
+    UpstreamTls,
     VerifiedTls,
 )
 
@@ -100,6 +101,13 @@ BAD = {
         EXTENSION + "  protocol: h2c\n",
         [("InconsistentProtocol", 'upstream TLS validation not supported for "h2c" protocol')],
     ),
+    "validation of plaintext HTTP/1.1, with a CA that is missing": Bad(
+        EXTENSION.replace("caSecret: ca", "caSecret: missing") + "  protocol: http/1.1\n",
+        [
+            ("InconsistentProtocol", 'upstream TLS validation not supported for "http/1.1" protocol'),
+            ("TLSUpstreamValidation", f'{UPSTREAM}invalid CA Secret "default/missing": Secret not found'),
+        ],
+    ),
     "bad response timeout": Bad(
         EXTENSION + "  timeoutPolicy: {response: invalid}\n",
         [
@@ -110,9 +118,44 @@ BAD = {
             )
         ],
     ),
+    "every timeout is bad": Bad(
+        EXTENSION + "  timeoutPolicy: {response: '10', idle: x, idleConnection: -1s}\n",
+        [
+            (
+                "TimeoutPolicyNotValid",
+                f"spec.timeoutPolicy failed to parse: error parsing {which} timeout: unable to parse timeout string "
+                f'"{text}": time: invalid duration "{text}"',
+            )
+            for which, text in (("response", "10"), ("idle", "x"), ("idle connection", "-1s"))
+        ],
+    ),
     "protocol in two places": Bad(
         EXTENSION.replace(VALIDATION, "").replace("9443}", "9443, protocol: h2}") + "  protocol: h2c\n",
         [("FieldConflict", "protocol is given more than once, with different values")],
+    ),
+    "validation in two places": Bad(
+        EXTENSION.replace("9443}", "9443, validation: {caSecret: ca, subjectName: other.example}}"),
+        [("FieldConflict", "validation is given more than once, with different values")],
+    ),
+    "two services, two protocols": Bad(
+        EXTENSION.replace(VALIDATION, "").replace(
+            TARGET, "  - {name: auth, port: 9443, protocol: h2c}\n  - {name: auth, port: 9443, protocol: h2}\n"
+        ),
+        [("FieldConflict", "protocol is given more than once, with different values")],
+    ),
+    "a protocol that only one of two services names": Bad(
+        EXTENSION.replace(VALIDATION, "").replace(
+            TARGET, "  - {name: auth, port: 9443}\n  - {name: auth, port: 9443, protocol: h2c}\n"
+        ),
+        [("FieldConflict", "protocol is given for some services and not for others; they share one")],
+    ),
+    "validation of one of two services": Bad(
+        EXTENSION.replace(VALIDATION, "").replace(
+            TARGET,
+            "  - {name: auth, port: 9443}\n"
+            "  - {name: auth, port: 9443, validation: {caSecret: ca, subjectName: auth.example}}\n",
+        ),
+        [("FieldConflict", "validation is given for some services and not for others; they share one")],
     ),
     "everything at once": Bad(
         EXTENSION.replace("9443", "9999").replace("caSecret: ca", "caSecret: missing"),
@@ -127,6 +170,7 @@ BAD = {
 }
 
 
+@pytest.mark.requirement("ES-5")
 @pytest.mark.requirement("ES-11")
 @pytest.mark.requirement("ES-12")
 @pytest.mark.requirement("ES-13")
@@ -154,13 +198,6 @@ def test_an_upstream_has_a_name_and_at_most_eight(validation: str) -> None:
     made = world(extension=EXTENSION.replace("{caSecret: ca, subjectName: auth.example}", validation), proxy="")
     assert len(made.problems("ExtensionService")) == 1
     assert cluster_of(made) is None
-
-
-def test_a_port_that_is_not_tcp_cannot_be_used() -> None:
-    made = world(auth=AUTH.replace("- {name: grpc, port: 9443}", "- {name: grpc, port: 9443, protocol: UDP}", 1))
-    assert made.problems("ExtensionService") == [
-        ("ServiceUnresolvedReference", 'unresolved service "default/auth": unsupported service protocol "UDP"')
-    ]
 
 
 CA_SECRETS = {
@@ -205,10 +242,95 @@ def test_without_validation_the_upstream_is_anybody_and_that_is_a_warning() -> N
     assert [reason for reason, _ in made.warnings("ExtensionService")] == ["UpstreamNotVerified"]
 
 
-def test_h2c_is_plaintext() -> None:
-    cluster = cluster_of(world(extension=EXTENSION.replace(VALIDATION, "  protocol: h2c\n")))
+PROTOCOLS = {
+    "": (HttpVersion.HTTP2, UnverifiedTls()),
+    "protocol: ''": (HttpVersion.HTTP2, UnverifiedTls()),
+    "protocol: h2": (HttpVersion.HTTP2, UnverifiedTls()),
+    "protocol: h2c": (HttpVersion.HTTP2, Plaintext()),
+    "protocol: http/1.1": (HttpVersion.HTTP1, Plaintext()),
+}
+
+
+@pytest.mark.requirement("ES-5")
+@pytest.mark.requirement("ES-6")
+@pytest.mark.requirement("ES-7")
+@pytest.mark.requirement("ES-8")
+@pytest.mark.parametrize(("field", "want"), PROTOCOLS.items(), ids=PROTOCOLS.keys())
+def test_a_protocol_is_a_version_and_tls_or_not_wherever_it_stands(
+    field: str, want: tuple[HttpVersion, UpstreamTls]
+) -> None:
+    above = EXTENSION.replace(VALIDATION, f"  {field}\n" if field else "")
+    inside = EXTENSION.replace(VALIDATION, "").replace("9443}", f"9443, {field}}}" if field else "9443}")
+    both = inside + (f"  {field}\n" if field else "")
+    for extension in (above, inside, both):
+        cluster = cluster_of(world(extension=extension, proxy=""))
+        assert cluster is not None
+        assert (cluster.version, cluster.tls) == want
+
+
+@pytest.mark.requirement("ES-7")
+@pytest.mark.parametrize("protocol", ["h3", "tls", "http"])
+def test_another_protocol_is_an_error(protocol: str) -> None:
+    made = world(extension=EXTENSION + f"  protocol: {protocol}\n", proxy="")
+    assert len(made.problems("ExtensionService")) == 1
+    assert cluster_of(made) is None
+
+
+NAMES = {
+    "the first subject name": ("", "auth.example", "auth.example"),
+    "another server name": ("serverName: tls.example", "tls.example", "tls.example"),
+    "another authority": ("authority: 'grpc.example:9443'", "auth.example", "grpc.example:9443"),
+    "both": ("serverName: tls.example\n  authority: grpc.example", "tls.example", "grpc.example"),
+}
+
+
+@pytest.mark.requirement("ES-15")
+@pytest.mark.requirement("EN-4")
+@pytest.mark.parametrize(("field", "server_name", "authority_"), NAMES.values(), ids=NAMES.keys())
+def test_tls_asks_for_one_name_and_checks_name_it_too_unless_they_are_told_otherwise(
+    field: str, server_name: str, authority_: str
+) -> None:
+    cluster = cluster_of(world(extension=EXTENSION + (f"  {field}\n" if field else "")))
     assert cluster is not None
-    assert cluster.tls == Plaintext()
+    assert cluster.authority == authority_
+    assert cluster.tls == VerifiedTls(
+        ca=authority().certificate, subject_names=("auth.example",), server_name=server_name
+    )
+
+
+@pytest.mark.requirement("EN-4")
+def test_a_plaintext_check_names_the_cluster_or_the_given_authority() -> None:
+    plain = EXTENSION.replace(VALIDATION, "  protocol: h2c\n")
+    first, second = cluster_of(world(extension=plain)), cluster_of(world(extension=plain + "  authority: a.example\n"))
+    assert first is not None
+    assert second is not None
+    assert (first.authority, second.authority) == ("extension.default.auth", "a.example")
+
+
+def test_a_server_name_without_tls_is_a_warning() -> None:
+    made = world(extension=EXTENSION.replace(VALIDATION, "  protocol: h2c\n  serverName: a.example\n"))
+    assert made.warnings("ExtensionService") == [
+        ("IgnoredField", 'ignoring field ".Spec.ServerName"; "h2c" is without TLS')
+    ]
+
+
+@pytest.mark.parametrize(
+    "field", ["serverName: 'a b'", "serverName: 'a:1'", 'authority: "a\\r\\nx: y"', "authority: a/b"]
+)
+def test_names_that_no_header_or_handshake_may_hold_are_errors(field: str) -> None:
+    made = world(extension=EXTENSION + f"  {field}\n", proxy="")
+    assert len(made.problems("ExtensionService")) == 1
+    assert cluster_of(made) is None
+
+
+@pytest.mark.requirement("ES-13")
+def test_any_of_several_subject_names_may_match() -> None:
+    names = "subjectName: a.example, subjectNames: [a.example, b.example]"
+    cluster = cluster_of(world(extension=EXTENSION.replace("subjectName: auth.example", names)))
+    assert cluster is not None
+    assert cluster.tls == VerifiedTls(
+        ca=authority().certificate, subject_names=("a.example", "b.example"), server_name="a.example"
+    )
 
 
 @pytest.mark.requirement("ES-9")
@@ -216,18 +338,6 @@ def test_version_2_of_the_protocol_is_accepted_with_a_warning() -> None:
     made = world(extension=EXTENSION + "  protocolVersion: v2\n")
     assert [reason for reason, _ in made.warnings("ExtensionService")] == ["IgnoredField"]
     assert cluster_of(made) is not None
-
-
-WEIGHTS = {"none": (0, 0, (1, 1)), "some": (3, 1, (3, 1)), "one of them zero": (2, 0, (2, 0))}
-
-
-@pytest.mark.parametrize(("first", "second", "want"), WEIGHTS.values(), ids=WEIGHTS.keys())
-def test_weights_are_equal_when_nobody_sets_one(first: int, second: int, want: tuple[int, int]) -> None:
-    other = AUTH.replace("auth", "other")
-    targets = f"  - {{name: auth, port: 9443, weight: {first}}}\n  - {{name: other, port: 9443, weight: {second}}}\n"
-    cluster = cluster_of(world(extension=EXTENSION.replace(TARGET, targets), other=other))
-    assert cluster is not None
-    assert tuple(group.weight for group in cluster.destinations) == want
 
 
 @pytest.mark.requirement("ES-25")
@@ -267,12 +377,6 @@ def test_idle_streams_have_no_timeout_and_idle_connections_do() -> None:
     cluster = cluster_of(made)
     assert cluster is not None
     assert cluster.idle_connection_timeout == After(timedelta(seconds=90))
-
-
-@pytest.mark.requirement("ES-24")
-def test_a_service_that_appears_later_makes_it_valid() -> None:
-    assert cluster_of(world(auth="")) is None
-    assert cluster_of(world()) is not None
 
 
 def test_a_ca_secret_of_type_tls_is_accepted() -> None:
