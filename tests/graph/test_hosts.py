@@ -203,8 +203,11 @@ def test_the_more_specific_route_comes_first() -> None:
 
 
 BAD_CONDITIONS = {
-    "no slash": ("[{prefix: api}]", "route: the path 'api' must start with /"),
-    "two of them": ("[{prefix: /a}, {prefix: /b}]", "route: more than one prefix or exact condition on the path"),
+    "no slash": ("[{prefix: api}]", "route: prefix conditions must start with /, api was supplied"),
+    "two of them": (
+        "[{prefix: /a}, {prefix: /b}]",
+        "route: more than one prefix, exact or regex is not allowed in a condition block",
+    ),
 }
 
 

@@ -1,6 +1,6 @@
 """Problems found in configuration, each with the path to the field at fault."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
@@ -50,6 +50,14 @@ class Problems:
     def warn(self, reason: str, message: str) -> None:
         """Record a warning at the current path."""
         self._found.append(Problem(tuple(self._path), reason, printable(message), Severity.WARNING))
+
+    def extend(self, found: Iterable[Problem]) -> None:
+        """Take over problems that have their paths already, each once."""
+        known = set(self._found)
+        for problem in found:
+            if problem not in known:
+                known.add(problem)
+                self._found.append(problem)
 
     @property
     def errors(self) -> tuple[Problem, ...]:

@@ -35,7 +35,7 @@ def build_graph(resources: Resources) -> Built:
     settings = read_settings(resources, reports) or DEFAULTS
     unusable = unusable_configuration(resources, reports)
     extensions = extension_clusters(resources, settings, reports)
-    services = ServiceClusters(resources)
+    services = ServiceClusters(resources, settings)
     around = Around(
         resources=resources,
         settings=settings,

@@ -13,17 +13,13 @@ from authplane.graph.authorization import host_authorization
 from authplane.graph.downstream_tls import DownstreamTls, downstream_tls
 from authplane.graph.guards import Unprotected
 from authplane.graph.model import Certificate, Fallback, Host, RedirectToHttps, Route, SecureHost
-from authplane.graph.routes import BuiltRoute, build_routes
+from authplane.graph.routes import LEADS_NOWHERE, BuiltRoute, build_routes
 from authplane.graph.settings import Settings
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.contour import HTTPProxy, VirtualHost
 
 _LABEL: Final = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _FQDN: Final = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*", re.IGNORECASE)
-_COSTS_THE_ROUTE: Final = frozenset(
-    {"IncludeNotFound", "RootIncludesRoot", "ServiceUnresolvedReference", "UnsupportedServiceType"}
-)
-"""What leads nowhere costs its route, which answers by itself; every other error withdraws the host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +63,7 @@ def build_hosts(around: Around) -> Hosts:
         with problems.at("spec"):
             root = _build_root(proxy, virtual_host, around, problems)
         included.update(root.plain.included)
-        if not any(problem.reason not in _COSTS_THE_ROUTE for problem in problems.errors):
+        if not any(problem.reason not in LEADS_NOWHERE for problem in problems.errors):
             roots.append(root)
     _report_orphans(around, included)
     return _assemble(roots, frozenset(fqdn for fqdn in around.owners if _FQDN.fullmatch(fqdn)))

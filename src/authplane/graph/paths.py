@@ -6,6 +6,7 @@ from typing import Final
 _SEGMENTS: Final = re.compile(r"(?:/(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-F]{2})*)+")
 _ENCODED: Final = re.compile(r"%([0-9A-Fa-f]{2})")
 _UNRESERVED: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_PRINTED: Final = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})+")
 _SLASHES: Final = frozenset("/\\")
 
 
@@ -26,6 +27,19 @@ def path_problem(path: str) -> str:
     if not _SEGMENTS.fullmatch(path):
         return "must be written as in a URL: other characters as %XX with upper-case digits"
     return _encoding_problem(path)
+
+
+def target_problem(path: str) -> str:
+    """Say why a path cannot be given to an origin or a client, or nothing."""
+    if not path.startswith("/"):
+        return "must start with /"
+    if path.startswith("//"):
+        return "must not start with two slashes: a client would take what follows for a host"
+    if "?" in path or "#" in path:
+        return "must not have a query or a fragment"
+    if not _PRINTED.fullmatch(path):
+        return "must be written as in a URL: other characters as %XX"
+    return ""
 
 
 def _encoding_problem(path: str) -> str:

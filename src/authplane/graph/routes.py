@@ -1,21 +1,51 @@
-"""Routes of an HTTPProxy."""
+"""Routes of a root HTTPProxy and of those that it includes."""
 
-from dataclasses import dataclass
-from typing import Final, assert_never
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias, assert_never
 
 from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problems
+from authplane.graph.actions import build_action
 from authplane.graph.around import Around
 from authplane.graph.authorization import route_authorization
-from authplane.graph.guards import Enforced, HostAuthorization
-from authplane.graph.model import Action, Exact, Forward, Match, PathMatch, Prefix, Regex, Respond, Route, Target
-from authplane.graph.paths import path_problem
-from authplane.graph.service_clusters import ServiceClusters
-from authplane.graph.services import Unresolved
-from authplane.graph.upstreams import HttpVersion
+from authplane.graph.conditions import Conditions, match_of, route_match
+from authplane.graph.guards import Enforced, Guarded, HostAuthorization, RouteAuthorization
+from authplane.graph.headers import ROUTE_REQUEST, ROUTE_RESPONSE, read_headers
+from authplane.graph.includes import Place, walk
+from authplane.graph.model import (
+    Exact,
+    Forward,
+    HeaderMatch,
+    Match,
+    PathMatch,
+    Prefix,
+    QueryMatch,
+    Regex,
+    Respond,
+    Route,
+)
+from authplane.graph.rewrites import read_replacement, with_slashes
+from authplane.graph.words import match_words
 from authplane.resources.kinds import contour
+from authplane.resources.kinds.contour_policies import AuthPolicy
 
-_MOST_WEIGHT: Final = 2**32 - 1
+LEADS_NOWHERE: Final = frozenset(
+    {
+        "IncludeCreatesCycle",
+        "IncludeNotFound",
+        "IncludesTooMany",
+        "RootIncludesRoot",
+        "ServiceUnresolvedReference",
+        "UnsupportedServiceType",
+    }
+)
+"""What leads nowhere costs its route or include, which answers by itself; every other error costs the HTTPProxy."""
+
+_CHECKED: Final = AuthPolicy()
+_UNREAD: Final = Match(path=Prefix("/"))
+_NO_INCLUDE: Final = 502
+_BROKEN: Final = 503
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +53,7 @@ class BuiltRoute:
     """A route, and whether its author lets it be served without TLS."""
 
     route: Route
-    permit_insecure: bool
+    permit_insecure: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,88 +65,151 @@ class BuiltRoutes:
 
 
 def build_routes(root: contour.HTTPProxy, guard: HostAuthorization, around: Around) -> BuiltRoutes:
-    """Build every route of a root, the most specific match first."""
-    name = root.metadata.object_name
-    problems = around.reports.of(Ref("HTTPProxy", name.namespace, name.name))
-    routes = _routes(root, guard, around, problems)
-    return BuiltRoutes(
-        routes=tuple(BuiltRoute(route=built, permit_insecure=written.permit_insecure) for written, built in routes)
-    )
+    """Build every route of a root, the most specific match first; the root's report stands at ``spec`` meanwhile.
+
+    An included HTTPProxy with an error answers 503 wherever it would have been asked, and its own report says why.
+    """
+    problems = around.reports.of(_ref(root.metadata.object_name))
+    if not (root.spec.routes or root.spec.includes or root.spec.tcpproxy):
+        problems.add("NothingDefined", "HTTPProxy.Spec must have at least one Route, Include, or a TCPProxy")
+    tree = walk(root, around.resources, problems)
+    table = _Table(root.metadata.object_name, guard, around)
+    for place in tree.places:
+        table.add(place)
+    return BuiltRoutes(routes=table.sorted(), included=tree.included)
 
 
-def _routes(
-    proxy: contour.HTTPProxy, host: HostAuthorization, around: Around, problems: Problems
-) -> tuple[tuple[contour.Route, Route], ...]:
-    name = proxy.metadata.object_name
-    if not proxy.spec.routes:
-        problems.add("NoRoutesPresent", "HTTPProxy.Spec must have at least one Route")
-    built: list[tuple[contour.Route, Route]] = []
-    seen: set[PathMatch] = set()
-    for index, route in enumerate(proxy.spec.routes):
+class _Table:
+    """The routes of a root so far. Of two with the same match the first is kept: the root's own come first."""
+
+    def __init__(self, root: ObjectName, guard: HostAuthorization, around: Around) -> None:
+        self._root = root
+        self._guard = guard
+        self._around = around
+        self._owners: dict[Match, ObjectName] = {}
+        self._routes: list[BuiltRoute] = []
+        self._closed: list[tuple[ObjectName, Conditions, int]] = []
+        """What answers by itself unless a route takes the same requests: whose it is, which, and how."""
+
+    def add(self, place: Place) -> None:
+        """Add what an HTTPProxy has at one place."""
+        problems, is_root = place.problems, place.name == self._root
+        with problems.at(*(() if is_root else ("spec",))):
+            own = [
+                each for index, route in enumerate(place.proxy.spec.routes) for each in self._add(index, route, place)
+            ]
+        if not is_root:
+            self._around.reports.of(_ref(place.name)).extend(problems)
+            if any(problem.reason not in LEADS_NOWHERE for problem in problems.errors):
+                own = [BuiltRoute(route=self._answer(place.name, each.route.match, _BROKEN)) for each in own]
+                self._closed.append((place.name, place.above, _BROKEN))
+        self._routes += own
+        self._closed += [(place.name, conditions, _NO_INCLUDE) for conditions in place.dead_ends]
+
+    def sorted(self) -> tuple[BuiltRoute, ...]:
+        """Return everything in the order of precedence."""
+        found = [
+            BuiltRoute(route=route, permit_insecure=each.permit_insecure)
+            for each in self._routes
+            for route in with_slashes(each.route, self._owners)
+        ]
+        taken = {each.route.match for each in found}
+        for proxy, conditions, status in self._closed:
+            match = match_of(conditions)
+            if match not in taken:
+                taken.add(match)
+                found.append(BuiltRoute(route=self._answer(proxy, match, status)))
+        return tuple(sorted(found, key=lambda each: _precedence(each.route.match)))
+
+    def _add(self, index: int, written: contour.Route, place: Place) -> Iterator[BuiltRoute]:
+        """Yield a route unless its conditions cannot be read, or another has the same ones."""
+        problems = place.problems
         with problems.at("routes", index):
-            match = _path_match(route, problems)
-            if match in seen:
-                problems.add("DuplicateMatchConditions", f"another route of this HTTPProxy matches {match.path!r} too")
-            seen.add(match)
-            authorization = route_authorization(
-                host, route.auth_policy, root=name, proxy=name, around=around, problems=problems
-            )
-            if route.permit_insecure and isinstance(authorization, Enforced):
-                with problems.at("permitInsecure"):
-                    problems.add(
-                        "AuthPermitInsecureConflict",
-                        "Spec.Routes permitInsecure would serve this route over HTTP without authorization; "
-                        "disable authorization on the route or remove permitInsecure",
-                    )
-            action = _action(route, proxy.metadata.namespace, around.clusters, problems)
-        built.append((route, Route(proxy=name, match=Match(path=match), action=action, authorization=authorization)))
-    return tuple(sorted(built, key=lambda pair: _precedence(pair[1].match.path)))
+            match = route_match(place.above, written.conditions, problems)
+            built = self._build(written, match, place)
+            if match is None:
+                return
+            owner = self._owners.get(match)
+            if owner is None:
+                self._owners[match] = place.name
+                yield built
+            else:
+                whose = "another route of this HTTPProxy" if owner == place.name else f"a route of HTTPProxy {owner}"
+                problems.add("DuplicateMatchConditions", f"{whose} matches {match_words(match)!r} too")
+
+    def _build(self, written: contour.Route, match: Match | None, place: Place) -> BuiltRoute:
+        """Build a route; without a match only to say what else is wrong with it."""
+        problems, around = place.problems, self._around
+        authorization = route_authorization(
+            self._guard, written.auth_policy, root=self._root, proxy=place.name, around=around, problems=problems
+        )
+        permit_insecure = self._permit_insecure(written, authorization, problems)
+        with problems.at("requestHeadersPolicy"):
+            request = read_headers(written.request_headers_policy, ROUTE_REQUEST, problems)
+        with problems.at("responseHeadersPolicy"):
+            response = read_headers(written.response_headers_policy, ROUTE_RESPONSE, problems)
+        action = build_action(written, place.name.namespace, request.host, around.clusters, problems)
+        if isinstance(action, Forward):
+            path = match.path if match is not None else None
+            replacement = read_replacement(written.path_rewrite_policy, path, problems)
+            action = replace(action, replace_prefix=replacement)
+        route = Route(
+            proxy=place.name,
+            match=match or _UNREAD,
+            action=action,
+            authorization=authorization,
+            request_headers=request.edits,
+            response_headers=response.edits,
+        )
+        return BuiltRoute(route=route, permit_insecure=permit_insecure)
+
+    def _permit_insecure(self, written: contour.Route, authorization: RouteAuthorization, problems: Problems) -> bool:
+        """Tell whether a route may be served without TLS; a checked one only where checks are made there as well."""
+        if not written.permit_insecure:
+            return False
+        checked_everywhere = isinstance(self._guard, Guarded) and self._guard.anywhere
+        with problems.at("permitInsecure"):
+            if not self._around.settings.permit_insecure:
+                problems.warn("IgnoredField", "permitInsecure is switched off for the whole gateway")
+                return False
+            if isinstance(authorization, Enforced) and not checked_everywhere:
+                problems.add(
+                    "AuthPermitInsecureConflict",
+                    "Spec.Routes permitInsecure would serve this route over HTTP without authorization; "
+                    "disable authorization on the route or remove permitInsecure",
+                )
+        return True
+
+    def _answer(self, proxy: ObjectName, match: Match, status: int) -> Route:
+        """Return a route that answers by itself, to those whom the virtual host lets in."""
+        authorization = route_authorization(
+            self._guard, _CHECKED, root=self._root, proxy=proxy, around=self._around, problems=Problems()
+        )
+        if isinstance(authorization, Enforced):
+            authorization = replace(authorization, context=())
+        return Route(proxy=proxy, match=match, action=Respond(status=status), authorization=authorization)
 
 
-def _path_match(route: contour.Route, problems: Problems) -> PathMatch:
-    written: list[PathMatch] = []
-    for condition in route.conditions:
-        if condition.prefix is not None:
-            written.append(Prefix(condition.prefix))
-        if condition.exact is not None:
-            written.append(Exact(condition.exact))
-    with problems.at("conditions"):
-        if len(written) > 1:
-            problems.add("PathMatchConditionsNotValid", "route: more than one prefix or exact condition on the path")
-        for match in written:
-            wrong = path_problem(match.path)
-            if wrong:
-                problems.add("PathMatchConditionsNotValid", f"route: the path {match.path!r} {wrong}")
-    return written[0] if written else Prefix("/")
+_Precedence: TypeAlias = tuple[int, int, str, int, int, tuple[HeaderMatch, ...], tuple[QueryMatch, ...]]
 
 
-def _action(route: contour.Route, namespace: str, clusters: ServiceClusters, problems: Problems) -> Action:
-    if not route.services:
-        problems.add("NoServicesPresent", "route.services must have at least one entry")
-    equal = all(service.weight == 0 for service in route.services)
-    targets = []
-    for index, service in enumerate(route.services):
-        version = HttpVersion.HTTP2 if service.protocol == "h2c" else HttpVersion.HTTP1
-        found = clusters.ensure(ObjectName(namespace, service.name), service.port, version)
-        if isinstance(found, Unresolved):
-            with problems.at("services", index):
-                problems.add(found.reason, f"Spec.Routes unresolved service reference: {found.message}")
-            continue
-        targets.append(Target(cluster=found.name, weight=1 if equal else service.weight))
-    if sum(target.weight for target in targets) > _MOST_WEIGHT:
-        problems.add("WeightsNotValid", f"the weights of a route's services together must be at most {_MOST_WEIGHT}")
-    if not any(target.weight for target in targets):
-        return Respond(status=503)
-    return Forward(targets=tuple(targets))
+def _precedence(match: Match) -> _Precedence:
+    """Sort exact paths first, then patterns, then prefixes; longer ones and more conditions before others."""
+    path, headers, query = match.path.path, match.headers, match.query
+    return (_rank(match.path), -len(path), path, -len(headers), -len(query), headers, query)
 
 
-def _precedence(match: PathMatch) -> tuple[int, int, str]:
-    match match:
-        case Exact(path):
-            return (0, -len(path), path)
-        case Regex(path):
-            return (1, -len(path), path)
-        case Prefix(path):
-            return (2, -len(path), path)
+def _rank(path: PathMatch) -> int:
+    match path:
+        case Exact():
+            return 0
+        case Regex():
+            return 1
+        case Prefix():
+            return 2
         case _:
-            assert_never(match)
+            assert_never(path)
+
+
+def _ref(name: ObjectName) -> Ref:
+    return Ref("HTTPProxy", name.namespace, name.name)

@@ -1,36 +1,168 @@
 """The clusters that routes ask for."""
 
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Final, assert_never
+
+from authplane.base.addresses import parse_ip_address
 from authplane.base.names import ObjectName
-from authplane.graph.services import ExternalAddress, Unresolved, resolve
-from authplane.graph.settings import ExternalNames
-from authplane.graph.upstreams import EndpointGroup, HttpVersion, Plaintext, ServiceCluster
+from authplane.base.problems import Problem, Problems, Severity
+from authplane.base.timeouts import Timeout, UseDefault
+from authplane.graph.service_annotations import annotated_breakers, annotated_protocol
+from authplane.graph.services import ExternalAddress, Resolved, Unresolved, resolve
+from authplane.graph.settings import Settings
+from authplane.graph.upstream_tls import upstream_tls
+from authplane.graph.upstreams import (
+    Balancing,
+    Destinations,
+    EndpointGroup,
+    ExternalName,
+    HttpVersion,
+    Plaintext,
+    ServiceCluster,
+    UpstreamTls,
+)
 from authplane.resources.documents import Resources
+from authplane.resources.kinds.contour_policies import UpstreamValidation
+
+_TLS: Final = frozenset({"h2", "tls"})
+_VERSIONS: Final = {"": HttpVersion.HTTP1, "tls": HttpVersion.HTTP1, "h2": HttpVersion.HTTP2, "h2c": HttpVersion.HTTP2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a route asks of a Service's port."""
+
+    service: ObjectName
+    port: int
+    protocol: str | None = None
+    """``h2``, ``h2c``, ``tls``; None is what the Service's annotations say, and HTTP/1.1 if they say nothing."""
+    validation: UpstreamValidation | None = None
+    host: str = ""
+    """What the route tells the origin as host, and so TLS asks for; empty leaves the client's."""
+    balancing: Balancing = Balancing.ROUND_ROBIN
+    idle_connection_timeout: Timeout = UseDefault()
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What came of a wish: a cluster or none, and what there is to say about it wherever it is asked for."""
+
+    cluster: ServiceCluster | None
+    problems: tuple[Problem, ...]
 
 
 class ServiceClusters:
     """The clusters that routes have asked for so far, each once."""
 
-    def __init__(self, resources: Resources) -> None:
+    def __init__(self, resources: Resources, settings: Settings) -> None:
         self._resources = resources
-        self._known: dict[tuple[ObjectName, int, HttpVersion], ServiceCluster | Unresolved] = {}
+        self._settings = settings
+        self._known: dict[Wanted, _Found] = {}
 
-    def ensure(self, service: ObjectName, port: int, version: HttpVersion) -> ServiceCluster | Unresolved:
-        """Return the cluster of a Service's port, or why there can be none."""
-        key = (service, port, version)
-        if key not in self._known:
-            self._known[key] = self._build(service, port, version)
-        return self._known[key]
+    def ensure(self, wanted: Wanted, problems: Problems) -> ServiceCluster | None:
+        """Return the cluster for what is wanted; None if there can be none, which is an error."""
+        found = self._known.get(wanted)
+        if found is None:
+            own = Problems()
+            cluster = self._build(wanted, own)
+            found = self._known[wanted] = _Found(cluster, tuple(own))
+        for each in found.problems:
+            with problems.at(*each.path):
+                (problems.add if each.severity is Severity.ERROR else problems.warn)(each.reason, each.message)
+        return found.cluster
 
     def built(self) -> list[ServiceCluster]:
-        """Return every cluster that was asked for and exists."""
-        return [cluster for cluster in self._known.values() if isinstance(cluster, ServiceCluster)]
+        """Return every cluster that was asked for and exists, each once."""
+        clusters = (found.cluster for found in self._known.values())
+        return list({cluster.name: cluster for cluster in clusters if cluster is not None}.values())
 
-    def _build(self, service: ObjectName, port: int, version: HttpVersion) -> ServiceCluster | Unresolved:
-        endpoints = resolve(self._resources, service, port, ExternalNames.NOWHERE)
-        if isinstance(endpoints, Unresolved):
-            return endpoints
-        if isinstance(endpoints, ExternalAddress):
-            return Unresolved("UnsupportedServiceType", f'Service "{service}" is of unsupported type "ExternalName".')
-        name = f"service/{service}/{port}/h2c" if version is HttpVersion.HTTP2 else f"service/{service}/{port}"
-        group = EndpointGroup(service=service, weight=1, endpoints=endpoints)
-        return ServiceCluster(name=name, version=version, tls=Plaintext(), destinations=(group,))
+    def _build(self, wanted: Wanted, problems: Problems) -> ServiceCluster | None:
+        found = resolve(self._resources, wanted.service, wanted.port, self._settings.external_names)
+        if isinstance(found, Unresolved):
+            problems.add(found.reason, f"Spec.Routes unresolved service reference: {found.message}")
+            return None
+        service = self._resources.services[wanted.service]
+        protocol = wanted.protocol if wanted.protocol is not None else annotated_protocol(service, wanted.port)
+        server_name = _server_name(wanted, found) if protocol in _TLS else ""
+        tls = self._tls(wanted, protocol, server_name, problems)
+        cluster = ServiceCluster(
+            name=_name(wanted, protocol, server_name),
+            version=_VERSIONS[protocol],
+            tls=tls,
+            destinations=_destinations(wanted.service, found),
+            balancing=wanted.balancing,
+            breakers=annotated_breakers(service, self._settings.breakers, problems),
+            connect_timeout=self._settings.connect_timeout,
+            idle_connection_timeout=wanted.idle_connection_timeout,
+        )
+        return None if problems.errors else cluster
+
+    def _tls(self, wanted: Wanted, protocol: str, server_name: str, problems: Problems) -> UpstreamTls:
+        if protocol not in _TLS:
+            if wanted.validation is not None:
+                problems.add(
+                    "InconsistentProtocol",
+                    f'upstream TLS validation not supported for "{protocol or "http/1.1"}" protocol',
+                )
+            return Plaintext()
+        namespace = wanted.service.namespace
+        found = Problems()
+        tls = upstream_tls(self._resources, self._settings, namespace, wanted.validation, server_name, found)
+        for each in found:
+            with problems.at(*each.path):
+                _add(each, wanted, problems)
+        return tls
+
+
+def _add(problem: Problem, wanted: Wanted, problems: Problems) -> None:
+    """Name the Service where Contour does."""
+    if problem.severity is Severity.WARNING:
+        problems.warn(problem.reason, problem.message)
+    elif problem.reason == "TLSUpstreamValidation":
+        problems.add(problem.reason, f"Service [{wanted.service.name}:{wanted.port}] {problem.message}")
+    else:
+        problems.add(problem.reason, problem.message)
+
+
+def _server_name(wanted: Wanted, found: Resolved) -> str:
+    """Return the name that TLS asks for: what the origin is told as host, or the name outside; empty is none.
+
+    An address is never asked for (RFC 6066, 3).
+    """
+    outside = found.host if isinstance(found, ExternalAddress) else ""
+    host = wanted.host or outside
+    is_address = host.startswith("[") or parse_ip_address(host.partition(":")[0] or host) is not None
+    return "" if is_address or ":" in outside else host.partition(":")[0]
+
+
+def _destinations(service: ObjectName, found: Resolved) -> Destinations:
+    match found:
+        case ExternalAddress(host, port):
+            return (ExternalName(service=service, weight=1, host=host, port=port),)
+        case tuple():
+            return (EndpointGroup(service=service, weight=1, endpoints=found),)
+        case _:
+            assert_never(found)
+
+
+def _name(wanted: Wanted, protocol: str, server_name: str) -> str:
+    """Name a cluster after its Service; what else differs is a hash, so a name stays as long as it means the same."""
+    plain = f"service/{wanted.service}/{wanted.port}"
+    name = f"{plain}/{protocol}" if protocol else plain
+    differs: dict[str, object] = {}
+    if wanted.validation is not None:
+        differs["validation"] = asdict(wanted.validation)
+    if server_name:
+        differs["server name"] = server_name
+    if wanted.balancing is not Balancing.ROUND_ROBIN:
+        differs["balancing"] = wanted.balancing.value
+    if wanted.idle_connection_timeout != UseDefault():
+        differs["idle connection timeout"] = repr(wanted.idle_connection_timeout)
+    return f"{name}/{_short_hash(sorted(differs.items()))}" if differs else name
+
+
+def _short_hash(values: Iterable[tuple[str, object]]) -> str:
+    return hashlib.sha256(json.dumps(list(values), sort_keys=True).encode()).hexdigest()[:10]

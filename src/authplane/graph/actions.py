@@ -1,0 +1,182 @@
+"""What a route does: send requests on, redirect them or answer them."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from authplane.base.names import ObjectName
+from authplane.base.problems import Problems
+from authplane.base.timeouts import Timeout, UseDefault, parse_timeout
+from authplane.graph.headers import SERVICE_REQUEST, SERVICE_RESPONSE, read_headers
+from authplane.graph.model import Action, Forward, Redirect, Respond, Target
+from authplane.graph.paths import target_problem
+from authplane.graph.service_clusters import ServiceClusters, Wanted
+from authplane.graph.upstreams import Balancing
+from authplane.resources.kinds import contour
+from authplane.resources.kinds.contour_policies import TimeoutPolicy
+
+_MOST_WEIGHT: Final = 2**32 - 1
+_LONGEST_BODY: Final = 4096
+_BALANCING: Final = {"": Balancing.ROUND_ROBIN} | {strategy.value: strategy for strategy in Balancing}
+_HOSTNAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
+
+
+def build_action(
+    route: contour.Route, namespace: str, host: str, clusters: ServiceClusters, problems: Problems
+) -> Action:
+    """Build what a route does; exactly one thing, or an error. ``host`` is what origins are told."""
+    given = [bool(route.services), route.request_redirect_policy is not None, route.direct_response_policy is not None]
+    if sum(given) != 1:
+        problems.add(
+            "RouteActionCountNotValid",
+            "must set exactly one of route.services or route.requestRedirectPolicy or route.directResponsePolicy",
+        )
+    if route.services:
+        return _forward(route, namespace, host, clusters, problems)
+    _warn_of_no_effect(route, problems)
+    if route.request_redirect_policy is not None:
+        return _redirect(route.request_redirect_policy, problems)
+    if route.direct_response_policy is not None:
+        return _respond(route.direct_response_policy, problems)
+    return Respond(status=503)
+
+
+# --- Sending on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Timeouts:
+    """How long a route waits."""
+
+    response: Timeout
+    idle: Timeout
+    idle_connection: Timeout
+
+
+def _forward(
+    route: contour.Route, namespace: str, host: str, clusters: ServiceClusters, problems: Problems
+) -> Forward | Respond:
+    timeouts = _timeouts(route.timeout_policy or TimeoutPolicy(), problems)
+    balancing = _balancing(route, problems)
+    equal = all(service.weight == 0 for service in route.services)
+    targets = []
+    for index, service in enumerate(route.services):
+        with problems.at("services", index):
+            wanted = Wanted(
+                service=ObjectName(namespace, service.name),
+                port=service.port,
+                protocol=service.protocol,
+                validation=service.validation,
+                host=host,
+                balancing=balancing,
+                idle_connection_timeout=timeouts.idle_connection,
+            )
+            target = _target(service, wanted, 1 if equal else service.weight, clusters, problems)
+            if target is not None:
+                targets.append(target)
+    if sum(target.weight for target in targets) > _MOST_WEIGHT:
+        problems.add("WeightsNotValid", f"the weights of a route's services together must be at most {_MOST_WEIGHT}")
+    if not any(target.weight for target in targets):
+        return Respond(status=503)
+    return Forward(
+        targets=tuple(targets),
+        response_timeout=timeouts.response,
+        idle_timeout=timeouts.idle,
+        host=host,
+        websockets=route.enable_websockets,
+    )
+
+
+def _target(
+    service: contour.RouteService, wanted: Wanted, weight: int, clusters: ServiceClusters, problems: Problems
+) -> Target | None:
+    with problems.at("requestHeadersPolicy"):
+        request = read_headers(service.request_headers_policy, SERVICE_REQUEST, problems)
+    with problems.at("responseHeadersPolicy"):
+        response = read_headers(service.response_headers_policy, SERVICE_RESPONSE, problems)
+    cluster = clusters.ensure(wanted, problems)
+    if cluster is None:
+        return None
+    return Target(cluster=cluster.name, weight=weight, request_headers=request.edits, response_headers=response.edits)
+
+
+def _timeouts(policy: TimeoutPolicy, problems: Problems) -> _Timeouts:
+    with problems.at("timeoutPolicy"):
+        return _Timeouts(
+            response=_timeout(policy.response, "response", "response", problems),
+            idle=_timeout(policy.idle, "idle", "idle", problems),
+            idle_connection=_timeout(policy.idle_connection, "idleConnection", "idle connection", problems),
+        )
+
+
+def _timeout(text: str, field: str, spoken: str, problems: Problems) -> Timeout:
+    timeout = parse_timeout(text)
+    if timeout is not None:
+        return timeout
+    with problems.at(field):
+        problems.add(
+            "TimeoutPolicyNotValid",
+            f"route.timeoutPolicy failed to parse: error parsing {spoken} timeout: "
+            f'unable to parse timeout string "{text}": time: invalid duration "{text}"',
+        )
+    return UseDefault()
+
+
+def _balancing(route: contour.Route, problems: Problems) -> Balancing:
+    strategy = route.load_balancer_policy.strategy if route.load_balancer_policy is not None else ""
+    if strategy not in _BALANCING:
+        with problems.at("loadBalancerPolicy", "strategy"):
+            problems.warn(
+                "IgnoredField",
+                f'ignoring field "Spec.Routes.LoadBalancerPolicy"; {strategy} load balancer policy is not supported',
+            )
+    return _BALANCING.get(strategy, Balancing.ROUND_ROBIN)
+
+
+# --- Answering
+
+
+def _warn_of_no_effect(route: contour.Route, problems: Problems) -> None:
+    """Name what counts only where a request is sent on."""
+    given = {
+        "enableWebsockets": route.enable_websockets,
+        "loadBalancerPolicy": route.load_balancer_policy is not None,
+        "pathRewritePolicy": route.path_rewrite_policy is not None,
+        "requestHeadersPolicy": route.request_headers_policy is not None,
+        "timeoutPolicy": route.timeout_policy is not None,
+    }
+    for field in (field for field, is_given in given.items() if is_given):
+        with problems.at(field):
+            problems.warn("IgnoredField", f'ignoring field "{field}", which has no effect without services')
+
+
+def _redirect(policy: contour.RequestRedirectPolicy, problems: Problems) -> Redirect:
+    with problems.at("requestRedirectPolicy"):
+        if policy.path is not None and policy.prefix is not None:
+            _refuse_redirect("cannot specify both redirect path and redirect prefix", problems)
+        if policy.hostname is not None and not _HOSTNAME.fullmatch(policy.hostname):
+            _refuse_redirect(f"{policy.hostname!r} is not a host name", problems)
+        for path in (policy.path, policy.prefix):
+            if path is not None and (wrong := target_problem(path)):
+                _refuse_redirect(f"the path {path!r} {wrong}", problems)
+    return Redirect(
+        status=policy.status_code,
+        scheme=policy.scheme or "",
+        host=policy.hostname or "",
+        port=policy.port,
+        path=policy.path,
+        prefix=policy.prefix,
+    )
+
+
+def _refuse_redirect(why: str, problems: Problems) -> None:
+    problems.add("RequestRedirectPolicy", f"route.requestRedirectPolicy is invalid: {why}")
+
+
+def _respond(policy: contour.DirectResponsePolicy, problems: Problems) -> Respond:
+    if len(policy.body.encode()) > _LONGEST_BODY:
+        with problems.at("directResponsePolicy", "body"):
+            problems.add(
+                "DirectResponsePolicyNotValid", f"the body of a direct response has at most {_LONGEST_BODY} bytes"
+            )
+    return Respond(status=policy.status_code, body=policy.body)

@@ -1,0 +1,35 @@
+"""Regular expressions as Envoy takes them: RE2, over bytes, up to a size."""
+
+from functools import lru_cache
+from typing import Final
+
+import re2  # type: ignore[import-untyped]
+
+LARGEST_PROGRAM: Final = 1000
+"""The size that Envoys are told to accept when they start (their own default is 100); one that is larger would make
+them refuse every route of the listener."""
+_LONGEST: Final = 4096
+
+
+@lru_cache(maxsize=4096)
+def regex_problem(pattern: str) -> str:
+    """Say why Envoy would not take a pattern, or nothing.
+
+    A pattern that passes keeps its meaning inside a group: an include's prefix is put before it, and must hold for
+    every alternative.
+    """
+    if len(pattern) > _LONGEST:
+        return f"is longer than {_LONGEST} characters"
+    if not (pattern.isascii() and pattern.isprintable()):
+        return r"must be written in printable ASCII: other characters as \x{..}"
+    options = re2.Options()
+    options.log_errors = False
+    options.encoding = re2.Options.Encoding.LATIN1
+    try:
+        size = re2.compile(pattern.encode(), options).programsize
+        re2.compile(f"(?:{pattern})".encode(), options)
+    except re2.error as error:
+        return f"is not a regular expression of RE2: {error.args[0].decode(errors='replace')}"
+    if size > LARGEST_PROGRAM:
+        return f"is too large: RE2 makes {size} instructions of it, and {LARGEST_PROGRAM} are allowed"
+    return ""
