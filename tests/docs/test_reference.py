@@ -9,15 +9,20 @@ from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from tests.docs.pages import ROOT, read
 
 from authplane.graph.reports import CONDITION_TYPES, condition_type
+from authplane.io.fleet import Fleet
+from authplane.io.metrics import Metrics
+from authplane.policy.credentials import CacheCounts
 from authplane.resources.catalogue import KINDS
 from authplane.resources.kinds.meta import Meta
 from authplane.resources.shapes import shape_of
 
 SOURCE = ROOT / "src" / "authplane"
 STATUS = read(ROOT / "docs" / "status.md")
+OPERATIONS = read(ROOT / "docs" / "operations.md")
 RESOURCES = read(ROOT / "docs" / "resources.md")
 
 _REASON = re.compile(r"[A-Z][A-Za-z]+")
@@ -156,3 +161,24 @@ def test_the_resources_page_lists_the_kinds() -> None:
     overview = RESOURCES.split("## How fields are treated")[0]
     listed = {(cells[1].strip("`"), re.sub(r"\[(\w+)\].*", r"\1", cells[0])) for cells in rows(overview)[1:]}
     assert listed == set(KINDS)
+
+
+async def test_the_operations_page_has_every_metric_with_its_labels_and_no_other() -> None:
+    metrics = Metrics()
+    metrics.checks("a")
+    metrics.cache("a", CacheCounts())
+    metrics.reloads("a")
+    fleet = Fleet(metrics)
+    with fleet.member("grpc", 0, "nowhere"):
+        text = (await fleet.text()).decode()
+    known = {
+        (
+            f"{family.name}_total" if family.type == "counter" else family.name,
+            family.type,
+            frozenset(label for sample in family.samples for label in sample.labels) - {"le"},
+        )
+        for family in text_string_to_metric_families(text)
+    }
+    [section] = re.findall(r"^## Health, readiness and metrics\n(.*?)(?=^## )", OPERATIONS, re.MULTILINE | re.DOTALL)
+    listed = {(cells[0].strip("`"), cells[1], frozenset(re.findall(r"\w+", cells[2]))) for cells in rows(section)[1:]}
+    assert listed == known

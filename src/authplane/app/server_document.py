@@ -59,7 +59,7 @@ def _only_server(loaded: Loaded, file: Path) -> AuthorizationServer | None:
 
 def _none(file: Path) -> Finding:
     message = "there is no AuthorizationServer of authplane.dev/v1alpha1 in this file"
-    return Finding(Place(file.name, 0, 0), None, Problem((), "NotAResource", message))
+    return Finding(Place(str(file), 0, 0), None, Problem((), "NotAResource", message))
 
 
 def _selectors(server: AuthorizationServer | None, loaded: Loaded) -> Iterator[Finding]:
