@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Final
 
 from authplane.base.names import Ref
-from authplane.base.problems import Problem, Problems
+from authplane.base.problems import Path, Problem, Problems
 
 CONDITION_TYPES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -41,26 +41,56 @@ CONDITION_TYPES: Final[Mapping[str, str]] = MappingProxyType(
         "TLSConfigNotValid": "TLSError",
         "TLSIncompatibleFeatures": "TLSError",
         "UpstreamNotVerified": "TLSError",
-        "NoServicesPresent": "ServiceError",
+        "ResponseHeadersPolicyInvalid": "ServiceError",
         "ServiceUnresolvedReference": "ServiceError",
         "UnsupportedServiceType": "ServiceError",
         "DuplicateVhost": "VirtualHostError",
         "FQDNNotSpecified": "VirtualHostError",
         "WildcardUncertain": "VirtualHostError",
-        "NoRoutesPresent": "RouteError",
+        "DirectResponsePolicyNotValid": "RouteError",
         "DuplicateMatchConditions": "RouteError",
+        "HeaderMatchConditionsNotValid": "RouteError",
         "PathMatchConditionsNotValid": "RouteError",
+        "QueryParameterMatchConditionsNotValid": "RouteError",
+        "RequestHeadersPolicyInvalid": "RouteError",
+        "RequestRedirectPolicy": "RouteError",
+        "ResponseHeaderPolicyInvalid": "RouteError",
+        "RouteActionCountNotValid": "RouteError",
         "WeightsNotValid": "RouteError",
         "RootProxyNotAllowedInNamespace": "RootNamespaceError",
         "TCPProxyNotSupported": "TCPProxyError",
+        "AmbiguousReplacement": "PrefixReplaceError",
+        "DuplicateReplacement": "PrefixReplaceError",
+        "MustHavePrefix": "PrefixReplaceError",
+        "ReplacementNotValid": "PrefixReplaceError",
+        "IncludeCreatesCycle": "IncludeError",
+        "IncludeNotFound": "IncludeError",
+        "IncludesTooMany": "IncludeError",
+        "RootIncludesRoot": "IncludeError",
         "Orphaned": "Orphaned",
     }
 )
 """The type of the error that a reason gives in a status. Reasons that are not here are about the fields."""
 
+_ELSEWHERE: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
+    {
+        ("includes", "DuplicateMatchConditions"): "IncludeError",
+        ("includes", "PathMatchConditionsNotValid"): "IncludeError",
+        ("routes", "TimeoutPolicyNotValid"): "RouteError",
+        ("services", "InconsistentProtocol"): "ServiceError",
+        ("services", "RequestHeadersPolicyInvalid"): "ServiceError",
+        ("services", "TLSUpstreamValidation"): "ServiceError",
+    }
+)
+"""The type where a field of an HTTPProxy decides it: one of its includes, of its routes or of a route's services."""
 
-def condition_type(reason: str) -> str:
-    """Return the type under which a status lists a problem with this reason."""
+
+def condition_type(reason: str, path: Path = ()) -> str:
+    """Return the type under which a status lists a problem with this reason, at this path."""
+    if path[:2] in {("spec", "includes"), ("spec", "routes")}:
+        found = [_ELSEWHERE[str(step), reason] for step in reversed(path) if (str(step), reason) in _ELSEWHERE]
+        if found:
+            return found[0]
     return CONDITION_TYPES.get(reason, "SpecError")
 
 

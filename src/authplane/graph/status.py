@@ -133,7 +133,7 @@ def _valid(ref: Ref, problems: tuple[Problem, ...]) -> Condition:
 
 
 def _sub(problem: Problem) -> SubCondition:
-    kind = condition_type(problem.reason)
+    kind = condition_type(problem.reason, problem.path)
     # Messages of the fields' own problems do not say which field; those of the graph do, in Contour's words.
     message = f"{dotted(problem.path)}: {problem.message}" if kind == "SpecError" and problem.path else problem.message
     return SubCondition(type=kind, reason=problem.reason, message=message[:_LONGEST_MESSAGE])
