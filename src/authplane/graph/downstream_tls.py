@@ -122,7 +122,7 @@ def _clients(given: ClientValidation, namespace: str, around: Around, problems: 
             revoked = _bundle("CRL", name, revocation_lists, namespace, around, problems)
     if given.skip_client_cert_validation:
         with problems.at("skipClientCertValidation"):
-            problems.warn("ClientNotVerified", "clients may show any certificate; what it says is not verified")
+            problems.warn("ClientNotVerified", _unverified(given))
         if given.crl_secret:
             problems.add("ClientValidationInvalid", f"{wrong}a CRL has no effect if validation is skipped")
     if given.crl_only_verify_leaf_cert and not given.crl_secret:
@@ -132,7 +132,8 @@ def _clients(given: ClientValidation, namespace: str, around: Around, problems: 
     return ClientCertificates(
         ca=ca,
         verified=not given.skip_client_cert_validation,
-        required=not given.optional_client_certificate,
+        # Contour: without a CA certificates are asked for, and only with one demanded. Envoy could not do otherwise.
+        required=bool(given.ca_secret) and not given.optional_client_certificate,
         revoked=revoked,
         leaf_only=given.crl_only_verify_leaf_cert,
         forwarded=None
@@ -141,6 +142,15 @@ def _clients(given: ClientValidation, namespace: str, around: Around, problems: 
             subject=forward.subject, certificate=forward.cert, chain=forward.chain, dns=forward.dns, uri=forward.uri
         ),
     )
+
+
+def _unverified(given: ClientValidation) -> str:
+    message = "clients may show any certificate, and nobody verifies it"
+    if not given.ca_secret and not given.optional_client_certificate:
+        message = "clients may show any certificate or none, and nobody verifies it"
+    if given.forward_client_certificate is not None:
+        message += "; what the origin is told of it may be made up"
+    return message
 
 
 def _bundle(  # noqa: PLR0913, PLR0917 (each of them decides something)
