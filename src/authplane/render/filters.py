@@ -64,6 +64,15 @@ def chain_of(hosts: Iterable[Host]) -> Chain:
     )
 
 
+def held_back(hosts: Iterable[Host]) -> int:
+    """Return how many bytes of a request may wait for a check that goes without the rest of the body.
+
+    Where the whole body goes along, Envoy makes the room for it by itself.
+    """
+    bodies = (each.service.body for host in hosts for each in _enforced(host))
+    return max((body.most_bytes for body in bodies if body is not None and body.partial), default=0)
+
+
 def http_filters(chain: Chain) -> list[hcm_pb2.HttpFilter]:
     """Render the filters of a connection manager, in the order of the table."""
     return [

@@ -1,5 +1,6 @@
 """Listeners: a connection manager for all plain hosts, one for each host behind TLS."""
 
+from collections.abc import Iterable
 from datetime import timedelta
 from functools import lru_cache
 from typing import Final
@@ -23,10 +24,11 @@ from authplane.graph.model import (
     Fallback,
     Forwarded,
     Graph,
+    Host,
     SecureHost,
 )
 from authplane.graph.programming import FALLBACK_CHAIN, FALLBACK_ROUTES, HTTP_LISTENER, HTTPS_LISTENER, route_name
-from authplane.render.filters import Chain, chain_of, http_filters
+from authplane.render.filters import Chain, chain_of, held_back, http_filters
 from authplane.render.routes import METADATA
 from authplane.render.wrap import FROM_ADS, REMEMBERED_HOSTS, duration, limit, pack, socket_address
 
@@ -61,12 +63,13 @@ def render_listeners(graph: Graph) -> list[listener_pb2.Listener]:
     if graph.plain_hosts:
         manager = _connection_manager(HTTP_LISTENER, HTTP_LISTENER, chain_of(graph.plain_hosts), graph.timeouts)
         chains = [listener_components_pb2.FilterChain(filters=[manager])]
-        listeners.append(_listener(HTTP_LISTENER, graph.http, chains))
+        listeners.append(_listener(HTTP_LISTENER, graph.http, chains, graph.plain_hosts))
     if graph.secure_hosts:
         chains = [_secure_chain(host, graph.timeouts) for host in graph.secure_hosts]
         if graph.fallback is not None:
             chains.append(_fallback_chain(graph.fallback, graph.timeouts))
-        listener = _listener(HTTPS_LISTENER, graph.https, chains)
+        behind = [secure.host for secure in graph.secure_hosts]
+        listener = _listener(HTTPS_LISTENER, graph.https, chains, behind)
         listener.listener_filters.append(
             listener_components_pb2.ListenerFilter(
                 name="envoy.filters.listener.tls_inspector", typed_config=pack(tls_inspector_pb2.TlsInspector())
@@ -76,12 +79,14 @@ def render_listeners(graph: Graph) -> list[listener_pb2.Listener]:
     return listeners
 
 
-def _listener(name: str, address: Address, chains: list[listener_components_pb2.FilterChain]) -> listener_pb2.Listener:
+def _listener(
+    name: str, address: Address, chains: list[listener_components_pb2.FilterChain], hosts: Iterable[Host]
+) -> listener_pb2.Listener:
     return listener_pb2.Listener(
         name=name,
         address=socket_address(address.address, address.port),
         filter_chains=chains,
-        per_connection_buffer_limit_bytes=UInt32Value(value=_BUFFER_LIMIT),
+        per_connection_buffer_limit_bytes=UInt32Value(value=_BUFFER_LIMIT + held_back(hosts)),
     )
 
 
