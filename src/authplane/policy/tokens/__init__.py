@@ -1,0 +1,1 @@
+"""Bearer tokens: what a signed token proves, and which keys it is verified with."""

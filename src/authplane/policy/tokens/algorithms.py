@@ -1,0 +1,55 @@
+"""The signature algorithms that can be allowed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Protocol
+
+from joserfc.jws import JWSRegistry
+
+
+class Verify(Protocol):
+    """Tells whether a signature is right; raises only what a key that does not fit the algorithm causes."""
+
+    def __call__(self, msg: bytes, sig: bytes, key: object) -> bool:
+        """Verify the signature ``sig`` of ``msg``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Algorithm:
+    """One way of signing, and the keys it works with."""
+
+    name: str
+    key_type: str
+    """The ``kty`` of its keys."""
+    curve: str = ""
+    """The ``crv`` of its keys; empty for RSA."""
+    verify: Verify
+
+
+def _algorithm(name: str, key_type: str, curve: str = "") -> Algorithm:
+    # Taken from the table itself: asking for EdDSA by its usual name warns that there is a newer one.
+    return Algorithm(name=name, key_type=key_type, curve=curve, verify=JWSRegistry.algorithms[name].verify)
+
+
+ALGORITHMS: Final[Mapping[str, Algorithm]] = MappingProxyType(
+    {
+        each.name: each
+        for each in (
+            *(_algorithm(name, "RSA") for name in ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")),
+            _algorithm("ES256", "EC", "P-256"),
+            _algorithm("ES384", "EC", "P-384"),
+            _algorithm("ES512", "EC", "P-521"),
+            _algorithm("EdDSA", "OKP", "Ed25519"),
+            _algorithm("Ed25519", "OKP", "Ed25519"),
+        )
+    }
+)
+"""All that we know. None is symmetric: whoever can read a key set could sign with such a key."""
+
+DEFAULT_ALGORITHMS: Final = frozenset(ALGORITHMS)
+"""What an issuer may sign with unless its configuration says less: all of them.
+
+None of them is weak, and a key works only with those of its own type and curve, and only with the one that it names if
+it names one. So a shorter list would keep nobody out but issuers that are in order, and JWT-SVIDs may use nine of them.
+"""

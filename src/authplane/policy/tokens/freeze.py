@@ -1,0 +1,19 @@
+"""JSON values that nobody can change."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+FrozenJson: TypeAlias = bool | int | float | str | tuple[Any, ...] | Mapping[str, Any] | None
+
+
+def freeze(value: dict[str, Any]) -> Mapping[str, FrozenJson]:
+    """Return an object that holds the same and cannot be changed; its depth must be bounded."""
+    return MappingProxyType({name: each if type(each) is str else _frozen(each) for name, each in value.items()})
+
+
+def _frozen(value: Any) -> FrozenJson:
+    if isinstance(value, list):
+        return tuple(_frozen(each) for each in value)
+    frozen: FrozenJson = freeze(value) if isinstance(value, dict) else value
+    return frozen

@@ -1,0 +1,58 @@
+"""Looks at tokens as they come: a few again and again, and now and then many bad ones."""
+
+from typing import Final
+
+from authplane.policy.throttle import Buckets, Rate
+from authplane.policy.tokens.cache import TokenCache, token_key
+from authplane.policy.tokens.compact import TOKEN_LIMITS, TokenLimits
+from authplane.policy.tokens.outcome import Outcome, Reason, Refused
+from authplane.policy.tokens.verify import Keyring, examine
+
+PER_SOURCE: Final = Rate(burst=100, per_second=10)
+"""How many bad tokens one peer may show."""
+
+_NO_FAILURE: Final = frozenset({Reason.ISSUER_NOT_READY, Reason.TOO_MANY_FAILURES})
+
+
+class TokenInspector:
+    """Verifies tokens, remembers the good ones, and stops looking at those of peers who show too many bad ones."""
+
+    def __init__(
+        self,
+        keyring: Keyring,
+        *,
+        cache: TokenCache | None = None,
+        per_source: Rate = PER_SOURCE,
+        limits: TokenLimits = TOKEN_LIMITS,
+    ) -> None:
+        self._keyring = keyring
+        self._limits = limits
+        self._failures = Buckets(per_source)
+        self.cache = TokenCache() if cache is None else cache
+
+    def inspect(self, token: str, now: float, source: str = "") -> Outcome:
+        """Return what a token proves at ``now``; ``source`` is the peer that shows it, as far as it can be told apart.
+
+        If the token's issuer lacks the key that it names, the keyring hears of it.
+        """
+        if len(token) > self._limits.token:
+            return self._refused(Refused(reason=Reason.TOO_LARGE), source, now)
+        key = token_key(token)
+        known = self.cache.find(key, self._keyring, now)
+        if known is not None:
+            return known
+        if source and self._failures.wait(source, now):
+            return Refused(reason=Reason.TOO_MANY_FAILURES)
+        outcome, trust = examine(token, self._keyring, now, self._limits)
+        if isinstance(outcome, Refused):
+            return self._refused(outcome, source, now)
+        if trust is not None:
+            self.cache.add(key, outcome, trust, now)
+        return outcome
+
+    def _refused(self, refused: Refused, source: str, now: float) -> Refused:
+        if refused.reason is Reason.KEY:
+            self._keyring.wanted(refused.issuer, refused.kid)
+        if source and refused.reason not in _NO_FAILURE:
+            self._failures.add(source, -1, now)
+        return refused

@@ -1,0 +1,40 @@
+"""Keyrings of a few issuers whose keys never change by themselves."""
+
+from dataclasses import dataclass, field
+
+from tests.support.minting import ISSUER, Signer, key_set, signer
+
+from authplane.policy.tokens.keys import KeySet, parse_key_set
+from authplane.policy.tokens.verify import Demands, NotReady, Trust
+
+
+@dataclass
+class Ring:
+    """A keyring that remembers what was wanted, and who asked for which issuer."""
+
+    issuers: dict[str, Trust | NotReady]
+    asked: list[str] = field(default_factory=list)
+    wishes: list[tuple[str, str]] = field(default_factory=list)
+
+    def keys_of(self, name: str) -> Trust | NotReady | None:
+        self.asked.append(name)
+        return self.issuers.get(name)
+
+    def wanted(self, issuer: str, kid: str) -> None:
+        self.wishes.append((issuer, kid))
+
+
+def keys(*described: object) -> KeySet:
+    parsed = parse_key_set(key_set(*described))
+    assert isinstance(parsed, KeySet)
+    return parsed
+
+
+def trust(*signers: Signer, issuer: str = ISSUER, demands: Demands | None = None) -> Trust:
+    return Trust(
+        issuer=issuer, demands=demands or Demands(), keys=keys(*(each.jwk() for each in signers or (signer(),)))
+    )
+
+
+def ring(*signers: Signer, demands: Demands | None = None) -> Ring:
+    return Ring({ISSUER: trust(*signers, demands=demands)})
