@@ -141,7 +141,7 @@ async def envoy(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Reac
             yield Reached(https, tmp_path_factory.mktemp("clients"))
 
 
-async def ask(
+async def ask(  # noqa: PLR0913 (a client may do each of them differently)
     envoy: Reached,
     host: str,
     certificate: KeyPair | None = None,
