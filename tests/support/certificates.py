@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
-from authplane.io.certificates import KeyPair, Leaf, create_authority, issue
+from authplane.io.certificates import KeyPair, Leaf, Usage, create_authority, issue
 
 _NOW = datetime.now(UTC)
 _DAY = timedelta(days=1)
@@ -17,6 +17,11 @@ def authority() -> KeyPair:
 @cache
 def server(*names: str) -> KeyPair:
     return issue(authority(), Leaf(name=names[0], dns=names, ips=("127.0.0.1",)), now=_NOW, lifetime=_DAY)
+
+
+@cache
+def client(name: str) -> KeyPair:
+    return issue(authority(), Leaf(name=name, usage=Usage.CLIENT, dns=(name,)), now=_NOW, lifetime=_DAY)
 
 
 def indented(pem: bytes, spaces: int = 4) -> str:
