@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias
 
-from google.protobuf.message import DecodeError
-from google.protobuf.wrappers_pb2 import Int32Value, StringValue
-
 from authplane.io.checks import Checks
+from authplane.io.health_check import HealthFault, check_health
 from authplane.io.services import SERVICES
 from authplane.io.traces import NO_TRACE, caller_trace
 
@@ -26,12 +24,9 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 _CHECKS: Final = frozenset(f"/{service}/Check".encode("ascii") for service in SERVICES)
 _HEALTH: Final = b"/grpc.health.v1.Health/Check"
 _METHODS: Final = _CHECKS | {_HEALTH}
-_KNOWN: Final = frozenset({"", *SERVICES})
 _TYPES: Final = frozenset({b"application/grpc", b"application/grpc+proto"})
 _FAMILY: Final = b"application/grpc"
 
-_INVALID_ARGUMENT: Final = 3
-_NOT_FOUND: Final = 5
 _RESOURCE_EXHAUSTED: Final = 8
 _UNIMPLEMENTED: Final = 12
 _INTERNAL: Final = 13
@@ -128,19 +123,10 @@ class GrpcApplication:
         if isinstance(message, Refusal):
             return message
         if scope["raw_path"] == _HEALTH:
-            return self._health(message)
+            reply = check_health(message, SERVICES, serving=self._serving())
+            return Refusal(*reply) if isinstance(reply, HealthFault) else reply
         caller = caller_trace(_texts(scope["headers"])) if self._checks.traces else NO_TRACE
         return self._checks.begin(message, limit=limit, caller=caller)
-
-    def _health(self, body: bytes) -> bytes | Refusal:
-        """Answer as the gRPC health service does; on the wire its messages are like those two wrappers."""
-        try:
-            service = StringValue.FromString(body).value
-        except DecodeError:
-            return Refusal(_INVALID_ARGUMENT, "not a HealthCheckRequest")
-        if service not in _KNOWN:
-            return Refusal(_NOT_FOUND, "unknown service")
-        return Int32Value(value=1 if self._serving() else 2).SerializeToString()
 
 
 async def _unknown(_scope: Scope, _receive: Receive, send: Send) -> None:
