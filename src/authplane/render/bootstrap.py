@@ -17,8 +17,10 @@ from envoy.extensions.resource_monitors.downstream_connections.v3 import downstr
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
 from envoy.type.matcher.v3 import string_pb2
+from google.protobuf.struct_pb2 import Struct
 
 from authplane.base.addresses import parse_ip_address
+from authplane.graph.regexes import LARGEST_PROGRAM
 from authplane.render.rendered import Rendered
 from authplane.render.wrap import FROM_ADS, duration, pack, socket_address
 
@@ -71,6 +73,7 @@ def ads_bootstrap(control: ControlPlane, *, node: str, admin: Where | None = Non
         node=base_pb2.Node(id=node, cluster="authplane"),
         admin=bootstrap_pb2.Admin(address=_address(admin)) if admin else None,
         overload_manager=_overload_manager(),
+        layered_runtime=_runtime(),
         static_resources=bootstrap_pb2.Bootstrap.StaticResources(clusters=[_control_cluster(control)]),
         dynamic_resources=bootstrap_pb2.Bootstrap.DynamicResources(
             lds_config=FROM_ADS,
@@ -96,6 +99,13 @@ def _overload_manager() -> overload_pb2.OverloadManager:
         name="envoy.resource_monitors.global_downstream_max_connections", typed_config=pack(limit)
     )
     return overload_pb2.OverloadManager(resource_monitors=[monitor])
+
+
+def _runtime() -> bootstrap_pb2.LayeredRuntime:
+    """Allow regular expressions of the size that the graph allows: Envoy would refuse more than 100 instructions."""
+    limits = Struct()
+    limits.update({"re2.max_program_size.error_level": LARGEST_PROGRAM})
+    return bootstrap_pb2.LayeredRuntime(layers=[bootstrap_pb2.RuntimeLayer(name="authplane", static_layer=limits)])
 
 
 def _control_cluster(control: ControlPlane) -> cluster_pb2.Cluster:
@@ -180,6 +190,7 @@ def static_bootstrap(rendered: Rendered) -> bootstrap_pb2.Bootstrap:
     return bootstrap_pb2.Bootstrap(
         node=base_pb2.Node(id="authplane-static", cluster="authplane"),
         overload_manager=_overload_manager(),
+        layered_runtime=_runtime(),
         static_resources=bootstrap_pb2.Bootstrap.StaticResources(
             listeners=[_static_listener(listener, routes) for listener in rendered.listeners],
             clusters=[_static_cluster(cluster, endpoints) for cluster in rendered.clusters],

@@ -7,26 +7,14 @@ from envoy.config.core.v3 import base_pb2
 from envoy.config.route.v3 import route_components_pb2 as pb
 from envoy.config.route.v3 import route_pb2
 from google.protobuf.struct_pb2 import Struct, Value
-from google.protobuf.wrappers_pb2 import UInt32Value
 
-from authplane.graph.guards import Disabled, Enforced, FailOpen, RouteAuthorization, Unprotected
-from authplane.graph.model import (
-    Exact,
-    Fallback,
-    Forward,
-    Graph,
-    Host,
-    PathMatch,
-    Prefix,
-    Redirect,
-    RedirectToHttps,
-    Regex,
-    Respond,
-    Route,
-    SecureHost,
-)
+from authplane.graph.guards import Disabled, Enforced, FailClosed, FailOpen, RouteAuthorization, Shadow, Unprotected
+from authplane.graph.model import Fallback, Graph, Host, Route, SecureHost
 from authplane.graph.programming import FALLBACK_ROUTES, HTTP_LISTENER, route_name
+from authplane.graph.words import match_words
+from authplane.render.actions import add_action
 from authplane.render.filters import Chain, chain_of, per_route
+from authplane.render.matches import render_match
 from authplane.render.wrap import REMEMBERED_HOSTS
 
 METADATA: Final = "authplane"
@@ -71,9 +59,7 @@ def render_fallback_routes(fallback: Fallback) -> route_pb2.RouteConfiguration:
 
 @lru_cache(maxsize=REMEMBERED_HOSTS)
 def _virtual_host(host: Host, chain: Chain) -> pb.VirtualHost:
-    return pb.VirtualHost(
-        name=host.fqdn, domains=[host.fqdn], routes=[_route(host, route, chain) for route in host.routes]
-    )
+    return pb.VirtualHost(name=host.fqdn, domains=[host.fqdn], routes=[_route(route, chain) for route in host.routes])
 
 
 def _answering(name: str, domains: list[str], status: int, chain: Chain) -> pb.VirtualHost:
@@ -91,47 +77,15 @@ def _answering(name: str, domains: list[str], status: int, chain: Chain) -> pb.V
     )
 
 
-def _route(host: Host, route: Route, chain: Chain) -> pb.Route:
+def _route(route: Route, chain: Chain) -> pb.Route:
     message = pb.Route(
-        name=f"{host.proxy}{route.match.path.path}",
-        match=_match(route.match.path),
+        name=f"{route.proxy}#{match_words(route.match)}",
+        match=render_match(route.match),
         metadata=_metadata(route.authorization),
         typed_per_filter_config=per_route(chain, route.authorization),
     )
-    match route.action:
-        case Forward(targets=targets):
-            message.route.CopyFrom(_forward([(target.cluster, target.weight) for target in targets]))
-        case RedirectToHttps(port):
-            # Named only if it is not what https means anyway: otherwise it would stand in every address.
-            message.redirect.CopyFrom(pb.RedirectAction(https_redirect=True, port_redirect=port if port != 443 else 0))
-        case Redirect():
-            raise NotImplementedError
-        case Respond(status=status):
-            message.direct_response.CopyFrom(pb.DirectResponseAction(status=status))
-        case _:
-            assert_never(route.action)
+    add_action(message, route)
     return message
-
-
-def _match(match: PathMatch) -> pb.RouteMatch:
-    match match:
-        case Exact(path):
-            return pb.RouteMatch(path=path)
-        case Prefix(path):
-            return pb.RouteMatch(prefix=path)
-        case Regex(path):
-            raise NotImplementedError(path)
-        case _:
-            assert_never(match)
-
-
-def _forward(targets: list[tuple[str, int]]) -> pb.RouteAction:
-    if len(targets) == 1:
-        return pb.RouteAction(cluster=targets[0][0])
-    weighted = [
-        pb.WeightedCluster.ClusterWeight(name=cluster, weight=UInt32Value(value=weight)) for cluster, weight in targets
-    ]
-    return pb.RouteAction(weighted_clusters=pb.WeightedCluster(clusters=weighted))
 
 
 def _metadata(authorization: RouteAuthorization) -> base_pb2.Metadata:
@@ -148,6 +102,18 @@ def authorization_word(authorization: RouteAuthorization) -> str:
         case Disabled():
             return "disabled"
         case Enforced(service=service):
-            return "fails-open" if isinstance(service.on_failure, FailOpen) else "enforced"
+            return _enforced_word(service.on_failure)
         case _:
             assert_never(authorization)
+
+
+def _enforced_word(on_failure: FailClosed | FailOpen | Shadow) -> str:
+    match on_failure:
+        case FailClosed():
+            return "enforced"
+        case FailOpen():
+            return "fails-open"
+        case Shadow():
+            return "shadow"
+        case _:
+            assert_never(on_failure)
