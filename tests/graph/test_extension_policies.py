@@ -9,6 +9,7 @@ from tests.support.world import AUTH, EXTENSION, World, world
 
 from authplane.base.names import ObjectName
 from authplane.base.timeouts import After, Disabled, Timeout, UseDefault
+from authplane.graph.status import SubCondition
 from authplane.graph.upstreams import NO_BREAKERS, Breakers, ExtensionCluster, Plaintext, UnverifiedTls, VerifiedTls
 
 VALIDATION = "  validation: {caSecret: ca, subjectName: auth.example}\n"
@@ -73,6 +74,48 @@ def test_plaintext_shows_no_certificate_and_needs_none() -> None:
     cluster = cluster_of(made)
     assert cluster is not None
     assert cluster.tls == Plaintext()
+
+
+# --- Status
+
+SAID = {
+    "caSecret: missing": (
+        "TLSUpstreamValidation",
+        'TLS upstream validation policy error: invalid CA Secret "default/missing": Secret not found',
+    ),
+    "protocol: h2c": ("InconsistentProtocol", 'upstream TLS validation not supported for "h2c" protocol'),
+    "timeoutPolicy: {idleConnection: x}": (
+        "TimeoutPolicyNotValid",
+        "spec.timeoutPolicy failed to parse: error parsing idle connection timeout: unable to parse timeout string "
+        '"x": time: invalid duration "x"',
+    ),
+}
+
+
+@pytest.mark.requirement("ES-12")
+@pytest.mark.requirement("ES-16")
+@pytest.mark.requirement("ES-29")
+@pytest.mark.parametrize(("field", "said"), SAID.items(), ids=SAID.keys())
+def test_a_status_says_what_is_wrong_in_contours_words(field: str, said: tuple[str, str]) -> None:
+    name = field.partition(":")[0]
+    extension = EXTENSION.replace(f"{name}: ca", field) if name in EXTENSION else EXTENSION + f"  {field}\n"
+    valid = world(extension=extension).status("ExtensionService", "auth").conditions[0]
+    assert valid.errors == (SubCondition(type="SpecError", reason=said[0], message=said[1]),)
+
+
+@pytest.mark.requirement("ES-25")
+@pytest.mark.requirement("ES-27")
+def test_a_status_warns_in_contours_words() -> None:
+    policies = "  loadBalancerPolicy: {strategy: Cookie}\n  timeoutPolicy: {idle: 5s}\n"
+    valid = world(extension=EXTENSION + policies).status("ExtensionService", "auth").conditions[0]
+    assert (valid.status, valid.reason) == ("True", "Valid")
+    assert valid.warnings == tuple(
+        SubCondition(type="SpecError", reason="IgnoredField", message=f"ignoring field {rest} for ExtensionClusters")
+        for rest in (
+            '".Spec.LoadBalancerPolicy"; Cookie load balancer policy is not supported',
+            '".Spec.TimeoutPolicy.Idle"; idle timeouts are not supported',
+        )
+    )
 
 
 # --- Limits

@@ -85,6 +85,9 @@ _ELSEWHERE: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
 """The type where a field of an HTTPProxy decides it: one of its includes, of its routes or of a route's services."""
 
 
+_CONTOURS_SPEC_ERRORS: Final = frozenset({"InconsistentProtocol", "TLSUpstreamValidation", "TimeoutPolicyNotValid"})
+
+
 def condition_type(reason: str, path: Path = ()) -> str:
     """Return the type under which a status lists a problem with this reason, at this path."""
     if path[:2] in {("spec", "includes"), ("spec", "routes")}:
@@ -92,6 +95,11 @@ def condition_type(reason: str, path: Path = ()) -> str:
         if found:
             return found[0]
     return CONDITION_TYPES.get(reason, "SpecError")
+
+
+def in_contours_words(problem: Problem) -> bool:
+    """Tell whether a problem of a field says by itself which field, and just as Contour says it."""
+    return problem.reason in _CONTOURS_SPEC_ERRORS or problem.message.startswith('ignoring field ".Spec.')
 
 
 class Reports:

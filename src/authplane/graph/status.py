@@ -8,7 +8,7 @@ from authplane.base.names import Ref
 from authplane.base.problems import Problem, Severity, dotted
 from authplane.graph.build import Built
 from authplane.graph.programming import Answered, NoProxy, NotServed, Programming, xds_names
-from authplane.graph.reports import condition_type
+from authplane.graph.reports import condition_type, in_contours_words
 from authplane.graph.upstreams import ExtensionCluster
 from authplane.resources.documents import Finding, Resources
 from authplane.xds.messages import XdsName
@@ -134,8 +134,8 @@ def _valid(ref: Ref, problems: tuple[Problem, ...]) -> Condition:
 
 def _sub(problem: Problem) -> SubCondition:
     kind = condition_type(problem.reason, problem.path)
-    # Messages of the fields' own problems do not say which field; those of the graph do, in Contour's words.
-    message = f"{dotted(problem.path)}: {problem.message}" if kind == "SpecError" and problem.path else problem.message
+    says_where = kind != "SpecError" or not problem.path or in_contours_words(problem)
+    message = problem.message if says_where else f"{dotted(problem.path)}: {problem.message}"
     return SubCondition(type=kind, reason=problem.reason, message=message[:_LONGEST_MESSAGE])
 
 
