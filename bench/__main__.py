@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from bench import change, check, front, load, startup
+from bench import change, check, front, latency, load, memory, startup
 
 BENCHMARKS = {
     "startup": startup.main,
@@ -11,6 +11,8 @@ BENCHMARKS = {
     "load": load.main,
     "check": check.main,
     "front": front.main,
+    "latency": latency.main,
+    "memory": memory.main,
 }
 
 

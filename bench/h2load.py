@@ -1,0 +1,93 @@
+"""Load from another core, by h2load: checks over HTTP/2, as a proxy sends them."""
+
+import os
+import re
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
+
+import grpc
+import grpc.aio
+from envoy.service.auth.v3 import external_auth_pb2
+from tests.policy.checks import check
+
+from authplane.io.process import Line, run_process
+from authplane.io.services import SERVICE
+
+_CLIENTS: Final = 8
+_PATIENCE: Final = 10.0
+
+
+class Measured(NamedTuple):
+    """What came of a load."""
+
+    rate: float
+    """Checks per second."""
+    latencies: tuple[float, ...]
+    """Of each check, in seconds, the shortest first."""
+
+
+def message(path: str = "/allow?x=1", **headers: str) -> external_auth_pb2.CheckRequest:
+    """Build a check with twelve headers and these."""
+    many = {f"x-header-{index}": f"value-{index}" for index in range(12)}
+    return check(path, headers=many | headers, context={"tenant": "blue"})
+
+
+@contextmanager
+def cores() -> Generator[int | None]:
+    """Keep what is started here on one core while the block runs; yields another one, for the load.
+
+    Yields None, having said why, where that cannot be done.
+    """
+    mine = sorted(os.sched_getaffinity(0))
+    if shutil.which("h2load") is None or len(mine) < 2:
+        print("  left out: this needs h2load (Debian: nghttp2-client) and two cores", flush=True)
+        yield None
+        return
+    os.sched_setaffinity(0, {mine[0]})
+    try:
+        yield mine[1]
+    finally:
+        os.sched_setaffinity(0, mine)
+
+
+async def require_allowed(port: int, asked: external_auth_pb2.CheckRequest) -> None:
+    """Raise if a server does not allow a check: to be fast at refusing is nothing to measure."""
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{SERVICE}/Check")
+        reply = await call(asked.SerializeToString(), timeout=_PATIENCE, wait_for_ready=True)
+    code = external_auth_pb2.CheckResponse.FromString(reply).status.code
+    if code:
+        raise RuntimeError(f"the server on port {port} answered {code}")
+
+
+async def load(
+    port: int, core: int, asked: external_auth_pb2.CheckRequest, checks: int, *, rate: float | None = None
+) -> Measured:
+    """Send so many checks, as fast as they are answered or at a rate; every one must be answered."""
+    lines: list[str] = []
+
+    async def keep(line: Line) -> None:
+        lines.append(line.text)
+
+    body = asked.SerializeToString()
+    with TemporaryDirectory() as folder:
+        data, log = Path(folder) / "check", Path(folder) / "log"
+        data.write_bytes(b"\0" + len(body).to_bytes(4, "big") + body)
+        argv = [
+            str(shutil.which("taskset")), "-c", str(core), str(shutil.which("h2load")),
+            "-n", str(checks), "-c", str(_CLIENTS), "-m", "16", "-d", str(data), "--log-file", str(log),
+            *([] if rate is None else ["--rps", str(rate / _CLIENTS)]),
+            "-H", "content-type: application/grpc", "-H", "te: trailers", f"http://127.0.0.1:{port}/{SERVICE}/Check",
+        ]  # fmt: skip
+        async with run_process(argv, sink=keep) as child:
+            await child.ended()
+        text = "\n".join(lines)
+        reached = re.search(r", ([0-9.]+) req/s", text)
+        if reached is None or f"{checks} succeeded" not in text:
+            raise RuntimeError(text)
+        rows = log.read_text(encoding="ascii").splitlines()
+    return Measured(float(reached[1]), tuple(sorted(int(row.split("\t")[2]) / 1e6 for row in rows)))

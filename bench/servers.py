@@ -1,0 +1,143 @@
+"""The servers that are compared: ours with two backends, and two that do as little as they can."""
+
+import asyncio
+import os
+import sys
+from base64 import b64encode
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import bcrypt
+from envoy.service.auth.v3 import external_auth_pb2
+
+from authplane.base.secret import Secret
+from authplane.io.asgi import Receive, Scope, Send
+from authplane.io.envoy import shim_folder
+from authplane.io.hashing import HashPool
+from authplane.io.listen import TcpAddress
+from authplane.io.metrics import Metrics
+from authplane.io.observer import Observer
+from authplane.io.process import Line, run_process
+from authplane.io.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
+from authplane.io.randomness import random_bytes
+from authplane.io.services import SERVICE
+from authplane.io.workers import Serving
+from authplane.policy.htpasswd import Htpasswd
+from authplane.policy.realms import Realms
+from authplane.policy.testserver import TestServer
+from authplane.policy.users import UserList, parse_users
+
+PASSWORD: Final = "correct horse"  # noqa: S105 (of a user who exists while a benchmark runs)
+CREDENTIALS: Final = f"Basic {b64encode(f'ann:{PASSWORD}'.encode()).decode('ascii')}"
+
+_GRPCIO: Final = f"""
+import asyncio, grpc, grpc.aio
+
+async def check(_body, _context):
+    return b"\\n\\0"
+
+async def main():
+    server = grpc.aio.server()
+    method = grpc.unary_unary_rpc_method_handler(check)
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler({SERVICE!r}, {{"Check": method}})])
+    print(server.add_insecure_port("127.0.0.1:0"), flush=True)
+    await server.start()
+    await server.wait_for_termination()
+
+asyncio.run(main())
+"""
+
+_PYVOY: Final = """
+import asyncio
+from pyvoy import PyvoyServer
+
+async def main():
+    async with PyvoyServer("bench.servers:bare", worker_threads=1, lifespan=False,
+                           additional_envoy_args=["--concurrency", "1"]) as server:
+        print(server.listener_port, flush=True)
+        await server.wait()
+
+asyncio.run(main())
+"""
+
+
+async def bare(_scope: Scope, receive: Receive, send: Send) -> None:
+    """Read a check and answer the same to all: as little as an application can do."""
+    event = await receive()
+    external_auth_pb2.CheckRequest.FromString(event["body"][5:])
+    headers = [(b"content-type", b"application/grpc")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers, "trailers": True})
+    await send({"type": "http.response.body", "body": b"\0\0\0\0\2\n\0", "more_body": False})
+    await send({"type": "http.response.trailers", "headers": [(b"grpc-status", b"0")]})
+
+
+@asynccontextmanager
+async def testserver(_description: object) -> AsyncGenerator[Serving]:
+    """Serve the test backend with metrics and without a log."""
+    backend = TestServer()
+    yield Serving(backend=backend, observer=Observer(backend.name, Metrics().checks(backend.name)))
+
+
+@asynccontextmanager
+async def htpasswd(description: str) -> AsyncGenerator[Serving]:
+    """Serve the htpasswd backend with metrics and without a log."""
+    backend = Htpasswd(Secret(random_bytes(32)))
+    backend.publish(Realms(lists={"default": UserList.of(parse_users(description.encode()).users)}))
+    with HashPool() as pool:
+        observer = Observer(backend.name, Metrics().checks(backend.name))
+        yield Serving(backend=backend, observer=observer, perform=pool.perform)
+
+
+@asynccontextmanager
+async def our_testserver() -> AsyncGenerator[int]:
+    """Run our front with the test backend; yields its port."""
+    async with _ours(BackendPlan(factory="bench.servers:testserver")) as port:
+        yield port
+
+
+@asynccontextmanager
+async def our_htpasswd() -> AsyncGenerator[int]:
+    """Run our front with one user, whose password is hashed with bcrypt; yields its port."""
+    users = f"ann:{bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(10)).decode('ascii')}\n"
+    async with _ours(BackendPlan(factory="bench.servers:htpasswd", description=users)) as port:
+        yield port
+
+
+@asynccontextmanager
+async def bare_grpcio() -> AsyncGenerator[int]:
+    """Run a gRPC server that returns a constant; yields its port."""
+    async with _program(_GRPCIO) as port:
+        yield port
+
+
+@asynccontextmanager
+async def bare_pyvoy() -> AsyncGenerator[int]:
+    """Run `bare` as pyvoy runs applications; yields its port."""
+    async with _program(_PYVOY) as port:
+        yield port
+
+
+@asynccontextmanager
+async def _ours(backend: BackendPlan) -> AsyncGenerator[int]:
+    settings = PyvoySettings(address=TcpAddress(host="127.0.0.1", port=0))
+    async with serve_pyvoy(backend, settings, sink=_ignore) as address:
+        yield int(str(address).rpartition(":")[2])
+
+
+@asynccontextmanager
+async def _program(text: str) -> AsyncGenerator[int]:
+    """Run a server that prints its port."""
+    first: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def tell(line: Line) -> None:
+        if not first.done():
+            first.set_result(line.text)
+
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(shim_folder()), str(Path.cwd())])}
+    async with run_process([sys.executable, "-c", text], sink=tell, environment=environment):
+        yield int(await first)
+
+
+async def _ignore(_: Line) -> None: ...
