@@ -11,6 +11,7 @@ from authplane.base.timeouts import After, Disabled, Timeout, UseDefault
 from authplane.cli.folder import FolderArgument, read_generation
 from authplane.cli.output import Output, OutputOption, err, findings_summary, out, print_json
 from authplane.graph import guards, model
+from authplane.graph.words import condition_words
 from authplane.render.bootstrap import static_bootstrap
 from authplane.render.dump import dump, json_text
 
@@ -60,31 +61,73 @@ def _summary(graph: model.Graph) -> Iterator[str]:
             f"certificate {escape(str(secure.certificate))}"
         )
         yield from _routes(secure.host)
+    if graph.fallback is not None:
+        for host in graph.fallback.hosts:
+            yield (
+                f"[bold]https://{escape(host.fqdn)}[/] for clients that do not name it in TLS, "
+                f"certificate {escape(str(graph.fallback.certificate))}"
+            )
+            yield from _routes(host)
     if not (graph.plain_hosts or graph.secure_hosts):
         yield "no virtual host can be served"
 
 
 def _routes(host: model.Host) -> Iterator[str]:
     for route in host.routes:
-        exactly = "exactly " if isinstance(route.match.path, model.Exact) else ""
-        yield f"  {exactly}{escape(route.match.path.path)} → {escape(_action(route.action))}  {_authorization(route)}"
+        whose = "" if route.proxy == host.proxy else f"  [dim]from {escape(str(route.proxy))}[/]"
+        yield f"  {escape(_match(route.match))} → {escape(_action(route.action))}  {_authorization(route)}{whose}"
+
+
+def _match(match: model.Match) -> str:
+    conditions = " and ".join(condition_words(match))
+    return f"{_path(match.path)} if {conditions}" if conditions else _path(match.path)
+
+
+def _path(path: model.PathMatch) -> str:
+    match path:
+        case model.Prefix(text):
+            return text
+        case model.Exact(text):
+            return f"exactly {text}"
+        case model.Regex(text):
+            return f"pattern {text}"
+        case _:
+            assert_never(path)
 
 
 def _action(action: model.Action) -> str:
     match action:
-        case model.Forward(targets=targets):
-            names = [target.cluster.removeprefix("service/") for target in targets]
-            if len(targets) == 1:
-                return names[0]
-            return ", ".join(f"{name} ({target.weight})" for name, target in zip(names, targets, strict=True))
+        case model.Forward():
+            return _forward(action)
         case model.RedirectToHttps():
             return "redirect to https"
-        case model.Redirect(status=status):
-            return f"redirect ({status})"
+        case model.Redirect():
+            return _redirect(action)
         case model.Respond(status=status):
             return f"answer {status}"
         case _:
             assert_never(action)
+
+
+def _forward(forward: model.Forward) -> str:
+    names = [target.cluster.removeprefix("service/") for target in forward.targets]
+    if len(names) > 1:
+        names = [f"{name} ({target.weight})" for name, target in zip(names, forward.targets, strict=True)]
+    words = [", ".join(names)]
+    if forward.replace_prefix is not None:
+        words.append(f"under {forward.replace_prefix}")
+    if forward.host:
+        words.append(f"as {forward.host}")
+    return " ".join(words)
+
+
+def _redirect(redirect: model.Redirect) -> str:
+    scheme = f"{redirect.scheme}://" if redirect.scheme else "//" if redirect.host else ""
+    host = redirect.host or ("…" if redirect.scheme or redirect.port is not None else "")
+    port = f":{redirect.port}" if redirect.port is not None else ""
+    prefix = f"{redirect.prefix}…" if redirect.prefix is not None else ""
+    path = redirect.path or prefix or ("/…" if host else "the same address")
+    return f"redirect {redirect.status} to {scheme}{host}{port}{path}"
 
 
 def _authorization(route: model.Route) -> str:
@@ -94,8 +137,16 @@ def _authorization(route: model.Route) -> str:
         case guards.Disabled():
             return "[yellow]authorization disabled[/]"
         case guards.Enforced(service=service):
-            closed = "fails open" if isinstance(service.on_failure, guards.FailOpen) else "fails closed"
-            return f"[green]checked by {escape(service.cluster)}[/] within {_timeout(service.timeout)}, {closed}"
+            name, wait = escape(service.cluster), _timeout(service.timeout)
+            match service.on_failure:
+                case guards.FailClosed():
+                    return f"[green]checked by {name}[/] within {wait}, fails closed"
+                case guards.FailOpen():
+                    return f"[yellow]checked by {name}[/] within {wait}, fails open"
+                case guards.Shadow():
+                    return f"[yellow]{name} is asked[/] within {wait}, and nothing is enforced"
+                case _:
+                    assert_never(service.on_failure)
         case _:
             assert_never(route.authorization)
 
