@@ -5,7 +5,7 @@ from datetime import datetime
 
 from authplane.io.observer import Observer
 from authplane.policy.choice import Choice
-from authplane.policy.decision import Decision, Deny
+from authplane.policy.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.flow import Flow
 from authplane.policy.request import Request
 
@@ -13,8 +13,9 @@ from authplane.policy.request import Request
 class Choosing:
     """A backend that asks the one of a choice, and knows whose observer is to be told of it.
 
-    Whoever runs a check asks who is responsible as soon as the backend has returned, before any other check begins; so
-    the answer can be kept here until then. ``nobody`` is told of checks for which no backend was asked.
+    Whoever runs a check asks who is responsible as soon as there is a decision or a flow has taken its first step,
+    before any other check goes on; so the answer can be kept here until then. ``nobody`` is told of checks for which no
+    backend was asked.
     """
 
     def __init__(self, choice: Choice, observers: Mapping[str, Observer], nobody: Observer) -> None:
@@ -33,8 +34,18 @@ class Choosing:
         picked = self._choice.pick(request)
         if isinstance(picked, Deny):
             return picked
-        self._asked = self._observers[picked.name]
-        return picked.backend.decide(request, now)
+        observer = self._observers[picked.name]
+        self._asked = observer
+        judged = picked.backend.decide(request, now)
+        if isinstance(judged, (Allow, Deny, Unavailable)):
+            return judged
+        self._asked = self._nobody
+        return self._begun(observer, judged)
+
+    def _begun(self, observer: Observer, flow: Flow) -> Flow:
+        """Run a flow, which may begin when others have been asked meanwhile."""
+        self._asked = observer
+        return (yield from flow)
 
     @property
     def traces(self) -> bool:
