@@ -65,16 +65,21 @@ def build_hosts(around: Around) -> Hosts:
         included.update(root.plain.included)
         if not any(problem.reason not in LEADS_NOWHERE for problem in problems.errors):
             roots.append(root)
-    _report_orphans(around, included)
+    _report_others(around, included)
     return _assemble(roots, frozenset(fqdn for fqdn in around.owners if _FQDN.fullmatch(fqdn)))
 
 
-def _report_orphans(around: Around, included: set[ObjectName]) -> None:
+def _report_others(around: Around, included: set[ObjectName]) -> None:
+    """Say what is wrong with HTTPProxies that are no roots, beside their routes."""
     for name, proxy in around.resources.proxies.items():
-        if proxy.spec.virtualhost is None and name not in included:
-            around.reports.of(_ref(name)).add(
-                "Orphaned", "this HTTPProxy is not part of a delegation chain from a root HTTPProxy"
-            )
+        if proxy.spec.virtualhost is not None:
+            continue
+        problems = around.reports.of(_ref(name))
+        if name not in included:
+            problems.add("Orphaned", "this HTTPProxy is not part of a delegation chain from a root HTTPProxy")
+        if proxy.spec.tcpproxy is not None:
+            with problems.at("spec", "tcpproxy"):
+                problems.warn("IgnoredField", "Spec.TCPProxy is not supported")
 
 
 def _build_root(proxy: HTTPProxy, virtual_host: VirtualHost, around: Around, problems: Problems) -> _Root:
