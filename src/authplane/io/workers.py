@@ -4,10 +4,11 @@ The process that starts a worker tells it in two variables what to serve. A fact
 parts: it is given the description of the backend and may keep tasks of its own while it serves.
 """
 
+import gc
 import importlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeAlias
@@ -93,14 +94,13 @@ class Worker:
     def __init__(self) -> None:
         self._application: Application | None = None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one request, or the life of the worker."""
         if scope["type"] == "lifespan":
-            await self._live(receive, send)
-        elif self._application is None:
+            return self._live(receive, send)
+        if self._application is None:
             raise RuntimeError("a request before the start")
-        else:
-            await self._application(scope, receive, send)
+        return self._application(scope, receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -111,6 +111,9 @@ class Worker:
             made = load_factory(plan.factory)(json.loads(os.environ[BACKEND]))
             async with made as serving, _told(serving.pages, os.environ.get(SOCKET)):
                 self._application = build_application(serving, plan)
+                # What is there by now stays: the collector need not look at it again while checks wait.
+                gc.collect()
+                gc.freeze()
                 started = True
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
