@@ -10,7 +10,15 @@ from tests.support.world import AUTH, EXTENSION, World, world
 from authplane.base.names import ObjectName
 from authplane.base.timeouts import After, Disabled, Timeout, UseDefault
 from authplane.graph.status import SubCondition
-from authplane.graph.upstreams import NO_BREAKERS, Breakers, ExtensionCluster, Plaintext, UnverifiedTls, VerifiedTls
+from authplane.graph.upstreams import (
+    NO_BREAKERS,
+    Breakers,
+    ExtensionCluster,
+    Plaintext,
+    TlsLimits,
+    UnverifiedTls,
+    VerifiedTls,
+)
 
 VALIDATION = "  validation: {caSecret: ca, subjectName: auth.example}\n"
 
@@ -74,6 +82,41 @@ def test_plaintext_shows_no_certificate_and_needs_none() -> None:
     cluster = cluster_of(made)
     assert cluster is not None
     assert cluster.tls == Plaintext()
+
+
+# --- What TLS may negotiate
+
+
+@pytest.mark.requirement("ES-19")
+def test_what_tls_to_upstreams_may_negotiate_holds_for_extension_services_too() -> None:
+    limits = (
+        "cluster: {upstreamTLS: {minimumProtocolVersion: '1.2', maximumProtocolVersion: '1.2', "
+        "cipherSuites: [ECDHE-RSA-AES128-GCM-SHA256], curves: [P-256]}}"
+    )
+    wanted = TlsLimits(minimum="1.2", maximum="1.2", ciphers=("ECDHE-RSA-AES128-GCM-SHA256",), curves=("P-256",))
+    verified = cluster_of(world(settings=settings(limits)))
+    assert verified is not None
+    assert isinstance(verified.tls, VerifiedTls)
+    assert verified.tls.limits == wanted
+    anybody = cluster_of(world(settings=settings(limits), extension=EXTENSION.replace(VALIDATION, "")))
+    assert anybody is not None
+    assert anybody.tls == UnverifiedTls(limits=wanted)
+
+
+BAD_LIMITS = {
+    "minimumProtocolVersion: '1.3', maximumProtocolVersion: '1.2'": "TLSConfigNotValid",
+    "minimumProtocolVersion: '1.1'": "FieldInvalid",
+    "cipherSuites: [RC4-SHA]": "FieldInvalid",
+    "curves: [P-1]": "FieldInvalid",
+}
+
+
+@pytest.mark.requirement("ES-19")
+@pytest.mark.parametrize(("limits", "reason"), BAD_LIMITS.items(), ids=BAD_LIMITS.keys())
+def test_limits_that_make_no_sense_are_an_error_and_nothing_is_served(limits: str, reason: str) -> None:
+    made = world(settings=settings(f"cluster: {{upstreamTLS: {{{limits}}}}}"))
+    assert [found for found, _ in made.problems("ContourConfiguration")] == [reason]
+    assert made.graph.secure_hosts == ()
 
 
 # --- Status

@@ -23,6 +23,7 @@ from authplane.graph.upstreams import (
     HttpVersion,
     Plaintext,
     ServiceCluster,
+    TlsLimits,
     UnverifiedTls,
     VerifiedTls,
 )
@@ -31,6 +32,7 @@ from authplane.render.bootstrap import static_bootstrap
 from authplane.render.clusters import render_cluster, render_endpoints
 from authplane.render.dump import json_text
 from authplane.render.rendered import render_graph
+from authplane.resources.kinds import contour_settings
 
 AUTH: Final = ObjectName("default", "auth")
 OTHER: Final = ObjectName("default", "other")
@@ -221,6 +223,18 @@ def test_tls_without_validation_asks_for_no_name_unless_it_is_given_one() -> Non
     assert context(replace(EXTENSION, tls=UnverifiedTls(server_name="a.example")))["sni"] == "a.example"
 
 
+@pytest.mark.requirement("ES-19")
+def test_tls_negotiates_what_it_may() -> None:
+    limits = TlsLimits(minimum="1.2", maximum="1.2", ciphers=("AES128-SHA", "AES256-SHA"), curves=("P-256",))
+    for tls in (replace(VERIFIED, limits=limits), UnverifiedTls(limits=limits)):
+        assert context(replace(EXTENSION, tls=tls))["commonTlsContext"]["tlsParams"] == {
+            "tlsMinimumProtocolVersion": "TLSv1_2",
+            "tlsMaximumProtocolVersion": "TLSv1_2",
+            "cipherSuites": ["AES128-SHA", "AES256-SHA"],
+            "ecdhCurves": ["P-256"],
+        }
+
+
 def test_tls_to_a_service_that_speaks_http_1_negotiates_nothing() -> None:
     assert context(replace(SERVICE, tls=UnverifiedTls())) == {"commonTlsContext": {"tlsParams": PARAMETERS}}
 
@@ -289,6 +303,14 @@ VARIANTS: Final[tuple[Cluster, ...]] = (
     replace(EXTENSION, name="http1", version=HttpVersion.HTTP1),
     replace(EXTENSION, name="verified", tls=VERIFIED),
     replace(EXTENSION, name="anybody", tls=UnverifiedTls(server_name="a.example", client_certificate=CLIENT)),
+    *(
+        replace(EXTENSION, name=f"cipher-{index}", tls=UnverifiedTls(limits=TlsLimits(ciphers=(cipher,))))
+        for index, cipher in enumerate(contour_settings.CIPHERS.values)
+    ),
+    *(
+        replace(EXTENSION, name=f"curve-{curve}", tls=UnverifiedTls(limits=TlsLimits(curves=(curve,))))
+        for curve in contour_settings.CURVES.values
+    ),
     replace(EXTENSION, name="twice", destinations=(group(AUTH, 1, "10.0.0.2"), group(AUTH, 2, "10.0.0.3"))),
     replace(EXTENSION, name="heavy", destinations=(group(AUTH, 2**32 - 2, "10.0.0.2"), group(OTHER, 1, "10.0.0.3"))),
     replace(EXTENSION, name="empty", destinations=(group(AUTH, 1),)),

@@ -85,7 +85,12 @@ _ELSEWHERE: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
 """The type where a field of an HTTPProxy decides it: one of its includes, of its routes or of a route's services."""
 
 
-_CONTOURS_SPEC_ERRORS: Final = frozenset({"InconsistentProtocol", "TLSUpstreamValidation", "TimeoutPolicyNotValid"})
+_CONTOURS_WORDS: Final = (
+    "TLS upstream validation policy error: ",
+    'ignoring field ".Spec.',
+    "spec.timeoutPolicy failed to parse: ",
+    "upstream TLS validation not supported for ",
+)
 
 
 def condition_type(reason: str, path: Path = ()) -> str:
@@ -99,7 +104,7 @@ def condition_type(reason: str, path: Path = ()) -> str:
 
 def in_contours_words(problem: Problem) -> bool:
     """Tell whether a problem of a field says by itself which field, and just as Contour says it."""
-    return problem.reason in _CONTOURS_SPEC_ERRORS or problem.message.startswith('ignoring field ".Spec.')
+    return problem.message.startswith(_CONTOURS_WORDS)
 
 
 class Reports:

@@ -10,7 +10,7 @@ from authplane.base.problems import Path, dotted
 from authplane.base.timeouts import Disabled, Timeout, UseDefault, parse_timeout
 from authplane.graph.model import NO_TIMEOUTS, ConnectionTimeouts
 from authplane.graph.reports import Reports
-from authplane.graph.upstreams import NO_BREAKERS, Breakers
+from authplane.graph.upstreams import NO_BREAKERS, NO_LIMITS, Breakers, TlsLimits
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.authplane import AuthplaneConfiguration, Listeners
 from authplane.resources.kinds.contour_policies import Authorization, CircuitBreakers, NamespacedName
@@ -49,6 +49,7 @@ class Settings:
     timeouts: ConnectionTimeouts = NO_TIMEOUTS
     connect_timeout: Timeout = UseDefault()
     breakers: Breakers = NO_BREAKERS
+    upstream_tls: TlsLimits = NO_LIMITS
     global_authorization: Authorization | None = None
     client_certificate: ObjectName | None = None
     fallback_certificate: ObjectName | None = None
@@ -82,6 +83,7 @@ def read_settings(resources: Resources, reports: Reports) -> Settings | None:
         timeouts=_connection_timeouts(written),
         connect_timeout=written.timeout("connectTimeout", lambda given: given.connect_timeout, endless=False),
         breakers=build_breakers(written.agreed(("envoy", "cluster", "circuitBreakers"), _written_breakers)),
+        upstream_tls=written.upstream_tls(),
         global_authorization=written.agreed(("globalExtAuth",), lambda spec: spec.global_ext_auth),
         client_certificate=_name(written.agreed(("envoy", "clientCertificate"), _written_client_certificate)),
         fallback_certificate=_name(
@@ -160,6 +162,21 @@ class _Written:
         ]
         agreed = self._one(path, given)
         return UseDefault() if agreed is None else agreed
+
+    def upstream_tls(self) -> TlsLimits:
+        """Return what TLS to upstreams may negotiate."""
+        path = ("envoy", "cluster", "upstreamTLS")
+        given = self.agreed(path, lambda spec: spec.envoy.cluster.upstream_tls)
+        if given is None:
+            return NO_LIMITS
+        minimum = given.minimum_protocol_version or NO_LIMITS.minimum
+        maximum = given.maximum_protocol_version or NO_LIMITS.maximum
+        if maximum < minimum:
+            for place in self._places:
+                if place.spec.envoy.cluster.upstream_tls is not None:
+                    wrong = "the minimum protocol version is greater than the maximum protocol version"
+                    self._add(place, path, "TLSConfigNotValid", wrong)
+        return TlsLimits(minimum=minimum, maximum=maximum, ciphers=given.cipher_suites, curves=given.curves)
 
     def longest_check(self) -> Timeout:
         """Return the longest check that may be asked for; one that never ends is no limit."""

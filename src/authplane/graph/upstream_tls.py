@@ -26,7 +26,7 @@ def upstream_tls(  # noqa: PLR0913, PLR0917 (each of them decides something)
     shown = _shown_certificate(resources, settings, problems)
     if validation is None:
         problems.warn("UpstreamNotVerified", "without validation, Envoy sends requests to whoever answers there")
-        return UnverifiedTls(server_name=server_name, client_certificate=shown)
+        return UnverifiedTls(server_name=server_name, client_certificate=shown, limits=settings.upstream_tls)
     names = validation.subject_names or (validation.subject_name,)
     if names[0] != validation.subject_name:
         _refuse(
@@ -37,6 +37,7 @@ def upstream_tls(  # noqa: PLR0913, PLR0917 (each of them decides something)
         subject_names=names,
         server_name=server_name or names[0],
         client_certificate=shown,
+        limits=settings.upstream_tls,
     )
 
 

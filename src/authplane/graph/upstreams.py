@@ -51,11 +51,25 @@ class Plaintext:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TlsLimits:
+    """What may be negotiated; where nothing is named, the proxy's own choice. The minimum is not above the maximum."""
+
+    minimum: str = "1.2"
+    maximum: str = "1.3"
+    ciphers: tuple[str, ...] = ()
+    curves: tuple[str, ...] = ()
+
+
+NO_LIMITS: Final = TlsLimits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnverifiedTls:
     """TLS to the upstream, whoever it is."""
 
     server_name: str = ""
     client_certificate: ObjectName | None = None
+    limits: TlsLimits = NO_LIMITS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +80,7 @@ class VerifiedTls:
     subject_names: tuple[str, ...]
     server_name: str
     client_certificate: ObjectName | None = None
+    limits: TlsLimits = NO_LIMITS
 
 
 UpstreamTls: TypeAlias = Plaintext | UnverifiedTls | VerifiedTls

@@ -1,11 +1,32 @@
 """Contour's settings for the whole process, in a ContourConfiguration or in ours."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 from authplane.resources.kinds.contour_policies import Authorization, CircuitBreakers, NamespacedName
 from authplane.resources.kinds.meta import Meta
-from authplane.resources.schema import Filled, OneOf, Upstream
+from authplane.resources.schema import Filled, Named, OneOf, Upstream
+
+_TLS_VERSION: Final = OneOf(("", "1.2", "1.3"))
+CIPHERS: Final = OneOf(
+    (
+        "[ECDHE-ECDSA-AES128-GCM-SHA256|ECDHE-ECDSA-CHACHA20-POLY1305]",
+        "[ECDHE-RSA-AES128-GCM-SHA256|ECDHE-RSA-CHACHA20-POLY1305]",
+        "ECDHE-ECDSA-AES128-GCM-SHA256",
+        "ECDHE-RSA-AES128-GCM-SHA256",
+        "ECDHE-ECDSA-AES128-SHA",
+        "ECDHE-RSA-AES128-SHA",
+        "AES128-GCM-SHA256",
+        "AES128-SHA",
+        "ECDHE-ECDSA-AES256-GCM-SHA384",
+        "ECDHE-RSA-AES256-GCM-SHA384",
+        "ECDHE-ECDSA-AES256-SHA",
+        "ECDHE-RSA-AES256-SHA",
+        "AES256-GCM-SHA384",
+        "AES256-SHA",
+    )
+)
+CURVES: Final = OneOf(("X25519MLKEM768", "X25519", "P-256", "P-384", "P-521"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +53,25 @@ class TimeoutSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamTlsSettings:
+    """``envoy.cluster.upstreamTLS``: what TLS to upstreams may negotiate."""
+
+    minimum_protocol_version: Annotated[str, _TLS_VERSION] = ""
+    maximum_protocol_version: Annotated[str, _TLS_VERSION] = ""
+    cipher_suites: tuple[Annotated[str, CIPHERS], ...] = ()
+    """For TLS 1.2."""
+    curves: tuple[Annotated[str, CURVES], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
     """``envoy.cluster``."""
 
     circuit_breakers: CircuitBreakers | None = None
+    upstream_tls: Annotated[UpstreamTlsSettings | None, Filled(), Named("upstreamTLS")] = None
 
     UPSTREAM: ClassVar = Upstream(
-        ignored=("dnsLookupFamily", "maxRequestsPerConnection", "perConnectionBufferLimitBytes", "upstreamTLS")
+        ignored=("dnsLookupFamily", "maxRequestsPerConnection", "perConnectionBufferLimitBytes")
     )
 
 
