@@ -55,7 +55,7 @@ class Schedule:
     max_stale: float = 24 * 3600.0
     """For how long keys are used after they should have been renewed."""
     between: float = 30.0
-    """How far apart the key set is asked for on account of keys that are missing, and on failures while there are keys;
+    """How far apart the issuer is asked on account of keys that are missing, and after failures while there are keys;
     and how long a missing key is not asked for again."""
     first_retry: float = 1.0
     """How soon an issuer that was never reached is tried again; doubled each time, up to ``between``."""
@@ -115,7 +115,7 @@ class IssuerState:
         self._not_ready = NotReady(issuer=issuer.url.url)
         self._fetched_at = 0.0
         self._usable_until = 0.0
-        self._keys_asked_at: float | None = None
+        self._asked_at: float | None = None
         self._due = 0.0
         self._failures = 0
         self._why = "its keys were not fetched yet"
@@ -138,8 +138,8 @@ class IssuerState:
 
     def fetch(self, now: float) -> Fetch:
         """Return what to fetch; its outcome goes to `answered` or `failed` before this is asked again."""
+        self._asked_at = now
         if self._metadata is not None and now < self._metadata_until:
-            self._keys_asked_at = now
             return FetchKeys(url=self._metadata.jwks_uri)
         return FetchMetadata(url=self._places[self._place])
 
@@ -149,7 +149,7 @@ class IssuerState:
             return False
         if len(self._looked_for) < MOST_KIDS:
             self._looked_for.add(kid)
-        asked_at = self._keys_asked_at
+        asked_at = self._asked_at
         due = now if asked_at is None else max(now, asked_at + self._schedule.between)
         if due >= self._due:
             return False
