@@ -8,7 +8,7 @@ import gc
 import importlib
 import json
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeAlias
@@ -94,13 +94,14 @@ class Worker:
     def __init__(self) -> None:
         self._application: Application | None = None
 
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or the life of the worker."""
         if scope["type"] == "lifespan":
-            return self._live(receive, send)
-        if self._application is None:
+            await self._live(receive, send)
+        elif self._application is None:
             raise RuntimeError("a request before the start")
-        return self._application(scope, receive, send)
+        else:
+            await self._application(scope, receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
