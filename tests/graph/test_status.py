@@ -112,22 +112,31 @@ def test_a_document_that_cannot_be_read_has_a_status_too() -> None:
     ]
 
 
+@pytest.mark.requirement("AZ-23")
 @pytest.mark.parametrize(
-    ("proxy", "word"),
+    ("proxy", "word", "description"),
     [
-        (PROXY, "valid"),
-        (PROXY.replace("name: auth", "name: missing"), "invalid"),
-        ("apiVersion: projectcontour.io/v1\nkind: HTTPProxy\nmetadata: {name: web}\nspec: {}\n", "orphaned"),
+        (PROXY, "valid", "Valid HTTPProxy"),
+        (
+            PROXY.replace("name: auth", "name: missing"),
+            "invalid",
+            "At least one error present, see Errors for details",
+        ),
+        (
+            "apiVersion: projectcontour.io/v1\nkind: HTTPProxy\nmetadata: {name: web}\nspec: {}\n",
+            "orphaned",
+            "this HTTPProxy is not part of a delegation chain from a root HTTPProxy",
+        ),
     ],
 )
-def test_the_old_fields_of_an_httpproxy_are_there(proxy: str, word: str) -> None:
+def test_the_old_fields_of_an_httpproxy_are_there(proxy: str, word: str, description: str) -> None:
     made = world(proxy=proxy)
     [record] = [
         record
         for record in Transitions().records(made.generation.status(NoProxy()), NOW)
         if record["kind"] == "HTTPProxy"
     ]
-    assert record["status"]["currentStatus"] == word
+    assert (record["status"]["currentStatus"], record["status"]["description"]) == (word, description)
     assert record["apiVersion"] == "projectcontour.io/v1"
     assert record["metadata"] == {"name": "web", "namespace": "default"}
 
@@ -151,3 +160,57 @@ def test_the_generation_that_was_seen_is_named() -> None:
     made = world(proxy=PROXY.replace("{name: web}", "{name: web, generation: 7}"))
     status = made.status("HTTPProxy", "web")
     assert (status.ref, status.generation) == (Ref("HTTPProxy", "default", "web"), 7)
+
+
+OTHERS = {
+    "ContourConfiguration": """
+apiVersion: projectcontour.io/v1alpha1
+kind: ContourConfiguration
+metadata: {name: more, generation: 3}
+spec: {}
+""",
+    "TLSCertificateDelegation": """
+apiVersion: projectcontour.io/v1
+kind: TLSCertificateDelegation
+metadata: {name: more, generation: 3}
+spec: {delegations: [{secretName: tls, targetNamespaces: ["*"]}]}
+""",
+    "AuthplaneConfiguration": """
+apiVersion: authplane.dev/v1alpha1
+kind: AuthplaneConfiguration
+metadata: {name: more, generation: 3}
+""",
+}
+
+
+@pytest.mark.parametrize(("kind", "document"), OTHERS.items(), ids=OTHERS.keys())
+def test_kinds_that_no_proxy_gets_are_valid_or_not(kind: str, document: str) -> None:
+    status = world(more=document).status(kind, "more")
+    assert status.generation == 3
+    assert status.conditions == (Condition(type="Valid", status="True", reason="Valid", message=f"Valid {kind}"),)
+    broken = world(more=document.replace("generation: 3", "generetion: 3")).status(kind, "more")
+    assert [(each.type, each.status) for each in broken.conditions] == [("Valid", "False")]
+
+
+@pytest.mark.requirement("AZ-23")
+def test_an_error_of_an_included_proxy_is_its_own() -> None:
+    included = """
+apiVersion: projectcontour.io/v1
+kind: HTTPProxy
+metadata: {name: part}
+spec:
+  routes:
+  - services: [{name: missing, port: 80}]
+"""
+    made = world(proxy=PROXY + "  includes:\n  - {name: part, conditions: [{prefix: /part}]}\n", part=included)
+    assert made.status("HTTPProxy", "web").conditions[0].status == "True"
+    [error] = made.status("HTTPProxy", "part").conditions[0].errors
+    assert (error.type, error.reason) == ("ServiceError", "ServiceUnresolvedReference")
+
+
+@pytest.mark.requirement("ES-31")
+def test_a_warning_changes_nothing_else() -> None:
+    proxy = PROXY.replace("extensionRef: {name: auth}", "extensionRef: {name: auth}\n      failOpen: true")
+    valid = world(proxy=proxy).status("HTTPProxy", "web").conditions[0]
+    assert (valid.status, valid.reason, valid.message, valid.errors) == ("True", "Valid", "Valid HTTPProxy", ())
+    assert [(warning.type, warning.reason) for warning in valid.warnings] == [("AuthError", "AuthFailOpen")]
