@@ -10,9 +10,9 @@ import grpc.aio
 from authplane.base.addresses import is_loopback
 from authplane.graph.programming import Answered, NoProxy, Programming
 from authplane.io.ads_stream import DELTA, SOTW, STOPPING, AdsEvent, Ending, Stream, Variant
-from authplane.io.grpc_server import Tls, bind
+from authplane.io.grpc_server import Tls, serve_grpc
 from authplane.io.health import health_service
-from authplane.io.listen import Address, ListenError, UnixAddress, claim
+from authplane.io.listen import Address, ListenError, UnixAddress
 from authplane.xds.messages import Standing, XdsName
 from authplane.xds.rollout import PATIENCE
 from authplane.xds.snapshot import Snapshot
@@ -73,18 +73,18 @@ class Ads:
         certificate: the configuration holds private keys.
         """
         require_protection(address, tls)
-        claim(address)
-        server = grpc.aio.server(options=_OPTIONS)
-        server.add_generic_rpc_handlers((self._discovery(), health_service([SERVICE], serving=self._serving)))
-        bound = bind(server, address, tls)
-        await server.start()
-        try:
-            yield bound
-        finally:
-            self._stopping = True
-            for stream in self._streams:
-                stream.end(STOPPING)
-            await server.stop(_GRACE)
+        handlers = [self._discovery(), health_service([SERVICE], serving=self._serving)]
+
+        def build() -> grpc.aio.Server:
+            return grpc.aio.server(handlers=handlers, options=_OPTIONS)
+
+        async with serve_grpc(build, address, tls, grace=_GRACE) as bound:
+            try:
+                yield bound
+            finally:
+                self._stopping = True
+                for stream in self._streams:
+                    stream.end(STOPPING)
 
     def programming(self) -> Programming:
         """Return what all connected clients together say of the latest snapshot."""

@@ -1,20 +1,32 @@
 """The authorization server's portable gRPC front: ``Authorization/Check`` of ``envoy.service.auth`` v3 and v2."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Final
 
 import grpc
 import grpc.aio
 
 from authplane.io.checks import Checks, Observing, Perform, no_room
-from authplane.io.grpc_server import Tls, bind
+from authplane.io.grpc_server import Tls, serve_grpc
 from authplane.io.health import health_service
-from authplane.io.listen import Address, claim
+from authplane.io.listen import Address
 from authplane.io.reflection import Reflection
 from authplane.io.services import REFLECTIONS, SERVICES
 from authplane.io.traces import caller_trace
 from authplane.policy.engine import Backend
+
+_OPTIONS: Final = (
+    # Without this a second server on the same port would get half of the checks.
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_concurrent_streams", 1000),
+    # Only what is not compressed: the other engine reads nothing else.
+    ("grpc.compression_enabled_algorithms_bitset", 1),
+    # A client that begins calls and never ends them loses them with their connection.
+    ("grpc.max_connection_age_ms", 600_000),
+    ("grpc.max_connection_age_grace_ms", 10_000),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,33 +56,30 @@ async def serve_authz(
 
     Raises a `ListenError` if the address cannot be had.
     """
-    claim(settings.address)
     checks = Checks(backend, observer=observer, perform=perform, in_flight=settings.in_flight)
     reflection = Reflection()
-    server = grpc.aio.server(
-        handlers=[
-            *(_authorization(checks, service) for service in SERVICES),
-            health_service(SERVICES, serving=ready),
-            *(reflection.handler(version) for version in REFLECTIONS),
-        ],
-        options=[
-            # Without this a second server on the same port would get half of the checks.
-            ("grpc.so_reuseport", 0),
-            ("grpc.max_receive_message_length", settings.largest_message),
-        ],
-    )
-    bound = bind(server, settings.address, settings.tls)
-    await server.start()
-    try:
+    handlers = [
+        *(_authorization(checks, service) for service in SERVICES),
+        health_service(SERVICES, serving=ready),
+        *(reflection.handler(version) for version in REFLECTIONS),
+    ]
+    options = [*_OPTIONS, ("grpc.max_receive_message_length", settings.largest_message)]
+
+    def build() -> grpc.aio.Server:
+        return grpc.aio.server(handlers=handlers, options=options)
+
+    async with serve_grpc(build, settings.address, settings.tls, grace=settings.grace) as bound:
         yield bound
-    finally:
-        await server.stop(settings.grace)
 
 
 def _authorization(checks: Checks, service: str) -> grpc.GenericRpcHandler:
-    async def check(body: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+    async def check(bodies: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        body = await anext(aiter(bodies), None)
+        if body is None:
+            await context.abort(grpc.StatusCode.INTERNAL, "the body ends before its message")
         metadata = context.invocation_metadata() if checks.traces else ()
         return await checks.reply(body, limit=context.time_remaining(), caller=caller_trace(metadata or ()))
 
-    # Without serializers the messages stay bytes: the engine reads and writes them.
-    return grpc.method_handlers_generic_handler(service, {"Check": grpc.unary_unary_rpc_method_handler(check)})
+    # Without serializers the messages stay bytes: the engine reads and writes them. A handler of one message would
+    # leave a call that ends before its message without an answer, for as long as its connection lives.
+    return grpc.method_handlers_generic_handler(service, {"Check": grpc.stream_unary_rpc_method_handler(check)})

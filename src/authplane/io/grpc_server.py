@@ -1,17 +1,91 @@
-"""What our gRPC servers have in common: how they take an address."""
+"""What our gRPC servers have in common: how they take an address, and how they stay."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeAlias, assert_never, cast
+from typing import Final, NoReturn, TypeAlias, assert_never, cast
 
 import grpc
 import grpc.aio
+import structlog
 
-from authplane.io.listen import Address, AddressTakenError, ServerTls, TcpAddress, UnixAddress
+from authplane.io.listen import Address, AddressTakenError, ServerTls, TcpAddress, UnixAddress, claim
+from authplane.io.process import owned_tasks, place_of
 from authplane.io.tls_files import TlsFiles
 
 Tls: TypeAlias = ServerTls | TlsFiles
 """What a server shows: always the same, or what its files hold."""
+
+
+_LOOK: Final = 0.1
+"""How often a server is looked after, in seconds."""
+_PATIENCE: Final = 5.0
+"""How many seconds a port may take to become free."""
+
+_log: Final = structlog.stdlib.get_logger()
+
+
+@asynccontextmanager
+async def serve_grpc(
+    build: Callable[[], grpc.aio.Server], address: Address, tls: Tls | None, *, grace: float
+) -> AsyncGenerator[Address]:
+    """Serve while the block runs; yields the address with the port that was really taken.
+
+    Raises a `ListenError` if the address cannot be had. grpcio ends a server whose client sends a path that is not
+    UTF-8: another one takes its place, and calls in progress have ``grace`` seconds to finish, as when the block ends.
+    """
+    claim(address)
+    kept = _Kept(build, tls, grace=grace)
+    bound = await kept.begin(address)
+    async with owned_tasks() as tasks:
+        keeper = tasks.create_task(kept.keep(bound, tasks))
+        try:
+            yield bound
+        finally:
+            keeper.cancel()
+            await kept.end()
+
+
+class _Kept:
+    """A server that is replaced when it ends by itself."""
+
+    def __init__(self, build: Callable[[], grpc.aio.Server], tls: Tls | None, *, grace: float) -> None:
+        self._build = build
+        self._tls = tls
+        self._grace = grace
+        self._server = build()
+
+    async def begin(self, address: Address) -> Address:
+        """Start the server."""
+        bound = bind(self._server, address, self._tls)
+        await self._server.start()
+        return bound
+
+    async def end(self) -> None:
+        """Stop the server."""
+        await self._server.stop(self._grace)
+
+    async def keep(self, bound: Address, tasks: asyncio.TaskGroup) -> NoReturn:
+        """Look after the server for ever."""
+        while True:
+            try:
+                await self._server.wait_for_termination(_LOOK)
+            except Exception as error:  # noqa: BLE001 (whatever ended it, checks need a server)
+                _log.error("gRPC server ended and is replaced", error=place_of(error))
+                tasks.create_task(self._server.stop(self._grace))
+                await self._replace(bound)
+
+    async def _replace(self, bound: Address) -> None:
+        async with asyncio.timeout(_PATIENCE):
+            while True:
+                self._server = self._build()
+                try:
+                    await self.begin(bound)
+                except AddressTakenError:
+                    await asyncio.sleep(_LOOK)
+                else:
+                    return
 
 
 def bind(server: grpc.aio.Server, address: Address, tls: Tls | None) -> Address:
