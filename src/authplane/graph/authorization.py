@@ -1,6 +1,6 @@
 """Who authorizes requests: for the whole gateway, for a virtual host and for each of its routes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, assert_never
 
@@ -60,12 +60,14 @@ def global_authorization(
     known = Extensions(resources, extensions)
     policy = written.auth_policy or _NO_POLICY
     services: set[AuthorizationService | None] = set()
-    for ref, path in _holders(resources):
+    holders = tuple(_holders(resources))
+    for ref, path in holders:
         problems = reports.of(ref)
         with problems.at(*path):
             cluster = known.named(written.extension_ref, ref.namespace, _GLOBAL, problems)
             services.add(None if cluster is None else build_service(written, cluster, _GLOBAL, problems))
-    # Two configurations that say the same mean two things if they leave the namespace out and have different ones.
+    if len(services) > 1:
+        _report_two_meanings(holders, reports)
     service = services.pop() if len(services) == 1 else None
     return Unavailable(policy=policy) if service is None else Guarded(service=service, policy=policy, anywhere=True)
 
@@ -77,6 +79,16 @@ def _holders(resources: Resources) -> Iterator[tuple[Ref, Path]]:
         yield configuration_ref(ours), ("spec", "contour", "globalExtAuth")
     if theirs is not None and theirs.spec.global_ext_auth is not None:
         yield configuration_ref(theirs), ("spec", "globalExtAuth")
+
+
+def _report_two_meanings(holders: Iterable[tuple[Ref, Path]], reports: Reports) -> None:
+    """Report configurations that say the same and mean two services: they leave out a namespace that differs."""
+    for ref, path in holders:
+        problems = reports.of(ref)
+        with problems.at(*path, "extensionRef", "namespace"):
+            problems.add(
+                "FieldConflict", "this has to be given: another configuration names the same in another namespace"
+            )
 
 
 # --- A virtual host
