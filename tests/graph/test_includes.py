@@ -1,0 +1,356 @@
+"""HTTPProxies that include others."""
+
+import pytest
+from tests.support.world import ECHO, PROXY, World, whole, world
+
+from authplane.base.names import ObjectName
+from authplane.base.problems import Severity
+from authplane.graph.guards import Disabled, Enforced, Unprotected
+from authplane.graph.model import Exact, Forward, HeaderMatch, Match, Prefix, RedirectToHttps, Regex, Respond, TextTest
+
+ROUTES = "  routes:\n  - services:\n    - {name: echo, port: 80}\n"
+WEB = ObjectName("default", "web")
+
+
+def root(includes: str, *, routes: str = "", name: str = "web", policy: str = "") -> str:
+    """Return the checked host of the world with these includes instead of its route."""
+    text = PROXY.replace(ROUTES, f"  includes: {includes}\n" + (f"  routes: {routes}\n" if routes else ""))
+    text = text.replace("{name: web}", f"{{name: {name}}}").replace("web.example", f"{name}.example")
+    return text.replace("{name: auth}", f"{{name: auth}}\n      authPolicy: {policy}") if policy else text
+
+
+def child(name: str, *, routes: str = "", includes: str = "", namespace: str = "default") -> str:
+    parts = [f"  routes: {routes}\n"] if routes else []
+    parts += [f"  includes: {includes}\n"] if includes else []
+    head = "apiVersion: projectcontour.io/v1\nkind: HTTPProxy\n"
+    return f"{head}metadata: {{name: {name}, namespace: {namespace}}}\nspec:\n" + ("".join(parts) or "  routes: []\n")
+
+
+def to_echo(*, conditions: str = "[]", more: str = "") -> str:
+    return f"{{conditions: {conditions}, services: [{{name: echo, port: 80}}]{', ' + more if more else ''}}}"
+
+
+def secure_routes(made: World, fqdn: str = "web.example") -> list[tuple[str, str, Match, str]]:
+    """Return whose each route is, what becomes of it, what it matches and how it is checked."""
+    secure = made.secure(fqdn)
+    assert secure is not None, made.generation.findings
+    return [
+        (
+            route.proxy.name,
+            str(route.action.status) if isinstance(route.action, Respond) else type(route.action).__name__,
+            route.match,
+            type(route.authorization).__name__,
+        )
+        for route in secure.host.routes
+    ]
+
+
+def prefix(path: str) -> Match:
+    return Match(path=Prefix(path))
+
+
+def test_routes_of_an_included_proxy_stand_below_its_prefix() -> None:
+    made = world(
+        proxy=root("[{name: a, conditions: [{prefix: /a}]}]", routes=f"[{to_echo()}]"),
+        a=child(
+            "a", routes=f"[{to_echo()}, {to_echo(conditions='[{exact: /x}]')}, {to_echo(conditions='[{prefix: /y}]')}]"
+        ),
+    )
+    assert made.problems("HTTPProxy") == []
+    assert secure_routes(made) == [
+        ("a", "Forward", Match(path=Exact("/a/x")), "Enforced"),
+        ("a", "Forward", prefix("/a/y"), "Enforced"),
+        ("a", "Forward", prefix("/a"), "Enforced"),
+        ("web", "Forward", prefix("/"), "Enforced"),
+    ]
+    secure = made.secure()
+    assert secure is not None
+    assert secure.host.included == (ObjectName("default", "a"),)
+
+
+def test_includes_may_include_and_cross_namespaces() -> None:
+    made = world(
+        proxy=root("[{name: a, namespace: team, conditions: [{prefix: /a/}, {header: {name: x-v, exact: '2'}}]}]"),
+        a=child("a", namespace="team", includes="[{name: b, conditions: [{prefix: /b}]}]"),
+        b=child("b", namespace="team", routes=f"[{to_echo(conditions='[{prefix: /c}]')}]"),
+        team=ECHO.replace("{name: echo}", "{name: echo, namespace: team}").replace(
+            "{name: echo-1,", "{name: echo-1, namespace: team,"
+        ),
+    )
+    assert made.problems("HTTPProxy") == []
+    header = HeaderMatch(name="x-v", test=TextTest.EXACT, text="2")
+    assert secure_routes(made) == [("b", "Forward", Match(path=Prefix("/a/b/c"), headers=(header,)), "Enforced")]
+    secure = made.secure()
+    assert secure is not None
+    assert isinstance(secure.host.routes[0].action, Forward)
+    assert secure.host.routes[0].action.targets[0].cluster == "service/team/echo/80"
+
+
+def test_a_proxy_may_be_included_twice_and_by_two_roots() -> None:
+    made = world(
+        proxy=root("[{name: a, conditions: [{prefix: /1}]}, {name: a, conditions: [{prefix: /2}]}]"),
+        other=root("[{name: a}]", name="other"),
+        a=child("a", routes=f"[{to_echo()}]"),
+    )
+    assert made.problems("HTTPProxy") == []
+    assert [match for _, _, match, _ in secure_routes(made)] == [prefix("/1"), prefix("/2")]
+    assert [match for _, _, match, _ in secure_routes(made, "other.example")] == [prefix("/")]
+
+
+def test_a_pattern_cannot_leave_the_prefix_of_its_include() -> None:
+    made = world(
+        proxy=root("[{name: a, conditions: [{prefix: /team}]}]"),
+        a=child("a", routes=f"[{to_echo(conditions='[{regex: /x|/admin}]')}]"),
+    )
+    assert [match for _, _, match, _ in secure_routes(made)] == [Match(path=Regex("/team(?:/x|/admin)"))]
+
+
+@pytest.mark.requirement("EN-10")
+def test_a_missing_include_answers_502_behind_authorization() -> None:
+    made = world(
+        proxy=root(
+            "[{name: gone, conditions: [{prefix: /a}]}]",
+            routes=f"[{to_echo()}]",
+            policy="{disabled: true, context: {a: b}}",
+        )
+    )
+    assert made.problems("HTTPProxy") == [("IncludeNotFound", "include default/gone not found")]
+    assert secure_routes(made) == [
+        ("web", "502", prefix("/a"), "Enforced"),
+        ("web", "Forward", prefix("/"), "Disabled"),
+    ]
+    secure = made.secure()
+    assert secure is not None
+    [error, _] = secure.host.routes
+    assert isinstance(error.authorization, Enforced)
+    assert error.authorization.context == ()
+
+
+def test_a_missing_include_without_conditions_leaves_the_other_routes_alone() -> None:
+    made = world(proxy=root("[{name: gone}]", routes=f"[{to_echo()}]"))
+    assert secure_routes(made) == [("web", "Forward", prefix("/"), "Enforced")]
+    assert secure_routes(world(proxy=root("[{name: gone}]"))) == [("web", "502", prefix("/"), "Enforced")]
+
+
+def test_an_included_proxy_that_cannot_be_read_is_not_called_missing() -> None:
+    made = world(proxy=root("[{name: a, conditions: [{prefix: /a}]}]"), a=child("a", routes="[{services: nonsense}]"))
+    assert ("IncludeNotFound", "include default/a cannot be read") in made.problems("HTTPProxy", "web")
+    assert secure_routes(made) == [("web", "502", prefix("/a"), "Enforced")]
+
+
+def test_a_root_cannot_be_included() -> None:
+    made = world(
+        proxy=root("[{name: other, conditions: [{prefix: /a}]}]"),
+        other=root("[]", routes=f"[{to_echo()}]", name="other"),
+    )
+    assert made.problems("HTTPProxy", "web") == [
+        ("RootIncludesRoot", "root httpproxy cannot include another root httpproxy (default/other)")
+    ]
+    assert made.problems("HTTPProxy", "other") == []
+    assert secure_routes(made) == [("web", "502", prefix("/a"), "Enforced")]
+
+
+def test_a_cycle_ends_where_it_closes() -> None:
+    made = world(
+        proxy=root("[{name: a, conditions: [{prefix: /a}]}]"),
+        a=child("a", routes=f"[{to_echo()}]", includes="[{name: b, conditions: [{prefix: /b}]}]"),
+        b=child("b", routes=f"[{to_echo()}]", includes="[{name: a, conditions: [{prefix: /a}]}]"),
+    )
+    assert made.problems("HTTPProxy", "web") == []
+    assert made.problems("HTTPProxy", "a") == []
+    assert made.problems("HTTPProxy", "b") == [
+        ("IncludeCreatesCycle", "include creates an include cycle: default/web -> default/a -> default/b -> default/a")
+    ]
+    assert secure_routes(made) == [
+        ("b", "502", prefix("/a/b/a"), "Enforced"),
+        ("b", "Forward", prefix("/a/b"), "Enforced"),
+        ("a", "Forward", prefix("/a"), "Enforced"),
+    ]
+
+
+def test_a_proxy_that_includes_itself_is_a_cycle() -> None:
+    made = world(proxy=root("[{name: a}]"), a=child("a", includes="[{name: a, conditions: [{prefix: /a}]}]"))
+    assert made.problems("HTTPProxy", "a") == [
+        ("IncludeCreatesCycle", "include creates an include cycle: default/web -> default/a -> default/a")
+    ]
+
+
+def test_includes_that_multiply_have_an_end() -> None:
+    both = "[{{name: {0}, conditions: [{{prefix: /1}}]}}, {{name: {0}, conditions: [{{prefix: /2}}]}}]"
+    depth = 15
+    chain = {f"p{index}": child(f"p{index}", includes=both.format(f"p{index + 1}")) for index in range(depth)}
+    last = {f"p{depth}": child(f"p{depth}", routes=f"[{to_echo()}]")}
+    made = world(proxy=root("[{name: p0}]"), **chain, **last)
+    reasons = {reason for index in range(depth) for reason, _ in made.problems("HTTPProxy", f"p{index}")}
+    assert reasons == {"IncludesTooMany"}
+    assert made.problems("HTTPProxy", "web") == []
+    secure = made.secure()
+    assert secure is not None
+    assert len(secure.host.routes) < 25_000
+
+
+@pytest.mark.requirement("AZ-23")
+def test_an_error_in_an_included_proxy_is_its_own_and_closes_it() -> None:
+    broken = f"[{to_echo()}, {to_echo(conditions='[{prefix: /x}]', more='timeoutPolicy: {response: soon}')}]"
+    made = world(
+        proxy=root("[{name: a, conditions: [{prefix: /a}]}]", routes=f"[{to_echo()}]"), a=child("a", routes=broken)
+    )
+    assert made.problems("HTTPProxy", "web") == []
+    [(reason, message)] = made.problems("HTTPProxy", "a")
+    assert reason == "TimeoutPolicyNotValid"
+    assert message.startswith("route.timeoutPolicy failed to parse: error parsing response timeout: unable to parse")
+    assert secure_routes(made) == [
+        ("a", "503", prefix("/a/x"), "Enforced"),
+        ("a", "503", prefix("/a"), "Enforced"),
+        ("web", "Forward", prefix("/"), "Enforced"),
+    ]
+    [error] = made.status("HTTPProxy", "a").conditions[0].errors
+    assert (error.type, error.reason) == ("RouteError", "TimeoutPolicyNotValid")
+    assert made.status("HTTPProxy", "web").conditions[0].status == "True"
+
+
+def test_a_broken_proxy_hands_nothing_over_to_the_routes_around_it() -> None:
+    """Whoever asks for the strict path below the broken one must not meet the open route of the root."""
+    made = world(
+        proxy=root(
+            "[{name: a, conditions: [{prefix: /a}]}]", routes=f"[{to_echo(more='authPolicy: {disabled: true}')}]"
+        ),
+        a=child("a", routes=f"[{to_echo(conditions='[{prefix: nonsense}]')}]"),
+    )
+    assert secure_routes(made) == [("a", "503", prefix("/a"), "Enforced"), ("web", "Forward", prefix("/"), "Disabled")]
+
+
+def test_a_missing_service_of_an_included_proxy_costs_its_route_only() -> None:
+    made = world(
+        proxy=root("[{name: a}]"),
+        a=child("a", routes=f"[{to_echo()}, {{conditions: [{{prefix: /x}}], services: [{{name: gone, port: 80}}]}}]"),
+    )
+    assert [reason for reason, _ in made.problems("HTTPProxy", "a")] == ["ServiceUnresolvedReference"]
+    assert secure_routes(made) == [
+        ("a", "503", prefix("/x"), "Enforced"),
+        ("a", "Forward", prefix("/"), "Enforced"),
+    ]
+
+
+def test_a_broken_proxy_below_another_does_not_close_it() -> None:
+    made = world(
+        proxy=root("[{name: a}]"),
+        a=child("a", routes=f"[{to_echo()}]", includes="[{name: b, conditions: [{prefix: /b}]}]"),
+        b=child("b", routes="[{services: []}]"),
+    )
+    assert made.problems("HTTPProxy", "b") == [
+        (
+            "RouteActionCountNotValid",
+            "must set exactly one of route.services or route.requestRedirectPolicy or route.directResponsePolicy",
+        )
+    ]
+    assert secure_routes(made) == [("b", "503", prefix("/b"), "Enforced"), ("a", "Forward", prefix("/"), "Enforced")]
+
+
+BAD_INCLUDES = {
+    "an exact path": (
+        "[{name: a, conditions: [{exact: /a}]}]",
+        ("PathMatchConditionsNotValid", "include: exact conditions are not allowed in includes block"),
+    ),
+    "a path without slash": (
+        "[{name: a, conditions: [{prefix: a}]}]",
+        ("PathMatchConditionsNotValid", "include: prefix conditions must start with /, a was supplied"),
+    ),
+    "the same conditions twice": (
+        "[{name: a, conditions: [{prefix: /a}]}, {name: b, conditions: [{prefix: /a}]}]",
+        ("DuplicateMatchConditions", "duplicate conditions defined on an include"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("includes", "want"), BAD_INCLUDES.values(), ids=BAD_INCLUDES.keys())
+def test_an_include_that_cannot_be_placed_withdraws_the_root(includes: str, want: tuple[str, str]) -> None:
+    made = world(proxy=root(includes), a=child("a", routes=f"[{to_echo()}]"), b=child("b", routes=f"[{to_echo()}]"))
+    assert made.problems("HTTPProxy", "web") == [want]
+    assert made.secure() is None
+    [error] = made.status("HTTPProxy", "web").conditions[0].errors
+    assert (error.type, error.reason, error.message) == ("IncludeError", *want)
+
+
+def test_of_two_routes_with_one_match_the_first_is_served_and_the_other_closed() -> None:
+    made = world(
+        proxy=root("[{name: a}, {name: b}]", routes=f"[{to_echo(conditions='[{prefix: /x}]')}]"),
+        a=child("a", routes=f"[{to_echo()}]"),
+        b=child(
+            "b", routes=f"[{to_echo()}, {to_echo(conditions='[{prefix: /b}]')}, {to_echo(conditions='[{prefix: /x}]')}]"
+        ),
+    )
+    assert made.problems("HTTPProxy", "web") == made.problems("HTTPProxy", "a") == []
+    assert made.problems("HTTPProxy", "b") == [
+        ("DuplicateMatchConditions", "a route of HTTPProxy default/a matches '/' too"),
+        ("DuplicateMatchConditions", "a route of HTTPProxy default/web matches '/x' too"),
+    ]
+    assert secure_routes(made) == [
+        ("b", "503", prefix("/b"), "Enforced"),
+        ("web", "Forward", prefix("/x"), "Enforced"),
+        ("a", "Forward", prefix("/"), "Enforced"),
+    ]
+
+
+def test_the_same_problem_in_two_places_is_told_once() -> None:
+    made = world(
+        proxy=root("[{name: a, conditions: [{prefix: /1}]}, {name: a, conditions: [{prefix: /2}]}]"),
+        a=child("a", routes="[{services: []}]"),
+    )
+    assert [reason for reason, _ in made.problems("HTTPProxy", "a")] == ["RouteActionCountNotValid"]
+
+
+@pytest.mark.requirement("AZ-12")
+def test_an_included_route_has_the_authorization_of_the_root_and_its_own_policy() -> None:
+    made = world(
+        proxy=root("[{name: a}]", policy="{context: {a: host, b: host}}"),
+        a=child(
+            "a",
+            routes=f"[{to_echo(more='authPolicy: {context: {b: route}}')}, "
+            f"{to_echo(conditions='[{prefix: /open}]', more='authPolicy: {disabled: true}')}]",
+        ),
+    )
+    secure = made.secure()
+    assert secure is not None
+    [opened, checked] = secure.host.routes
+    assert opened.authorization == Disabled()
+    assert isinstance(checked.authorization, Enforced)
+    assert checked.authorization.context == (("a", "host"), ("b", "route"))
+
+
+@pytest.mark.requirement("AZ-21")
+def test_an_included_route_cannot_be_served_unchecked_over_http() -> None:
+    made = world(
+        proxy=root("[{name: a}]"),
+        a=child("a", routes=f"[{to_echo(more='permitInsecure: true')}]"),
+    )
+    assert [reason for reason, _ in made.problems("HTTPProxy", "a")] == ["AuthPermitInsecureConflict"]
+    assert secure_routes(made) == [("a", "503", prefix("/"), "Enforced")]
+    plain = made.plain()
+    assert plain is not None
+    assert [(route.action, route.authorization) for route in plain.routes] == [(RedirectToHttps(443), Unprotected())]
+
+
+@pytest.mark.requirement("RB-3")
+def test_who_is_not_included_is_orphaned() -> None:
+    made = world(
+        proxy=root("[{name: a}]"),
+        a=child("a", routes=f"[{to_echo()}]"),
+        b=child("b", includes="[{name: c}]"),
+        c=child("c"),
+    )
+    orphaned = ("Orphaned", "this HTTPProxy is not part of a delegation chain from a root HTTPProxy")
+    assert made.problems("HTTPProxy", "a") == []
+    assert made.problems("HTTPProxy", "b") == made.problems("HTTPProxy", "c") == [orphaned]
+
+
+def test_the_order_of_documents_does_not_matter() -> None:
+    parts = whole() | {
+        "proxy": root("[{name: a}, {name: b, conditions: [{prefix: /b}]}]"),
+        "a": child("a", routes=f"[{to_echo()}]"),
+        "b": child("b", routes=f"[{to_echo(conditions='[{regex: /x+}]')}]", includes="[{name: gone}]"),
+    }
+    one, two = World(parts.values()), World(reversed(parts.values()))
+    assert one.graph == two.graph
+    assert one.problems("HTTPProxy") == two.problems("HTTPProxy")
+    assert one.problems("HTTPProxy", severity=Severity.WARNING) == []
