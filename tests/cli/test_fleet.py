@@ -4,13 +4,16 @@ import asyncio
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc.aio
 import httpx2
 import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
+from tests.policy.checks import check
 from tests.support.authserver import Server, basic, entry
 from tests.support.eventually import eventually
 from typer.testing import CliRunner
@@ -238,3 +241,45 @@ async def test_a_check_in_flight_is_answered_when_the_server_is_asked_to_end(eng
         async with asyncio.timeout(5):
             assert await server.child.ended() == 0
     assert sorted(lines_of(log)) == ["/grpc", "/http"]
+
+
+async def test_nobody_who_reads_the_log_costs_lines_and_holds_up_neither_checks_nor_their_parent() -> None:
+    server = Server()
+    unread, output = os.pipe()
+    argv = [sys.executable, "-m", "authplane", "authserver", "testserver", "--engine", "pyvoy", "--log-format", "json"]
+    argv += ["--address", f"127.0.0.1:{server.grpc}", "--metrics-address", f"127.0.0.1:{server.admin}"]
+    process = await asyncio.create_subprocess_exec(*argv, stdout=output, stderr=asyncio.subprocess.PIPE)
+    os.close(output)
+    try:
+        assert process.stderr is not None
+        async with asyncio.timeout(15):
+            assert b"authorization server listens" in await process.stderr.readline()
+
+        async def lost() -> bool:
+            await _ask_often(server, 2000)
+            return "log_lines_lost_total" in await server.metrics()
+
+        await eventually(lost, limit=30)
+        assert (await server.page("/healthz")).text == "alive\n"
+        process.terminate()
+        async with asyncio.timeout(10):
+            assert await process.wait() == 0
+    finally:
+        os.close(unread)
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def _ask_often(server: Server, times: int) -> None:
+    """Ask with a path as long as a line of the log has room for."""
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.grpc}") as channel:
+        call: Any = channel.unary_unary("/envoy.service.auth.v3.Authorization/Check")
+        body = check("/" + "x" * 500).SerializeToString()
+
+        async def ask() -> None:
+            assert pb.CheckResponse.FromString(await call(body, timeout=5)).status.code == 0
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(times):
+                tasks.create_task(ask())
