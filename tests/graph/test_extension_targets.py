@@ -1,10 +1,12 @@
 """The targets of ExtensionServices: endpoints or names outside, their shares, and what comes and goes."""
 
 import pytest
+from tests.support.certificates import ca_secret
 from tests.support.world import AUTH, EXTENSION, World, whole, world
 
 from authplane.app.generation import Generation, build_generation
 from authplane.base.names import ObjectName
+from authplane.graph.programming import NoProxy
 from authplane.graph.upstreams import Endpoint, EndpointGroup, ExtensionCluster, ExternalName
 from authplane.resources.library import Library
 
@@ -28,6 +30,48 @@ spec: {{type: ExternalName, externalName: '{host}', ports: [{ports}]}}
 
 def targets(*lines: str) -> str:
     return EXTENSION.replace(TARGET, "".join(f"  - {{{line}}}\n" for line in lines))
+
+
+# --- Shape
+
+BAD = {
+    "no services": EXTENSION.replace(f"services:\n{TARGET}", "services: []\n"),
+    "services left out": EXTENSION.replace(f"  services:\n{TARGET}", ""),
+    "no name": targets("port: 9443"),
+    "an empty name": targets("name: '', port: 9443"),
+    "no port": targets("name: auth"),
+    "port zero": targets("name: auth, port: 0"),
+    "a port too high": targets("name: auth, port: 65536"),
+    "a negative weight": targets("name: auth, port: 9443, weight: -1"),
+    "a weight of more than 32 bits": targets("name: auth, port: 9443, weight: 4294967296"),
+    "a namespace": targets("name: auth, port: 9443, namespace: other"),
+}
+
+
+@pytest.mark.requirement("ES-2")
+@pytest.mark.requirement("ES-3")
+@pytest.mark.requirement("ES-4")
+@pytest.mark.parametrize("extension", BAD.values(), ids=BAD.keys())
+def test_a_target_of_another_shape_is_one_error_and_no_cluster(extension: str) -> None:
+    made = world(extension=extension, proxy="")
+    assert len(made.problems("ExtensionService")) == 1
+    assert cluster_of(made) is None
+
+
+@pytest.mark.requirement("ES-1")
+def test_an_extension_service_of_a_cluster_is_read_with_its_namespace_and_without_its_status() -> None:
+    extension = EXTENSION.replace("{name: auth}", "{name: auth, namespace: other, generation: 7}").replace(
+        "caSecret: ca", "caSecret: other"
+    )
+    written = extension + "status: {conditions: [{type: Valid, status: 'False'}]}\n"
+    auth = AUTH.replace("{name: auth", "{namespace: other, name: auth")
+    made = world(extension=written, auth=auth, ca=ca_secret("other", namespace="other"), proxy="")
+    assert made.problems("ExtensionService") == []
+    cluster = cluster_of(made)
+    assert cluster is not None
+    assert (cluster.name, cluster.ready_endpoints) == ("extension/other/auth", 1)
+    [status] = [each for each in made.generation.status(NoProxy()) if each.ref.kind == "ExtensionService"]
+    assert (status.api_version, status.generation) == ("projectcontour.io/v1alpha1", 7)
 
 
 # --- Services
