@@ -10,8 +10,9 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.docs.pages import ROOT, read
+from tests.docs.pages import ROOT, blocks, read
 
+from authplane.app.server_document import read_branches
 from authplane.graph.reports import CONDITION_TYPES, condition_type
 from authplane.io.fleet import Fleet
 from authplane.io.metrics import Metrics
@@ -182,3 +183,10 @@ async def test_the_operations_page_has_every_metric_with_its_labels_and_no_other
     [section] = re.findall(r"^## Health, readiness and metrics\n(.*?)(?=^## )", OPERATIONS, re.MULTILINE | re.DOTALL)
     listed = {(cells[0].strip("`"), cells[1], frozenset(re.findall(r"\w+", cells[2]))) for cells in rows(section)[1:]}
     assert listed == known
+
+
+def test_the_page_of_the_command_line_shows_a_document_that_can_be_served(tmp_path: Path) -> None:
+    [block] = [block for block in blocks(ROOT / "docs" / "cli.md") if block.language == "yaml"]
+    file = tmp_path / "authserver.yaml"
+    file.write_text(block.text, encoding="utf-8")
+    assert [branch.name for branch in read_branches(file)] == ["staff", "demo"]
