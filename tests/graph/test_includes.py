@@ -186,7 +186,7 @@ def test_includes_that_multiply_have_an_end() -> None:
     assert made.problems("HTTPProxy", "web") == []
     secure = made.secure()
     assert secure is not None
-    assert len(secure.host.routes) < 25_000
+    assert len(secure.host.routes) < 15_000
 
 
 @pytest.mark.requirement("AZ-23")

@@ -38,6 +38,7 @@ class Problems:
     def __init__(self) -> None:
         self._path: list[str | int] = []
         self._found: list[Problem] = []
+        self._error_count = 0
 
     def at(self, *steps: str | int) -> "_Steps":
         """Report problems inside the block under these field names or list indexes."""
@@ -45,6 +46,7 @@ class Problems:
 
     def add(self, reason: str, message: str) -> None:
         """Record an error at the current path."""
+        self._error_count += 1
         self._found.append(Problem(tuple(self._path), reason, printable(message)))
 
     def warn(self, reason: str, message: str) -> None:
@@ -58,6 +60,12 @@ class Problems:
             if problem not in known:
                 known.add(problem)
                 self._found.append(problem)
+                self._error_count += problem.severity is Severity.ERROR
+
+    @property
+    def error_count(self) -> int:
+        """How many errors there are so far: who reads a part of a document can tell whether it had any."""
+        return self._error_count
 
     @property
     def errors(self) -> tuple[Problem, ...]:

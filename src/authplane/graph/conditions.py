@@ -33,26 +33,26 @@ EVERYTHING: Final = Conditions()
 
 def include_conditions(written: Sequence[MatchCondition], problems: Problems) -> Conditions | None:
     """Read the conditions of an include, whose path can only be a prefix; None if they cannot be used."""
-    found = len(problems.errors)
+    found = problems.error_count
     for field in ("exact", "regex"):
         if any(getattr(condition, field) is not None for condition in written):
             with problems.at("conditions"):
                 problems.add(_PATH, f"include: {field} conditions are not allowed in includes block")
     conditions = _read(written, "include", problems)
-    return None if len(problems.errors) > found else conditions
+    return None if problems.error_count > found else conditions
 
 
 def route_match(above: Conditions, written: Sequence[MatchCondition], problems: Problems) -> Match | None:
     """Read the conditions of a route and put them below those of the includes that lead to it; None if unusable."""
-    found = len(problems.errors)
+    found = problems.error_count
     conditions = joined(above, _read(written, "route", problems))
-    if len(problems.errors) > found:
+    if problems.error_count > found:
         return None
     with problems.at("conditions"):
         _require_no_contradiction(conditions, problems)
         if isinstance(conditions.path, Regex) and (wrong := regex_problem(conditions.path.path)):
             problems.add(_PATH, f"route: with the prefix of its includes, the pattern {wrong}")
-    return None if len(problems.errors) > found else match_of(conditions)
+    return None if problems.error_count > found else match_of(conditions)
 
 
 def match_of(conditions: Conditions) -> Match:

@@ -12,7 +12,7 @@ from authplane.resources.documents import Resources
 from authplane.resources.kinds.contour import HTTPProxy
 
 _DEEPEST: Final = 16
-_MOST_ROUTES: Final = 20_000
+_MOST_ROUTES: Final = 10_000
 """Of one root. Includes of includes multiply: without a limit a few small documents could ask for any number."""
 _ANY: Final = match_of(EVERYTHING)
 
