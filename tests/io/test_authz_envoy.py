@@ -2,95 +2,30 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import httpx2
 import pytest
+from tests.support.envoy_gateway import GRPC, envoy_gateway
 from tests.support.observing import Told
 
 from authplane.io.authz import AuthzSettings, serve_authz
-from authplane.io.echo import serve_echo
-from authplane.io.envoy import EnvoySettings, run_envoy
 from authplane.io.listen import UnixAddress
-from authplane.io.process import Line
 from authplane.policy.decision import Decision, Deny, Unavailable
 from authplane.policy.engine import Backend
 from authplane.policy.request import Request
 from authplane.policy.testserver import Mode, TestServer
 
-TYPES: Final = "type.googleapis.com/envoy.extensions"
-H2: Final = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
-
-def _cluster(name: str, socket: Path, *, h2: bool) -> dict[str, Any]:
-    options = {
-        "@type": f"type.googleapis.com/{H2}",
-        "explicit_http_config": {"http2_protocol_options": {}} if h2 else {"http_protocol_options": {}},
-    }
-    endpoint = {"endpoint": {"address": {"pipe": {"path": str(socket)}}}}
-    return {
-        "name": name,
-        "type": "STATIC",
-        "connect_timeout": "1s",
-        "typed_extension_protocol_options": {H2: options},
-        "load_assignment": {"cluster_name": name, "endpoints": [{"lb_endpoints": [endpoint]}]},
-    }
-
-
-def _config(folder: Path, *, fail_open: bool, extra: Mapping[str, Any]) -> str:
-    authz = {
-        "@type": f"{TYPES}.filters.http.ext_authz.v3.ExtAuthz",
-        "transport_api_version": "V3",
-        "failure_mode_allow": fail_open,
-        "grpc_service": {"timeout": "1s", "envoy_grpc": {"cluster_name": "authz"}},
-        **extra,
-    }
-    routes = [{"match": {"prefix": "/"}, "route": {"cluster": "origin"}}]
-    manager = {
-        "@type": f"{TYPES}.filters.network.http_connection_manager.v3.HttpConnectionManager",
-        "stat_prefix": "web",
-        "route_config": {"virtual_hosts": [{"name": "web", "domains": ["*"], "routes": routes}]},
-        "http_filters": [
-            {"name": "authz", "typed_config": authz},
-            {"name": "router", "typed_config": {"@type": f"{TYPES}.filters.http.router.v3.Router"}},
-        ],
-    }
-    listener = {
-        "name": "web",
-        "address": {"pipe": {"path": str(folder / "web.sock")}},
-        "filter_chains": [{"filters": [{"name": "http", "typed_config": manager}]}],
-    }
-    clusters = [
-        _cluster("authz", folder / "authz.sock", h2=True),
-        _cluster("origin", folder / "origin.sock", h2=False),
-    ]
-    return json.dumps({"static_resources": {"listeners": [listener], "clusters": clusters}})
-
-
-async def _ignore(_line: Line) -> None:
-    pass
-
-
-@asynccontextmanager
-async def _gateway(
+def _gateway(
     folder: Path, *, fail_open: bool = False, extra: Mapping[str, Any] = MappingProxyType({})
-) -> AsyncGenerator[httpx2.AsyncClient]:
-    """Run Envoy and the origin; the authorization server is up to the test."""
-    config = _config(folder, fail_open=fail_open, extra=extra)
-    settings = EnvoySettings(concurrency=1, log_level="error")
-    transport = httpx2.AsyncHTTPTransport(uds=str(folder / "web.sock"))
-    async with (
-        serve_echo(UnixAddress(path=str(folder / "origin.sock"))),
-        run_envoy(config, sink=_ignore, settings=settings) as envoy,
-        httpx2.AsyncClient(transport=transport, base_url="http://shop.test") as client,
-    ):
-        await envoy.ready()
-        yield client
+) -> AbstractAsyncContextManager[httpx2.AsyncClient]:
+    return envoy_gateway(folder, {**GRPC, "failure_mode_allow": fail_open, **extra})
 
 
 def _authz(backend: Backend, folder: Path) -> Any:
