@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.support.observing import Told
+from tests.support.scripted import Scripted
 
 from authplane.io.workers import Serving
 from authplane.policy.decision import Allow, Decision, Unavailable
@@ -28,6 +29,8 @@ async def make(description: Any) -> AsyncGenerator[Serving]:
             yield Serving(backend=TestServer(mode=Mode.PATH), observer=Told())
         case "broken":
             yield Serving(backend=Broken(), observer=Told())
+        case "scripted":
+            yield Serving(backend=Scripted(), observer=Told())
         case {"gate": path}:
             yield Serving(backend=Gate(Path(path)), observer=Told(), perform=_perform)
         case _:
