@@ -44,3 +44,15 @@ def test_a_secret_does_not_show_itself() -> None:
     secret = Secret(b"password")
     assert "password" not in f"{secret} {secret!r} {[secret]} {(secret,)}"
     assert secret.reveal() == b"password"
+
+
+def test_problems_of_several_places_are_taken_over_once() -> None:
+    problems, found = Problems(), Problems()
+    with found.at("spec"):
+        found.add("Bad", "no")
+        found.warn("Odd", "hm")
+    with problems.at("elsewhere"):
+        problems.extend(found)
+        problems.extend(found)
+    assert list(problems) == list(found)
+    assert problems.error_count == len(problems.errors) == 1
