@@ -11,8 +11,9 @@ from tests.policy.checks import check
 from tests.support.observing import Told
 
 from authplane.io.checks import LATE, SHED, Checks
+from authplane.io.traces import CallerTrace
 from authplane.policy.decision import Allow, Deny, Unavailable
-from authplane.policy.engine import FAILED
+from authplane.policy.engine import FAILED, Answer
 from authplane.policy.flow import Busy, Effect, Flow, Outcome, Work
 from authplane.policy.request import Request
 
@@ -91,6 +92,50 @@ async def test_one_check_too_many_is_shed_at_once() -> None:
         release.set()
     assert [code(task.result()) for task in waiting] == [0, 0]
     assert code(await checks.reply(BODY)) == 0
+
+
+class Raising:
+    """Fails like a backend with a bug."""
+
+    name: ClassVar = "raising"
+
+    def decide(self, _request: Request, _now: datetime) -> Deny:
+        raise KeyError("group")
+
+
+class Sudden:
+    """Allows without asking for anything."""
+
+    name: ClassVar = "sudden"
+
+    def decide(self, _request: Request, _now: datetime) -> Allow:
+        return Allow()
+
+
+class Deaf(Told):
+    """Breaks its promise not to raise."""
+
+    def passed(self, made: Answer, seconds: float, caller: CallerTrace) -> None:
+        raise OSError("full")
+
+
+def test_a_check_that_waits_for_nothing_needs_no_event_loop() -> None:
+    told = Told()
+    reply = Checks(Sudden(), observer=told).begin(BODY)
+    assert isinstance(reply, bytes)
+    assert (code(reply), told.decisions, told.events) == (0, [Allow()], ["began", "decided"])
+
+
+def test_a_backend_that_raises_at_once_does_not_allow() -> None:
+    told = Told()
+    assert Checks(Raising(), observer=told).begin(BODY) == FAILED
+    assert (told.decisions, told.events) == ([], ["began", "failed"])
+
+
+def test_an_answer_holds_even_if_nobody_can_be_told() -> None:
+    reply = Checks(Sudden(), observer=Deaf()).begin(BODY)
+    assert isinstance(reply, bytes)
+    assert code(reply) == 0
 
 
 @pytest.mark.parametrize("reply", [SHED, LATE, FAILED])

@@ -55,6 +55,9 @@ class BrokenMetrics(CheckMetrics):
     def ended(self, conclusion: Conclusion, seconds: float) -> None:
         raise OSError("hunter2")
 
+    def passed(self, conclusion: Conclusion, seconds: float) -> None:
+        raise OSError("hunter2")
+
     def shed(self) -> None:
         raise OSError("hunter2")
 
@@ -119,6 +122,28 @@ def test_a_decision_is_written_counted_and_traced() -> None:
     assert (record.path, record.decision, told) == ("/x", Conclusion.DENY, caller)
 
 
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_check_that_ends_at_once_is_told_of_like_any_other(*, shown: bool) -> None:
+    told = []
+    for at_once in (True, False):
+        metrics, lines, spans = Metrics(), Lines(), Spans()
+        observer = Observer(
+            "test",
+            metrics.checks("test"),
+            lines=lines if shown else None,
+            traces=spans if shown else None,
+            clock=lambda: NOW,
+        )
+        if at_once:
+            observer.passed(_made("/x"), 0.002)
+        else:
+            observer.began()
+            observer.decided(_made("/x"), 0.002)
+        told.append((_samples(metrics), lines.written, [record for record, _ in spans.told]))
+    assert told[0] == told[1]
+    assert told[0][0] == {"authplane_checks_total test deny": 1}
+
+
 def test_checks_without_a_decision_are_told_of_too() -> None:
     metrics, lines, spans = Metrics(), Lines(), Spans()
     observer = Observer("test", metrics.checks("test"), lines=lines, traces=spans, clock=lambda: NOW)
@@ -172,6 +197,13 @@ def test_all_that_cannot_be_told_is_harmless() -> None:
     with capture_logs() as complaints:
         _every_call(Observer("test", BrokenMetrics(), lines=BrokenLines(), traces=BrokenSpans()))
     assert len(complaints) == 3 + 3 * 3 + 1
+
+
+def test_a_check_that_ends_at_once_and_cannot_be_counted_is_harmless() -> None:
+    with capture_logs() as complaints:
+        Observer("test", BrokenMetrics()).passed(_made("/allow"), 0.001)
+    assert [each["event"] for each in complaints] == ["decision not recorded"]
+    assert "hunter2" not in str(complaints)
 
 
 def test_an_answer_that_cannot_be_described_is_not_in_flight_for_ever() -> None:

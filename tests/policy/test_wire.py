@@ -1,6 +1,7 @@
 """CheckRequest to Request, Decision to CheckResponse."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -14,7 +15,7 @@ from tests.policy.checks import check
 from authplane.base.headers import HeaderEdits
 from authplane.policy.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.request import Malformed, Peer, Request
-from authplane.policy.wire import parse_check, render_decision
+from authplane.policy.wire import _PLAIN, parse_check, render_decision
 
 
 def test_every_attribute_reaches_the_request() -> None:
@@ -65,6 +66,65 @@ def test_a_grpc_service_may_send_no_host_and_an_empty_header_map() -> None:
     request = parse_check(message.SerializeToString())
     assert isinstance(request, Request)
     assert (request.host, request.headers) == ("", ())
+
+
+def _parsed(message: pb.CheckRequest) -> Request:
+    request = parse_check(message.SerializeToString())
+    assert isinstance(request, Request)
+    return request
+
+
+HEADERS: Final = {
+    "none of ours": ({"user-agent": "test", "authorization": "x"}, ()),
+    "ours in either spelling": ({"auth-handler": "x", "auth_realm": "y"}, ("auth-handler", "auth_realm")),
+    "ours in capitals": ({"Auth-Handler": "x", "AUTH_REALM": "y"}, ("auth-handler", "auth_realm")),
+    "one that only begins alike": ({"authx": "x", "auth-": "y"}, ("auth-",)),
+}
+
+
+@pytest.mark.parametrize(("headers", "want"), HEADERS.values(), ids=HEADERS.keys())
+def test_headers_like_ours_are_found_the_first_time_and_every_time(
+    headers: dict[str, str], want: tuple[str, ...]
+) -> None:
+    for _ in range(3):
+        assert _parsed(check(headers=headers)).auth_names == want
+        raw = check(headers={})
+        raw.attributes.request.http.header_map.headers.extend(
+            base_pb2.HeaderValue(key=name, value=value) for name, value in headers.items()
+        )
+        assert sorted(_parsed(raw).auth_names) == sorted(want)
+
+
+def test_a_name_that_was_fit_once_makes_no_other_fit() -> None:
+    assert _parsed(check(headers={"x-a": "1"})).values("x-a") == ("1",)
+    message = check(headers={"x-a": "1", "x-a ": "2"})
+    assert parse_check(message.SerializeToString()) == Malformed(reason="a header has an invalid name")
+
+
+def test_a_header_is_found_whatever_its_case_and_however_often_it_is_asked_for() -> None:
+    for name in ("authorization", "Authorization"):
+        for _ in range(2):
+            request = _parsed(check(headers={name: "a", "x": "b"}))
+            assert (request.values("authorization"), request.values("absent")) == (("a",), ())
+            assert request.values("authorization") == ("a",)
+
+
+def test_ever_new_names_of_headers_do_not_pile_up() -> None:
+    for number in range(5000):
+        assert _parsed(check(headers={f"x-new-{number}": "1"})).values(f"x-new-{number}") == ("1",)
+    assert len(_PLAIN) <= 4096
+
+
+def test_a_request_has_no_attributes_but_its_own() -> None:
+    request = _parsed(check())
+    for name in ("colour", "_colour"):
+        assert not hasattr(request, name)
+        assert not hasattr(Request(method="GET", path="/"), name)
+
+
+def test_a_copy_with_other_headers_forgets_those_of_the_message() -> None:
+    changed = replace(_parsed(check(headers={"auth-handler": "x"})), headers=(("x-t", "1"),))
+    assert (changed.values("x-t"), changed.values("auth-handler"), changed.auth_names) == (("1",), (), ())
 
 
 def _without_attributes(message: pb.CheckRequest) -> None:
