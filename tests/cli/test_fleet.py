@@ -161,7 +161,7 @@ async def test_the_only_worker_is_replaced_when_it_is_killed_and_checks_go_on() 
             except grpc.aio.AioRpcError:
                 return False
 
-        await eventually(answers)
+        await eventually(answers, limit=10)
         assert worker not in server.workers()
         assert [(await server.ask("/")).status.code for _ in range(5)] == [0] * 5
 
