@@ -94,6 +94,8 @@ def _manager(filters: list[Json], limits: Limits) -> Json:
         "stat_prefix": STATS,
         "route_config": {"virtual_hosts": [{"name": STATS, "domains": ["*"]}]},
         "http_filters": [_typed("envoy.filters.http.rbac", _only_readable_paths()), *filters],
+        # What nginx speaks unless it is told otherwise.
+        "http_protocol_options": {"accept_http_10": True},
         "http2_protocol_options": {
             "max_concurrent_streams": limits.streams,
             "initial_stream_window_size": _WINDOW,
