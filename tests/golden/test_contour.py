@@ -1,4 +1,4 @@
-"""Whole translations: resources in, Envoy's resources and statuses out, and Envoy's own judgement."""
+"""Whole translations, one for each behaviour, with Envoy's own judgement of each."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from authplane.io.envoy import validate
 from authplane.render.bootstrap import static_bootstrap
 from authplane.render.dump import dump, json_text
 
-CASES = sorted(path.parent for path in (Path(__file__).parent / "golden").glob("*/in.yaml"))
+CASES = sorted(path.parent for path in (Path(__file__).parent / "contour").glob("*/in.yaml"))
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
