@@ -11,12 +11,17 @@ from typing import Any, Final
 from tests.support.observing import Told
 from tests.support.scripted import Scripted
 
+from authplane.base.secret import Secret
+from authplane.io.hashing import HashPool
 from authplane.io.workers import Serving
 from authplane.policy.decision import Allow, Decision, Unavailable
 from authplane.policy.engine import Answer
 from authplane.policy.flow import Effect, Flow, Outcome, Work
+from authplane.policy.htpasswd import Htpasswd, HtpasswdSettings
+from authplane.policy.realms import Declared, build_realms
 from authplane.policy.request import Request
 from authplane.policy.testserver import Mode, TestServer
+from authplane.policy.users import parse_users
 
 FACTORY: Final = "tests.support.front_backends:make"
 
@@ -31,10 +36,21 @@ async def make(description: Any) -> AsyncGenerator[Serving]:
             yield Serving(backend=Broken(), observer=Told())
         case "scripted":
             yield Serving(backend=Scripted(), observer=Told())
+        case {"htpasswd": path}:
+            backend = _htpasswd(Path(path))
+            with HashPool() as pool:
+                yield Serving(backend=backend, observer=Told(), perform=pool.perform)
         case {"gate": path}:
             yield Serving(backend=Gate(Path(path)), observer=Told(), perform=_perform)
         case _:
             raise ValueError(f"no backend is called {description}")
+
+
+def _htpasswd(path: Path) -> Htpasswd:
+    backend = Htpasswd(Secret(b"s" * 32), HtpasswdSettings())
+    declared = Declared(origin="file", realm=None, users=parse_users(path.read_bytes()).users)
+    backend.publish(build_realms([declared], default="default")[0])
+    return backend
 
 
 class Broken:
