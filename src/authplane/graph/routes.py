@@ -95,6 +95,8 @@ class _Table:
         """Add what an HTTPProxy has at one place."""
         problems, is_root = place.problems, place.name == self._root
         with problems.at(*(() if is_root else ("spec",))):
+            if place.proxy.spec.tcpproxy is not None and not is_root:
+                problems.warn("IgnoredField", 'ignoring field "spec.tcpproxy"; Spec.TCPProxy is not supported')
             own = [
                 each for index, route in enumerate(place.proxy.spec.routes) for each in self._add(index, route, place)
             ]
