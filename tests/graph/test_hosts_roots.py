@@ -69,6 +69,13 @@ def test_who_may_not_be_a_root_cannot_keep_a_name_from_a_wildcard() -> None:
     assert secure.elsewhere == ()
 
 
+def test_who_may_not_be_a_root_cannot_hold_up_a_wildcard_by_a_mistake() -> None:
+    unread = PROXY.replace("{name: web}", "{name: web, namespace: tenant}").replace("fqdn:", "fqdm:")
+    wild = PROXY.replace("web.example", "'*.example'")
+    assert world(proxy=wild, unread=unread).secure("*.example") is None
+    assert world(proxy=wild, unread=unread, settings=roots_in("default")).secure("*.example") is not None
+
+
 def test_what_only_such_a_root_includes_is_orphaned() -> None:
     made = world(proxy=PROXY + INCLUDES, team=TEAM, deep=DEEP, settings=roots_in("roots"))
     assert made.problems("HTTPProxy", "team") == [ORPHANED]
@@ -96,11 +103,6 @@ def test_what_a_withdrawn_root_includes_is_valid_and_not_served() -> None:
     made = world(proxy=PROXY.replace("name: auth", "name: missing") + INCLUDES, team=TEAM, deep=DEEP)
     assert made.problems("HTTPProxy", "deep") == []
     assert programmed(made, "deep") == ("False", "RootNotServed")
-
-
-def test_a_tcpproxy_that_is_no_root_is_told_to_have_no_effect() -> None:
-    made = world(proxy=PROXY + INCLUDES, team=TEAM, deep=DEEP + "  tcpproxy: {services: [{name: echo, port: 80}]}\n")
-    assert made.warnings("HTTPProxy", "deep") == [("IgnoredField", "Spec.TCPProxy is not supported")]
 
 
 def test_neither_a_host_nor_routes_is_orphaned() -> None:

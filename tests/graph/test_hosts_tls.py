@@ -9,7 +9,9 @@ from tests.support.world import PROXY, World, world
 from authplane.base.names import ObjectName
 from authplane.graph.guards import Enforced, Unprotected
 from authplane.graph.model import ClientCertificates, Fallback, Forwarded, RedirectToHttps
+from authplane.graph.programming import Answered
 from authplane.render.dump import dump
+from authplane.xds.types import TypeUrl
 
 TLS = "tls: {secretName: tls}"
 AUTHORIZATION = "    authorization:\n      extensionRef: {name: auth}\n"
@@ -399,6 +401,14 @@ def test_authorization_holds_on_the_fallback_chain(proxy: str, fields: str) -> N
 @pytest.mark.requirement("EN-1")
 def test_the_fallback_chain_has_no_authorization_where_nobody_asked_for_it() -> None:
     assert fallback_filters(fallback_world()) == ["envoy.filters.http.router"]
+
+
+@pytest.mark.parametrize("refused", [(TypeUrl.ROUTE, "ingress_fallbackcert"), (TypeUrl.SECRET, "default/fallback")])
+def test_what_proxies_say_of_the_fallback_chain_counts(refused: tuple[TypeUrl, str]) -> None:
+    made = fallback_world()
+    for answered, want in ((Answered(), "True"), (Answered(refused={refused: "no"}), "False")):
+        conditions = {each.type: each.status for each in made.status("HTTPProxy", "web", answered).conditions}
+        assert conditions == {"Valid": "True", "Programmed": want}
 
 
 # --- The plain listener

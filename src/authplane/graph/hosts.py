@@ -65,21 +65,16 @@ def build_hosts(around: Around) -> Hosts:
         included.update(root.plain.included)
         if not any(problem.reason not in LEADS_NOWHERE for problem in problems.errors):
             roots.append(root)
-    _report_others(around, included)
+    _report_orphans(around, included)
     return _assemble(roots, frozenset(fqdn for fqdn in around.owners if _FQDN.fullmatch(fqdn)))
 
 
-def _report_others(around: Around, included: set[ObjectName]) -> None:
-    """Say what is wrong with HTTPProxies that are no roots, beside their routes."""
+def _report_orphans(around: Around, included: set[ObjectName]) -> None:
     for name, proxy in around.resources.proxies.items():
-        if proxy.spec.virtualhost is not None:
-            continue
-        problems = around.reports.of(_ref(name))
-        if name not in included:
-            problems.add("Orphaned", "this HTTPProxy is not part of a delegation chain from a root HTTPProxy")
-        if proxy.spec.tcpproxy is not None:
-            with problems.at("spec", "tcpproxy"):
-                problems.warn("IgnoredField", "Spec.TCPProxy is not supported")
+        if proxy.spec.virtualhost is None and name not in included:
+            around.reports.of(_ref(name)).add(
+                "Orphaned", "this HTTPProxy is not part of a delegation chain from a root HTTPProxy"
+            )
 
 
 def _build_root(proxy: HTTPProxy, virtual_host: VirtualHost, around: Around, problems: Problems) -> _Root:
@@ -198,13 +193,22 @@ def _fqdn(virtual_host: VirtualHost, around: Around, problems: Problems) -> str:
         if len(around.owners[fqdn]) > 1:
             names = ", ".join(map(str, sorted(around.owners[fqdn])))
             problems.add("DuplicateVhost", f'fqdn "{fqdn}" is used in multiple HTTPProxies: {names}')
-        unread = sorted(str(ref) for ref in around.resources.broken if ref.kind == "HTTPProxy")
-        if fqdn.startswith("*.") and unread:
+        unread = _unread_roots(around) if fqdn.startswith("*.") else []
+        if unread:
             problems.add(
                 "WildcardUncertain",
                 f"{unread[0]} cannot be read and may protect a host that this wildcard would answer for",
             )
     return fqdn
+
+
+def _unread_roots(around: Around) -> list[Ref]:
+    """Return the HTTPProxies that may be roots, for all that is known of them."""
+    return sorted(
+        ref
+        for ref in around.resources.broken
+        if ref.kind == "HTTPProxy" and _may_be_root(ref.object_name, around.settings)
+    )
 
 
 def _order(item: tuple[ObjectName, HTTPProxy]) -> tuple[str, str]:
