@@ -359,7 +359,6 @@ def test_iss_is_the_issuer_byte_for_byte(iss: object) -> None:
     assert judged(signer().token(claims(iss=iss))) == Refused(reason=Reason.ISSUER)
 
 
-@pytest.mark.requirement("R23")
 def test_a_token_of_one_issuer_is_never_verified_with_the_keys_of_another() -> None:
     other = "https://other.example"
     keyring = Ring({ISSUER: trust(), other: trust(signer(number=1), issuer=other)})
