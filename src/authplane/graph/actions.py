@@ -48,15 +48,18 @@ def build_action(
 class _Timeouts:
     """How long a route waits."""
 
-    response: Timeout
-    idle: Timeout
-    idle_connection: Timeout
+    response: Timeout = UseDefault()
+    idle: Timeout = UseDefault()
+    idle_connection: Timeout = UseDefault()
+
+
+_NO_TIMEOUTS: Final = _Timeouts()
 
 
 def _forward(
     route: contour.Route, namespace: str, host: str, clusters: ServiceClusters, problems: Problems
 ) -> Forward | Respond:
-    timeouts = _timeouts(route.timeout_policy or TimeoutPolicy(), problems)
+    timeouts = _timeouts(route.timeout_policy, problems) if route.timeout_policy is not None else _NO_TIMEOUTS
     balancing = _balancing(route, problems)
     equal = all(service.weight == 0 for service in route.services)
     targets = []
@@ -90,10 +93,8 @@ def _forward(
 def _target(
     service: contour.RouteService, wanted: Wanted, weight: int, clusters: ServiceClusters, problems: Problems
 ) -> Target | None:
-    with problems.at("requestHeadersPolicy"):
-        request = read_headers(service.request_headers_policy, SERVICE_REQUEST, problems)
-    with problems.at("responseHeadersPolicy"):
-        response = read_headers(service.response_headers_policy, SERVICE_RESPONSE, problems)
+    request = read_headers(service.request_headers_policy, SERVICE_REQUEST, problems)
+    response = read_headers(service.response_headers_policy, SERVICE_RESPONSE, problems)
     cluster = clusters.ensure(wanted, problems)
     if cluster is None:
         return None

@@ -44,6 +44,8 @@ def include_conditions(written: Sequence[MatchCondition], problems: Problems) ->
 
 def route_match(above: Conditions, written: Sequence[MatchCondition], problems: Problems) -> Match | None:
     """Read the conditions of a route and put them below those of the includes that lead to it; None if unusable."""
+    if not (written or above.headers or above.query):
+        return match_of(above)
     found = problems.error_count
     conditions = joined(above, _read(written, "route", problems))
     if problems.error_count > found:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Container
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from authplane.base.headers import NO_EDITS, HeaderEdits
@@ -21,15 +21,23 @@ _HOST_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|
 class Side:
     """Which headers a policy is about, where it stands, and so what Contour calls an error in it."""
 
+    field: str
     reason: str
     spoken: str
     may_set_host: bool = False
 
 
-ROUTE_REQUEST: Final = Side(reason="RequestHeadersPolicyInvalid", spoken="on request headers", may_set_host=True)
-ROUTE_RESPONSE: Final = Side(reason="ResponseHeaderPolicyInvalid", spoken="on response headers")
-SERVICE_REQUEST: Final = Side(reason="RequestHeadersPolicyInvalid", spoken="on request headers")
-SERVICE_RESPONSE: Final = Side(reason="ResponseHeadersPolicyInvalid", spoken="on response headers")
+ROUTE_REQUEST: Final = Side(
+    field="requestHeadersPolicy",
+    reason="RequestHeadersPolicyInvalid",
+    spoken="on request headers",
+    may_set_host=True,
+)
+ROUTE_RESPONSE: Final = Side(
+    field="responseHeadersPolicy", reason="ResponseHeaderPolicyInvalid", spoken="on response headers"
+)
+SERVICE_REQUEST: Final = replace(ROUTE_REQUEST, may_set_host=False)
+SERVICE_RESPONSE: Final = replace(ROUTE_RESPONSE, reason="ResponseHeadersPolicyInvalid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +55,11 @@ def read_headers(policy: HeadersPolicy | None, side: Side, problems: Problems) -
     """Read a header policy; values are literal, names in lower case and sorted."""
     if policy is None:
         return NO_POLICY
+    with problems.at(side.field):
+        return _read(policy, side, problems)
+
+
+def _read(policy: HeadersPolicy, side: Side, problems: Problems) -> HeaderPolicy:
     values: dict[str, str] = {}
     for index, entry in enumerate(policy.set):
         with problems.at("set", index):

@@ -9,11 +9,9 @@ from authplane.graph.paths import target_problem
 from authplane.resources.kinds.contour import PathRewritePolicy, ReplacePrefix
 
 
-def read_replacement(policy: PathRewritePolicy | None, path: PathMatch | None, problems: Problems) -> str | None:
+def read_replacement(policy: PathRewritePolicy, path: PathMatch | None, problems: Problems) -> str | None:
     """Return what replaces the prefix of a route; None if nothing does. A path that is None could not be read."""
-    written = policy.replace_prefix if policy is not None else ()
-    if not written:
-        return None
+    written = policy.replace_prefix
     with problems.at("pathRewritePolicy", "replacePrefix"):
         if path is not None and not isinstance(path, Prefix):
             problems.add("MustHavePrefix", "cannot specify prefix replacements without a prefix condition")

@@ -146,12 +146,10 @@ class _Table:
             self._guard, written.auth_policy, root=self._root, proxy=place.name, around=around, problems=problems
         )
         permit_insecure = self._permit_insecure(written, authorization, problems)
-        with problems.at("requestHeadersPolicy"):
-            request = read_headers(written.request_headers_policy, ROUTE_REQUEST, problems)
-        with problems.at("responseHeadersPolicy"):
-            response = read_headers(written.response_headers_policy, ROUTE_RESPONSE, problems)
+        request = read_headers(written.request_headers_policy, ROUTE_REQUEST, problems)
+        response = read_headers(written.response_headers_policy, ROUTE_RESPONSE, problems)
         action = build_action(written, place.name.namespace, request.host, around.clusters, problems)
-        if isinstance(action, Forward):
+        if isinstance(action, Forward) and written.path_rewrite_policy is not None:
             path = match.path if match is not None else None
             replacement = read_replacement(written.path_rewrite_policy, path, problems)
             action = replace(action, replace_prefix=replacement)
