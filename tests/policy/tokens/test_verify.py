@@ -47,6 +47,17 @@ def test_nothing_in_the_claims_can_be_changed() -> None:
             mapping["x"] = 2  # type: ignore[index]
 
 
+def test_expressions_see_plain_claims_with_numbers_as_floats() -> None:
+    outcome = judged(signer().token({"iss": ISSUER, "exp": at(60), "on": True, "no": None, "deep": [{"x": 1}, 2.5]}))
+    assert isinstance(outcome, Verified)
+    plain = outcome.plain_claims()
+    assert plain == {"iss": ISSUER, "exp": NOW + 60, "on": True, "no": None, "deep": [{"x": 1.0}, 2.5]}
+    assert [type(value) for value in (plain, plain["exp"], plain["on"], plain["deep"][0]["x"])] == [
+        dict, float, bool, float,
+    ]  # fmt: skip
+    assert outcome.plain_claims() is plain
+
+
 def test_neither_tokens_nor_claims_show_in_what_may_be_logged() -> None:
     assert "secret" not in repr(judged(signer().token(claims(note="secret"))))
 

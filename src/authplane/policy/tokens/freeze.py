@@ -17,3 +17,12 @@ def _frozen(value: Any) -> FrozenJson:
         return tuple(_frozen(each) for each in value)
     frozen: FrozenJson = freeze(value) if isinstance(value, dict) else value
     return frozen
+
+
+def thaw(value: FrozenJson) -> Any:
+    """Return the same as plain dicts and lists, with every number as a float: so expressions see JSON."""
+    if isinstance(value, Mapping):
+        return {name: each if type(each) is str else thaw(each) for name, each in value.items()}
+    if isinstance(value, tuple):
+        return [thaw(each) for each in value]
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value

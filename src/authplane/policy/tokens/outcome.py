@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from authplane.policy.tokens.freeze import FrozenJson
+from authplane.policy.tokens.freeze import FrozenJson, thaw
 
 
 class Reason(StrEnum):
@@ -46,6 +46,18 @@ class Verified:
     """The token's ``exp``, in seconds since 1970."""
     id: str = ""
     """The token's ``jti``: what a list of revoked tokens must name, since one token can be spelled in several ways."""
+    _plain: dict[str, Any] | None = field(default=None, init=False, repr=False, compare=False)
+
+    def plain_claims(self) -> dict[str, Any]:
+        """Return the claims as expressions take them: plain dicts and lists, every number a float.
+
+        Made when somebody asks, and once: a token that is known is asked for with each request. Nobody may change it.
+        """
+        plain = self._plain
+        if plain is None:
+            plain = thaw(self.claims)
+            object.__setattr__(self, "_plain", plain)
+        return plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,36 @@
+"""Where a request carries its token (RFC 6750): in Authorization, and nowhere else."""
+
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from authplane.policy.basic import Absent, Unfit
+from authplane.policy.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Bearer:
+    """A token that somebody shows; nothing is known about it yet."""
+
+    token: str = field(repr=False)
+
+
+Shown: TypeAlias = Bearer | Absent | Unfit
+
+_ABSENT: Final = Absent()
+
+
+def parse_bearer(request: Request) -> Shown:
+    """Read the one Authorization header; several are refused, since the origin might believe another one.
+
+    Credentials of another kind are no token. What stands in the query, the body or a cookie is not looked at.
+    """
+    found = request.values("authorization")
+    if not found:
+        return _ABSENT
+    if len(found) > 1:
+        return Unfit("more than one Authorization header")
+    scheme, _, rest = found[0].partition(" ")
+    if scheme.lower() != "bearer":
+        return _ABSENT
+    token = rest.strip(" ")
+    return Bearer(token) if token and " " not in token and "," not in token else Unfit("not exactly one bearer token")
