@@ -130,7 +130,7 @@ spec:
 """
         world = World([settings, service("echo", origin.port), *documents])
         assert world.problems("HTTPProxy") + world.problems("ExtensionService") == []
-        config = folder / "envoy.pb"  # not JSON, which has only those fields that our messages have
+        config = folder / "envoy.pb"  # the bytes that Envoy gets over ADS
         config.write_bytes(static_bootstrap(world.generation.rendered).SerializeToString())
         envoy_settings = EnvoySettings(concurrency=1, log_level="error")
         envoy = await stack.enter_async_context(run_envoy(config, sink=_ignore, settings=envoy_settings))

@@ -7,6 +7,7 @@ from typing import Any, Final
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
+from authplane.render.newer_fields import newer_messages
 from authplane.render.rendered import Rendered
 
 REDACTED: Final = "[redacted]"
@@ -29,11 +30,11 @@ def dump(rendered: Rendered, *, show_secrets: bool) -> dict[str, Any]:
 
 def json_text(message: Message) -> str:
     """Return one message as protobuf JSON."""
-    return json.dumps(MessageToDict(message), indent=2, sort_keys=True) + "\n"
+    return json.dumps(MessageToDict(message, descriptor_pool=newer_messages()), indent=2, sort_keys=True) + "\n"
 
 
 def _dicts(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    return [_ordered(MessageToDict(message)) for message in messages]
+    return [_ordered(MessageToDict(message, descriptor_pool=newer_messages())) for message in messages]
 
 
 def _ordered(value: Any) -> Any:

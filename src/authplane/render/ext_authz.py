@@ -24,6 +24,7 @@ from authplane.graph.guards import (
     OverHttp,
     Shadow,
 )
+from authplane.render.newer_fields import SHADOW_MODE
 from authplane.render.wrap import duration
 
 NOBODY: Final = "authplane/nobody"
@@ -32,8 +33,6 @@ NOBODY: Final = "authplane/nobody"
 _DEFAULT_TIMEOUT: Final = timedelta(milliseconds=200)
 # What an authorization service may never rewrite: the rest of the request would mean something else.
 _KEPT_HEADERS: Final = "^(:path|content-length|transfer-encoding|connection|te|upgrade)$"
-_SHADOW_MODE: Final = 32
-"""The number of ``ExtAuthz.shadow_mode`` (Envoy 1.38); our copy of the message does not have it yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ def render_check(service: AuthorizationService | None, context: tuple[tuple[str,
 
 def set_shadow_mode(message: pb.ExtAuthz) -> None:
     """Make the filter ask, count the answer and let every request through, as Envoy 1.38 and later can."""
-    message.MergeFromString(_varint(_SHADOW_MODE << 3) + b"\x01")
+    message.MergeFromString(_varint(SHADOW_MODE << 3) + b"\x01")
 
 
 def _varint(number: int) -> bytes:
