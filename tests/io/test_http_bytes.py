@@ -50,6 +50,12 @@ CASES: Final = {
     "a fragment": Case(b"/x#/allow", want=REFUSED),
     "dots are not resolved": Case(b"/x/../allow/../x", want=frozenset({200})),
     "no path": Case(b"*", want=REFUSED | {404}),
+    "an absolute target": Case(b"http://shop.example/allow", want=REFUSED | {200}),
+    "an absolute target with another host": Case(b"http://allow/x", want=REFUSED),
+    "a body in chunks": Case(b"/allow", (b"host: a", b"transfer-encoding: chunked", b"", b"1", b"a", b"0", b"")),
+    "a client that waits to be told to go on": Case(
+        b"/allow", (b"host: a", b"expect: 100-continue", b"content-length: 1"), frozenset({100, 200})
+    ),
     "a header of bytes": Case(b"/allow", (b"host: a", b"x: \xff\xfe")),
     "a header's name of bytes": Case(b"/allow", (b"host: a", b"x\xff: 1"), frozenset({400})),
     "no host": Case(b"/allow", (b"x: 1",), frozenset({400})),
@@ -69,6 +75,14 @@ async def test_every_request_is_answered_and_only_what_is_allowed_with_200(front
     async with front(SameRequest(), "path") as address:
         for name, case in CASES.items():
             assert (name, await status(address, case.target, *case.lines) in case.want) == (name, True)
+
+
+@both
+async def test_a_prefix_is_taken_off_to_the_letter(front: Front) -> None:
+    want = {b"/check/allow": 200, b"/check/../x": 401, b"/check/../../x": 401, b"/allow": 400, b"/checkallow": 400}
+    want |= {b"//check/allow": 400, b"/%63heck/allow": 400, b"/check": 400}
+    async with front(SameRequest(prefix="/check"), "path") as address:
+        assert {target: await status(address, target) for target in want} == want
 
 
 def _readable(path: str) -> bool:

@@ -16,6 +16,12 @@ THREADS: Final = 2
 LIMIT: Final = 32
 """How many computations run or wait; the next one hears that there is no room."""
 _NICENESS: Final = 10
+_TURN: Final = 0.0005
+"""Seconds for which a thread may keep the interpreter while the event loop waits for it.
+
+The older hashes are computed in Python: with the usual 5 ms, two threads that pass the interpreter to one another hold
+up the event loop for tens of milliseconds.
+"""
 
 
 class HashPool:
@@ -28,11 +34,15 @@ class HashPool:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="authplane-hash", initializer=_yield_to_others)
         self._limit = limit
         self._runs: dict[Effect, _Run] = {}
+        self._turn_before = sys.getswitchinterval()
 
     def __enter__(self) -> Self:
+        self._turn_before = sys.getswitchinterval()
+        sys.setswitchinterval(min(_TURN, self._turn_before))
         return self
 
     def __exit__(self, *_: object) -> None:
+        sys.setswitchinterval(self._turn_before)
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def __len__(self) -> int:
