@@ -272,7 +272,7 @@ def test_an_include_that_cannot_be_placed_withdraws_the_root(includes: str, want
     assert (error.type, error.reason, error.message) == ("IncludeError", *want)
 
 
-def test_of_two_routes_with_one_match_the_first_is_served_and_the_other_closed() -> None:
+def test_of_two_routes_with_one_match_the_first_is_served_and_the_other_told() -> None:
     made = world(
         proxy=root("[{name: a}, {name: b}]", routes=f"[{to_echo(conditions='[{prefix: /x}]')}]"),
         a=child("a", routes=f"[{to_echo()}]"),
@@ -286,9 +286,45 @@ def test_of_two_routes_with_one_match_the_first_is_served_and_the_other_closed()
         ("DuplicateMatchConditions", "a route of HTTPProxy default/web matches '/x' too"),
     ]
     assert secure_routes(made) == [
-        ("b", "503", prefix("/b"), "Enforced"),
+        ("b", "Forward", prefix("/b"), "Enforced"),
         ("web", "Forward", prefix("/x"), "Enforced"),
         ("a", "Forward", prefix("/"), "Enforced"),
+    ]
+
+
+def test_two_routes_of_an_included_proxy_with_one_match_close_it() -> None:
+    made = world(
+        proxy=root("[{name: a}]"),
+        a=child("a", routes=f"[{to_echo()}, {to_echo()}, {to_echo(conditions='[{prefix: /b}]')}]"),
+    )
+    assert made.problems("HTTPProxy", "a") == [
+        ("DuplicateMatchConditions", "another route of this HTTPProxy matches '/' too")
+    ]
+    assert secure_routes(made) == [("a", "503", prefix("/b"), "Enforced"), ("a", "503", prefix("/"), "Enforced")]
+
+
+def test_a_proxy_that_is_included_twice_at_one_place_is_there_once() -> None:
+    made = world(proxy=root("[{name: a}, {name: a}]"), a=child("a", routes=f"[{to_echo()}]"))
+    assert made.problems("HTTPProxy") == []
+    assert secure_routes(made) == [("a", "Forward", prefix("/"), "Enforced")]
+
+
+def test_a_proxy_in_two_places_can_stand_in_its_own_way() -> None:
+    made = world(
+        proxy=root("[{name: a}, {name: a, conditions: [{prefix: /x}]}]"),
+        a=child(
+            "a",
+            routes=f"[{to_echo(conditions='[{prefix: /x/y}]')}, "
+            "{conditions: [{prefix: /y}], directResponsePolicy: {statusCode: 204}}]",
+        ),
+    )
+    assert made.problems("HTTPProxy", "a") == [
+        ("DuplicateMatchConditions", "a route of HTTPProxy default/a matches '/x/y' too")
+    ]
+    assert secure_routes(made) == [
+        ("a", "Forward", prefix("/x/x/y"), "Enforced"),
+        ("a", "Forward", prefix("/x/y"), "Enforced"),
+        ("a", "204", prefix("/y"), "Enforced"),
     ]
 
 

@@ -1,6 +1,5 @@
 """Routes of a root HTTPProxy and of those that it includes."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, assert_never
 
@@ -68,6 +67,7 @@ def build_routes(root: contour.HTTPProxy, guard: HostAuthorization, around: Arou
     """Build every route of a root, the most specific match first; the root's report stands at ``spec`` meanwhile.
 
     An included HTTPProxy with an error answers 503 wherever it would have been asked, and its own report says why.
+    Of two routes with one match the first is met: the root's own come first, then those of its includes in order.
     """
     problems = around.reports.of(_ref(root.metadata.object_name))
     if not (root.spec.routes or root.spec.includes or root.spec.tcpproxy):
@@ -86,8 +86,7 @@ class _Table:
         self._root = root
         self._guard = guard
         self._around = around
-        self._owners: dict[Match, ObjectName] = {}
-        self._routes: list[BuiltRoute] = []
+        self._routes: dict[Match, BuiltRoute] = {}
         self._closed: list[tuple[ObjectName, Conditions, int]] = []
         """What answers by itself unless a route takes the same requests: whose it is, which, and how."""
 
@@ -97,23 +96,22 @@ class _Table:
         with problems.at(*(() if is_root else ("spec",))):
             if place.proxy.spec.tcpproxy is not None and not is_root:
                 problems.warn("IgnoredField", 'ignoring field "spec.tcpproxy"; Spec.TCPProxy is not supported')
-            own = [
-                each for index, route in enumerate(place.proxy.spec.routes) for each in self._add(index, route, place)
-            ]
+            own = self._own_routes(place)
+            if not is_root and any(problem.reason not in LEADS_NOWHERE for problem in problems.errors):
+                own = {index: self._closed_route(place.name, built) for index, built in own.items()}
+                self._closed.append((place.name, place.above, _BROKEN))
+            for index, built in own.items():
+                self._claim(index, built, problems)
+        self._closed += [(place.name, conditions, _NO_INCLUDE) for conditions in place.dead_ends]
         if not is_root:
             self._around.reports.of(_ref(place.name)).extend(problems)
-            if any(problem.reason not in LEADS_NOWHERE for problem in problems.errors):
-                own = [BuiltRoute(route=self._answer(place.name, each.route.match, _BROKEN)) for each in own]
-                self._closed.append((place.name, place.above, _BROKEN))
-        self._routes += own
-        self._closed += [(place.name, conditions, _NO_INCLUDE) for conditions in place.dead_ends]
 
     def sorted(self) -> tuple[BuiltRoute, ...]:
         """Return everything in the order of precedence."""
         found = [
             BuiltRoute(route=route, permit_insecure=each.permit_insecure)
-            for each in self._routes
-            for route in with_slashes(each.route, self._owners)
+            for each in self._routes.values()
+            for route in with_slashes(each.route, self._routes)
         ]
         taken = {each.route.match for each in found}
         for proxy, conditions, status in self._closed:
@@ -123,21 +121,30 @@ class _Table:
                 found.append(BuiltRoute(route=self._answer(proxy, match, status)))
         return tuple(sorted(found, key=lambda each: _precedence(each.route.match)))
 
-    def _add(self, index: int, written: contour.Route, place: Place) -> Iterator[BuiltRoute]:
-        """Yield a route unless its conditions cannot be read, or another has the same ones."""
-        problems = place.problems
-        with problems.at("routes", index):
-            match = route_match(place.above, written.conditions, problems)
-            built = self._build(written, match, place)
-            if match is None:
-                return
-            owner = self._owners.get(match)
-            if owner is None:
-                self._owners[match] = place.name
-                yield built
-            else:
-                whose = "another route of this HTTPProxy" if owner == place.name else f"a route of HTTPProxy {owner}"
-                problems.add("DuplicateMatchConditions", f"{whose} matches {match_words(match)!r} too")
+    def _own_routes(self, place: Place) -> dict[int, BuiltRoute]:
+        """Build the routes of an HTTPProxy, by their index; those whose conditions cannot be read are left out."""
+        own: dict[int, BuiltRoute] = {}
+        seen: set[Match] = set()
+        for index, written in enumerate(place.proxy.spec.routes):
+            with place.problems.at("routes", index):
+                match = route_match(place.above, written.conditions, place.problems)
+                built = self._build(written, match, place)
+                if match is None:
+                    continue
+                if match in seen:
+                    _report_duplicate("another route of this HTTPProxy", match, place.problems)
+                else:
+                    seen.add(match)
+                    own[index] = built
+        return own
+
+    def _claim(self, index: int, built: BuiltRoute, problems: Problems) -> None:
+        """Add a route unless another takes its requests: that costs the route only, which would never be met."""
+        match = built.route.match
+        known = self._routes.setdefault(match, built)
+        if known != built:  # an HTTPProxy that is included twice has its routes twice
+            with problems.at("routes", index):
+                _report_duplicate(f"a route of HTTPProxy {known.route.proxy}", match, problems)
 
     def _build(self, written: contour.Route, match: Match | None, place: Place) -> BuiltRoute:
         """Build a route; without a match only to say what else is wrong with it."""
@@ -180,6 +187,9 @@ class _Table:
                 )
         return True
 
+    def _closed_route(self, proxy: ObjectName, built: BuiltRoute) -> BuiltRoute:
+        return BuiltRoute(route=self._answer(proxy, built.route.match, _BROKEN))
+
     def _answer(self, proxy: ObjectName, match: Match, status: int) -> Route:
         """Return a route that answers by itself, to those whom the virtual host lets in."""
         authorization = route_authorization(
@@ -188,6 +198,10 @@ class _Table:
         if isinstance(authorization, Enforced):
             authorization = replace(authorization, context=())
         return Route(proxy=proxy, match=match, action=Respond(status=status), authorization=authorization)
+
+
+def _report_duplicate(whose: str, match: Match, problems: Problems) -> None:
+    problems.add("DuplicateMatchConditions", f"{whose} matches {match_words(match)!r} too")
 
 
 _Precedence: TypeAlias = tuple[int, int, str, int, int, tuple[HeaderMatch, ...], tuple[QueryMatch, ...]]
