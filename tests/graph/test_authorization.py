@@ -15,7 +15,6 @@ from authplane.graph.guards import (
     Enforced,
     FailClosed,
     FailOpen,
-    RouteAuthorization,
     Unprotected,
 )
 from authplane.graph.model import SecureHost
@@ -23,6 +22,15 @@ from authplane.graph.model import SecureHost
 NOT_PERMITTED = (
     "Spec.VirtualHost.Authorization.ExtensionServiceRef can only be defined for root HTTPProxies that terminate TLS"
 )
+
+SETTINGS = """
+apiVersion: authplane.dev/v1alpha1
+kind: AuthplaneConfiguration
+metadata: {name: gateway}
+spec:
+  contour:
+"""
+INSECURE = SETTINGS + "    allowInsecureAuthorization: true\n"
 
 
 def services(secure: SecureHost) -> set[AuthorizationService]:
@@ -127,10 +135,21 @@ def test_authorization_without_tls_withdraws_the_host() -> None:
     assert made.plain() is None
 
 
-def test_authorization_with_passthrough_is_refused() -> None:
-    made = world(proxy=PROXY.replace("{secretName: tls}", "{passthrough: true}"))
+@pytest.mark.requirement("AZ-7")
+@pytest.mark.parametrize("settings", ["", INSECURE])
+def test_authorization_with_passthrough_is_refused(settings: str) -> None:
+    made = world(proxy=PROXY.replace("{secretName: tls}", "{passthrough: true}"), settings=settings)
     assert ("AuthNotPermitted", NOT_PERMITTED) in made.problems("HTTPProxy")
-    assert made.secure() is None
+    assert (made.secure(), made.plain()) == (None, None)
+
+
+@pytest.mark.requirement("AZ-5")
+def test_authorization_without_tls_is_enforced_if_the_operator_allows_it() -> None:
+    made = world(proxy=PROXY.replace("    tls: {secretName: tls}\n", ""), settings=INSECURE)
+    assert made.problems("HTTPProxy") == []
+    plain = made.plain()
+    assert plain is not None
+    assert [type(route.authorization) for route in plain.routes] == [Enforced]
 
 
 @pytest.mark.requirement("AZ-20")
@@ -141,6 +160,91 @@ def test_authorization_with_the_fallback_certificate_is_refused() -> None:
         "Spec.Virtualhost.TLS fallback & client authorization are incompatible",
     ) in made.problems("HTTPProxy")
     assert made.secure() is None
+
+
+FALLBACK = PROXY.replace("{secretName: tls}", "{secretName: tls, enableFallbackCertificate: true}")
+CERTIFICATE = "    httpproxy: {fallbackCertificate: {name: tls, namespace: default}}\n"
+GLOBAL = "    globalExtAuth: {extensionRef: {name: auth}}\n"
+
+
+@pytest.mark.requirement("AZ-20")
+def test_authorization_with_the_fallback_certificate_is_enforced_if_the_operator_allows_it() -> None:
+    made = world(proxy=FALLBACK, settings=INSECURE + CERTIFICATE)
+    assert made.problems("HTTPProxy") == []
+    fallback = made.graph.fallback
+    assert fallback is not None
+    assert [type(route.authorization) for host in fallback.hosts for route in host.routes] == [Enforced]
+
+
+@pytest.mark.requirement("AZ-20")
+@pytest.mark.requirement("GL-7")
+def test_global_authorization_is_enforced_with_the_fallback_certificate_too() -> None:
+    bare = FALLBACK.replace("    authorization:\n      extensionRef: {name: auth}\n", "")
+    made = world(proxy=bare, settings=SETTINGS + CERTIFICATE + GLOBAL)
+    assert made.problems("HTTPProxy") == []
+    fallback = made.graph.fallback
+    assert fallback is not None
+    assert [type(route.authorization) for host in fallback.hosts for route in host.routes] == [Enforced]
+    adjusted = bare.replace("  routes:\n", "    authorization: {authPolicy: {disabled: true}}\n  routes:\n")
+    refused = world(proxy=adjusted, settings=SETTINGS + CERTIFICATE + GLOBAL)
+    assert [reason for reason, _ in refused.problems("HTTPProxy")] == ["TLSIncompatibleFeatures"]
+
+
+@pytest.mark.requirement("AZ-8")
+@pytest.mark.requirement("AZ-12")
+def test_included_routes_ask_the_roots_service_with_the_roots_policy() -> None:
+    root = PROXY.replace("{name: auth}\n", "{name: auth}\n      authPolicy: {context: {of: root}}\n")
+    part = """
+apiVersion: projectcontour.io/v1
+kind: HTTPProxy
+metadata: {name: part}
+spec:
+  routes:
+  - services: [{name: echo, port: 80}]
+  - conditions: [{prefix: /own}]
+    authPolicy: {context: {own: route}}
+    services: [{name: echo, port: 80}]
+"""
+    made = world(
+        proxy=root.replace("  routes:\n", "  includes: [{name: part}]\n  routes:\n", 1).replace(
+            "  - services:", "  - conditions: [{prefix: /root}]\n    services:"
+        ),
+        part=part,
+    )
+    assert made.problems("HTTPProxy") == []
+    secure = made.secure()
+    assert secure is not None
+    assert len(services(secure)) == 1
+    assert {
+        route.match.path.path: route.authorization.context
+        for route in secure.host.routes
+        if isinstance(route.authorization, Enforced)
+    } == {"/": (("of", "root"),), "/root": (("of", "root"),), "/own": (("of", "root"), ("own", "route"))}
+
+
+@pytest.mark.requirement("EN-8")
+@pytest.mark.parametrize(
+    "action", ["requestRedirectPolicy: {hostname: b.example}", "directResponsePolicy: {statusCode: 200}"]
+)
+def test_routes_that_answer_by_themselves_are_checked_or_not_like_others(action: str) -> None:
+    proxy = (
+        PROXY.split("  routes:\n")[0]
+        + f"""  routes:
+  - {action}
+    authPolicy: {{context: {{a: b}}}}
+  - conditions: [{{prefix: /open}}]
+    {action}
+    authPolicy: {{disabled: true}}
+"""
+    )
+    made = world(proxy=proxy)
+    assert made.problems("HTTPProxy") == []
+    secure = made.secure()
+    assert secure is not None
+    [opened, checked] = secure.host.routes
+    assert opened.authorization == Disabled()
+    assert isinstance(checked.authorization, Enforced)
+    assert checked.authorization.context == (("a", "b"),)
 
 
 @pytest.mark.requirement("AZ-6")
@@ -162,45 +266,6 @@ def test_an_extension_service_that_cannot_be_read_is_not_called_missing() -> Non
     made = world(extension=EXTENSION.replace("services:", "servics:"))
     assert [reason for reason, _ in made.problems("HTTPProxy")] == ["ExtensionServiceNotValid"]
     assert made.secure() is None
-
-
-class Cell(NamedTuple):
-    host: str
-    route: str
-    want: type[RouteAuthorization]
-    context: tuple[tuple[str, str], ...] = ()
-
-
-MATRIX = {
-    "nothing said": Cell("", "", Enforced),
-    "host disabled": Cell("{disabled: true}", "", Disabled),
-    "host disabled, route enabled": Cell("{disabled: true}", "{disabled: false}", Enforced),
-    "host disabled, route adds context": Cell("{disabled: true}", "{context: {a: '1'}}", Enforced, (("a", "1"),)),
-    "host enabled, route disabled": Cell("{disabled: false}", "{disabled: true}", Disabled),
-    "host context": Cell("{context: {a: '1', b: '2'}}", "", Enforced, (("a", "1"), ("b", "2"))),
-    "route context wins": Cell(
-        "{context: {a: '1', b: '2'}}", "{context: {b: '3', c: '4'}}", Enforced, (("a", "1"), ("b", "3"), ("c", "4"))
-    ),
-    "host context, route disabled": Cell("{context: {a: '1'}}", "{disabled: true, context: {a: '2'}}", Disabled),
-    "host disabled with context, route enabled": Cell(
-        "{disabled: true, context: {a: '1'}}", "{disabled: false}", Enforced, (("a", "1"),)
-    ),
-}
-
-
-@pytest.mark.requirement("AZ-10")
-@pytest.mark.parametrize("cell", MATRIX.values(), ids=MATRIX.keys())
-def test_a_routes_policy_is_laid_over_the_hosts(cell: Cell) -> None:
-    policy = f"      authPolicy: {cell.host}\n" if cell.host else ""
-    proxy = PROXY.replace("{name: auth}\n", "{name: auth}\n" + policy)
-    if cell.route:
-        proxy = proxy.replace("  - services:", f"  - authPolicy: {cell.route}\n    services:")
-    secure = world(proxy=proxy).secure()
-    assert secure is not None
-    authorization = secure.host.routes[0].authorization
-    assert isinstance(authorization, cell.want)
-    if isinstance(authorization, Enforced):
-        assert authorization.context == cell.context
 
 
 @pytest.mark.requirement("AZ-14")
