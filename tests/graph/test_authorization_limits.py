@@ -6,7 +6,7 @@ import pytest
 from tests.support.certificates import ca_secret
 from tests.support.world import AUTH, ECHO, EXTENSION, PROXY, World, whole
 
-from authplane.graph.guards import Disabled, Enforced, Shadow
+from authplane.graph.guards import Disabled, Enforced, FailClosed, RouteAuthorization, Shadow
 
 
 def configuration(contour: str) -> str:
@@ -291,3 +291,18 @@ def test_shadow_mode_without_authorization_has_no_effect_and_says_so() -> None:
             "annotation authplane.dev/authorization-mode has no effect: the virtual host has no authorization",
         )
     ]
+
+
+def test_the_mode_of_an_included_proxy_has_no_effect_and_says_so() -> None:
+    annotated = PART.replace("{name: part,", "{name: part, annotations: {authplane.dev/authorization-mode: Shadow},")
+    made = world("{}", proxy=ROOT, part=annotated.replace("    authPolicy: {disabled: true}\n", ""))
+    assert made.warnings("HTTPProxy") == [
+        ("IgnoredField", "annotation authplane.dev/authorization-mode counts on a root HTTPProxy only")
+    ]
+    secure = made.secure()
+    assert secure is not None
+    assert {without_answer(route.authorization) for route in secure.host.routes} == {FailClosed()}
+
+
+def without_answer(authorization: RouteAuthorization) -> object:
+    return authorization.service.on_failure if isinstance(authorization, Enforced) else None

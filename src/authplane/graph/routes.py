@@ -7,7 +7,7 @@ from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problems
 from authplane.graph.actions import build_action
 from authplane.graph.around import Around
-from authplane.graph.authorization import route_authorization
+from authplane.graph.authorization import MODE, route_authorization
 from authplane.graph.conditions import Conditions, match_of, route_match
 from authplane.graph.guards import Enforced, Guarded, HostAuthorization, RouteAuthorization
 from authplane.graph.headers import ROUTE_REQUEST, ROUTE_RESPONSE, read_headers
@@ -96,6 +96,8 @@ class _Table:
         with problems.at(*(() if is_root else ("spec",))):
             if place.proxy.spec.tcpproxy is not None and not is_root:
                 problems.warn("IgnoredField", 'ignoring field "spec.tcpproxy"; Spec.TCPProxy is not supported')
+            if MODE in place.proxy.metadata.annotations and not is_root:
+                problems.warn("IgnoredField", f"annotation {MODE} counts on a root HTTPProxy only")
             own = self._own_routes(place)
             if not is_root and any(problem.reason not in LEADS_NOWHERE for problem in problems.errors):
                 own = {index: self._closed_route(place.name, built) for index, built in own.items()}
