@@ -7,7 +7,8 @@ from typing import Any, Final, TypeAlias
 
 import httpx2
 import pytest
-from tests.support.envoy_gateway import envoy_gateway, http
+import yaml
+from tests.support.envoy_gateway import documented, envoy_gateway
 from tests.support.front_backends import FACTORY, make
 
 from authplane.io.http_front import HttpChecks, serve_http_checks
@@ -35,17 +36,7 @@ async def pyvoy(folder: Path, backend: str) -> AsyncGenerator[Address]:
 
 both: Final = pytest.mark.parametrize("front", [small, pyvoy])
 
-AUTH: Final = {"patterns": [{"prefix": "auth-", "ignore_case": True}, {"prefix": "auth_", "ignore_case": True}]}
-DOCUMENTED: Final = http(
-    authorization_response={
-        "allowed_upstream_headers": AUTH,
-        "allowed_client_headers": {
-            "patterns": [{"exact": name} for name in ("www-authenticate", "location", "set-cookie", "auth-handler")]
-        },
-        "allowed_client_headers_on_success": {"patterns": [{"exact": "set-cookie"}]},
-    }
-) | {"allowed_headers": AUTH}
-"""As docs/operations.md says."""
+DOCUMENTED: Final[dict[str, Any]] = yaml.safe_load(documented("yaml"))
 
 
 def _filter(*, fail_open: bool) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 import httpx2
 import pytest
+from tests.support.envoy_gateway import documented
 from tests.support.eventually import LIMIT
 from tests.support.front_backends import FACTORY, make
 from tests.support.gateway import free_port
@@ -50,7 +51,6 @@ async def pyvoy(backend: str) -> AsyncGenerator[Address]:
 
 both: Final = pytest.mark.parametrize("front", [small, pyvoy])
 
-# The two locations are those of docs/operations.md.
 CONFIG: Final = """
 daemon off; master_process off; pid {folder}/pid; error_log stderr crit;
 events {{}}
@@ -60,24 +60,11 @@ http {{
   uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
   server {{
     listen 127.0.0.1:{port};
-    location / {{
-      auth_request /authorize;
-      auth_request_set $auth_username $upstream_http_auth_username;
-      proxy_set_header Auth-Username $auth_username;
-      proxy_set_header Authorization "";
-      proxy_pass http://{origin};
-    }}
-    location = /authorize {{
-      internal;
-      proxy_pass http://{authz};
-      proxy_pass_request_body off;
-      proxy_set_header Content-Length "";
-      proxy_set_header X-Original-Method $request_method;
-      proxy_set_header X-Original-URL $scheme://$http_host$request_uri;
-    }}
+    {locations}
   }}
 }}
 """
+DOCUMENTED: Final = documented("nginx")
 
 
 @asynccontextmanager
@@ -88,7 +75,8 @@ async def _gateway(nginx: Path, folder: Path, authz: Address, *, more: str = "")
 
     async with serve_echo(HERE) as origin:
         config = folder / "nginx.conf"
-        text = CONFIG.format(folder=folder, port=address.port, origin=origin, authz=authz, more=more)
+        locations = DOCUMENTED.replace("127.0.0.1:9080", str(origin)).replace("127.0.0.1:9092", str(authz))
+        text = CONFIG.format(folder=folder, port=address.port, locations=locations, more=more)
         config.write_text(text, encoding="utf-8")
         async with run_process([str(nginx), "-p", str(folder), "-c", str(config)], sink=ignore):
             await reachable(address)

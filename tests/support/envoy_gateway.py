@@ -1,6 +1,7 @@
 """An Envoy between a client and an echoing origin, with one authorization filter."""
 
 import json
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -37,10 +38,11 @@ GRPC: Final[Mapping[str, Any]] = {
 }
 
 
-def http(**more: Any) -> dict[str, Any]:
-    """Return a filter that asks over HTTP."""
-    uri = {"uri": "http://authz", "cluster": "authz", "timeout": "1s"}
-    return {"http_service": {"server_uri": uri, **more}}
+def documented(language: str) -> str:
+    """Return the configuration that the page about HTTP checks shows."""
+    page = Path(__file__).parents[2] / "docs" / "http-checks.md"
+    [found] = re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return str(found)
 
 
 def _config(folder: Path, authz: Mapping[str, Any], *, h2: bool) -> str:
