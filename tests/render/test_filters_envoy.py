@@ -14,6 +14,7 @@ from typing import Final
 
 import httpx2
 import pytest
+from tests.support.eventually import eventually
 from tests.support.gateway import free_port, service
 from tests.support.observing import Told
 from tests.support.world import World
@@ -296,3 +297,47 @@ async def test_a_check_may_take_as_long_as_is_set(tmp_path: Path) -> None:
             short = [(await gateway.get(f"{host}.example")).status_code for host in ("default", "hasty")]
             answering.set()
             assert (short, [(await each).status_code for each in long]) == ([403, 403], [200, 200])
+
+
+@pytest.mark.parametrize("kind", ["grpc", "http"])
+async def test_a_client_that_goes_away_during_its_check_harms_nobody(tmp_path: Path, kind: str) -> None:
+    asked, waiting = Asked("one"), asyncio.Event()
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        waiting.set()
+        await reader.read()  # says nothing until Envoy is gone
+        writer.close()
+
+    silent = await asyncio.start_server(listen, "127.0.0.1", 0)
+    port = silent.sockets[0].getsockname()[1]
+    block = f"{{extensionRef: {{name: silent}}, responseTimeout: infinity, serviceType: {kind}}}"
+    async with (
+        silent,
+        over_grpc(asked) as documents,
+        running(
+            tmp_path,
+            [
+                documents,
+                service("silent", port),
+                extension("silent", protocol="h2c" if kind == "grpc" else "http/1.1"),
+                proxy("a", block),
+                proxy("b", "{extensionRef: {name: one}, responseTimeout: 2s}"),
+            ],
+            contour=INSECURE,
+        ) as gateway,
+    ):
+        _, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+        writer.write(b"GET / HTTP/1.1\r\nhost: a.example\r\n\r\n")
+        async with asyncio.timeout(5):
+            await waiting.wait()
+        writer.transport.abort()
+
+        async def gone() -> bool:
+            reply = await gateway.envoy.admin(
+                "/stats?filter=^http.ingress_http.downstream_cx_destroy_remote_active_rq$"
+            )
+            return reply.body.strip().endswith(": 1")
+
+        await eventually(gone)
+        assert await gateway.checked_by("b.example") == "one"

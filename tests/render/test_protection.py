@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.checks_in import Check, Manager, managers
@@ -162,6 +163,8 @@ def require_protected(manager: Manager, served: tuple[Host, ...], answering: set
         assert not (message.clear_route_cache and not clears)
 
 
+@pytest.mark.requirement("E29")
+@pytest.mark.requirement("EN-8")
 @given(graph=graphs())
 @settings(max_examples=150, deadline=None)
 def test_every_route_asks_its_own_service_wherever_it_can_be_reached(graph: Graph) -> None:
