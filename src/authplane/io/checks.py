@@ -170,6 +170,7 @@ class Checks:
         self, backend: Backend, *, observer: Observing, perform: Perform = no_room, in_flight: int = 1000
     ) -> None:
         self._backend = backend
+        self._observer = observer
         self._driver = Driver(observer, perform=perform, in_flight=in_flight)
         self.traces: Final = observer.traces
         """Whether the caller's trace is of use."""
@@ -193,7 +194,10 @@ class Checks:
             self._driver.failed(error, perf_counter() - begun, caller)
             return FAILED
         if isinstance(made, Answer):
-            self._driver.decided(made, perf_counter() - begun, caller)
+            try:
+                self._observer.responsible.passed(made, perf_counter() - begun, caller)
+            except Exception as error:  # noqa: BLE001 (a decision holds even if it cannot be told)
+                _complain(error)
             return made.reply
         return self._finish(made, limit, caller)
 
