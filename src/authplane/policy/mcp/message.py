@@ -1,0 +1,119 @@
+"""JSON-RPC messages to MCP servers, each of which has one reading or is refused."""
+
+import json
+from collections.abc import Mapping
+from json.encoder import encode_basestring_ascii
+from typing import Any, Final
+
+from authplane.base.strict_json import NotStrict, parse_json
+from authplane.policy.mcp.calls import TOOLS_CALL, ClientResponse, McpCall, MethodCall, Notification, RpcId, ToolCall
+from authplane.policy.mcp.front import Front
+from authplane.policy.mcp.limits import LONGEST_ID, McpLimits
+from authplane.policy.mcp.lookalikes import has_lookalike
+from authplane.policy.mcp.methods import NOTIFICATIONS, fit_method, subject_of
+from authplane.policy.mcp.mirrors import fault_in_mirrors
+from authplane.policy.mcp.refusal import Fault, McpRefusal, refuse
+from authplane.policy.mcp.versions import ProtocolVersion, parse_version
+
+_NO_PARAMS: Final[Mapping[str, Any]] = {}
+_TWICE: Final = "a member stands twice"
+_LONGEST_VERSION: Final = 64
+
+
+def read_message(body: bytes, front: Front, limits: McpLimits) -> McpCall | McpRefusal:
+    """Say what a message asks for, or why it is refused; whatever its sender wrote, this raises nothing."""
+    message = parse_json(body, limits.json)
+    if not isinstance(message, dict):
+        return refuse(_fault_of(message))
+    id_ = _id_text(message["id"]) if "id" in message else None
+    fault = _fault_in_envelope(message, id_)
+    if fault is not None:
+        return refuse(fault)
+    version = parse_version(front.get("mcp-protocol-version"))
+    if version is None:
+        return refuse(Fault.VERSION, id_, _versions(front))
+    if "method" in message:
+        return _call(message, front, version, id_)
+    return _response(message, front, version, id_)
+
+
+def _fault_of(value: object) -> Fault:
+    """Say why something is no message."""
+    if isinstance(value, NotStrict):
+        return Fault.DUPLICATE_MEMBER if value.why == _TWICE else Fault.NOT_JSON
+    return Fault.BATCH if isinstance(value, list) else Fault.NOT_A_MESSAGE
+
+
+def _fault_in_envelope(message: Mapping[str, Any], id_: RpcId | None) -> Fault | None:
+    """Say why nothing in a message can be believed, its id included."""
+    if has_lookalike(message):
+        return Fault.LOOKALIKE
+    if message.get("jsonrpc") != "2.0":
+        return Fault.JSONRPC
+    if "id" in message and id_ is None:
+        return Fault.ID
+    answers = "result" in message or "error" in message
+    if "method" in message:
+        return Fault.METHOD_WITH_RESULT if answers else None
+    return None if answers else Fault.METHOD
+
+
+def _id_text(value: object) -> RpcId | None:
+    """Write an id as JSON that means the same; None if no id can be so."""
+    if type(value) is int:
+        return str(value)
+    if isinstance(value, str):
+        return encode_basestring_ascii(value) if len(value) <= LONGEST_ID else None
+    return json.dumps(value) if value is None or isinstance(value, float) else None
+
+
+def _versions(front: Front) -> str:
+    """Tell a client which versions it could have asked for."""
+    requested = front.get("mcp-protocol-version") or ""
+    known = {"supported": [version.value for version in ProtocolVersion]}
+    fit = requested.isascii() and requested.isprintable() and len(requested) <= _LONGEST_VERSION
+    return json.dumps({**known, "requested": requested if fit else ""})
+
+
+def _response(
+    message: Mapping[str, Any], front: Front, version: ProtocolVersion, id_: RpcId | None
+) -> ClientResponse | McpRefusal:
+    both = "result" in message and "error" in message
+    if both or id_ is None or "params" in message or version is ProtocolVersion.V2026_07_28:
+        return refuse(Fault.RESPONSE)
+    # Headers that name a method belong to a call, and this is none.
+    if front.get("mcp-method") is not None or front.get("mcp-name") is not None:
+        return refuse(Fault.HEADER_MISMATCH)
+    return ClientResponse(version=version, session=front.get("mcp-session-id") or "")
+
+
+def _call(
+    message: Mapping[str, Any], front: Front, version: ProtocolVersion, id_: RpcId | None
+) -> McpCall | McpRefusal:
+    method, params = message["method"], message.get("params", _NO_PARAMS)
+    fault = _fault_in_call(method, params)
+    if fault is not None:
+        return refuse(fault, id_)
+    subject = subject_of(method, params)
+    fault = Fault.SUBJECT if subject is None else fault_in_mirrors(front, version, method, subject, params)
+    if subject is None or fault is not None:
+        return refuse(fault or Fault.SUBJECT, id_)
+    session = front.get("mcp-session-id") or ""
+    if method == TOOLS_CALL:
+        arguments = params.get("arguments") or _NO_PARAMS
+        return ToolCall(id=id_, name=subject, arguments=arguments, version=version, session=session)
+    if id_ is None and method.startswith(NOTIFICATIONS):
+        return Notification(method=method, params=params, version=version, session=session)
+    return MethodCall(id=id_, method=method, subject=subject, params=params, version=version, session=session)
+
+
+def _fault_in_call(method: object, params: object) -> Fault | None:
+    if not fit_method(method):
+        return Fault.METHOD
+    if not isinstance(params, dict):
+        return Fault.PARAMS
+    if has_lookalike(params):
+        return Fault.LOOKALIKE
+    arguments = params.get("arguments")
+    # A null is how some clients write that there are none; other methods have arguments of other kinds, if any.
+    return Fault.ARGUMENTS if method == TOOLS_CALL and not isinstance(arguments, dict | None) else None

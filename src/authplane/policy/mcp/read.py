@@ -1,0 +1,84 @@
+"""Reads a request to an MCP server, once and for all rules."""
+
+from collections.abc import Iterable
+
+from authplane.policy.mcp.calls import EndSession, McpCall, OpenStream
+from authplane.policy.mcp.front import Front, accepts_events, canonical_path, is_json, read_front
+from authplane.policy.mcp.limits import DEFAULT_LIMITS, McpLimits
+from authplane.policy.mcp.message import read_message
+from authplane.policy.mcp.refusal import Fault, McpRefusal, refuse
+from authplane.policy.mcp.versions import ProtocolVersion, parse_version
+
+
+def read_mcp(  # noqa: PLR0913 (a request has as many parts)
+    method: str,
+    headers: Iterable[tuple[str, str]],
+    path: str,
+    body: bytes,
+    *,
+    complete: bool,
+    limits: McpLimits = DEFAULT_LIMITS,
+) -> McpCall | McpRefusal:
+    """Say what an HTTP request asks an MCP server for, or why it is refused.
+
+    ``headers`` has every value of each header, ``path`` no query, and ``complete`` tells whether ``body`` is all of
+    the request's body. What is accepted has one reading; what two readers could read differently is refused. Whatever
+    the client sent, this raises nothing.
+    """
+    if not canonical_path(path):
+        return refuse(Fault.PATH)
+    front = read_front(headers)
+    if isinstance(front, Fault):
+        return refuse(front)
+    fault = _body_fault(front, body, limits, complete=complete)
+    if fault is not None:
+        return refuse(fault)
+    match method:
+        case "POST":
+            return _post(front, body, limits)
+        case "GET" | "DELETE":
+            return _bodiless(method, front, body)
+        case _:
+            return refuse(Fault.HTTP_METHOD)
+
+
+def _body_fault(front: Front, body: bytes, limits: McpLimits, *, complete: bool) -> Fault | None:
+    """Tell whether all of the body is here and small enough."""
+    length = front.get("content-length")
+    if len(body) > limits.body:
+        return Fault.BODY_TOO_LARGE
+    if length is not None and length != str(len(body)):
+        # A proxy that was told to send no larger body may have sent none.
+        too_large = length.isascii() and length.isdigit() and len(length) < 20 and int(length) > limits.body
+        return Fault.BODY_TOO_LARGE if too_large else Fault.BODY_TRUNCATED
+    return None if complete else Fault.BODY_TRUNCATED
+
+
+def _post(front: Front, body: bytes, limits: McpLimits) -> McpCall | McpRefusal:
+    if not is_json(front.get("content-type")):
+        return refuse(Fault.CONTENT_TYPE)
+    if front.get("content-encoding") is not None:
+        return refuse(Fault.ENCODED_BODY)
+    return read_message(body, front, limits) if body else refuse(Fault.BODY_MISSING)
+
+
+def _bodiless(method: str, front: Front, body: bytes) -> OpenStream | EndSession | McpRefusal:
+    version, session = parse_version(front.get("mcp-protocol-version")), front.get("mcp-session-id")
+    fault = _bodiless_fault(front, body)
+    if fault is not None or version is None:
+        return refuse(fault or Fault.VERSION)
+    if version is ProtocolVersion.V2026_07_28:
+        return refuse(Fault.HTTP_METHOD)
+    if method == "DELETE":
+        return refuse(Fault.SESSION) if session is None else EndSession(version=version, session=session)
+    if not accepts_events(front.get("accept")):
+        return refuse(Fault.NOT_ACCEPTABLE)
+    return OpenStream(version=version, session=session or "")
+
+
+def _bodiless_fault(front: Front, body: bytes) -> Fault | None:
+    if body or front.get("transfer-encoding") is not None or front.get("content-encoding") is not None:
+        return Fault.BODY_UNEXPECTED
+    # They repeat a message, and here is none.
+    repeats = front.get("mcp-method") is not None or front.get("mcp-name") is not None
+    return Fault.HEADER_MISMATCH if repeats else None
