@@ -1,0 +1,1 @@
+"""CEL expressions over requests and identities: checked when they are written, and true only if they say true."""

@@ -1,0 +1,114 @@
+"""The engine: cel-cpp through cel-expr-python, one pair of environments for each vocabulary.
+
+One environment checks: there, namespaces are messages, so that members and their types are known. The other one runs
+what was checked on plain dicts.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from cel_expr_python import cel  # type: ignore[import-untyped]
+
+from authplane.cel.problem import CelProblem, Reason
+from authplane.cel.vocabulary import Kind, Vocabulary
+from authplane.cel.wire import PACKAGE, build_types, message_name
+
+BOOL: Final = cel.Type.BOOL
+DYN: Final = cel.Type.DYN
+ERROR: Final = cel.Type.ERROR
+TYPE: Final = cel.Type
+
+_MEMBERS: Final = cel.Type.Map(cel.Type.STRING, cel.Type.DYN)
+_TYPES: Final = {
+    Kind.STRING: cel.Type.STRING,
+    Kind.BOOL: cel.Type.BOOL,
+    Kind.DOUBLE: cel.Type.DOUBLE,
+    Kind.TIMESTAMP: cel.Type.TIMESTAMP,
+    Kind.TEXTS: cel.Type.Map(cel.Type.STRING, cel.Type.STRING),
+    Kind.MEMBERS: _MEMBERS,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """The engine, set up for a vocabulary."""
+
+    checking: Any
+    running: Any
+
+    def load(self, checked: bytes) -> Any:
+        """Return what runs a checked expression."""
+        return self.running.deserialize(checked)
+
+
+@lru_cache(maxsize=64)
+def engine_for(vocabulary: Vocabulary) -> Engine:
+    """Set up the engine for a vocabulary, once."""
+    plain = {each: _TYPES[vocabulary.by_name[each].kind] for each in vocabulary.roots if each in vocabulary.by_name}
+    spaces = vocabulary.roots & vocabulary.namespaces
+    messages = {each: cel.Type(f"{PACKAGE}.{message_name(each)}") for each in spaces}
+    return Engine(
+        checking=cel.NewEnv(build_types(vocabulary), variables=plain | messages),
+        running=cel.NewEnv(variables=plain | dict.fromkeys(spaces, _MEMBERS)),
+    )
+
+
+def compile_text(text: str, vocabulary: Vocabulary) -> Any | tuple[CelProblem, ...]:
+    """Check a text and return the engine's expression, or what the engine finds wrong with it."""
+    try:
+        return engine_for(vocabulary).checking.compile(text)
+    except RuntimeError as error:
+        return tuple(dict.fromkeys(_parse_problems(str(error), vocabulary)))
+
+
+_PLACED: Final = re.compile(r"^(?:INVALID_ARGUMENT: )?ERROR: <input>:(-?\d+):(-?\d+): (.*)$", re.MULTILINE)
+_DEEP: Final = re.compile(r"recursion (?:depth|limit)|exceeds .* limit|code ?point", re.IGNORECASE)
+_FIELD: Final = re.compile(rf"undefined field '(.*)' not found in struct '{PACKAGE}\.(\w+)'")
+_NAME: Final = re.compile(r"undeclared reference to '(.*)' \(in container ''\)")
+_OVERLOAD: Final = re.compile(r"found no matching overload for '(.*)' applied to '\((.*)\)'")
+_SYNTAX: Final = re.compile(r"^Syntax error: (.*?)(?: expecting .*)?$")
+
+
+def _parse_problems(message: str, vocabulary: Vocabulary) -> Iterator[CelProblem]:
+    """Read the engine's report, which has a line for each error and pictures in between."""
+    placed = _PLACED.findall(message)
+    for line, column, said in placed:
+        reason, words = _reworded(said.removesuffix(" [INVALID_ARGUMENT]"), vocabulary)
+        yield CelProblem(reason=reason, message=words, line=max(1, int(line)), column=max(1, int(column)))
+    if not placed:
+        reason, words = _reworded(message.splitlines()[0], vocabulary)
+        yield CelProblem(reason=reason, message=words)
+
+
+def _reworded(said: str, vocabulary: Vocabulary) -> tuple[Reason, str]:
+    if _DEEP.search(said):
+        return Reason.TOO_LARGE, "the expression is nested too deep"
+    if found := _FIELD.search(said):
+        return Reason.UNDECLARED, _no_member(found[2].replace("__", "."), found[1], vocabulary)
+    if found := _NAME.search(said):
+        known = ", ".join(sorted(vocabulary.roots))
+        return Reason.UNDECLARED, f"{found[1]} is not known here; variables begin with {known}"
+    if found := _OVERLOAD.search(said):
+        function = found[1].strip("@").replace("_", " ").strip()
+        return Reason.TYPE, f"{function} cannot be applied to ({_without_package(found[2])})"
+    if found := _SYNTAX.search(said):
+        return Reason.SYNTAX, found[1].replace("'<EOF>'", "the end")
+    return Reason.SYNTAX if "yntax" in said else Reason.TYPE, _without_package(said)
+
+
+def _no_member(namespace: str, member: str, vocabulary: Vocabulary) -> str:
+    hint = dict(vocabulary.hints).get(f"{namespace}.{member}")
+    known = hint or f"it has {', '.join(vocabulary.members(namespace))}"
+    return f"{namespace} has no member {member}: {known}"
+
+
+def type_name(kind: Any) -> str:
+    """Write one of the engine's types as the language does."""
+    return _without_package(str(kind.name()).lower())
+
+
+def _without_package(text: str) -> str:
+    return re.sub(rf"{PACKAGE}\.(\w+)", lambda found: found[1].replace("__", "."), text)

@@ -1,0 +1,54 @@
+"""What is known about one request: each variable is made when a program first reads it, and once."""
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+from authplane.cel.admit import Admitted, admit
+from authplane.cel.outcome import Failed
+
+Fact: TypeAlias = Admitted | Failed | None
+"""A value; why it may not be looked at; or None for a variable that this request does not have."""
+
+Lookup: TypeAlias = Callable[[str], Fact]
+"""Finds a variable by its dotted name."""
+
+
+class Absent:
+    """Says that a request does not have a variable; None is a value."""
+
+
+ABSENT: Final = Absent()
+
+
+class Facts:
+    """Remembers what ``make`` says of each variable: a value, an `Admitted` one, or `ABSENT`."""
+
+    __slots__ = ("_known", "_make")
+
+    def __init__(self, make: Callable[[str], object]) -> None:
+        self._make = make
+        self._known: dict[str, Fact] = {}
+
+    @classmethod
+    def of(cls, values: Mapping[str, object]) -> "Facts":
+        """Return facts that are known already, by dotted names."""
+        return cls(lambda name: values.get(name, ABSENT))
+
+    def __call__(self, name: str) -> Fact:
+        """Return a variable."""
+        try:
+            return self._known[name]
+        except KeyError:
+            return self._learn(name)
+
+    def _learn(self, name: str) -> Fact:
+        value = self._make(name)
+        fact: Fact
+        if value is ABSENT:
+            fact = None
+        elif isinstance(value, Admitted | Failed):
+            fact = value
+        else:
+            fact = admit(value)
+        self._known[name] = fact
+        return fact

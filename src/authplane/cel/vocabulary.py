@@ -1,0 +1,149 @@
+"""What an expression may speak about: variables with types, functions and macros; another set for each context."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from types import MappingProxyType
+from typing import Final
+
+
+class Kind(StrEnum):
+    """The type of a variable. There are no integers: numbers of JSON are doubles."""
+
+    STRING = "string"
+    BOOL = "bool"
+    DOUBLE = "double"
+    TIMESTAMP = "timestamp"
+    TEXTS = "map(string, string)"
+    MEMBERS = "map(string, dyn)"
+    """Keys and the types of their values are known only when a request comes."""
+
+
+MAPS: Final = frozenset({Kind.TEXTS, Kind.MEMBERS})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """One thing that expressions may read."""
+
+    name: str
+    """Dotted: ``request.mcp.tool_name``. What stands before a dot is not a value, and cannot be a variable too."""
+    kind: Kind
+    about: str
+
+
+class Macro(StrEnum):
+    """Parts of the language that look like functions."""
+
+    HAS = "has"
+    ALL = "all"
+    EXISTS = "exists"
+    EXISTS_ONE = "exists_one"
+    MAP = "map"
+    FILTER = "filter"
+
+
+OPERATORS: Final = frozenset({
+    "_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "@in", "_&&_", "_||_", "!_", "_?_:_", "_[_]",
+    "_+_", "_-_", "_*_", "_/_", "_%_", "-_",
+})  # fmt: skip
+"""Their names in a syntax tree."""
+
+FUNCTIONS: Final = OPERATORS | frozenset({
+    "size", "startsWith", "endsWith", "contains", "matches",
+    "type", "dyn", "bool", "bytes", "double", "int", "string", "uint", "timestamp", "duration",
+    "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getFullYear", "getHours", "getMilliseconds",
+    "getMinutes", "getMonth", "getSeconds",
+})  # fmt: skip
+"""The operators and functions of the language's definition."""
+
+TYPES: Final = frozenset({
+    "bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint",
+    "google.protobuf.Timestamp", "google.protobuf.Duration",
+})  # fmt: skip
+"""The types that an expression may compare with ``type(x)``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vocabulary:
+    """The variables, functions and macros of one context. Equal ones have equal programs."""
+
+    variables: tuple[Variable, ...]
+    functions: frozenset[str] = FUNCTIONS
+    macros: frozenset[Macro] = frozenset(Macro)
+    hints: tuple[tuple[str, str], ...] = ()
+    """What to say of a name that people try and that does not exist."""
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Variable]:
+        """The variables by their dotted names."""
+        return MappingProxyType({each.name: each for each in self.variables})
+
+    @cached_property
+    def roots(self) -> frozenset[str]:
+        """The first names of all variables."""
+        return frozenset(each.name.partition(".")[0] for each in self.variables)
+
+    @cached_property
+    def namespaces(self) -> frozenset[str]:
+        """What stands before the dots of names: ``request`` and ``request.mcp``."""
+        parts = (each.name.split(".") for each in self.variables)
+        return frozenset(".".join(each[:size]) for each in parts for size in range(1, len(each)))
+
+    def below(self, namespace: str) -> tuple[Variable, ...]:
+        """Return the variables whose names begin with a namespace."""
+        return tuple(each for each in self.variables if each.name.startswith(f"{namespace}."))
+
+    def members(self, namespace: str) -> tuple[str, ...]:
+        """Return what may follow a namespace and a dot, sorted."""
+        start = len(namespace) + 1
+        return tuple(sorted({each.name[start:].partition(".")[0] for each in self.below(namespace)}))
+
+    def without(self, namespace: str, hint: str) -> "Vocabulary":
+        """Leave out the variables of a namespace; who uses it is told ``hint``."""
+        gone = self.below(namespace)
+        return replace(
+            self,
+            variables=tuple(each for each in self.variables if each not in gone),
+            hints=(*self.hints, (namespace, hint)),
+        )
+
+
+ACCESS_POLICY: Final = Vocabulary(
+    variables=(
+        Variable(name="request.method", kind=Kind.STRING, about="The HTTP method, as sent: `POST`."),
+        Variable(name="request.path", kind=Kind.STRING, about="The path without the query: `/mcp`."),
+        Variable(name="request.query", kind=Kind.STRING, about="The query without the question mark; empty if none."),
+        Variable(name="request.host", kind=Kind.STRING, about="The host that the client asked for."),
+        Variable(
+            name="request.headers",
+            kind=Kind.TEXTS,
+            about="Headers by their names in lower case; several values of one name are joined by a comma.",
+        ),
+        Variable(
+            name="request.mcp.method", kind=Kind.STRING, about="The JSON-RPC method: `tools/call`. MCP backends only."
+        ),
+        Variable(name="request.mcp.tool_name", kind=Kind.STRING, about="The tool of a `tools/call`; absent otherwise."),
+        Variable(
+            name="request.mcp.params",
+            kind=Kind.MEMBERS,
+            about="The arguments of a `tools/call`; for other methods their parameters.",
+        ),
+        Variable(
+            name="identity",
+            kind=Kind.MEMBERS,
+            about="Who asks. OIDC: every claim of the token. SPIFFE: `spiffe_id`. "
+            "ServiceAccount: `service_account` and `namespace`. Empty for a rule without source.",
+        ),
+    ),
+    hints=(
+        ("request.body", "the body of an MCP request is read already: use request.mcp.tool_name or request.mcp.params"),
+        ("request.url_path", "use request.path, which has no query"),
+        ("request.mcp.name", "use request.mcp.tool_name"),
+        ("request.mcp.arguments", "use request.mcp.params, which holds the arguments of a tools/call"),
+    ),
+)
+"""The context of the CEL rules of an AccessPolicy whose targets are MCP backends."""
+
+ACCESS_POLICY_WITHOUT_MCP: Final = ACCESS_POLICY.without("request.mcp", "the target of this policy is no MCP backend")
