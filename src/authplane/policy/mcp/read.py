@@ -68,7 +68,7 @@ def _bodiless(method: str, front: Front, body: bytes) -> OpenStream | EndSession
     if fault is not None or version is None:
         return refuse(fault or Fault.VERSION)
     if version is ProtocolVersion.V2026_07_28:
-        return refuse(Fault.HTTP_METHOD)
+        return refuse(Fault.SESSIONLESS)
     if method == "DELETE":
         return refuse(Fault.SESSION) if session is None else EndSession(version=version, session=session)
     if not accepts_events(front.get("accept")):

@@ -18,6 +18,8 @@ class Fault(StrEnum):
 
     PATH = "path_not_canonical"
     HTTP_METHOD = "http_method_unsupported"
+    SESSIONLESS = "no_sessions_in_this_version"
+    """GET or DELETE, which only versions with sessions have."""
     METHOD_OVERRIDE = "method_override"
     UPGRADE = "upgrade"
     HEADER_REPEATED = "header_repeated"
@@ -70,6 +72,7 @@ class McpRefusal:
 
 _HTTP: Final = {
     Fault.HTTP_METHOD: 405,
+    Fault.SESSIONLESS: 405,
     Fault.CONTENT_TYPE: 415,
     Fault.ENCODED_BODY: 415,
     Fault.BODY_TRUNCATED: 413,
