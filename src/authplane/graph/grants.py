@@ -8,9 +8,21 @@ from authplane.base.names import Ref
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.gateway import GrantFrom, GrantTo
 
-_GROUPS: Final[Mapping[str, str]] = MappingProxyType(
-    {"HTTPProxy": "projectcontour.io", "ExtensionService": "projectcontour.io"}
+_GATEWAY: Final = ("gateway.networking.k8s.io",)
+_AGENTIC: Final = ("agentic.networking.x-k8s.io", "agentic.prototype.x-k8s.io")
+_GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "Backend": _AGENTIC,
+        "ExtensionService": ("projectcontour.io",),
+        "Gateway": _GATEWAY,
+        "HTTPProxy": ("projectcontour.io",),
+        "HTTPRoute": _GATEWAY,
+        "Secret": ("",),
+        "Service": ("",),
+        "XBackend": _AGENTIC,
+    }
 )
+"""The groups under which a kind is known."""
 
 
 def may_refer(resources: Resources, origin: Ref, target: Ref) -> bool:
@@ -26,8 +38,10 @@ def may_refer(resources: Resources, origin: Ref, target: Ref) -> bool:
 
 
 def _is_from(written: GrantFrom, origin: Ref) -> bool:
-    return (written.group, written.kind, written.namespace) == (_GROUPS[origin.kind], origin.kind, origin.namespace)
+    same = (written.kind, written.namespace) == (origin.kind, origin.namespace)
+    return same and written.group in _GROUPS[origin.kind]
 
 
 def _is_to(written: GrantTo, target: Ref) -> bool:
-    return (written.group, written.kind) == (_GROUPS[target.kind], target.kind) and written.name in {"", target.name}
+    same = written.kind == target.kind and written.group in _GROUPS[target.kind]
+    return same and written.name in {"", target.name}

@@ -54,6 +54,8 @@ Protocol: TypeAlias = OverGrpc | OverHttp
 class FailClosed:
     """Without an answer from the authorization service the request is refused."""
 
+    status: int = 403
+
 
 @dataclass(frozen=True, slots=True)
 class FailOpen:

@@ -71,7 +71,7 @@ def render_filter(manner: Manner, service: AuthorizationService | None, *, clear
     message = pb.ExtAuthz(
         transport_api_version=config_source_pb2.ApiVersion.V3,
         failure_mode_allow=isinstance(manner.on_failure, FailOpen),
-        status_on_error=http_status_pb2.HttpStatus(code=http_status_pb2.StatusCode.Forbidden),
+        status_on_error=_status_on_error(manner.on_failure),
         clear_route_cache=clear_route_cache,
         include_peer_certificate=True,
         validate_mutations=True,
@@ -112,6 +112,11 @@ def render_check(service: AuthorizationService | None, context: tuple[tuple[str,
 def set_shadow_mode(message: pb.ExtAuthz) -> None:
     """Make the filter ask, count the answer and let every request through, as Envoy 1.38 and later can."""
     message.MergeFromString(_varint(SHADOW_MODE << 3) + b"\x01")
+
+
+def _status_on_error(on_failure: FailClosed | FailOpen | Shadow) -> http_status_pb2.HttpStatus:
+    status = on_failure.status if isinstance(on_failure, FailClosed) else FailClosed().status
+    return http_status_pb2.HttpStatus(code=http_status_pb2.StatusCode.ValueType(status))
 
 
 def _varint(number: int) -> bytes:

@@ -167,6 +167,38 @@ class HTTPBackendRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PathModifier:
+    """What takes the place of a path, or of the prefix that matched."""
+
+    type: Annotated[str, OneOf(("ReplaceFullPath", "ReplacePrefixMatch"))]
+    replace_full_path: Annotated[str, Length(0, 1024)] | None = None
+    replace_prefix_match: Annotated[str, Length(0, 1024)] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UrlRewrite:
+    """What backends see instead of what the client sent."""
+
+    hostname: Annotated[str, _HOST] | None = None
+    path: PathModifier | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HTTPRouteFilter:
+    """Changes requests on their way."""
+
+    type: Annotated[str, OneOf(("URLRewrite",))]
+    url_rewrite: UrlRewrite | None = None
+
+    UPSTREAM: ClassVar = Upstream(
+        refused=(
+            "cors", "extensionRef", "externalAuth", "requestHeaderModifier", "requestMirror", "requestRedirect",
+            "responseHeaderModifier",
+        )
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RouteTimeouts:
     """How long requests may take; durations as text."""
 
@@ -180,10 +212,11 @@ class HTTPRouteRule:
 
     name: str = ""
     matches: Annotated[tuple[HTTPRouteMatch, ...], Length(0, 64)] = (HTTPRouteMatch(),)
+    filters: Annotated[tuple[HTTPRouteFilter, ...], Length(0, 16)] = ()
     backend_refs: Annotated[tuple[HTTPBackendRef, ...], Length(0, 16)] = ()
     timeouts: RouteTimeouts | None = None
 
-    UPSTREAM: ClassVar = Upstream(ignored=("retry", "sessionPersistence"), refused=("filters",))
+    UPSTREAM: ClassVar = Upstream(ignored=("retry", "sessionPersistence"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
