@@ -1,13 +1,15 @@
 """One generation of the configuration: from documents to what proxies get."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from authplane.base.problems import Severity
 from authplane.graph.build import Built, build_graph
+from authplane.graph.memory import Memory
 from authplane.graph.programming import Programming
 from authplane.graph.status import Status, build_status
+from authplane.render.parts import Bodies
 from authplane.render.rendered import Rendered, render_graph, snapshot_of
 from authplane.resources.documents import Finding, Place
 from authplane.resources.library import Loaded
@@ -21,8 +23,14 @@ class Generation:
 
     loaded: Loaded
     built: Built
-    rendered: Rendered
     snapshot: Snapshot
+    memory: Memory = field(repr=False)
+    bodies: Bodies = field(repr=False)
+
+    @property
+    def rendered(self) -> Rendered:
+        """What the snapshot holds, as messages; rendered for whoever wants to look at them."""
+        return render_graph(self.built.graph)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -41,10 +49,11 @@ class Generation:
 
 def build_generation(loaded: Loaded, before: Generation | None = None) -> Generation:
     """Build the graph and what it renders to; what equals the generation ``before`` is shared with it."""
-    built = build_graph(loaded.resources)
-    rendered = render_graph(built.graph)
-    snapshot = snapshot_of(rendered, before.snapshot if before else None)
-    return Generation(loaded=loaded, built=built, rendered=rendered, snapshot=snapshot)
+    memory = before.memory if before else Memory()
+    bodies = before.bodies if before else Bodies()
+    built = build_graph(loaded.resources, memory)
+    snapshot = snapshot_of(built.graph, bodies, before.snapshot if before else None)
+    return Generation(loaded=loaded, built=built, snapshot=snapshot, memory=memory, bodies=bodies)
 
 
 Difference: TypeAlias = dict[str, list[str]]

@@ -10,7 +10,7 @@ from authplane.base.timeouts import Timeout, UseDefault, parse_timeout
 from authplane.graph.headers import SERVICE_REQUEST, SERVICE_RESPONSE, read_headers
 from authplane.graph.model import Action, Forward, Redirect, Respond, Target
 from authplane.graph.paths import target_problem
-from authplane.graph.service_clusters import ServiceClusters, Wanted
+from authplane.graph.service_clusters import Clusters, Wanted, ensure_cluster
 from authplane.graph.upstreams import Balancing
 from authplane.resources.kinds import contour
 from authplane.resources.kinds.contour_policies import TimeoutPolicy
@@ -21,9 +21,7 @@ _BALANCING: Final = {"": Balancing.ROUND_ROBIN} | {strategy.value: strategy for 
 _HOSTNAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 
 
-def build_action(
-    route: contour.Route, namespace: str, host: str, clusters: ServiceClusters, problems: Problems
-) -> Action:
+def build_action(route: contour.Route, namespace: str, host: str, clusters: Clusters, problems: Problems) -> Action:
     """Build what a route does; exactly one thing, or an error. ``host`` is what origins are told."""
     given = [bool(route.services), route.request_redirect_policy is not None, route.direct_response_policy is not None]
     if sum(given) != 1:
@@ -57,7 +55,7 @@ _NO_TIMEOUTS: Final = _Timeouts()
 
 
 def _forward(
-    route: contour.Route, namespace: str, host: str, clusters: ServiceClusters, problems: Problems
+    route: contour.Route, namespace: str, host: str, clusters: Clusters, problems: Problems
 ) -> Forward | Respond:
     timeouts = _timeouts(route.timeout_policy, problems) if route.timeout_policy is not None else _NO_TIMEOUTS
     balancing = _balancing(route, problems)
@@ -91,14 +89,14 @@ def _forward(
 
 
 def _target(
-    service: contour.RouteService, wanted: Wanted, weight: int, clusters: ServiceClusters, problems: Problems
+    service: contour.RouteService, wanted: Wanted, weight: int, clusters: Clusters, problems: Problems
 ) -> Target | None:
     request = read_headers(service.request_headers_policy, SERVICE_REQUEST, problems)
     response = read_headers(service.response_headers_policy, SERVICE_RESPONSE, problems)
-    cluster = clusters.ensure(wanted, problems)
+    cluster = ensure_cluster(clusters, wanted, problems)
     if cluster is None:
         return None
-    return Target(cluster=cluster.name, weight=weight, request_headers=request.edits, response_headers=response.edits)
+    return Target(cluster=cluster, weight=weight, request_headers=request.edits, response_headers=response.edits)
 
 
 def _timeouts(policy: TimeoutPolicy, problems: Problems) -> _Timeouts:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from authplane.base.names import ObjectName
 from authplane.graph.guards import HostAuthorization
 from authplane.graph.reports import Reports
-from authplane.graph.service_clusters import ServiceClusters
+from authplane.graph.service_clusters import Clusters
 from authplane.graph.settings import Settings
-from authplane.graph.upstreams import ExtensionCluster
+from authplane.graph.upstreams import Extension
 from authplane.resources.documents import Resources
 
 
@@ -22,8 +22,8 @@ class Around:
     """The kind of the configuration that cannot be used: then nothing is served. Empty if all is well."""
     owners: Mapping[str, Sequence[ObjectName]]
     """Which roots claim a name."""
-    extensions: Mapping[ObjectName, ExtensionCluster]
+    extensions: Mapping[ObjectName, Extension]
     global_authorization: HostAuthorization
     """Who authorizes the hosts that name nobody."""
-    clusters: ServiceClusters
+    clusters: Clusters
     reports: Reports

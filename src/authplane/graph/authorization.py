@@ -31,7 +31,7 @@ from authplane.graph.guards import (
 )
 from authplane.graph.reports import Reports
 from authplane.graph.settings import Settings, configuration_ref
-from authplane.graph.upstreams import ExtensionCluster
+from authplane.graph.upstreams import Extension
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.contour import VirtualHost
 from authplane.resources.kinds.contour_policies import Authorization, AuthPolicy
@@ -50,7 +50,7 @@ _NO_POLICY: Final = AuthPolicy()
 def global_authorization(
     settings: Settings,
     resources: Resources,
-    extensions: Mapping[ObjectName, ExtensionCluster],
+    extensions: Mapping[ObjectName, Extension],
     reports: Reports,
 ) -> HostAuthorization:
     """Say who authorizes the hosts that name nobody; what is wrong is told on the configuration that names it."""
@@ -64,8 +64,8 @@ def global_authorization(
     for ref, path in holders:
         problems = reports.of(ref)
         with problems.at(*path):
-            cluster = known.named(written.extension_ref, ref.namespace, _GLOBAL, problems)
-            services.add(None if cluster is None else build_service(written, cluster, _GLOBAL, problems))
+            extension = known.named(written.extension_ref, ref.namespace, _GLOBAL, problems)
+            services.add(None if extension is None else build_service(written, extension, _GLOBAL, problems))
     if len(services) > 1:
         _report_two_meanings(holders, reports)
     service = services.pop() if len(services) == 1 else None
@@ -140,8 +140,8 @@ def _own(written: Authorization, root: ObjectName, around: Around, problems: Pro
     if not _granted(written, root, around, problems):
         return Unenforceable()
     known = Extensions(around.resources, around.extensions)
-    cluster = known.named(written.extension_ref, root.namespace, _HOST, problems)
-    service = None if cluster is None else build_service(written, cluster, _HOST, problems)
+    extension = known.named(written.extension_ref, root.namespace, _HOST, problems)
+    service = None if extension is None else build_service(written, extension, _HOST, problems)
     if service is None:
         return Unenforceable()
     require_short(service.timeout, settings, problems)

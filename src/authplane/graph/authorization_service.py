@@ -16,7 +16,7 @@ from authplane.graph.guards import (
     OverHttp,
     Protocol,
 )
-from authplane.graph.upstreams import ExtensionCluster, HttpVersion
+from authplane.graph.upstreams import Extension, HttpVersion
 from authplane.resources.kinds.contour_policies import AllowedHeader, Authorization, AuthPolicy, RequestBody
 
 _PATH: Final = re.compile(r"/[!$&-;=@-Z_a-z~%]*")
@@ -24,15 +24,15 @@ _PATH: Final = re.compile(r"/[!$&-;=@-Z_a-z~%]*")
 
 
 def build_service(
-    written: Authorization, cluster: ExtensionCluster, where: str, problems: Problems
+    written: Authorization, extension: Extension, where: str, problems: Problems
 ) -> AuthorizationService | None:
     """Return how the service is asked; None after an error. ``where`` names the block in messages."""
-    protocol = _protocol(written, cluster, where, problems)
-    timeout = _timeout(written, cluster, where, problems)
+    protocol = _protocol(written, extension, where, problems)
+    timeout = _timeout(written, extension, where, problems)
     if protocol is None or timeout is None:
         return None
     return AuthorizationService(
-        cluster=cluster.name,
+        cluster=extension.cluster,
         protocol=protocol,
         timeout=timeout,
         on_failure=FailOpen() if written.fail_open else FailClosed(),
@@ -49,7 +49,7 @@ def require_no_context(policy: AuthPolicy | None, where: str, problems: Problems
     return False
 
 
-def _protocol(written: Authorization, cluster: ExtensionCluster, where: str, problems: Problems) -> Protocol | None:
+def _protocol(written: Authorization, extension: Extension, where: str, problems: Problems) -> Protocol | None:
     if written.service_type == "http":
         return _over_http(written, where, problems)
     settled = True
@@ -57,15 +57,15 @@ def _protocol(written: Authorization, cluster: ExtensionCluster, where: str, pro
         settled = False
         with problems.at("httpSettings"):
             problems.add("AuthBadHTTPSettings", "httpSettings can only be set when serviceType is 'http'")
-    if cluster.version is not HttpVersion.HTTP2:
+    if extension.version is not HttpVersion.HTTP2:
         settled = False
         with problems.at("serviceType"):
             problems.add(
                 "AuthProtocolMismatch",
-                f'{where}.ServiceRef extension service "{cluster.object_name}" speaks "{cluster.version.value}", and a '
-                "check over grpc needs h2 or h2c; change its protocol or set serviceType to http",
+                f'{where}.ServiceRef extension service "{extension.object_name}" speaks "{extension.version.value}", '
+                "and a check over grpc needs h2 or h2c; change its protocol or set serviceType to http",
             )
-    return OverGrpc(authority=cluster.authority) if settled else None
+    return OverGrpc(authority=extension.authority) if settled else None
 
 
 def _over_http(written: Authorization, where: str, problems: Problems) -> OverHttp | None:
@@ -110,7 +110,7 @@ def _header_names(
     return None if wrong else tuple(names)
 
 
-def _timeout(written: Authorization, cluster: ExtensionCluster, where: str, problems: Problems) -> Timeout | None:
+def _timeout(written: Authorization, extension: Extension, where: str, problems: Problems) -> Timeout | None:
     text = written.response_timeout
     timeout = parse_timeout(text)
     if timeout is None:
@@ -121,7 +121,7 @@ def _timeout(written: Authorization, cluster: ExtensionCluster, where: str, prob
                 f'time: invalid duration "{text}"',
             )
         return None
-    return cluster.response_timeout if isinstance(timeout, UseDefault) else timeout
+    return extension.response_timeout if isinstance(timeout, UseDefault) else timeout
 
 
 def _body(written: RequestBody | None) -> CheckedBody | None:

@@ -9,13 +9,14 @@ from authplane.graph.around import Around
 from authplane.graph.authorization import global_authorization
 from authplane.graph.extensions import extension_clusters
 from authplane.graph.hosts import Hosts, build_hosts, owners
-from authplane.graph.model import Address, Certificate, Forward, Graph
+from authplane.graph.memory import Memory
+from authplane.graph.model import Address, Certificate, Graph
 from authplane.graph.reports import Reports
 from authplane.graph.service_clusters import ServiceClusters
 from authplane.graph.services import report_endpoint_slices
 from authplane.graph.settings import DEFAULTS, Settings, read_settings, unusable_configuration
 from authplane.graph.upstream_tls import client_certificate
-from authplane.graph.upstreams import Cluster, Plaintext, ServiceCluster
+from authplane.graph.upstreams import Cluster, Plaintext
 from authplane.resources.documents import Resources
 
 
@@ -27,15 +28,20 @@ class Built:
     problems: Mapping[Ref, tuple[Problem, ...]]
 
 
-def build_graph(resources: Resources) -> Built:
-    """Turn resources into the routing graph; what is invalid is left out and reported."""
+def build_graph(resources: Resources, memory: Memory | None = None) -> Built:
+    """Turn resources into the routing graph; what is invalid is left out and reported.
+
+    With the memory of an earlier build the result is the same, and what has not changed is the same object.
+    """
+    memory = memory or Memory()
     reports = Reports()
     report_endpoint_slices(resources, reports)
     # Nobody listens without a host, and without settings there is none.
     settings = read_settings(resources, reports) or DEFAULTS
     unusable = unusable_configuration(resources, reports)
-    extensions = extension_clusters(resources, settings, reports)
-    services = ServiceClusters(resources, settings)
+    clusters_of_extensions = extension_clusters(resources, settings, reports, memory.extensions)
+    extensions = {name: cluster.extension for name, cluster in clusters_of_extensions.items()}
+    services = ServiceClusters(resources, settings, memory.clusters)
     around = Around(
         resources=resources,
         settings=settings,
@@ -46,8 +52,10 @@ def build_graph(resources: Resources) -> Built:
         clusters=services,
         reports=reports,
     )
-    hosts = build_hosts(around)
-    clusters: list[Cluster] = [*extensions.values(), *_used(services, hosts)]
+    hosts = build_hosts(around, memory.roots)
+    services.forget_unused()
+    known = services.built()
+    clusters: list[Cluster] = [*clusters_of_extensions.values(), *(known[name] for name in hosts.clusters)]
     where = settings.listeners
     graph = Graph(
         http=Address(where.http.address, where.http.port),
@@ -61,18 +69,6 @@ def build_graph(resources: Resources) -> Built:
         certificates=_certificates(resources, settings, hosts, clusters),
     )
     return Built(graph, reports.found())
-
-
-def _used(services: ServiceClusters, hosts: Hosts) -> list[ServiceCluster]:
-    """Leave out what only withdrawn hosts asked for."""
-    used = {
-        target.cluster
-        for host in hosts.all
-        for route in host.routes
-        if isinstance(route.action, Forward)
-        for target in route.action.targets
-    }
-    return [cluster for cluster in services.built() if cluster.name in used]
 
 
 def _certificates(

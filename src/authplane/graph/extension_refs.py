@@ -6,7 +6,7 @@ from typing import Final
 
 from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problems
-from authplane.graph.upstreams import ExtensionCluster
+from authplane.graph.upstreams import Extension
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.contour_policies import ExtensionRef
 
@@ -18,10 +18,10 @@ class Extensions:
     """Everything that a reference may lead to."""
 
     resources: Resources
-    clusters: Mapping[ObjectName, ExtensionCluster]
+    usable: Mapping[ObjectName, Extension]
 
-    def named(self, ref: ExtensionRef, namespace: str, where: str, problems: Problems) -> ExtensionCluster | None:
-        """Return the cluster of the service that a block names; None after an error.
+    def named(self, ref: ExtensionRef, namespace: str, where: str, problems: Problems) -> Extension | None:
+        """Return the service that a block names; None after an error.
 
         ``namespace`` holds where the reference has none, and ``where`` names the block in messages.
         """
@@ -30,12 +30,12 @@ class Extensions:
             report_missing_reference(where, problems)
             return None
         name = ObjectName(ref.namespace or namespace, ref.name)
-        cluster = self.clusters.get(name)
-        if cluster is None:
+        extension = self.usable.get(name)
+        if extension is None:
             reason, why = self._why_unusable(name)
             with problems.at("extensionRef"):
                 problems.add(reason, f'{where}.ServiceRef extension service "{name}" {why}')
-        return cluster
+        return extension
 
     def _why_unusable(self, name: ObjectName) -> tuple[str, str]:
         broken = Ref("ExtensionService", name.namespace, name.name) in self.resources.broken

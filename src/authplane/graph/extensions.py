@@ -2,14 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from functools import partial
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from authplane.base.names import ObjectName, Ref
-from authplane.base.problems import Path, Problems
+from authplane.base.problems import Path, Problem, Problems
 from authplane.base.timeouts import Timeout, UseDefault, parse_timeout
 from authplane.graph.extension_targets import build_destinations
+from authplane.graph.memo import Memo, Tables
 from authplane.graph.reports import Reports
 from authplane.graph.settings import Settings, build_breakers
+from authplane.graph.tables import tables_of, with_tables
 from authplane.graph.upstream_tls import upstream_tls
 from authplane.graph.upstreams import (
     Balancing,
@@ -27,18 +30,34 @@ _BALANCING: Final = {"": Balancing.ROUND_ROBIN} | {strategy.value: strategy for 
 _OVER_TLS: Final = "h2"
 
 
+ExtensionMemo: TypeAlias = Memo[ObjectName, tuple[ExtensionCluster | None, tuple[Problem, ...]]]
+
+
 def extension_clusters(
-    resources: Resources, settings: Settings, reports: Reports
+    resources: Resources, settings: Settings, reports: Reports, memo: ExtensionMemo
 ) -> Mapping[ObjectName, ExtensionCluster]:
     """Build the cluster of every valid ExtensionService, whether or not something refers to it."""
+    tables = tables_of(resources)
+    memo.start((settings, resources.broken))
     clusters = {}
-    for name, extension in sorted(resources.extension_services.items()):
-        problems = reports.of(Ref("ExtensionService", name.namespace, name.name))
-        with problems.at("spec"):
-            cluster = _build_cluster(resources, settings, extension, problems)
-        if not problems.errors:
+    for name in sorted(resources.extension_services):
+        cluster, problems = memo.ensure(name, tables, partial(_cluster, name, resources, settings))
+        reports.of(Ref("ExtensionService", name.namespace, name.name)).extend(problems)
+        if cluster is not None:
             clusters[name] = cluster
+    memo.keep(resources.extension_services)
     return clusters
+
+
+def _cluster(
+    name: ObjectName, resources: Resources, settings: Settings, tables: Tables
+) -> tuple[ExtensionCluster | None, tuple[Problem, ...]]:
+    """Build one cluster, with eyes for nothing but the tables."""
+    watched = with_tables(resources, tables)
+    problems = Problems()
+    with problems.at("spec"):
+        cluster = _build_cluster(watched, settings, watched.extension_services[name], problems)
+    return None if problems.errors else cluster, tuple(problems)
 
 
 def _build_cluster(

@@ -1,20 +1,24 @@
 """Root HTTPProxies to virtual hosts."""
 
 import re
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problems
 from authplane.graph.around import Around
 from authplane.graph.authorization import host_authorization
-from authplane.graph.downstream_tls import DownstreamTls, downstream_tls
+from authplane.graph.downstream_tls import downstream_tls
 from authplane.graph.guards import Unprotected
-from authplane.graph.model import Certificate, Fallback, Host, RedirectToHttps, Route, SecureHost
+from authplane.graph.memo import Memo, Tables
+from authplane.graph.memory import Root
+from authplane.graph.model import Certificate, Fallback, Forward, Host, RedirectToHttps, Route, SecureHost
+from authplane.graph.reports import Reports
 from authplane.graph.routes import LEADS_NOWHERE, BuiltRoute, build_routes
 from authplane.graph.settings import Settings
+from authplane.graph.tables import tables_of, with_tables
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.contour import HTTPProxy, VirtualHost
 
@@ -32,41 +36,57 @@ class Hosts:
     refused: tuple[str, ...]
     certificates: tuple[Certificate, ...]
 
-    @property
-    def all(self) -> tuple[Host, ...]:
-        """Every host, once for each chain that serves it."""
-        behind = self.fallback.hosts if self.fallback is not None else ()
-        return (*self.plain, *(secure.host for secure in self.secure), *behind)
+    clusters: frozenset[str]
+    """Where their requests are sent."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Root:
-    """What a valid root becomes on the two listeners."""
-
-    plain: Host
-    secure: SecureHost | None
-    tls: DownstreamTls | None
-
-
-def build_hosts(around: Around) -> Hosts:
+def build_hosts(around: Around, memo: Memo[ObjectName, Root]) -> Hosts:
     """Build the virtual host of every valid root; an invalid one is withdrawn from both listeners."""
-    roots: list[_Root] = []
+    tables = tables_of(around.resources) | {
+        "owners": around.owners,
+        "extensions": around.extensions,
+        "clusters": around.clusters,
+    }
+    # What is not among the tables; of it, a change is a change for everybody.
+    memo.start((around.settings, around.unusable, around.global_authorization, around.resources.broken))
+    roots: list[Root] = []
     included: set[ObjectName] = set()
     for name, proxy in sorted(around.resources.proxies.items(), key=_order):
-        virtual_host = proxy.spec.virtualhost
-        if virtual_host is None:
+        if proxy.spec.virtualhost is None:
             continue
-        problems = around.reports.of(_ref(name))
         if not _may_be_root(name, around.settings):
-            problems.add("RootProxyNotAllowedInNamespace", "root HTTPProxy cannot be defined in this namespace")
+            around.reports.of(_ref(name)).add(
+                "RootProxyNotAllowedInNamespace", "root HTTPProxy cannot be defined in this namespace"
+            )
             continue
-        with problems.at("spec"):
-            root = _build_root(proxy, virtual_host, around, problems)
+        root = memo.ensure(name, tables, partial(_root, name, around))
+        for ref, problems in root.found.items():
+            around.reports.of(ref).extend(problems)
         included.update(root.plain.included)
-        if not any(problem.reason not in LEADS_NOWHERE for problem in problems.errors):
+        if root.served:
             roots.append(root)
+    memo.keep(around.resources.proxies)
     _report_orphans(around, included)
     return _assemble(roots, frozenset(fqdn for fqdn in around.owners if _FQDN.fullmatch(fqdn)))
+
+
+def _root(name: ObjectName, around: Around, tables: Tables) -> Root:
+    """Build one root, with eyes for nothing but the tables."""
+    reports = Reports()
+    watched = replace(
+        around,
+        resources=with_tables(around.resources, tables),
+        owners=tables["owners"],
+        extensions=tables["extensions"],
+        clusters=tables["clusters"],
+        reports=reports,
+    )
+    proxy = watched.resources.proxies[name]
+    if proxy.spec.virtualhost is None:
+        raise ValueError(f"{name} is no root")
+    problems = reports.of(_ref(name))
+    with problems.at("spec"):
+        return _build_root(proxy, proxy.spec.virtualhost, watched, problems)
 
 
 def _report_orphans(around: Around, included: set[ObjectName]) -> None:
@@ -77,7 +97,7 @@ def _report_orphans(around: Around, included: set[ObjectName]) -> None:
             )
 
 
-def _build_root(proxy: HTTPProxy, virtual_host: VirtualHost, around: Around, problems: Problems) -> _Root:
+def _build_root(proxy: HTTPProxy, virtual_host: VirtualHost, around: Around, problems: Problems) -> Root:
     name, tls = proxy.metadata.object_name, None
     with problems.at("virtualhost"):
         fqdn = _fqdn(virtual_host, around, problems)
@@ -95,20 +115,30 @@ def _build_root(proxy: HTTPProxy, virtual_host: VirtualHost, around: Around, pro
         included=tuple(sorted(built.included)),
         routes=tuple(each.route for each in built.routes),
     )
-    if tls is None:
-        return _Root(plain=host, secure=None, tls=None)
-    return _Root(
-        plain=replace(host, routes=tuple(_over_http(each, around.settings) for each in built.routes)),
-        secure=SecureHost(
+    plain, secure = host, None
+    if tls is not None:
+        plain = replace(host, routes=tuple(_over_http(each, around.settings) for each in built.routes))
+        secure = SecureHost(
             host=host,
             certificate=tls.certificate.name,
             minimum_tls=tls.minimum,
             maximum_tls=tls.maximum,
             clients=tls.clients,
             elsewhere=(),
-        ),
+        )
+    return Root(
+        plain=plain,
+        secure=secure,
         tls=tls,
+        served=all(problem.reason in LEADS_NOWHERE for problem in problems.errors),
+        clusters=_clusters(host),
+        found=around.reports.found(),
     )
+
+
+def _clusters(host: Host) -> frozenset[str]:
+    forwards = (route.action for route in host.routes if isinstance(route.action, Forward))
+    return frozenset(target.cluster for forward in forwards for target in forward.targets)
 
 
 def _refuse_tcp(proxy: HTTPProxy, problems: Problems) -> None:
@@ -133,10 +163,10 @@ def _over_http(built: BuiltRoute, settings: Settings) -> Route:
     return Route(proxy=route.proxy, match=route.match, action=RedirectToHttps(port), authorization=Unprotected())
 
 
-def _assemble(roots: Sequence[_Root], claimed: frozenset[str]) -> Hosts:
+def _assemble(roots: Sequence[Root], claimed: frozenset[str]) -> Hosts:
     """Join the roots; a wildcard must not answer for a name that another HTTPProxy claims, served or not."""
     plain = sorted((root.plain for root in roots), key=lambda host: host.fqdn)
-    secure = [replace(root.secure, elsewhere=_covered(root.secure.host.fqdn, claimed)) for root in roots if root.secure]
+    secure = [_aware(root.secure, claimed) for root in roots if root.secure]
     shown = [each for root in roots if root.tls for each in (root.tls.certificate, root.tls.fallback) if each]
     certificates = {certificate.name: certificate for certificate in shown}
     withdrawn = claimed - {host.fqdn for host in plain}
@@ -146,10 +176,11 @@ def _assemble(roots: Sequence[_Root], claimed: frozenset[str]) -> Hosts:
         fallback=_fallback(roots, claimed),
         refused=tuple(sorted({name for host in plain for name in _covered(host.fqdn, withdrawn)})),
         certificates=tuple(certificates[name] for name in sorted(certificates)),
+        clusters=frozenset().union(*(root.clusters for root in roots)),
     )
 
 
-def _fallback(roots: Sequence[_Root], claimed: frozenset[str]) -> Fallback | None:
+def _fallback(roots: Sequence[Root], claimed: frozenset[str]) -> Fallback | None:
     """Join the roots that clients may reach without naming them in TLS: they share one chain."""
     joined = [(root.secure, root.tls.fallback) for root in roots if root.secure and root.tls and root.tls.fallback]
     if not joined:
@@ -165,6 +196,12 @@ def _fallback(roots: Sequence[_Root], claimed: frozenset[str]) -> Fallback | Non
     )
 
 
+def _aware(secure: SecureHost, claimed: frozenset[str]) -> SecureHost:
+    """Return a host that knows what of its wildcard others claim; most are none, and stay the same object."""
+    elsewhere = _covered(secure.host.fqdn, claimed)
+    return replace(secure, elsewhere=elsewhere) if elsewhere else secure
+
+
 def _covered(fqdn: str, names: frozenset[str]) -> tuple[str, ...]:
     """Return the names that a wildcard would answer for; nothing if it is none."""
     if not fqdn.startswith("*."):
@@ -174,10 +211,11 @@ def _covered(fqdn: str, names: frozenset[str]) -> tuple[str, ...]:
 
 def owners(resources: Resources, settings: Settings) -> Mapping[str, Sequence[ObjectName]]:
     """Return which roots claim each name; who may not be a root cannot keep a name from others."""
-    found = defaultdict(list)
+    found: dict[str, tuple[ObjectName, ...]] = {}
     for name, proxy in resources.proxies.items():
         if proxy.spec.virtualhost is not None and _may_be_root(name, settings):
-            found[proxy.spec.virtualhost.fqdn.lower()].append(name)
+            fqdn = proxy.spec.virtualhost.fqdn.lower()
+            found[fqdn] = (*found.get(fqdn, ()), name)
     return found
 
 

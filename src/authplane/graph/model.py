@@ -32,13 +32,20 @@ class Prefix:
 
 
 @dataclass(frozen=True, slots=True, order=True)
+class Segments:
+    """Matches this path and every path below it: ``/a`` takes ``/a/b`` and not ``/ab``. It has no slash at its end."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
 class Regex:
     """Matches the paths that the pattern matches whole (RE2)."""
 
     path: str
 
 
-PathMatch: TypeAlias = Exact | Prefix | Regex
+PathMatch: TypeAlias = Exact | Prefix | Segments | Regex
 
 
 class TextTest(StrEnum):
@@ -230,6 +237,110 @@ class Certificate:
     key: Secret[bytes]
 
 
+# --- Gateways
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A backend's share of a route's requests, and who checks them: the backend decides that, not the route."""
+
+    cluster: str | None
+    """None if the backend cannot be found: its share is answered 500, and goes to no other."""
+    weight: int
+    """Above zero."""
+    authorization: RouteAuthorization
+    host: str = ""
+    """What the backend sees as host; empty leaves the client's."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewPrefix:
+    """Takes the place of the path that the route's match names."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewPath:
+    """Takes the place of the whole path."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """Sends requests to backends; there is at least one."""
+
+    shares: tuple[Share, ...]
+    timeout: Timeout = UseDefault()
+    rewrite: NewPrefix | NewPath | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceMetadata:
+    """Tells who issues tokens for what is at a path (RFC 9728), to everybody."""
+
+    scheme: str
+    path: str
+    issuers: tuple[str, ...]
+    """At least one."""
+    scopes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayRoute:
+    """What happens to the requests that match."""
+
+    name: str
+    """The HTTPRoute and the rule, for logs."""
+    match: Match
+    action: Split | ResourceMetadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayHost:
+    """A host name of a listener: one name, ``*.`` and a name, or ``*``; routes are in the order of precedence."""
+
+    name: str
+    routes: tuple[GatewayRoute, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayChain:
+    """A listener of a Gateway behind TLS."""
+
+    name: str
+    hostname: str
+    """Whom clients name in TLS; ``*`` is anybody, or nobody."""
+    certificates: tuple[ObjectName, ...]
+    clients: ClientCertificates | None
+    hosts: tuple[GatewayHost, ...]
+    elsewhere: tuple[str, ...]
+    """Names that this listener covers and that others on the port have: they are misdirected here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainPort:
+    """A port for HTTP. Hosts are sorted by name, and not empty."""
+
+    where: "Address"
+    hosts: tuple[GatewayHost, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecurePort:
+    """A port for HTTPS. Chains are sorted by name, and not empty."""
+
+    where: "Address"
+    chains: tuple[GatewayChain, ...]
+
+
+GatewayPort: TypeAlias = PlainPort | SecurePort
+
+
+# --- Everything
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Address:
     """Where a listener listens."""
@@ -265,5 +376,7 @@ class Graph:
     fallback: Fallback | None = None
     refused: tuple[str, ...] = ()
     """Withdrawn names that a wildcard on the plain listener would answer for."""
+    gateways: tuple[GatewayPort, ...] = ()
+    """By port."""
     clusters: tuple[Cluster, ...] = ()
     certificates: tuple[Certificate, ...] = ()

@@ -2,17 +2,20 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Final, assert_never
+from functools import partial
+from typing import Final, TypeAlias, assert_never
 
 from authplane.base.addresses import parse_ip_address
 from authplane.base.names import ObjectName
 from authplane.base.problems import Problem, Problems, Severity
 from authplane.base.timeouts import Timeout, UseDefault
+from authplane.graph.memo import Memo, Tables
 from authplane.graph.service_annotations import annotated_breakers, annotated_protocol
 from authplane.graph.services import ExternalAddress, Resolved, Unresolved, resolve
 from authplane.graph.settings import Settings
+from authplane.graph.tables import tables_of, with_tables
 from authplane.graph.upstream_tls import upstream_tls
 from authplane.graph.upstreams import (
     Balancing,
@@ -47,39 +50,79 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What came of a wish: a cluster or none, and what there is to say about it wherever it is asked for."""
+class Found:
+    """What a route sees of what it asked for: the name of a cluster or none, and what there is to say about it.
 
-    cluster: ServiceCluster | None
+    The endpoints are no part of it: where they come and go, no route changes.
+    """
+
+    name: str | None
     problems: tuple[Problem, ...]
 
 
-class ServiceClusters:
+Clusters: TypeAlias = Mapping[Wanted, Found]
+"""Has an answer to every wish."""
+
+
+def ensure_cluster(clusters: Clusters, wanted: Wanted, problems: Problems) -> str | None:
+    """Return the name of the cluster for what is wanted; None if there can be none, which is an error."""
+    found = clusters[wanted]
+    for each in found.problems:
+        with problems.at(*each.path):
+            (problems.add if each.severity is Severity.ERROR else problems.warn)(each.reason, each.message)
+    return found.name
+
+
+ClusterMemo: TypeAlias = Memo[Wanted, tuple[ServiceCluster | None, Found]]
+
+
+class ServiceClusters(Clusters):
     """The clusters that routes have asked for so far, each once."""
+
+    def __init__(self, resources: Resources, settings: Settings, memo: ClusterMemo) -> None:
+        self._resources = resources
+        self._settings = settings
+        self._memo = memo
+        memo.start((settings, resources.broken))
+        self._tables = tables_of(resources)
+        self._known: dict[Wanted, tuple[ServiceCluster | None, Found]] = {}
+
+    def __getitem__(self, wanted: Wanted) -> Found:
+        known = self._known.get(wanted)
+        if known is None:
+            known = self._known[wanted] = self._memo.ensure(wanted, self._tables, partial(self._found, wanted))
+        return known[1]
+
+    def __iter__(self) -> Iterator[Wanted]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def forget_unused(self) -> None:
+        """Forget what nobody asked for any more."""
+        self._memo.keep(self._known)
+
+    def built(self) -> Mapping[str, ServiceCluster]:
+        """Return every cluster that was asked for and exists, by name."""
+        return {cluster.name: cluster for cluster, _ in self._known.values() if cluster is not None}
+
+    def _found(self, wanted: Wanted, tables: Tables) -> tuple[ServiceCluster | None, Found]:
+        problems = Problems()
+        build = _Build(with_tables(self._resources, tables), self._settings)
+        cluster = build.cluster(wanted, problems)
+        return cluster, Found(cluster.name if cluster is not None else None, tuple(problems))
+
+
+class _Build:
+    """What one cluster is built from."""
 
     def __init__(self, resources: Resources, settings: Settings) -> None:
         self._resources = resources
         self._settings = settings
-        self._known: dict[Wanted, _Found] = {}
 
-    def ensure(self, wanted: Wanted, problems: Problems) -> ServiceCluster | None:
-        """Return the cluster for what is wanted; None if there can be none, which is an error."""
-        found = self._known.get(wanted)
-        if found is None:
-            own = Problems()
-            cluster = self._build(wanted, own)
-            found = self._known[wanted] = _Found(cluster, tuple(own))
-        for each in found.problems:
-            with problems.at(*each.path):
-                (problems.add if each.severity is Severity.ERROR else problems.warn)(each.reason, each.message)
-        return found.cluster
-
-    def built(self) -> list[ServiceCluster]:
-        """Return every cluster that was asked for and exists, each once."""
-        clusters = (found.cluster for found in self._known.values())
-        return list({cluster.name: cluster for cluster in clusters if cluster is not None}.values())
-
-    def _build(self, wanted: Wanted, problems: Problems) -> ServiceCluster | None:
+    def cluster(self, wanted: Wanted, problems: Problems) -> ServiceCluster | None:
+        """Return the cluster, or None after an error."""
         found = resolve(self._resources, wanted.service, wanted.port, self._settings.external_names)
         if isinstance(found, Unresolved):
             problems.add(found.reason, f"Spec.Routes unresolved service reference: {found.message}")

@@ -130,6 +130,17 @@ class ServiceCluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Extension:
+    """An extension service as virtual hosts see it: its endpoints come and go without a change for them."""
+
+    object_name: ObjectName
+    cluster: str
+    version: HttpVersion
+    authority: str
+    response_timeout: Timeout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExtensionCluster:
     """An extension service."""
 
@@ -146,6 +157,17 @@ class ExtensionCluster:
     response_timeout: Timeout = UseDefault()
     """How long a check may take unless the virtual host says otherwise."""
     idle_connection_timeout: Timeout = UseDefault()
+
+    @property
+    def extension(self) -> Extension:
+        """What those who ask the service have to know of it."""
+        return Extension(
+            object_name=self.object_name,
+            cluster=self.name,
+            version=self.version,
+            authority=self.authority,
+            response_timeout=self.response_timeout,
+        )
 
     @property
     def ready_endpoints(self) -> int:

@@ -70,19 +70,15 @@ def render_cluster(cluster: Cluster) -> cluster_pb2.Cluster:
     return message
 
 
-def render_endpoints(cluster: Cluster) -> endpoint_pb2.ClusterLoadAssignment | None:
-    """Render the endpoints that the proxy is told of: a locality for each Service. None if it looks names up itself."""
-    return None if _looked_up(cluster) else _assignment(cluster)
-
-
-def _looked_up(cluster: Cluster) -> bool:
-    return any(isinstance(each, ExternalName) for each in cluster.destinations)
+def has_endpoints(cluster: Cluster) -> bool:
+    """Tell whether the proxy is told of endpoints; otherwise it looks names up itself."""
+    return not any(isinstance(each, ExternalName) for each in cluster.destinations)
 
 
 def _add_discovery(message: cluster_pb2.Cluster, cluster: Cluster) -> None:
-    if _looked_up(cluster):
+    if not has_endpoints(cluster):
         message.type = cluster_pb2.Cluster.DiscoveryType.STRICT_DNS
-        message.load_assignment.CopyFrom(_assignment(cluster))
+        message.load_assignment.CopyFrom(render_endpoints(cluster))
     else:
         message.type = cluster_pb2.Cluster.DiscoveryType.EDS
         message.eds_cluster_config.CopyFrom(
@@ -90,7 +86,8 @@ def _add_discovery(message: cluster_pb2.Cluster, cluster: Cluster) -> None:
         )
 
 
-def _assignment(cluster: Cluster) -> endpoint_pb2.ClusterLoadAssignment:
+def render_endpoints(cluster: Cluster) -> endpoint_pb2.ClusterLoadAssignment:
+    """Render where a cluster leads: a locality for each Service."""
     localities = []
     seen: Counter[str] = Counter()
     for each in cluster.destinations:

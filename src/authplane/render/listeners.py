@@ -1,8 +1,8 @@
 """Listeners: a connection manager for all plain hosts, one for each host behind TLS."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from envoy.config.accesslog.v3 import accesslog_pb2
@@ -29,8 +29,9 @@ from authplane.graph.model import (
 )
 from authplane.graph.programming import FALLBACK_CHAIN, FALLBACK_ROUTES, HTTP_LISTENER, HTTPS_LISTENER, route_name
 from authplane.render.filters import Chain, chain_of, held_back, http_filters
+from authplane.render.parts import Part, Whole
 from authplane.render.routes import METADATA
-from authplane.render.wrap import FROM_ADS, REMEMBERED_HOSTS, duration, limit, pack, socket_address
+from authplane.render.wrap import FROM_ADS, duration, limit, pack, socket_address
 
 _BUFFER_LIMIT: Final = 32 * 1024
 _IDLE: Final = timedelta(minutes=5)
@@ -57,41 +58,42 @@ Every field costs a large gateway dear: Envoy compares all filter chains wheneve
 """
 
 
-def render_listeners(graph: Graph) -> list[listener_pb2.Listener]:
-    """Render the listeners that have something to serve."""
-    listeners = []
+def listeners_of(graph: Graph) -> Iterator[Whole[listener_pb2.Listener]]:
+    """Return the listeners that have something to serve."""
+    timeouts = graph.timeouts
     if graph.plain_hosts:
-        manager = _connection_manager(HTTP_LISTENER, HTTP_LISTENER, chain_of(graph.plain_hosts), graph.timeouts)
-        chains = [listener_components_pb2.FilterChain(filters=[manager])]
-        listeners.append(_listener(HTTP_LISTENER, graph.http, chains, graph.plain_hosts))
+        chain = chain_of(graph.plain_hosts)
+        shell = _listener(HTTP_LISTENER, graph.http, graph.plain_hosts)
+        shell.filter_chains.append(
+            listener_components_pb2.FilterChain(
+                filters=[_connection_manager(HTTP_LISTENER, HTTP_LISTENER, chain, timeouts)]
+            )
+        )
+        yield Whole(HTTP_LISTENER, shell, "filter_chains", ())
     if graph.secure_hosts:
-        chains = [_secure_chain(host, graph.timeouts) for host in graph.secure_hosts]
-        if graph.fallback is not None:
-            chains.append(_fallback_chain(graph.fallback, graph.timeouts))
-        behind = [secure.host for secure in graph.secure_hosts]
-        listener = _listener(HTTPS_LISTENER, graph.https, chains, behind)
-        listener.listener_filters.append(
+        shell = _listener(HTTPS_LISTENER, graph.https, (secure.host for secure in graph.secure_hosts))
+        shell.listener_filters.append(
             listener_components_pb2.ListenerFilter(
                 name="envoy.filters.listener.tls_inspector", typed_config=pack(tls_inspector_pb2.TlsInspector())
             )
         )
-        listeners.append(listener)
-    return listeners
+        parts = [
+            Part("chain", secure, partial(_secure_chain, secure, timeouts), timeouts) for secure in graph.secure_hosts
+        ]
+        if graph.fallback is not None:
+            fallback = graph.fallback
+            parts.append(Part("chain", fallback, partial(_fallback_chain, fallback, timeouts), timeouts))
+        yield Whole(HTTPS_LISTENER, shell, "filter_chains", tuple(parts))
 
 
-def _listener(
-    name: str, address: Address, chains: list[listener_components_pb2.FilterChain], hosts: Iterable[Host]
-) -> listener_pb2.Listener:
+def _listener(name: str, address: Address, hosts: Iterable[Host]) -> listener_pb2.Listener:
     return listener_pb2.Listener(
         name=name,
         address=socket_address(address.address, address.port),
-        filter_chains=chains,
         per_connection_buffer_limit_bytes=UInt32Value(value=_BUFFER_LIMIT + held_back(hosts)),
     )
 
 
-# A host that did not change is not rendered again: with a thousand hosts that is most of what a change costs.
-@lru_cache(maxsize=REMEMBERED_HOSTS)
 def _secure_chain(secure: SecureHost, timeouts: ConnectionTimeouts) -> listener_components_pb2.FilterChain:
     name = route_name(secure.host.fqdn)
     forwarded = secure.clients.forwarded if secure.clients is not None else None

@@ -1,8 +1,8 @@
 """The whole graph as Envoy resources."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import partial
 
 from envoy.config.cluster.v3.cluster_pb2 import Cluster
 from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
@@ -11,14 +11,13 @@ from envoy.config.route.v3.route_pb2 import RouteConfiguration
 from envoy.extensions.transport_sockets.tls.v3.secret_pb2 import Secret
 
 from authplane.graph.model import Graph
-from authplane.render.clusters import render_cluster, render_endpoints
-from authplane.render.listeners import render_listeners
-from authplane.render.routes import render_fallback_routes, render_plain_routes, render_secure_routes
+from authplane.render.clusters import has_endpoints, render_cluster, render_endpoints
+from authplane.render.listeners import listeners_of
+from authplane.render.parts import Bodies, Part, Single, message_of
+from authplane.render.routes import route_tables_of
 from authplane.render.secrets import render_secret
 from authplane.xds.snapshot import Snapshot
 from authplane.xds.types import TypeUrl
-
-Resource: TypeAlias = Listener | RouteConfiguration | Cluster | ClusterLoadAssignment | Secret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,37 +33,41 @@ class Rendered:
 
 def render_graph(graph: Graph) -> Rendered:
     """Render everything; a graph cannot be one that this fails for."""
-    shared = [render_fallback_routes(graph.fallback)] if graph.fallback is not None else []
-    if graph.plain_hosts:
-        shared.append(render_plain_routes(graph))
     return Rendered(
-        listeners=tuple(render_listeners(graph)),
-        routes=(*(render_secure_routes(host) for host in graph.secure_hosts), *shared),
-        clusters=tuple(render_cluster(cluster) for cluster in graph.clusters),
-        endpoints=tuple(told for told in map(render_endpoints, graph.clusters) if told is not None),
-        secrets=tuple(render_secret(certificate) for certificate in graph.certificates),
+        listeners=tuple(message_of(each) for each in listeners_of(graph)),
+        routes=tuple(message_of(each) for each in route_tables_of(graph)),
+        clusters=tuple(message_of(each) for each in _clusters(graph)),
+        endpoints=tuple(message_of(each) for each in _endpoints(graph)),
+        secrets=tuple(message_of(each) for each in _secrets(graph)),
     )
 
 
-def snapshot_of(rendered: Rendered, before: Snapshot | None = None) -> Snapshot:
-    """Serialize the resources: the same resources give the same snapshot, and share what ``before`` has already."""
+def snapshot_of(graph: Graph, bodies: Bodies, before: Snapshot | None = None) -> Snapshot:
+    """Serialize everything: the same graph gives the same snapshot, and shares what ``before`` has already."""
+    bodies.next_generation()
     return Snapshot.of(
         {
-            TypeUrl.LISTENER: _serialized(rendered.listeners),
-            TypeUrl.ROUTE: _serialized(rendered.routes),
-            TypeUrl.CLUSTER: _serialized(rendered.clusters),
-            TypeUrl.ENDPOINT: _serialized(rendered.endpoints),
-            TypeUrl.SECRET: _serialized(rendered.secrets),
+            TypeUrl.LISTENER: bodies.serialize(listeners_of(graph)),
+            TypeUrl.ROUTE: bodies.serialize(route_tables_of(graph)),
+            TypeUrl.CLUSTER: bodies.serialize(_clusters(graph)),
+            TypeUrl.ENDPOINT: bodies.serialize(_endpoints(graph)),
+            TypeUrl.SECRET: bodies.serialize(_secrets(graph)),
         },
         before,
     )
 
 
-def _serialized(resources: Iterable[Resource]) -> dict[str, bytes]:
-    bodies: dict[str, bytes] = {}
-    for resource in resources:
-        name = resource.cluster_name if isinstance(resource, ClusterLoadAssignment) else resource.name
-        if name in bodies:
-            raise ValueError(f"two resources are named {name!r}")
-        bodies[name] = resource.SerializeToString(deterministic=True)
-    return bodies
+def _clusters(graph: Graph) -> Iterator[Single[Cluster]]:
+    for cluster in graph.clusters:
+        yield Single(cluster.name, Part("cluster", cluster, partial(render_cluster, cluster)))
+
+
+def _endpoints(graph: Graph) -> Iterator[Single[ClusterLoadAssignment]]:
+    for cluster in graph.clusters:
+        if has_endpoints(cluster):
+            yield Single(cluster.name, Part("endpoints", cluster, partial(render_endpoints, cluster)))
+
+
+def _secrets(graph: Graph) -> Iterator[Single[Secret]]:
+    for certificate in graph.certificates:
+        yield Single(str(certificate.name), Part("secret", certificate, partial(render_secret, certificate)))

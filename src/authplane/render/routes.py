@@ -1,6 +1,7 @@
 """Route configurations."""
 
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Final, assert_never
 
 from envoy.config.core.v3 import base_pb2
@@ -9,55 +10,57 @@ from envoy.config.route.v3 import route_pb2
 from google.protobuf.struct_pb2 import Struct, Value
 
 from authplane.graph.guards import Disabled, Enforced, FailClosed, FailOpen, RouteAuthorization, Shadow, Unprotected
-from authplane.graph.model import Fallback, Graph, Host, Route, SecureHost
+from authplane.graph.model import Graph, Host, Route, SecureHost
 from authplane.graph.programming import FALLBACK_ROUTES, HTTP_LISTENER, route_name
 from authplane.graph.words import match_words
 from authplane.render.actions import add_action
 from authplane.render.filters import Chain, chain_of, per_route
 from authplane.render.matches import render_match
-from authplane.render.wrap import REMEMBERED_HOSTS
+from authplane.render.parts import Part, Resource, Single, Whole
 
 METADATA: Final = "authplane"
 _MISDIRECTED: Final = 421
 _WITHDRAWN: Final = 503
 
 
-def render_plain_routes(graph: Graph) -> route_pb2.RouteConfiguration:
-    """Render the routes of the HTTP listener: every host in one table."""
-    chain = chain_of(graph.plain_hosts)
-    hosts = [_virtual_host(host, chain) for host in graph.plain_hosts]
-    hosts += [_answering(fqdn, [fqdn], _WITHDRAWN, chain) for fqdn in graph.refused]
-    return route_pb2.RouteConfiguration(name=HTTP_LISTENER, virtual_hosts=hosts, ignore_port_in_host_matching=True)
+def route_tables_of(graph: Graph) -> Iterator[Resource[route_pb2.RouteConfiguration]]:
+    """Return the route configurations: one for each host behind TLS, one for all others, one for the fallback."""
+    for secure in graph.secure_hosts:
+        yield Single(route_name(secure.host.fqdn), Part("routes", secure, partial(_secure_routes, secure)))
+    if graph.fallback is not None:
+        chain = chain_of(graph.fallback.hosts)
+        shell = _table(FALLBACK_ROUTES)
+        # Hosts are found by name, so it does not matter which stands first.
+        shell.virtual_hosts.append(_answering("misdirected", ["*", *graph.fallback.elsewhere], _MISDIRECTED, chain))
+        yield Whole(FALLBACK_ROUTES, shell, "virtual_hosts", _hosts(graph.fallback.hosts, chain))
+    if graph.plain_hosts:
+        chain = chain_of(graph.plain_hosts)
+        shell = _table(HTTP_LISTENER)
+        shell.virtual_hosts.extend(_answering(fqdn, [fqdn], _WITHDRAWN, chain) for fqdn in graph.refused)
+        yield Whole(HTTP_LISTENER, shell, "virtual_hosts", _hosts(graph.plain_hosts, chain))
 
 
-@lru_cache(maxsize=REMEMBERED_HOSTS)
-def render_secure_routes(secure: SecureHost) -> route_pb2.RouteConfiguration:
+def _table(name: str) -> route_pb2.RouteConfiguration:
+    return route_pb2.RouteConfiguration(name=name, ignore_port_in_host_matching=True)
+
+
+def _secure_routes(secure: SecureHost) -> route_pb2.RouteConfiguration:
     """Render the routes of a virtual host behind TLS; a request for another host is misdirected (RFC 9110, 15.5.20)."""
     chain = chain_of([secure.host])
-    return route_pb2.RouteConfiguration(
-        name=route_name(secure.host.fqdn),
-        virtual_hosts=[
+    table = _table(route_name(secure.host.fqdn))
+    table.virtual_hosts.extend(
+        [
             _virtual_host(secure.host, chain),
             _answering("misdirected", ["*", *secure.elsewhere], _MISDIRECTED, chain),
-        ],
-        ignore_port_in_host_matching=True,
+        ]
     )
+    return table
 
 
-def render_fallback_routes(fallback: Fallback) -> route_pb2.RouteConfiguration:
-    """Render the routes of those that clients may ask for without naming them in TLS."""
-    chain = chain_of(fallback.hosts)
-    return route_pb2.RouteConfiguration(
-        name=FALLBACK_ROUTES,
-        virtual_hosts=[
-            *(_virtual_host(host, chain) for host in fallback.hosts),
-            _answering("misdirected", ["*", *fallback.elsewhere], _MISDIRECTED, chain),
-        ],
-        ignore_port_in_host_matching=True,
-    )
+def _hosts(hosts: Iterable[Host], chain: Chain) -> tuple[Part, ...]:
+    return tuple(Part("virtual host", host, partial(_virtual_host, host, chain), chain) for host in hosts)
 
 
-@lru_cache(maxsize=REMEMBERED_HOSTS)
 def _virtual_host(host: Host, chain: Chain) -> pb.VirtualHost:
     return pb.VirtualHost(name=host.fqdn, domains=[host.fqdn], routes=[_route(route, chain) for route in host.routes])
 

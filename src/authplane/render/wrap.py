@@ -14,9 +14,6 @@ FROM_ADS: Final = config_source_pb2.ConfigSource(
     ads=config_source_pb2.AggregatedConfigSource(), resource_api_version=config_source_pb2.ApiVersion.V3
 )
 
-REMEMBERED_HOSTS: Final = 16_384
-"""How many rendered hosts are kept for the next time; what is rendered must not be changed by whoever gets it."""
-
 
 def pack(message: Message) -> Any:
     """Wrap a message; the same message gives the same bytes."""

@@ -1,0 +1,118 @@
+"""Resources as parts, so that of a large one only the part that changed is rendered and serialized again.
+
+A serialized message may be continued with more entries of a repeated field: whoever parses the bytes finds them all. So
+a listener with ten thousand filter chains is the bytes of the listener and the bytes of the chains, one after another.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
+
+from google.protobuf.message import Message
+
+M = TypeVar("M", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A message, what it is rendered from, and how."""
+
+    kind: str
+    """What is made of the source."""
+    source: object
+    """The same object gives the same message."""
+    render: Callable[[], Message]
+    beside: object = None
+    """Values that matter too; equal ones give the same message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Single(Generic[M]):
+    """A resource that is one part."""
+
+    name: str
+    part: Part
+
+
+@dataclass(frozen=True, slots=True)
+class Whole(Generic[M]):
+    """A resource whose repeated field has a part for each entry."""
+
+    name: str
+    shell: M
+    """Everything but the field."""
+    field: str
+    parts: tuple[Part, ...]
+
+
+Resource: TypeAlias = Single[M] | Whole[M]
+
+
+def message_of(resource: Resource[M]) -> M:
+    """Render a resource."""
+    if isinstance(resource, Single):
+        made: M = resource.part.render()  # type: ignore[assignment]
+        return made
+    message: M = type(resource.shell)()
+    message.CopyFrom(resource.shell)
+    getattr(message, resource.field).extend(part.render() for part in resource.parts)
+    return message
+
+
+class Bodies:
+    """Serialized parts of this generation and of the one before it."""
+
+    def __init__(self) -> None:
+        self._before: Mapping[tuple[str, int], tuple[Part, bytes]] = {}
+        self._now: dict[tuple[str, int], tuple[Part, bytes]] = {}
+
+    def next_generation(self) -> None:
+        """Forget what the last generation did not need."""
+        self._before, self._now = self._now, {}
+
+    def serialize(self, resources: Iterable[Resource[M]]) -> dict[str, bytes]:
+        """Return the bytes of resources by name."""
+        bodies: dict[str, bytes] = {}
+        for resource in resources:
+            if resource.name in bodies:
+                raise ValueError(f"two resources are named {resource.name!r}")
+            bodies[resource.name] = self._body(resource)
+        return bodies
+
+    def _body(self, resource: Resource[M]) -> bytes:
+        if isinstance(resource, Single):
+            return self._part(resource.part)
+        tag = _tag(resource.shell.DESCRIPTOR.fields_by_name[resource.field].number)
+        pieces = [resource.shell.SerializeToString(deterministic=True)]
+        for part in resource.parts:
+            body = self._part(part)
+            pieces += (tag, _varint(len(body)), body)
+        return b"".join(pieces)
+
+    def _part(self, part: Part) -> bytes:
+        # The source is kept beside the bytes, so no other object can have its id meanwhile.
+        key = part.kind, id(part.source)
+        known = self._now.get(key) or self._before.get(key)
+        if known is None or known[0].source is not part.source or not _same(known[0].beside, part.beside):
+            known = part, part.render().SerializeToString(deterministic=True)
+        self._now[key] = known
+        return known[1]
+
+
+def _same(known: object, now: object) -> bool:
+    return known is now or known == now
+
+
+def _tag(number: int) -> bytes:
+    """Write what stands before a message in a field (wire type 2)."""
+    return _varint(number << 3 | 2)
+
+
+def _varint(number: int) -> bytes:
+    """Write a number as protobuf does: seven bits a byte, the lowest first."""
+    digits = bytearray()
+    while number > 127:
+        digits.append(number & 127 | 128)
+        number >>= 7
+    digits.append(number)
+    return bytes(digits)
