@@ -17,6 +17,7 @@ from tests.support.raw_h2 import CHECK, Headers, call_headers, frame, raw_client
 
 from authplane.io.ads import Ads
 from authplane.io.listen import Address
+from authplane.io.pyvoy_config import Limits
 
 BODY: Final = check("/allow").SerializeToString()
 GZIP: Final = (b"grpc-encoding", b"gzip")
@@ -116,10 +117,12 @@ async def test_every_call_ends_as_it_should_and_the_server_lives(front: Front) -
 @both
 async def test_a_path_that_is_not_text_ends_its_call_only(front: Front) -> None:
     with capture_logs():
-        async with front(Wanted()) as address, grpc.aio.insecure_channel(str(address)) as channel:
+        # pyvoy leaves such a call alone until it is given up for idle.
+        wanted = Wanted(limits=Limits(idle=0.5))
+        async with front(wanted) as address, grpc.aio.insecure_channel(str(address)) as channel:
             for path in (b"/\xff\xfe/Check", b"/%ff", CHECK + b"?\xff"):
                 end = await _end(address, Case(call_headers(path), frame(BODY), ALLOWED))
-                assert end.grpc or end.closed
+                assert end != End()
 
                 async def allowed() -> bool:
                     try:

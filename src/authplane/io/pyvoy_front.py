@@ -32,7 +32,7 @@ from authplane.io.listen import (
 )
 from authplane.io.log import LogFormat, settled
 from authplane.io.process import Line, LineSink, Stream, owned_tasks, run_process
-from authplane.io.pyvoy_config import STATS, Json, Limits, render_secrets, render_worker
+from authplane.io.pyvoy_config import STATS, Json, Limits, only_readable_paths, render_secrets, render_worker
 from authplane.io.workers import SOCKET, WorkerPlan, plan_environment
 from authplane.policy.http_check import Form
 
@@ -108,8 +108,9 @@ async def serve_pyvoy(
         certificates = None if settings.tls is None else Certificates(settings.tls, Path(name))
         secrets = None if certificates is None else certificates.files
         asked = await _ask_pyvoy()
+        filters = asked.filters if settings.http is None else [only_readable_paths(), *asked.filters]
         plan = _Plan(
-            config=json.dumps(render_worker(asked.filters, bound, settings.limits, secrets)),
+            config=json.dumps(render_worker(filters, bound, settings.limits, secrets)),
             environment=asked.environment | _environment(backend, settings),
             grace=settings.grace,
             sink=sink,
