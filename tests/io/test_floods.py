@@ -112,7 +112,6 @@ async def _burden(address: Address) -> None:
                 await client.outcome(call)
 
 
-@pytest.mark.requirement("E24")
 @pytest.mark.parametrize("engine", ["grpcio", "pyvoy"])
 async def test_memory_is_bounded_whatever_clients_send(engine: str) -> None:
     async with _server(engine) as (address, child):
