@@ -71,7 +71,7 @@ UNICODE: Final = {
         "\u0131d": False,
         "\u0130d": False,
         "argument\u017f": True,
-        "n\u0430me".replace("\u0430", "a\u0301"): True,
+        "na\u0301me": True,
         "na\u200bme": True,
         "na\u00adme": True,
         "tas\u212aId": True,
