@@ -47,6 +47,22 @@ async def test_calls_at_a_time_are_limited_and_others_are_served(front: Front) -
         assert await _allowed(address)
 
 
+@pytest.mark.requirement("E24")
+@both
+async def test_connections_at_a_time_are_limited_and_there_is_room_again_when_they_leave(front: Front) -> None:
+    async with front(Wanted(limits=Limits(connections=20))) as address:
+        async with AsyncExitStack() as idle:
+            clients = [await idle.enter_async_context(raw_client(address)) for _ in range(40)]
+            assert [client.closed for client in clients] == [False] * 20 + [True] * 20
+            first = clients[0]
+            assert (await first.outcome(await first.call(call_headers(), frame(BODY)))).grpc == 0
+
+        async def room() -> bool:
+            return await _allowed(address)
+
+        await eventually(room)
+
+
 async def test_a_body_that_does_not_end_is_given_up() -> None:
     async with pyvoy(Wanted(limits=Limits(patience=0.3))) as address, raw_client(address) as client:
         slow = await client.call(call_headers(), HALF, end=False)
@@ -97,7 +113,7 @@ async def _burden(address: Address) -> None:
             client.h2.ping(bytes(8))
         await client.flush()
     async with AsyncExitStack() as idle:
-        for _ in range(50):
+        for _ in range(200):
             await idle.enter_async_context(raw_client(address))
     for headers, body, end in (
         (call_headers(), frame(bytes(5_000_000)), True),
@@ -112,6 +128,7 @@ async def _burden(address: Address) -> None:
                 await client.outcome(call)
 
 
+@pytest.mark.requirement("E24")
 @pytest.mark.parametrize("engine", ["grpcio", "pyvoy"])
 async def test_memory_is_bounded_whatever_clients_send(engine: str) -> None:
     async with _server(engine) as (address, child):

@@ -40,6 +40,7 @@ async def grpcio(wanted: Wanted) -> AsyncGenerator[Address]:
         tls=read_server_tls(certificate=files.certificate, key=files.key, ca=files.ca),
         largest_message=wanted.largest_message,
         in_flight=wanted.in_flight,
+        connections=wanted.limits.connections,
     )
     async with (
         make(wanted.backend) as serving,

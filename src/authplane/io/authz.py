@@ -39,6 +39,8 @@ class AuthzSettings:
     """In bytes; the call of a larger message fails, and so it is not let through."""
     in_flight: int = 1000
     """How many checks may wait at a time for something that takes long; the next one is told at once that it cannot."""
+    connections: int = 10_000
+    """More at a time are closed at once."""
     grace: float = 2.0
     """How many seconds checks in progress have when the server stops."""
 
@@ -63,7 +65,11 @@ async def serve_authz(
         health_service(SERVICES, serving=ready),
         *(reflection.handler(version) for version in REFLECTIONS),
     ]
-    options = [*_OPTIONS, ("grpc.max_receive_message_length", settings.largest_message)]
+    options = [
+        *_OPTIONS,
+        ("grpc.max_receive_message_length", settings.largest_message),
+        ("grpc.max_allowed_incoming_connections", settings.connections),
+    ]
 
     def build() -> grpc.aio.Server:
         return grpc.aio.server(handlers=handlers, options=options)
