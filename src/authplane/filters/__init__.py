@@ -1,0 +1,1 @@
+"""gRPC HTTP filters: what happens to a call before its handler, or before it leaves."""

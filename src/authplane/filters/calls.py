@@ -1,0 +1,193 @@
+"""A call as filters see it, and what they make of it.
+
+A filter is a generator: it looks at the call, yields an effect if it needs something on the way, is sent the outcome,
+and returns what shall happen. One driver runs it on asyncio, another on threads.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum, IntEnum
+from typing import Final, Protocol, TypeAlias
+
+Metadata: TypeAlias = tuple[tuple[str, str | bytes], ...]
+"""Keys in lower case, in order; a key may stand several times. The values of ``-bin`` keys are bytes."""
+
+
+class Side(Enum):
+    """Which end of the call the filters run on."""
+
+    CLIENT = "client"
+    SERVER = "server"
+
+
+class Code(IntEnum):
+    """The status codes of gRPC."""
+
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One end of a connection: an IP address and a port, or the path of a unix socket and port 0."""
+
+    address: str = ""
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerCertificate:
+    """The verified certificate of the peer."""
+
+    uris: tuple[str, ...] = ()
+    dns_names: tuple[str, ...] = ()
+    subject: str = ""
+    """As RFC 2253 writes it."""
+    pem: bytes = b""
+
+    @property
+    def principal(self) -> str:
+        """The first URI name, else the first DNS name, else the subject."""
+        return (*self.uris, *self.dns_names, self.subject)[0]
+
+
+class Connection(Protocol):
+    """What is known of a call's connection; looked up when somebody asks."""
+
+    @property
+    def remote(self) -> Endpoint:
+        """The peer's address."""
+
+    @property
+    def local(self) -> Endpoint:
+        """Our own address."""
+
+    @property
+    def certificate(self) -> PeerCertificate | None:
+        """What the peer proved; None without mutual TLS."""
+
+    @property
+    def own_principal(self) -> str:
+        """Who we are, by our own certificate; empty without TLS."""
+
+    @property
+    def tls_version(self) -> str:
+        """Such as ``TLSv1.3``; empty without TLS."""
+
+    @property
+    def requested_server_name(self) -> str:
+        """The name that the client asked for in TLS; empty if it named none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A call at the time its initial metadata is known."""
+
+    side: Side
+    path: str
+    """``/package.Service/Method``."""
+    authority: str | None
+    """None where the library does not tell."""
+    metadata: Metadata
+    started: datetime
+    remaining: float | None
+    """Seconds to the deadline, None without one."""
+    connection: Connection | None
+    """None on the client side, where there is none yet."""
+    target: str = ""
+    """What a channel was made for; empty on the server side."""
+
+
+# --- What a filter asks for on the way
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """Effect: send a unary call over a side channel."""
+
+    channel: object
+    """A key that the driver's side channels know: equal keys share a channel."""
+    method: str
+    request: bytes
+    timeout: float | None
+    metadata: Metadata = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """Outcome: the reply of a side call."""
+
+    reply: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """Outcome: the side call failed."""
+
+    code: Code
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Effect: go on after so many seconds; the outcome is None. A call whose deadline passes meanwhile is cancelled."""
+
+    seconds: float
+
+
+Effect: TypeAlias = Ask | Wait
+Outcome: TypeAlias = Answered | Unanswered | None
+
+
+# --- What a filter makes of a call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proceed:
+    """The call goes on, with this metadata, and with these additions to the initial metadata of the response."""
+
+    metadata: Metadata
+    response_metadata: Metadata = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """The call ends here, with a trailers-only response; the code is never OK."""
+
+    code: Code
+    message: str
+    trailers: Metadata = ()
+
+    def __post_init__(self) -> None:
+        if self.code is Code.OK:
+            raise ValueError("a call that is stopped cannot have succeeded")
+
+
+Verdict: TypeAlias = Proceed | Stop
+Flow: TypeAlias = Generator[Effect, Outcome, Verdict]
+
+INTERNAL_FAULT: Final = Stop(code=Code.INTERNAL, message="a filter failed")
+"""What a driver answers if a filter raises: nothing gets through by a fault of ours."""
+
+
+class Running(Protocol):
+    """A filter with its configuration, ready for calls."""
+
+    def run(self, call: Call) -> Flow:
+        """Judge one call."""
