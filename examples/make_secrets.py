@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make throw-away Secrets for the folder that is named: whatever its HTTPProxies and ExtensionServices refer to.
+"""Make throw-away Secrets for the folder that is named: whatever its resources refer to.
 
 Into the folder go ``secrets.yaml``, ``ca.crt`` for clients, and ``authserver.crt`` and ``authserver.key`` for the
 authorization server. All of it lasts 30 days and is made anew with each run.
@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Final
 
 from authplane.base.names import ObjectName
-from authplane.graph.extensions import secret_name
+from authplane.graph.secrets import secret_name
 from authplane.io.certificates import KeyPair, Leaf, create_authority, issue
 from authplane.io.folder import Folder, FolderError
 from authplane.resources.documents import Resources
-from authplane.resources.kinds.contour import ExtensionServiceSpec, UpstreamValidation
+from authplane.resources.kinds.contour_policies import NamespacedName, UpstreamValidation
+from authplane.resources.kinds.extension_service import ExtensionServiceSpec
 
 LIFETIME: Final = timedelta(days=30)
 
@@ -56,13 +57,26 @@ def make_files(resources: Resources, now: datetime) -> dict[str, bytes]:
 
 
 def certificates(resources: Resources) -> dict[ObjectName, list[str]]:
-    """Return the host names of each Secret that an HTTPProxy shows."""
+    """Return the host names of each Secret that an HTTPProxy shows, by itself or as the fallback certificate."""
     found: dict[ObjectName, list[str]] = {}
+    fallback = fallback_certificate(resources)
     for name, proxy in resources.proxies.items():
         host = proxy.spec.virtualhost
-        if host is not None and host.tls is not None and host.tls.secret_name:
+        if host is None or host.tls is None:
+            continue
+        if host.tls.secret_name:
             found.setdefault(secret_name(host.tls.secret_name, name.namespace), []).append(host.fqdn)
+        if host.tls.enable_fallback_certificate and fallback is not None:
+            found.setdefault(ObjectName(fallback.namespace, fallback.name), []).append(host.fqdn)
     return found
+
+
+def fallback_certificate(resources: Resources) -> NamespacedName | None:
+    """Return the Secret that is shown to clients that name no host."""
+    ours, theirs = resources.configuration, resources.contour_configuration
+    settings = ([ours.spec.contour] if ours else []) + ([theirs.spec] if theirs else [])
+    named = (each.httpproxy.fallback_certificate for each in settings)
+    return next((each for each in named if each is not None), None)
 
 
 def ca_names(resources: Resources) -> set[ObjectName]:

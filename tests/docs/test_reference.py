@@ -6,7 +6,7 @@ import types
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -18,7 +18,9 @@ from authplane.io.fleet import Fleet
 from authplane.io.metrics import Metrics
 from authplane.policy.credentials import CacheCounts
 from authplane.resources.catalogue import KINDS
+from authplane.resources.kinds.agentic import AccessPolicy
 from authplane.resources.kinds.meta import Meta
+from authplane.resources.schema import OneOrMany
 from authplane.resources.shapes import shape_of
 
 SOURCE = ROOT / "src" / "authplane"
@@ -109,21 +111,31 @@ def test_the_status_page_gives_each_reason_its_type() -> None:
     assert wrong == []
 
 
-def walk(kind: type, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Return every field that a document may have, with how it is treated."""
+class Field(NamedTuple):
+    """A field that a document may have, how it is treated, and what else may stand there than its type says."""
+
+    path: str
+    treatment: str
+    forms: frozenset[str] = frozenset()
+
+
+def walk(kind: type, prefix: str = "") -> Iterator[Field]:
+    """Return every field that a document may have."""
     shape = shape_of(kind)
     hints = get_type_hints(kind, include_extras=True)
     for name, (attribute, _) in shape.readers.items():
         if attribute == "metadata":
             continue
         path = f"{prefix}{name}"
-        yield path, "supported"
         inner, listed = _inner(hints[attribute])
+        alone = {"or a list"} if _is_one_or_many(hints[attribute]) else set()
+        short = {"or a text"} if inner is not None and shape_of(inner).shorthand else set()
+        yield Field(path, "supported", frozenset(alone | short))
         if inner is not None:
             yield from walk(inner, f"{path}{'[]' if listed else ''}.")
     for treatment in ("silent", "ignored", "refused"):
         names: tuple[str, ...] = getattr(shape.upstream, treatment)
-        yield from ((f"{prefix}{name}", treatment) for name in names)
+        yield from (Field(f"{prefix}{name}", treatment) for name in names)
 
 
 def _inner(hint: Any) -> tuple[type | None, bool]:
@@ -138,29 +150,85 @@ def _inner(hint: Any) -> tuple[type | None, bool]:
     return (hint, False) if isinstance(hint, type) and is_dataclass(hint) and fields(hint) else (None, False)
 
 
-def documented(section: str) -> dict[str, str]:
-    """Read the fields of a section: rows are supported, items of the list say how the others are treated."""
+def _is_one_or_many(hint: Any) -> bool:
+    origin, inside = get_origin(hint), get_args(hint)
+    if origin in {Union, types.UnionType}:
+        return any(_is_one_or_many(each) for each in inside)
+    return origin is Annotated and OneOrMany() in inside
+
+
+def title_of(kind: type) -> str:
+    """Return the heading of a kind; two versions of one kind that differ have their own."""
+    return {"XAccessPolicy": "XAccessPolicy v1alpha1", "XAccessPolicyV0": "XAccessPolicy v0alpha0"}.get(
+        kind.__name__, kind.__name__
+    )
+
+
+class Described(NamedTuple):
+    """What the page says of a field: how it is treated and, if it is supported, which values it takes."""
+
+    treatment: str
+    value: str = ""
+
+
+def documented(section: str) -> dict[str, Described]:
+    """Read the fields of a section.
+
+    Rows are supported, items of the list say how others are treated, or that they are those of another field.
+    """
     [text] = re.findall(rf"^## {section}\n(.*?)(?=^## |\Z)", RESOURCES, re.MULTILINE | re.DOTALL)
-    found = {cells[0].strip("`"): "supported" for cells in rows(text)[1:]}
+    found = {cells[0].strip("`"): Described("supported", cells[1]) for cells in rows(text) if cells[0] != "field"}
     items = re.findall(r"^- (\w+) in (`[^`]+`|the document):((?:.|\n  )+)", text, re.MULTILINE)
     for treatment, where, names in items:
         prefix = "" if where == "the document" else f"{where.strip('`')}."
-        found |= {f"{prefix}{name}": treatment for name in re.findall(r"`(\w+)`", names)}
+        found |= {f"{prefix}{name}": Described(treatment) for name in re.findall(r"`(\w+)`", names)}
+    for here, there, other in re.findall(
+        r"^- below `([^`]+)`: as below\s+`([^`]+)` in\s+\[([^\]]+)\]", text, re.MULTILINE
+    ):
+        known = found if other == section else documented(other)
+        found |= {here + path.removeprefix(there): each for path, each in known.items() if _is_below(path, there)}
     return found
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.__name__)
+def _is_below(path: str, above: str) -> bool:
+    return path.startswith((f"{above}.", f"{above}["))
+
+
+@pytest.mark.parametrize("kind", dict.fromkeys(KINDS.values()), ids=lambda kind: kind.__name__)
 def test_the_resources_page_has_every_field_of_a_kind_and_no_other(kind: type) -> None:
-    assert documented(kind.__name__) == dict(walk(kind))
+    described = {path: each.treatment for path, each in documented(title_of(kind)).items()}
+    assert described == {field.path: field.treatment for field in walk(kind)}
+
+
+@pytest.mark.parametrize("kind", dict.fromkeys(KINDS.values()), ids=lambda kind: kind.__name__)
+def test_the_resources_page_says_where_one_or_a_text_may_stand_for_more(kind: type) -> None:
+    described = documented(title_of(kind))
+    silent = [field for field in walk(kind) for form in field.forms if form not in described[field.path].value]
+    assert silent == []
+
+
+def test_the_walk_finds_the_other_forms_of_a_field() -> None:
+    forms = {field.path: field.forms for field in walk(AccessPolicy) if field.forms}
+    assert forms == {
+        "spec.rules[].authorization": {"or a list"},
+        "spec.rules[].authorization[].cel": {"or a text"},
+        "spec.rules[].source.serviceAccount": {"or a text"},
+        "spec.rules[].source.spiffe": {"or a list"},
+    }
 
 
 def test_the_resources_page_has_the_fields_that_every_kind_has() -> None:
-    assert documented("metadata") == dict(walk(Meta, "metadata."))
+    described = {path: each.treatment for path, each in documented("metadata").items()}
+    assert described == {field.path: field.treatment for field in walk(Meta, "metadata.")}
 
 
 def test_the_resources_page_lists_the_kinds() -> None:
     overview = RESOURCES.split("## How fields are treated")[0]
-    listed = {(cells[1].strip("`"), re.sub(r"\[(\w+)\].*", r"\1", cells[0])) for cells in rows(overview)[1:]}
+    listed = {
+        (version, re.sub(r"\[(\w+)\].*", r"\1", cells[0]))
+        for cells in rows(overview)[1:]
+        for version in re.findall(r"`([^`]+)`", cells[1])
+    }
     assert listed == set(KINDS)
 
 
