@@ -3,12 +3,13 @@
 import asyncio
 import sys
 
-from bench import change, check, front, latency, load, memory, startup
+from bench import change, check, front, latency, load, memory, scale, startup
 
 BENCHMARKS = {
     "startup": startup.main,
     "change": change.main,
     "load": load.main,
+    "scale": scale.main,
     "check": check.main,
     "front": front.main,
     "latency": latency.main,

@@ -26,7 +26,7 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "ES-14": "Extension certificates are verified by chain and exact DNS name, with the CA inline in the cluster",
     "ES-15": "SNI is the first subject name, and is empty without validation",
     "ES-16": "Validation with a protocol other than h2 is SpecError / InconsistentProtocol",
-    "ES-17": "An error in the validation secret ends the pass: services are not looked up in it",
+    "ES-17": "An error in the validation secret does not hide those of the services: all are told in one pass",
     "ES-18": "The client certificate is process-wide by SDS; a bad one is TLSError / SecretNotValid and no cluster",
     "ES-19": "Process-wide TLS versions, ciphers and curves for upstreams reach extension clusters",
     "ES-20": "Unknown Service, unknown port and non-TCP port are ServiceError / ServiceUnresolvedReference",
@@ -71,7 +71,7 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "AZ-23": "HTTPProxy has Valid, currentStatus and description; an included proxy's error stays on that proxy",
     # EN: generated Envoy configuration
     "EN-1": "Each HTTPS host has its own filter chain by SNI; plain HTTP hosts share one connection manager",
-    "EN-2": "HTTP filters stand in one order: CORS and local limits, rbac, JWT, ext_authz, global limits, router",
+    "EN-2": "HTTP filters stand in one order on every listener, authorization before the router",
     "EN-3": "ext_authz speaks v3, answers 403 on error and carries timeout, failure mode and peer certificate",
     "EN-4": "The check's authority is the SNI, else the cluster name with dots for slashes",
     "EN-5": "An HTTP authorization service gets server URI, path prefix and the allowed header lists",
@@ -88,7 +88,7 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "GL-3": "A host opts out of or into global authorization by an authPolicy without reference, also without TLS",
     "GL-4": "A global ExtensionService that is missing or edited later is followed, without a crash or restart",
     "GL-5": "The global responseTimeout holds on plain HTTP as well",
-    "GL-6": "Global authorization treats Ingress and Gateway hosts alike on HTTP and HTTPS",
+    "GL-6": "Global authorization is for HTTPProxies, on HTTP and HTTPS alike; Gateways have AccessPolicies, on both alike",
     "GL-7": "With global authorization the fallback chain carries the filter",
     # RB: rebuilds and conflicts between proxies
     "RB-1": "A rebuild waits for 100 ms of quiet, 500 ms at most; an update without a change causes none",

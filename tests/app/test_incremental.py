@@ -1,5 +1,6 @@
 """Whatever happened before: what is in force follows from the documents alone."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.certificates import ca_secret, server, tls_secret
@@ -148,6 +149,18 @@ def test_endpoints_change_no_host() -> None:
     assert all(one is other for one, other in zip(*hosts, strict=True))
     changed = [url for url in TypeUrl if after.snapshot.collection(url) != before.snapshot.collection(url)]
     assert changed == [TypeUrl.ENDPOINT]
+
+
+@pytest.mark.requirement("RB-1")
+def test_an_update_without_a_change_changes_nothing() -> None:
+    library = Library()
+    for file, variants in VARIANTS.items():
+        apply(library, file, variants[0])
+    before = build_generation(library.current())
+    for file, variants in VARIANTS.items():
+        apply(library, file, f"# written again\n{variants[0]}")
+    after = build_generation(library.current(), before)
+    assert all(after.snapshot.collection(url) is before.snapshot.collection(url) for url in TypeUrl)
 
 
 def test_bytes_made_of_parts_are_those_of_the_messages() -> None:

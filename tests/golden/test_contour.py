@@ -51,3 +51,15 @@ def test_statuses_are_what_the_golden_file_shows(case: Path, golden: Golden) -> 
 async def test_envoy_accepts_every_golden_output(case: Path) -> None:
     verdict = await validate(json_text(static_bootstrap(world_of(case).generation.rendered)))
     assert verdict.ok, verdict.output
+
+
+@pytest.mark.requirement("EN-2")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_filters_stand_in_one_order_on_every_listener(case: Path) -> None:
+    rendered = dump(world_of(case).generation.rendered, show_secrets=False)
+    for listener in rendered["listeners"]:
+        for chain in listener["filterChains"]:
+            filters = [each["name"].partition("/")[0] for each in chain["filters"][0]["typedConfig"]["httpFilters"]]
+            assert filters == sorted(filters, key=["envoy.filters.http.ext_authz", "envoy.filters.http.router"].index)
+            assert filters[-1] == "envoy.filters.http.router"
+            assert filters.count("envoy.filters.http.router") == 1

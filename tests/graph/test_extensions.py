@@ -383,3 +383,14 @@ def test_a_ca_secret_of_type_tls_is_accepted() -> None:
     secret = ca_secret("ca").replace("stringData", "type: kubernetes.io/tls\nstringData")
     made = world(secrets=secret, proxy="")
     assert cluster_of(made) is not None
+
+
+@pytest.mark.requirement("ES-17")
+def test_an_error_in_the_validation_secret_does_not_hide_those_of_the_services() -> None:
+    text = EXTENSION.replace("caSecret: ca", "caSecret: nothing").replace(
+        "{name: auth, port: 9443}", "{name: no, port: 1}"
+    )
+    assert [reason for reason, _ in world(extension=text).problems("ExtensionService")] == [
+        "ServiceUnresolvedReference",
+        "TLSUpstreamValidation",
+    ]

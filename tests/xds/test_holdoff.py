@@ -1,5 +1,8 @@
 """Batching bursts of changes."""
 
+import pytest
+
+from authplane.io.watch import LONGEST, QUIET
 from authplane.xds.holdoff import Holdoff
 
 
@@ -16,3 +19,14 @@ def test_a_single_change_waits_for_a_quiet_spell() -> None:
     holdoff = Holdoff(quiet=1, longest=5)
     holdoff.changed(2.0)
     assert holdoff.due() == 3.0
+
+
+@pytest.mark.requirement("RB-1")
+def test_a_rebuild_waits_a_tenth_of_a_second_and_half_a_second_at_most() -> None:
+    holdoff = Holdoff(QUIET, LONGEST)
+    assert holdoff.due() is None
+    holdoff.changed(0.0)
+    assert holdoff.due() == pytest.approx(0.1)
+    for step in range(1, 10):
+        holdoff.changed(step * 0.05)
+    assert holdoff.due() == pytest.approx(0.5)
