@@ -88,7 +88,7 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "GL-3": "A host opts out of or into global authorization by an authPolicy without reference, also without TLS",
     "GL-4": "A global ExtensionService that is missing or edited later is followed, without a crash or restart",
     "GL-5": "The global responseTimeout holds on plain HTTP as well",
-    "GL-6": "Global authorization is for HTTPProxies, on HTTP and HTTPS alike; Gateways have AccessPolicies, on both alike",
+    "GL-6": "Global authorization is for HTTPProxies on HTTP and HTTPS alike; Gateways have AccessPolicies on both",
     "GL-7": "With global authorization the fallback chain carries the filter",
     # RB: rebuilds and conflicts between proxies
     "RB-1": "A rebuild waits for 100 ms of quiet, 500 ms at most; an update without a change causes none",
