@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final, Self
 
-from authplane.policy.flow import Busy, Effect, Outcome
+from authplane.policy.flow import Busy, Effect, Outcome, Work
 
 THREADS: Final = 2
 LIMIT: Final = 32
@@ -33,7 +33,7 @@ class HashPool:
     def __init__(self, *, threads: int = THREADS, limit: int = LIMIT) -> None:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="authplane-hash", initializer=_yield_to_others)
         self._limit = limit
-        self._runs: dict[Effect, _Run] = {}
+        self._runs: dict[Work, _Run] = {}
         self._turn_before = sys.getswitchinterval()
 
     def __enter__(self) -> Self:
@@ -50,6 +50,8 @@ class HashPool:
 
     async def perform(self, effect: Effect) -> Outcome:
         """Run a work and return its result, or `Busy` at once; raises what the work raises."""
+        if not isinstance(effect, Work):
+            return Busy()  # nobody here can ask anybody
         run = self._runs.get(effect)
         if run is None or run.future.cancelled():
             if len(self._runs) >= self._limit:
@@ -58,13 +60,13 @@ class HashPool:
         with run.awaited():
             return await asyncio.shield(run.future)
 
-    def _begin(self, effect: Effect) -> "_Run":
+    def _begin(self, effect: Work) -> "_Run":
         run = _Run(asyncio.get_running_loop().run_in_executor(self._executor, effect.run))
         self._runs[effect] = run
         run.future.add_done_callback(lambda _: self._end(effect, run))
         return run
 
-    def _end(self, effect: Effect, run: "_Run") -> None:
+    def _end(self, effect: Work, run: "_Run") -> None:
         # One that was given up may have been begun anew meanwhile.
         if self._runs.get(effect) is run:
             del self._runs[effect]

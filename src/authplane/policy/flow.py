@@ -4,11 +4,15 @@ A backend that needs something on the way decides in a generator: it yields an e
 the decision. One that needs nothing just returns the decision.
 """
 
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
+from authplane.base.headers import NO_EDITS, HeaderEdits
+from authplane.policy.access.external import ExternalService
 from authplane.policy.decision import Decision
+from authplane.policy.request import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +22,46 @@ class Work:
     run: Callable[[], bool]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """Effect: an external service is asked whether a request may go on."""
+
+    service: ExternalService
+    request: Request
+    deadline: float
+    """In seconds since 1970; shared by all that is asked about one request."""
+    metadata: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: MappingProxyType({}))
+    """What is known of the request, by the names of the filters that would say so."""
+
+
 @dataclass(frozen=True, slots=True)
 class Busy:
     """Outcome: there was no room for the work, so nothing is known."""
 
 
-Effect: TypeAlias = Work
-Outcome: TypeAlias = bool | Busy
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """Outcome: the service lets the request go on, with these edits."""
+
+    edits: HeaderEdits = NO_EDITS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declined:
+    """Outcome: the service does not let the request go on."""
+
+    http_status: int = 403
+    headers: tuple[tuple[str, str], ...] = ()
+    body: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """Outcome: the service did not say anything that can be understood, or not in time."""
+
+    why: str
+
+
+Effect: TypeAlias = Work | Ask
+Outcome: TypeAlias = bool | Busy | Granted | Declined | NoAnswer
 Flow: TypeAlias = Generator[Effect, Outcome, Decision]

@@ -23,11 +23,13 @@ class Meta:
     labels: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     annotations: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     generation: int = 1
+    creation_timestamp: str = ""
+    """Where several objects compete, the oldest comes first; those without a time come last."""
 
     UPSTREAM: ClassVar = Upstream(
         silent=(
-            "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName",
-            "managedFields", "ownerReferences", "resourceVersion", "selfLink", "uid",
+            "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName", "managedFields",
+            "ownerReferences", "resourceVersion", "selfLink", "uid",
         )
     )  # fmt: skip
 

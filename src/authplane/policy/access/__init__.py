@@ -1,0 +1,1 @@
+"""AccessPolicies: who may do what with a backend, from documents to decisions."""

@@ -1,0 +1,288 @@
+"""All policies at once: from documents to what stands before each target, and what is to be said of each policy."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final
+
+from authplane.base.names import Ref
+from authplane.base.problems import Problem, Problems, Severity
+from authplane.policy.access.drafts import Draft, Written, build_draft
+from authplane.policy.access.external import Destination, ExternalService, Missing
+from authplane.policy.access.guards import Guard, Policies, build_guard, rules_of, trust_domains
+from authplane.policy.access.model import AnyPolicy, Asked, Oidc, Policy, Rule, Screen, Unusable
+from authplane.policy.access.references import resolve
+from authplane.policy.access.settings import Options, Settings, configuration_ref, issuer_settings, read_settings
+from authplane.policy.access.targets import GROUPS, Aim, absence, all_in, exists
+from authplane.policy.tokens.issuer import Issuer
+from authplane.resources.documents import Resources
+
+UNRESOLVED: Final = frozenset({"RefNotPermitted", "BackendNotFound", "IssuerUnreachable"})
+"""Problems of what a policy refers to: the policy holds, and what depends on them is not granted."""
+STATUS_FULL: Final = "StatusFull"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How it stands with a policy at one of its targets."""
+
+    aim: Aim
+    accepted: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyStanding:
+    """How it stands with a policy."""
+
+    ref: Ref
+    generation: int
+    targets: tuple[Standing, ...]
+    unresolved: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    issuers: tuple[str, ...] = ()
+    """The addresses of the issuers that it names."""
+    rules: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """Policies as they are enforced, and what the same pass found."""
+
+    policies: Policies
+    problems: Mapping[Ref, tuple[Problem, ...]]
+    """By resource; those without a problem are left out."""
+    standings: Mapping[Ref, PolicyStanding]
+
+
+@dataclass(slots=True)
+class _Pass:
+    """What one pass has come to."""
+
+    resources: Resources
+    settings: Settings
+    options: Options
+    full: frozenset[Ref]
+    problems: dict[Ref, Problems] = field(default_factory=dict)
+    before: dict[Aim, list[AnyPolicy]] = field(default_factory=dict)
+    standings: dict[Ref, PolicyStanding] = field(default_factory=dict)
+    taken: Counter[Aim] = field(default_factory=Counter)
+    screens: Counter[Aim] = field(default_factory=Counter)
+
+    def of(self, ref: Ref) -> Problems:
+        return self.problems.setdefault(ref, Problems())
+
+    def put(self, aims: Iterable[Aim], policy: AnyPolicy) -> None:
+        for aim in dict.fromkeys(aims):
+            self.before.setdefault(aim, []).append(policy)
+
+
+class PolicyCompiler:
+    """Compiles generation after generation; a document that has not changed is not read again."""
+
+    def __init__(self, options: Options | None = None) -> None:
+        self._options = options or Options()
+        self._settings: Settings | None = None
+        self._drafts: dict[Ref, tuple[Written, Draft]] = {}
+
+    def compile(self, resources: Resources, full: frozenset[Ref] = frozenset()) -> Compiled:
+        """Compile what is in force; ``full`` are the policies whose status has no room for us.
+
+        A policy that cannot be enforced as it was meant denies what it was meant to protect.
+        """
+        configuration = Problems()
+        settings = read_settings(resources, self._options, configuration)
+        work = _Pass(resources, settings or Settings(), self._options, full)
+        work.problems[configuration_ref(resources)] = configuration
+        for draft in sorted(self._draft_all(resources, work.settings), key=lambda each: each.seniority):
+            _place(draft, work)
+        _place_broken(work)
+        return Compiled(
+            policies=_policies(work, "" if settings is not None else "the AuthplaneConfiguration cannot be used"),
+            problems=MappingProxyType({ref: tuple(found) for ref, found in sorted(work.problems.items()) if found}),
+            standings=MappingProxyType(dict(sorted(work.standings.items()))),
+        )
+
+    def _draft_all(self, resources: Resources, settings: Settings) -> Iterator[Draft]:
+        known = self._drafts if settings == self._settings else {}
+        self._settings, self._drafts = settings, {}
+        tables: tuple[tuple[str, Iterable[Written]], ...] = (
+            ("AccessPolicy", resources.access_policies.values()),
+            ("XAccessPolicy", resources.x_access_policies.values()),
+        )
+        for kind, documents in tables:
+            for written in documents:
+                ref = Ref(kind, written.metadata.namespace, written.metadata.name)
+                before = known.get(ref)
+                fresh = before is None or before[0] is not written
+                draft = build_draft(written, settings, self._options) if before is None or fresh else before[1]
+                self._drafts[ref] = (written, draft)
+                yield draft
+
+
+def compile_policies(
+    resources: Resources, options: Options | None = None, full: frozenset[Ref] = frozenset()
+) -> Compiled:
+    """Compile once."""
+    return PolicyCompiler(options).compile(resources, full)
+
+
+def _place(draft: Draft, work: _Pass) -> None:
+    """Put a policy before its targets, or what denies in its place."""
+    problems = work.of(draft.ref)
+    problems.extend(draft.problems)
+    policy = _resolved(draft, work, problems)
+    present = [aim for aim in draft.aims if exists(work.resources, aim)]
+    refusal = _refusal(draft, present, work, problems)
+    if refusal is None:
+        work.taken.update(present)
+        work.screens.update(present if isinstance(policy, Screen) else ())
+        work.put(present, policy)
+    else:
+        # Whoever names a listener that is not there meant some part of that Gateway.
+        aims = (aim if exists(work.resources, aim) else Aim(aim.ref) for aim in draft.aims)
+        work.put(aims, Unusable(ref=draft.ref, reason=refusal.reason, message=refusal.message))
+    work.standings[draft.ref] = PolicyStanding(
+        ref=draft.ref,
+        generation=draft.generation,
+        targets=tuple(_standing(aim, refusal, draft, work, problems) for aim in draft.aims),
+        unresolved=tuple(each for each in problems.errors if each.reason in UNRESOLVED),
+        warnings=problems.warnings,
+        issuers=tuple(dict.fromkeys(rule.source.issuer.url for rule in draft.rules if isinstance(rule.source, Oidc))),
+        rules=tuple(rule.name for rule in draft.rules),
+    )
+
+
+def _refusal(draft: Draft, present: list[Aim], work: _Pass, problems: Problems) -> Problem | None:
+    """Return why a policy is not accepted at any of its targets; None if it is."""
+    wrong = [each for each in problems.errors if each.reason not in UNRESOLVED]
+    if wrong:
+        return wrong[0]
+    if draft.ref in work.full:
+        problems.add(STATUS_FULL, "the policy's status lists 16 ancestors of others already, so it cannot be enforced")
+        return problems.errors[-1]
+    limits = [(work.taken, work.options.most_per_target, "policies")]
+    if draft.screen is not None:
+        limits.append((work.screens, work.options.most_screens_per_target, "policies with the action ExternalAuth"))
+    for counted, most, what in limits:
+        crowded = [aim for aim in present if counted[aim] >= most]
+        if crowded:
+            with problems.at("spec", "targetRefs"):
+                problems.add("LimitPerTargetExceeded", f"{crowded[0]} has {most} older {what}; so it denies everything")
+            return problems.errors[-1]
+    return None
+
+
+def _standing(aim: Aim, refusal: Problem | None, draft: Draft, work: _Pass, problems: Problems) -> Standing:
+    if not exists(work.resources, aim):
+        message = absence(work.resources, aim)
+        index = draft.aims.index(aim)
+        with problems.at("spec", "targetRefs", index):
+            problems.warn("TargetNotFound", message)
+        if aim.section and exists(work.resources, Aim(aim.ref)):
+            work.put([Aim(aim.ref)], Unusable(ref=draft.ref, reason="TargetNotFound", message=message))
+        if refusal is None:
+            return Standing(aim, accepted=False, reason="TargetNotFound", message=message)
+    if refusal is None:
+        return Standing(aim, accepted=True, reason="Accepted", message="the policy is enforced")
+    return Standing(aim, accepted=False, reason=refusal.reason, message=str(refusal))
+
+
+def _resolved(draft: Draft, work: _Pass, problems: Problems) -> Policy | Screen:
+    """Look up what a policy refers to."""
+    found: dict[ExternalService, Destination] = {}
+    for path, service in draft.asks:
+        with problems.at(*path):
+            found[service] = resolve(work.resources, draft.ref, service, problems)
+    rules = tuple(_with_destinations(rule, found) for rule in draft.rules) if found else draft.rules
+    if draft.screen is None:
+        return Policy(ref=draft.ref, rules=rules, base=draft.base)
+    return Screen(ref=draft.ref, rules=rules, destination=found.get(draft.screen, draft.screen))
+
+
+def _with_destinations(rule: Rule, found: Mapping[ExternalService, Destination]) -> Rule:
+    if not rule.asked:
+        return rule
+    entries = tuple(
+        Asked(found.get(each.destination, each.destination))
+        if isinstance(each, Asked) and not isinstance(each.destination, Missing)
+        else each
+        for each in rule.entries
+    )
+    return replace(rule, entries=entries)
+
+
+def _place_broken(work: _Pass) -> None:
+    """Let policies that cannot even be read deny what they were meant for, or all that they can have been meant for."""
+    for ref, targets in sorted(work.resources.broken_policies.items()):
+        if targets is None:
+            aims = all_in(work.resources, ref.namespace)
+        else:
+            aims = tuple(Aim(each) for each in targets if each.kind in GROUPS)
+        message = "the policy cannot be read"
+        work.put(aims, Unusable(ref=ref, reason="Invalid", message=message))
+        work.standings[ref] = PolicyStanding(
+            ref=ref,
+            generation=1,
+            targets=tuple(Standing(aim, accepted=False, reason="Invalid", message=message) for aim in aims),
+        )
+
+
+def _policies(work: _Pass, closed: str) -> Policies:
+    everything = _each_once(policy for policies in work.before.values() for policy in policies)
+    return Policies(
+        settings=work.settings,
+        guards=MappingProxyType(dict(_guards(work))),
+        issuers=_issuers(everything, work.settings),
+        trust_domains=trust_domains(everything, work.settings),
+        closed=closed,
+    )
+
+
+def _guards(work: _Pass) -> Iterator[tuple[Aim, Guard]]:
+    for kind, names in (("Backend", work.resources.backends), ("XBackend", work.resources.x_backends)):
+        for name in names:
+            aim = Aim(Ref(kind, name.namespace, name.name))
+            yield aim, build_guard(aim, work.before.get(aim, ()))
+    for name, gateway in work.resources.gateways.items():
+        whole = Aim(Ref("Gateway", name.namespace, name.name))
+        common = work.before.get(whole, [])
+        yield whole, build_guard(whole, common)
+        for listener in gateway.spec.listeners:
+            aim = Aim(whole.ref, listener.name)
+            own = work.before.get(aim, [])
+            yield aim, build_guard(aim, _by_age(common, own, work) if own else common)
+
+
+def _by_age(common: list[AnyPolicy], own: list[AnyPolicy], work: _Pass) -> list[AnyPolicy]:
+    """Merge two lists, each in order of age; standings were made in that order."""
+    ages = {ref: age for age, ref in enumerate(work.standings)}
+    return sorted(_each_once([*common, *own]), key=lambda policy: ages[policy.ref])
+
+
+def _each_once(policies: Iterable[AnyPolicy]) -> list[AnyPolicy]:
+    # By identity: to compare whole policies would take as long as to read them.
+    return list({id(policy): policy for policy in policies}.values())
+
+
+def _issuers(policies: Iterable[AnyPolicy], settings: Settings) -> tuple[Issuer, ...]:
+    """Return the issuers to follow, one for each address; the name without a scheme counts where a rule uses it."""
+    found: dict[str, Issuer] = {}
+    for policy in policies:
+        for rule in rules_of(policy):
+            if not isinstance(rule.source, Oidc):
+                continue
+            url = rule.source.issuer
+            known = found.get(url.url)
+            given = issuer_settings(settings, url)
+            if not given.unusable and (known is None or url.literal != url.url):
+                found[url.url] = Issuer(url=url, reach=given.reach, demands=given.demands)
+    return tuple(found[url] for url in sorted(found))
+
+
+def errors_of(compiled: Compiled) -> Iterator[tuple[Ref, Problem]]:
+    """Yield the errors, by resource."""
+    for ref, problems in compiled.problems.items():
+        yield from ((ref, problem) for problem in problems if problem.severity is Severity.ERROR)

@@ -1,0 +1,151 @@
+"""One policy document as rules, as far as it can be said without looking at any other."""
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from authplane.base.names import Ref
+from authplane.base.problems import Path, Problem, Problems
+from authplane.policy.access.entries import SKIP_BASE, Reading, parse_entries
+from authplane.policy.access.external import ExternalService
+from authplane.policy.access.model import AnySource, Asked, Entry, Rule
+from authplane.policy.access.references import parse_external
+from authplane.policy.access.settings import Options, Settings
+from authplane.policy.access.sources import parse_source
+from authplane.policy.access.targets import Aim, parse_targets
+from authplane.policy.mcp.base_methods import BaseMode
+from authplane.resources.kinds.agentic import AccessPolicy, AccessRule, ExternalAuth, XAccessPolicy, XAccessPolicyV0
+
+Written: TypeAlias = AccessPolicy | XAccessPolicyV0 | XAccessPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """What a document says, and what is wrong with it by itself."""
+
+    ref: Ref
+    generation: int
+    seniority: tuple[str, str, str]
+    aims: tuple[Aim, ...]
+    rules: tuple[Rule, ...]
+    base: BaseMode
+    screen: ExternalService | None
+    """Whom a policy with the action ExternalAuth asks."""
+    asks: tuple[tuple[Path, ExternalService], ...]
+    """Every external service, and where it is named."""
+    problems: tuple[Problem, ...]
+
+
+_NEVER: Final = "~"
+"""Comes after every time."""
+
+
+def build_draft(written: Written, settings: Settings, options: Options) -> Draft:
+    """Read a document, with every problem of it."""
+    meta, problems = written.metadata, Problems()
+    kind = "AccessPolicy" if isinstance(written, AccessPolicy) else "XAccessPolicy"
+    ref = Ref(kind, meta.namespace, meta.name)
+    reading = _reading(written, ref, settings)
+    aims = parse_targets(written.spec.target_refs, meta.namespace, problems)
+    screen = _screen(written, problems)
+    found, asks = _rules(written, reading, settings, options, problems)
+    if screen is not None:
+        asks = ((("spec",), screen), *asks)
+    return Draft(
+        ref=ref,
+        generation=meta.generation,
+        seniority=(meta.creation_timestamp or _NEVER, f"{meta.namespace}/{meta.name}", kind),
+        aims=aims,
+        rules=found,
+        base=_base_mode(written),
+        screen=screen,
+        asks=asks,
+        problems=tuple(problems),
+    )
+
+
+def _reading(written: Written, ref: Ref, settings: Settings) -> Reading:
+    if isinstance(written, XAccessPolicy):
+        return Reading(ref=ref, types=frozenset({"Inline", "CEL"}), missing_grants=True, strict=settings.strict)
+    return Reading(ref=ref, strict=settings.strict)
+
+
+def _base_mode(written: Written) -> BaseMode:
+    match written:
+        case AccessPolicy():
+            return BaseMode.MATCHED_SOURCE
+        case XAccessPolicyV0():
+            return BaseMode.ANY_SOURCE
+        case XAccessPolicy():
+            return BaseMode.EXPLICIT
+
+
+def _screen(written: Written, problems: Problems) -> ExternalService | None:
+    """Read the external service of a policy that has one as its action."""
+    if not isinstance(written, XAccessPolicy):
+        return None
+    given: ExternalAuth | None = written.spec.external_auth
+    with problems.at("spec"):
+        if (written.spec.action == "ExternalAuth") == (given is None):
+            needed = "needs" if given is None else "has no"
+            problems.add("Invalid", f"a policy with the action {written.spec.action} {needed} 'externalAuth'")
+        return None if given is None else parse_external(given, written.metadata.namespace, problems)
+
+
+def _rules(
+    written: Written, reading: Reading, settings: Settings, options: Options, problems: Problems
+) -> tuple[tuple[Rule, ...], tuple[tuple[Path, ExternalService], ...]]:
+    found: list[Rule] = []
+    asks: list[tuple[Path, ExternalService]] = []
+    selects = isinstance(written, XAccessPolicy) and written.spec.action == "ExternalAuth"
+    with problems.at("spec", "rules"):
+        if not written.spec.rules and not selects:
+            problems.warn("GrantsNothing", "without rules the policy grants nothing: its targets deny everything")
+        names = _names(written.spec.rules, problems)
+        for index, (name, rule) in enumerate(zip(names, written.spec.rules, strict=True)):
+            with problems.at(index):
+                source = parse_source(rule.source, reading.ref.namespace, settings, options, problems)
+                entries = parse_entries(rule, reading, problems)
+            asks += _asks(("spec", "rules", index), rule, entries)
+            if source is not None:
+                base = _grants_base(rule, entries, everybody=isinstance(source, AnySource))
+                found.append(Rule(name=name, source=source, entries=entries, base=base))
+    return tuple(found), tuple(asks)
+
+
+def _names(rules: tuple[AccessRule, ...], problems: Problems) -> list[str]:
+    """Return a name for each rule, all different."""
+    taken = {rule.name for rule in rules}
+    names: list[str] = []
+    for index, rule in enumerate(rules):
+        name = rule.name or f"rule-{index}"
+        while rule.name is None and (name in taken or name in names):
+            name += "-unnamed"
+        if name in names:
+            with problems.at(index, "name"):
+                problems.add("Invalid", f"another rule is called {name!r} too")
+        names.append(name)
+    return names
+
+
+def _asks(path: Path, rule: AccessRule, entries: tuple[Entry, ...]) -> list[tuple[Path, ExternalService]]:
+    """Return the services that a rule names; entries that have a problem are not among ``entries``."""
+    services = [each.destination for each in entries if isinstance(each, Asked)]
+    places = [index for index, each in enumerate(rule.authorization or ()) if each.external_auth is not None]
+    if len(services) != len(places):
+        return []  # there is an error, and the policy is not used
+    return [
+        ((*path, "authorization", place), service)
+        for place, service in zip(places, services, strict=True)
+        if isinstance(service, ExternalService)
+    ]
+
+
+def _grants_base(rule: AccessRule, entries: tuple[Entry, ...], *, everybody: bool) -> bool:
+    """Tell whether the source of a rule may use the base protocol because it is granted something.
+
+    A rule for everybody that asks an external service leaves every request to it, those of the base protocol too.
+    """
+    if not entries or (everybody and any(isinstance(entry, Asked) for entry in entries)):
+        return False
+    options = [each.mcp.mcp_base_protocol_methods_option if each.mcp else "" for each in rule.authorization or ()]
+    return not options or any(option != SKIP_BASE for option in options)

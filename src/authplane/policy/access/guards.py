@@ -1,0 +1,114 @@
+"""Which policies stand before which target."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from authplane.base.names import Ref
+from authplane.policy.access.model import Account, AnyPolicy, Oidc, Policy, Rule, Screen, Spiffe, Unusable, reads_mcp
+from authplane.policy.access.settings import Settings
+from authplane.policy.access.targets import Aim
+from authplane.policy.mcp.base_methods import BaseMode
+from authplane.policy.peers.spiffe import SpiffeId, parse_spiffe_id
+from authplane.policy.tokens.issuer import Issuer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """The policies of a backend, a Gateway or a listener, in the order in which they are asked.
+
+    Those that deny everything come first, so that nobody is asked in vain; then those that ask an external service
+    about whom they select; then the others, the oldest first.
+    """
+
+    aim: Aim
+    policies: tuple[AnyPolicy, ...] = ()
+    uses_tokens: bool = False
+    """Some rule looks at the client's token, which therefore goes no further."""
+    reads_mcp: bool = False
+    """Some rule depends on what an MCP request says."""
+    issuers: tuple[str, ...] = ()
+    """The addresses of the issuers whose tokens are of use here, in order."""
+    scopes: tuple[str, ...] = ()
+    """The scopes that rules ask for, in order."""
+
+
+def build_guard(aim: Aim, policies: Iterable[AnyPolicy]) -> Guard:
+    """Put the policies of a target in order; those of one kind keep theirs."""
+    ordered = tuple(sorted(policies, key=_turn))
+    rules = tuple(rule for policy in ordered for rule in rules_of(policy))
+    oidc = tuple(rule.source for rule in rules if isinstance(rule.source, Oidc))
+    return Guard(
+        aim=aim,
+        policies=ordered,
+        uses_tokens=bool(oidc),
+        reads_mcp=any(_reads_mcp(policy) for policy in ordered),
+        issuers=tuple(dict.fromkeys(source.issuer.url for source in oidc)),
+        scopes=tuple(dict.fromkeys(scope for source in oidc for scope in source.scopes)),
+    )
+
+
+def rules_of(policy: AnyPolicy) -> tuple[Rule, ...]:
+    """Return the rules of a policy; one that cannot be used has none."""
+    return () if isinstance(policy, Unusable) else policy.rules
+
+
+def trust_domains(policies: Iterable[AnyPolicy], settings: Settings) -> frozenset[str]:
+    """Return the trust domains whose ids may matter: ours, and those that rules name."""
+    found = {settings.trust_domain}
+    for policy in policies:
+        for rule in rules_of(policy):
+            ids = rule.source.ids if isinstance(rule.source, Spiffe) else ()
+            parsed = (parse_spiffe_id(each) for each in ids)
+            found.update(each.trust_domain for each in parsed if isinstance(each, SpiffeId))
+    return frozenset(found)
+
+
+def uses_certificates(guard: Guard) -> bool:
+    """Tell whether some rule looks at the certificate that a client shows."""
+    sources = (rule.source for policy in guard.policies for rule in rules_of(policy))
+    return any(isinstance(source, Spiffe | Account) for source in sources)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policies:
+    """Everything that decisions need, by target: what stands before one costs nothing to another."""
+
+    settings: Settings = field(default_factory=Settings)
+    guards: Mapping[Aim, Guard] = field(default_factory=lambda: MappingProxyType({}))
+    """For every backend, every Gateway and every listener that there is."""
+    issuers: tuple[Issuer, ...] = ()
+    """Whose tokens are of use anywhere; nobody else is ever asked for keys."""
+    trust_domains: frozenset[str] = frozenset()
+    closed: str = ""
+    """Why nothing can be allowed; empty if something can."""
+
+
+NO_POLICIES: Final = Policies(closed="no policies have been read yet")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where a request goes: through a Gateway's listener, to a backend; one of the two may be missing."""
+
+    backend: Ref | None = None
+    gateway: Ref | None = None
+    section: str = ""
+
+
+def _turn(policy: AnyPolicy) -> int:
+    match policy:
+        case Unusable():
+            return 0
+        case Screen():
+            return 1
+        case Policy():
+            return 2
+
+
+def _reads_mcp(policy: AnyPolicy) -> bool:
+    entries = any(reads_mcp(entry) for rule in rules_of(policy) for entry in rule.entries)
+    if not isinstance(policy, Policy):
+        return entries
+    return entries or policy.base is BaseMode.ANY_SOURCE or any(rule.base for rule in policy.rules)

@@ -1,0 +1,174 @@
+"""What holds for all AccessPolicies: from an AuthplaneConfiguration."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from authplane.base.names import ObjectName, Ref
+from authplane.base.problems import Problems
+from authplane.base.timeouts import After, UseDefault, parse_timeout
+from authplane.policy.mcp.answers import DenialFormat
+from authplane.policy.mcp.limits import McpLimits
+from authplane.policy.tokens.claims import LONGEST_SKEW, Times
+from authplane.policy.tokens.issuer import Reach
+from authplane.policy.tokens.issuer_url import IssuerUrl, parse_issuer_url
+from authplane.policy.tokens.verify import Demands
+from authplane.resources.documents import Resources
+from authplane.resources.kinds.policy_settings import Issuer as WrittenIssuer
+from authplane.resources.kinds.policy_settings import PolicySettings
+
+_CA_KEY: Final = "ca.crt"
+_CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
+
+
+class Composition(StrEnum):
+    """How the policies of one target are taken together."""
+
+    ALL = "All"
+    """Every policy must allow."""
+    ANY = "Any"
+    """One policy that allows suffices; those of a Gateway and of a backend still both have to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What whoever starts us decides, and not the documents."""
+
+    allow_http_issuers: bool = False
+    """For development: issuers on this machine may be reached without TLS."""
+    most_per_target: int = 5
+    most_screens_per_target: int = 1
+    """How many policies with the action ExternalAuth."""
+    ask_seconds: float = 5.0
+    """How long all external services together may take over one request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuerSettings:
+    """How an issuer is asked for its keys, and what is demanded of its tokens."""
+
+    reach: Reach = field(default_factory=Reach)
+    demands: Demands = field(default_factory=Demands)
+    unusable: str = ""
+    """Why the issuer cannot be reached as it is configured; empty if it can."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything that is set once."""
+
+    trust_domain: str = "cluster.local"
+    issuers: Mapping[str, IssuerSettings] = field(default_factory=lambda: MappingProxyType({}))
+    """By address."""
+    composition: Composition = Composition.ALL
+    allow_unprotected: bool = True
+    denial_format: DenialFormat = DenialFormat.HTTP403
+    limits: McpLimits = field(default_factory=McpLimits)
+    strict: bool = False
+    ask_seconds: float = 5.0
+
+
+def read_settings(resources: Resources, options: Options, problems: Problems) -> Settings | None:
+    """Return what is set; None means that the configuration cannot be used, and then nothing is allowed.
+
+    ``problems`` are those of the configuration. The defaults are for those who say nothing: they are wider than what
+    somebody may have wanted whose configuration has a mistake.
+    """
+    if any(ref.kind == "AuthplaneConfiguration" for ref in resources.broken):
+        return None
+    configuration = resources.configuration
+    spec: PolicySettings = PolicySettings() if configuration is None else configuration.spec
+    before = problems.error_count
+    settings = Settings(
+        trust_domain=spec.trust_domain,
+        issuers=_issuers(spec.issuers, resources, options, problems),
+        composition=Composition(spec.policy_composition),
+        allow_unprotected=spec.unprotected_backends == "Allow",
+        denial_format=DenialFormat(spec.denial_format),
+        limits=McpLimits(body=spec.max_request_body),
+        strict=spec.strict,
+        ask_seconds=options.ask_seconds,
+    )
+    return settings if problems.error_count == before else None
+
+
+def configuration_ref(resources: Resources) -> Ref:
+    """Name the configuration, also one that cannot be read."""
+    found = resources.configuration
+    if found is not None:
+        return Ref("AuthplaneConfiguration", found.metadata.namespace, found.metadata.name)
+    broken = sorted(ref for ref in resources.broken if ref.kind == "AuthplaneConfiguration")
+    return broken[0] if broken else Ref("AuthplaneConfiguration", "default", "authplane")
+
+
+def _issuers(
+    written: tuple[WrittenIssuer, ...], resources: Resources, options: Options, problems: Problems
+) -> Mapping[str, IssuerSettings]:
+    found: dict[str, IssuerSettings] = {}
+    for index, each in enumerate(written):
+        with problems.at("spec", "issuers", index):
+            with problems.at("url"):
+                url = parse_issuer_url(each.url, problems, allow_http=options.allow_http_issuers)
+                if url is not None and url.url in found:
+                    problems.add("Conflicted", f"the issuer {url.url!r} stands twice")
+            times = _times(each, problems)
+            if url is not None and times is not None:
+                found[url.url] = _issuer(each, times, resources, problems)
+    return MappingProxyType(found)
+
+
+def _times(written: WrittenIssuer, problems: Problems) -> Times | None:
+    match parse_timeout(written.clock_skew):
+        case UseDefault():
+            return Times(skew=0) if written.clock_skew.startswith("0") else Times()
+        case After(duration) if duration <= timedelta(seconds=LONGEST_SKEW):
+            return Times(skew=duration.total_seconds())
+        case _:
+            with problems.at("clockSkew"):
+                problems.add(
+                    "FieldInvalid", f"{written.clock_skew!r} is not a duration up to {LONGEST_SKEW:g}s such as '30s'"
+                )
+            return None
+
+
+def _issuer(written: WrittenIssuer, times: Times, resources: Resources, problems: Problems) -> IssuerSettings:
+    pem, unusable = "", ""
+    if written.ca_secret is not None and written.ca_file:
+        problems.add("Conflicted", "'caFile' and 'caSecret' cannot both be given")
+    elif written.ca_secret is not None:
+        name = ObjectName(written.ca_secret.namespace, written.ca_secret.name)
+        pem = _certificates(resources, name)
+        if not pem:
+            unusable = f'Secret "{name}" has no certificates under {_CA_KEY!r}'
+            with problems.at("caSecret"):
+                problems.warn("IssuerUnreachable", f"{unusable}; policies that name this issuer deny")
+    return IssuerSettings(
+        reach=Reach(
+            jwks_hosts=written.jwks_hosts,
+            allow_private_network=written.allow_private_network,
+            ca_pem=pem,
+            ca_file=written.ca_file,
+        ),
+        demands=Demands(times=times),
+        unusable=unusable,
+    )
+
+
+def _certificates(resources: Resources, name: ObjectName) -> str:
+    """Return the certificates of a Secret, and nothing else that may stand there; empty if there is none."""
+    secret = resources.secrets.get(name)
+    value = secret.value(_CA_KEY) if secret is not None else None
+    found = _CERTIFICATE.findall(value.reveal()) if value is not None else []
+    return "".join(f"{each.decode('ascii')}\n" for each in found)
+
+
+def issuer_settings(settings: Settings, url: IssuerUrl) -> IssuerSettings:
+    """Return how an issuer is reached that a policy names."""
+    return settings.issuers.get(url.url, _DEFAULT)
+
+
+_DEFAULT: Final = IssuerSettings()

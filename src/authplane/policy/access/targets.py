@@ -1,0 +1,93 @@
+"""What policies protect: Backends and Gateways of their own namespace."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from authplane.base.names import Ref
+from authplane.base.problems import Problems
+from authplane.resources.documents import Resources
+from authplane.resources.kinds.agentic import TargetRef
+
+AGENTIC: Final = frozenset({"agentic.networking.x-k8s.io", "agentic.prototype.x-k8s.io"})
+GROUPS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {"Backend": AGENTIC, "XBackend": AGENTIC, "Gateway": frozenset({"gateway.networking.k8s.io"})}
+)
+"""The kinds that policies can protect, and the groups they may be of."""
+BACKENDS: Final = frozenset({"Backend", "XBackend"})
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Aim:
+    """What one ``targetRef`` means: a backend, a Gateway, or one of its listeners."""
+
+    ref: Ref
+    section: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.ref}/{self.section}" if self.section else str(self.ref)
+
+
+def parse_targets(written: tuple[TargetRef, ...], namespace: str, problems: Problems) -> tuple[Aim, ...]:
+    """Read the targets of a policy, each once; what no policy can protect is reported and left out."""
+    found: dict[Aim, None] = {}
+    with problems.at("spec", "targetRefs"):
+        if not written:
+            problems.warn("NoTargets", "the policy protects nothing: it has no targets")
+        for index, each in enumerate(written):
+            with problems.at(index):
+                found.update(dict.fromkeys(_parse_target(each, namespace, problems)))
+        kinds = {"Gateway" if each.kind == "Gateway" else "Backend" for each in written}
+        if len(kinds) > 1:
+            problems.add("Invalid", "all targets of a policy must have the same kind")
+    return tuple(found)
+
+
+def _parse_target(written: TargetRef, namespace: str, problems: Problems) -> tuple[Aim, ...]:
+    groups = GROUPS.get(written.kind)
+    if groups is None or written.group not in {None, *groups}:
+        group = "" if written.group is None else f" of {written.group!r}"
+        problems.add("UnsupportedTarget", f"a policy cannot protect a {written.kind!r}{group}; use Backend or Gateway")
+        return ()
+    section = written.section_name
+    if section and written.kind != "Gateway":
+        with problems.at("sectionName"):
+            problems.add("Invalid", "only a Gateway has sections")
+        section = ""
+    return (Aim(Ref(written.kind, namespace, written.name), section),)
+
+
+def exists(resources: Resources, aim: Aim) -> bool:
+    """Tell whether a target is there."""
+    name = aim.ref.object_name
+    match aim.ref.kind:
+        case "Backend":
+            return name in resources.backends
+        case "XBackend":
+            return name in resources.x_backends
+        case _:
+            gateway = resources.gateways.get(name)
+            if gateway is None:
+                return False
+            return not aim.section or any(each.name == aim.section for each in gateway.spec.listeners)
+
+
+def absence(resources: Resources, aim: Aim) -> str:
+    """Say why a target is not there."""
+    if aim.ref in resources.broken:
+        return f"{aim.ref.kind} {aim.ref.object_name} cannot be read"
+    if aim.section and exists(resources, Aim(aim.ref)):
+        return f"Gateway {aim.ref.object_name} has no listener {aim.section!r}; until it has, all of it is denied"
+    return f"{aim.ref.kind} {aim.ref.object_name} not found"
+
+
+def all_in(resources: Resources, namespace: str) -> tuple[Aim, ...]:
+    """Return everything in a namespace that a policy could protect."""
+    tables = (("Backend", resources.backends), ("XBackend", resources.x_backends), ("Gateway", resources.gateways))
+    return tuple(
+        Aim(Ref(kind, name.namespace, name.name))
+        for kind, table in tables
+        for name in table
+        if name.namespace == namespace
+    )
