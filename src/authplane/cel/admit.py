@@ -76,7 +76,7 @@ class _Copier:
                 return _number(value)
             case Mapping() | list() | tuple():
                 return self._collection(value, depth + 1)
-            case datetime() if value.tzinfo is not None:
+            case datetime() if depth == 0 and value.tzinfo is not None:
                 self._grow(_PER_VALUE)
                 return value
             case _:

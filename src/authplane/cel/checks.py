@@ -1,21 +1,16 @@
 """What the engine lets through and we do not, found in the syntax tree."""
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Final
 
-import re2  # type: ignore[import-untyped]
-
 from authplane.cel.cost import MOST_STEPS, MOST_WORK, estimate
+from authplane.cel.patterns import pattern_problem
 from authplane.cel.problem import CelProblem, Reason, problem_at
 from authplane.cel.reads import Bare
 from authplane.cel.tree import Call, Const, Has, Ident, Loop, Message, Node, parts, walk
 from authplane.cel.vocabulary import OPERATORS, TYPES, Macro, Vocabulary
 
-LONGEST_PATTERN: Final = 256
 DEEPEST: Final = 32
-_LARGEST_PATTERN: Final = 5_000
-"""In instructions of RE2, which are the states that it may visit for each byte."""
 
 
 def check_tree(tree: Node, text: str, vocabulary: Vocabulary, bare: tuple[Bare, ...]) -> tuple[CelProblem, ...]:
@@ -24,8 +19,11 @@ def check_tree(tree: Node, text: str, vocabulary: Vocabulary, bare: tuple[Bare, 
     found = [*checker.scoped(tree, frozenset(), 1)]
     for node in walk(tree):
         found += checker.node(node)
-    found += (checker.namespace(each) for each in bare)
-    found += checker.cost(tree)
+    # A macro's variable that is named like a namespace would be taken for it.
+    if not any(each.reason is Reason.SHADOWING for each in found):
+        found += (checker.namespace(each) for each in bare)
+    if not found:
+        found += checker.cost(tree)
     return tuple(dict.fromkeys(sorted(found, key=lambda each: (each.line, each.column))))
 
 
@@ -99,23 +97,6 @@ class _Checker:
 
     def _problem(self, node: Node, reason: Reason, message: str) -> CelProblem:
         return problem_at(self._text, node.at, reason, message)
-
-
-@lru_cache(maxsize=1024)
-def pattern_problem(pattern: str) -> str:
-    """Say why a pattern is not taken, or nothing."""
-    if len(pattern) > LONGEST_PATTERN:
-        return f"is longer than {LONGEST_PATTERN} characters"
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        size = re2.compile(pattern, options).programsize
-    except re2.error as error:
-        why = error.args[0]
-        return f"is not a regular expression of RE2: {why.decode(errors='replace') if isinstance(why, bytes) else why}"
-    if size > _LARGEST_PATTERN:
-        return f"is too large: RE2 makes {size} instructions of it, and {_LARGEST_PATTERN} are allowed"
-    return ""
 
 
 def _spelled(function: str) -> str:

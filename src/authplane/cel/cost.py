@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from authplane.cel.admit import MOST_ELEMENTS, MOST_STRING
+from authplane.cel.patterns import pattern_size
 from authplane.cel.tree import Call, Const, Entries, Items, Loop, Node, parts, path_of, walk
 from authplane.cel.vocabulary import MAPS, Kind, Macro, Vocabulary
 
-MOST_WORK: Final = 2_000_000
+MOST_WORK: Final = 5_000_000
 """In units of about 0.1 microseconds."""
 MOST_STEPS: Final = 10_000
 """As many steps of loops does the engine take."""
@@ -19,9 +20,14 @@ USUAL_ELEMENTS: Final = 100
 """How long a list of the data is taken to be when loops within loops are judged."""
 
 _PER_BYTE: Final = {
-    "_+_": 1 / 20, "size": 1 / 40, "matches": 1 / 20, "contains": 1 / 200, "string": 1 / 40, "bytes": 1 / 40,
+    "_+_": 1 / 20, "size": 1 / 40, "string": 1 / 40, "bytes": 1 / 40,
 }  # fmt: skip
-_WHOLE_DATA: Final = 3_000
+_PER_INSTRUCTION: Final = 1 / 20
+"""Of a pattern, for each byte: the worst of patterns, for which RE2 finds no short cut."""
+_PER_PLACE: Final = 1 / 12
+_PER_PLACE_AND_BYTE: Final = 1 / 6_000
+"""The engine compares what it looks for at every place of a string."""
+_WHOLE_DATA: Final = 10_000
 """The work of comparing the largest data with itself."""
 _SHARE: Final = 256
 """The bytes of one element, where all elements of a list share the largest data."""
@@ -100,11 +106,24 @@ class _Estimate:
                 return _FEW if _is_inner(container, around) else MOST_ELEMENTS
             case Call(function="_==_" | "_!=_", args=args):
                 return 1 if any(self._is_small(each, around) for each in args) else _WHOLE_DATA
-            case Call(function=function, target=target, args=args) if function in _PER_BYTE:
-                every = args if target is None else (target, *args)
-                return 1 + sum(self._length(each, around) for each in every) * _PER_BYTE[function]
+            case Call():
+                return 1 + self._text_work(node, around)
             case _:
                 return 1
+
+    def _text_work(self, call: Call, around: _Around) -> float:
+        match call:
+            case Call(function="matches", target=target, args=(*before, Const(value=str(pattern)))):
+                subject = self._length(target or before[0], around)
+                return subject * pattern_size(pattern) * _PER_INSTRUCTION
+            case Call(function="contains", target=target, args=(part,)) if target is not None:
+                subject = self._length(target, around)
+                return subject * (_PER_PLACE + self._length(part, around) * _PER_PLACE_AND_BYTE)
+            case Call(function=function, target=target, args=args) if function in _PER_BYTE:
+                every = args if target is None else (target, *args)
+                return sum(self._length(each, around) for each in every) * _PER_BYTE[function]
+            case _:
+                return 0
 
     def _is_small(self, node: Node, around: _Around) -> bool:
         """Tell whether a comparison with a node is soon done."""

@@ -39,10 +39,6 @@ class Engine:
     checking: Any
     running: Any
 
-    def load(self, checked: bytes) -> Any:
-        """Return what runs a checked expression."""
-        return self.running.deserialize(checked)
-
 
 @lru_cache(maxsize=64)
 def engine_for(vocabulary: Vocabulary) -> Engine:
@@ -64,6 +60,14 @@ def compile_text(text: str, vocabulary: Vocabulary) -> Any | tuple[CelProblem, .
         return tuple(dict.fromkeys(_parse_problems(str(error), vocabulary)))
 
 
+def load(checked: bytes, vocabulary: Vocabulary) -> Any | CelProblem:
+    """Return what runs a checked expression."""
+    try:
+        return engine_for(vocabulary).running.deserialize(checked)
+    except RuntimeError:
+        return CelProblem(reason=Reason.NOT_ALLOWED, message="the engine cannot run it")
+
+
 _PLACED: Final = re.compile(r"^(?:INVALID_ARGUMENT: )?ERROR: <input>:(-?\d+):(-?\d+): (.*)$", re.MULTILINE)
 _DEEP: Final = re.compile(r"recursion (?:depth|limit)|exceeds .* limit|code ?point", re.IGNORECASE)
 _FIELD: Final = re.compile(rf"undefined field '(.*)' not found in struct '{PACKAGE}\.(\w+)'")
@@ -74,7 +78,8 @@ _SYNTAX: Final = re.compile(r"^Syntax error: (.*?)(?: expecting .*)?$")
 
 def _parse_problems(message: str, vocabulary: Vocabulary) -> Iterator[CelProblem]:
     """Read the engine's report, which has a line for each error and pictures in between."""
-    placed = _PLACED.findall(message)
+    # What follows from another error names its type so.
+    placed = [each for each in _PLACED.findall(message) if "'*error*'" not in each[2]]
     for line, column, said in placed:
         reason, words = _reworded(said.removesuffix(" [INVALID_ARGUMENT]"), vocabulary)
         yield CelProblem(reason=reason, message=words, line=max(1, int(line)), column=max(1, int(column)))

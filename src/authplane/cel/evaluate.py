@@ -10,6 +10,7 @@ from authplane.cel.facts import Lookup
 from authplane.cel.outcome import HOLDS, HOLDS_NOT, Code, Failed, Outcome
 from authplane.cel.program import Program
 from authplane.cel.vocabulary import Kind
+from authplane.cel.wire import build_timestamp
 
 _PYTHON: Final[dict[Kind, type]] = {
     Kind.STRING: str,
@@ -51,7 +52,9 @@ def build_data(program: Program, lookup: Lookup) -> dict[str, Any] | Failed:
         if not isinstance(found.value, _PYTHON[step.kind]):
             return Failed(Code.WRONG_TYPE)
         value: Any = found.value
-        if step.keys is not None:
+        if step.kind is Kind.TIMESTAMP:
+            value = build_timestamp(value)
+        elif step.keys is not None:
             value = {key: value[key] for key in step.keys if key in value}
         place = data
         for name in step.above:
@@ -78,7 +81,10 @@ _CODES: Final = tuple(
     (re.compile(pattern), code)
     for pattern, code in (
         (r"^(NOT_FOUND: Key not found|UNKNOWN: No value with name)", Code.NO_SUCH_KEY),
-        (r"^UNKNOWN: No matching overload|Invalid container type|expected integer type", Code.NO_SUCH_OVERLOAD),
+        (
+            r"^UNKNOWN: No matching overload|Invalid container type|Applying SELECT|expected integer type",
+            Code.NO_SUCH_OVERLOAD,
+        ),
         (r"^UNKNOWN: Index error: index|index out of", Code.INDEX_OUT_OF_RANGE),
         (r"^INTERNAL: Iteration budget", Code.TOO_COSTLY),
         (r"^INVALID_ARGUMENT: invalid regular expression", Code.REGEX),

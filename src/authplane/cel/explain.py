@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from authplane.cel.engine import ERROR, TYPE, engine_for, type_name
+from authplane.cel.engine import ERROR, TYPE, load, type_name
 from authplane.cel.evaluate import build_data, evaluate, failure
 from authplane.cel.facts import Lookup
 from authplane.cel.hints import find_hints
 from authplane.cel.outcome import Code, Failed, Outcome
-from authplane.cel.problem import position
+from authplane.cel.problem import CelProblem, position
 from authplane.cel.program import Program
 from authplane.cel.shown import path_text, shorten, written
 from authplane.cel.text import render_text
@@ -73,11 +73,13 @@ def _values(program: Program, lookup: Lookup) -> Mapping[int, Any]:
     data = build_data(program, lookup)
     if isinstance(data, Failed):
         return dict.fromkeys(wanted, data)
-    engine = engine_for(program.vocabulary)
-    return {id_: _value(engine.load(part), data) for id_, part in parse_parts(program.checked, wanted).items()}
+    parts_of = parse_parts(program.checked, wanted)
+    return {id_: _value(load(part, program.vocabulary), data) for id_, part in parts_of.items()}
 
 
 def _value(running: Any, data: dict[str, Any]) -> Any:
+    if isinstance(running, CelProblem):
+        return Failed(Code.EVALUATION_FAILED)
     try:
         result = running.eval(data=data)
         value = result.plain_value()

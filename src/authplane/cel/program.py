@@ -5,13 +5,13 @@ from functools import lru_cache
 from typing import Any, Final
 
 from authplane.cel.checks import check_tree
-from authplane.cel.engine import BOOL, DYN, compile_text, engine_for, type_name
+from authplane.cel.engine import BOOL, DYN, compile_text, load, type_name
 from authplane.cel.problem import CelProblem, Reason, problem_at
 from authplane.cel.reads import Read, find_reads
 from authplane.cel.text import render_text
 from authplane.cel.tree import Node
 from authplane.cel.vocabulary import MAPS, Kind, Vocabulary
-from authplane.cel.wire import parse_tree
+from authplane.cel.wire import parse_tree, sorted_bytes
 
 LARGEST_TEXT: Final = 4_096
 """In bytes."""
@@ -68,7 +68,7 @@ def compile_expression(text: str, vocabulary: Vocabulary) -> Program | tuple[Cel
     if isinstance(compiled, tuple):
         return compiled
     returns = compiled.return_type()
-    checked = compiled.serialize()
+    checked = sorted_bytes(compiled.serialize())
     tree = parse_tree(checked)
     if tree is None:
         return (CelProblem(reason=Reason.NOT_ALLOWED, message="it has a macro that is not known here"),)
@@ -100,7 +100,12 @@ def _unreadable(text: str) -> CelProblem | None:
     return None
 
 
-def _program(text: str, vocabulary: Vocabulary, checked: bytes, tree: Node, reads: tuple[Read, ...]) -> Program:
+def _program(
+    text: str, vocabulary: Vocabulary, checked: bytes, tree: Node, reads: tuple[Read, ...]
+) -> Program | tuple[CelProblem, ...]:
+    running = load(checked, vocabulary)
+    if isinstance(running, CelProblem):
+        return (running,)
     return Program(
         text=text,
         vocabulary=vocabulary,
@@ -109,7 +114,7 @@ def _program(text: str, vocabulary: Vocabulary, checked: bytes, tree: Node, read
         reads=reads,
         steps=tuple(_step(each) for each in reads),
         empty=tuple(sorted(vocabulary.roots & vocabulary.namespaces & {_root(each) for each in reads})),
-        running=engine_for(vocabulary).load(checked),
+        running=running,
     )
 
 

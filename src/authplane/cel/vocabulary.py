@@ -114,12 +114,16 @@ ACCESS_POLICY: Final = Vocabulary(
     variables=(
         Variable(name="request.method", kind=Kind.STRING, about="The HTTP method, as sent: `POST`."),
         Variable(name="request.path", kind=Kind.STRING, about="The path without the query: `/mcp`."),
+        Variable(name="request.url_path", kind=Kind.STRING, about="The same as `request.path`."),
         Variable(name="request.query", kind=Kind.STRING, about="The query without the question mark; empty if none."),
         Variable(name="request.host", kind=Kind.STRING, about="The host that the client asked for."),
         Variable(
             name="request.headers",
             kind=Kind.TEXTS,
             about="Headers by their names in lower case; several values of one name are joined by a comma.",
+        ),
+        Variable(
+            name="request.time", kind=Kind.TIMESTAMP, about="When the proxy received the request; absent if unknown."
         ),
         Variable(
             name="request.mcp.method", kind=Kind.STRING, about="The JSON-RPC method: `tools/call`. MCP backends only."
@@ -139,7 +143,6 @@ ACCESS_POLICY: Final = Vocabulary(
     ),
     hints=(
         ("request.body", "the body of an MCP request is read already: use request.mcp.tool_name or request.mcp.params"),
-        ("request.url_path", "use request.path, which has no query"),
         ("request.mcp.name", "use request.mcp.tool_name"),
         ("request.mcp.arguments", "use request.mcp.params, which holds the arguments of a tools/call"),
     ),

@@ -1,5 +1,6 @@
 """Expressions as protobuf: checked ones to our syntax tree, and the types of a vocabulary for the engine."""
 
+from datetime import datetime
 from typing import Any, Final
 
 from cel.expr import checked_pb2, syntax_pb2  # type: ignore[import-untyped]
@@ -30,6 +31,11 @@ def parse_tree(data: bytes) -> Node | None:
         return None
 
 
+def sorted_bytes(data: bytes) -> bytes:
+    """Serialize a ``CheckedExpr`` again so that the same expression always has the same bytes."""
+    return _packed(_unpacked(data))
+
+
 def parse_parts(data: bytes, wanted: frozenset[int]) -> dict[int, bytes]:
     """Return expressions, serialized as ``data`` is, for those parts of it whose ids are wanted."""
     checked = _unpacked(data)
@@ -57,6 +63,13 @@ def build_types(vocabulary: Vocabulary) -> descriptor_pool.DescriptorPool:
             _add_field(message, number, f"{namespace}.{member}", vocabulary)
     pool.AddSerializedFile(file.SerializeToString())
     return pool
+
+
+def build_timestamp(time: datetime) -> timestamp_pb2.Timestamp:
+    """Build a timestamp as the engine takes it inside of other data."""
+    message = timestamp_pb2.Timestamp()
+    message.FromDatetime(time)
+    return message
 
 
 def message_name(namespace: str) -> str:

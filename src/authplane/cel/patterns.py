@@ -1,0 +1,40 @@
+"""Patterns of ``matches()``: RE2, which takes linear time, and still a long time for some."""
+
+from functools import lru_cache
+from typing import Final
+
+import re2  # type: ignore[import-untyped]
+
+LONGEST: Final = 256
+"""In characters."""
+LARGEST: Final = 2_000
+"""In instructions of RE2: at worst it visits all of them for each byte."""
+
+
+def pattern_problem(pattern: str) -> str:
+    """Say why a pattern is not taken, or nothing."""
+    if len(pattern) > LONGEST:
+        return f"is longer than {LONGEST} characters"
+    size = _size(pattern)
+    if isinstance(size, str):
+        return f"is not a regular expression of RE2: {size}"
+    return f"is too large: RE2 makes {size:,} instructions of it, and {LARGEST:,} are allowed" if size > LARGEST else ""
+
+
+def pattern_size(pattern: str) -> int:
+    """Return of how many instructions a pattern is; the most, if it is not taken."""
+    size = _size(pattern) if len(pattern) <= LONGEST else LARGEST
+    return LARGEST if isinstance(size, str) else size
+
+
+@lru_cache(maxsize=1024)
+def _size(pattern: str) -> int | str:
+    """Return the size of a pattern, or what is wrong with it."""
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        size: int = re2.compile(pattern, options).programsize
+    except re2.error as error:
+        why = error.args[0]
+        return why.decode(errors="replace") if isinstance(why, bytes) else str(why)
+    return size

@@ -1,0 +1,239 @@
+"""What is taken as an expression, and what is said of the rest."""
+
+from typing import Final, NamedTuple
+
+import pytest
+from tests.cel.expressions import problems, program, said
+
+from authplane.cel.problem import CelProblem, Reason
+from authplane.cel.program import compile_expression
+from authplane.cel.vocabulary import (
+    ACCESS_POLICY,
+    ACCESS_POLICY_WITHOUT_MCP,
+    FUNCTIONS,
+    Kind,
+    Macro,
+    Variable,
+    Vocabulary,
+)
+
+PLAIN: Final = Vocabulary(
+    variables=(Variable(name="call.path", kind=Kind.STRING, about=""),),
+    functions=FUNCTIONS - {"_+_", "string", "matches", "_[_]"},
+    macros=frozenset({Macro.HAS}),
+)
+"""As much as a proxy without loops and concatenation offers."""
+
+
+class Case(NamedTuple):
+    text: str
+    want: list[str]
+
+
+REFUSED = {
+    "the end of a text": Case("1 +", ["1:4: mismatched input the end [Syntax]"]),
+    "nothing": Case("", ["1:1: mismatched input the end [Syntax]"]),
+    "a variable that does not exist": Case(
+        "identity.a == 'x' &&\n  foo.bar == 1",
+        ["2:6: foo.bar is not known here; variables begin with identity, request [Undeclared]"],
+    ),
+    "a member that does not exist": Case(
+        "request.verb == 'GET'",
+        [
+            "1:8: request has no member verb: it has headers, host, mcp, method, path, query, time, url_path"
+            " [Undeclared]"
+        ],
+    ),
+    "a member that does not exist further down": Case(
+        "request.mcp.tool == 'x'",
+        ["1:12: request.mcp has no member tool: it has method, params, tool_name [Undeclared]"],
+    ),
+    "a prefix of a variable's name": Case(
+        "request.pathological == ''",
+        [
+            "1:8: request has no member pathological: it has headers, host, mcp, method, path, query, time, url_path"
+            " [Undeclared]"
+        ],
+    ),
+    "the body": Case(
+        'request.body["tool-name"] == "x"',
+        [
+            "1:8: request has no member body: the body of an MCP request is read already: "
+            "use request.mcp.tool_name or request.mcp.params [Undeclared]"
+        ],
+    ),
+    "an unknown function": Case(
+        "lower(identity.a) == 'x'",
+        ["1:6: lower is not known here; variables begin with identity, request [Undeclared]"],
+    ),
+    "a function of an extension": Case(
+        "identity.a.lowerAscii() == 'x'",
+        ["1:22: lowerAscii is not known here; variables begin with identity, request [Undeclared]"],
+    ),
+    "a comparison of types that never are equal": Case(
+        "request.method == 1", ["1:16: == cannot be applied to (string, int) [Type]"]
+    ),
+    "a namespace as a value": Case(
+        "request.mcp == request.mcp",
+        [
+            "1:8: request.mcp is not a value: use one of its members method, params, tool_name [Type]",
+            "1:23: request.mcp is not a value: use one of its members method, params, tool_name [Type]",
+        ],
+    ),
+    "a namespace hidden from the checker": Case(
+        "dyn(request) == 1",
+        [
+            "1:5: request is not a value: use one of its members "
+            "headers, host, mcp, method, path, query, time, url_path [Type]"
+        ],
+    ),
+    "an index into a namespace": Case(
+        "request['path'] == ''", ["1:8: [ ] cannot be applied to (request, string) [Type]"]
+    ),
+    "has of something that is no member": Case(
+        "has(request.headers['a'])", ["1:20: has() argument must be a field selection [Type]"]
+    ),
+    "a message": Case(
+        "google.protobuf.Struct{}.x == 1",
+        ["1:1: messages such as google.protobuf.Struct{} are not allowed [NotAllowed]"],
+    ),
+    "a message of our own types": Case(
+        "authplane_vocabulary.request{}.path == ''",
+        ["1:1: messages such as authplane_vocabulary.request{} are not allowed [NotAllowed]"],
+    ),
+    "a NUL character": Case("true\0", ["1:5: the expression has a NUL character [Syntax]"]),
+    "half of a surrogate pair": Case("'\ud800' == 'a'", ["1:1: the expression is not Unicode text [Syntax]"]),
+    "a literal that no input can equal": Case(
+        r'identity.a == "a\u0000"',
+        ["1:15: a string has a NUL character, which no input may have [NotAllowed]"],
+    ),
+    "columns count characters, not bytes": Case(
+        '"é€" == identity.a && zz', ["1:23: zz is not known here; variables begin with identity, request [Undeclared]"]
+    ),
+    "every problem at once": Case(
+        "identity.a.matches('(') && identity.b.all(identity, identity.a.matches(identity.b))",
+        [
+            "1:20: the pattern of matches() is not a regular expression of RE2: missing ): ( [Regex]",
+            "1:42: identity has a meaning already: use another name [Shadowing]",
+            "1:80: the pattern of matches() must be written in the expression, not come from data [Regex]",
+        ],
+    ),
+}
+
+
+@pytest.mark.requirement("C13")
+@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED.keys())
+def test_what_is_refused_is_named_with_its_position(case: Case) -> None:
+    assert said(case.text) == case.want
+
+
+@pytest.mark.requirement("C13")
+def test_mcp_is_unknown_where_the_target_is_no_mcp_backend() -> None:
+    assert said("request.mcp.tool_name == 'x'", ACCESS_POLICY_WITHOUT_MCP) == [
+        "1:8: request has no member mcp: the target of this policy is no MCP backend [Undeclared]"
+    ]
+    assert program("request.path == '/'", ACCESS_POLICY_WITHOUT_MCP).paths == ("request.path",)
+
+
+SHADOWS = {
+    "a variable": "identity.a.all(request, request == 1)",
+    "a type": "identity.a.exists(int, int == 1)",
+    "the variable of a loop around": "identity.a.all(x, identity.b.exists(x, x == 1))",
+}
+
+
+@pytest.mark.parametrize("text", SHADOWS.values(), ids=SHADOWS.keys())
+def test_a_macro_cannot_give_a_name_another_meaning(text: str) -> None:
+    assert [each.reason for each in problems(text)] == [Reason.SHADOWING]
+
+
+def test_two_loops_beside_each_other_may_use_the_same_name() -> None:
+    assert program("identity.a.all(x, x == 1) && identity.b.all(x, x == 2)").paths == ("identity.a", "identity.b")
+
+
+NOT_BOOL = {
+    "1": "int",
+    "'true'": "string",
+    "null": "null",
+    "[true]": "list<bool>",
+    "{'a': true}": "map<string, bool>",
+    "request.path": "string",
+    "identity": "map<string, dyn>",
+    "identity.a + 1": "int",
+    "size(identity.a)": "int",
+    "type(identity.a)": "type<dyn>",
+    "request.time": "timestamp",
+}
+
+
+@pytest.mark.parametrize(("text", "kind"), NOT_BOOL.items())
+def test_a_result_that_is_known_not_to_be_a_bool_is_refused(text: str, kind: str) -> None:
+    assert [(each.reason, each.message) for each in problems(text)] == [
+        (Reason.NOT_BOOL, f"the result is {kind}, not bool")
+    ]
+
+
+def test_a_context_offers_only_what_it_names() -> None:
+    assert program("has(call.path) && call.path.startsWith('/a')", PLAIN).paths == ("call.path",)
+    assert said("call.path + 'a' == string(1)", PLAIN) == [
+        "1:11: + is not allowed here [NotAllowed]",
+        "1:26: string() is not allowed here [NotAllowed]",
+    ]
+    assert said("[call.path].exists(x, x == 'a') || [1][0] == 1", PLAIN) == [
+        "1:19: exists() is not allowed here [NotAllowed]",
+        "1:39: [] is not allowed here [NotAllowed]",
+    ]
+    assert said("has(call.path)", Vocabulary(variables=PLAIN.variables, macros=frozenset())) == [
+        "1:4: has() is not allowed here [NotAllowed]"
+    ]
+
+
+def test_a_program_is_its_text_and_vocabulary() -> None:
+    one = program("request.path == '/'")
+    compile_expression.cache_clear()
+    other = program("request.path == '/'")
+    assert one is not other
+    assert (one, hash(one)) == (other, hash(other))
+    assert one != program("request.path == '/'", ACCESS_POLICY_WITHOUT_MCP)
+    assert one.checked == other.checked
+
+
+READS = {
+    "members of maps": (
+        "identity.group == 'a' && request.headers['x-a'] == 'b'",
+        ('request.headers["x-a"]', "identity.group"),
+    ),
+    "members of members belong to the first": ("identity.a.b.c == 1", ("identity.a",)),
+    "what is asked for counts": (
+        "has(identity.a) && has(request.mcp.tool_name)",
+        ("request.mcp.tool_name", "identity.a"),
+    ),
+    "in asks for one key": ("'a' in identity", ("identity.a",)),
+    "a name with a dot is one key": ("identity['https://a/b'] == 1", ('identity["https://a/b"]',)),
+    "a key from data needs all": ("identity[identity.a] == 1", ("identity",)),
+    "the whole swallows its parts": ("identity.a == 1 && size(identity) == 1", ("identity",)),
+    "loops read what they go over": ("identity.a.exists(x, x.b == request.path)", ("request.path", "identity.a")),
+    "a namespace is there if anything in it is": (
+        "has(request.mcp)",
+        ("request.mcp.method", "request.mcp.tool_name", "request.mcp.params"),
+    ),
+    "literals read nothing": ("true", ()),
+}
+
+
+@pytest.mark.parametrize(("text", "paths"), READS.values(), ids=READS.keys())
+def test_a_program_knows_what_it_reads(text: str, paths: tuple[str, ...]) -> None:
+    assert program(text).paths == paths
+
+
+def test_a_problem_without_a_place_is_at_the_beginning() -> None:
+    assert problems("(" * 40 + "true" + ")" * 40) == (
+        CelProblem(reason=Reason.TOO_LARGE, message="the expression is nested too deep"),
+    )
+
+
+def test_the_vocabulary_of_policies_has_what_policies_name() -> None:
+    assert [each.name for each in ACCESS_POLICY.variables] == [
+        "request.method", "request.path", "request.url_path", "request.query", "request.host", "request.headers",
+        "request.time", "request.mcp.method", "request.mcp.tool_name", "request.mcp.params", "identity",
+    ]  # fmt: skip
