@@ -91,7 +91,7 @@ NULS: Final[dict[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("arguments", NULS.values(), ids=NULS.keys())
 def test_no_expression_sees_a_nul(arguments: dict[str, Any]) -> None:
     assert context(message(params={"name": "add", "arguments": arguments})) is Unfit.NUL
-    assert context(message("vendor/x", arguments)) is Unfit.NUL
+    assert context(message("vendor/x", {"inner": arguments})) is Unfit.NUL
 
 
 def test_no_expression_sees_a_tool_with_a_nul_in_its_name() -> None:

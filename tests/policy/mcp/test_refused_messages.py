@@ -94,6 +94,8 @@ NULS: Final = {
         "name\0": True,
         "name\0\0": True,
         "na\0me": True,
+        "name\0x": True,
+        "method\0x": False,
         "name ": True,
         "name\t": True,
         "Name\0": True,

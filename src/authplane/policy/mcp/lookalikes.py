@@ -30,4 +30,9 @@ _FOLDED: Final = frozenset(fold(name) for name in MEMBERS)
 def has_lookalike(names: Collection[str]) -> bool:
     """Tell whether one of these members is none of `MEMBERS`, yet could be taken for one."""
     # Nearly always all are, and this is fast.
-    return not MEMBERS.issuperset(names) and any(name not in MEMBERS and fold(name) in _FOLDED for name in names)
+    return not MEMBERS.issuperset(names) and any(name not in MEMBERS and _misleads(name) for name in names)
+
+
+def _misleads(name: str) -> bool:
+    # Whatever comes after a NUL, some readers end the name there.
+    return "\0" in name or fold(name) in _FOLDED
