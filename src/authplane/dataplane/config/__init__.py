@@ -1,0 +1,1 @@
+"""xDS messages read into frozen values, with every problem."""
