@@ -1,0 +1,172 @@
+"""Messages of matchers to our values."""
+
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias, cast
+
+from envoy.config.core.v3 import base_pb2 as core_pb
+from envoy.config.route.v3 import route_components_pb2 as pb
+from envoy.type.matcher.v3 import regex_pb2 as regex_pb
+from envoy.type.matcher.v3 import string_pb2 as string_pb
+from envoy.type.v3 import percent_pb2 as percent_pb
+from xds.type.matcher.v3 import regex_pb2 as xds_regex_pb
+from xds.type.matcher.v3 import string_pb2 as xds_string_pb
+
+from authplane.base.problems import Problems
+from authplane.matching.fractions import Fraction, capped
+from authplane.matching.headers import HeaderMatcher, HeaderPresent, HeaderRange, HeaderText
+from authplane.matching.strings import (
+    Contains,
+    Exact,
+    NoRegex,
+    Prefix,
+    Regex,
+    StringMatcher,
+    StringMatchers,
+    Suffix,
+    compile_regex,
+)
+
+StringMessage: TypeAlias = string_pb.StringMatcher | xds_string_pb.StringMatcher
+RegexMessage: TypeAlias = regex_pb.RegexMatcher | xds_regex_pb.RegexMatcher
+
+_DENOMINATORS: Final = {
+    percent_pb.FractionalPercent.HUNDRED: 100,
+    percent_pb.FractionalPercent.TEN_THOUSAND: 10_000,
+    percent_pb.FractionalPercent.MILLION: 1_000_000,
+}
+
+
+def parse_string_matcher(message: StringMessage, problems: Problems) -> StringMatcher | None:
+    """Read a ``StringMatcher`` of either package; None if it has problems."""
+    match message.WhichOneof("match_pattern"):
+        case "exact":
+            return Exact(message.exact, message.ignore_case)
+        case "prefix":
+            return _parse_part(Prefix, "prefix", message, problems)
+        case "suffix":
+            return _parse_part(Suffix, "suffix", message, problems)
+        case "contains":
+            return _parse_part(Contains, "contains", message, problems)
+        case "safe_regex":
+            return _parse_safe_regex(message, problems)
+        case _:
+            problems.add("MatcherMissing", "one of exact, prefix, suffix, contains and safe_regex must be set")
+            return None
+
+
+def parse_string_matchers(messages: Iterable[StringMessage], problems: Problems) -> StringMatchers:
+    """Read the ``patterns`` of a ``ListStringMatcher``; those with problems are left out."""
+    found = []
+    for index, message in enumerate(messages):
+        with problems.at("patterns", index):
+            found.append(parse_string_matcher(message, problems))
+    return tuple(each for each in found if each is not None)
+
+
+def parse_regex(message: RegexMessage, problems: Problems) -> Regex | None:
+    """Read a ``RegexMatcher``, whose engine is always RE2; None if it has problems."""
+    with problems.at("regex"):
+        regex = compile_regex(message.regex)
+        if isinstance(regex, NoRegex):
+            problems.add("RegexInvalid", f"'{_short(message.regex)}' {regex.why}")
+            return None
+        return regex
+
+
+def parse_header_matcher(message: pb.HeaderMatcher, problems: Problems) -> HeaderMatcher | None:
+    """Read a ``HeaderMatcher``; None if it has problems."""
+    name = message.name.lower()
+    if not name:
+        with problems.at("name"):
+            problems.add("NameMissing", "the name of the header is empty")
+    match message.WhichOneof("header_match_specifier"):
+        case "present_match":
+            return HeaderPresent(name=name, present=message.present_match != message.invert_match)
+        case None:
+            problems.add("MatcherMissing", "nothing says what the header must be")
+            return None
+        case "range_match":
+            return _parse_range(name, message, problems)
+        case _:
+            matcher = _parse_header_text(message, problems)
+            return None if matcher is None else HeaderText(name=name, matcher=matcher, inverted=message.invert_match)
+
+
+def parse_fraction(message: percent_pb.FractionalPercent, problems: Problems) -> Fraction | None:
+    """Read a ``FractionalPercent``; more than all is all. None if it has problems."""
+    denominator = _DENOMINATORS.get(message.denominator)
+    if denominator is None:
+        with problems.at("denominator"):
+            problems.add("DenominatorUnknown", f"{int(message.denominator)} is no denominator")
+        return None
+    return capped(message.numerator, denominator)
+
+
+def parse_runtime_fraction(message: core_pb.RuntimeFractionalPercent, problems: Problems) -> Fraction | None:
+    """Read a ``RuntimeFractionalPercent``: its default, as gRPC has no runtime keys. None if it has problems."""
+    with problems.at("default_value"):
+        if not message.HasField("default_value"):
+            problems.add("ValueMissing", "must be set")
+            return None
+        return parse_fraction(message.default_value, problems)
+
+
+def _parse_part(
+    make: Callable[[str, bool], StringMatcher], field: str, message: StringMessage, problems: Problems
+) -> StringMatcher | None:
+    value: str = getattr(message, field)
+    if not value:
+        with problems.at(field):
+            problems.add("MatcherEmpty", "is empty; everything would match")
+        return None
+    return make(value, message.ignore_case)
+
+
+def _parse_safe_regex(message: StringMessage, problems: Problems) -> StringMatcher | None:
+    if message.ignore_case:
+        with problems.at("ignore_case"):
+            problems.add("MatcherUnsupported", "has no effect on safe_regex; write (?i) into the expression")
+    with problems.at("safe_regex"):
+        regex = parse_regex(message.safe_regex, problems)
+    return None if message.ignore_case else regex
+
+
+def _parse_range(name: str, message: pb.HeaderMatcher, problems: Problems) -> HeaderRange | None:
+    start, end = message.range_match.start, message.range_match.end
+    if end < start:
+        with problems.at("range_match"):
+            problems.add("RangeInvalid", f"the end {end} is before the start {start}")
+        return None
+    return HeaderRange(name=name, start=start, end=end, inverted=message.invert_match)
+
+
+def _parse_header_text(message: pb.HeaderMatcher, problems: Problems) -> StringMatcher | None:
+    """Read the oneof; its older fields mean the same as the fields of a ``StringMatcher``."""
+    field = message.WhichOneof("header_match_specifier")
+    match field:
+        case "string_match":
+            with problems.at("string_match"):
+                return parse_string_matcher(message.string_match, problems)
+        case "safe_regex_match":
+            with problems.at("safe_regex_match"):
+                return parse_regex(message.safe_regex_match, problems)
+        case _:
+            kind = cast("str", field)
+            value: str = getattr(message, kind)
+            if not value and kind != "exact_match":
+                with problems.at(kind):
+                    problems.add("MatcherEmpty", "is empty; everything would match")
+                return None
+            return _HEADER_TEXTS[kind](value)
+
+
+_HEADER_TEXTS: Final[dict[str, Callable[[str], StringMatcher]]] = {
+    "exact_match": Exact,
+    "prefix_match": Prefix,
+    "suffix_match": Suffix,
+    "contains_match": Contains,
+}
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else text[:77] + "..."
