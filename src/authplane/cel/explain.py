@@ -69,7 +69,7 @@ def explain(program: Program, lookup: Lookup, *, secret: Callable[[str], bool]) 
 
 def _values(program: Program, lookup: Lookup) -> Mapping[int, Any]:
     """Evaluate every part for itself: plain values by the ids of nodes, or why there is none."""
-    wanted = frozenset(each.id for each in _visible(program.tree))
+    wanted = frozenset({program.tree.id, *(each.id for each in _visible(program.tree))})
     data = build_data(program, lookup)
     if isinstance(data, Failed):
         return dict.fromkeys(wanted, data)

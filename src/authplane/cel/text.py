@@ -29,7 +29,8 @@ def _write(node: Node, around: int) -> str:
 def _written(node: Node) -> tuple[str, int]:
     match node:
         case Const(value=value):
-            return _literal(value), _TIGHT
+            text = _literal(value)
+            return text, _UNARY if text[0] == "-" else _TIGHT
         case Ident(name=name):
             return name, _TIGHT
         case Select(operand=operand, field=field):
@@ -47,7 +48,8 @@ def _call(call: Call) -> tuple[str, int]:
         case Call(function="_?_:_", args=(test, then, otherwise)):
             return f"{_write(test, 1)} ? {_write(then, 1)} : {_write(otherwise, 0)}", _TERNARY
         case Call(function="!_" | "-_" as function, args=(operand,)):
-            return f"{function[0]}{_write(operand, _UNARY)}", _UNARY
+            # Two signs in a row are taken for none.
+            return f"{function[0]}{_write(operand, _TIGHT)}", _UNARY
         case Call(function="_[_]", args=(operand, index)):
             return f"{_write(operand, _TIGHT)}[{render_text(index)}]", _TIGHT
         case Call(function=function, args=(left, right)) if function in _BINARY:

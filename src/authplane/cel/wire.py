@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any, Final
 
-from cel.expr import checked_pb2, syntax_pb2  # type: ignore[import-untyped]
+from cel.expr import checked_pb2, syntax_pb2
 from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, duration_pb2, struct_pb2, timestamp_pb2
 from google.protobuf.message import DecodeError
 

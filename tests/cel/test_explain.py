@@ -1,0 +1,143 @@
+"""Why an expression holds or not."""
+
+from typing import Final
+
+import pytest
+from tests.cel.expressions import program
+
+from authplane.cel.explain import FALSE, TRUE, Explanation, Hidden, Part, Shown, explain
+from authplane.cel.facts import Facts
+from authplane.cel.outcome import HOLDS, HOLDS_NOT, Code, Failed
+
+FACTS: Final = {
+    "request.method": "POST",
+    "request.path": "/mcp",
+    "request.headers": {"x-a": "1", "authorization": "Bearer hunter2"},
+    "request.mcp.tool_name": "write_file",
+    "request.mcp.params": {"n": 3, "deep": {"password": "hunter2"}},
+    "identity": {"group": "user", "email": "a@example.com", "level": 3, "roles": ["a", "b"], "none": None},
+}
+
+
+def explained(text: str) -> Explanation:
+    secret = {"identity.email", 'request.headers["authorization"]', "request.headers.authorization"}
+    return explain(program(text), Facts.of(FACTS), secret=lambda path: path in secret)
+
+
+def test_every_part_has_its_value() -> None:
+    assert explained('request.mcp.tool_name.startsWith("read_") &&\n  identity.role == "admin"') == Explanation(
+        outcome=HOLDS_NOT,
+        root=Part(
+            text='request.mcp.tool_name.startsWith("read_") && identity.role == "admin"',
+            value=FALSE,
+            line=1,
+            column=43,
+            parts=(
+                Part(
+                    text='request.mcp.tool_name.startsWith("read_")',
+                    value=FALSE,
+                    line=1,
+                    column=33,
+                    parts=(Part(text="request.mcp.tool_name", value=Shown('"write_file"'), line=1, column=12),),
+                ),
+                Part(
+                    text='identity.role == "admin"',
+                    value=Failed(Code.NO_SUCH_KEY),
+                    line=2,
+                    column=17,
+                    parts=(Part(text="identity.role", value=Failed(Code.NO_SUCH_KEY), line=2, column=11),),
+                ),
+            ),
+        ),
+        hints=(
+            'request.mcp.tool_name would have to begin with "read_"; it is "write_file"',
+            'identity.role would have to be "admin"; it is not there',
+        ),
+    )
+
+
+def test_what_holds_needs_no_hint() -> None:
+    found = explained("identity.group == 'user' || identity.x == 'y'")
+    assert (found.outcome, found.root.value, found.hints) == (HOLDS, TRUE, ())
+
+
+HINTS = {
+    "identity.group == 'admin'": ('identity.group would have to be "admin"; it is "user"',),
+    "'admin' == identity.group": ('identity.group would have to be "admin"; it is "user"',),
+    "identity.group != 'user'": ('identity.group would have to be something other than "user"; it is "user"',),
+    "!(identity.group == 'user')": ('identity.group would have to be something other than "user"; it is "user"',),
+    "identity.level > 5": ("identity.level would have to be more than 5; it is 3.0",),
+    "5 < identity.level": ("identity.level would have to be more than 5; it is 3.0",),
+    "!(identity.level <= 5)": ("identity.level would have to be more than 5; it is 3.0",),
+    "identity.group in ['a', 'b']": ('identity.group would have to be one of ["a", "b"]; it is "user"',),
+    "!(identity.group in ['user'])": ('identity.group would have to be none of ["user"]; it is "user"',),
+    "'c' in identity.roles": ('identity.roles would have to contain "c"; it is ["a", "b"]',),
+    "!('a' in identity.roles)": ('identity.roles would have to not contain "a"; it is ["a", "b"]',),
+    "has(identity.x)": ("identity.x would have to be there",),
+    "!has(identity.group)": ("identity.group would have to be absent",),
+    "request.path.endsWith('x')": ('request.path would have to end with "x"; it is "/mcp"',),
+    "!request.path.contains('m')": ('request.path would have to not contain "m"; it is "/mcp"',),
+    "request.path.matches('^/x$')": ('request.path would have to match "^/x$"; it is "/mcp"',),
+    "identity.group == 'a' || identity.group == 'b' && request.path == '/'": (
+        'identity.group would have to be "a"; it is "user" or else identity.group would have to be "b"; it is "user" '
+        'and request.path would have to be "/"; it is "/mcp"',
+    ),
+    "identity.roles.exists(x, x == 'c')": ('identity.roles.exists(x, x == "c") would have to be true',),
+    "identity.email == 'b@example.com'": ('identity.email would have to be "b@example.com"',),
+    "identity.level + 1 == 4": ("identity.level + 1 would have to be 4",),
+    "'x-b' in request.headers": ('request.headers would have to contain "x-b"',),
+}
+
+
+@pytest.mark.parametrize(("text", "hints"), HINTS.items())
+def test_what_would_have_to_change(text: str, hints: tuple[str, ...]) -> None:
+    assert explained(text).hints == hints
+
+
+VALUES = {
+    "identity.level": Shown("3.0"),
+    "identity.none": Shown("null"),
+    "identity.roles": Shown('["a", "b"]'),
+    "identity.roles.map(x, x + x)": Shown('["aa", "bb"]'),
+    "type(identity.level)": Shown("double"),
+    "identity.email": Hidden(),
+    "identity.email.size()": Hidden(),
+    "identity.email + 'x'": Hidden(),
+    "request.headers['authorization']": Hidden(),
+    "request.headers": Hidden(),
+    "identity": Hidden(),
+    "request.mcp.params.deep": Hidden(),
+    "[request.mcp.params.deep]": Shown("[{…}]"),
+    "identity.missing": Failed(Code.NO_SUCH_KEY),
+    "identity.group + 1": Failed(Code.NO_SUCH_OVERLOAD),
+}
+
+
+@pytest.mark.parametrize(("text", "value"), VALUES.items())
+def test_values_are_shown_unless_they_are_secret_or_may_hold_something_secret(text: str, value: object) -> None:
+    found = explained(f"dyn({text}) == null").root
+    assert [each.value for each in found.parts[0].parts] == [value]
+    assert "hunter2" not in repr(explained(f"dyn({text}) == null"))
+
+
+def test_long_values_are_cut() -> None:
+    facts = Facts.of({"request.path": "/" + "x" * 1000})
+    found = explain(program("request.path == '\\n'"), facts, secret=lambda _: False)
+    assert found.root.parts[0].value == Shown('"/' + "x" * 77 + "…")
+
+
+def test_values_cannot_garble_a_terminal() -> None:
+    facts = Facts.of({"request.path": "\x1b[31m\n"})
+    found = explain(program("request.path == 'x'"), facts, secret=lambda _: False)
+    assert found.root.parts[0].value == Shown('"\\x1b[31m\\n"')
+
+
+def test_data_that_is_refused_explains_every_part() -> None:
+    facts = Facts.of({"identity": {"a": "\0"}})
+    found = explain(program("identity.a == 'x'"), facts, secret=lambda _: False)
+    assert (found.outcome, found.root.value, found.root.parts[0].value) == (Failed(Code.NUL_IN_INPUT),) * 3
+
+
+def test_loops_show_what_they_go_over() -> None:
+    found = explained("identity.roles.exists(x, x == 'c')").root
+    assert [(each.text, each.value) for each in found.parts] == [("identity.roles", Shown('["a", "b"]'))]
