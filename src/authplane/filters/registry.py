@@ -11,6 +11,8 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 
 from authplane.base.problems import Problem
 from authplane.filters.calls import Running, Side
+from authplane.xds.bootstrap import Bootstrap, XdsServer
+from authplane.xds.credentials import ServiceCredentials, TlsFiles
 
 T = TypeVar("T")
 
@@ -43,10 +45,19 @@ class Trust:
 
     trusted: bool = False
     """Whether it may name any service and any credentials."""
-    allowed_services: Mapping[str, Hashable] = field(default_factory=lambda: MappingProxyType({}))
+    allowed_services: Mapping[str, ServiceCredentials] = field(default_factory=lambda: MappingProxyType({}))
     """Targets that a server without trust may name, each with the credentials for it, as the bootstrap has them."""
-    certificate_providers: frozenset[str] = frozenset()
+    certificate_providers: Mapping[str, TlsFiles] = field(default_factory=lambda: MappingProxyType({}))
     """The instances of certificate providers that the bootstrap has."""
+
+    @classmethod
+    def in_server(cls, server: XdsServer, bootstrap: Bootstrap) -> "Trust":
+        """Tell how far a server of a bootstrap is trusted."""
+        return cls(
+            trusted=server.trusted,
+            allowed_services=bootstrap.allowed_grpc_services,
+            certificate_providers=bootstrap.certificate_providers,
+        )
 
 
 class Kept:
