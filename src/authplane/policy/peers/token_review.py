@@ -189,14 +189,14 @@ class TokenReviews:
     def _expiry(self, token: str, now: float) -> float | NoIdentity | None:
         """Return when a token ends that the cluster may have made, by its own unverified word."""
         compact = parse_compact(token, DEFAULT_ALGORITHMS)
-        issuer = compact.claims.get("iss") if isinstance(compact, Compact) else None
-        if not isinstance(compact, Compact) or not isinstance(issuer, str) or issuer not in self._issuers:
+        claims = compact.claims if isinstance(compact, Compact) else {}
+        issuer, begins = claims.get("iss"), claims.get("nbf", 0)
+        if not isinstance(issuer, str) or issuer not in self._issuers or not _is_time(begins) or begins > now:
             return NoIdentity(Why.TOKEN)
-        if "exp" not in compact.claims:
+        if "exp" not in claims:
             return None if self._allow_legacy else NoIdentity(Why.LEGACY)
-        expires = compact.claims["exp"]
-        timed = isinstance(expires, int | float) and not isinstance(expires, bool)
-        return float(expires) if timed and now < expires else NoIdentity(Why.TOKEN)
+        expires = claims["exp"]
+        return float(expires) if _is_time(expires) and now < expires else NoIdentity(Why.TOKEN)
 
     def _take(self, source: str, now: float) -> NoIdentity | ReviewUnavailable | None:
         """Count a review before it begins, so that many at once cannot exceed a limit; say why there can be none."""
@@ -214,3 +214,7 @@ class TokenReviews:
     def _put_back(self, source: str, now: float) -> None:
         if source:
             self._sources.add(source, 1, now)
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
