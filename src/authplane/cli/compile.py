@@ -87,6 +87,8 @@ def _path(path: model.PathMatch) -> str:
     match path:
         case model.Prefix(text):
             return text
+        case model.Segments(text):
+            return f"{text} and below"
         case model.Exact(text):
             return f"exactly {text}"
         case model.Regex(text):

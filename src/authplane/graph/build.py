@@ -1,6 +1,6 @@
 """The graph, built in named passes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from authplane.base.names import ObjectName, Ref
@@ -8,9 +8,11 @@ from authplane.base.problems import Problem
 from authplane.graph.around import Around
 from authplane.graph.authorization import global_authorization
 from authplane.graph.extensions import extension_clusters
-from authplane.graph.hosts import Hosts, build_hosts, owners
+from authplane.graph.gateway_api import NO_GATEWAYS, Gateways, build_gateways
+from authplane.graph.hosts import build_hosts, owners
 from authplane.graph.memory import Memory
 from authplane.graph.model import Address, Certificate, Graph
+from authplane.graph.policy_server import PolicyServer, read_policy_server
 from authplane.graph.reports import Reports
 from authplane.graph.service_clusters import ServiceClusters
 from authplane.graph.services import report_endpoint_slices
@@ -26,18 +28,22 @@ class Built:
 
     graph: Graph
     problems: Mapping[Ref, tuple[Problem, ...]]
+    gateways: Gateways = NO_GATEWAYS
+    """What became of Gateways, HTTPRoutes and Backends."""
 
 
-def build_graph(resources: Resources, memory: Memory | None = None) -> Built:
+def build_graph(resources: Resources, memory: Memory | None = None, policy_server: PolicyServer | None = None) -> Built:
     """Turn resources into the routing graph; what is invalid is left out and reported.
 
     With the memory of an earlier build the result is the same, and what has not changed is the same object.
+    A ``policy_server`` is asked instead of the one that the resources name.
     """
     memory = memory or Memory()
     reports = Reports()
     report_endpoint_slices(resources, reports)
     # Nobody listens without a host, and without settings there is none.
     settings = read_settings(resources, reports) or DEFAULTS
+    server = read_policy_server(resources, reports)
     unusable = unusable_configuration(resources, reports)
     clusters_of_extensions = extension_clusters(resources, settings, reports, memory.extensions)
     extensions = {name: cluster.extension for name, cluster in clusters_of_extensions.items()}
@@ -53,10 +59,15 @@ def build_graph(resources: Resources, memory: Memory | None = None) -> Built:
         reports=reports,
     )
     hosts = build_hosts(around, memory.roots)
+    where = settings.listeners
+    taken = [each.port for each, served in ((where.http, hosts.plain), (where.https, hosts.secure)) if served]
+    gateways = build_gateways(resources, settings, policy_server or server, services, taken, reports)
+    if unusable:
+        gateways = gateways.withdrawn()
     services.forget_unused()
     known = services.built()
-    clusters: list[Cluster] = [*clusters_of_extensions.values(), *(known[name] for name in hosts.clusters)]
-    where = settings.listeners
+    used = sorted({*hosts.clusters, *gateways.services})
+    clusters: list[Cluster] = [*clusters_of_extensions.values(), *gateways.clusters, *(known[name] for name in used)]
     graph = Graph(
         http=Address(where.http.address, where.http.port),
         https=Address(where.https.address, where.https.port),
@@ -65,17 +76,18 @@ def build_graph(resources: Resources, memory: Memory | None = None) -> Built:
         secure_hosts=hosts.secure,
         fallback=hosts.fallback,
         refused=hosts.refused,
+        gateways=gateways.ports,
         clusters=tuple(sorted(clusters, key=lambda cluster: cluster.name)),
-        certificates=_certificates(resources, settings, hosts, clusters),
+        certificates=_certificates(resources, settings, (*hosts.certificates, *gateways.certificates), clusters),
     )
-    return Built(graph, reports.found())
+    return Built(graph, reports.found(), gateways)
 
 
 def _certificates(
-    resources: Resources, settings: Settings, hosts: Hosts, clusters: Sequence[Cluster]
+    resources: Resources, settings: Settings, served: Iterable[Certificate], clusters: Sequence[Cluster]
 ) -> tuple[Certificate, ...]:
     """Return what hosts show to clients and clusters show to upstreams."""
-    found = {certificate.name: certificate for certificate in hosts.certificates}
+    found = {certificate.name: certificate for certificate in served}
     shown = client_certificate(resources, settings)
     if isinstance(shown, Certificate) and any(_shows(cluster, shown.name) for cluster in clusters):
         found[shown.name] = shown

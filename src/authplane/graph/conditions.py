@@ -7,7 +7,7 @@ from typing import Final, assert_never
 
 from authplane.base.problems import Problems
 from authplane.graph.header_names import is_header_name
-from authplane.graph.model import Exact, HeaderMatch, Match, PathMatch, Prefix, QueryMatch, Regex, TextTest
+from authplane.graph.model import Exact, HeaderMatch, Match, PathMatch, Prefix, QueryMatch, Regex, Segments, TextTest
 from authplane.graph.paths import path_problem
 from authplane.graph.regexes import regex_problem
 from authplane.resources.kinds.contour_policies import HeaderCondition, MatchCondition, QueryParameterCondition
@@ -84,6 +84,8 @@ def _joined_path(above: PathMatch | None, below: PathMatch | None) -> PathMatch 
             return Exact(before + path)
         case Prefix(path):
             return Prefix(before + path)
+        case Segments(path):
+            return Segments(before + path)
         case Regex(path):
             # In a group, because the prefix must hold for every alternative of the pattern.
             return Regex(f"{re.escape(before)}(?:{path})") if before else below

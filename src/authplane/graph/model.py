@@ -237,6 +237,14 @@ class Certificate:
     key: Secret[bytes]
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Address:
+    """Where a listener listens."""
+
+    address: str
+    port: int
+
+
 # --- Gateways
 
 
@@ -323,7 +331,7 @@ class GatewayChain:
 class PlainPort:
     """A port for HTTP. Hosts are sorted by name, and not empty."""
 
-    where: "Address"
+    where: Address
     hosts: tuple[GatewayHost, ...]
 
 
@@ -331,7 +339,7 @@ class PlainPort:
 class SecurePort:
     """A port for HTTPS. Chains are sorted by name, and not empty."""
 
-    where: "Address"
+    where: Address
     chains: tuple[GatewayChain, ...]
 
 
@@ -339,14 +347,6 @@ GatewayPort: TypeAlias = PlainPort | SecurePort
 
 
 # --- Everything
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Address:
-    """Where a listener listens."""
-
-    address: str
-    port: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,16 @@ def route_name(fqdn: str) -> str:
     return f"https/{fqdn}"
 
 
+def gateway_listener(port: int) -> str:
+    """Name the listener of a port of Gateways, and for HTTP its route configuration."""
+    return f"gateway/{port}"
+
+
+def gateway_routes(port: int, listener: str) -> str:
+    """Name the route configuration of a Gateway's listener behind TLS."""
+    return f"{gateway_listener(port)}/{listener}"
+
+
 def xds_names(graph: Graph) -> Mapping[Ref, frozenset[XdsName]]:
     """Return what each ExtensionService and HTTPProxy became."""
     names: dict[Ref, set[XdsName]] = {}

@@ -23,6 +23,7 @@ from authplane.graph.model import (
     Regex,
     Respond,
     Route,
+    Segments,
 )
 from authplane.graph.rewrites import read_replacement, with_slashes
 from authplane.graph.words import match_words
@@ -221,7 +222,7 @@ def _rank(path: PathMatch) -> int:
             return 0
         case Regex():
             return 1
-        case Prefix():
+        case Prefix() | Segments():
             return 2
         case _:
             assert_never(path)

@@ -38,8 +38,17 @@ class ExternalName:
     port: int
 
 
-Destinations: TypeAlias = tuple[EndpointGroup, ...] | tuple[ExternalName, ...]
-"""Never a mix: a proxy either is told of endpoints or looks names up."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SocketFile:
+    """A socket in the file system of the proxy's machine."""
+
+    service: ObjectName
+    weight: int
+    path: str
+
+
+Destinations: TypeAlias = tuple[EndpointGroup, ...] | tuple[ExternalName, ...] | tuple[SocketFile, ...]
+"""Never a mix: a proxy either is told of endpoints, or looks names up, or knows the place itself."""
 
 
 # --- TLS
@@ -72,11 +81,18 @@ class UnverifiedTls:
     limits: TlsLimits = NO_LIMITS
 
 
+@dataclass(frozen=True, slots=True)
+class CaFile:
+    """A PEM file on the proxy's machine: what that machine trusts."""
+
+    path: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedTls:
     """TLS to an upstream whose certificate the CA signed for one of the names."""
 
-    ca: bytes
+    ca: bytes | CaFile
     subject_names: tuple[str, ...]
     server_name: str
     client_certificate: ObjectName | None = None
@@ -171,11 +187,11 @@ class ExtensionCluster:
 
     @property
     def ready_endpoints(self) -> int:
-        """How many endpoints can answer; a name outside counts as one."""
+        """How many endpoints can answer; a name outside or a socket counts as one."""
         found: set[object] = set()
         for each in self.destinations:
             if each.weight:
-                found |= {each} if isinstance(each, ExternalName) else set(each.endpoints)
+                found |= set(each.endpoints) if isinstance(each, EndpointGroup) else {each}
         return len(found)
 
 

@@ -5,13 +5,13 @@ import re
 from collections.abc import Iterator
 from typing import Final, assert_never
 
-from authplane.graph.model import Exact, HeaderMatch, Match, PathMatch, Prefix, QueryMatch, Regex, TextTest
+from authplane.graph.model import Exact, HeaderMatch, Match, PathMatch, Prefix, QueryMatch, Regex, Segments, TextTest
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:-]+")
 
 
 def match_words(match: Match) -> str:
-    """Describe a match in short: ``/api``, ``=/api``, ``~"/v[0-9]"``, each with its other conditions in brackets."""
+    """Describe a match in short: ``/api``, ``^/api``, ``=/api``, ``~"/v[0-9]"``, and in brackets what else holds."""
     conditions = ", ".join(condition_words(match))
     return f"{_path_words(match.path)}[{conditions}]" if conditions else _path_words(match.path)
 
@@ -28,6 +28,8 @@ def _path_words(path: PathMatch) -> str:
     match path:
         case Prefix(text):
             return text
+        case Segments(text):
+            return f"^{text}"
         case Exact(text):
             return f"={text}"
         case Regex(text):

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Final, assert_never
 
 from envoy.config.cluster.v3 import circuit_breaker_pb2, cluster_pb2
-from envoy.config.core.v3 import base_pb2, protocol_pb2
+from envoy.config.core.v3 import address_pb2, base_pb2, protocol_pb2
 from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
@@ -20,12 +20,14 @@ from authplane.graph.upstreams import (
     NO_BREAKERS,
     Balancing,
     Breakers,
+    CaFile,
     Cluster,
     EndpointGroup,
     ExtensionCluster,
     ExternalName,
     HttpVersion,
     Plaintext,
+    SocketFile,
     UnverifiedTls,
     UpstreamTls,
     VerifiedTls,
@@ -71,16 +73,18 @@ def render_cluster(cluster: Cluster) -> cluster_pb2.Cluster:
 
 
 def has_endpoints(cluster: Cluster) -> bool:
-    """Tell whether the proxy is told of endpoints; otherwise it looks names up itself."""
-    return not any(isinstance(each, ExternalName) for each in cluster.destinations)
+    """Tell whether the proxy is told of endpoints; otherwise it looks names up itself, or knows the place."""
+    return all(isinstance(each, EndpointGroup) for each in cluster.destinations)
 
 
 def _add_discovery(message: cluster_pb2.Cluster, cluster: Cluster) -> None:
+    kinds = cluster_pb2.Cluster.DiscoveryType
     if not has_endpoints(cluster):
-        message.type = cluster_pb2.Cluster.DiscoveryType.STRICT_DNS
+        named = any(isinstance(each, ExternalName) for each in cluster.destinations)
+        message.type = kinds.STRICT_DNS if named else kinds.STATIC
         message.load_assignment.CopyFrom(render_endpoints(cluster))
     else:
-        message.type = cluster_pb2.Cluster.DiscoveryType.EDS
+        message.type = kinds.EDS
         message.eds_cluster_config.CopyFrom(
             cluster_pb2.Cluster.EdsClusterConfig(eds_config=FROM_ADS, service_name=cluster.name)
         )
@@ -99,12 +103,14 @@ def render_endpoints(cluster: Cluster) -> endpoint_pb2.ClusterLoadAssignment:
     return endpoint_pb2.ClusterLoadAssignment(cluster_name=cluster.name, endpoints=localities)
 
 
-def _addresses(destination: EndpointGroup | ExternalName) -> tuple[tuple[str, int], ...]:
+def _addresses(destination: EndpointGroup | ExternalName | SocketFile) -> tuple[address_pb2.Address, ...]:
     match destination:
         case EndpointGroup(endpoints=endpoints):
-            return tuple((each.address, each.port) for each in endpoints)
+            return tuple(socket_address(each.address, each.port) for each in endpoints)
         case ExternalName(host=host, port=port):
-            return ((host, port),)
+            return (socket_address(host, port),)
+        case SocketFile(path=path):
+            return (address_pb2.Address(pipe=address_pb2.Pipe(path=path)),)
         case _:
             assert_never(destination)
 
@@ -115,16 +121,14 @@ def _sub_zone(service: ObjectName, occurrence: int) -> str:
 
 
 def _locality(
-    name: str, weight: int, addresses: Iterable[tuple[str, int]]
+    name: str, weight: int, addresses: Iterable[address_pb2.Address]
 ) -> endpoint_components_pb2.LocalityLbEndpoints:
     return endpoint_components_pb2.LocalityLbEndpoints(
         locality=base_pb2.Locality(sub_zone=name),
         load_balancing_weight=UInt32Value(value=weight),
         lb_endpoints=[
-            endpoint_components_pb2.LbEndpoint(
-                endpoint=endpoint_components_pb2.Endpoint(address=socket_address(address, port))
-            )
-            for address, port in addresses
+            endpoint_components_pb2.LbEndpoint(endpoint=endpoint_components_pb2.Endpoint(address=address))
+            for address in addresses
         ],
     )
 
@@ -219,9 +223,10 @@ def _tls_context(tls: UnverifiedTls | VerifiedTls, version: HttpVersion) -> tls_
     return tls_pb2.UpstreamTlsContext(common_tls_context=common, sni=tls.server_name)
 
 
-def _validation(ca: bytes, names: tuple[str, ...]) -> common_pb2.CertificateValidationContext:
+def _validation(ca: bytes | CaFile, names: tuple[str, ...]) -> common_pb2.CertificateValidationContext:
+    source = base_pb2.DataSource(filename=ca.path) if isinstance(ca, CaFile) else base_pb2.DataSource(inline_bytes=ca)
     return common_pb2.CertificateValidationContext(
-        trusted_ca=base_pb2.DataSource(inline_bytes=ca),
+        trusted_ca=source,
         match_typed_subject_alt_names=[
             common_pb2.SubjectAltNameMatcher(
                 san_type=common_pb2.SubjectAltNameMatcher.SanType.DNS, matcher=string_pb2.StringMatcher(exact=name)

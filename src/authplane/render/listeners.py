@@ -24,7 +24,6 @@ from authplane.graph.model import (
     Fallback,
     Forwarded,
     Graph,
-    Host,
     SecureHost,
 )
 from authplane.graph.programming import FALLBACK_CHAIN, FALLBACK_ROUTES, HTTP_LISTENER, HTTPS_LISTENER, route_name
@@ -63,20 +62,17 @@ def listeners_of(graph: Graph) -> Iterator[Whole[listener_pb2.Listener]]:
     timeouts = graph.timeouts
     if graph.plain_hosts:
         chain = chain_of(graph.plain_hosts)
-        shell = _listener(HTTP_LISTENER, graph.http, graph.plain_hosts)
+        shell = listener_shell(HTTP_LISTENER, graph.http, held_back(graph.plain_hosts))
         shell.filter_chains.append(
             listener_components_pb2.FilterChain(
-                filters=[_connection_manager(HTTP_LISTENER, HTTP_LISTENER, chain, timeouts)]
+                filters=[connection_manager(HTTP_LISTENER, HTTP_LISTENER, chain, timeouts)]
             )
         )
         yield Whole(HTTP_LISTENER, shell, "filter_chains", ())
     if graph.secure_hosts:
-        shell = _listener(HTTPS_LISTENER, graph.https, (secure.host for secure in graph.secure_hosts))
-        shell.listener_filters.append(
-            listener_components_pb2.ListenerFilter(
-                name="envoy.filters.listener.tls_inspector", typed_config=pack(tls_inspector_pb2.TlsInspector())
-            )
-        )
+        held = held_back(secure.host for secure in graph.secure_hosts)
+        shell = listener_shell(HTTPS_LISTENER, graph.https, held)
+        shell.listener_filters.append(tls_inspector())
         parts = [
             Part("chain", secure, partial(_secure_chain, secure, timeouts), timeouts) for secure in graph.secure_hosts
         ]
@@ -86,25 +82,33 @@ def listeners_of(graph: Graph) -> Iterator[Whole[listener_pb2.Listener]]:
         yield Whole(HTTPS_LISTENER, shell, "filter_chains", tuple(parts))
 
 
-def _listener(name: str, address: Address, hosts: Iterable[Host]) -> listener_pb2.Listener:
+def listener_shell(name: str, address: Address, held: int = 0) -> listener_pb2.Listener:
+    """Render a listener without its chains; ``held`` is how many bytes of a request may wait for a check."""
     return listener_pb2.Listener(
         name=name,
         address=socket_address(address.address, address.port),
-        per_connection_buffer_limit_bytes=UInt32Value(value=_BUFFER_LIMIT + held_back(hosts)),
+        per_connection_buffer_limit_bytes=UInt32Value(value=_BUFFER_LIMIT + held),
+    )
+
+
+def tls_inspector() -> listener_components_pb2.ListenerFilter:
+    """Render the filter that reads whom a client names in TLS."""
+    return listener_components_pb2.ListenerFilter(
+        name="envoy.filters.listener.tls_inspector", typed_config=pack(tls_inspector_pb2.TlsInspector())
     )
 
 
 def _secure_chain(secure: SecureHost, timeouts: ConnectionTimeouts) -> listener_components_pb2.FilterChain:
     name = route_name(secure.host.fqdn)
     forwarded = secure.clients.forwarded if secure.clients is not None else None
-    tls = _tls_context(secure.certificate, secure.minimum_tls, secure.maximum_tls)
+    tls = tls_context([secure.certificate], secure.minimum_tls, secure.maximum_tls)
     if secure.clients is not None:
-        _ask_for_certificates(tls, secure.clients)
+        ask_for_certificates(tls, secure.clients)
     return listener_components_pb2.FilterChain(
         name=name,
         filter_chain_match=listener_components_pb2.FilterChainMatch(server_names=[secure.host.fqdn]),
-        filters=[_connection_manager(HTTPS_LISTENER, name, chain_of([secure.host]), timeouts, forwarded)],
-        transport_socket=_transport_socket(tls),
+        filters=[connection_manager(HTTPS_LISTENER, name, chain_of([secure.host]), timeouts, forwarded)],
+        transport_socket=transport_socket(tls),
     )
 
 
@@ -113,18 +117,22 @@ def _fallback_chain(fallback: Fallback, timeouts: ConnectionTimeouts) -> listene
     return listener_components_pb2.FilterChain(
         name=FALLBACK_CHAIN,
         filter_chain_match=listener_components_pb2.FilterChainMatch(transport_protocol="tls"),
-        filters=[_connection_manager(HTTPS_LISTENER, FALLBACK_ROUTES, chain_of(fallback.hosts), timeouts)],
-        transport_socket=_transport_socket(
-            _tls_context(fallback.certificate, fallback.minimum_tls, fallback.maximum_tls)
+        filters=[connection_manager(HTTPS_LISTENER, FALLBACK_ROUTES, chain_of(fallback.hosts), timeouts)],
+        transport_socket=transport_socket(
+            tls_context([fallback.certificate], fallback.minimum_tls, fallback.maximum_tls)
         ),
     )
 
 
-def _transport_socket(tls: tls_pb2.DownstreamTlsContext) -> base_pb2.TransportSocket:
+def transport_socket(tls: tls_pb2.DownstreamTlsContext) -> base_pb2.TransportSocket:
+    """Render TLS as what a chain is spoken over."""
     return base_pb2.TransportSocket(name="envoy.transport_sockets.tls", typed_config=pack(tls))
 
 
-def _tls_context(certificate: ObjectName, minimum: str, maximum: str) -> tls_pb2.DownstreamTlsContext:
+def tls_context(
+    certificates: Iterable[ObjectName], minimum: str = "1.2", maximum: str = "1.3"
+) -> tls_pb2.DownstreamTlsContext:
+    """Render TLS with certificates that come over SDS."""
     return tls_pb2.DownstreamTlsContext(
         common_tls_context=tls_pb2.CommonTlsContext(
             alpn_protocols=["h2", "http/1.1"],
@@ -132,12 +140,15 @@ def _tls_context(certificate: ObjectName, minimum: str, maximum: str) -> tls_pb2
                 tls_minimum_protocol_version=_TLS_VERSIONS[minimum],
                 tls_maximum_protocol_version=_TLS_VERSIONS[maximum],
             ),
-            tls_certificate_sds_secret_configs=[secret_pb2.SdsSecretConfig(name=str(certificate), sds_config=FROM_ADS)],
+            tls_certificate_sds_secret_configs=[
+                secret_pb2.SdsSecretConfig(name=str(each), sds_config=FROM_ADS) for each in certificates
+            ],
         )
     )
 
 
-def _ask_for_certificates(tls: tls_pb2.DownstreamTlsContext, clients: ClientCertificates) -> None:
+def ask_for_certificates(tls: tls_pb2.DownstreamTlsContext, clients: ClientCertificates) -> None:
+    """Add which certificates clients show."""
     trust = common_pb2.CertificateValidationContext.TrustChainVerification
     validation = common_pb2.CertificateValidationContext(
         trust_chain_verification=trust.VERIFY_TRUST_CHAIN if clients.verified else trust.ACCEPT_UNTRUSTED,
@@ -151,9 +162,10 @@ def _ask_for_certificates(tls: tls_pb2.DownstreamTlsContext, clients: ClientCert
     tls.require_client_certificate.value = clients.required
 
 
-def _connection_manager(
+def connection_manager(
     stat_prefix: str, routes: str, chain: Chain, timeouts: ConnectionTimeouts, forwarded: Forwarded | None = None
 ) -> listener_components_pb2.Filter:
+    """Render a connection manager: what it logs, normalises and limits is the same for all."""
     manager = _HCM(
         stat_prefix=stat_prefix,
         rds=hcm_pb2.Rds(config_source=FROM_ADS, route_config_name=routes),

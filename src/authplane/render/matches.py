@@ -5,7 +5,7 @@ from typing import assert_never
 from envoy.config.route.v3 import route_components_pb2 as pb
 from envoy.type.matcher.v3 import regex_pb2, string_pb2
 
-from authplane.graph.model import Exact, HeaderMatch, Match, Prefix, QueryMatch, Regex, TextTest
+from authplane.graph.model import Exact, HeaderMatch, Match, Prefix, QueryMatch, Regex, Segments, TextTest
 
 
 def render_match(match: Match) -> pb.RouteMatch:
@@ -22,6 +22,8 @@ def _path(match: Match) -> pb.RouteMatch:
             return pb.RouteMatch(path=path)
         case Prefix(path):
             return pb.RouteMatch(prefix=path)
+        case Segments(path):
+            return pb.RouteMatch(path_separated_prefix=path)
         case Regex(path):
             return pb.RouteMatch(safe_regex=regex_pb2.RegexMatcher(regex=path))
         case _:

@@ -12,8 +12,10 @@ from envoy.extensions.transport_sockets.tls.v3.secret_pb2 import Secret
 
 from authplane.graph.model import Graph
 from authplane.render.clusters import has_endpoints, render_cluster, render_endpoints
+from authplane.render.gateway_listeners import gateway_listeners_of
+from authplane.render.gateway_routes import gateway_tables_of
 from authplane.render.listeners import listeners_of
-from authplane.render.parts import Bodies, Part, Single, message_of
+from authplane.render.parts import Bodies, Part, Resource, Single, message_of
 from authplane.render.routes import route_tables_of
 from authplane.render.secrets import render_secret
 from authplane.xds.snapshot import Snapshot
@@ -34,8 +36,8 @@ class Rendered:
 def render_graph(graph: Graph) -> Rendered:
     """Render everything; a graph cannot be one that this fails for."""
     return Rendered(
-        listeners=tuple(message_of(each) for each in listeners_of(graph)),
-        routes=tuple(message_of(each) for each in route_tables_of(graph)),
+        listeners=tuple(message_of(each) for each in _listeners(graph)),
+        routes=tuple(message_of(each) for each in _tables(graph)),
         clusters=tuple(message_of(each) for each in _clusters(graph)),
         endpoints=tuple(message_of(each) for each in _endpoints(graph)),
         secrets=tuple(message_of(each) for each in _secrets(graph)),
@@ -47,14 +49,24 @@ def snapshot_of(graph: Graph, bodies: Bodies, before: Snapshot | None = None) ->
     bodies.next_generation()
     return Snapshot.of(
         {
-            TypeUrl.LISTENER: bodies.serialize(listeners_of(graph)),
-            TypeUrl.ROUTE: bodies.serialize(route_tables_of(graph)),
+            TypeUrl.LISTENER: bodies.serialize(_listeners(graph)),
+            TypeUrl.ROUTE: bodies.serialize(_tables(graph)),
             TypeUrl.CLUSTER: bodies.serialize(_clusters(graph)),
             TypeUrl.ENDPOINT: bodies.serialize(_endpoints(graph)),
             TypeUrl.SECRET: bodies.serialize(_secrets(graph)),
         },
         before,
     )
+
+
+def _listeners(graph: Graph) -> Iterator[Resource[Listener]]:
+    yield from listeners_of(graph)
+    yield from gateway_listeners_of(graph.gateways, graph.timeouts)
+
+
+def _tables(graph: Graph) -> Iterator[Resource[RouteConfiguration]]:
+    yield from route_tables_of(graph)
+    yield from gateway_tables_of(graph.gateways)
 
 
 def _clusters(graph: Graph) -> Iterator[Single[Cluster]]:

@@ -19,7 +19,7 @@ from authplane.render.matches import render_match
 from authplane.render.parts import Part, Resource, Single, Whole
 
 METADATA: Final = "authplane"
-_MISDIRECTED: Final = 421
+MISDIRECTED: Final = 421
 _WITHDRAWN: Final = 503
 
 
@@ -29,29 +29,30 @@ def route_tables_of(graph: Graph) -> Iterator[Resource[route_pb2.RouteConfigurat
         yield Single(route_name(secure.host.fqdn), Part("routes", secure, partial(_secure_routes, secure)))
     if graph.fallback is not None:
         chain = chain_of(graph.fallback.hosts)
-        shell = _table(FALLBACK_ROUTES)
+        shell = route_table(FALLBACK_ROUTES)
         # Hosts are found by name, so it does not matter which stands first.
-        shell.virtual_hosts.append(_answering("misdirected", ["*", *graph.fallback.elsewhere], _MISDIRECTED, chain))
+        shell.virtual_hosts.append(answering("misdirected", ["*", *graph.fallback.elsewhere], MISDIRECTED, chain))
         yield Whole(FALLBACK_ROUTES, shell, "virtual_hosts", _hosts(graph.fallback.hosts, chain))
     if graph.plain_hosts:
         chain = chain_of(graph.plain_hosts)
-        shell = _table(HTTP_LISTENER)
-        shell.virtual_hosts.extend(_answering(fqdn, [fqdn], _WITHDRAWN, chain) for fqdn in graph.refused)
+        shell = route_table(HTTP_LISTENER)
+        shell.virtual_hosts.extend(answering(fqdn, [fqdn], _WITHDRAWN, chain) for fqdn in graph.refused)
         yield Whole(HTTP_LISTENER, shell, "virtual_hosts", _hosts(graph.plain_hosts, chain))
 
 
-def _table(name: str) -> route_pb2.RouteConfiguration:
+def route_table(name: str) -> route_pb2.RouteConfiguration:
+    """Render a table without hosts."""
     return route_pb2.RouteConfiguration(name=name, ignore_port_in_host_matching=True)
 
 
 def _secure_routes(secure: SecureHost) -> route_pb2.RouteConfiguration:
     """Render the routes of a virtual host behind TLS; a request for another host is misdirected (RFC 9110, 15.5.20)."""
     chain = chain_of([secure.host])
-    table = _table(route_name(secure.host.fqdn))
+    table = route_table(route_name(secure.host.fqdn))
     table.virtual_hosts.extend(
         [
             _virtual_host(secure.host, chain),
-            _answering("misdirected", ["*", *secure.elsewhere], _MISDIRECTED, chain),
+            answering("misdirected", ["*", *secure.elsewhere], MISDIRECTED, chain),
         ]
     )
     return table
@@ -65,7 +66,7 @@ def _virtual_host(host: Host, chain: Chain) -> pb.VirtualHost:
     return pb.VirtualHost(name=host.fqdn, domains=[host.fqdn], routes=[_route(route, chain) for route in host.routes])
 
 
-def _answering(name: str, domains: list[str], status: int, chain: Chain) -> pb.VirtualHost:
+def answering(name: str, domains: list[str], status: int, chain: Chain) -> pb.VirtualHost:
     """Answer every request by ourselves: nothing behind is reached."""
     return pb.VirtualHost(
         name=name,
@@ -84,16 +85,16 @@ def _route(route: Route, chain: Chain) -> pb.Route:
     message = pb.Route(
         name=f"{route.proxy}#{match_words(route.match)}",
         match=render_match(route.match),
-        metadata=_metadata(route.authorization),
+        metadata=route_metadata(authorization_word(route.authorization)),
         typed_per_filter_config=per_route(chain, route.authorization),
     )
     add_action(message, route)
     return message
 
 
-def _metadata(authorization: RouteAuthorization) -> base_pb2.Metadata:
+def route_metadata(authorization: str) -> base_pb2.Metadata:
     """Let the access log say what held for the request."""
-    fields = Struct(fields={"authorization": Value(string_value=authorization_word(authorization))})
+    fields = Struct(fields={"authorization": Value(string_value=authorization)})
     return base_pb2.Metadata(filter_metadata={METADATA: fields})
 
 

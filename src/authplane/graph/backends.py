@@ -1,0 +1,148 @@
+"""Backends: where the requests for an MCP server go."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from authplane.base.addresses import parse_ip_address
+from authplane.base.names import ObjectName, Ref
+from authplane.base.problems import Problem, Problems, Severity
+from authplane.graph.external_names import external_host, external_name_problem
+from authplane.graph.paths import target_problem
+from authplane.graph.reports import Reports
+from authplane.graph.service_clusters import Clusters, Wanted
+from authplane.graph.settings import ExternalNames, Settings
+from authplane.graph.upstreams import CaFile, ExternalName, HttpVersion, Plaintext, ServiceCluster, VerifiedTls
+from authplane.resources.documents import Resources
+from authplane.resources.kinds.agentic import Backend, McpBackend, XBackend
+
+_HTTPS: Final = 443
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendTarget:
+    """What a Backend is for routes."""
+
+    ref: Ref
+    cluster: str | None
+    """None if it cannot be reached: what is wrong with it is in its report."""
+    own: ServiceCluster | None = None
+    """The cluster, if it is for this Backend alone; otherwise it is that of a Service."""
+    host: str = ""
+    """What the server is told as host; empty leaves the client's."""
+    path: str
+
+
+Backends: TypeAlias = Mapping[Ref, BackendTarget]
+
+
+def build_backends(
+    resources: Resources, settings: Settings, ca_file: str, clusters: Clusters, reports: Reports
+) -> Backends:
+    """Resolve every Backend and XBackend, whether a route leads there or not."""
+    build = _Build(resources, settings, CaFile(ca_file), clusters)
+    found = {}
+    written: list[Backend | XBackend] = [*resources.backends.values(), *resources.x_backends.values()]
+    for each in written:
+        ref = backend_ref(each)
+        problems = reports.of(ref)
+        with problems.at("spec", "mcp"):
+            found[ref] = build.target(ref, each.spec.mcp, problems)
+    return found
+
+
+def backend_ref(backend: Backend | XBackend) -> Ref:
+    """Name a Backend."""
+    return Ref(type(backend).__name__, backend.metadata.namespace, backend.metadata.name)
+
+
+class _Build:
+    """What Backends are built from."""
+
+    def __init__(self, resources: Resources, settings: Settings, ca: CaFile, clusters: Clusters) -> None:
+        self._resources = resources
+        self._settings = settings
+        self._ca = ca
+        self._clusters = clusters
+
+    def target(self, ref: Ref, mcp: McpBackend, problems: Problems) -> BackendTarget:
+        """Find out where a Backend leads."""
+        before = problems.error_count
+        wrong = target_problem(mcp.path)
+        if wrong:
+            with problems.at("path"):
+                problems.add("PathNotValid", f"{mcp.path!r} {wrong}")
+        if (mcp.service_name is None) == (mcp.hostname is None):
+            problems.add("BackendNotValid", "exactly one of serviceName and hostname must be given")
+            return BackendTarget(ref=ref, cluster=None, path=mcp.path)
+        if mcp.service_name is not None:
+            found = self._service(ref, mcp.service_name, mcp, problems)
+        else:
+            found = self._outside(ref, mcp.hostname or "", mcp, problems)
+        unusable = found is None or problems.error_count > before
+        return BackendTarget(ref=ref, cluster=None, path=mcp.path) if unusable or found is None else found
+
+    def _service(self, ref: Ref, written: str, mcp: McpBackend, problems: Problems) -> BackendTarget | None:
+        name = ObjectName(ref.namespace, written)
+        service = self._resources.services.get(name)
+        told = name in self._resources.endpoint_slices
+        if service is not None and not told and service.spec.type != "ExternalName":
+            return self._by_name(ref, name, mcp, problems)
+        found = self._clusters[Wanted(service=name, port=mcp.port)]
+        with problems.at("serviceName"):
+            for each in found.problems:
+                _add(each, problems)
+        return BackendTarget(ref=ref, cluster=found.name, path=mcp.path) if found.name is not None else None
+
+    def _by_name(self, ref: Ref, name: ObjectName, mcp: McpBackend, problems: Problems) -> BackendTarget | None:
+        """Let the proxy look up a Service of which no endpoints are known, as pods of its cluster do."""
+        service = self._resources.services[name]
+        if all(each.port != mcp.port or each.protocol != "TCP" for each in service.spec.ports):
+            with problems.at("port"):
+                problems.add("ServiceUnresolvedReference", f'port "{mcp.port}" on service "{name}" not matched')
+            return None
+        cluster = ServiceCluster(
+            name=f"backend/{ref}",
+            version=HttpVersion.HTTP1,
+            tls=Plaintext(),
+            destinations=(
+                ExternalName(
+                    service=name, weight=1, host=f"{name.name}.{name.namespace}.svc.cluster.local", port=mcp.port
+                ),
+            ),
+            connect_timeout=self._settings.connect_timeout,
+        )
+        return BackendTarget(ref=ref, cluster=cluster.name, own=cluster, path=mcp.path)
+
+    def _outside(self, ref: Ref, written: str, mcp: McpBackend, problems: Problems) -> BackendTarget | None:
+        host = external_host(written)
+        allowed = self._settings.external_names
+        with problems.at("hostname"):
+            if allowed is ExternalNames.NOWHERE:
+                problems.add("HostnameNotPermitted", "hosts outside are switched off for the whole gateway")
+                return None
+            if parse_ip_address(host) is not None or external_name_problem(host, ExternalNames.ANYWHERE):
+                problems.add("HostnameNotPermitted", f"{written!r} is not a DNS name such as 'mcp.example.com'")
+                return None
+            if external_name_problem(host, allowed):
+                problems.add(
+                    "HostnameNotPermitted",
+                    f"{written!r} leads to this machine or to what tells it its credentials, this is not allowed",
+                )
+                return None
+        cluster = ServiceCluster(
+            name=f"backend/{ref}",
+            version=HttpVersion.HTTP1,
+            tls=VerifiedTls(ca=self._ca, subject_names=(host,), server_name=host, limits=self._settings.upstream_tls),
+            destinations=(ExternalName(service=ref.object_name, weight=1, host=host, port=mcp.port),),
+            connect_timeout=self._settings.connect_timeout,
+        )
+        told = host if mcp.port == _HTTPS else f"{host}:{mcp.port}"
+        return BackendTarget(ref=ref, cluster=cluster.name, own=cluster, host=told, path=mcp.path)
+
+
+def _add(problem: Problem, problems: Problems) -> None:
+    """Say what Services have to say, without the words for HTTPProxies."""
+    message = problem.message.removeprefix("Spec.Routes unresolved service reference: ")
+    with problems.at(*problem.path):
+        (problems.add if problem.severity is Severity.ERROR else problems.warn)(problem.reason, message)

@@ -1,0 +1,91 @@
+"""The Gateway that is there without a Gateway document: every Backend under ``/<namespace>/<name>``."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from authplane.base.names import ObjectName
+from authplane.graph.paths import target_problem
+from authplane.resources.documents import Resources
+from authplane.resources.kinds.agentic import Backend, XBackend
+from authplane.resources.kinds.authplane import GatewaySettings
+from authplane.resources.kinds.contour_policies import NamespacedName
+from authplane.resources.kinds.gateway import (
+    AllowedRoutes,
+    FrontendValidation,
+    Gateway,
+    GatewayListener,
+    GatewaySpec,
+    HTTPBackendRef,
+    HTTPPathMatch,
+    HTTPRoute,
+    HTTPRouteFilter,
+    HTTPRouteMatch,
+    HTTPRouteRule,
+    HTTPRouteSpec,
+    ListenerTls,
+    ParentRef,
+    PathModifier,
+    RouteNamespaces,
+    SecretRef,
+    UrlRewrite,
+)
+from authplane.resources.kinds.meta import Meta
+
+DEFAULT: Final = ObjectName("default", "authplane")
+_GROUP: Final = "agentic.networking.x-k8s.io"
+
+
+def has_default_gateway(resources: Resources) -> bool:
+    """Tell whether there are Backends and no Gateway; one that cannot be read might be meant to lead to them."""
+    if resources.gateways or any(ref.kind == "Gateway" for ref in resources.broken):
+        return False
+    return bool(resources.backends or resources.x_backends)
+
+
+def default_gateway(settings: GatewaySettings) -> Gateway:
+    """Write the document that nobody wrote."""
+    listener = GatewayListener(
+        name="default",
+        port=settings.port,
+        protocol="HTTP" if settings.tls is None else "HTTPS",
+        tls=_tls(settings),
+        allowed_routes=AllowedRoutes(namespaces=RouteNamespaces(from_="All")),
+    )
+    return Gateway(
+        metadata=Meta(name=DEFAULT.name, namespace=DEFAULT.namespace), spec=GatewaySpec(listeners=(listener,))
+    )
+
+
+def default_routes(resources: Resources) -> Mapping[ObjectName, HTTPRoute]:
+    """Write a route to each Backend; of a Backend and an XBackend with one name, to the Backend."""
+    backends: dict[ObjectName, Backend | XBackend] = {**resources.x_backends, **resources.backends}
+    return {name: _route(name, backend) for name, backend in sorted(backends.items())}
+
+
+def _tls(settings: GatewaySettings) -> ListenerTls | None:
+    if settings.tls is None:
+        return None
+    clients = settings.tls.client_ca
+    return ListenerTls(
+        certificate_refs=(_secret(settings.tls.certificate),),
+        frontend_validation=FrontendValidation(ca_certificate_refs=(_secret(clients),)) if clients else None,
+    )
+
+
+def _secret(name: NamespacedName) -> SecretRef:
+    return SecretRef(name=name.name, namespace=name.namespace)
+
+
+def _route(name: ObjectName, backend: Backend | XBackend) -> HTTPRoute:
+    path = backend.spec.mcp.path
+    rewrite = UrlRewrite(path=PathModifier(type="ReplacePrefixMatch", replace_prefix_match=path))
+    rule = HTTPRouteRule(
+        matches=(HTTPRouteMatch(path=HTTPPathMatch(value=f"/{name}")),),
+        # A path that cannot be is reported with the Backend, which then cannot be reached anyway.
+        filters=() if target_problem(path) else (HTTPRouteFilter(type="URLRewrite", url_rewrite=rewrite),),
+        backend_refs=(HTTPBackendRef(group=_GROUP, kind=type(backend).__name__, name=name.name),),
+    )
+    return HTTPRoute(
+        metadata=Meta(name=name.name, namespace=name.namespace),
+        spec=HTTPRouteSpec(parent_refs=(ParentRef(name=DEFAULT.name, namespace=DEFAULT.namespace),), rules=(rule,)),
+    )

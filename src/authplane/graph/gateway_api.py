@@ -1,0 +1,196 @@
+"""Gateways, HTTPRoutes and Backends: what proxies serve of them, and what became of each.
+
+Without any Gateway there is one of our own, on a port of this machine, which leads to every Backend under
+``/<namespace>/<name>``.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final
+
+from authplane.base.names import ObjectName, Ref
+from authplane.base.problems import Problems
+from authplane.graph.backends import Backends, build_backends
+from authplane.graph.default_gateway import DEFAULT, default_gateway, default_routes, has_default_gateway
+from authplane.graph.gateways import Listener, gateway_ref, read_listeners
+from authplane.graph.guards import Enforced
+from authplane.graph.hostnames import covers
+from authplane.graph.http_routes import Checks, RouteOutcome, attach_routes
+from authplane.graph.model import (
+    Address,
+    Certificate,
+    GatewayChain,
+    GatewayHost,
+    GatewayPort,
+    PlainPort,
+    SecurePort,
+    Split,
+)
+from authplane.graph.policy_server import PolicyServer, policy_cluster, policy_service
+from authplane.graph.protection import NOTHING_PROTECTED, Protection, read_protection
+from authplane.graph.reports import Reports
+from authplane.graph.route_rules import Beside
+from authplane.graph.service_clusters import Clusters
+from authplane.graph.settings import Settings, configuration_ref
+from authplane.graph.upstreams import Cluster
+from authplane.resources.documents import Resources
+from authplane.resources.kinds.authplane import AuthplaneConfigurationSpec, GatewaySettings
+
+_EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 (a gateway is there to be reached)
+_HERE: Final = "127.0.0.1"
+_NO_SETTINGS: Final = AuthplaneConfigurationSpec()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateways:
+    """What proxies get, and what became of the documents."""
+
+    ports: tuple[GatewayPort, ...] = ()
+    clusters: tuple[Cluster, ...] = ()
+    """Those that are there for Gateways alone."""
+    services: frozenset[str] = frozenset()
+    """The names of the clusters of Services that routes lead to."""
+    certificates: tuple[Certificate, ...] = ()
+    listeners: tuple[Listener, ...] = ()
+    routes: tuple[RouteOutcome, ...] = ()
+    backends: Backends = field(default_factory=lambda: MappingProxyType({}))
+    protection: Protection = NOTHING_PROTECTED
+
+    def withdrawn(self) -> "Gateways":
+        """Return the same without anything for proxies."""
+        return replace(self, ports=(), clusters=(), services=frozenset(), certificates=())
+
+
+NO_GATEWAYS: Final = Gateways()
+
+
+def build_gateways(  # noqa: PLR0913, PLR0917 (each of them decides something)
+    resources: Resources,
+    settings: Settings,
+    server: PolicyServer,
+    clusters: Clusters,
+    taken: Collection[int],
+    reports: Reports,
+) -> Gateways:
+    """Build the ports of all Gateways; ``taken`` are those of others."""
+    if not (resources.gateways or resources.http_routes or resources.backends or resources.x_backends):
+        return NO_GATEWAYS
+    spec = resources.configuration.spec if resources.configuration is not None else _NO_SETTINGS
+    beside = Beside(
+        resources=resources,
+        clusters=clusters,
+        backends=build_backends(resources, settings, spec.gateway.ca_file, clusters, reports),
+        protection=read_protection(resources),
+    )
+    checks = Checks(
+        service=policy_service(server, spec.max_request_body),
+        unprotected_backends=spec.unprotected_backends == "Deny",
+    )
+    listeners = read_listeners(resources.gateways, resources, taken, lambda name: reports.of(gateway_ref(name)))
+    attached = attach_routes(resources.http_routes, listeners, beside, checks, lambda name: reports.of(_route(name)))
+    served, hosts, address = listeners, attached.hosts, _EVERYWHERE
+    if has_default_gateway(resources):
+        served, hosts = _default(beside, checks, spec.gateway, taken, reports)
+        address = _HERE
+    ports = tuple(_ports(served, hosts, spec.gateway.address or address))
+    used = _used(ports)
+    own = [each.own for each in beside.backends.values() if each.own is not None and each.own.name in used]
+    return Gateways(
+        ports=ports,
+        clusters=(*own, *([policy_cluster(server)] if _checked(ports) else [])),
+        services=used - {each.name for each in own},
+        certificates=tuple(_certificates(served)),
+        listeners=listeners,
+        routes=attached.routes,
+        backends=beside.backends,
+        protection=beside.protection,
+    )
+
+
+def _default(
+    beside: Beside, checks: Checks, settings: GatewaySettings, taken: Collection[int], reports: Reports
+) -> tuple[tuple[Listener, ...], Mapping[str, tuple[GatewayHost, ...]]]:
+    """Build the Gateway that nobody wrote; what is wrong with it is wrong with the settings."""
+    found, unheard = Problems(), Problems()
+    gateways = {DEFAULT: default_gateway(settings)}
+    listeners = read_listeners(gateways, beside.resources, taken, lambda _: found, trusted=True)
+    configuration = beside.resources.configuration
+    if configuration is not None:
+        problems = reports.of(configuration_ref(configuration))
+        with problems.at("spec", "gateway"):
+            for each in found:
+                problems.warn(each.reason, f"the default Gateway is not served: {each.message}")
+    # What is wrong with a Backend is in its own report.
+    attached = attach_routes(default_routes(beside.resources), listeners, beside, checks, lambda _: unheard)
+    return listeners, attached.hosts
+
+
+def _route(name: ObjectName) -> Ref:
+    return Ref("HTTPRoute", name.namespace, name.name)
+
+
+# --- Ports
+
+
+def _ports(
+    listeners: Iterable[Listener], hosts: Mapping[str, tuple[GatewayHost, ...]], address: str
+) -> Iterator[GatewayPort]:
+    by_port: dict[int, list[Listener]] = defaultdict(list)
+    for each in listeners:
+        by_port[each.port].append(each)
+    for port, together in sorted(by_port.items()):
+        served = [each for each in together if each.served]
+        if not served:
+            continue
+        where = Address(address, port)
+        claimed = {each.hostname for each in together if each.conflicted is None}
+        if served[0].secure:
+            chains = [_chain(each, hosts[each.name], claimed) for each in sorted(served, key=lambda each: each.name)]
+            yield SecurePort(where=where, chains=tuple(chains))
+        else:
+            # Nobody answers for the names of listeners that are not served.
+            kept = (GatewayHost(name=name, routes=()) for name in claimed - {each.hostname for each in served})
+            found = [host for each in served for host in hosts[each.name]]
+            yield PlainPort(where=where, hosts=tuple(sorted((*found, *kept), key=lambda host: host.name)))
+
+
+def _chain(listener: Listener, hosts: tuple[GatewayHost, ...], claimed: Iterable[str]) -> GatewayChain:
+    others = (name for name in claimed if name != listener.hostname and covers(listener.hostname, name))
+    return GatewayChain(
+        name=listener.name,
+        hostname=listener.hostname,
+        certificates=tuple(dict.fromkeys(each.name for each in listener.certificates)),
+        clients=listener.clients,
+        hosts=hosts,
+        elsewhere=tuple(sorted(others)),
+    )
+
+
+def gateway_hosts(port: GatewayPort) -> tuple[GatewayHost, ...]:
+    """Return every host of a port, once for each listener that serves it."""
+    return port.hosts if isinstance(port, PlainPort) else tuple(host for each in port.chains for host in each.hosts)
+
+
+def splits(hosts: Iterable[GatewayHost]) -> Iterator[Split]:
+    """Return where the requests of hosts are sent."""
+    for host in hosts:
+        for route in host.routes:
+            if isinstance(route.action, Split):
+                yield route.action
+
+
+def _used(ports: Iterable[GatewayPort]) -> frozenset[str]:
+    shares = (share for port in ports for split in splits(gateway_hosts(port)) for share in split.shares)
+    return frozenset(share.cluster for share in shares if share.cluster is not None)
+
+
+def _checked(ports: Iterable[GatewayPort]) -> bool:
+    shares = (share for port in ports for split in splits(gateway_hosts(port)) for share in split.shares)
+    return any(isinstance(share.authorization, Enforced) for share in shares)
+
+
+def _certificates(listeners: Iterable[Listener]) -> Iterable[Certificate]:
+    shown = {each.name: each for listener in listeners if listener.served for each in listener.certificates}
+    return (shown[name] for name in sorted(shown))

@@ -1,0 +1,125 @@
+"""What AccessPolicies protect: where requests are checked, and whose tokens are asked for.
+
+Whoever is named by a policy is checked, whether the policy is valid or not: what it grants is for those who decide. A
+policy that cannot be read at all counts for everything that it might have named.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from authplane.base.names import ObjectName
+from authplane.base.problems import Problems
+from authplane.policy.mcp.challenge import fit_scope, fit_url
+from authplane.policy.tokens.issuer_url import parse_issuer_url
+from authplane.resources.documents import Resources
+from authplane.resources.kinds.agentic import AccessPolicy, AccessRule, XAccessPolicy, XAccessPolicyV0
+
+_BACKENDS: Final = frozenset({"Backend", "XBackend"})
+_WHOLE: Final = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """Whose tokens are asked for, and for which scopes; each once, sorted."""
+
+    issuers: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
+
+    def __or__(self, other: "Tokens") -> "Tokens":
+        return Tokens(issuers=_joined(self.issuers, other.issuers), scopes=_joined(self.scopes, other.scopes))
+
+
+NO_TOKENS: Final = Tokens()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protection:
+    """Everything that policies name."""
+
+    backends: Mapping[ObjectName, Tokens] = field(default_factory=lambda: MappingProxyType({}))
+    """Backends and XBackends alike."""
+    listeners: Mapping[tuple[ObjectName, str], Tokens] = field(default_factory=lambda: MappingProxyType({}))
+    """By Gateway and the name of the listener; an empty name is every one."""
+    namespaces: frozenset[str] = frozenset()
+    """Where a policy cannot be read, nor what it protects."""
+
+    def backend(self, name: ObjectName) -> Tokens | None:
+        """Return which tokens the policies of a Backend ask for; None if it has no policy."""
+        known = self.backends.get(name)
+        return NO_TOKENS if known is None and name.namespace in self.namespaces else known
+
+    def listener(self, gateway: ObjectName, section: str) -> Tokens | None:
+        """Return which tokens the policies of a listener ask for; None if it has no policy."""
+        found = [each for key in (_WHOLE, section) if (each := self.listeners.get((gateway, key))) is not None]
+        if not found:
+            return NO_TOKENS if gateway.namespace in self.namespaces else None
+        return _all(found)
+
+
+NOTHING_PROTECTED: Final = Protection()
+
+
+def read_protection(resources: Resources) -> Protection:
+    """Gather what all policies name."""
+    backends: dict[ObjectName, list[Tokens]] = defaultdict(list)
+    listeners: dict[tuple[ObjectName, str], list[Tokens]] = defaultdict(list)
+    for policy in (*resources.access_policies.values(), *resources.x_access_policies.values()):
+        tokens = _tokens(policy)
+        for ref in policy.spec.target_refs:
+            name = ObjectName(policy.metadata.namespace, ref.name)
+            if ref.kind in _BACKENDS:
+                backends[name].append(tokens)
+            elif ref.kind == "Gateway":
+                listeners[name, _section(resources, name, ref.section_name)].append(tokens)
+    unread = set()
+    for policy_ref, targets in resources.broken_policies.items():
+        if targets is None:
+            unread.add(policy_ref.namespace)
+        for target in targets or ():
+            if target.kind in _BACKENDS:
+                backends[target.object_name].append(NO_TOKENS)
+            elif target.kind == "Gateway":
+                listeners[target.object_name, _WHOLE].append(NO_TOKENS)
+    return Protection(
+        backends=MappingProxyType({name: _all(found) for name, found in backends.items()}),
+        listeners=MappingProxyType({key: _all(found) for key, found in listeners.items()}),
+        namespaces=frozenset(unread),
+    )
+
+
+def _section(resources: Resources, gateway: ObjectName, written: str) -> str:
+    """Return the listener that a policy means; one that is not there might be any."""
+    known = resources.gateways.get(gateway)
+    return written if known is not None and any(each.name == written for each in known.spec.listeners) else _WHOLE
+
+
+def _tokens(policy: AccessPolicy | XAccessPolicyV0 | XAccessPolicy) -> Tokens:
+    issuers: set[str] = set()
+    scopes: set[str] = set()
+    for url, asked in _sources(policy.spec.rules):
+        issuers.add(url)
+        scopes.update(scope for scope in asked if fit_scope(scope))
+    return Tokens(issuers=tuple(sorted(issuers)), scopes=tuple(sorted(scopes)))
+
+
+def _sources(rules: Iterable[AccessRule]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for rule in rules:
+        oidc = rule.source.oidc if rule.source is not None else None
+        # What is wrong with an address is said where the policy is compiled.
+        issuer = parse_issuer_url(oidc.issuer_url, Problems()) if oidc is not None else None
+        if oidc is not None and issuer is not None and fit_url(issuer.url):
+            yield issuer.url, oidc.scopes
+
+
+def _all(found: Iterable[Tokens]) -> Tokens:
+    joined = NO_TOKENS
+    for each in found:
+        joined |= each
+    return joined
+
+
+def _joined(these: tuple[str, ...], those: tuple[str, ...]) -> tuple[str, ...]:
+    return these if not those else tuple(sorted({*these, *those}))

@@ -1,0 +1,183 @@
+"""Route configurations of Gateways."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any, Final, assert_never
+
+from envoy.config.core.v3 import substitution_format_string_pb2
+from envoy.config.route.v3 import route_components_pb2 as pb
+from envoy.config.route.v3 import route_pb2
+from envoy.type.matcher.v3 import regex_pb2
+from google.protobuf.struct_pb2 import Struct
+from google.protobuf.wrappers_pb2 import BoolValue, UInt32Value
+
+from authplane.graph.guards import Unprotected
+from authplane.graph.hostnames import ANY
+from authplane.graph.model import (
+    GatewayChain,
+    GatewayHost,
+    GatewayPort,
+    GatewayRoute,
+    Match,
+    NewPath,
+    NewPrefix,
+    PlainPort,
+    Prefix,
+    ResourceMetadata,
+    SecurePort,
+    Share,
+    Split,
+)
+from authplane.graph.programming import gateway_listener, gateway_routes
+from authplane.policy.mcp.metadata import render_metadata
+from authplane.render.filters import Chain, per_route
+from authplane.render.gateway_listeners import checks_of
+from authplane.render.matches import render_match
+from authplane.render.parts import Part, Single
+from authplane.render.routes import MISDIRECTED, answering, authorization_word, route_metadata, route_table
+from authplane.render.wrap import limit
+
+NOWHERE: Final = "authplane/nowhere"
+"""A cluster that never exists: where the share of a backend goes that cannot be found."""
+_NOT_FOUND: Final = pb.RouteAction.ClusterNotFoundResponseCode.INTERNAL_SERVER_ERROR
+_AUTHORITY: Final = "%REQ(:AUTHORITY)%"
+_SAMPLE: Final = "authority.invalid"
+
+
+def gateway_tables_of(ports: Iterable[GatewayPort]) -> Iterator[Single[route_pb2.RouteConfiguration]]:
+    """Return the route configurations of every port."""
+    for port in ports:
+        match port:
+            case PlainPort():
+                yield Single(gateway_listener(port.where.port), Part("gateway routes", port, partial(_plain, port)))
+            case SecurePort():
+                for chain in port.chains:
+                    name = gateway_routes(port.where.port, chain.name)
+                    yield Single(name, Part("gateway routes", chain, partial(_secure, name, chain)))
+            case _:
+                assert_never(port)
+
+
+def _plain(port: PlainPort) -> route_pb2.RouteConfiguration:
+    checks = checks_of(port.hosts)
+    return _table(gateway_listener(port.where.port), [_host(each, checks) for each in port.hosts])
+
+
+def _secure(name: str, chain: GatewayChain) -> route_pb2.RouteConfiguration:
+    checks = checks_of(chain.hosts)
+    hosts = [_host(each, checks) for each in chain.hosts]
+    elsewhere = [*([] if chain.hostname == ANY else [ANY]), *chain.elsewhere]
+    if elsewhere:
+        hosts.append(answering("misdirected", elsewhere, MISDIRECTED, checks))
+    return _table(name, hosts)
+
+
+def _table(name: str, hosts: Iterable[pb.VirtualHost]) -> route_pb2.RouteConfiguration:
+    table = route_table(name)
+    # One cluster is never there: see NOWHERE.
+    table.validate_clusters.CopyFrom(BoolValue(value=False))
+    table.virtual_hosts.extend(hosts)
+    return table
+
+
+def _host(host: GatewayHost, checks: Chain) -> pb.VirtualHost:
+    return pb.VirtualHost(name=host.name, domains=[host.name], routes=[_route(each, checks) for each in host.routes])
+
+
+def _route(route: GatewayRoute, checks: Chain) -> pb.Route:
+    message = pb.Route(name=route.name, match=render_match(route.match))
+    match route.action:
+        case Split():
+            message.metadata.CopyFrom(route_metadata(_word(route.action)))
+            _add_split(message, route.match, route.action, checks)
+        case ResourceMetadata():
+            message.metadata.CopyFrom(route_metadata(authorization_word(Unprotected())))
+            message.direct_response.CopyFrom(_document(route.action))
+            _put(message.typed_per_filter_config, per_route(checks, Unprotected()))
+        case _:
+            assert_never(route.action)
+    return message
+
+
+def _word(split: Split) -> str:
+    words = {authorization_word(share.authorization) for share in split.shares}
+    return words.pop() if len(words) == 1 else "by-backend"
+
+
+# --- Sending on
+
+
+def _add_split(message: pb.Route, match: Match, split: Split, checks: Chain) -> None:
+    action = message.route
+    timeout = limit(split.timeout)
+    if timeout is not None:
+        action.timeout.CopyFrom(timeout)
+    if split.rewrite is not None:
+        _rewrite(action, match, split.rewrite)
+    if any(share.cluster is None for share in split.shares):
+        action.cluster_not_found_response_code = _NOT_FOUND
+    if len(split.shares) == 1:
+        [share] = split.shares
+        action.cluster = share.cluster or NOWHERE
+        if share.host:
+            action.host_rewrite_literal = share.host
+        _put(message.typed_per_filter_config, per_route(checks, share.authorization))
+    else:
+        action.weighted_clusters.clusters.extend(_weighted(share, checks) for share in split.shares)
+
+
+def _weighted(share: Share, checks: Chain) -> pb.WeightedCluster.ClusterWeight:
+    return pb.WeightedCluster.ClusterWeight(
+        name=share.cluster or NOWHERE,
+        weight=UInt32Value(value=share.weight),
+        host_rewrite_literal=share.host,
+        typed_per_filter_config=per_route(checks, share.authorization),
+    )
+
+
+def _put(target: Any, changes: dict[str, Any]) -> None:
+    for name, message in changes.items():
+        target[name].CopyFrom(message)
+
+
+def _rewrite(action: pb.RouteAction, match: Match, rewrite: NewPrefix | NewPath) -> None:
+    match rewrite:
+        case NewPath(path):
+            action.regex_rewrite.CopyFrom(_replaced("^/.*$", path))
+        case NewPrefix("/") if not isinstance(match.path, Prefix):
+            # Otherwise the slash after the prefix would be the second one.
+            action.regex_rewrite.CopyFrom(_replaced(f"^{re.escape(match.path.path)}/*", "/"))
+        case NewPrefix(path):
+            whole = isinstance(match.path, Prefix) and path != "/"
+            action.prefix_rewrite = f"{path}/" if whole else path
+        case _:
+            assert_never(rewrite)
+
+
+def _replaced(pattern: str, path: str) -> regex_pb2.RegexMatchAndSubstitute:
+    return regex_pb2.RegexMatchAndSubstitute(pattern=regex_pb2.RegexMatcher(regex=pattern), substitution=path)
+
+
+# --- Documents
+
+
+def _document(action: ResourceMetadata) -> pb.DirectResponseAction:
+    """Render the document with the host that the client asked: it is under that name that it knows the resource."""
+    path = "" if action.path == "/" else action.path
+    text = render_metadata(f"{action.scheme}://{_SAMPLE}{path}", action.issuers, action.scopes)
+    fields = {name: _escaped(value) for name, value in json.loads(text).items()}
+    fields["resource"] = f"{action.scheme}://{_AUTHORITY}{_escaped(path)}"
+    body = Struct()
+    body.update(fields)
+    return pb.DirectResponseAction(
+        status=200, body_format=substitution_format_string_pb2.SubstitutionFormatString(json_format=body)
+    )
+
+
+def _escaped(value: Any) -> Any:
+    """Keep Envoy from filling in what stands between percent signs."""
+    if isinstance(value, str):
+        return value.replace("%", "%%")
+    return [_escaped(each) for each in value] if isinstance(value, list) else value
