@@ -62,8 +62,9 @@ def compared(operator: str, one: Any, other: Any) -> Any:
             return one.startswith(other) if isinstance(one, str) and isinstance(other, str) else FAILURE
         case "in" if isinstance(other, list):
             return any(equal(one, each) for each in other)
-        case "in" if isinstance(other, dict):
-            return isinstance(one, str) and one in other
+        case "in" if isinstance(other, dict) and isinstance(one, str | bool | int | float):
+            # Only these can be keys at all; ours are strings.
+            return one in other
     return FAILURE
 
 

@@ -210,6 +210,7 @@ READS = {
     ),
     "in asks for one key": ("'a' in identity", ("identity.a",)),
     "a name with a dot is one key": ("identity['https://a/b'] == 1", ('identity["https://a/b"]',)),
+    "a word of the language is written as a key": ("identity['in'] == 1", ('identity["in"]',)),
     "a key from data needs all": ("identity[identity.a] == 1", ("identity",)),
     "the whole swallows its parts": ("identity.a == 1 && size(identity) == 1", ("identity",)),
     "loops read what they go over": ("identity.a.exists(x, x.b == request.path)", ("request.path", "identity.a")),

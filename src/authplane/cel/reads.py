@@ -1,9 +1,12 @@
 """Which parts of the data an expression reads, so that nothing else is made or handed to the engine."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from authplane.cel.tree import Call, Const, Has, Node, parts, path_of
 from authplane.cel.vocabulary import MAPS, Variable, Vocabulary
+
+_RESERVED: Final = frozenset({"false", "in", "null", "true"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +56,8 @@ def read_path(path: tuple[str, ...], vocabulary: Vocabulary) -> tuple[Variable, 
 
 def render_key(key: str) -> str:
     """Write a key of a map as an expression does."""
-    return f".{key}" if key.isidentifier() and key.isascii() else f"[{quoted(key)}]"
+    plain = key.isidentifier() and key.isascii() and key not in _RESERVED
+    return f".{key}" if plain else f"[{quoted(key)}]"
 
 
 def quoted(text: str) -> str:

@@ -1,9 +1,11 @@
 """Expressions as protobuf: checked ones to our syntax tree, and the types of a vocabulary for the engine."""
 
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from cel.expr import checked_pb2, syntax_pb2
+from cel.expr.syntax_pb2 import Expr
 from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, duration_pb2, struct_pb2, timestamp_pb2
 from google.protobuf.message import DecodeError
 
@@ -77,19 +79,19 @@ def message_name(namespace: str) -> str:
     return namespace.replace(".", "__")
 
 
-def _unpacked(data: bytes) -> Any:
+def _unpacked(data: bytes) -> checked_pb2.CheckedExpr:
     checked = checked_pb2.CheckedExpr()
     any_pb2.Any.FromString(data).Unpack(checked)
     return checked
 
 
-def _packed(checked: Any) -> bytes:
+def _packed(checked: checked_pb2.CheckedExpr) -> bytes:
     packed = any_pb2.Any()
     packed.Pack(checked, deterministic=True)
     return packed.SerializeToString(deterministic=True)
 
 
-def _below(expr: Any) -> list[Any]:
+def _below(expr: Expr) -> list[Expr]:
     match expr.WhichOneof("expr_kind"):
         case "select_expr":
             return [expr.select_expr.operand]
@@ -116,7 +118,7 @@ class _Reader:
     def __init__(self, positions: dict[int, int]) -> None:
         self._positions = positions
 
-    def node(self, expr: Any) -> Node:
+    def node(self, expr: Expr) -> Node:
         place = {"id": expr.id, "at": self._positions.get(expr.id, 0)}
         match expr.WhichOneof("expr_kind"):
             case "const_expr":
@@ -136,7 +138,7 @@ class _Reader:
             case _:
                 return self._collection(expr, place)
 
-    def _collection(self, expr: Any, place: dict[str, int]) -> Items | Entries | Message:
+    def _collection(self, expr: Expr, place: dict[str, int]) -> Items | Entries | Message:
         struct = expr.struct_expr
         kind = expr.WhichOneof("expr_kind")
         if kind == "list_expr":
@@ -149,10 +151,10 @@ class _Reader:
             **place, pairs=tuple((self.node(each.map_key), self.node(each.value)) for each in struct.entries)
         )
 
-    def _nodes(self, exprs: Any) -> tuple[Node, ...]:
+    def _nodes(self, exprs: Iterable[Expr]) -> tuple[Node, ...]:
         return tuple(self.node(each) for each in exprs)
 
-    def _loop(self, expr: Any, place: dict[str, int]) -> Loop:
+    def _loop(self, expr: Expr, place: dict[str, int]) -> Loop:
         loop = expr.comprehension_expr
         macro, test, result = _macro(loop)
         return Loop(
@@ -165,7 +167,7 @@ class _Reader:
         )
 
 
-def _macro(loop: Any) -> tuple[Macro, Any, Any]:
+def _macro(loop: Expr.Comprehension) -> tuple[Macro, Expr | None, Expr | None]:
     """Recognise what the parser makes of a macro: its test and its result."""
     step = loop.loop_step.call_expr
     match step.function, len(step.args):
@@ -186,11 +188,11 @@ def _macro(loop: Any) -> tuple[Macro, Any, Any]:
             raise _UnknownError
 
 
-def _is_result(expr: Any) -> bool:
-    return bool(expr.ident_expr.name == _RESULT)
+def _is_result(expr: Expr) -> bool:
+    return expr.ident_expr.name == _RESULT
 
 
-def _added(step: Any) -> Any:
+def _added(step: Expr) -> Expr:
     """Return what ``@result + [it]`` adds."""
     args = step.call_expr.args
     if len(args) != 2 or not _is_result(args[0]) or len(args[1].list_expr.elements) != 1:
@@ -198,7 +200,7 @@ def _added(step: Any) -> Any:
     return args[1].list_expr.elements[0]
 
 
-def _literal(constant: Any) -> Literal:
+def _literal(constant: syntax_pb2.Constant) -> Literal:
     match constant.WhichOneof("constant_kind"):
         case "null_value":
             return None
