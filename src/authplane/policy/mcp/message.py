@@ -116,4 +116,5 @@ def _fault_in_call(method: object, params: object) -> Fault | None:
         return Fault.LOOKALIKE
     arguments = params.get("arguments")
     # A null is how some clients write that there are none; other methods have arguments of other kinds, if any.
-    return Fault.ARGUMENTS if method == TOOLS_CALL and not isinstance(arguments, dict | None) else None
+    unfit = arguments is not None and not isinstance(arguments, dict)
+    return Fault.ARGUMENTS if unfit and method == TOOLS_CALL else None

@@ -56,8 +56,9 @@ def decode_value(value: str) -> str | None:
 def _fault_in_meta(front: Front, meta: object) -> Fault | None:
     if not isinstance(meta, dict):
         return Fault.ENVELOPE
-    if any(name != VERSION_MEMBER and ("\0" in name or fold(name) == _FOLDED) for name in meta):
-        return Fault.LOOKALIKE
+    for name in meta:
+        if name != VERSION_MEMBER and ("\0" in name or fold(name) == _FOLDED):
+            return Fault.LOOKALIKE
     same = VERSION_MEMBER not in meta or meta[VERSION_MEMBER] == front.get("mcp-protocol-version")
     # A null would be the same as a header that is not there.
     return None if same and meta.get(VERSION_MEMBER, "") is not None else Fault.HEADER_MISMATCH
