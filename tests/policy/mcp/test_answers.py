@@ -93,6 +93,7 @@ def test_codes_of_denials_are_outside_of_what_mcp_reserves_and_statuses_tell_the
     assert all(-32019 <= code <= -32000 and code not in {-32000, -32001, -32002} for code in codes)
 
 
+@pytest.mark.requirement("A2")
 def test_a_request_without_a_good_token_is_401_with_a_challenge() -> None:
     missing, bad = (render_unauthenticated("1", CHALLENGE, cause) for cause in (NoToken(), BadToken()))
     tail = f'scope="tools:read tools:call", resource_metadata="{METADATA}"'
@@ -111,6 +112,7 @@ def test_a_request_without_a_good_token_is_401_with_a_challenge() -> None:
         assert scope_that_a_client_finds(response(answer)) == "tools:read tools:call"
 
 
+@pytest.mark.requirement("A3")
 def test_a_token_of_too_little_scope_is_403_that_names_all_scopes() -> None:
     answer = render_insufficient_scope("1", CHALLENGE)
     assert (answer.http_status, extract_field_from_www_auth(response(answer), "error")) == (403, "insufficient_scope")
@@ -159,6 +161,7 @@ def test_an_address_that_is_none_cannot_be_said(url: str) -> None:
         Challenge(realm="mcp", resource_metadata=url)
 
 
+@pytest.mark.requirement("A8")
 def test_a_malformed_request_is_told_so_with_400() -> None:
     refused = [post("{"), post([message()]), post(message(jsonrpc="1.0")), post(argument("1")[:-1])]
     answers = [render_refusal(each) for each in refused if isinstance(each, McpRefusal)]

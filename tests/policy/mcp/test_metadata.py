@@ -11,6 +11,7 @@ RESOURCE: Final = "https://mcp.example.com/mcp"
 ISSUER: Final = "https://issuer.example.com/realms/a"
 
 
+@pytest.mark.requirement("A1")
 def test_the_document_names_the_issuers_and_is_where_clients_look_for_it() -> None:
     text = render_metadata(RESOURCE, [ISSUER, "https://other.example.com", ISSUER], ["a", "b"], "tools")
     assert json.loads(text) == {

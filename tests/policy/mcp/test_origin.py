@@ -37,6 +37,7 @@ CASES: Final = {
 }
 
 
+@pytest.mark.requirement("M5", "M19")
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_a_page_calls_a_server_only_if_it_is_listed_and_by_a_name_that_is_listed(case: Case) -> None:
     headers = [("accept", "*/*"), *(("Origin", each) for each in case.origins)]
