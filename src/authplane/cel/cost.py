@@ -27,6 +27,8 @@ _PER_INSTRUCTION: Final = 1 / 20
 _PER_PLACE: Final = 1 / 12
 _PER_PLACE_AND_BYTE: Final = 1 / 6_000
 """The engine compares what it looks for at every place of a string."""
+_ANY_SIZE: Final = frozenset({"_[_]", "_?_:_", "_+_", "dyn", "string", "bytes"})
+"""What may return as much as it is given; other functions return a number or a bool."""
 _WHOLE_DATA: Final = 10_000
 """The work of comparing the largest data with itself."""
 _SHARE: Final = 256
@@ -95,15 +97,19 @@ class _Estimate:
                 return len(values), len(values)
             case Entries(pairs=pairs):
                 return len(pairs), len(pairs)
+            case Loop(over=within):
+                return self._elements(within)
             case _:
-                return USUAL_ELEMENTS, MOST_STEPS if self._kind(over) in MAPS else MOST_ELEMENTS
+                bounded = path_of(over) is not None and self._kind(over) not in MAPS
+                return USUAL_ELEMENTS, MOST_ELEMENTS if bounded else MOST_STEPS
 
     def _own_work(self, node: Node, around: _Around) -> float:
         match node:
             case Call(function="@in", args=(_, Items(values=values))):
                 return len(values)
             case Call(function="@in", args=(_, container)):
-                return _FEW if _is_inner(container, around) else MOST_ELEMENTS
+                few = _is_inner(container, around) or self._kind(container) in MAPS
+                return _FEW if few else self._elements(container)[1]
             case Call(function="_==_" | "_!=_", args=args):
                 return 1 if any(self._is_small(each, around) for each in args) else _WHOLE_DATA
             case Call():
@@ -127,8 +133,8 @@ class _Estimate:
 
     def _is_small(self, node: Node, around: _Around) -> bool:
         """Tell whether a comparison with a node is soon done."""
-        if isinstance(node, Call):
-            return node.function != "_[_]" or _is_inner(node, around)
+        if isinstance(node, Call) and node.function not in _ANY_SIZE:
+            return True
         return isinstance(node, Const | Items | Entries) or _is_inner(node, around) or self._kind(node) is Kind.STRING
 
     def _length(self, node: Node, around: _Around) -> int:
