@@ -6,7 +6,9 @@ from typing import TypeAlias
 
 from authplane.base.problems import Severity
 from authplane.graph.build import Built, build_graph
+from authplane.graph.gateway_status import build_gateway_status
 from authplane.graph.memory import Memory
+from authplane.graph.policy_server import PolicyServer
 from authplane.graph.programming import Programming
 from authplane.graph.status import Status, build_status
 from authplane.render.parts import Bodies
@@ -44,14 +46,21 @@ class Generation:
 
     def status(self, programming: Programming) -> tuple[Status, ...]:
         """Return the status of every resource that has one."""
-        return build_status(self.loaded.resources, self.loaded.findings, self.loaded.last_good, self.built, programming)
+        loaded = self.loaded
+        given = (loaded.resources, loaded.findings, loaded.last_good, self.built, programming)
+        return tuple(sorted((*build_status(*given), *build_gateway_status(*given)), key=lambda status: status.ref))
 
 
-def build_generation(loaded: Loaded, before: Generation | None = None) -> Generation:
-    """Build the graph and what it renders to; what equals the generation ``before`` is shared with it."""
+def build_generation(
+    loaded: Loaded, before: Generation | None = None, policy_server: PolicyServer | None = None
+) -> Generation:
+    """Build the graph and what it renders to; what equals the generation ``before`` is shared with it.
+
+    A ``policy_server`` is asked instead of the one that the documents name.
+    """
     memory = before.memory if before else Memory()
     bodies = before.bodies if before else Bodies()
-    built = build_graph(loaded.resources, memory)
+    built = build_graph(loaded.resources, memory, policy_server)
     snapshot = snapshot_of(built.graph, bodies, before.snapshot if before else None)
     return Generation(loaded=loaded, built=built, snapshot=snapshot, memory=memory, bodies=bodies)
 

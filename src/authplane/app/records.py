@@ -1,12 +1,13 @@
 """Values as programs read them: the JSON forms of the command line."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from authplane.base.names import Ref
 from authplane.base.problems import dotted
-from authplane.graph.status import OUR_CONDITIONS, Condition, Status, SubCondition
+from authplane.graph.gateway_status import CONTROLLER
+from authplane.graph.status import OUR_CONDITIONS, Condition, ListenerStatus, ParentStatus, Status, SubCondition
 from authplane.resources.documents import Finding
 
 
@@ -28,14 +29,14 @@ class Transitions:
     """Remembers since when each condition has been as it is."""
 
     def __init__(self) -> None:
-        self._since: dict[tuple[Ref, str], tuple[str, datetime]] = {}
+        self._since: dict[tuple[Ref, str, str], tuple[str, datetime]] = {}
 
     def observe(self, statuses: Iterable[Status], now: datetime) -> None:
         """Take note of what is so now; resources that are gone are forgotten."""
         known, self._since = self._since, {}
         for status in statuses:
-            for condition in status.conditions:
-                key = (status.ref, condition.type)
+            for part, condition in _conditions(status):
+                key = (status.ref, part, condition.type)
                 before = known.get(key)
                 unchanged = before is not None and before[0] == condition.status
                 self._since[key] = before if before is not None and unchanged else (condition.status, now)
@@ -46,20 +47,62 @@ class Transitions:
         return [self._record(status) for status in statuses]
 
     def _record(self, status: Status) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            "conditions": [
-                _condition_record(each, status.generation, self._since[status.ref, each.type][1])
-                for each in status.conditions
-            ]
-        }
+        body: dict[str, Any] = {}
+        if status.conditions or not status.parents:
+            body["conditions"] = self._conditions(status, "", status.conditions)
         if status.ref.kind == "HTTPProxy":
             body |= _legacy(status.conditions[0])
+        if status.ref.kind == "Gateway":
+            body["listeners"] = [
+                {
+                    "name": each.name,
+                    "supportedKinds": [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute"}],
+                    "attachedRoutes": each.attached_routes,
+                    "conditions": self._conditions(status, _listener_part(each), each.conditions),
+                }
+                for each in status.listeners
+            ]
+        if status.ref.kind == "HTTPRoute":
+            body["parents"] = [
+                {
+                    "parentRef": dict(each.ref),
+                    "controllerName": CONTROLLER,
+                    "conditions": self._conditions(status, _parent_part(each), each.conditions),
+                }
+                for each in status.parents
+            ]
         return {
             "apiVersion": status.api_version,
             "kind": status.ref.kind,
             "metadata": {"name": status.ref.name, "namespace": status.ref.namespace},
             "status": body,
         }
+
+    def _conditions(self, status: Status, part: str, conditions: Iterable[Condition]) -> list[dict[str, Any]]:
+        return [
+            _condition_record(each, status.generation, self._since[status.ref, part, each.type][1])
+            for each in conditions
+        ]
+
+
+def _conditions(status: Status) -> Iterator[tuple[str, Condition]]:
+    """Return every condition, and of which part of the resource it is."""
+    for condition in status.conditions:
+        yield "", condition
+    for listener in status.listeners:
+        for condition in listener.conditions:
+            yield _listener_part(listener), condition
+    for parent in status.parents:
+        for condition in parent.conditions:
+            yield _parent_part(parent), condition
+
+
+def _listener_part(listener: ListenerStatus) -> str:
+    return f"listener {listener.name}"
+
+
+def _parent_part(parent: ParentStatus) -> str:
+    return f"parent {parent.ref}"
 
 
 def _legacy(valid: Condition) -> dict[str, str]:
@@ -98,7 +141,7 @@ def needs_write(stored: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
     A status that differs in nothing but the times of its transitions is left alone: writing it would be an event, which
     would be answered by writing it again.
     """
-    seen = max((condition["observedGeneration"] for condition in ours["conditions"]), default=0)
+    seen = max((condition["observedGeneration"] for condition in ours.get("conditions", ())), default=0)
     newer = any(
         condition.get("observedGeneration", 0) > seen
         for condition in stored.get("conditions") or ()
@@ -109,7 +152,7 @@ def needs_write(stored: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
 
 def merged_status(stored: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
     """Return what to store: our fields and conditions, among those of others, which stay as they are."""
-    mine = {condition["type"]: condition for condition in ours["conditions"]}
+    mine = {condition["type"]: condition for condition in ours.get("conditions", ())}
     conditions = []
     for old in stored.get("conditions") or ():
         if old["type"] not in OUR_CONDITIONS:

@@ -1,6 +1,7 @@
 """`authplane status`."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from authplane.io.clock import now
 from authplane.io.live import NotLiveError, ask_live
 
 _COLOURS = {"True": "green", "False": "red", "Unknown": "yellow"}
-_SHOWN = ("Valid", "Ready", "Programmed")
+_SHOWN = (("Valid", "Accepted"), ("Ready", "ResolvedRefs"), ("Programmed",))
+"""The conditions of each column; kinds of the Gateway API have others."""
+_WORST = ("False", "Unknown", "True")
 
 
 def status(folder: FolderArgument, output: OutputOption = Output.TEXT) -> None:
@@ -31,9 +34,10 @@ def status(folder: FolderArgument, output: OutputOption = Output.TEXT) -> None:
     width = max((len(_name(record)) for record in records), default=0)
     out.print(f"[bold]{'RESOURCE':<{width}}  VALID    READY    PROGRAMMED[/]")
     for record in records:
-        by_type = {condition["type"]: condition["status"] for condition in record["status"]["conditions"]}
-        out.print(f"{escape(_name(record)):<{width}}  " + "  ".join(_cell(by_type.get(kind, "")) for kind in _SHOWN))
-        for reason in _reasons(record["status"]["conditions"]):
+        conditions = list(_conditions(record["status"]))
+        cells = "  ".join(_cell(_state(kinds, conditions)) for kinds in _SHOWN)
+        out.print(f"{escape(_name(record)):<{width}}  {cells}")
+        for reason in dict.fromkeys(_reasons(conditions)):
             out.print(f"    [dim]{escape(reason)}[/]")
 
 
@@ -43,6 +47,18 @@ def _records(folder: Path) -> list[dict[str, Any]]:
     except NotLiveError:
         return Transitions().records(read_generation(folder).status(NotServed()), now())
     return records
+
+
+def _conditions(status: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Return the conditions of a resource, then those of its parts."""
+    yield from status.get("conditions", ())
+    for part in (*status.get("listeners", ()), *status.get("parents", ())):
+        yield from part["conditions"]
+
+
+def _state(kinds: tuple[str, ...], conditions: list[dict[str, Any]]) -> str:
+    found = {condition["status"] for condition in conditions if condition["type"] in kinds}
+    return next((state for state in _WORST if state in found), "")
 
 
 def _name(record: dict[str, Any]) -> str:
@@ -59,6 +75,7 @@ def _reasons(conditions: list[dict[str, Any]]) -> list[str]:
     for condition in conditions:
         subs = (*condition.get("errors", ()), *condition.get("warnings", ()))
         lines += [f"{sub['reason']}: {sub['message']}" for sub in subs]
-        if condition["status"] != "True" and not condition.get("errors"):
+        good = "False" if condition["type"] == "Conflicted" else "True"
+        if condition["status"] != good and not condition.get("errors"):
             lines.append(f"{condition['reason']}: {condition['message']}")
     return lines

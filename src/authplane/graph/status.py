@@ -24,7 +24,7 @@ _KINDS: Final = {
 """The kinds that have a status, and their API versions."""
 _SENT: Final = frozenset({"ExtensionService", "HTTPProxy"})
 """The kinds that become something for proxies."""
-OUR_CONDITIONS: Final = frozenset({"Valid", "Ready", "Programmed", "UpToDate"})
+OUR_CONDITIONS: Final = frozenset({"Accepted", "Programmed", "Protected", "Ready", "ResolvedRefs", "UpToDate", "Valid"})
 """The types of all conditions here; others are not ours to change."""
 
 
@@ -50,6 +50,24 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerStatus:
+    """What is known of a listener of a Gateway."""
+
+    name: str
+    attached_routes: int
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParentStatus:
+    """What is known of a route at one of the Gateways that it names."""
+
+    ref: tuple[tuple[str, str | int], ...]
+    """The ``parentRef`` as it was written, field by field."""
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """What is known of one resource."""
 
@@ -57,6 +75,8 @@ class Status:
     api_version: str
     generation: int
     conditions: tuple[Condition, ...]
+    listeners: tuple[ListenerStatus, ...] = ()
+    parents: tuple[ParentStatus, ...] = ()
 
 
 def build_status(
@@ -67,20 +87,20 @@ def build_status(
     programming: Programming,
 ) -> tuple[Status, ...]:
     """Return the status of every resource that has one, in name order."""
-    problems = _by_ref(findings, built.problems)
+    problems = problems_by_ref(findings, built.problems)
     names = xds_names(built.graph)
     clusters = {each.object_name: each for each in built.graph.clusters if isinstance(each, ExtensionCluster)}
     generations = _generations(resources)
     statuses = []
     for ref in sorted(generations):
-        valid = _valid(ref, problems.get(ref, ()))
+        valid = valid_condition(ref, problems.get(ref, ()))
         conditions = [valid]
         if ref.kind == "ExtensionService":
             conditions.append(_ready(clusters.get(ref.object_name)))
         if ref.kind in _SENT:
             conditions.append(_programmed(names.get(ref), programming, valid))
         if ref in last_good:
-            conditions.append(_outdated())
+            conditions.append(outdated_condition())
         statuses.append(
             Status(
                 ref=ref,
@@ -107,7 +127,10 @@ def _generations(resources: Resources) -> Mapping[Ref, int]:
     return {ref: 1 for ref in resources.broken if ref.kind in _KINDS} | known
 
 
-def _by_ref(findings: Iterable[Finding], found: Mapping[Ref, tuple[Problem, ...]]) -> Mapping[Ref, tuple[Problem, ...]]:
+def problems_by_ref(
+    findings: Iterable[Finding], found: Mapping[Ref, tuple[Problem, ...]]
+) -> Mapping[Ref, tuple[Problem, ...]]:
+    """Join what was found by whoever reads documents and by the passes of the graph."""
     problems: dict[Ref, tuple[Problem, ...]] = {}
     for finding in findings:
         if finding.ref is not None:
@@ -117,7 +140,8 @@ def _by_ref(findings: Iterable[Finding], found: Mapping[Ref, tuple[Problem, ...]
     return problems
 
 
-def _valid(ref: Ref, problems: tuple[Problem, ...]) -> Condition:
+def valid_condition(ref: Ref, problems: tuple[Problem, ...]) -> Condition:
+    """Say whether a document has errors, and list them."""
     errors = tuple(_sub(each) for each in problems if each.severity is Severity.ERROR)
     warnings = tuple(_sub(each) for each in problems if each.severity is Severity.WARNING)
     if errors:
@@ -152,8 +176,11 @@ def _ready(cluster: ExtensionCluster | None) -> Condition:
 
 
 def _programmed(names: frozenset[XdsName] | None, programming: Programming, valid: Condition) -> Condition:
-    if names is None:
-        return _not_sent(valid)
+    return _not_sent(valid) if names is None else programmed_condition(names, programming)
+
+
+def programmed_condition(names: frozenset[XdsName], programming: Programming) -> Condition:
+    """Say whether proxies accepted what a resource became."""
     match programming:
         case NotServed():
             return _programmed_as("Unknown", "NotServed", "no control plane serves this folder at the moment")
@@ -180,7 +207,8 @@ def _programmed_as(status: str, reason: str, message: str) -> Condition:
     return Condition(type="Programmed", status=status, reason=reason, message=message)
 
 
-def _outdated() -> Condition:
+def outdated_condition() -> Condition:
+    """Say that an earlier version is in force."""
     return Condition(
         type="UpToDate",
         status="False",
