@@ -1,0 +1,130 @@
+"""Tokens for the calls of asynchronous channels."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+import grpc
+import grpc.aio
+
+from authplane.io.clock import stopwatch
+from authplane.io.failed_call import aio_failure
+from authplane.io.jwt_calls import LATE, joined, status_of
+from authplane.io.token_source import TokenSource
+from authplane.xds.jwt_file import Answer, Bearer
+
+R = TypeVar("R")
+C = TypeVar("C")
+
+_READABLE: Final = "call credentials need a connection with privacy and integrity"
+
+
+def aio_interceptors(source: TokenSource, credentials: grpc.CallCredentials) -> tuple[grpc.aio.ClientInterceptor, ...]:
+    """Return interceptors for each kind of call: grpcio takes one object for one kind only.
+
+    They fail calls for which there is no token with the right status, and attach the credentials to the others.
+    """
+    token = _Token(source, credentials)
+    return _UnaryUnary(token), _UnaryStream(token), _StreamUnary(token), _StreamStream(token)
+
+
+class _Token:
+    """Sees to the token of a call."""
+
+    def __init__(self, source: TokenSource, credentials: grpc.CallCredentials) -> None:
+        self._source = source
+        self._credentials = credentials
+
+    async def see_to(
+        self, continuation: Callable[..., Awaitable[C]], details: grpc.aio.ClientCallDetails, request: object
+    ) -> C:
+        """Let a call go on with credentials, or fail it."""
+        elapsed = stopwatch()
+        try:
+            async with asyncio.timeout(details.timeout):
+                answer = await self._answer()
+        except TimeoutError:
+            raise aio_failure(grpc.StatusCode.DEADLINE_EXCEEDED, LATE) from None
+        if not isinstance(answer, Bearer):
+            raise aio_failure(status_of(answer), answer.message)
+        left = None if details.timeout is None else max(details.timeout - elapsed(), 0.0)
+        attached = _attached(details, self._credentials, left)
+        try:
+            return await continuation(attached, request)
+        except grpc.aio.UsageError as error:
+            # grpcio's own check, which it does not make a status of.
+            if "secure channel" not in str(error):
+                raise
+            raise aio_failure(grpc.StatusCode.UNAUTHENTICATED, _READABLE) from None
+
+    async def _answer(self) -> Answer:
+        loop = asyncio.get_running_loop()
+        told: asyncio.Future[Answer] = loop.create_future()
+
+        def tell(answer: Answer) -> None:
+            # The loop may be closed by now: then nobody waits.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(_settle, told, answer)
+
+        answer = self._source.ask(tell)
+        return await told if answer is None else answer
+
+
+class _UnaryUnary(grpc.aio.UnaryUnaryClientInterceptor):
+    def __init__(self, token: _Token) -> None:
+        self._token = token
+
+    async def intercept_unary_unary(
+        self, continuation: Callable[..., Awaitable[C]], client_call_details: grpc.aio.ClientCallDetails, request: R
+    ) -> C:
+        return await self._token.see_to(continuation, client_call_details, request)
+
+
+class _UnaryStream(grpc.aio.UnaryStreamClientInterceptor):
+    def __init__(self, token: _Token) -> None:
+        self._token = token
+
+    async def intercept_unary_stream(
+        self, continuation: Callable[..., Awaitable[C]], client_call_details: grpc.aio.ClientCallDetails, request: R
+    ) -> C:
+        return await self._token.see_to(continuation, client_call_details, request)
+
+
+class _StreamUnary(grpc.aio.StreamUnaryClientInterceptor):
+    def __init__(self, token: _Token) -> None:
+        self._token = token
+
+    async def intercept_stream_unary(
+        self,
+        continuation: Callable[..., Awaitable[C]],
+        client_call_details: grpc.aio.ClientCallDetails,
+        request_iterator: Any,
+    ) -> C:
+        return await self._token.see_to(continuation, client_call_details, request_iterator)
+
+
+class _StreamStream(grpc.aio.StreamStreamClientInterceptor):
+    def __init__(self, token: _Token) -> None:
+        self._token = token
+
+    async def intercept_stream_stream(
+        self,
+        continuation: Callable[..., Awaitable[C]],
+        client_call_details: grpc.aio.ClientCallDetails,
+        request_iterator: Any,
+    ) -> C:
+        return await self._token.see_to(continuation, client_call_details, request_iterator)
+
+
+def _settle(told: "asyncio.Future[Answer]", answer: Answer) -> None:
+    if not told.done():
+        told.set_result(answer)
+
+
+def _attached(
+    details: grpc.aio.ClientCallDetails, credentials: grpc.CallCredentials, timeout: float | None
+) -> grpc.aio.ClientCallDetails:
+    return grpc.aio.ClientCallDetails(
+        details.method, timeout, details.metadata, joined(details.credentials, credentials), details.wait_for_ready
+    )
