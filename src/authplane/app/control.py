@@ -10,6 +10,7 @@ import structlog
 
 from authplane.app.generation import Difference, Generation, build_generation, differences
 from authplane.app.records import Transitions
+from authplane.graph.policy_server import PolicyServer
 from authplane.graph.programming import Programming
 from authplane.io.ads import Ads, require_protection
 from authplane.io.ads_stream import AdsEvent
@@ -57,9 +58,10 @@ class ControlSettings:
 class Control:
     """Rebuilds when the folder changes, publishes, and knows the status of every resource."""
 
-    def __init__(self, folder: Folder, tell: Callable[[Told], None]) -> None:
+    def __init__(self, folder: Folder, tell: Callable[[Told], None], policy_server: PolicyServer | None = None) -> None:
         self._folder = folder
         self._tell = tell
+        self._policy_server = policy_server
         self._ads = Ads(self._heard)
         self._transitions = Transitions()
         self._findings: frozenset[Finding] = frozenset()
@@ -89,7 +91,7 @@ class Control:
         """Build the next generation from what the folder holds and publish it."""
         elapsed = stopwatch()
         before = self.generation
-        self.generation = build_generation(self._folder.library.current(), before)
+        self.generation = build_generation(self._folder.library.current(), before, self._policy_server)
         self._ads.publish(self.generation.snapshot)
         seconds = elapsed()
         self._observe()

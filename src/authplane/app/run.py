@@ -98,7 +98,7 @@ async def _until_served(envoy: Envoy, needed: list[Address]) -> None:
 
 def _servable(control: Control, root: Path) -> Graph:
     graph = control.generation.built.graph if control.generation else None
-    if graph is None or not (graph.plain_hosts or graph.secure_hosts):
+    if graph is None or not (graph.plain_hosts or graph.secure_hosts or graph.gateways):
         raise RunError(f"nothing in {root} can be served: see 'authplane validate {root}'")
     return graph
 
@@ -106,6 +106,7 @@ def _servable(control: Control, root: Path) -> Graph:
 def _needed(settings: RunSettings, graph: Graph) -> list[Address]:
     listeners = [(graph.http, graph.plain_hosts), (graph.https, graph.secure_hosts)]
     gateway = [_tcp(address) for address, hosts in listeners if hosts]
+    gateway += [_tcp(port.where) for port in graph.gateways]
     needed = [*gateway, *(address for address in (settings.authserver, settings.echo) if address)]
     ports = Counter(address.port for address in needed)
     twice = [port for port, times in ports.items() if times > 1]

@@ -68,14 +68,50 @@ def _summary(graph: model.Graph) -> Iterator[str]:
                 f"certificate {escape(str(graph.fallback.certificate))}"
             )
             yield from _routes(host)
-    if not (graph.plain_hosts or graph.secure_hosts):
+    for port in graph.gateways:
+        yield from _port(port)
+    if not (graph.plain_hosts or graph.secure_hosts or graph.gateways):
         yield "no virtual host can be served"
+
+
+def _port(port: model.GatewayPort) -> Iterator[str]:
+    where = f"on {port.where.address}:{port.where.port}"
+    match port:
+        case model.PlainPort(hosts=hosts):
+            for host in hosts:
+                yield f"[bold]http://{escape(host.name)}[/] {where}"
+                yield from _gateway_routes(host)
+        case model.SecurePort(chains=chains):
+            for chain in chains:
+                shown = ", ".join(map(str, chain.certificates))
+                clients = ", clients show certificates" if chain.clients is not None else ""
+                for host in chain.hosts:
+                    yield f"[bold]https://{escape(host.name)}[/] {where}, certificate {escape(shown)}{clients}"
+                    yield from _gateway_routes(host)
+        case _:
+            assert_never(port)
+
+
+def _gateway_routes(host: model.GatewayHost) -> Iterator[str]:
+    for route in host.routes:
+        start = f"  {escape(_match(route.match))} →"
+        match route.action:
+            case model.ResourceMetadata(path=path):
+                yield f"{start} who issues tokens for {escape(path)}  [dim]unprotected[/]"
+            case model.Split(shares=shares):
+                for share in shares:
+                    name = share.cluster.removeprefix("service/") if share.cluster is not None else "answer 500"
+                    weight = f" ({share.weight})" if len(shares) > 1 else ""
+                    yield f"{start} {escape(name)}{weight}  {_authorization(share.authorization)}"
+            case _:
+                assert_never(route.action)
 
 
 def _routes(host: model.Host) -> Iterator[str]:
     for route in host.routes:
         whose = "" if route.proxy == host.proxy else f"  [dim]from {escape(str(route.proxy))}[/]"
-        yield f"  {escape(_match(route.match))} → {escape(_action(route.action))}  {_authorization(route)}{whose}"
+        what = f"{escape(_match(route.match))} → {escape(_action(route.action))}"
+        yield f"  {what}  {_authorization(route.authorization)}{whose}"
 
 
 def _match(match: model.Match) -> str:
@@ -132,8 +168,8 @@ def _redirect(redirect: model.Redirect) -> str:
     return f"redirect {redirect.status} to {scheme}{host}{port}{path}"
 
 
-def _authorization(route: model.Route) -> str:
-    match route.authorization:
+def _authorization(authorization: guards.RouteAuthorization) -> str:
+    match authorization:
         case guards.Unprotected():
             return "[dim]unprotected[/]"
         case guards.Disabled():
@@ -150,7 +186,7 @@ def _authorization(route: model.Route) -> str:
                 case _:
                     assert_never(service.on_failure)
         case _:
-            assert_never(route.authorization)
+            assert_never(authorization)
 
 
 def _timeout(timeout: Timeout) -> str:

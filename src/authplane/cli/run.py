@@ -11,6 +11,7 @@ from authplane.app.control import Rebuilt
 from authplane.app.run import NODE, Output, RunError, RunEvent, RunSettings, Started, run_gateway
 from authplane.cli.listen import serving
 from authplane.cli.output import count, fail, finding_line, out
+from authplane.graph.model import Graph, PlainPort
 from authplane.io.ads_stream import Connected, Disconnected
 from authplane.io.clock import now
 from authplane.io.listen import AddressInvalidError, TcpAddress, UnixAddress, parse_address
@@ -107,7 +108,7 @@ class _Terminal:
                 self._rebuilt(event)
             case Started(graph):
                 self._started = True
-                self._welcome(f"{graph.http.address}:{graph.http.port}", graph.https.port)
+                self._welcome(graph)
             case Output(program, line):
                 _output(program, line.stream, line.text)
             case Nacked(type_url=type_url, message=message):
@@ -134,16 +135,20 @@ class _Terminal:
         what = "; ".join(changes) or "nothing changed for Envoy"
         out.print(f"[cyan]reloaded[/] in {event.seconds * 1000:.0f} ms: {escape(what)}")
 
-    def _welcome(self, http: str, https_port: int) -> None:
+    def _welcome(self, graph: Graph) -> None:
         settings = self._settings
-        out.print(f"gateway        https port {https_port}, http {http}")
+        if graph.plain_hosts or graph.secure_hosts:
+            out.print(f"gateway        https port {graph.https.port}, http {graph.http.address}:{graph.http.port}")
+        for port in graph.gateways:
+            scheme = "http" if isinstance(port, PlainPort) else "https"
+            out.print(f"gateway        {scheme}://{port.where.address}:{port.where.port}")
         if settings.authserver:
             out.print(f"authorization  {settings.authserver} (testserver, mode {settings.mode.value})")
         if settings.echo:
             out.print(f"echo origin    {settings.echo}")
         out.print(f"resources      {escape(str(settings.root))}  [dim](edit a file: it takes effect at once)[/]")
         if self._quickstart:
-            _print_curl_lines(settings.workspace, https_port)
+            _print_curl_lines(settings.workspace, graph.https.port)
         out.print("[dim]Ctrl-C stops everything. Requests:[/]")
 
 
