@@ -8,7 +8,7 @@ from typing import Final
 from authplane.base.names import Ref
 from authplane.policy.access.model import Account, AnyPolicy, Oidc, Policy, Rule, Screen, Spiffe, Unusable, reads_mcp
 from authplane.policy.access.settings import Settings
-from authplane.policy.access.targets import Aim
+from authplane.policy.access.targets import BACKENDS, Aim
 from authplane.policy.mcp.base_methods import BaseMode
 from authplane.policy.peers.spiffe import SpiffeId, parse_spiffe_id
 from authplane.policy.tokens.issuer import Issuer
@@ -72,6 +72,27 @@ def uses_certificates(guard: Guard) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where a request goes: through a Gateway's listener, to a backend; one of the two may be missing."""
+
+    backend: Ref | None = None
+    gateway: Ref | None = None
+    section: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """All that stands before a target: the guard of the Gateway, then that of the backend."""
+
+    guards: tuple[Guard, ...]
+    guarded: bool
+    uses_tokens: bool
+    reads_mcp: bool
+    is_mcp: bool
+    """The way leads to an MCP server."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
     """Everything that decisions need, by target: what stands before one costs nothing to another."""
 
@@ -83,18 +104,30 @@ class Policies:
     trust_domains: frozenset[str] = frozenset()
     closed: str = ""
     """Why nothing can be allowed; empty if something can."""
+    _ways: dict[Target, Way] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def way(self, target: Target) -> Way | None:
+        """Return what stands before a target; None for one that is not known. Built once for each."""
+        known = self._ways.get(target)
+        if known is not None:
+            return known
+        aims = [] if target.gateway is None else [Aim(target.gateway, target.section)]
+        if target.backend is not None:
+            aims.append(Aim(target.backend))
+        guards = tuple(guard for aim in aims if (guard := self.guards.get(aim)) is not None)
+        if not aims or len(guards) != len(aims):
+            return None
+        way = self._ways[target] = Way(
+            guards=guards,
+            guarded=any(guard.policies for guard in guards),
+            uses_tokens=any(guard.uses_tokens for guard in guards),
+            reads_mcp=any(guard.reads_mcp for guard in guards),
+            is_mcp=target.backend is not None and target.backend.kind in BACKENDS,
+        )
+        return way
 
 
 NO_POLICIES: Final = Policies(closed="no policies have been read yet")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """Where a request goes: through a Gateway's listener, to a backend; one of the two may be missing."""
-
-    backend: Ref | None = None
-    gateway: Ref | None = None
-    section: str = ""
 
 
 def _turn(policy: AnyPolicy) -> int:

@@ -134,14 +134,14 @@ class Rule:
     entries: tuple[Entry, ...] = ()
     base: bool = False
     """Whether the source may use the base protocol because it is granted something."""
-    cheap: tuple[tuple[int, Entry], ...] = field(init=False, repr=False, compare=False)
-    """The entries that need nobody else, with their places."""
-    asked: tuple[tuple[int, Asked], ...] = field(init=False, repr=False, compare=False)
+    cheap: tuple[tuple[str, Entry], ...] = field(init=False, repr=False, compare=False)
+    """The entries that need nobody else, with what they are called."""
+    asked: tuple[tuple[str, Asked], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        entries = tuple(enumerate(self.entries))
+        entries = tuple((entry_words(entry, index), entry) for index, entry in enumerate(self.entries))
         object.__setattr__(self, "cheap", tuple(each for each in entries if not isinstance(each[1], Asked)))
-        asked = tuple((index, entry) for index, entry in entries if isinstance(entry, Asked))
+        asked = tuple((words, entry) for words, entry in entries if isinstance(entry, Asked))
         object.__setattr__(self, "asked", asked)
 
 
@@ -155,6 +155,11 @@ class Policy:
     ref: Ref
     rules: tuple[Rule, ...] = ()
     base: BaseMode = BaseMode.MATCHED_SOURCE
+    name: str = field(init=False, repr=False, compare=False)
+    """For logs."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", str(self.ref))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,76 @@
+"""AccessPolicies as a backend of the authorization server: the route says which target a request is for."""
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import lru_cache
+from typing import ClassVar, Final
+
+from authplane.base.names import Ref
+from authplane.policy.access.case import Means
+from authplane.policy.access.decide import MEANS, decide
+from authplane.policy.access.evidence import Identifier
+from authplane.policy.access.guards import NO_POLICIES, Policies, Target
+from authplane.policy.access.targets import BACKENDS
+from authplane.policy.access.verdict import Verdict, VerdictFlow
+from authplane.policy.decision import Decision
+from authplane.policy.flow import Flow
+from authplane.policy.request import Request
+
+TARGET: Final = "authplane.target"
+"""The key of a route's context that names the backend: ``Backend/<namespace>/<name>``."""
+GATEWAY: Final = "authplane.gateway"
+"""The key that names the Gateway, and perhaps the listener: ``Gateway/<namespace>/<name>[/<listener>]``."""
+
+Told = Callable[[Request, Verdict], None]
+
+
+class AccessPolicies:
+    """Decides by the policies that were published last; nobody is let in before the first are."""
+
+    name: ClassVar = "policy"
+
+    def __init__(
+        self, identifier: Identifier, *, told: Told = lambda _request, _verdict: None, means: Means = MEANS
+    ) -> None:
+        self._identifier = identifier
+        self._told = told
+        self._means = means
+        self._policies = NO_POLICIES
+
+    def publish(self, policies: Policies) -> None:
+        """Decide by these from now on; a request that is being judged keeps those it began with."""
+        self._policies = policies
+
+    def decide(self, request: Request, now: datetime) -> Decision | Flow:
+        """Judge a request by the policies of the target that its route names."""
+        policies = self._policies
+        evidence = self._identifier.evidence(request, policies.trust_domains, now.timestamp())
+        target = parse_target(request.context.get(TARGET), request.context.get(GATEWAY))
+        judged = decide(policies, target, request, evidence, now, means=self._means)
+        if not isinstance(judged, Verdict):
+            return self._finish(request, judged)
+        self._told(request, judged)
+        return judged.decision
+
+    def _finish(self, request: Request, flow: VerdictFlow) -> Flow:
+        verdict = yield from flow
+        self._told(request, verdict)
+        return verdict.decision
+
+
+# Contexts come from the configuration: there are few of them.
+@lru_cache(maxsize=4096)
+def parse_target(backend: str | None, gateway: str | None) -> Target:
+    """Read where a request goes; what is not named as it must be is nowhere, and nowhere nothing is allowed."""
+    parts = () if backend is None else tuple(backend.split("/"))
+    steps = () if gateway is None else tuple(gateway.split("/"))
+    odd = (backend is not None and not (len(parts) == 3 and parts[0] in BACKENDS)) or (
+        gateway is not None and not (len(steps) in {3, 4} and steps[0] == "Gateway")
+    )
+    if odd:
+        return Target()
+    return Target(
+        backend=Ref(*parts) if parts else None,
+        gateway=Ref(*steps[:3]) if steps else None,
+        section=steps[3] if len(steps) > 3 else "",
+    )

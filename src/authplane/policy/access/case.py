@@ -1,0 +1,165 @@
+"""One request under judgement: whatever rules ask about it is found out when the first of them asks, and once."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from authplane.cel.admit import Admitted, admit
+from authplane.cel.facts import ABSENT, Facts, Lookup
+from authplane.cel.outcome import Code, Failed
+from authplane.cel.outcome import Outcome as CelOutcome
+from authplane.cel.program import Program
+from authplane.policy.access.evidence import Evidence
+from authplane.policy.access.guards import Way
+from authplane.policy.access.settings import Settings
+from authplane.policy.access.tracing import Tracer
+from authplane.policy.mcp.calls import McpCall, ToolCall, method_of
+from authplane.policy.mcp.context import Unfit, mcp_context
+from authplane.policy.mcp.read import read_mcp
+from authplane.policy.mcp.refusal import McpRefusal
+from authplane.policy.request import Request
+from authplane.policy.tokens.outcome import Verified
+
+Evaluate: TypeAlias = Callable[[Program, Lookup], CelOutcome]
+"""Evaluates an expression; whoever runs us may count, time and stop what is slow."""
+
+
+class Identity(NamedTuple):
+    """Who a rule takes the sender for; another rule may take the same sender for somebody else."""
+
+    name: str
+    """For logs; empty for everybody."""
+    members: Mapping[str, str] | Verified
+    """What expressions see: a token's claims, or these members."""
+
+
+NOBODY: Final = Identity("", {})
+
+_UNFIT: Final = {Unfit.NUL: Failed(Code.NUL_IN_INPUT), Unfit.INTEGER: Failed(Code.NUMBER_OUT_OF_RANGE)}
+_MOST_CLAIMS: Final = 4096
+_CLAIMS: Final[OrderedDict[int, tuple[Verified, Admitted | Failed]]] = OrderedDict()
+"""Claims as expressions take them. A known token comes with each request, and is the same object then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What judging takes besides the policies."""
+
+    evaluate: Evaluate
+    explain: bool = False
+
+
+class Case:
+    """A request, where it goes, and what is known of it by now."""
+
+    __slots__ = ("_call", "_facts", "_read", "deadline", "evaluate", "evidence", "failures", "now", "request",
+                 "settings", "strict", "tracer", "way")  # fmt: skip
+
+    def __init__(  # noqa: PLR0913, PLR0917 (every request makes one)
+        self, settings: Settings, way: Way, request: Request, evidence: Evidence, now: datetime, means: Means
+    ) -> None:
+        self.settings = settings
+        self.way = way
+        self.request = request
+        self.evidence = evidence
+        self.now = now
+        self.deadline = 0.0
+        self.strict = way.reads_mcp
+        """Some rule depends on what an MCP request says: then it must have a single meaning, whoever sends it."""
+        self.evaluate = means.evaluate
+        self.tracer = Tracer() if means.explain else None
+        self.failures: list[str] = []
+        """Expressions that failed, and how."""
+        self._call: McpCall | McpRefusal | None = None
+        self._read = False
+        self._facts: Facts | None = None
+
+    def call(self) -> McpCall | McpRefusal | None:
+        """Return what the request asks an MCP server for; None if it does not go to one."""
+        if not self._read:
+            self._read = True
+            if self.way.is_mcp:
+                request = self.request
+                self._call = read_mcp(
+                    request.method,
+                    request.headers,
+                    request.path,
+                    request.body,
+                    complete=self.complete(),
+                    limits=self.settings.limits,
+                )
+        return self._call
+
+    def seen_call(self) -> McpCall | McpRefusal | None:
+        """Return what the request asks for if that was found out already."""
+        return self._call
+
+    def complete(self) -> bool:
+        """Tell whether all of the body is here, as far as the proxy says."""
+        return all(value.lower() == "false" for value in self.request.values("x-envoy-auth-partial-body"))
+
+    def ask_until(self) -> float:
+        """Return until when external services may answer, all of them together."""
+        if not self.deadline:
+            self.deadline = self.now.timestamp() + self.settings.ask_seconds
+        return self.deadline
+
+    def lookup(self, identity: Identity) -> Lookup:
+        """Return what an expression of a rule sees."""
+        if self._facts is None:
+            self._facts = Facts(self._fact)
+        shared = self._facts
+        own = _admitted(identity)
+        return lambda name: own if name == "identity" else shared(name)
+
+    def _fact(self, name: str) -> object:
+        request = self.request
+        match name:
+            case "request.method":
+                return request.method
+            case "request.path" | "request.url_path":
+                return request.path
+            case "request.query" | "request.host":
+                return request.query if name == "request.query" else request.host
+            case "request.headers":
+                return joined_headers(request)
+            case "request.time":
+                return ABSENT if request.time is None else request.time
+            case _:
+                return self._mcp_fact(name)
+
+    def _mcp_fact(self, name: str) -> object:
+        call = self.call()
+        if call is None or isinstance(call, McpRefusal):
+            return ABSENT
+        if name == "request.mcp.method":
+            return method_of(call) or ABSENT
+        if name == "request.mcp.tool_name":
+            return call.name if isinstance(call, ToolCall) else ABSENT
+        context = mcp_context(call)
+        return _UNFIT[context] if isinstance(context, Unfit) else context.get(name.rpartition(".")[2], ABSENT)
+
+
+def joined_headers(request: Request) -> dict[str, str]:
+    """Return the headers by name; several values of one are joined by a comma."""
+    found: dict[str, str] = {}
+    for name, value in request.headers:
+        found[name] = f"{found[name]},{value}" if name in found else value
+    return found
+
+
+def _admitted(identity: Identity) -> Admitted | Failed:
+    members: Any = identity.members
+    if not isinstance(members, Verified):
+        return admit(members)
+    known = _CLAIMS.get(id(members))
+    if known is not None and known[0] is members:
+        _CLAIMS.move_to_end(id(members))
+        return known[1]
+    made = admit(members.plain_claims())
+    _CLAIMS[id(members)] = (members, made)
+    while len(_CLAIMS) > _MOST_CLAIMS:
+        _CLAIMS.popitem(last=False)
+    return made

@@ -1,0 +1,214 @@
+"""Decides: all policies before a target, in their order, until one denies."""
+
+from collections.abc import Generator, Iterable, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Final
+
+from authplane.base.headers import HeaderEdits
+from authplane.cel.evaluate import evaluate
+from authplane.policy.access.case import Case, Means
+from authplane.policy.access.denials import build_denial, build_refusal
+from authplane.policy.access.evidence import Evidence
+from authplane.policy.access.guards import Guard, Policies, Target, Way
+from authplane.policy.access.judging import judge, screen
+from authplane.policy.access.model import AnyPolicy, Policy, Screen, Unusable
+from authplane.policy.access.settings import Composition
+from authplane.policy.access.verdict import Grounds, NotPassed, Passed, Result, Verdict, VerdictFlow
+from authplane.policy.decision import Allow, Decision, Unavailable
+from authplane.policy.flow import Effect, Outcome
+from authplane.policy.headers import may_send
+from authplane.policy.mcp.calls import TOOLS_CALL, ToolCall, method_of
+from authplane.policy.mcp.refusal import Fault, McpRefusal, refuse
+from authplane.policy.peers.identity_headers import headers_to_strip
+from authplane.policy.request import Request
+
+MEANS: Final = Means(evaluate=evaluate)
+EXPLAINING: Final = Means(evaluate=evaluate, explain=True)
+
+_UPGRADES: Final = ("upgrade", ":protocol", "http2-settings")
+_JUDGED: Final = frozenset(
+    {
+        "accept", "content-encoding", "content-type", "http2-settings", "last-event-id", "mcp-method", "mcp-name",
+        "mcp-protocol-version", "mcp-session-id", "origin", "x-http-method", "x-http-method-override",
+        "x-method-override",
+    }
+)  # fmt: skip
+"""What a request was judged by: who lets it go on must not turn it into another one."""
+
+
+def decide(  # noqa: PLR0913 (a decision has as many parts)
+    policies: Policies, target: Target, request: Request, evidence: Evidence, now: datetime, *, means: Means = MEANS
+) -> Verdict | VerdictFlow:
+    """Judge a request to a target: at once, or in a flow if an external service has to be asked.
+
+    What is not granted by every policy is denied; what cannot be told is unavailable, which never allows.
+    """
+    way = None if policies.closed else policies.way(target)
+    if way is None:
+        why = policies.closed or "the target of the request is not known"
+        return Verdict(Unavailable(cause=why), Grounds(reason=why))
+    case = Case(policies.settings, way, request, evidence, now, means)
+    flow = _decide(way, case)
+    try:
+        effect = next(flow)
+    except StopIteration as finished:
+        verdict: Verdict = finished.value
+        return verdict
+    return _continue(flow, effect)
+
+
+def _continue(flow: VerdictFlow, effect: Effect) -> VerdictFlow:
+    """Go on with a flow that was begun."""
+    try:
+        while True:
+            outcome = yield effect
+            effect = flow.send(outcome)
+    except StopIteration as finished:
+        verdict: Verdict = finished.value
+        return verdict
+    finally:
+        flow.close()
+
+
+def _decide(way: Way, case: Case) -> VerdictFlow:
+    if not way.guarded:
+        return _unprotected(way, case)
+    if way.is_mcp and not way.reads_mcp and any(case.request.values(name) for name in _UPGRADES):
+        # A proxy does not wait for the body of an upgrade: nobody could judge it.
+        return _refused(refuse(Fault.UPGRADE), "", case)
+    passes: list[Passed] = []
+    for guard in way.guards:
+        result = yield from _ask_guard(guard, case, passes)
+        if result is not None:
+            return _denied(result, case)
+    call = case.call() if way.reads_mcp else None
+    if isinstance(call, McpRefusal):
+        # Whoever may do everything still has to say what: another reader may read something else.
+        return _refused(call, passes[-1].policy, case)
+    return _allowed(passes, case)
+
+
+def _ask_guard(guard: Guard, case: Case, passes: list[Passed]) -> Generator[Effect, Outcome, NotPassed | None]:
+    """Ask the policies of one target; None means that they let the request go on."""
+    choices: list[Policy] = []
+    for policy in guard.policies:
+        if case.settings.composition is Composition.ANY and isinstance(policy, Policy):
+            choices.append(policy)
+            continue
+        result = yield from _ask_policy(policy, guard, case)
+        if isinstance(result, NotPassed):
+            return result
+        passes.append(result)
+    failed: list[NotPassed] = []
+    for policy in choices:
+        result = yield from _ask_policy(policy, guard, case)
+        if isinstance(result, Passed):
+            passes.append(result)
+            return None
+        failed.append(result)
+    return max(failed, key=_weight) if failed else None
+
+
+def _ask_policy(policy: AnyPolicy, guard: Guard, case: Case) -> Generator[Effect, Outcome, Result]:
+    match policy:
+        case Unusable(ref=ref, reason=reason):
+            result: Result = NotPassed(policy=str(ref), reason=f"policy_unusable:{reason}")
+        case Screen():
+            begun = screen(policy, case)
+            result = begun if isinstance(begun, Passed | NotPassed) else (yield from begun)
+        case Policy():
+            begun = judge(policy, case)
+            result = begun if isinstance(begun, Passed | NotPassed) else (yield from begun)
+    if case.tracer is not None:
+        passed = isinstance(result, Passed)
+        case.tracer.policy(str(policy.ref), str(guard.aim), passed=passed, reason=result.reason)
+    return result
+
+
+def _weight(result: NotPassed) -> tuple[bool, bool, bool, bool]:
+    """Tell which of several denials helps most: what may still be granted, then what the client can do about it."""
+    return bool(result.unavailable), bool(result.scopes), bool(result.identity), result.wants_token
+
+
+def _unprotected(way: Way, case: Case) -> Verdict:
+    if case.settings.allow_unprotected:
+        return _verdict(Allow(edits=_strip((), tokens=False)), Passed(reason="unprotected"), case)
+    result = NotPassed(policy="", reason="unprotected")
+    return _verdict(build_denial(result, case, way.guards), result, case)
+
+
+def _denied(result: NotPassed, case: Case) -> Verdict:
+    return _verdict(build_denial(result, case, case.way.guards), result, case)
+
+
+def _refused(refusal: McpRefusal, policy: str, case: Case) -> Verdict:
+    return _verdict(build_refusal(refusal, policy), NotPassed(policy=policy, reason=f"mcp:{refusal.fault}"), case)
+
+
+def _allowed(passes: Sequence[Passed], case: Case) -> Verdict:
+    # The one that says most: a policy that was not concerned says nothing.
+    telling = passes[-1]
+    if not telling.entry:
+        telling = next((each for each in reversed(passes) if each.entry), telling)
+    identity = telling.identity or next((each.identity for each in reversed(passes) if each.identity), "")
+    edits = _edits(passes, case.request, tokens=case.way.uses_tokens)
+    return _verdict(Allow(edits=edits, identity=identity), telling, case, identity)
+
+
+def _verdict(decision: Decision, result: Result, case: Case, identity: str = "") -> Verdict:
+    call = case.seen_call()
+    method = tool = ""
+    if isinstance(call, ToolCall):
+        method, tool = TOOLS_CALL, call.name
+    elif call is not None and not isinstance(call, McpRefusal):
+        method = method_of(call)
+    grounds = Grounds(
+        result.policy,
+        result.rule,
+        result.entry,
+        identity or result.identity,
+        method,
+        tool,
+        result.reason,
+        tuple(case.failures),
+    )
+    return Verdict(decision, grounds, None if case.tracer is None else case.tracer.trace())
+
+
+def _edits(passes: Sequence[Passed], request: Request, *, tokens: bool) -> HeaderEdits:
+    """Return the edits of those who granted, and take out what only we may say and what was only for us.
+
+    A client's token goes no further, unless an external service has put another one in its place.
+    """
+    odd = tuple(name for name, _ in request.headers if "_" in name)
+    if not any(each.edits.set or each.edits.remove for each in passes):
+        return _strip(odd, tokens=tokens)
+    wanted: dict[str, str] = {}
+    removed: set[str] = set()
+    for each in passes:
+        removed.update(name.lower() for name in each.edits.remove)
+        for name, value in _sendable(each.edits.set):
+            wanted[name] = value
+            removed.discard(name)
+    strip = _strip(odd, tokens=tokens).remove
+    kept = {name for name in strip if name != "authorization"}
+    settled = {name: value for name, value in wanted.items() if name not in kept}
+    gone = {name for name in removed if _may_edit(name, "")} | set(strip)
+    return HeaderEdits(set=tuple(sorted(settled.items())), remove=tuple(sorted(gone - settled.keys())))
+
+
+def _sendable(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Leave out what no answer may set: the frame of the message, what it was judged by, and what is no header."""
+    return [(name.lower(), value) for name, value in headers if _may_edit(name, value)]
+
+
+def _may_edit(name: str, value: str) -> bool:
+    return may_send(name, value) and name.lower().replace("_", "-") not in _JUDGED
+
+
+# The odd names come from clients, so there can be many; most requests have none.
+@lru_cache(maxsize=256)
+def _strip(odd: tuple[str, ...], *, tokens: bool) -> HeaderEdits:
+    names = headers_to_strip(odd)
+    return HeaderEdits(remove=tuple(sorted({*names, "authorization"})) if tokens else names)

@@ -1,0 +1,114 @@
+"""How a client is told that its request goes no further."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from authplane.policy.access.case import Case
+from authplane.policy.access.guards import Guard
+from authplane.policy.access.verdict import NotPassed
+from authplane.policy.basic import LONGEST_REALM
+from authplane.policy.decision import Decision, Deny, Unavailable
+from authplane.policy.flow import Declined
+from authplane.policy.headers import may_send
+from authplane.policy.mcp.answers import (
+    McpAnswer,
+    render_denial,
+    render_insufficient_scope,
+    render_refusal,
+    render_unauthenticated,
+)
+from authplane.policy.mcp.calls import McpCall, RpcId, id_of
+from authplane.policy.mcp.challenge import BadToken, Challenge, NoToken
+from authplane.policy.mcp.metadata import metadata_url
+from authplane.policy.mcp.refusal import McpRefusal
+
+_TEXT: Final = ("content-type", "text/plain; charset=utf-8")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RpcDenial(Deny):
+    """A denial that stands in the body: HTTP 200 with a JSON-RPC error, for clients that want it so.
+
+    Only a body that is such an error may have this status: nobody can take it for an answer of the server.
+    """
+
+    def __post_init__(self) -> None:
+        if self.http_status != 200 or not self.body.startswith('{"jsonrpc":"2.0","id":') or '"error":' not in self.body:
+            raise ValueError("only a JSON-RPC error may be denied with the HTTP status 200")
+
+
+def build_denial(result: NotPassed, case: Case, guards: tuple[Guard, ...]) -> Decision:
+    """Turn what a policy says into what the client gets.
+
+    Nothing is known: 503. Only scopes are missing: 403 that names them. Nobody was recognised and a token could help:
+    401 with a challenge. The request has no single meaning: what the protocol says of that. Else: 403.
+    """
+    if result.unavailable:
+        return Unavailable(cause=f"{result.policy} {result.unavailable}")
+    return _denied(_answer(result, case, guards), result)
+
+
+def build_refusal(refusal: McpRefusal, policy: str) -> Decision:
+    """Turn down what has no single meaning, whoever asks."""
+    result = NotPassed(policy=policy, reason=f"mcp:{refusal.fault}")
+    return _denied(render_refusal(refusal), result)
+
+
+def _answer(result: NotPassed, case: Case, guards: tuple[Guard, ...]) -> McpAnswer:
+    call = case.call()
+    if result.scopes:
+        return render_insufficient_scope(_id(call), _challenge(case, guards, result.scopes))
+    if result.wants_token:
+        scopes = tuple(dict.fromkeys(scope for guard in guards for scope in guard.scopes))
+        cause = BadToken() if result.bad_token else NoToken()
+        return render_unauthenticated(_id(call), _challenge(case, guards, scopes), cause)
+    if isinstance(call, McpRefusal):
+        return render_refusal(call)
+    if result.too_large:
+        return McpAnswer(http_status=413)
+    forbidden = _forbidden(call, case, result.message)
+    return forbidden if result.declined is None else _passed_on(result.declined, forbidden)
+
+
+def _id(call: McpCall | McpRefusal | None) -> RpcId | None:
+    if call is None:
+        return None
+    return call.id if isinstance(call, McpRefusal) else id_of(call)
+
+
+def _challenge(case: Case, guards: tuple[Guard, ...], scopes: tuple[str, ...]) -> Challenge:
+    request = case.request
+    where = metadata_url(request.scheme, request.host, request.path)
+    realm = str(guards[-1].aim.ref.object_name)[:LONGEST_REALM]
+    return Challenge(realm=realm, resource_metadata=where or "", scopes=scopes)
+
+
+def _forbidden(call: McpCall | None, case: Case, message: str) -> McpAnswer:
+    if call is None:
+        return McpAnswer(http_status=403, headers=(_TEXT,), body=f"{message or 'access denied'}\n")
+    return render_denial(call, case.settings.denial_format, message)
+
+
+def _passed_on(declined: Declined, ours: McpAnswer) -> McpAnswer:
+    """Say what an external service says, as far as a client may hear it: its challenge, or where to go."""
+    kept = tuple(
+        (name, value)
+        for name, value in declined.headers
+        if name.lower() in {"www-authenticate", "location", "retry-after"} and may_send(name, value)
+    )
+    names = {name.lower() for name, _ in kept}
+    redirects = 300 <= declined.http_status < 400 and "location" in names
+    challenges = declined.http_status == 401 and "www-authenticate" in names
+    if not redirects and not challenges and declined.http_status != 429:
+        return ours
+    body = ours.body if ours.http_status != 200 else ""
+    headers = ours.headers if body else ()
+    return McpAnswer(http_status=declined.http_status, headers=(*kept, *headers), body=body)
+
+
+def _denied(answer: McpAnswer, result: NotPassed) -> Deny:
+    rule = " ".join(part for part in (result.policy, result.rule, result.entry, result.reason) if part)
+    kind = RpcDenial if answer.http_status == 200 else Deny
+    return kind(
+        http_status=answer.http_status, body=answer.body, headers=answer.headers, rule=rule, identity=result.identity
+    )

@@ -1,0 +1,215 @@
+"""Whether a request is what a rule speaks of: its source, and what is granted."""
+
+from enum import StrEnum
+from typing import Final
+
+from authplane.cel.explain import explain
+from authplane.cel.outcome import Failed, Holds, HoldsNot
+from authplane.policy.access.case import NOBODY, Case, Identity
+from authplane.policy.access.model import (
+    Account,
+    AnySource,
+    Entry,
+    Everything,
+    Expression,
+    Family,
+    Inline,
+    McpGrant,
+    Method,
+    Oidc,
+    Source,
+    Spiffe,
+    Tools,
+)
+from authplane.policy.access.tracing import is_secret
+from authplane.policy.basic import Absent
+from authplane.policy.mcp.base_methods import UPSTREAM_BASE, is_base
+from authplane.policy.mcp.calls import McpCall, MethodCall, ToolCall, method_of
+from authplane.policy.mcp.front import canonical_path
+from authplane.policy.mcp.refusal import McpRefusal
+from authplane.policy.tokens.claims import audience_fits, scopes_fit
+from authplane.policy.tokens.outcome import Reason, Refused, Verified
+
+
+class Miss(StrEnum):
+    """Why a source does not match; the later ones say more about who asks."""
+
+    NO_PEER = "no_peer_identity"
+    NO_TOKEN = "no_token"  # noqa: S105 (a reason, no password)
+    OTHER_PEER = "peer_not_listed"
+    BAD_TOKEN = "bad_token"  # noqa: S105 (as above)
+    OTHER_ISSUER = "other_issuer"
+    AUDIENCE = "other_audience"
+    SCOPE = "scope_missing"
+    NOT_READY = "issuer_not_ready"
+    """Nothing is known: the issuer's keys are not there."""
+
+
+RANKS: Final = {miss: rank for rank, miss in enumerate(Miss)}
+
+NO_MCP: Final = "not_an_mcp_request"
+NOT_A_TOOL: Final = "not_a_tool_call"
+CEL_FALSE: Final = "cel_false"
+CEL_ERROR: Final = "cel_error:"
+
+
+def match_source(source: Source, case: Case) -> Identity | Miss:
+    """Return who the sender is to a rule with this source, or why it is not for that sender."""
+    match source:
+        case AnySource():
+            return NOBODY
+        case Spiffe(ids):
+            proved = case.evidence.spiffe_ids()
+            for each in proved:
+                if each in ids:
+                    return Identity(each, {"spiffe_id": each})
+            return Miss.OTHER_PEER if proved else Miss.NO_PEER
+        case Account():
+            return _match_account(source, case)
+        case Oidc():
+            return _match_token(source, case)
+
+
+def _match_account(source: Account, case: Case) -> Identity | Miss:
+    proved = case.evidence.spiffe_ids()
+    if source.spiffe_id in proved or case.evidence.account() == source.account:
+        account = source.account
+        members = {"service_account": account.name, "namespace": account.namespace}
+        return Identity(f"ServiceAccount {account}", members)
+    return Miss.OTHER_PEER if proved else Miss.NO_PEER
+
+
+def _match_token(source: Oidc, case: Case) -> Identity | Miss:
+    token = case.evidence.token()
+    match token:
+        case Verified():
+            return _match_claims(source, token)
+        case Refused(reason=Reason.ISSUER_NOT_READY, issuer=issuer) if issuer == source.issuer.url:
+            return Miss.NOT_READY
+        case Absent():
+            return Miss.NO_TOKEN
+        case _:
+            return Miss.BAD_TOKEN
+
+
+def _match_claims(source: Oidc, token: Verified) -> Identity | Miss:
+    if token.issuer not in source.names:
+        return Miss.OTHER_ISSUER
+    if source.audiences and not audience_fits(token.claims, source.audiences):
+        return Miss.AUDIENCE
+    if source.scopes and not scopes_fit(token.claims, source.scopes):
+        return Miss.SCOPE
+    return token_identity(token)
+
+
+def token_identity(token: Verified) -> Identity:
+    """Return who has a token, for expressions and for the log."""
+    return Identity(f"{token.issuer}#{token.subject}", token)
+
+
+def obstacle(entry: Entry, case: Case, identity: Identity) -> str:
+    """Say why an entry does not grant the request; empty means that it does. External services are not asked here."""
+    match entry:
+        case Tools(names):
+            call = case.call()
+            if isinstance(call, ToolCall):
+                return "" if call.name in names else "tool_not_listed"
+            return _no_call(call) or NOT_A_TOOL
+        case Expression():
+            return _cel_obstacle(entry, case, identity)
+        case Inline():
+            return _inline_obstacle(entry, case)
+        case Everything():
+            return ""
+        case _:
+            return "external"
+
+
+def traced_obstacle(rule: str, words: str, entry: Entry, case: Case, identity: Identity) -> str:
+    """Say the same, and write it down if somebody wants to know."""
+    why = obstacle(entry, case, identity)
+    if case.tracer is not None:
+        explanation = None
+        if isinstance(entry, Expression):
+            explanation = explain(entry.program, case.lookup(identity), secret=is_secret)
+        hint = "" if not why else _hint(entry)
+        case.tracer.entry(rule, words, reason=why, hint=hint, explanation=explanation)
+    return why
+
+
+def _hint(entry: Entry) -> str:
+    return f"call one of the tools {', '.join(sorted(entry.names))}" if isinstance(entry, Tools) else ""
+
+
+def _no_call(call: McpCall | McpRefusal | None) -> str:
+    if call is None:
+        return NO_MCP
+    return f"mcp:{call.fault}" if isinstance(call, McpRefusal) else ""
+
+
+def _cel_obstacle(entry: Expression, case: Case, identity: Identity) -> str:
+    match case.evaluate(entry.program, case.lookup(identity)):
+        case Holds():
+            return ""
+        case HoldsNot():
+            return CEL_FALSE
+        case Failed(code):
+            return f"{CEL_ERROR}{code}"
+
+
+def _inline_obstacle(entry: Inline, case: Case) -> str:
+    request = case.request
+    if entry.methods and request.method not in entry.methods:
+        return "method_not_listed"
+    if entry.ports and request.destination.port not in entry.ports:
+        return "port_not_listed"
+    if entry.hosts and not _is_host(request.host, entry.hosts):
+        return "host_not_listed"
+    if entry.paths and not _is_path(request.path, entry.paths):
+        return "path_not_listed"
+    for name, value in entry.headers:
+        found = request.values(name)
+        # Whoever reads one of several values may read another one than we do.
+        if not found or any(each != value for each in found):
+            return "header_differs"
+    return "" if entry.mcp is None else _mcp_obstacle(entry.mcp, case)
+
+
+def _mcp_obstacle(grant: McpGrant, case: Case) -> str:
+    call = case.call()
+    if call is None or isinstance(call, McpRefusal):
+        return _no_call(call)
+    if grant.base and is_base(call, UPSTREAM_BASE):
+        return ""
+    method = method_of(call)
+    for each in grant.methods:
+        match each:
+            case Family(prefix) if method.startswith(prefix):
+                return ""
+            case Method(name, subjects) if method == name and (subjects is None or _subject(call) in subjects):
+                return ""
+            case _:
+                continue
+    return "mcp_method_not_listed"
+
+
+def _subject(call: McpCall) -> str:
+    match call:
+        case ToolCall(name=name):
+            return name
+        case MethodCall(subject=subject):
+            return subject
+        case _:
+            return ""
+
+
+def _is_host(host: str, wanted: tuple[str, ...]) -> bool:
+    name, colon, port = host.lower().rpartition(":")
+    bare = (name if colon and port.isdecimal() else host.lower()).removesuffix(".")
+    return bool(bare) and any(bare == each or (each.startswith("*.") and bare.endswith(each[1:])) for each in wanted)
+
+
+def _is_path(path: str, wanted: tuple[str, ...]) -> bool:
+    if not canonical_path(path):
+        return False
+    return any(path.startswith(each[:-1]) if each.endswith("*") else path == each for each in wanted)

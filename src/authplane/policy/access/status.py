@@ -1,0 +1,205 @@
+"""The status of policies and of what they protect, as Kubernetes stores it."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from authplane.base.names import Ref
+from authplane.base.problems import Problem
+from authplane.policy.access.compile import STATUS_FULL, Compiled, PolicyStanding, Standing
+from authplane.policy.access.guards import Guard
+from authplane.policy.access.model import Unusable
+from authplane.policy.access.targets import BACKENDS, Aim
+from authplane.resources.documents import Resources
+from authplane.resources.kinds.agentic import Backend, XBackend
+
+CONTROLLER: Final = "authplane.dev/controller"
+MOST_ANCESTORS: Final = 16
+MOST_CONDITIONS: Final = 8
+
+_LONGEST_MESSAGE: Final = 32_768
+_GATEWAY: Final = "gateway.networking.k8s.io"
+_AGENTIC: Final = "agentic.networking.x-k8s.io"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """One thing that is true, false or unknown."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ancestor:
+    """How it stands with a policy at one target."""
+
+    aim: Aim
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """What to store, and what found no room."""
+
+    ancestors: list[dict[str, Any]]
+    changed: bool
+    left_out: tuple[Aim, ...] = ()
+    """Targets whose entry would have been one too many: there the policy cannot be implemented, and denies."""
+
+
+NOT_SERVED: Final = Condition(
+    type="Programmed", status="Unknown", reason="NotServed", message="no control plane serves this at the moment"
+)
+
+
+def build_ancestors(
+    standing: PolicyStanding, *, programmed: Condition = NOT_SERVED, unreachable: Collection[str] = ()
+) -> tuple[Ancestor, ...]:
+    """Return the entries of a policy's status, one for each target.
+
+    ``programmed`` says what proxies make of it; ``unreachable`` are the addresses of issuers whose keys are not there.
+    """
+    return tuple(
+        Ancestor(aim=each.aim, conditions=_conditions(each, standing, programmed, unreachable))
+        for each in standing.targets
+    )
+
+
+def merge_ancestors(
+    stored: Sequence[Mapping[str, Any]], ours: Iterable[Ancestor], *, generation: int, now: str
+) -> Merged:
+    """Put our entries among those of others, which stay as they are; our own that are stale go.
+
+    An entry is known by its ancestor and its controller. ``now`` is the time as Kubernetes writes it.
+    """
+    wanted = {_key(_reference(each.aim)): each for each in ours}
+    merged: list[dict[str, Any]] = []
+    for entry in stored:
+        if entry.get("controllerName") != CONTROLLER:
+            merged.append(entry if isinstance(entry, dict) else dict(entry))
+            continue
+        found = wanted.pop(_key(entry.get("ancestorRef") or {}), None)
+        if found is not None:
+            merged.append(_entry(found, entry, generation, now))
+    left_out = []
+    for each in wanted.values():
+        if len(merged) < MOST_ANCESTORS:
+            merged.append(_entry(each, {}, generation, now))
+        else:
+            left_out.append(each.aim)
+    return Merged(ancestors=merged, changed=merged != list(stored), left_out=tuple(left_out))
+
+
+def build_target_conditions(compiled: Compiled, resources: Resources, ref: Ref) -> tuple[Condition, ...]:
+    """Return the conditions of a backend or Gateway that policies are about."""
+    guard = compiled.policies.guards.get(Aim(ref))
+    protected = (_protected(guard, allow=compiled.policies.settings.allow_unprotected),) if guard is not None else ()
+    table: Mapping[Any, Backend | XBackend]
+    table = resources.backends if ref.kind == "Backend" else resources.x_backends
+    backend = table.get(ref.object_name) if ref.kind in BACKENDS else None
+    return protected if backend is None else (*protected, _resolved_backend(backend, resources))
+
+
+def _conditions(
+    at: Standing, standing: PolicyStanding, programmed: Condition, unreachable: Collection[str]
+) -> tuple[Condition, ...]:
+    accepted = _condition("Accepted", at.accepted, at.reason, _with_warnings(at.message, standing.warnings))
+    resolved = _resolved(standing, unreachable)
+    if not at.accepted:
+        denies = "the target denies everything" if at.reason != "TargetNotFound" else "there is nothing to protect"
+        return accepted, resolved, _condition("Programmed", False, "NotAccepted", denies)
+    rules = ", ".join(f"{rule}: call-out" for rule in standing.rules) or "no rules"
+    return accepted, resolved, programmed, _condition("Enforced", True, "CallOut", rules)
+
+
+def _resolved(standing: PolicyStanding, unreachable: Collection[str]) -> Condition:
+    if standing.unresolved:
+        first = standing.unresolved[0]
+        return _condition("ResolvedRefs", False, first.reason, "; ".join(str(each) for each in standing.unresolved))
+    missing = [issuer for issuer in standing.issuers if issuer in unreachable]
+    if missing:
+        return _condition("ResolvedRefs", False, "IssuerUnreachable", f"no keys of {', '.join(missing)} yet")
+    return _condition("ResolvedRefs", True, "ResolvedRefs", "everything that the policy refers to is there")
+
+
+def _protected(guard: Guard, *, allow: bool) -> Condition:
+    unusable = [policy for policy in guard.policies if isinstance(policy, Unusable)]
+    if unusable:
+        full = any(policy.reason == STATUS_FULL for policy in unusable)
+        names = "; ".join(f"{policy.ref}: {policy.message}" for policy in unusable)
+        reason = "PolicyStatusFull" if full else "PolicyNotAccepted"
+        return _condition("Protected", True, reason, f"everything is denied: {names}")
+    if guard.policies:
+        names = ", ".join(str(policy.ref) for policy in guard.policies)
+        return _condition("Protected", True, "Protected", f"protected by {names}")
+    if allow:
+        return _condition("Protected", False, "NoPolicy", "no policy protects it: everything is allowed")
+    return _condition("Protected", True, "DeniedByDefault", "no policy protects it: everything is denied")
+
+
+def _resolved_backend(backend: Backend | XBackend, resources: Resources) -> Condition:
+    mcp, namespace = backend.spec.mcp, backend.metadata.namespace
+    if mcp.service_name is None:
+        return _condition("ResolvedRefs", True, "ResolvedRefs", f"{mcp.hostname}:{mcp.port} is outside")
+    ref = Ref("Service", namespace, mcp.service_name)
+    service = resources.services.get(ref.object_name)
+    if service is None:
+        why = "cannot be read" if ref in resources.broken else "not found"
+        return _condition("ResolvedRefs", False, "BackendNotFound", f'Service "{ref.object_name}" {why}')
+    if not any(port.port == mcp.port and port.protocol == "TCP" for port in service.spec.ports):
+        message = f'Service "{ref.object_name}" has no TCP port {mcp.port}'
+        return _condition("ResolvedRefs", False, "BackendNotFound", message)
+    return _condition("ResolvedRefs", True, "ResolvedRefs", f'Service "{ref.object_name}" has port {mcp.port}')
+
+
+def _condition(kind: str, holds: bool, reason: str, message: str) -> Condition:
+    return Condition(type=kind, status=str(holds), reason=reason, message=message[:_LONGEST_MESSAGE])
+
+
+def _with_warnings(message: str, warnings: tuple[Problem, ...]) -> str:
+    return f"{message}; warnings: {'; '.join(str(each) for each in warnings)}" if warnings else message
+
+
+def _reference(aim: Aim) -> dict[str, str]:
+    group = _GATEWAY if aim.ref.kind == "Gateway" else _AGENTIC
+    whole = {"group": group, "kind": aim.ref.kind, "namespace": aim.ref.namespace, "name": aim.ref.name}
+    return whole | ({"sectionName": aim.section} if aim.section else {})
+
+
+def _key(reference: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return what tells ancestors apart; the Gateway API says what is meant where something is left out."""
+    defaults = {"group": _GATEWAY, "kind": "Gateway"}
+    fields = ("group", "kind", "namespace", "name", "sectionName", "port")
+    return tuple(reference.get(field, defaults.get(field)) for field in fields)
+
+
+def _entry(ours: Ancestor, stored: Mapping[str, Any], generation: int, now: str) -> dict[str, Any]:
+    before = {each.get("type"): each for each in stored.get("conditions") or ()}
+    made = [_merged(each, before.pop(each.type, {}), generation, now) for each in ours.conditions]
+    others = [dict(each) for each in before.values() if each.get("type") not in _OURS]
+    return {
+        "ancestorRef": stored.get("ancestorRef") or _reference(ours.aim),
+        "controllerName": CONTROLLER,
+        "conditions": [*made, *others][:MOST_CONDITIONS],
+    }
+
+
+_OURS: Final = frozenset({"Accepted", "ResolvedRefs", "Programmed", "Enforced"})
+
+
+def _merged(ours: Condition, stored: Mapping[str, Any], generation: int, now: str) -> dict[str, Any]:
+    seen = stored.get("observedGeneration")
+    if isinstance(seen, int) and seen > generation:
+        return dict(stored)  # somebody has seen a newer policy than we have
+    unchanged = stored.get("status") == ours.status and "lastTransitionTime" in stored
+    return {
+        "type": ours.type,
+        "status": ours.status,
+        "reason": ours.reason,
+        "message": ours.message,
+        "observedGeneration": generation,
+        "lastTransitionTime": stored["lastTransitionTime"] if unchanged else now,
+    }

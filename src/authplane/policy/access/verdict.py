@@ -1,0 +1,78 @@
+"""What a decision rests on."""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from authplane.base.headers import NO_EDITS, HeaderEdits
+from authplane.policy.access.trace import Trace
+from authplane.policy.decision import Decision
+from authplane.policy.flow import Declined, Effect, Outcome
+
+
+class Grounds(NamedTuple):
+    """What the decision log says of a decision besides the request. No token is in it.
+
+    A tuple and no dataclass: every check makes one, and this is made faster.
+    """
+
+    policy: str = ""
+    """The policy that denied; or of those that granted the last, which is the backend's if it has any."""
+    rule: str = ""
+    entry: str = ""
+    identity: str = ""
+    mcp_method: str = ""
+    tool: str = ""
+    reason: str = ""
+    failures: tuple[str, ...] = ()
+    """Expressions that failed on the way, as ``policy rule entry code``; they are counted."""
+
+
+class Verdict(NamedTuple):
+    """A decision and what it rests on."""
+
+    decision: Decision
+    grounds: Grounds
+    trace: Trace | None = None
+
+
+VerdictFlow: TypeAlias = Generator[Effect, Outcome, Verdict]
+
+
+class Passed(NamedTuple):
+    """A policy lets the request go on."""
+
+    policy: str = ""
+    rule: str = ""
+    entry: str = ""
+    identity: str = ""
+    reason: str = "granted"
+    edits: HeaderEdits = NO_EDITS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotPassed:
+    """A policy does not let the request go on, with all that an answer to the client may need."""
+
+    policy: str
+    rule: str = ""
+    entry: str = ""
+    identity: str = ""
+    """Who was recognised; empty if no rule is for the sender."""
+    reason: str
+    unavailable: str = ""
+    """Why it is not known whether the request would be granted; empty if it is known."""
+    wants_token: bool = False
+    """A token of some issuer could help, and there is none that any rule is for."""
+    bad_token: bool = False
+    scopes: tuple[str, ...] = ()
+    """The scopes that alone are missing."""
+    message: str = ""
+    """What the policy's author has to say."""
+    declined: Declined | None = None
+    """The answer of the external service that did not let it go on."""
+    too_large: bool = False
+    """The body is larger than what an external service may be sent."""
+
+
+Result: TypeAlias = Passed | NotPassed
