@@ -25,7 +25,10 @@ from authplane.xds.json_fields import Fields
 
 T = TypeVar("T")
 
-_LIMITS: Final = Limits(most_bytes=1024 * 1024)
+MOST_BYTES: Final = 1024 * 1024
+"""How large a bootstrap may be."""
+
+_LIMITS: Final = Limits(most_bytes=MOST_BYTES)
 
 
 class Feature(StrEnum):
