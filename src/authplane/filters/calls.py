@@ -4,7 +4,7 @@ A filter is a generator: it looks at the call, yields an effect if it needs some
 and returns what shall happen. One driver runs it on asyncio, another on threads.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, IntEnum
@@ -151,19 +151,80 @@ class Wait:
     seconds: float
 
 
-Effect: TypeAlias = Ask | Wait
+class Flight:
+    """Something that one call does and others wait for. Safe to use from several threads."""
+
+    __slots__ = ("_ended", "_wake")
+
+    def __init__(self) -> None:
+        self._ended = False
+        self._wake: list[Callable[[], None]] = []
+
+    def end(self) -> None:
+        """Wake all who wait; whoever does the thing calls this in every case."""
+        self._ended = True
+        for wake in tuple(self._wake):
+            wake()
+
+    def when_ended(self, wake: Callable[[], None]) -> None:
+        """Call ``wake`` when it has ended, at once if it has; perhaps twice, and perhaps from another thread."""
+        # In this order one of the two sees what the other has done, without a lock.
+        self._wake.append(wake)
+        if self._ended:
+            wake()
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """Effect: go on when a flight of another call has ended; the outcome is None.
+
+    A call whose deadline passes meanwhile is cancelled, as with ``Wait``.
+    """
+
+    flight: Flight
+
+
+Effect: TypeAlias = Ask | Wait | Until
 Outcome: TypeAlias = Answered | Unanswered | None
 
 
 # --- What a filter makes of a call
 
 
+class Change(Enum):
+    """What becomes of the values that a header has already. The numbers are those of the protocol."""
+
+    APPEND = 0
+    """They stay, the new one is added."""
+    ADD_IF_ABSENT = 1
+    """If there are any, nothing changes."""
+    OVERWRITE_OR_ADD = 2
+    """The new one stands alone."""
+    OVERWRITE_IF_EXISTS = 3
+    """The new one stands alone; if there were none, nothing changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """One change of one header."""
+
+    key: str
+    value: str | bytes
+    change: Change = Change.APPEND
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proceed:
-    """The call goes on, with this metadata, and with these additions to the initial metadata of the response."""
+    """The call goes on, with this metadata."""
 
     metadata: Metadata
     response_metadata: Metadata = ()
+    """Additions to the initial metadata of the response, for which nothing needs to be known of it."""
+    response_mutations: tuple[Mutation, ...] = ()
+    """Further changes of the initial metadata of the response, in order, after those additions.
+
+    ``headers.mutated`` makes them. If the response turns out to be trailers-only, both are dropped.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

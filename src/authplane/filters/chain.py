@@ -1,0 +1,36 @@
+"""Filters one after the other, as one flow."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from authplane.filters.calls import Call, Code, Flow, Metadata, Mutation, Proceed, Running, Side, Stop
+
+_METHOD: Final = re.compile(r"/[^/]+/[^/]+")
+_NO_METHOD: Final = Stop(code=Code.UNIMPLEMENTED, message="the path does not name a method of a service")
+
+
+def run_chain(filters: Iterable[Running], call: Call) -> Flow:
+    """Let each filter judge the call as the one before it left it; the first that stops it ends the chain.
+
+    A server refuses a path that is not of the form ``/service/method`` before any filter: what looks for the handler
+    could otherwise read it differently from a rule that is to protect it.
+    """
+    if call.side is Side.SERVER and not _METHOD.fullmatch(call.path):
+        return _NO_METHOD
+    additions: Metadata = ()
+    mutations: tuple[Mutation, ...] = ()
+    for each in filters:
+        verdict = yield from each.run(call)
+        if isinstance(verdict, Stop):
+            return verdict
+        if verdict.metadata is not call.metadata:
+            call = replace(call, metadata=verdict.metadata)
+        # A response passes the filters in the opposite order: the last one changes it first.
+        if verdict.response_mutations:
+            mutations = (*verdict.response_mutations, *(Mutation(key, value) for key, value in additions), *mutations)
+            additions = ()
+        if verdict.response_metadata:
+            additions = (*verdict.response_metadata, *additions)
+    return Proceed(metadata=call.metadata, response_metadata=additions, response_mutations=mutations)
