@@ -72,9 +72,6 @@ class _Build:
         if wrong:
             with problems.at("path"):
                 problems.add("PathNotValid", f"{mcp.path!r} {wrong}")
-        if (mcp.service_name is None) == (mcp.hostname is None):
-            problems.add("BackendNotValid", "exactly one of serviceName and hostname must be given")
-            return BackendTarget(ref=ref, cluster=None, path=mcp.path)
         if mcp.service_name is not None:
             found = self._service(ref, mcp.service_name, mcp, problems)
         else:

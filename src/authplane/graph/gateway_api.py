@@ -57,10 +57,12 @@ class Gateways:
     routes: tuple[RouteOutcome, ...] = ()
     backends: Backends = field(default_factory=lambda: MappingProxyType({}))
     protection: Protection = NOTHING_PROTECTED
+    usable: bool = True
+    """Otherwise the configuration is not, and nothing is served."""
 
     def withdrawn(self) -> "Gateways":
         """Return the same without anything for proxies."""
-        return replace(self, ports=(), clusters=(), services=frozenset(), certificates=())
+        return replace(self, ports=(), clusters=(), services=frozenset(), certificates=(), usable=False)
 
 
 NO_GATEWAYS: Final = Gateways()

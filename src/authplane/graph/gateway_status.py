@@ -157,7 +157,7 @@ class _Build:
         if target.cluster is not None:
             return _unless("ResolvedRefs", None)
         words = "; ".join(f"{dotted(each.path)}: {each.message}" for each in errors)
-        return _unless("ResolvedRefs", Fault(errors[0].reason if errors else "BackendNotValid", words))
+        return _unless("ResolvedRefs", Fault(errors[0].reason, words))
 
     def _protected(self, ref: Ref) -> Condition:
         if self.gateways.protection.backend(ref.object_name) is not None:
@@ -168,7 +168,9 @@ class _Build:
         return self.gateways.services | {each.name for each in self.gateways.clusters}
 
     def _programmed(self, names: frozenset[XdsName], otherwise: str) -> Condition:
-        if names:
+        if not self.gateways.usable:
+            otherwise = "ConfigurationNotValid"
+        elif names:
             return programmed_condition(names, self.programming)
         return Condition(
             type="Programmed",
