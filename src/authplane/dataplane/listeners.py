@@ -8,7 +8,7 @@ from typing import TypeAlias
 from authplane.dataplane.routes import RouteConfiguration
 from authplane.dataplane.security import ServerTls
 from authplane.filters.calls import Endpoint
-from authplane.filters.registry import FilterConfig
+from authplane.filters.registry import FilterConfig, FilterType
 
 Network: TypeAlias = IPv4Network | IPv6Network
 
@@ -18,9 +18,9 @@ class HttpFilter:
     """A filter by its name in the connection manager."""
 
     name: str
+    kind: FilterType
     config: FilterConfig
     disabled: bool = False
-    terminal: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from authplane.dataplane.metadata import NO_METADATA, ResourceMetadata
+from authplane.filters.registry import FilterType
 from authplane.matching.fractions import Fraction
 from authplane.matching.headers import HeaderMatcher
 from authplane.matching.strings import StringMatcher
@@ -15,8 +16,10 @@ from authplane.matching.strings import StringMatcher
 class Override:
     """What one level says of one filter."""
 
+    kind: FilterType | None = None
+    """Which kind of filter it overrides; None if this level only switches the filter off."""
     config: Hashable | None = None
-    """What the filter's ``parse_override`` made; None if this level only switches the filter on or off."""
+    """What the ``parse_override`` of that kind made."""
     disabled: bool = False
 
 

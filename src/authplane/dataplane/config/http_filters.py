@@ -34,9 +34,7 @@ def parse_http_filters(
         if kind is not None:
             kinds.append((index, kind))
             if config is not None:
-                filters.append(
-                    HttpFilter(name=message.name, config=config, disabled=message.disabled, terminal=kind.terminal)
-                )
+                filters.append(HttpFilter(name=message.name, kind=kind, config=config, disabled=message.disabled))
     if not kinds and problems.error_count == before:
         problems.add("FiltersMissing", "at least one filter is needed")
     _check_order(kinds, problems)
@@ -161,4 +159,4 @@ def _parse_override_config(
     if isinstance(made, tuple):
         add_below(made, problems)
         return None
-    return Override(config=made, disabled=disabled)
+    return Override(kind=kind, config=made, disabled=disabled)

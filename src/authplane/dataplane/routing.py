@@ -1,0 +1,202 @@
+"""Where a call goes and which filters judge it: everything is built when the configuration comes."""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Final, TypeAlias
+
+from authplane.dataplane.hosts import HostTable
+from authplane.dataplane.listeners import ConnectionManager
+from authplane.dataplane.metadata import NO_METADATA, ResourceMetadata
+from authplane.dataplane.overrides import Effective, Mismatch, effective_chain
+from authplane.dataplane.routes import (
+    Forward,
+    NonForwarding,
+    Overrides,
+    Route,
+    RouteConfiguration,
+    RouteMatch,
+    VirtualHost,
+)
+from authplane.filters.calls import Call, Code, Running, Side, Stop
+from authplane.filters.registry import State
+from authplane.matching.fractions import is_drawn
+from authplane.matching.headers import Lookup, matches_header
+from authplane.matching.strings import Prefix, matches
+
+Draw: TypeAlias = Callable[[], float]
+"""Draws a number of at least 0 and less than 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Routed:
+    """What becomes of a call: its filters judge it; then it stops, or goes to its cluster or handler."""
+
+    filters: tuple[Running, ...] = ()
+    stop: Stop | None = None
+    """How the call ends if all filters let it go on; None if it goes on."""
+    cluster: str = ""
+    """Where a client sends it; empty on the server side."""
+    longest: float | None = None
+    """How many seconds a client may let it take; None means any number."""
+    metadata: ResourceMetadata = NO_METADATA
+    """That of the route."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoutesMissing:
+    """There are no routes, for this reason."""
+
+    why: str
+
+
+NO_HOST: Final = Routed(stop=Stop(code=Code.UNAVAILABLE, message="no virtual host serves this authority"))
+NO_ROUTE: Final = Routed(stop=Stop(code=Code.UNAVAILABLE, message="no route matches this call"))
+_NO_ACTION: Final = {
+    Side.SERVER: Stop(code=Code.UNAVAILABLE, message="the route does not let calls be answered here"),
+    Side.CLIENT: Stop(code=Code.UNAVAILABLE, message="the route does not name a cluster"),
+}
+_SLASHES: Final = frozenset({Prefix(""), Prefix("/")})
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """One of several ends of a route; it is taken if the number that is drawn is below its bound."""
+
+    bound: float
+    routed: Routed
+
+
+@dataclass(frozen=True, slots=True)
+class _BuiltRoute:
+    match: RouteMatch
+    choices: tuple[_Choice, ...]
+
+    def pick(self, draw: Draw) -> Routed:
+        if len(self.choices) == 1:
+            return self.choices[0].routed
+        number = draw() * self.choices[-1].bound
+        return next((each.routed for each in self.choices if number < each.bound), self.choices[-1].routed)
+
+
+@dataclass(frozen=True, slots=True)
+class RouteTable:
+    """The routes of a connection manager, with the filters of each ready to run."""
+
+    hosts: HostTable
+    routes: tuple[tuple[_BuiltRoute, ...], ...]
+    """Of each virtual host."""
+    always: Routed | None
+    """What becomes of every call, if that is the same for all."""
+
+    def route(self, call: Call, draw: Draw) -> Routed:
+        """Tell what becomes of a call."""
+        if self.always is not None:
+            return self.always
+        place = self.hosts.pick(call.authority)
+        if place is None:
+            return NO_HOST
+        lookup = headers_of(call)
+        for each in self.routes[place]:
+            if _matches(each.match, call.path, lookup, draw):
+                return each.pick(draw)
+        return NO_ROUTE
+
+
+def build_route_table(
+    manager: ConnectionManager, routes: RouteConfiguration | RoutesMissing, side: Side, state: State
+) -> RouteTable:
+    """Build the filters of every route.
+
+    Without routes calls fail, after the filters as the connection manager has them.
+    """
+    builder = _Builder(manager, side, state)
+    if isinstance(routes, RoutesMissing):
+        stop = Stop(code=Code.UNAVAILABLE, message=f"there are no routes: {routes.why}")
+        return RouteTable(HostTable.of(()), (), builder.routed(Routed(stop=stop)))
+    built = tuple(builder.host(host) for host in routes.virtual_hosts)
+    return RouteTable(HostTable.of(routes.virtual_hosts), built, _always(routes, built))
+
+
+def headers_of(call: Call) -> Lookup:
+    """Return how matchers of routes see the headers of a call: those with binary values are never seen."""
+
+    def lookup(name: str) -> str | None:
+        if name.endswith("-bin"):
+            return None
+        if name in _PSEUDO:
+            return _PSEUDO[name](call)
+        found = [value for key, value in call.metadata if key == name]
+        return ",".join(str(value) for value in found) if found else None
+
+    return lookup
+
+
+_PSEUDO: Final[dict[str, Callable[[Call], str | None]]] = {
+    "content-type": lambda _: "application/grpc",
+    "te": lambda _: None,
+    ":method": lambda _: "POST",
+    ":path": lambda call: call.path,
+    ":authority": lambda call: call.authority,
+    "host": lambda call: call.authority,
+}
+
+
+def _matches(match: RouteMatch, path: str, lookup: Lookup, draw: Draw) -> bool:
+    return (
+        matches(match.path, path)
+        and all(matches_header(each, lookup) for each in match.headers)
+        and (match.fraction is None or is_drawn(match.fraction, draw()))
+    )
+
+
+def _always(routes: RouteConfiguration, built: tuple[tuple[_BuiltRoute, ...], ...]) -> Routed | None:
+    if len(built) != 1 or "*" not in routes.virtual_hosts[0].domains or not built[0]:
+        return None
+    first = built[0][0]
+    plain = first.match.path in _SLASHES and not first.match.headers and first.match.fraction is None
+    return first.choices[0].routed if plain and len(first.choices) == 1 else None
+
+
+class _Builder:
+    """Builds filters once for every configuration and override that are in use."""
+
+    def __init__(self, manager: ConnectionManager, side: Side, state: State) -> None:
+        self._manager = manager
+        self._side = side
+        self._state = state
+        self._built: dict[tuple[str, Hashable], Running] = {}
+
+    def host(self, host: VirtualHost) -> tuple[_BuiltRoute, ...]:
+        return tuple(_BuiltRoute(route.match, self._choices(route, host.overrides)) for route in host.routes)
+
+    def routed(self, end: Routed, *levels: Overrides) -> Routed:
+        """Put the filters that hold at these levels before the end of a call; the most specific level comes first."""
+        chain = effective_chain(self._manager.filters, *levels)
+        if isinstance(chain, Mismatch):
+            message = f"the route overrides the filter '{chain.name}' as if it were one of another kind"
+            return Routed(stop=Stop(code=Code.UNAVAILABLE, message=message))
+        return replace(end, filters=tuple(self._running(each) for each in chain))
+
+    def _choices(self, route: Route, host: Overrides) -> tuple[_Choice, ...]:
+        match self._side, route.action:
+            case Side.CLIENT, Forward(clusters=clusters, longest=longest):
+                limit = self._manager.longest if longest is None else longest
+                bounds = accumulate(each.weight for each in clusters)
+                ends = (Routed(cluster=each.name, longest=limit or None, metadata=route.metadata) for each in clusters)
+                return tuple(
+                    _Choice(bound, self.routed(end, each.overrides, route.overrides, host))
+                    for bound, end, each in zip(bounds, ends, clusters, strict=True)
+                )
+            case Side.SERVER, NonForwarding():
+                end = Routed(metadata=route.metadata)
+            case _:
+                end = Routed(stop=_NO_ACTION[self._side], metadata=route.metadata)
+        return (_Choice(1, self.routed(end, route.overrides, host)),)
+
+    def _running(self, each: Effective) -> Running:
+        override = None if each.override is None else each.override.config
+        key = (each.filter.name, override)
+        if key not in self._built:
+            self._built[key] = each.filter.config.build(self._state, override)
+        return self._built[key]
