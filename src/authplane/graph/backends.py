@@ -104,7 +104,11 @@ class _Build:
             tls=Plaintext(),
             destinations=(
                 ExternalName(
-                    service=name, weight=1, host=f"{name.name}.{name.namespace}.svc.cluster.local", port=mcp.port
+                    service=name,
+                    weight=1,
+                    host=f"{name.name}.{name.namespace}.svc.cluster.local",
+                    port=mcp.port,
+                    ipv4_first=True,
                 ),
             ),
             connect_timeout=self._settings.connect_timeout,
@@ -131,7 +135,8 @@ class _Build:
             name=f"backend/{ref}",
             version=HttpVersion.HTTP1,
             tls=VerifiedTls(ca=self._ca, subject_names=(host,), server_name=host, limits=self._settings.upstream_tls),
-            destinations=(ExternalName(service=ref.object_name, weight=1, host=host, port=mcp.port),),
+            # Many machines have no way to IPv6, and many hosts an address there.
+            destinations=(ExternalName(service=ref.object_name, weight=1, host=host, port=mcp.port, ipv4_first=True),),
             connect_timeout=self._settings.connect_timeout,
         )
         told = host if mcp.port == _HTTPS else f"{host}:{mcp.port}"

@@ -36,6 +36,8 @@ class ExternalName:
     weight: int
     host: str
     port: int
+    ipv4_first: bool = False
+    """Whether addresses of IPv6 count only if there are no others; otherwise it is the other way round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

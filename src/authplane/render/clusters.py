@@ -80,8 +80,10 @@ def has_endpoints(cluster: Cluster) -> bool:
 def _add_discovery(message: cluster_pb2.Cluster, cluster: Cluster) -> None:
     kinds = cluster_pb2.Cluster.DiscoveryType
     if not has_endpoints(cluster):
-        named = any(isinstance(each, ExternalName) for each in cluster.destinations)
-        message.type = kinds.STRICT_DNS if named else kinds.STATIC
+        names = [each for each in cluster.destinations if isinstance(each, ExternalName)]
+        message.type = kinds.STRICT_DNS if names else kinds.STATIC
+        if any(each.ipv4_first for each in names):
+            message.dns_lookup_family = cluster_pb2.Cluster.DnsLookupFamily.V4_PREFERRED
         message.load_assignment.CopyFrom(render_endpoints(cluster))
     else:
         message.type = kinds.EDS
