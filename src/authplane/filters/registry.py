@@ -95,6 +95,8 @@ class State:
     """Seconds, for what a filter remembers."""
     count: Callable[[str, str], None] = lambda _metric, _target: None
     """Adds one to a metric; the target is empty on the server side."""
+    tell: Callable[[str], None] = lambda _sentence: None
+    """Takes a sentence for the log: why a filter could not do its work."""
     kept: Kept = field(default_factory=Kept)
 
 

@@ -1,0 +1,1 @@
+"""The question to an authorization service, and its answer."""

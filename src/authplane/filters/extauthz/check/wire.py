@@ -1,0 +1,224 @@
+"""Checks as messages of ``envoy.service.auth.v3``."""
+
+import re
+from base64 import b64encode
+from functools import lru_cache
+from typing import Final
+from urllib.parse import quote
+
+from envoy.config.core.v3 import address_pb2
+from envoy.service.auth.v3 import attribute_context_pb2 as context_pb
+from envoy.service.auth.v3 import external_auth_pb2 as pb
+from google.protobuf.message import DecodeError
+
+from authplane.base.problems import printable
+from authplane.filters.calls import Call, Change, Connection, Endpoint, Metadata, Mutation
+from authplane.filters.extauthz.check.shown import CheckForm, Shown, shows_header
+from authplane.filters.extauthz.decision import Allow, Deny, Failed, Outcome
+from authplane.filters.headers import Edits, Review, Rules, mutated
+from authplane.filters.status import code_of_http
+from authplane.filters.wire import parse_mutations
+
+METHOD: Final = "/envoy.service.auth.v3.Authorization/Check"
+CACHE_NAMESPACE: Final = "authplane.decision_cache"
+"""The member of ``dynamic_metadata`` in which a service says for how long its decision may be remembered."""
+
+_FORBIDDEN: Final = 403
+_DENIED: Final = "denied by the authorization service"
+_LONGEST_MESSAGE: Final = 1024
+_UNCLEAN: Final = re.compile(r"[^\t\x20-\x7e]")
+
+
+class Questions:
+    """Writes the checks of one filter."""
+
+    __slots__ = ("_known", "_shown")
+
+    def __init__(self, shown: Shown) -> None:
+        self._shown = shown
+        self._known: dict[str, bool] = {}
+        """Which headers are shown: calls have the same names again and again."""
+
+    def check(self, call: Call) -> bytes:
+        """Write the CheckRequest for a call."""
+        message = pb.CheckRequest()
+        self._fill(message, call)
+        self._add_moment(message, call)
+        return message.SerializeToString()
+
+    def lasting(self, call: Call) -> bytes:
+        """Write a CheckRequest without what is never twice the same: the time and the port of the client."""
+        message = pb.CheckRequest()
+        self._fill(message, call)
+        return message.SerializeToString(deterministic=True)
+
+    def completed(self, lasting: bytes, call: Call) -> bytes:
+        """Add what `lasting` leaves out: messages that are written one after the other are one message."""
+        message = pb.CheckRequest()
+        self._add_moment(message, call)
+        return lasting + message.SerializeToString()
+
+    def _fill(self, message: pb.CheckRequest, call: Call) -> None:
+        attributes = message.attributes
+        if call.connection is not None:
+            self._fill_peers(attributes, call.connection)
+        http = attributes.request.http
+        http.method = "POST"
+        http.path = _clean(call.path)
+        http.size = -1
+        http.protocol = "HTTP/2"
+        self._fill_headers(http, call.metadata)
+        if self._shown.form is CheckForm.ENVOY:
+            http.host = _clean(call.authority or "")
+            _fill_joined(http)
+
+    def _fill_peers(self, attributes: context_pb.AttributeContext, connection: Connection) -> None:
+        source, destination, shown = attributes.source, attributes.destination, self._shown
+        source.SetInParent()
+        destination.SetInParent()
+        if shown.peer_address:
+            _fill_address(source.address, connection.remote)
+        certificate = connection.certificate
+        if certificate is not None:
+            source.principal = _clean(certificate.principal)
+            if shown.peer_certificate:
+                source.certificate = _quoted(certificate.pem)
+        local = connection.local
+        _fill_address(destination.address, local)
+        if local.port:
+            destination.address.socket_address.port_value = local.port
+        own = connection.own_principal
+        if own:
+            destination.principal = _clean(own)
+
+    def _fill_headers(self, http: context_pb.AttributeContext.HttpRequest, metadata: Metadata) -> None:
+        header_map = http.header_map
+        header_map.SetInParent()
+        add, known = header_map.headers.add, self._known
+        for name, value in metadata:
+            shows = known.get(name)
+            if shows is None:
+                shows = self._learn(name)
+            if shows:
+                raw = value.encode(errors="surrogateescape") if isinstance(value, str) else _base64(value)
+                add(key=_clean(name), raw_value=raw)
+
+    def _learn(self, name: str) -> bool:
+        # Whoever sends ever new names costs time, and no room.
+        if len(self._known) >= 1024:
+            self._known.clear()
+        shows = self._known[name] = shows_header(self._shown, name)
+        return shows
+
+    def _add_moment(self, message: pb.CheckRequest, call: Call) -> None:
+        attributes, started = message.attributes, call.started
+        time = attributes.request.time
+        time.seconds = int(started.timestamp())
+        time.nanos = started.microsecond * 1000
+        if call.connection is not None and self._shown.peer_address and call.connection.remote.port:
+            attributes.source.address.socket_address.port_value = call.connection.remote.port
+
+
+def _fill_address(address: address_pb2.Address, endpoint: Endpoint) -> None:
+    """Write where an end is, without its port."""
+    if endpoint.port:
+        address.socket_address.address = _clean(endpoint.address)
+    elif endpoint.address:
+        address.pipe.path = _clean(endpoint.address)
+
+
+def _fill_joined(http: context_pb.AttributeContext.HttpRequest) -> None:
+    """Write the headers as a map as well: values joined by commas, and what is not text as Envoy shows it."""
+    joined: dict[str, str] = {}
+    for each in http.header_map.headers:
+        value = _UNCLEAN.sub("!", each.raw_value.decode("latin-1"))
+        joined[each.key] = f"{joined[each.key]},{value}" if each.key in joined else value
+    http.headers.update(joined)
+
+
+def _clean(text: str) -> str:
+    """Replace what no message can carry: half of a surrogate pair, of which odd bytes are made."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
+def _base64(value: bytes) -> bytes:
+    return b64encode(value).rstrip(b"=")
+
+
+@lru_cache(maxsize=256)
+def _quoted(pem: bytes) -> str:
+    return quote(pem, safe="")
+
+
+# --- Answers
+
+
+def read_reply(reply: bytes, rules: Rules, *, a102_append: bool = False) -> Outcome:
+    """Read a CheckResponse.
+
+    Status OK allows. So does a status that is not set: gRFC A92 takes the message as protobuf has it, in which the two
+    are the same, and so an empty reply allows. Bytes that are not empty and in which there is no field of a
+    CheckResponse at all are the reply of something else, and no decision.
+    """
+    try:
+        message = pb.CheckResponse.FromString(reply)
+    except DecodeError:
+        return Failed("the reply is not a CheckResponse")
+    if reply and not message.ListFields():
+        return Failed("the reply has no field of a CheckResponse")
+    if message.HasField("error_response"):
+        return Failed("the authorization service says that it failed")
+    if message.status.code:
+        return _denial(message, rules, a102_append=a102_append)
+    return _allowance(message, rules, a102_append=a102_append)
+
+
+def _denial(message: pb.CheckResponse, rules: Rules, *, a102_append: bool) -> Outcome:
+    denied = message.denied_response
+    review = Review(rules)
+    trailers = review.mutations(parse_mutations(denied.headers, unset_appends=a102_append))
+    if review.unfit is not None:
+        return Failed(review.unfit.why)
+    said = printable(message.status.message[:_LONGEST_MESSAGE])
+    return Deny(
+        code=code_of_http(int(denied.status.code) or _FORBIDDEN),
+        message=f"{_DENIED}: {said}" if said else _DENIED,
+        trailers=mutated((), trailers),
+        max_age=_max_age(message),
+    )
+
+
+def _allowance(message: pb.CheckResponse, rules: Rules, *, a102_append: bool) -> Outcome:
+    ok = message.ok_response
+    review = Review(rules)
+    edits = Edits(
+        mutations=review.mutations(parse_mutations(ok.headers, unset_appends=a102_append)),
+        removals=review.removals(list(ok.headers_to_remove)),
+    )
+    response = review.mutations(parse_mutations(ok.response_headers_to_add, unset_appends=True))
+    if review.unfit is not None:
+        return Failed(review.unfit.why)
+    additions = _leading_additions(response)
+    return Allow(
+        edits=edits,
+        response_metadata=tuple((each.key, each.value) for each in response[:additions]),
+        response_mutations=response[additions:],
+        max_age=_max_age(message),
+    )
+
+
+def _leading_additions(mutations: tuple[Mutation, ...]) -> int:
+    """Count the additions before the first change of another kind."""
+    kinds = (index for index, each in enumerate(mutations) if each.change is not Change.APPEND)
+    return next(kinds, len(mutations))
+
+
+def _max_age(message: pb.CheckResponse) -> float | None:
+    """Return for how long the service lets its decision be remembered; not at all if what it says is no number."""
+    if CACHE_NAMESPACE not in message.dynamic_metadata.fields:
+        return None
+    said = message.dynamic_metadata.fields[CACHE_NAMESPACE].struct_value.fields
+    if "max_age" not in said or said["max_age"].WhichOneof("kind") != "number_value":
+        return 0.0
+    age = said["max_age"].number_value
+    return age if age > 0 else 0.0

@@ -1,0 +1,235 @@
+"""The filter: its configuration, and what it does with a call."""
+
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias, assert_never
+
+from authplane.filters.calls import (
+    Answered,
+    Ask,
+    Call,
+    Code,
+    Effect,
+    Flow,
+    Metadata,
+    Proceed,
+    Running,
+    Side,
+    Stop,
+    Unanswered,
+    Until,
+    Verdict,
+)
+from authplane.filters.calls import Outcome as EffectOutcome
+from authplane.filters.extauthz.cache import Caching, DecisionCache, decision_key, lifetime_of
+from authplane.filters.extauthz.check.shown import Shown
+from authplane.filters.extauthz.check.wire import METHOD, Questions, read_reply
+from authplane.filters.extauthz.decision import Allow, Deny, Failed, Outcome
+from authplane.filters.extauthz.grpc_service.service import GrpcService
+from authplane.filters.headers import NO_RULES, Rules, edited, replaced, without
+from authplane.filters.registry import State
+from authplane.matching.fractions import ALWAYS, Fraction, is_drawn
+
+FAILURE_MARK: Final = "x-envoy-auth-failure-mode-allowed"
+"""The header that tells the handler that nobody has decided about the call."""
+MOST_BYTES: Final = 512 * 1024
+"""How large a check may be; services refuse larger ones, so that a client could choose to have no decision."""
+
+_TRACE: Final = frozenset({"traceparent", "tracestate", "grpc-trace-bin"})
+_TOO_LARGE: Final = Stop(code=Code.RESOURCE_EXHAUSTED, message="the headers of the call are too large to be checked")
+_TOO_LATE: Final = Stop(code=Code.DEADLINE_EXCEEDED, message="the deadline passed before there was a decision")
+_NO_DECISION: Final = "there is no decision of the authorization service"
+_DISABLED: Final = "the authorization of this call is disabled, and so is the call"
+
+
+@dataclass(frozen=True, slots=True)
+class FailOpen:
+    """Let the call through when there is no decision."""
+
+    mark_request: bool = False
+    """Add ``x-envoy-auth-failure-mode-allowed: true`` to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailClosed:
+    """Refuse the call when there is no decision."""
+
+
+FailurePolicy: TypeAlias = FailOpen | FailClosed
+FAIL_CLOSED: Final = FailClosed()
+SHOWN_BY_DEFAULT: Final = Shown()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtAuthz:
+    """How calls are authorized."""
+
+    service: GrpcService
+    enabled: Fraction = ALWAYS
+    """The calls that are checked; which ones is drawn anew for each."""
+    deny_at_disable: bool = False
+    """Whether the calls that are not checked are refused; otherwise they go on as they are."""
+    on_failure: FailurePolicy = FAIL_CLOSED
+    error_code: Code = Code.PERMISSION_DENIED
+    """How calls end that are refused without a decision."""
+    shown: Shown = SHOWN_BY_DEFAULT
+    rules: Rules = NO_RULES
+    a102_append: bool = False
+    """Whether a change of a header that does not say what becomes of older values adds to them, as gRFC A102 has it.
+
+    Otherwise it replaces them: a client cannot keep a forged header beside that of the service.
+    """
+    caching: Caching | None = None
+    """None asks about every call, as gRFC A92 has it."""
+
+    def build(self, state: State, override: object | None) -> Running:
+        """Make the filter. Overrides have nothing that counts."""
+        del override
+        caching = self.caching
+        if caching is None:
+            return _ExtAuthzFilter(self, state, Questions(self.shown), None)
+        # What the service is not shown it cannot decide by: so the key has all that counts.
+        shown = replace(self.shown, only_headers=frozenset(caching.headers), peer_address=caching.by_address)
+        # A changed configuration is another key: what was decided before is forgotten.
+        cache = state.kept.of((DecisionCache, self), lambda: DecisionCache(caching))
+        return _ExtAuthzFilter(self, state, Questions(shown), cache)
+
+
+_Judging: TypeAlias = Generator[Effect, EffectOutcome, Outcome]
+
+
+class _ExtAuthzFilter:
+    """Asks about each call."""
+
+    __slots__ = ("_cache", "_config", "_questions", "_state")
+
+    def __init__(self, config: ExtAuthz, state: State, questions: Questions, cache: DecisionCache | None) -> None:
+        self._config = config
+        self._state = state
+        self._questions = questions
+        self._cache = cache
+
+    def run(self, call: Call) -> Flow:
+        """Ask the authorization service about the call, and do what it says."""
+        config = self._config
+        if config.enabled is not ALWAYS and not is_drawn(config.enabled, self._state.random()):
+            self._count(call, "filter_disabled")
+            if config.deny_at_disable:
+                return Stop(code=config.error_code, message=_DISABLED)
+            return Proceed(metadata=call.metadata)
+        if isinstance(config.on_failure, FailOpen):
+            call = _unmarked(call)
+        outcome = yield from self._judge(call) if self._cache is None else self._recall(call, self._cache)
+        match outcome:
+            case Allow(edits=edits, response_metadata=additions, response_mutations=mutations):
+                self._count(call, "allowed")
+                metadata = edited(call.metadata, edits)
+                return Proceed(metadata=metadata, response_metadata=additions, response_mutations=mutations)
+            case Deny(code=code, message=message, trailers=trailers):
+                self._count(call, "denied")
+                return Stop(code=code, message=message, trailers=trailers)
+            case Failed():
+                self._count(call, "failed")
+                self._state.tell(f"no decision about {call.path}: {outcome.why}")
+                return self._without_decision(call, outcome)
+            case _:
+                assert_never(outcome)
+
+    def _without_decision(self, call: Call, failed: Failed) -> Verdict:
+        if failed.stop is not None:
+            return failed.stop
+        match self._config.on_failure:
+            case FailOpen(mark_request):
+                return Proceed(
+                    metadata=replaced(call.metadata, FAILURE_MARK, "true") if mark_request else call.metadata
+                )
+            case FailClosed():
+                return Stop(code=self._config.error_code, message=_NO_DECISION)
+            case _:
+                assert_never(self._config.on_failure)
+
+    def _judge(self, call: Call) -> _Judging:
+        return (yield from self._ask(call, self._questions.check(call)))
+
+    def _recall(self, call: Call, cache: DecisionCache) -> _Judging:
+        """Return what was decided, or decide and remember it; of equal calls at one time only one asks."""
+        lasting = self._questions.lasting(call)
+        key = decision_key(lasting)
+        found = cache.find(key, self._state.monotonic())
+        if found is not None:
+            self._count_cache(call, "hits")
+            return found
+        flight, leads = cache.board(key)
+        if not leads:
+            yield Until(flight)
+            found = cache.find(key, self._state.monotonic())
+            if found is not None:
+                self._count_cache(call, "shared")
+                return found
+            # The other check failed, or may not be remembered. To wait for one after the other would take for ever.
+        self._count_cache(call, "misses")
+        try:
+            outcome = yield from self._ask(call, self._questions.completed(lasting, call))
+            if not isinstance(outcome, Failed):
+                lifetime = lifetime_of(call.metadata, cache.headers, call.started)
+                cache.add(key, outcome, self._state.monotonic(), lifetime)
+        finally:
+            if leads:
+                cache.land(key, flight)
+        return outcome
+
+    def _ask(self, call: Call, request: bytes) -> _Judging:
+        if len(request) > MOST_BYTES:
+            return Failed("the check is too large", _TOO_LARGE)
+        service = self._config.service
+        limits = [limit for limit in (service.timeout, call.remaining) if limit is not None]
+        answer = yield Ask(
+            channel=service.channel,
+            method=METHOD,
+            request=request,
+            timeout=min(limits, default=None),
+            metadata=(*service.metadata, *_trace(call.metadata, service.metadata)),
+        )
+        match answer:
+            case Answered(reply):
+                return read_reply(reply, self._config.rules, a102_append=self._config.a102_append)
+            case Unanswered(code=Code.DEADLINE_EXCEEDED) if limits and min(limits) == call.remaining:
+                # A client that gives a call too little time must not pass for it.
+                return Failed("the deadline of the call passed", _TOO_LATE)
+            case Unanswered(code, message):
+                return Failed(f"{code.name}: {message}")
+            case None:
+                return Failed("there was no answer")
+            case _:
+                assert_never(answer)
+
+    def _count(self, call: Call, outcome: str) -> None:
+        self._state.count(_METRICS[call.side, outcome], call.target)
+
+    def _count_cache(self, call: Call, event: str) -> None:
+        self._state.count(f"authplane.{call.side.value}_ext_authz.cache_{event}", call.target)
+
+
+_METRICS: Final = {
+    (side, outcome): f"grpc.{side.value}_ext_authz.{outcome}_rpcs"
+    for side in Side
+    for outcome in ("allowed", "denied", "filter_disabled", "failed")
+}
+
+
+def _unmarked(call: Call) -> Call:
+    """Drop what a client wrote where only we say that there was no decision."""
+    metadata = without(call.metadata, FAILURE_MARK)
+    return call if metadata is call.metadata else replace(call, metadata=metadata)
+
+
+def _trace(metadata: Metadata, ours: Metadata) -> Metadata:
+    """Find the trace that the call is part of; what the configuration sets stands."""
+    found = [pair for pair in metadata if pair[0] in _TRACE]
+    if not found:
+        return ()
+    # W3C Trace Context, 3.2.1: more than one traceparent is as good as none.
+    if sum(name == "traceparent" for name, _ in found) > 1:
+        found = [pair for pair in found if pair[0] == "grpc-trace-bin"]
+    taken = {name for name, _ in ours}
+    return tuple([pair for pair in found if pair[0] not in taken])

@@ -1,0 +1,63 @@
+"""A service on the side."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from authplane.base.secret import Secret
+from authplane.filters.calls import Metadata
+from authplane.xds.credentials import ChannelCredentials
+
+
+@dataclass(frozen=True, slots=True)
+class TlsProviders:
+    """Certificates of providers that the bootstrap has, by the names of their instances."""
+
+    root: str
+    identity: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class XdsOr:
+    """What the cluster says, for a target of xDS; something else where it says nothing."""
+
+    fallback: "NamedChannelCredentials"
+
+
+@dataclass(frozen=True, slots=True)
+class AccessToken:
+    """Each call has the token as its ``authorization``, on private connections only."""
+
+    token: Secret[str]
+
+
+NamedChannelCredentials: TypeAlias = ChannelCredentials | TlsProviders | XdsOr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedCredentials:
+    """What a trusted xDS server names as credentials."""
+
+    channel: NamedChannelCredentials
+    calls: tuple[AccessToken, ...] = ()
+    """All of them apply."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideChannel:
+    """What makes a channel: equal ones are the same channel, before and after an update."""
+
+    target: str
+    credentials: Hashable
+    """`NamedCredentials`, or the ``ServiceCredentials`` that the bootstrap has for the target."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrpcService:
+    """How to call a service."""
+
+    channel: SideChannel
+    timeout: float | None = None
+    """Seconds that a call may take; None leaves it to the deadline of the call that is judged."""
+    metadata: Metadata = ()
+    """Goes with every call."""

@@ -1,0 +1,1 @@
+"""The filter that ends every chain: the call goes on to its handler or its backend."""
