@@ -29,7 +29,10 @@ OPERATIONS = read(ROOT / "docs" / "operations.md")
 RESOURCES = read(ROOT / "docs" / "resources.md")
 
 _REASON = re.compile(r"[A-Z][A-Za-z]+")
-_REPORTS = {"Problem", "Unresolved", "_programmed_as", "add", "error", "warn"}
+_REPORTS = {
+    "Fault", "Problem", "Unresolved", "_add", "_fault", "_programmed", "_programmed_as", "_secret", "_unless", "add",
+    "error", "warn",
+}  # fmt: skip
 """Calls that take a reason as their first or second argument."""
 _STATES = {"True", "False", "Unknown"}
 """What conditions are, not why."""
@@ -42,13 +45,17 @@ def reasons_of(path: Path) -> Iterator[str]:
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=arguments, keywords=keywords):
-                written = [keyword.value for keyword in keywords if keyword.arg == "reason"]
+                written = [each for keyword in keywords if keyword.arg == "reason" for each in _branches(keyword.value)]
                 written += arguments[:2] if name in _REPORTS else []
             case ast.Return(value=ast.Tuple(elts=written)) | ast.Assign(value=ast.Tuple(elts=written)):
                 pass
             case _:
                 continue
         yield from (reason for each in written if (reason := _text(each, constants)) and _REASON.fullmatch(reason))
+
+
+def _branches(node: ast.expr) -> list[ast.expr]:
+    return [node.body, node.orelse] if isinstance(node, ast.IfExp) else [node]
 
 
 def _constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
@@ -95,7 +102,7 @@ def test_the_walk_finds_reasons_in_every_form() -> None:
 
 def test_the_status_page_lists_every_reason_and_no_other() -> None:
     conditions, listed = STATUS.split("## Reasons and what to do")
-    named = {cells[3].strip("`") for cells in rows(conditions)[1:]}
+    named = {cells[3].strip("`") for cells in rows(conditions) if cells[3].startswith("`")}
     named |= {cells[0].strip("`") for cells in rows(listed) if cells[0] != "reason"}
     assert named == reasons()
 
