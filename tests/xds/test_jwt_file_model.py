@@ -83,6 +83,12 @@ class Credentials(RuleBasedStateMachine):
     def wait(self, quarters: int) -> None:
         self.now += quarters / 4
 
+    @precondition(lambda self: any(not each.failure for each in self.history.reads))
+    @rule(edge=st.sampled_from([30, 90]), offset=st.sampled_from([-0.25, 0.0, 0.25]))
+    def wait_until_the_token_is_at_an_edge(self, edge: int, offset: float) -> None:
+        exp = [each.exp for each in self.history.reads if not each.failure][-1]
+        self.now = max(self.now, exp - EPOCH - edge + offset)
+
     @rule()
     def call(self) -> None:
         reads = self.history.wants_read_at(self.now)
