@@ -1,9 +1,9 @@
 """Metadata of resources, for filters that ask for it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final, TypeAlias
+
+from authplane.dataplane.frozen import FrozenMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,12 +15,12 @@ class Audience:
 
 @dataclass(frozen=True, slots=True)
 class JsonObject:
-    """Members of a JSON object: texts, floats, booleans, None, lists as tuples, and mappings."""
+    """Members of a JSON object: texts, floats, booleans, None, lists as tuples, and such mappings."""
 
-    members: Mapping[str, Any]
+    members: FrozenMap[str, Any]
 
 
 MetadataValue: TypeAlias = Audience | JsonObject
-ResourceMetadata: TypeAlias = Mapping[str, MetadataValue]
+ResourceMetadata: TypeAlias = FrozenMap[str, MetadataValue]
 
-NO_METADATA: Final[ResourceMetadata] = MappingProxyType({})
+NO_METADATA: Final[ResourceMetadata] = FrozenMap()

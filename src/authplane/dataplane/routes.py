@@ -1,10 +1,10 @@
 """Routes as a RouteConfiguration has them."""
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from authplane.dataplane.frozen import FrozenMap
 from authplane.dataplane.metadata import NO_METADATA, ResourceMetadata
 from authplane.filters.registry import FilterType
 from authplane.matching.fractions import Fraction
@@ -23,10 +23,10 @@ class Override:
     disabled: bool = False
 
 
-Overrides: TypeAlias = Mapping[str, Override]
+Overrides: TypeAlias = FrozenMap[str, Override]
 """By the name that the filter has in its connection manager."""
 
-NO_OVERRIDES: Final[Overrides] = MappingProxyType({})
+NO_OVERRIDES: Final[Overrides] = FrozenMap()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ class RouteConfiguration:
     """All routes of a listener."""
 
     name: str = ""
-    virtual_hosts: tuple[VirtualHost, ...] = field(default=())
+    virtual_hosts: tuple[VirtualHost, ...] = ()
 
     @property
     def cluster_names(self) -> tuple[str, ...]:

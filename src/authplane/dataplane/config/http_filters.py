@@ -1,7 +1,6 @@
 """The filters of a connection manager, and what routes override of them (gRFC A39)."""
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Final
 
 from envoy.config.route.v3 import route_components_pb2
@@ -11,6 +10,7 @@ from google.protobuf import any_pb2
 from authplane.base.problems import Problems
 from authplane.dataplane.config.extensions import parse_extension
 from authplane.dataplane.config.messages import add_below, parse_message
+from authplane.dataplane.frozen import FrozenMap
 from authplane.dataplane.listeners import HttpFilter
 from authplane.dataplane.routes import NO_OVERRIDES, Override, Overrides
 from authplane.filters.registry import FilterConfig, FilterType, Packed, Raw, Scope, Structured
@@ -53,7 +53,7 @@ def parse_overrides(messages: Mapping[str, any_pb2.Any], scope: Scope, problems:
             override = _parse_override(messages[name], scope, problems)
         if override is not None:
             found[name] = override
-    return MappingProxyType(found)
+    return FrozenMap(found)
 
 
 def _parse_name(name: str, seen: set[str], problems: Problems) -> None:

@@ -1,6 +1,5 @@
 """Metadata of clusters and routes (gRFC A83)."""
 
-from types import MappingProxyType
 from typing import Any, Final
 
 from envoy.config.core.v3 import base_pb2
@@ -9,6 +8,7 @@ from envoy.extensions.filters.http.gcp_authn.v3 import gcp_authn_pb2
 from authplane.base.problems import Problems
 from authplane.dataplane.config.extensions import parse_extension, parse_struct
 from authplane.dataplane.config.messages import parse_message
+from authplane.dataplane.frozen import FrozenMap
 from authplane.dataplane.metadata import NO_METADATA, Audience, JsonObject, MetadataValue, ResourceMetadata
 from authplane.filters.registry import Packed, Raw
 
@@ -29,7 +29,7 @@ def parse_metadata(message: base_pb2.Metadata, problems: Problems) -> ResourceMe
             members = parse_struct(message.filter_metadata[key], problems)
         if members is not None and key not in found:
             found[key] = JsonObject(_frozen(members))
-    return MappingProxyType(found) if found else NO_METADATA
+    return FrozenMap(found) if found else NO_METADATA
 
 
 def _parse_typed(raw: Raw, problems: Problems) -> MetadataValue | None:
@@ -50,5 +50,5 @@ def _parse_typed(raw: Raw, problems: Problems) -> MetadataValue | None:
 
 def _frozen(value: Any) -> Any:
     if isinstance(value, dict):
-        return MappingProxyType({key: _frozen(each) for key, each in value.items()})
+        return FrozenMap({key: _frozen(each) for key, each in value.items()})
     return tuple(map(_frozen, value)) if isinstance(value, tuple) else value

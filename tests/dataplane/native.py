@@ -1,0 +1,115 @@
+"""What grpcio's own xDS client makes of resources: it runs as a process of its own against a scripted server.
+
+Nothing of ours takes part: the server is written with the messages only.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final, TypeAlias
+
+import grpc.aio
+from envoy.service.discovery.v3 import discovery_pb2 as pb
+from tests.support.eventually import eventually
+
+Resources: TypeAlias = Mapping[tuple[str, str], bytes]
+"""Bytes by type and name."""
+
+ADS: Final = "envoy.service.discovery.v3.AggregatedDiscoveryService"
+PREFIX: Final = "type.googleapis.com/"
+_CHILD: Final = """
+import json, sys
+import grpc
+orders = json.loads(sys.stdin.readline())
+channels = [grpc.insecure_channel(f"xds:///{name}") for name in orders["targets"]]
+for channel in channels:
+    channel.subscribe(lambda _: None, try_to_connect=True)
+if orders["addresses"]:
+    from concurrent import futures
+    server = grpc.server(futures.ThreadPoolExecutor(1), xds=True)
+    for address in orders["addresses"]:
+        server.add_insecure_port(address)
+    server.start()
+sys.stdin.readline()
+import os
+os._exit(0)
+"""
+
+
+class ScriptedAds:
+    """Serves resources one by one and remembers what the client says of each."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self.verdicts: dict[tuple[str, str], str] = {}
+        """Why a resource was refused, or the empty text if it was not."""
+
+    def handlers(self) -> grpc.GenericRpcHandler:
+        stream = grpc.stream_stream_rpc_method_handler(
+            self._serve,
+            request_deserializer=pb.DiscoveryRequest.FromString,
+            response_serializer=pb.DiscoveryResponse.SerializeToString,
+        )
+        return grpc.method_handlers_generic_handler(ADS, {"StreamAggregatedResources": stream})
+
+    async def _serve(self, requests: AsyncIterator[pb.DiscoveryRequest], _: Any) -> AsyncIterator[pb.DiscoveryResponse]:
+        sent: dict[str, tuple[str, str]] = {}
+        done: set[tuple[str, str]] = set()
+        async for request in requests:
+            answered = sent.pop(request.response_nonce, None)
+            if answered is not None:
+                self.verdicts[answered] = request.error_detail.message
+            for name in request.resource_names:
+                key = (request.type_url.removeprefix(PREFIX), name)
+                if key in done or key not in self._resources:
+                    continue
+                done.add(key)
+                nonce = str(len(done))
+                sent[nonce] = key
+                response = pb.DiscoveryResponse(version_info=nonce, nonce=nonce, type_url=request.type_url)
+                response.resources.add(type_url=request.type_url, value=self._resources[key])
+                yield response
+
+
+async def native_verdicts(
+    resources: Resources, wanted: set[tuple[str, str]], *, targets: list[str], addresses: list[str]
+) -> Mapping[tuple[str, str], str]:
+    """Let channels to the targets and servers at the addresses ask for what they need."""
+    ads = ScriptedAds(resources)
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((ads.handlers(),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    bootstrap = {
+        "xds_servers": [{"server_uri": f"127.0.0.1:{port}", "channel_creds": [{"type": "insecure"}]}],
+        "node": {"id": "oracle"},
+        "server_listener_resource_name_template": "%s",
+        "certificate_providers": {
+            "own": {"plugin_name": "file_watcher", "config": {"ca_certificate_file": "/nowhere/ca.pem"}}
+        },
+    }
+    environment = {
+        **os.environ, "GRPC_XDS_BOOTSTRAP_CONFIG": json.dumps(bootstrap), "GRPC_VERBOSITY": "NONE"
+    }  # fmt: skip
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _CHILD, stdin=asyncio.subprocess.PIPE, env=environment
+    )
+    assert child.stdin is not None
+    try:
+        child.stdin.write(json.dumps({"targets": targets, "addresses": addresses}).encode() + b"\n")
+
+        async def all_there() -> bool:
+            assert child.returncode is None, f"grpcio ended; it judged {ads.verdicts}"
+            return wanted <= ads.verdicts.keys()
+
+        try:
+            await eventually(all_there, limit=20)
+        except TimeoutError:
+            raise AssertionError(f"no verdict on {sorted(wanted - ads.verdicts.keys())}") from None
+    finally:
+        child.stdin.close()
+        await child.wait()
+        await server.stop(None)
+    return ads.verdicts

@@ -1,0 +1,112 @@
+"""What grpcio's own xDS client refuses, we refuse; where we differ, docs/grpc-differences.md says so."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import pytest
+from google.protobuf.message import Message
+from tests.dataplane import parts
+from tests.dataplane.cases import CLIENT_LISTENERS, CLUSTERS, ENDPOINTS, ROUTES, SERVER_LISTENERS, Case
+from tests.dataplane.native import native_verdicts
+
+from authplane.dataplane.config.decode import (
+    InvalidResource,
+    decode_cluster,
+    decode_endpoints,
+    decode_listener,
+    decode_routes,
+)
+
+LISTENER: Final = "envoy.config.listener.v3.Listener"
+ROUTE: Final = "envoy.config.route.v3.RouteConfiguration"
+CLUSTER: Final = "envoy.config.cluster.v3.Cluster"
+ENDPOINT: Final = "envoy.config.endpoint.v3.ClusterLoadAssignment"
+TABLES: Final[Mapping[str, Mapping[str, Case]]] = {
+    "client listener": CLIENT_LISTENERS,
+    "server listener": SERVER_LISTENERS,
+    "routes": ROUTES,
+    "cluster": CLUSTERS,
+    "endpoints": ENDPOINTS,
+}
+DECODERS: Final[Mapping[str, tuple[Callable[..., Any], Any]]] = {
+    "client listener": (decode_listener, parts.CLIENT),
+    "server listener": (decode_listener, parts.SERVER),
+    "routes": (decode_routes, parts.CLIENT),
+    "cluster": (decode_cluster, parts.CLIENT),
+    "endpoints": (decode_endpoints, parts.CLIENT),
+}
+CASES: Final = [(kind, name) for kind, table in TABLES.items() for name in table]
+
+
+def named(resource: Message, field: str, name: str) -> bytes:
+    copy = type(resource)()
+    copy.CopyFrom(resource)
+    setattr(copy, field, name)
+    return copy.SerializeToString()
+
+
+class Script:
+    """Resources for grpcio: each case with what leads to it."""
+
+    def __init__(self) -> None:
+        self.resources: dict[tuple[str, str], bytes] = {}
+        self.targets: list[str] = []
+        self.addresses: list[str] = []
+        self.keys: dict[tuple[str, str], tuple[str, str]] = {}
+
+    def add(self, kind: str, case_name: str, resource: Message) -> None:
+        name = f"case-{len(self.keys)}"
+        match kind:
+            case "server listener":
+                # Every address of 127.0.0.0/8 is this machine; the Listener is for another, and nothing is bound.
+                name = f"127.7.{len(self.addresses) // 250}.{len(self.addresses) % 250 + 1}:50051"
+                self.addresses.append(name)
+                self._put(kind, case_name, (LISTENER, name), named(resource, "name", name))
+            case "client listener":
+                self.targets.append(name)
+                self._put(kind, case_name, (LISTENER, name), named(resource, "name", name))
+            case "routes":
+                self._lead(name, parts.manager(rds=parts.rds(name)))
+                self._put(kind, case_name, (ROUTE, name), named(resource, "name", name))
+            case "cluster":
+                self._lead(name, parts.manager(route_config=parts.routes_to(name)))
+                self._put(kind, case_name, (CLUSTER, name), named(resource, "name", name))
+            case _:
+                self._lead(name, parts.manager(route_config=parts.routes_to(name)))
+                self.resources[CLUSTER, name] = parts.eds_cluster(name).SerializeToString()
+                self._put(kind, case_name, (ENDPOINT, name), named(resource, "cluster_name", name))
+
+    def _lead(self, name: str, manager: Any) -> None:
+        self.targets.append(name)
+        self.resources[LISTENER, name] = parts.api_listener(manager, name).SerializeToString()
+
+    def _put(self, kind: str, case_name: str, key: tuple[str, str], data: bytes) -> None:
+        self.keys[kind, case_name] = key
+        self.resources[key] = data
+
+
+@pytest.fixture(scope="module")
+def native() -> Mapping[tuple[str, str], str]:
+    script = Script()
+    for kind, name in CASES:
+        script.add(kind, name, TABLES[kind][name].resource)
+    wanted = set(script.keys.values())
+    verdicts = asyncio.run(
+        native_verdicts(script.resources, wanted, targets=script.targets, addresses=script.addresses)
+    )
+    return {case: verdicts[key] for case, key in script.keys.items()}
+
+
+@pytest.mark.parametrize(("kind", "name"), CASES, ids=[f"{kind}: {name}" for kind, name in CASES])
+def test_grpcio_takes_what_the_table_says(native: Mapping[tuple[str, str], str], kind: str, name: str) -> None:
+    assert (native[kind, name] == "") == TABLES[kind][name].taken, native[kind, name]
+
+
+@pytest.mark.parametrize(("kind", "name"), CASES, ids=[f"{kind}: {name}" for kind, name in CASES])
+def test_we_take_what_the_table_says(kind: str, name: str) -> None:
+    case = TABLES[kind][name]
+    decode, scope = DECODERS[kind]
+    got = decode(case.resource.SerializeToString(), scope)
+    refused = [str(problem) for problem in got.problems] if isinstance(got, InvalidResource) else []
+    assert (not refused) == (case.taken if case.ours is None else case.ours), refused
