@@ -28,9 +28,10 @@ from tests.dataplane.parts import (
 from udpa.type.v1 import typed_struct_pb2 as udpa_pb
 from xds.type.v3 import typed_struct_pb2 as xds_pb
 
-from authplane.dataplane.config.decode import InvalidResource, decode_listener
+from authplane.dataplane.config.decode import decode_listener
 from authplane.dataplane.listeners import ApiListener, HttpFilter, Listener, ServerListener
 from authplane.filters.calls import Side
+from authplane.xds.client.types import Invalid
 
 ROUTER_NAME: Final = "envoy.extensions.filters.http.router.v3.Router"
 FAULT_NAME: Final = "envoy.extensions.filters.http.fault.v3.HTTPFault"
@@ -39,26 +40,26 @@ WHERE: Final = "api_listener.api_listener.http_filters"
 UNKNOWN: Final = any_pb2.Any(type_url="type.googleapis.com/test.Unknown")
 
 
-def on_client(*filters: hcm_pb.HttpFilter, **kwargs: Any) -> Listener | InvalidResource:
+def on_client(*filters: hcm_pb.HttpFilter, **kwargs: Any) -> Listener | Invalid:
     return decode_listener(api_listener(manager(*filters, **kwargs)).SerializeToString(), CLIENT)
 
 
-def on_server(*filters: hcm_pb.HttpFilter) -> Listener | InvalidResource:
+def on_server(*filters: hcm_pb.HttpFilter) -> Listener | Invalid:
     return decode_listener(server_listener(chain(serving(*filters))).SerializeToString(), SERVER)
 
 
-def filters_of(listener: Listener | InvalidResource) -> tuple[HttpFilter, ...]:
+def filters_of(listener: Listener | Invalid) -> tuple[HttpFilter, ...]:
     match listener:
         case ApiListener(manager=held):
             return held.filters
         case ServerListener(chains=chains):
             return chains[0].manager.filters
-        case InvalidResource(problems=problems):
+        case Invalid(problems=problems):
             raise AssertionError([str(each) for each in problems])
 
 
-def problems_of(listener: Listener | InvalidResource) -> list[str]:
-    assert isinstance(listener, InvalidResource)
+def problems_of(listener: Listener | Invalid) -> list[str]:
+    assert isinstance(listener, Invalid)
     return [str(each) for each in listener.problems]
 
 

@@ -11,12 +11,12 @@ from tests.dataplane.cases import CLIENT_LISTENERS, CLUSTERS, ENDPOINTS, ROUTES,
 from tests.dataplane.native import native_verdicts
 
 from authplane.dataplane.config.decode import (
-    InvalidResource,
     decode_cluster,
     decode_endpoints,
     decode_listener,
     decode_routes,
 )
+from authplane.xds.client.types import Invalid
 
 LISTENER: Final = "envoy.config.listener.v3.Listener"
 ROUTE: Final = "envoy.config.route.v3.RouteConfiguration"
@@ -108,5 +108,5 @@ def test_we_take_what_the_table_says(kind: str, name: str) -> None:
     case = TABLES[kind][name]
     decode, scope = DECODERS[kind]
     got = decode(case.resource.SerializeToString(), scope)
-    refused = [str(problem) for problem in got.problems] if isinstance(got, InvalidResource) else []
+    refused = [str(problem) for problem in got.problems] if isinstance(got, Invalid) else []
     assert (not refused) == (case.taken if case.ours is None else case.ours), refused

@@ -13,12 +13,13 @@ from google.protobuf.message import Message
 from tests.dataplane.parts import CLIENT, FAULT, RBAC, Config, OverrideConfig, host, packed, route_config, to_cluster
 from xds.type.v3 import typed_struct_pb2 as xds_pb
 
-from authplane.dataplane.config.decode import InvalidResource, decode_routes
+from authplane.dataplane.config.decode import decode_routes
 from authplane.dataplane.frozen import FrozenMap
 from authplane.dataplane.listeners import HttpFilter
 from authplane.dataplane.overrides import Effective, Mismatch, effective_chain
 from authplane.dataplane.routes import NO_OVERRIDES, Override, Overrides
 from authplane.filters.calls import Side
+from authplane.xds.client.types import Invalid
 
 UNKNOWN: Final = any_pb2.Any(type_url="type.googleapis.com/test.Unknown")
 FAULT_BYTES: Final = fault_pb2.HTTPFault(upstream_cluster="x").SerializeToString()
@@ -32,7 +33,7 @@ def decode(overrides: Mapping[str, Message]) -> Overrides | list[str]:
     configs = {name: each if isinstance(each, any_pb2.Any) else packed(each) for name, each in overrides.items()}
     made = route_config(host(to_cluster("c", typed_per_filter_config=configs)))
     got = decode_routes(made.SerializeToString(), CLIENT)
-    if isinstance(got, InvalidResource):
+    if isinstance(got, Invalid):
         return [str(each) for each in got.problems]
     return got.virtual_hosts[0].routes[0].overrides
 
@@ -48,7 +49,7 @@ def test_hosts_routes_and_weighted_clusters_have_overrides() -> None:
         typed_per_filter_config=configs,
     )
     got = decode_routes(route_config(host(made, typed_per_filter_config=configs)).SerializeToString(), CLIENT)
-    assert not isinstance(got, InvalidResource)
+    assert not isinstance(got, Invalid)
     virtual_host = got.virtual_hosts[0]
     route = virtual_host.routes[0]
     want = FrozenMap({"fault": READ})

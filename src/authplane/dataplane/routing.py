@@ -18,6 +18,7 @@ from authplane.dataplane.routes import (
     RouteMatch,
     VirtualHost,
 )
+from authplane.filters.call_headers import lookup_in
 from authplane.filters.calls import Call, Code, Running, Side, Stop
 from authplane.filters.registry import State
 from authplane.matching.fractions import is_drawn
@@ -120,26 +121,8 @@ def build_route_table(
 
 def headers_of(call: Call) -> Lookup:
     """Return how matchers of routes see the headers of a call: those with binary values are never seen."""
-
-    def lookup(name: str) -> str | None:
-        if name.endswith("-bin"):
-            return None
-        if name in _PSEUDO:
-            return _PSEUDO[name](call)
-        found = [value for key, value in call.metadata if key == name]
-        return ",".join(str(value) for value in found) if found else None
-
-    return lookup
-
-
-_PSEUDO: Final[dict[str, Callable[[Call], str | None]]] = {
-    "content-type": lambda _: "application/grpc",
-    "te": lambda _: None,
-    ":method": lambda _: "POST",
-    ":path": lambda call: call.path,
-    ":authority": lambda call: call.authority,
-    "host": lambda call: call.authority,
-}
+    lookup = lookup_in(call)
+    return lambda name: None if name.endswith("-bin") else lookup(name)
 
 
 def _matches(match: RouteMatch, path: str, lookup: Lookup, draw: Draw) -> bool:

@@ -1,6 +1,5 @@
 """Resources as they come over the stream to our values, or to everything that is wrong with them."""
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from envoy.config.cluster.v3 import cluster_pb2
@@ -8,7 +7,7 @@ from envoy.config.endpoint.v3 import endpoint_pb2
 from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_pb2
 
-from authplane.base.problems import Problem, Problems
+from authplane.base.problems import Problems
 from authplane.dataplane.clusters import Cluster, ClusterEndpoints
 from authplane.dataplane.config.clusters import parse_cluster
 from authplane.dataplane.config.endpoints import parse_cluster_endpoints
@@ -18,59 +17,50 @@ from authplane.dataplane.config.routes import parse_route_configuration
 from authplane.dataplane.listeners import Listener
 from authplane.dataplane.routes import RouteConfiguration
 from authplane.filters.registry import Scope
+from authplane.xds.client.types import Invalid
 
 Resource: TypeAlias = Listener | RouteConfiguration | Cluster | ClusterEndpoints
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InvalidResource:
-    """A resource that cannot be used."""
-
-    name: str | None
-    """None if not even that can be read."""
-    problems: tuple[Problem, ...]
-    """At least one."""
-
-
-def decode_listener(data: bytes, scope: Scope) -> Listener | InvalidResource:
+def decode_listener(data: bytes, scope: Scope) -> Listener | Invalid:
     """Read a Listener; the side of the scope does not matter, as a Listener says itself which it is for."""
     problems = Problems()
     message = parse_message(listener_pb2.Listener, data, problems)
     if message is None:
-        return InvalidResource(name=None, problems=problems.errors)
+        return Invalid(name=None, problems=problems.errors)
     made = parse_listener(message, scope, problems)
     return made if made is not None and not problems.errors else _invalid(message.name, problems)
 
 
-def decode_routes(data: bytes, scope: Scope) -> RouteConfiguration | InvalidResource:
+def decode_routes(data: bytes, scope: Scope) -> RouteConfiguration | Invalid:
     """Read a RouteConfiguration."""
     problems = Problems()
     message = parse_message(route_pb2.RouteConfiguration, data, problems)
     if message is None:
-        return InvalidResource(name=None, problems=problems.errors)
+        return Invalid(name=None, problems=problems.errors)
     made = parse_route_configuration(message, scope, problems)
     return _invalid(message.name, problems) if problems.errors else made
 
 
-def decode_cluster(data: bytes, scope: Scope) -> Cluster | InvalidResource:
+def decode_cluster(data: bytes, scope: Scope) -> Cluster | Invalid:
     """Read a Cluster."""
     problems = Problems()
     message = parse_message(cluster_pb2.Cluster, data, problems)
     if message is None:
-        return InvalidResource(name=None, problems=problems.errors)
+        return Invalid(name=None, problems=problems.errors)
     made = parse_cluster(message, scope, problems)
     return made if made is not None and not problems.errors else _invalid(message.name, problems)
 
 
-def decode_endpoints(data: bytes, _: Scope) -> ClusterEndpoints | InvalidResource:
+def decode_endpoints(data: bytes, _: Scope) -> ClusterEndpoints | Invalid:
     """Read a ClusterLoadAssignment."""
     problems = Problems()
     message = parse_message(endpoint_pb2.ClusterLoadAssignment, data, problems)
     if message is None:
-        return InvalidResource(name=None, problems=problems.errors)
+        return Invalid(name=None, problems=problems.errors)
     made = parse_cluster_endpoints(message, problems)
     return _invalid(message.cluster_name, problems) if problems.errors else made
 
 
-def _invalid(name: str, problems: Problems) -> InvalidResource:
-    return InvalidResource(name=name, problems=problems.errors)
+def _invalid(name: str, problems: Problems) -> Invalid:
+    return Invalid(name=name, problems=problems.errors)
