@@ -4,8 +4,10 @@ import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
+import grpc.aio
 import pytest
 from tests.support import certificates
 from tests.support.jwt_files import token
@@ -79,6 +81,19 @@ async def test_all_call_credentials_apply_in_order(server: Server, folder: Path)
     got = await asked(Dialer(server.secure, ServiceCredentials(channel=mutual(folder), calls=calls)))
     both = [f"Bearer {text(path)}" for path in (folder / "token", other)]
     assert [sorted(each.text.split(",")) for each in got] == [sorted(both)] * 2
+
+
+@pytest.mark.requirement("JW-9")
+async def test_a_stream_that_is_written_and_read_by_hand_carries_the_token(server: Server, folder: Path) -> None:
+    calls = (JwtTokenFile(str(folder / "token")),)
+    dialer = Dialer(server.secure, ServiceCredentials(channel=mutual(folder), calls=calls))
+    async with asyncio.timeout(5), await dialer.open_aio(OPTIONS) as channel:
+        call: Any = channel.stream_stream("/test.Echo/StreamStream")()
+        await call.write(b"")
+        await call.done_writing()
+        assert (await call.read()).decode() == f"Bearer {text(folder / 'token')}"
+        assert await call.read() is grpc.aio.EOF
+        assert await call.code() is OK
 
 
 async def test_plain_text_is_spoken_where_the_bootstrap_says_so(server: Server) -> None:

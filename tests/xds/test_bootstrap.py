@@ -45,7 +45,7 @@ def server(**more: Any) -> dict[str, Any]:
     return {"xds_servers": [SERVER | more]}
 
 
-@pytest.mark.requirement("BS-5", "BS-6", "BS-7", "BS-8", "BS-1", "GS-4")
+@pytest.mark.requirement("BS-1", "BS-5", "BS-6", "BS-7", "BS-8")
 def test_a_whole_bootstrap_is_read() -> None:
     tls = {"ca_certificate_file": "/ca", "certificate_file": "/c", "private_key_file": "/k", "refresh_interval": "1.5s"}
     made = usable(
@@ -177,7 +177,7 @@ def test_allowed_services_are_read_only_while_a_filter_may_name_one() -> None:
     assert usable(value, Guards(ext_authz_on_client=False, ext_authz_on_server=False)).allowed_grpc_services == {}
 
 
-@pytest.mark.requirement("BS-6", "GS-3")
+@pytest.mark.requirement("BS-6")
 def test_features_that_are_no_words_are_ignored_as_unknown_ones_are() -> None:
     named = ["xds_v3", {"trusted_xds_server": True}, 1, None, ["fail_on_data_errors"], "TRUSTED_XDS_SERVER"]
     made = usable(server(server_features=[*named, *(each.value for each in Feature if each.value != "xds_v3")]))
