@@ -104,6 +104,11 @@ class Gateway:
         self.control: Child
         self.authserver: Child
 
+    @property
+    def ports(self) -> tuple[int, int]:
+        """Where Envoy listens: for HTTP, and for HTTPS."""
+        return self._http, self._https
+
     def _client(self, host: str) -> httpx2.AsyncClient:
         return self._clients.setdefault(host, httpx2.AsyncClient(verify=self._tls, timeout=5))
 
