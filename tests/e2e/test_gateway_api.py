@@ -185,6 +185,30 @@ async def test_a_policy_of_a_gateway_holds_for_services_as_well(tmp_path: Path) 
         ]
 
 
+async def test_paths_and_hosts_are_rewritten_as_the_route_says(tmp_path: Path) -> None:
+    port = free_port()
+    written = {
+        "/a": "path: {type: ReplacePrefixMatch, replacePrefixMatch: /mcp}",
+        "/b.c": "path: {type: ReplacePrefixMatch, replacePrefixMatch: /}",
+        "/d": "path: {type: ReplaceFullPath, replaceFullPath: /mcp}, hostname: mcp.internal",
+        "/": "path: {type: ReplacePrefixMatch, replacePrefixMatch: /all}",
+    }
+    rules = [
+        f"matches: [{{path: {{value: {path}}}}}]\n    filters: [{{type: URLRewrite, urlRewrite: {{{rewrite}}}}}]\n"
+        f"    backendRefs: [{ref('weather')}]"
+        for path, rewrite in written.items()
+    ]
+    sent = ["/a", "/a/x?q=/a", "/b.c", "/b.c/x", "/bxc/x", "/d/x?q=1", "/ab", "/"]
+    async with served([gateway(port), route(*rules), backend("weather")], tmp_path, port=port) as it:
+        answers = [(await it.client.get(it.url + path)).json() for path in sent]
+        assert [each["path"] for each in answers] == [
+            "/mcp", "/mcp/x?q=/a", "/", "/x", "/all/bxc/x", "/mcp?q=1", "/all/ab", "/all/",
+        ]  # fmt: skip
+        assert [each["host"] for each in answers] == [
+            "mcp.internal" if path.startswith("/d") else f"127.0.0.1:{port}" for path in sent
+        ]
+
+
 # --- Who issues tokens
 
 
@@ -249,6 +273,7 @@ async def over_tls(it: Served, tls: ssl.SSLContext, sni: str, host: str, **heade
         )
 
 
+@pytest.mark.requirement("S07")
 @pytest.mark.parametrize("mode", ["AllowValidOnly", "AllowInsecureFallback"])
 async def test_the_clients_certificate_reaches_the_check_and_nobody_else(tmp_path: Path, mode: str) -> None:
     port = free_port()

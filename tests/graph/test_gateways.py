@@ -1,5 +1,6 @@
 """Listeners and the routes that attach to them: whose a host is, who comes first, what each mistake costs."""
 
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import pytest
@@ -8,11 +9,13 @@ from hypothesis import strategies as st
 from tests.support.certificates import server, tls_secret
 from tests.support.world import ECHO, World
 
+from authplane.app.records import Transitions
 from authplane.base.problems import Problems
 from authplane.base.timeouts import Disabled, UseDefault
 from authplane.graph.gateway_api import gateway_hosts, splits
 from authplane.graph.hostnames import breadth, closest, common_name, covers, hostname_problem
 from authplane.graph.model import Exact, GatewayPort, Match, NewPath, NewPrefix, PlainPort, Prefix, SecurePort, Segments
+from authplane.graph.programming import NoProxy
 from authplane.graph.route_matches import precedence, read_match, read_timeout
 from authplane.resources.kinds.gateway import (
     HTTPHeaderMatch,
@@ -269,6 +272,57 @@ def test_a_rule_that_cannot_be_as_it_is_written_costs_its_route(rule: str) -> No
     assert {reason for reason, _ in world.problems("HTTPRoute")} == {"UnsupportedValue"}
     [port] = world.graph.gateways
     assert names(port) == {"*": ["default/good"]}
+
+
+@pytest.mark.requirement("R9")
+@pytest.mark.parametrize(
+    ("spec", "reasons"),
+    [
+        ("{type: MCP, mcp: {serviceName: echo, port: 80}}", []),
+        ("{mcp: {serviceName: echo, port: 80, path: /v2}}", []),
+        ("{mcp: {hostname: mcp.example.com, port: 65535}}", []),
+        ("{type: HTTP, mcp: {serviceName: echo, port: 80}}", ["FieldInvalid"]),
+        ("{type: MCP}", ["FieldRequired"]),
+        ("{mcp: {port: 80}}", ["FieldInvalid"]),
+        ("{mcp: {serviceName: echo, hostname: mcp.example.com, port: 80}}", ["FieldInvalid"]),
+        ("{mcp: {serviceName: echo}}", ["FieldRequired"]),
+        ("{mcp: {serviceName: echo, port: 0}}", ["FieldInvalid"]),
+        ("{mcp: {serviceName: echo, port: 65536}}", ["FieldInvalid"]),
+        ("{mcp: {serviceName: echo, port: 80, path: 'mcp'}}", ["PathNotValid"]),
+    ],
+)
+def test_a_backend_is_one_mcp_server_at_a_port_and_a_path(spec: str, reasons: list[str]) -> None:
+    world = served(BACKEND.replace("{mcp: {serviceName: echo, port: 80}}", spec))
+    assert [reason for reason, _ in world.problems("Backend")] == reasons
+    rewrites = [split.rewrite for port in world.graph.gateways for split in splits(gateway_hosts(port))]
+    if not reasons:
+        assert rewrites == [NewPrefix("/v2" if "/v2" in spec else "/mcp")]
+
+
+@pytest.mark.requirement("R11")
+def test_the_status_of_a_backend_is_a_list_of_conditions_with_one_of_each_type() -> None:
+    statuses = served(
+        BACKEND, BACKEND.replace("name: echo}", "name: lost}").replace("serviceName: echo", "serviceName: x")
+    )
+    records = Transitions().records(statuses.generation.status(NoProxy()), datetime(2026, 1, 1, tzinfo=UTC))
+    found = {each["metadata"]["name"]: each["status"] for each in records}
+    assert [list(status) for status in found.values()] == [["conditions"], ["conditions"]]
+    shown = {
+        name: [(each["type"], each["status"], each["reason"]) for each in status["conditions"]]
+        for name, status in found.items()
+    }
+    assert shown == {
+        "echo": [
+            ("ResolvedRefs", "True", "ResolvedRefs"),
+            ("Protected", "False", "NoPolicy"),
+            ("Programmed", "Unknown", "NoProxyConnected"),
+        ],
+        "lost": [
+            ("ResolvedRefs", "False", "ServiceUnresolvedReference"),
+            ("Protected", "False", "NoPolicy"),
+            ("Programmed", "False", "NoRoute"),
+        ],
+    }
 
 
 # --- The Gateway that nobody wrote
