@@ -8,22 +8,23 @@ from typing import Any
 
 from authplane.base.names import Ref
 from authplane.base.problems import Problem, Severity
+from authplane.policy.access.case import Means
 from authplane.policy.access.compile import Compiled, compile_policies
 from authplane.policy.access.decide import MEANS, decide
-from authplane.policy.access.case import Means
+from authplane.policy.access.doubts import doubt_in
 from authplane.policy.access.evidence import Token
 from authplane.policy.access.guards import Policies, Target
 from authplane.policy.access.settings import Options
 from authplane.policy.access.verdict import Verdict
 from authplane.policy.basic import Absent
 from authplane.policy.decision import Allow, Deny, Unavailable
-from authplane.policy.flow import Ask, Declined, Granted, NoAnswer, Outcome
+from authplane.policy.flow import Ask, NoAnswer, Outcome
 from authplane.policy.peers.service_account import ServiceAccount
 from authplane.policy.request import Peer, Request
 from authplane.policy.tokens.freeze import freeze
 from authplane.policy.tokens.outcome import Verified
-from authplane.resources.documents import Resources
 from authplane.resources.library import Library
+from authplane.resources.loaded import Loaded
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ISSUER = "https://issuer.example"
@@ -72,7 +73,7 @@ def asks(name: str = "authz") -> str:
     return f"{{type: ExternalAuth, externalAuth: {external(name)}}}"
 
 
-def policy(
+def policy(  # noqa: PLR0913 (a document has as many parts)
     rules: str = "[]",
     *,
     name: str = "p",
@@ -112,14 +113,15 @@ spec: {text}
 """
 
 
-def load(*documents: str) -> Resources:
+def load(*documents: str) -> Loaded:
     library = Library()
     library.changed("a.yaml", "\n---\n".join(documents).encode())
-    return library.current().resources
+    return library.current()
 
 
 def compiled(*documents: str, options: Options | None = None, full: frozenset[Ref] = frozenset()) -> Compiled:
-    return compile_policies(load(*documents), options, full)
+    loaded = load(*documents)
+    return compile_policies(loaded.resources, options, full=full, doubt=doubt_in(loaded))
 
 
 def policies(*documents: str, options: Options | None = None) -> Policies:
@@ -228,7 +230,7 @@ class Services:
         return [each.service.service.name for each in self.asked]
 
 
-def judge(
+def judge(  # noqa: PLR0913 (as above)
     made: Policies,
     asked: Request = ADD_CALL,
     proof: Proof | None = None,
@@ -260,6 +262,3 @@ def word(verdict: Verdict) -> str:
             return str(status)
         case Unavailable():
             return "unavailable"
-
-
-__all__ = ["Declined", "Granted", "NoAnswer"]

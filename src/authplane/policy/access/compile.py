@@ -87,10 +87,11 @@ class PolicyCompiler:
         self._settings: Settings | None = None
         self._drafts: dict[Ref, tuple[Written, Draft]] = {}
 
-    def compile(self, resources: Resources, full: frozenset[Ref] = frozenset()) -> Compiled:
-        """Compile what is in force; ``full`` are the policies whose status has no room for us.
+    def compile(self, resources: Resources, *, full: frozenset[Ref] = frozenset(), doubt: str = "") -> Compiled:
+        """Compile what is in force.
 
-        A policy that cannot be enforced as it was meant denies what it was meant to protect.
+        A policy that cannot be enforced as it was meant denies what it was meant to protect. ``full`` are the policies
+        whose status has no room for us; ``doubt`` says that there may be a policy of which nothing is known.
         """
         configuration = Problems()
         settings = read_settings(resources, self._options, configuration)
@@ -100,7 +101,7 @@ class PolicyCompiler:
             _place(draft, work)
         _place_broken(work)
         return Compiled(
-            policies=_policies(work, "" if settings is not None else "the AuthplaneConfiguration cannot be used"),
+            policies=_policies(work, doubt if settings is not None else "the AuthplaneConfiguration cannot be used"),
             problems=MappingProxyType({ref: tuple(found) for ref, found in sorted(work.problems.items()) if found}),
             standings=MappingProxyType(dict(sorted(work.standings.items()))),
         )
@@ -123,10 +124,10 @@ class PolicyCompiler:
 
 
 def compile_policies(
-    resources: Resources, options: Options | None = None, full: frozenset[Ref] = frozenset()
+    resources: Resources, options: Options | None = None, *, full: frozenset[Ref] = frozenset(), doubt: str = ""
 ) -> Compiled:
     """Compile once."""
-    return PolicyCompiler(options).compile(resources, full)
+    return PolicyCompiler(options).compile(resources, full=full, doubt=doubt)
 
 
 def _place(draft: Draft, work: _Pass) -> None:

@@ -1,0 +1,154 @@
+"""What a client hears."""
+
+import json
+from typing import Any
+
+import pytest
+from envoy.service.auth.v3.external_auth_pb2 import CheckResponse
+from tests.policy.access.world import (
+    ADD_CALL,
+    BACKEND,
+    GATEWAY,
+    INITIALIZE,
+    OIDC,
+    SCOPED,
+    THROUGH_EDGE,
+    Proof,
+    bearer,
+    call,
+    judge,
+    policies,
+    policy,
+    request,
+    rule,
+    settings,
+    workload,
+)
+
+from authplane.policy.access.denials import RpcDenial
+from authplane.policy.access.verdict import Verdict
+from authplane.policy.decision import Decision, Deny
+from authplane.policy.engine import sendable_form
+from authplane.policy.tokens.outcome import Reason, Refused
+from authplane.policy.wire import render_decision
+
+WHERE = 'resource_metadata="https://mcp.example/.well-known/oauth-protected-resource/mcp"'
+
+
+def denial(verdict: Verdict) -> Deny:
+    assert isinstance(verdict.decision, Deny)
+    assert sendable_form(verdict.decision) is verdict.decision
+    return verdict.decision
+
+
+def error(denied: Deny) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(denied.body)
+    assert (body["jsonrpc"], set(body)) == ("2.0", {"jsonrpc", "id", "error"})
+    return body
+
+
+@pytest.mark.requirement("A2")
+@pytest.mark.parametrize(
+    ("proof", "said"),
+    [
+        (Proof(), ""),
+        (Proof(shown=Refused(reason=Reason.SIGNATURE)), ', error="invalid_token"'),
+        (bearer(aud="cafe"), ', error="invalid_token"'),
+    ],
+    ids=["no token", "a bad one", "one for another server"],
+)
+def test_whoever_has_no_usable_token_is_told_where_to_get_one(proof: Proof, said: str) -> None:
+    denied = denial(judge(policies(BACKEND, policy(rule(SCOPED))), INITIALIZE, proof))
+    assert denied.http_status == 401
+    assert (
+        dict(denied.headers)["www-authenticate"] == f'Bearer realm="default/shop"{said}, scope="tools admin", {WHERE}'
+    )
+    assert error(denied)["id"] == 7
+
+
+@pytest.mark.requirement("A3")
+def test_whoever_lacks_only_scopes_is_told_which() -> None:
+    denied = denial(judge(policies(BACKEND, policy(rule(SCOPED))), ADD_CALL, bearer(scope="x")))
+    assert denied.http_status == 403
+    challenge = dict(denied.headers)["www-authenticate"]
+    assert challenge == f'Bearer realm="default/shop", error="insufficient_scope", scope="tools admin", {WHERE}'
+    assert error(denied)["id"] == 7
+    assert denied.identity == "https://issuer.example#alice"
+
+
+def test_scopes_are_not_asked_for_in_vain() -> None:
+    denied = denial(judge(policies(BACKEND, policy(rule(SCOPED))), call("sub"), bearer(scope="x")))
+    assert (denied.http_status, dict(denied.headers)) == (403, {"content-type": "application/json"})
+
+
+def test_scopes_help_with_the_base_protocol_too() -> None:
+    denied = denial(judge(policies(BACKEND, policy(rule(SCOPED))), INITIALIZE, bearer()))
+    assert "insufficient_scope" in dict(denied.headers)["www-authenticate"]
+
+
+def test_a_workload_that_a_rule_is_for_is_not_sent_for_a_token() -> None:
+    both = f"{rule()[:-1]}, {rule(OIDC)[1:]}"
+    assert denial(judge(policies(BACKEND, policy(both)), call("sub"), workload())).http_status == 403
+    assert denial(judge(policies(BACKEND, policy(both)), call("sub"), Proof())).http_status == 401
+
+
+def test_challenges_name_the_scopes_of_the_gateway_too() -> None:
+    gateway = rule(OIDC.replace("audiences: [shop]", "audiences: [shop], scopes: [edge]"))
+    made = policies(
+        BACKEND, GATEWAY, policy(rule(SCOPED)), policy(gateway, name="g", targets="[{kind: Gateway, name: edge}]")
+    )
+    denied = denial(judge(made, ADD_CALL, Proof(), target=THROUGH_EDGE))
+    assert 'scope="edge tools admin"' in dict(denied.headers)["www-authenticate"]
+
+
+IDS: dict[str, object] = {"a number": 7, "a text": 'a\u00e9"b', "null": None}
+
+
+@pytest.mark.requirement("M7")
+@pytest.mark.parametrize("id_", [7, 'a\u00e9"b', 0, -1.5], ids=repr)
+def test_a_denial_repeats_the_id_of_the_request(id_: object) -> None:
+    denied = denial(judge(policies(BACKEND, policy(rule())), call("sub", id=id_), workload()))
+    assert denied.http_status == 403
+    assert error(denied) == {"jsonrpc": "2.0", "id": id_, "error": {"code": -32003, "message": "access denied"}}
+
+
+def test_who_waits_for_no_answer_gets_a_bare_status() -> None:
+    denied = denial(judge(policies(BACKEND, policy(rule())), request("notifications/x", id=None), workload()))
+    assert (denied.http_status, denied.body) == (403, "")
+
+
+def test_the_author_of_an_expression_may_say_why() -> None:
+    cel = '[{type: CEL, cel: {expression: \'request.path == "/x"\', message: "ask ops\\u0007"}}]'
+    denied = denial(judge(policies(BACKEND, policy(rule(authorization=cel))), ADD_CALL, workload()))
+    assert error(denied)["error"]["message"] == "ask ops\u0007"
+
+
+def test_with_the_upstream_format_a_denial_is_a_json_rpc_error_with_status_200() -> None:
+    made = policies(BACKEND, policy(rule()), settings("{denialFormat: jsonrpc200}"))
+    denied = denial(judge(made, call("sub"), workload()))
+    assert isinstance(denied, RpcDenial)
+    assert (denied.http_status, error(denied)) == (
+        200,
+        {"jsonrpc": "2.0", "id": 7, "error": {"code": 403, "message": "Access to this tool is forbidden."}},
+    )
+    assert render_decision(denied)
+    bare = denial(judge(made, request("notifications/x", id=None), workload()))
+    assert bare.http_status == 403
+    malformed = denial(judge(made, call(body=b"[]"), workload()))
+    assert malformed.http_status == 400
+
+
+@pytest.mark.parametrize("body", ["", "ok", '{"jsonrpc":"2.0","id":1,"result":{}}'])
+def test_nothing_but_an_error_may_be_denied_with_success(body: str) -> None:
+    with pytest.raises(ValueError, match="only a JSON-RPC error"):
+        RpcDenial(http_status=200, body=body, rule="x")
+
+
+def test_a_denial_with_status_200_is_no_allowance_on_the_wire() -> None:
+    denied: Decision = RpcDenial(http_status=200, body='{"jsonrpc":"2.0","id":1,"error":{}}', rule="x")
+    assert CheckResponse.FromString(render_decision(denied)).status.code == 7
+
+
+def test_a_host_that_no_address_can_have_is_not_repeated() -> None:
+    denied = denial(judge(policies(BACKEND, policy(rule(OIDC))), call(host='a"b'), Proof()))
+    assert dict(denied.headers)["www-authenticate"] == 'Bearer realm="default/shop"'

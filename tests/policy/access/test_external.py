@@ -1,0 +1,302 @@
+"""External authorization services: when they are asked, and what their word is worth."""
+
+from typing import Any
+
+import pytest
+from tests.policy.access.world import (
+    ADD,
+    ADD_CALL,
+    AGENT,
+    BACKEND,
+    GATEWAY,
+    LIST,
+    NOW,
+    OIDC,
+    SERVICES,
+    SHOP,
+    SPIFFE,
+    THROUGH_EDGE,
+    TO_SHOP,
+    Proof,
+    Services,
+    anybody,
+    asks,
+    bearer,
+    call,
+    compiled,
+    external,
+    judge,
+    policies,
+    policy,
+    rule,
+    settings,
+    word,
+    workload,
+)
+
+from authplane.base.headers import HeaderEdits
+from authplane.base.names import ObjectName
+from authplane.policy.access.decide import decide
+from authplane.policy.access.external import ExternalService, OverGrpc, OverHttp
+from authplane.policy.access.guards import Policies
+from authplane.policy.access.model import Asked
+from authplane.policy.access.targets import Aim
+from authplane.policy.access.verdict import Verdict
+from authplane.policy.decision import Allow, Deny
+from authplane.policy.flow import Ask, Busy, Declined, Granted, NoAnswer, Outcome
+
+TWO = anybody(f"[{asks()}, {asks('authz2')}]")
+ACTION = f"  action: ExternalAuth\n  externalAuth: {external()}"
+EDGE_TARGET = "[{kind: Gateway, name: edge}]"
+
+
+def made(rules: str, *more: str) -> Policies:
+    return policies(BACKEND, SERVICES, policy(rules), *more)
+
+
+ANSWERS: dict[str, tuple[Outcome, Outcome, str, list[str]]] = {
+    "the first grants": (Granted(), Declined(), "allow", ["authz"]),
+    "the second grants": (Declined(), Granted(), "allow", ["authz", "authz2"]),
+    "the second grants after silence": (NoAnswer("timeout"), Granted(), "allow", ["authz", "authz2"]),
+    "both decline": (Declined(), Declined(), "403", ["authz", "authz2"]),
+    "one declines and one is silent": (Declined(), NoAnswer("timeout"), "unavailable", ["authz", "authz2"]),
+    "there is no room": (Busy(), Declined(), "unavailable", ["authz", "authz2"]),
+    "a truth value is no answer": (True, Declined(), "unavailable", ["authz", "authz2"]),
+}
+
+
+@pytest.mark.requirement("R35", "R69", "S22")
+@pytest.mark.parametrize(("first", "second", "want", "asked"), ANSWERS.values(), ids=ANSWERS.keys())
+def test_one_service_that_grants_suffices_and_silence_never_does(
+    first: Outcome, second: Outcome, want: str, asked: list[str]
+) -> None:
+    services = Services(authz=first, authz2=second)
+    assert word(judge(made(TWO), ADD_CALL, Proof(), services)) == want
+    assert services.names == asked
+    assert {each.deadline for each in services.asked} == {NOW.timestamp() + 5}
+
+
+@pytest.mark.requirement("R27")
+def test_what_needs_nobody_is_tried_first_and_then_nobody_is_asked() -> None:
+    services = Services(authz=Granted(HeaderEdits(set=(("x-user", "a"),))))
+    rules = f"[{{source: {SPIFFE}, authorization: [{asks()}, {ADD[1:-1]}]}}]"
+    granted = judge(made(rules), ADD_CALL, workload(), services)
+    assert (word(granted), services.names) == ("allow", [])
+    assert isinstance(granted.decision, Allow)
+    assert granted.decision.edits.set == ()
+    asked = judge(made(rules), call("sub"), workload(), services)
+    assert isinstance(asked.decision, Allow)
+    assert asked.decision.edits.set == (("x-user", "a"),)
+    assert asked.grounds.entry == "0:ExternalAuth"
+
+
+@pytest.mark.requirement("R27")
+def test_only_the_entry_that_grants_may_edit() -> None:
+    services = Services(
+        authz=Declined(headers=(("x-user", "declined"),)), authz2=Granted(HeaderEdits(set=(("x-user", "granted"),)))
+    )
+    verdict = judge(made(TWO), ADD_CALL, Proof(), services)
+    assert isinstance(verdict.decision, Allow)
+    assert verdict.decision.edits.set == (("x-user", "granted"),)
+
+
+EDITS: dict[str, tuple[HeaderEdits, tuple[tuple[str, str], ...], frozenset[str], frozenset[str]]] = {
+    "a header": (HeaderEdits(set=(("X-User", "a"),)), (("x-user", "a"),), frozenset(), frozenset()),
+    "the frame of the message": (
+        HeaderEdits(set=(("content-length", "1"), (":path", "/x"), ("host", "x"), ("transfer-encoding", "x"))),
+        (), frozenset(), frozenset(),
+    ),
+    "what it was judged by": (
+        HeaderEdits(set=(("content-type", "text/plain"), ("mcp-name", "x")), remove=("Content-Type", "mcp_name")),
+        (), frozenset(), frozenset({"content-type", "mcp_name"}),
+    ),
+    "who the client is": (
+        HeaderEdits(set=(("x-forwarded-client-cert", "x"),)), (), frozenset({"x-forwarded-client-cert"}), frozenset()
+    ),
+    "a value that breaks lines": (HeaderEdits(set=(("x-a", "a\r\nb: c"),)), (), frozenset(), frozenset()),
+    "a header to remove": (HeaderEdits(remove=("Cookie",)), (), frozenset({"cookie"}), frozenset()),
+    "another token": (
+        HeaderEdits(set=(("Authorization", "Bearer new"),)),
+        (("authorization", "Bearer new"),), frozenset(), frozenset({"authorization"}),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("edits", "set_", "removed", "kept"), EDITS.values(), ids=EDITS.keys())
+def test_a_service_may_edit_what_does_not_make_it_another_request(
+    edits: HeaderEdits, set_: tuple[tuple[str, str], ...], removed: frozenset[str], kept: frozenset[str]
+) -> None:
+    rules = f"[{{source: {OIDC}, authorization: [{asks()}]}}]"
+    verdict = judge(made(rules), ADD_CALL, bearer(), Services(authz=Granted(edits)))
+    assert isinstance(verdict.decision, Allow)
+    assert verdict.decision.edits.set == set_
+    gone = frozenset(verdict.decision.edits.remove)
+    assert removed <= gone
+    assert not kept & gone
+    assert ("authorization" in gone) == ("authorization" not in dict(set_))
+
+
+@pytest.mark.requirement("R41")
+def test_behind_a_gateway_that_denies_nobody_is_asked() -> None:
+    guarded = made(anybody(f"[{asks('authz2')}]"), GATEWAY, policy(rule(), name="g", targets=EDGE_TARGET))
+    services = Services(authz2=Granted())
+    denied = judge(guarded, call("sub"), workload(), services, target=THROUGH_EDGE)
+    assert (word(denied), services.names) == ("403", [])
+    assert denied.grounds.policy == "AccessPolicy/default/g"
+    allowed = judge(guarded, ADD_CALL, workload(), services, target=THROUGH_EDGE)
+    assert (word(allowed), services.names) == ("allow", ["authz2"])
+
+
+def test_a_request_without_a_single_meaning_is_not_worth_asking_about() -> None:
+    services = Services(authz=Granted())
+    rules = f"[{{authorization: [{asks()}]}}, {rule()[1:]}"
+    assert word(judge(made(rules), call(body=b"[]"), Proof(), services)) == "400"
+    assert services.names == []
+
+
+@pytest.mark.requirement("T04")
+def test_a_service_that_is_gone_grants_nothing_and_the_rest_holds() -> None:
+    rules = f"[{{authorization: [{asks()}]}}, {rule()[1:]}"
+    gone = compiled(BACKEND, policy(rules)).policies
+    assert word(judge(gone, ADD_CALL, workload())) == "allow"
+    verdict = judge(gone, call("sub"), workload())
+    assert (word(verdict), verdict.grounds.reason) == ("unavailable", "external:BackendNotFound")
+
+
+@pytest.mark.parametrize(("size", "want"), [(0, "allow"), (1000, "allow"), (10, "413")])
+def test_a_body_that_a_service_may_not_be_sent_whole_is_refused(size: int, want: str) -> None:
+    forward = external(more=f", forwardBody: {{maxSize: {size}}}")
+    rules = anybody(f"[{{type: ExternalAuth, externalAuth: {forward}}}]")
+    services = Services(authz=Granted())
+    assert word(judge(made(rules), ADD_CALL, Proof(), services)) == want
+    assert services.names == ([] if want == "413" else ["authz"])
+
+
+def test_a_service_learns_what_filters_would_say() -> None:
+    services = Services(authz=Granted())
+    rules = f"[{{source: {OIDC}, authorization: [{asks()}]}}]"
+    judge(made(rules), ADD_CALL, bearer(group="admin"), services)
+    metadata = services.asked[0].metadata
+    claims: dict[str, Any] = metadata["envoy.filters.http.jwt_authn"]["https://issuer.example"]
+    assert claims["group"] == "admin"
+    assert metadata["envoy.filters.http.mcp"] == {"method": "tools/call", "params": {"name": "add"}}
+
+
+SERVICE = ObjectName("default", "authz")
+PARSED = {
+    "grpc": (external(), ExternalService(service=SERVICE, port=9000, protocol=OverGrpc())),
+    "grpc with headers": (
+        external(more=", grpc: {allowedHeaders: [X-A]}"),
+        ExternalService(service=SERVICE, port=9000, protocol=OverGrpc(request_headers=frozenset({"x-a"}))),
+    ),
+    "http": (
+        external().replace("GRPC", "HTTP"),
+        ExternalService(service=SERVICE, port=9000, protocol=OverHttp()),
+    ),
+    "http with everything": (
+        external(
+            more=", http: {path: verify/, allowedHeaders: [X-A], allowedResponseHeaders: [X-B]},"
+            " forwardBody: {maxSize: 9}"
+        ).replace("GRPC", "HTTP"),
+        ExternalService(
+            service=SERVICE,
+            port=9000,
+            protocol=OverHttp(path="/verify", request_headers=frozenset({"x-a"}), response_headers=frozenset({"x-b"})),
+            most_body=9,
+        ),
+    ),
+}
+
+
+@pytest.mark.requirement("R67")
+@pytest.mark.parametrize(("written", "want"), PARSED.values(), ids=PARSED.keys())
+def test_how_a_service_is_asked(written: str, want: ExternalService) -> None:
+    rules = anybody(f"[{{type: ExternalAuth, externalAuth: {written}}}]")
+    guard = made(rules).guards[Aim(SHOP)]
+    assert guard.policies[0].rules[0].entries == (Asked(want),)  # type: ignore[union-attr]
+
+
+def test_a_flow_that_is_given_up_is_closed() -> None:
+    flow = decide(made(TWO), TO_SHOP, ADD_CALL, Proof(), NOW)
+    assert not isinstance(flow, Verdict)
+    assert isinstance(next(flow), Ask)
+    flow.close()
+
+
+# --- What the service says to the client
+
+
+SAYINGS = {
+    "a challenge": (Declined(http_status=401, headers=(("WWW-Authenticate", "Bearer"),)), 401, "www-authenticate"),
+    "where to go": (Declined(http_status=302, headers=(("Location", "https://a"),)), 302, "location"),
+    "to wait": (Declined(http_status=429, headers=(("Retry-After", "1"),)), 429, "retry-after"),
+    "401 without a challenge": (Declined(http_status=401), 403, ""),
+    "a cookie": (Declined(http_status=403, headers=(("Set-Cookie", "a=b"),)), 403, ""),
+    "success": (Declined(http_status=200), 403, ""),
+}
+
+
+@pytest.mark.parametrize(("declined", "status", "header"), SAYINGS.values(), ids=SAYINGS.keys())
+def test_a_client_hears_what_it_can_do_about_a_denial(declined: Declined, status: int, header: str) -> None:
+    verdict = judge(made(anybody(f"[{asks()}]")), ADD_CALL, Proof(), Services(authz=declined))
+    assert isinstance(verdict.decision, Deny)
+    assert verdict.decision.http_status == status
+    names = {name.lower() for name, _ in verdict.decision.headers}
+    assert names == {"content-type", header} - {""}
+    assert '"id":7' in verdict.decision.body
+
+
+# --- Policies of the later kind whose action is to ask
+
+
+def screened(rules: str = "[]", *more: str) -> Policies:
+    return policies(BACKEND, SERVICES, policy(rules, kind="XAccessPolicy", name="s", more=ACTION), *more)
+
+
+SCREENS: dict[str, tuple[Policies, Proof, Outcome, str, int]] = {
+    "nobody selected, so everybody is": (screened(), Proof(), Granted(), "allow", 1),
+    "declined": (screened(), Proof(), Declined(), "403", 1),
+    "silent": (screened(), Proof(), NoAnswer("x"), "unavailable", 1),
+    "selected": (screened(f"[{{source: {SPIFFE}}}]"), workload(), Declined(), "403", 1),
+    "not selected": (screened(f"[{{source: {SPIFFE}}}]"), Proof(), Declined(), "allow", 0),
+    "an expression that fails selects": (
+        screened("[{authorization: {type: CEL, cel: 'identity.x == 1.0'}}]"), Proof(), Declined(), "403", 1
+    ),
+    "an expression that does not hold": (
+        screened("""[{authorization: {type: CEL, cel: 'request.path == "/x"'}}]"""), Proof(), Declined(), "allow", 0
+    ),
+    "both must allow": (screened("[]", policy(rule(), name="a")), workload(), Granted(), "allow", 1),
+    "the other denies": (screened("[]", policy(rule(), name="a")), Proof(), Granted(), "403", 1),
+    "it is asked first": (screened("[]", policy(rule(), name="a")), workload(), Declined(), "403", 1),
+}  # fmt: skip
+
+
+@pytest.mark.requirement("I8")
+@pytest.mark.parametrize(("held", "proof", "answer", "want", "count"), SCREENS.values(), ids=SCREENS.keys())
+def test_an_external_action_is_asked_before_the_others_and_all_must_allow(
+    held: Policies, proof: Proof, answer: Outcome, want: str, count: int
+) -> None:
+    services = Services(authz=answer)
+    assert (word(judge(held, ADD_CALL, proof, services)), len(services.asked)) == (want, count)
+
+
+def test_an_external_action_must_allow_even_where_one_policy_suffices() -> None:
+    held = screened("[]", policy(rule(), name="a"), settings("{policyComposition: Any}"))
+    assert word(judge(held, ADD_CALL, workload(), Services(authz=Declined()))) == "403"
+
+
+def test_an_external_action_whose_service_is_gone_denies() -> None:
+    gone = compiled(BACKEND, policy(kind="XAccessPolicy", more=ACTION)).policies
+    assert word(judge(gone, ADD_CALL, workload())) == "unavailable"
+
+
+@pytest.mark.requirement("I8")
+def test_an_action_and_its_service_belong_together() -> None:
+    for more, want in (
+        ("  action: ExternalAuth", "a policy with the action ExternalAuth needs 'externalAuth'"),
+        (f"  externalAuth: {external()}", "a policy with the action Allow has no 'externalAuth'"),
+    ):
+        made_ = compiled(BACKEND, SERVICES, policy(rule(), kind="XAccessPolicy", more=more))
+        problems = [each.message for found in made_.problems.values() for each in found]
+        assert want in problems
+        assert word(judge(made_.policies, LIST, workload(AGENT))) == "403"
