@@ -68,7 +68,7 @@ def test_the_error_names_the_source_and_every_problem(file: Path) -> None:
     with pytest.raises(BootstrapError) as failed:
         load_bootstrap(environment={"GRPC_XDS_BOOTSTRAP": str(file)})
     assert str(failed.value).splitlines() == [
-        f"the xDS bootstrap {file}, which GRPC_XDS_BOOTSTRAP names is not usable",
+        f"the xDS bootstrap {file} (GRPC_XDS_BOOTSTRAP) is not usable",
         "xds_servers[0].server_uri: is required [Missing]",
         "xds_servers[0].channel_creds: is required [Missing]",
         "node: must be an object, and is a number [WrongType]",

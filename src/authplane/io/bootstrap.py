@@ -39,7 +39,7 @@ def load_bootstrap(source: BootstrapSource = None, *, environment: Mapping[str, 
         return _parsed(_read(os.fspath(source)), guards, f"the xDS bootstrap {os.fspath(source)}")
     path, text = environment.get(FILE_VARIABLE), environment.get(TEXT_VARIABLE)
     if path:
-        return _parsed(_read(path), guards, f"the xDS bootstrap {path}, which {FILE_VARIABLE} names")
+        return _parsed(_read(path), guards, f"the xDS bootstrap {path} ({FILE_VARIABLE})")
     if text:
         return _parsed(os.fsencode(text), guards, f"the xDS bootstrap in {TEXT_VARIABLE}")
     raise BootstrapError(

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import Final, TypeAlias, assert_never
+from typing import Final, TypeAlias
 
 from authplane.xds.json_fields import Fields
 
@@ -88,17 +88,6 @@ def parse_tls_files(config: Fields) -> TlsFiles:
     return TlsFiles(
         ca=config.path("ca_certificate_file"), identity=_parse_identity(config), refresh=_parse_refresh(config)
     )
-
-
-def leaves_a_connection_open(credentials: ChannelCredentials) -> bool:
-    """Tell whether anybody on the way can read what is sent: call credentials must not go there."""
-    match credentials:
-        case Insecure():
-            return True
-        case GoogleDefault() | TlsFiles():
-            return False
-        case _:
-            assert_never(credentials)
 
 
 def _parse_channel_creds(fields: Fields) -> ChannelCredentials:
