@@ -10,6 +10,7 @@ from authplane.cli.authserver import authserver
 from authplane.cli.bootstrap import bootstrap
 from authplane.cli.compile import compile_folder
 from authplane.cli.control import control
+from authplane.cli.dev import dev
 from authplane.cli.echo import echo
 from authplane.cli.output import out
 from authplane.cli.run import run
@@ -46,6 +47,7 @@ app.command("validate")(validate)
 app.command("status")(status)
 app.command("compile")(compile_folder)
 app.command("bootstrap")(bootstrap)
+app.add_typer(dev)
 app.command("echo", hidden=True)(echo)
 
 

@@ -1,0 +1,197 @@
+"""`authplane dev`: identities to try things out with."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeAlias
+
+import typer
+
+from authplane.app.dev_issuer import (
+    DEV_ADDRESS,
+    DEV_FOLDER,
+    IssuerPlan,
+    RunningIssuer,
+    dev_token,
+    dev_workload,
+    run_issuer,
+)
+from authplane.base.addresses import is_loopback
+from authplane.base.problems import Problems
+from authplane.base.strict_json import Limits, NotStrict, parse_json
+from authplane.base.timeouts import After, parse_timeout
+from authplane.cli.output import Output, OutputOption, fail, out, print_json
+from authplane.io.dev_folder import LIFETIME, DevFolderError
+from authplane.io.listen import AddressInvalidError, ListenError, TcpAddress, parse_address
+from authplane.io.log import LogFormat, set_up_log
+from authplane.policy.peers.spiffe import NotSpiffe, parse_spiffe_id
+from authplane.policy.tokens.issuer_url import parse_issuer_url
+
+dev = typer.Typer(
+    name="dev",
+    help="Make identities to try things out with: an issuer, tokens, certificates. Not for production.",
+    no_args_is_help=True,
+)
+
+_OPTIONS: Final = {"iss": "--issuer", "sub": "--sub", "aud": "--aud", "exp": "--expires", "iat": "--expires"}
+_LIMITS: Final = Limits(most_bytes=64 * 1024)
+_LONGEST_NAME: Final = 64
+
+FolderOption: TypeAlias = Annotated[
+    Path, typer.Option("--folder", metavar="DIR", help="Where keys and certificates are kept, or made.")
+]
+
+
+@dev.command("issuer")
+def issuer(
+    address: Annotated[
+        str, typer.Option("--address", metavar="ADDRESS", help="Where to listen: host:port or :port.")
+    ] = str(DEV_ADDRESS),
+    folder: FolderOption = DEV_FOLDER,
+    name: Annotated[
+        str, typer.Option("--name", metavar="HOST", help="How others call this machine, if not as in --address.")
+    ] = "",
+    public: Annotated[bool, typer.Option("--public", help="Let other machines reach it.")] = False,
+    log_format: Annotated[LogFormat, typer.Option(help="How logs are written.")] = LogFormat.AUTO,
+) -> None:
+    """Serve a tiny issuer of tokens over HTTPS: its discovery document and its keys. Not for production.
+
+    Example: authplane dev issuer --folder .authplane/dev
+    """
+    where = _address(address)
+    if not public and not is_loopback(where.host):
+        fail(
+            f"{address} can be reached from other machines: whoever trusts this issuer is at risk; add --public",
+            status=2,
+        )
+    plan = IssuerPlan(folder=folder, address=where, name=name)
+    set_up_log(log_format)
+    try:
+        run_issuer(plan, datetime.now(UTC), _tell)
+    except (DevFolderError, ListenError) as error:
+        fail(str(error))
+
+
+@dev.command("token")
+def token(
+    sub: Annotated[str, typer.Option("--sub", metavar="NAME", help="Who the token is for.", show_default=False)],
+    aud: Annotated[
+        list[str] | None,
+        typer.Option("--aud", metavar="NAME", help="What it is meant for; may be given several times."),
+    ] = None,
+    claim: Annotated[
+        list[str] | None,
+        typer.Option("--claim", metavar="NAME=TEXT", help="Another claim; NAME:=JSON for what is no text. Several."),
+    ] = None,
+    issuer_url: Annotated[
+        str, typer.Option("--issuer", metavar="URL", help="The issuer; by default the one served from the folder last.")
+    ] = "",
+    expires: Annotated[
+        str, typer.Option("--expires", metavar="DURATION", help="How long it holds; -1h makes one that has ended.")
+    ] = "1h",
+    folder: FolderOption = DEV_FOLDER,
+) -> None:
+    """Print a token that the development issuer has signed.
+
+    Example: authplane dev token --sub alice --aud shop --claim group=admin --claim 'roles:=["reader"]'
+    """
+    claims: dict[str, Any] = {"sub": sub}
+    if aud:
+        claims["aud"] = aud[0] if len(aud) == 1 else aud
+    for text in claim or ():
+        name, value = _claim(text)
+        if name in claims:
+            fail(f"the claim {name!r} is given twice", status=2)
+        claims[name] = value
+    if issuer_url:
+        problems = Problems()
+        parse_issuer_url(issuer_url, problems)
+        if problems.errors:
+            fail(problems.errors[0].message, status=2)
+    try:
+        made = dev_token(folder, claims, now=datetime.now(UTC), lifetime=_duration(expires), issuer=issuer_url)
+    except DevFolderError as error:
+        fail(str(error))
+    typer.echo(made)
+
+
+@dev.command("spiffe")
+def spiffe(
+    id_: Annotated[str, typer.Option("--id", metavar="ID", help="spiffe://<trust domain>/<path>.", show_default=False)],
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="What the files are called; by default the end of the id.")
+    ] = "",
+    expires: Annotated[
+        str, typer.Option("--expires", metavar="DURATION", help="How long it holds, up to 2160h.")
+    ] = "24h",
+    folder: FolderOption = DEV_FOLDER,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Write a client certificate for a workload, signed by a CA of the folder. Not for production.
+
+    Example: authplane dev spiffe --id spiffe://cluster.local/ns/default/sa/agent
+    """
+    parsed = parse_spiffe_id(id_)
+    if isinstance(parsed, NotSpiffe) or not parsed.path:
+        why = parsed.why if isinstance(parsed, NotSpiffe) else "it names no workload"
+        fail(f"{id_[:_LONGEST_NAME]!r} is not the SPIFFE id of a workload: {why}", status=2)
+    lifetime = _duration(expires)
+    if not timedelta() < lifetime <= LIFETIME:
+        fail(f"{expires!r} is not a duration up to 2160h such as '24h'", status=2)
+    called = name or parsed.path.rpartition("/")[2]
+    if "/" in called or called.startswith(".") or len(called) > _LONGEST_NAME:
+        fail(f"{called[:_LONGEST_NAME]!r} cannot be the name of a file; choose another --name", status=2)
+    try:
+        made = dev_workload(folder, id_, called, now=datetime.now(UTC), lifetime=lifetime)
+    except DevFolderError as error:
+        fail(str(error))
+    if output is Output.JSON:
+        print_json({"id": id_, "certificate": str(made.certificate), "key": str(made.key), "ca": str(made.ca)})
+    else:
+        typer.echo(f"certificate  {made.certificate}\nkey          {made.key}\nca           {made.ca}")
+
+
+def _address(text: str) -> TcpAddress:
+    try:
+        found = parse_address(text)
+    except AddressInvalidError as error:
+        fail(str(error), status=2)
+    if not isinstance(found, TcpAddress):
+        fail("an issuer has an address that begins with https://, so it cannot listen on a unix socket", status=2)
+    return found
+
+
+def _claim(text: str) -> tuple[str, Any]:
+    """Read ``name=text`` or ``name:=json``."""
+    name, equals, value = text.partition("=")
+    is_json = name.endswith(":")
+    name = name.removesuffix(":")
+    if not equals or not name:
+        fail(f"{text[:_LONGEST_NAME]!r} is not a claim such as group=admin or admin:=true", status=2)
+    if name in _OPTIONS:
+        fail(f"the claim {name!r} is given by {_OPTIONS[name]}", status=2)
+    if not is_json:
+        return name, value
+    parsed = parse_json(value.encode(errors="surrogateescape"), _LIMITS)
+    if isinstance(parsed, NotStrict):
+        fail(f"the value of the claim {name!r} is refused: {parsed.why}", status=2)
+    return name, parsed
+
+
+def _duration(text: str) -> timedelta:
+    """Read a duration; with a minus, one that is over."""
+    found = parse_timeout(text.removeprefix("-"))
+    if not isinstance(found, After):
+        fail(f"{text!r} is not a duration such as '1h' or '90s'", status=2)
+    return -found.duration if text.startswith("-") else found.duration
+
+
+def _tell(running: RunningIssuer) -> None:
+    """Say how policies come to trust the issuer."""
+    out.print("[yellow]A development issuer, not for production.[/] In a policy: ", end="")
+    typer.echo(f"issuerUrl: {running.url}")
+    issuers = [{"url": running.url, "caFile": str(running.ca_file.resolve()), "allowPrivateNetwork": True}]
+    typer.echo(f"In AuthplaneConfiguration:   issuers: {json.dumps(issuers)}")
+    typer.echo(
+        f"A token:                     authplane dev token --folder {running.folder.root} --sub alice --aud shop"
+    )
