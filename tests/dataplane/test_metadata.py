@@ -1,0 +1,94 @@
+"""Metadata of clusters and routes."""
+
+from typing import Final
+
+import pytest
+from envoy.config.core.v3 import base_pb2
+from envoy.extensions.filters.http.gcp_authn.v3 import gcp_authn_pb2
+from google.protobuf import any_pb2, struct_pb2
+from google.protobuf.json_format import ParseDict
+from tests.dataplane.parts import CLIENT, eds_cluster, host, packed, route_config, to_cluster
+from xds.type.v3 import typed_struct_pb2 as xds_pb
+
+from authplane.dataplane.config.decode import decode_cluster, decode_routes
+from authplane.dataplane.frozen import FrozenMap
+from authplane.dataplane.metadata import NO_METADATA, Audience, JsonObject, ResourceMetadata
+from authplane.xds.client.types import Invalid
+
+AUDIENCE: Final = packed(gcp_authn_pb2.Audience(url="https://a"))
+UNKNOWN: Final = any_pb2.Any(type_url="type.googleapis.com/test.Unknown", value=b"x")
+
+
+def struct(**members: object) -> struct_pb2.Struct:
+    return ParseDict(members, struct_pb2.Struct())
+
+
+def of_cluster(message: base_pb2.Metadata) -> ResourceMetadata | list[str]:
+    got = decode_cluster(eds_cluster(metadata=message).SerializeToString(), CLIENT)
+    return [str(each) for each in got.problems] if isinstance(got, Invalid) else got.metadata
+
+
+def of_route(message: base_pb2.Metadata) -> ResourceMetadata | list[str]:
+    got = decode_routes(route_config(host(to_cluster("c", metadata=message))).SerializeToString(), CLIENT)
+    if isinstance(got, Invalid):
+        return [str(each).removeprefix("virtual_hosts[0].routes[0].") for each in got.problems]
+    return got.virtual_hosts[0].routes[0].metadata
+
+
+BOTH: Final = pytest.mark.parametrize("read", [of_cluster, of_route], ids=["cluster", "route"])
+
+
+@pytest.mark.requirement("MD-1")
+@pytest.mark.requirement("MD-2")
+@BOTH
+def test_what_has_a_type_comes_first_and_the_rest_fills_the_gaps(read: type) -> None:
+    message = base_pb2.Metadata(
+        typed_filter_metadata={"a": AUDIENCE, "unknown": UNKNOWN},
+        filter_metadata={"a": struct(lost=1), "b": struct(x="y", n=[1, {"z": None}], t=True), "unknown": struct(k="v")},
+    )
+    assert read(message) == FrozenMap(
+        {
+            "a": Audience("https://a"),
+            "b": JsonObject(FrozenMap({"x": "y", "n": (1.0, FrozenMap({"z": None})), "t": True})),
+            "unknown": JsonObject(FrozenMap({"k": "v"})),
+        }
+    )
+
+
+@pytest.mark.requirement("MD-2")
+@BOTH
+def test_no_metadata_is_an_empty_mapping(read: type) -> None:
+    assert read(base_pb2.Metadata()) == NO_METADATA
+
+
+@pytest.mark.requirement("MD-1")
+@BOTH
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (packed(gcp_authn_pb2.Audience()), "metadata.typed_filter_metadata.a.url: must be set [Missing]"),
+        (
+            any_pb2.Any(type_url=AUDIENCE.type_url, value=b"\xff"),
+            "metadata.typed_filter_metadata.a: the bytes are no envoy.extensions.filters.http.gcp_authn.v3.Audience "
+            "[Unreadable]",
+        ),
+        (
+            packed(xds_pb.TypedStruct(type_url=AUDIENCE.type_url)),
+            "metadata.typed_filter_metadata.a: envoy.extensions.filters.http.gcp_authn.v3.Audience cannot be a "
+            "TypedStruct [Unreadable]",
+        ),
+        (any_pb2.Any(), "metadata.typed_filter_metadata.a.type_url: must be set [Missing]"),
+    ],
+)
+def test_a_known_type_must_be_readable(read: type, value: any_pb2.Any, problem: str) -> None:
+    assert read(base_pb2.Metadata(typed_filter_metadata={"a": value})) == [problem]
+
+
+@pytest.mark.requirement("MD-2")
+@BOTH
+def test_what_is_no_json_is_refused(read: type) -> None:
+    bad = struct_pb2.Struct(fields={"n": struct_pb2.Value(number_value=float("inf")), "v": struct_pb2.Value()})
+    assert read(base_pb2.Metadata(filter_metadata={"a": bad})) == [
+        "metadata.filter_metadata.a.n: is a number that JSON does not have [NotJson]",
+        "metadata.filter_metadata.a.v: is no value [NotJson]",
+    ]
