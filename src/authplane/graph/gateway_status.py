@@ -29,7 +29,7 @@ from authplane.resources.kinds.gateway import ParentRef
 from authplane.xds.messages import XdsName
 from authplane.xds.types import TypeUrl
 
-CONTROLLER: Final = "authplane.dev/gateway"
+CONTROLLER: Final = "authplane.dev/controller"
 """Who we are in statuses of the Gateway API."""
 _VERSIONS: Final = {
     "Backend": "agentic.networking.x-k8s.io/v1alpha1",
