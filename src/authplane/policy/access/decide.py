@@ -91,39 +91,35 @@ def _decide(way: Way, case: Case) -> VerdictFlow:
 
 def _ask_guard(guard: Guard, case: Case, passes: list[Passed]) -> Generator[Effect, Outcome, NotPassed | None]:
     """Ask the policies of one target; None means that they let the request go on."""
-    choices: list[Policy] = []
-    for policy in guard.policies:
-        if case.settings.composition is Composition.ANY and isinstance(policy, Policy):
-            choices.append(policy)
-            continue
-        result = yield from _ask_policy(policy, guard, case)
-        if isinstance(result, NotPassed):
-            return result
-        passes.append(result)
+    any_ = case.settings.composition is Composition.ANY
     failed: list[NotPassed] = []
-    for policy in choices:
-        result = yield from _ask_policy(policy, guard, case)
+    for policy in guard.policies:
+        begun = _begin(policy, case)
+        result = begun if isinstance(begun, Passed | NotPassed) else (yield from begun)
+        if case.tracer is not None:
+            passed = isinstance(result, Passed)
+            case.tracer.policy(str(policy.ref), str(guard.aim), passed=passed, reason=result.reason)
+        choice = any_ and isinstance(policy, Policy)
         if isinstance(result, Passed):
             passes.append(result)
-            return None
-        failed.append(result)
+            if choice:
+                # Those that must all pass come before those of which one suffices.
+                return None
+        elif choice:
+            failed.append(result)
+        else:
+            return result
     return max(failed, key=_weight) if failed else None
 
 
-def _ask_policy(policy: AnyPolicy, guard: Guard, case: Case) -> Generator[Effect, Outcome, Result]:
+def _begin(policy: AnyPolicy, case: Case) -> Result | Generator[Effect, Outcome, Result]:
     match policy:
-        case Unusable(ref=ref, reason=reason):
-            result: Result = NotPassed(policy=str(ref), reason=f"policy_unusable:{reason}")
-        case Screen():
-            begun = screen(policy, case)
-            result = begun if isinstance(begun, Passed | NotPassed) else (yield from begun)
         case Policy():
-            begun = judge(policy, case)
-            result = begun if isinstance(begun, Passed | NotPassed) else (yield from begun)
-    if case.tracer is not None:
-        passed = isinstance(result, Passed)
-        case.tracer.policy(str(policy.ref), str(guard.aim), passed=passed, reason=result.reason)
-    return result
+            return judge(policy, case)
+        case Screen():
+            return screen(policy, case)
+        case Unusable(ref=ref, reason=reason):
+            return NotPassed(policy=str(ref), reason=f"policy_unusable:{reason}")
 
 
 def _weight(result: NotPassed) -> tuple[bool, bool, bool, bool]:

@@ -1,6 +1,6 @@
 """What one policy says about a request."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from authplane.policy.access.case import Case, Identity
@@ -26,6 +26,7 @@ from authplane.policy.tokens.outcome import Refused, Verified
 BASE: Final = "base_protocol"
 JWT_METADATA: Final = "envoy.filters.http.jwt_authn"
 MCP_METADATA: Final = "envoy.filters.http.mcp"
+_FEW: Final = 2
 
 
 class _Question(NamedTuple):
@@ -68,7 +69,7 @@ class _Findings:
 def judge(policy: Policy, case: Case) -> Result | Generator[Effect, Outcome, Result]:
     """Say what a policy says: at once, or in a flow if external services have to be asked."""
     found = _Findings()
-    for rule in policy.rules:
+    for rule in _candidates(policy, case, found):
         identity = match_source(rule.source, case)
         if case.tracer is not None:
             _trace_source(rule, identity, case)
@@ -84,6 +85,17 @@ def judge(policy: Policy, case: Case) -> Result | Generator[Effect, Outcome, Res
     if found.questions and _may_ask(case, found):
         return _ask(policy, case, found)
     return _not_passed(policy, case, found)
+
+
+def _candidates(policy: Policy, case: Case, found: _Findings) -> Sequence[Rule]:
+    """Leave out the rules for other workloads: where there are many, to look at each would take the longest."""
+    if case.tracer is not None or len(policy.rules) <= _FEW or not policy.by_id:
+        return policy.rules
+    ids = case.evidence.spiffe_ids()
+    chosen = {*policy.others, *(index for each in ids for index in policy.by_id.get(each, ()))}
+    if len(chosen) < len(policy.rules):
+        found.miss = Miss.OTHER_PEER if ids else Miss.NO_PEER
+    return [policy.rules[index] for index in sorted(chosen)]
 
 
 def _try_rule(policy: Policy, rule: Rule, identity: Identity, case: Case, found: _Findings) -> Passed | None:

@@ -1,6 +1,8 @@
 """Who may do what: rules as values, the same for whoever enforces them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TypeAlias
 
 from authplane.base.names import Ref
@@ -157,9 +159,20 @@ class Policy:
     base: BaseMode = BaseMode.MATCHED_SOURCE
     name: str = field(init=False, repr=False, compare=False)
     """For logs."""
+    by_id: Mapping[str, tuple[int, ...]] = field(init=False, repr=False, compare=False)
+    """The rules for workloads, by id."""
+    others: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """The rules that are not for workloads alone."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", str(self.ref))
+        by_id: dict[str, tuple[int, ...]] = {}
+        for index, rule in enumerate(self.rules):
+            for each in rule.source.ids if isinstance(rule.source, Spiffe) else ():
+                by_id[each] = (*by_id.get(each, ()), index)
+        object.__setattr__(self, "by_id", MappingProxyType(by_id))
+        others = tuple(index for index, rule in enumerate(self.rules) if not isinstance(rule.source, Spiffe))
+        object.__setattr__(self, "others", others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
