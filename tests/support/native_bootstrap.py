@@ -22,7 +22,7 @@ def judge(text: str) -> str:
 
 
 def judge_apart(text: str) -> str:
-    """Judge in a process of its own: one that has accepted a bootstrap keeps it for the next channels."""
+    """Judge in a process of its own: one that accepted a bootstrap was seen to use it for later channels, at times."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
