@@ -100,7 +100,8 @@ def test_a_target_is_of_the_policys_own_namespace_and_its_group_follows_from_its
 @pytest.mark.requirement("I10")
 @pytest.mark.parametrize(("type_", "known"), [("", 1), ("type: MCP, ", 1), ("type: A2A, ", 0)])
 def test_a_backend_is_an_mcp_server_or_none(type_: str, known: int) -> None:
-    assert len(compiled(BACKEND.replace("type: MCP, ", type_)).policies.guards) == known
+    guards = compiled(BACKEND.replace("type: MCP, ", type_)).policies.guards
+    assert [aim.ref.kind for aim in guards].count("Backend") == known
 
 
 @pytest.mark.requirement("I11", "R73", "T09")
@@ -139,6 +140,17 @@ def test_a_listener_has_the_policies_of_its_gateway_and_its_own_by_age() -> None
         "Gateway/default/edge/web": ["b"],
         "Gateway/default/edge/admin": ["a", "b", "c"],
     }
+
+
+def test_the_gateway_that_nobody_wrote_can_be_protected() -> None:
+    targets = "[{kind: Gateway, name: authplane}]"
+    made = compiled(BACKEND, policy(rule(), targets=targets))
+    assert [str(aim) for aim, guard in made.policies.guards.items() if guard.policies] == [
+        "Gateway/default/authplane",
+        "Gateway/default/authplane/default",
+    ]
+    written = compiled(BACKEND, GATEWAY, policy(rule(), targets=targets))
+    assert written.standings[P].targets[0].reason == "TargetNotFound"
 
 
 def test_a_listener_that_is_not_there_makes_its_whole_gateway_deny() -> None:

@@ -149,6 +149,12 @@ def test_a_denial_with_status_200_is_no_allowance_on_the_wire() -> None:
     assert CheckResponse.FromString(render_decision(denied)).status.code == 7
 
 
+def test_the_document_of_a_backend_is_found_under_the_path_that_its_route_says() -> None:
+    asked = call(path="/shop/deep", context={"authplane.resource": "/shop"})
+    denied = denial(judge(policies(BACKEND, policy(rule(OIDC))), asked, Proof()))
+    assert '"https://mcp.example/.well-known/oauth-protected-resource/shop"' in dict(denied.headers)["www-authenticate"]
+
+
 def test_a_host_that_no_address_can_have_is_not_repeated() -> None:
     denied = denial(judge(policies(BACKEND, policy(rule(OIDC))), call(host='a"b'), Proof()))
     assert dict(denied.headers)["www-authenticate"] == 'Bearer realm="default/shop"'

@@ -14,7 +14,7 @@ from authplane.policy.access.guards import Guard, Policies, build_guard, rules_o
 from authplane.policy.access.model import AnyPolicy, Asked, Oidc, Policy, Rule, Screen, Unusable
 from authplane.policy.access.references import resolve
 from authplane.policy.access.settings import Options, Settings, configuration_ref, issuer_settings, read_settings
-from authplane.policy.access.targets import GROUPS, Aim, absence, all_in, exists
+from authplane.policy.access.targets import GROUPS, Aim, absence, all_in, exists, listeners
 from authplane.policy.tokens.issuer import Issuer
 from authplane.resources.documents import Resources
 
@@ -247,12 +247,12 @@ def _guards(work: _Pass) -> Iterator[tuple[Aim, Guard]]:
         for name in names:
             aim = Aim(Ref(kind, name.namespace, name.name))
             yield aim, build_guard(aim, work.before.get(aim, ()))
-    for name, gateway in work.resources.gateways.items():
-        whole = Aim(Ref("Gateway", name.namespace, name.name))
+    for ref, sections in listeners(work.resources).items():
+        whole = Aim(ref)
         common = work.before.get(whole, [])
         yield whole, build_guard(whole, common)
-        for listener in gateway.spec.listeners:
-            aim = Aim(whole.ref, listener.name)
+        for section in sections:
+            aim = Aim(ref, section)
             own = work.before.get(aim, [])
             yield aim, build_guard(aim, _by_age(common, own, work) if own else common)
 

@@ -22,6 +22,8 @@ from authplane.policy.mcp.challenge import BadToken, Challenge, NoToken
 from authplane.policy.mcp.metadata import metadata_url
 from authplane.policy.mcp.refusal import McpRefusal
 
+RESOURCE: Final = "authplane.resource"
+"""The key of a route's context that says under which path clients know the backend."""
 _TEXT: Final = ("content-type", "text/plain; charset=utf-8")
 
 
@@ -78,7 +80,7 @@ def _id(call: McpCall | McpRefusal | None) -> RpcId | None:
 
 def _challenge(case: Case, guards: tuple[Guard, ...], scopes: tuple[str, ...]) -> Challenge:
     request = case.request
-    where = metadata_url(request.scheme, request.host, request.path)
+    where = metadata_url(request.scheme, request.host, request.context.get(RESOURCE, request.path))
     realm = str(guards[-1].aim.ref.object_name)[:LONGEST_REALM]
     return Challenge(realm=realm, resource_metadata=where or "", scopes=scopes)
 

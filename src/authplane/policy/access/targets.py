@@ -16,6 +16,9 @@ GROUPS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
 )
 """The kinds that policies can protect, and the groups they may be of."""
 BACKENDS: Final = frozenset({"Backend", "XBackend"})
+DEFAULT_GATEWAY: Final = Ref("Gateway", "default", "authplane")
+DEFAULT_LISTENER: Final = "default"
+"""What the Gateway is called that is there without a document."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -58,6 +61,21 @@ def _parse_target(written: TargetRef, namespace: str, problems: Problems) -> tup
     return (Aim(Ref(written.kind, namespace, written.name), section),)
 
 
+def listeners(resources: Resources) -> Mapping[Ref, tuple[str, ...]]:
+    """Return the Gateways that there are, with the names of their listeners.
+
+    Without a Gateway document there is one that nobody wrote, if there is a backend that it can lead to.
+    """
+    found = {
+        Ref("Gateway", name.namespace, name.name): tuple(each.name for each in gateway.spec.listeners)
+        for name, gateway in resources.gateways.items()
+    }
+    unread = any(ref.kind == "Gateway" for ref in resources.broken)
+    if found or unread or not (resources.backends or resources.x_backends):
+        return found
+    return {DEFAULT_GATEWAY: (DEFAULT_LISTENER,)}
+
+
 def exists(resources: Resources, aim: Aim) -> bool:
     """Tell whether a target is there."""
     name = aim.ref.object_name
@@ -68,9 +86,9 @@ def exists(resources: Resources, aim: Aim) -> bool:
             return name in resources.x_backends
         case _:
             gateway = resources.gateways.get(name)
-            if gateway is None:
-                return False
-            return not aim.section or any(each.name == aim.section for each in gateway.spec.listeners)
+            if gateway is not None:
+                return not aim.section or any(each.name == aim.section for each in gateway.spec.listeners)
+            return aim.section in {"", *listeners(resources).get(aim.ref, ())} and aim.ref in listeners(resources)
 
 
 def absence(resources: Resources, aim: Aim) -> str:
@@ -84,10 +102,6 @@ def absence(resources: Resources, aim: Aim) -> str:
 
 def all_in(resources: Resources, namespace: str) -> tuple[Aim, ...]:
     """Return everything in a namespace that a policy could protect."""
-    tables = (("Backend", resources.backends), ("XBackend", resources.x_backends), ("Gateway", resources.gateways))
-    return tuple(
-        Aim(Ref(kind, name.namespace, name.name))
-        for kind, table in tables
-        for name in table
-        if name.namespace == namespace
-    )
+    backends = (("Backend", resources.backends), ("XBackend", resources.x_backends))
+    refs = [Ref(kind, name.namespace, name.name) for kind, table in backends for name in table]
+    return tuple(Aim(ref) for ref in (*refs, *listeners(resources)) if ref.namespace == namespace)
