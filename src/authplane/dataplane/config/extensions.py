@@ -8,7 +8,7 @@ from google.protobuf import any_pb2, struct_pb2
 from udpa.type.v1 import typed_struct_pb2 as udpa_pb
 from xds.type.v3 import typed_struct_pb2 as xds_pb
 
-from authplane.base.problems import Problems
+from authplane.base.problems import Problems, printable
 from authplane.dataplane.config.messages import parse_message, parse_type_url
 from authplane.filters.registry import Packed, Raw, Structured
 
@@ -47,7 +47,7 @@ def parse_struct(message: struct_pb2.Struct, problems: Problems) -> dict[str, An
     before = problems.error_count
     members = {}
     for key in sorted(message.fields):
-        with problems.at(key):
+        with problems.at(printable(key)):
             members[key] = _parse_value(message.fields[key], problems)
     return members if problems.error_count == before else None
 

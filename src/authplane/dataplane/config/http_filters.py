@@ -7,7 +7,7 @@ from envoy.config.route.v3 import route_components_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb
 from google.protobuf import any_pb2
 
-from authplane.base.problems import Problems
+from authplane.base.problems import Problems, printable
 from authplane.dataplane.config.extensions import parse_extension
 from authplane.dataplane.config.messages import add_below, parse_message
 from authplane.dataplane.frozen import FrozenMap
@@ -47,7 +47,7 @@ def parse_overrides(messages: Mapping[str, any_pb2.Any], scope: Scope, problems:
         return NO_OVERRIDES
     found = {}
     for name in sorted(messages):
-        with problems.at("typed_per_filter_config", name):
+        with problems.at("typed_per_filter_config", printable(name)):
             if not name:
                 problems.add("NameMissing", "the name of the filter is empty")
             override = _parse_override(messages[name], scope, problems)

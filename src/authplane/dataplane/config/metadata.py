@@ -5,7 +5,7 @@ from typing import Any, Final
 from envoy.config.core.v3 import base_pb2
 from envoy.extensions.filters.http.gcp_authn.v3 import gcp_authn_pb2
 
-from authplane.base.problems import Problems
+from authplane.base.problems import Problems, printable
 from authplane.dataplane.config.extensions import parse_extension, parse_struct
 from authplane.dataplane.config.messages import parse_message
 from authplane.dataplane.frozen import FrozenMap
@@ -19,13 +19,13 @@ def parse_metadata(message: base_pb2.Metadata, problems: Problems) -> ResourceMe
     """Read metadata: what has a type first, then what has none where nothing stands yet; unknown types are skipped."""
     found: dict[str, MetadataValue] = {}
     for key in sorted(message.typed_filter_metadata):
-        with problems.at("typed_filter_metadata", key):
+        with problems.at("typed_filter_metadata", printable(key)):
             raw = parse_extension(message.typed_filter_metadata[key], problems)
             value = None if raw is None else _parse_typed(raw, problems)
         if value is not None:
             found[key] = value
     for key in sorted(message.filter_metadata):
-        with problems.at("filter_metadata", key):
+        with problems.at("filter_metadata", printable(key)):
             members = parse_struct(message.filter_metadata[key], problems)
         if members is not None and key not in found:
             found[key] = JsonObject(_frozen(members))
