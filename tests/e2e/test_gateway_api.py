@@ -123,16 +123,26 @@ async def test_a_body_goes_to_the_check_whole_or_not_at_all(tmp_path: Path) -> N
 
 
 @pytest.mark.requirement("E21")
-async def test_an_upgrade_reaches_neither_the_backend_nor_passes_without_its_body(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("upgrade", ["websocket", "h2c", "other"])
+async def test_an_upgrade_is_refused_or_is_an_ordinary_request_that_is_checked_whole(
+    tmp_path: Path, upgrade: str, method: str
+) -> None:
+    body = '{"method":"tools/call"}' if method == "POST" else ""
     async with served([backend("weather"), policy("weather")], tmp_path) as it:
-        for upgrade in ("websocket", "other"):
-            status, _ = await raw(
-                it.port,
-                f"GET /default/weather HTTP/1.1\nhost: a\nconnection: upgrade, close\nupgrade: {upgrade}\n"
-                "sec-websocket-version: 13\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\n\n",
-            )
-            assert status == 403
-        assert not it.reached
+        status, answer = await raw(
+            it.port,
+            f"{method} /default/weather HTTP/1.1\nhost: a\nconnection: upgrade, http2-settings, close\n"
+            f"upgrade: {upgrade}\nhttp2-settings: AAMAAABkAARAAAAAAAIAAAAA\nsec-websocket-version: 13\n"
+            f"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\ncontent-length: {len(body)}\n\n{body}",
+        )
+        assert status != 101
+        if upgrade == "h2c":
+            # Envoy takes no notice of it: what is left is a request like any other.
+            assert (status, [request.body for request in it.policy.asked]) == (200, [body.encode()])
+            assert not it.reached[0].request.header("upgrade")
+        else:
+            assert (status, it.reached) == (403, []), answer
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from authplane.graph.hostnames import breadth, closest, common_name, covers, hos
 from authplane.graph.model import Exact, GatewayPort, Match, NewPath, NewPrefix, PlainPort, Prefix, SecurePort, Segments
 from authplane.graph.programming import NoProxy
 from authplane.graph.route_matches import precedence, read_match, read_timeout
+from authplane.graph.upstreams import ExternalName
 from authplane.resources.kinds.gateway import (
     HTTPHeaderMatch,
     HTTPPathMatch,
@@ -297,6 +298,16 @@ def test_a_backend_is_one_mcp_server_at_a_port_and_a_path(spec: str, reasons: li
     rewrites = [split.rewrite for port in world.graph.gateways for split in splits(gateway_hosts(port))]
     if not reasons:
         assert rewrites == [NewPrefix("/v2" if "/v2" in spec else "/mcp")]
+
+
+@pytest.mark.requirement("R10")
+def test_a_service_without_endpoints_is_looked_up_by_its_name_in_the_cluster() -> None:
+    service = "apiVersion: v1\nkind: Service\nmetadata: {name: tools}\nspec: {ports: [{port: 3001}]}"
+    world = served(service, BACKEND.replace("{serviceName: echo, port: 80}", "{serviceName: tools, port: 3001}"))
+    [cluster] = world.graph.clusters
+    assert [(each.host, each.port) for each in cluster.destinations if isinstance(each, ExternalName)] == [
+        ("tools.default.svc.cluster.local", 3001)
+    ]
 
 
 @pytest.mark.requirement("R11")
