@@ -92,6 +92,7 @@ CASES = {
     "a policy of an unknown version": (policy("[{kind: Backend, name: mcp}]").replace("v1alpha1", "v9"), BACKEND),
     "a policy that cannot be read": (policy("7"), FIRST + SECOND),
     "one of another namespace that cannot be read": (policy("7", namespace="other"), []),
+    "a text that may be a policy": ("kind: AccessPolicy\nmetadata: {name", FIRST + SECOND),
 }
 
 

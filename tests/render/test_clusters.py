@@ -29,7 +29,7 @@ from authplane.graph.upstreams import (
 )
 from authplane.io.envoy import validate
 from authplane.render.bootstrap import static_bootstrap
-from authplane.render.clusters import render_cluster, render_endpoints
+from authplane.render.clusters import has_endpoints, render_cluster, render_endpoints
 from authplane.render.dump import json_text
 from authplane.render.rendered import render_graph
 from authplane.resources.kinds import contour_settings
@@ -147,7 +147,7 @@ def test_names_outside_are_looked_up_by_the_proxy_with_their_weights_and_nothing
         ],
     }
     assert got["commonLbConfig"] == {"healthyPanicThreshold": {}, "localityWeightedLbConfig": {}}
-    assert render_endpoints(OUTSIDE) is None
+    assert not has_endpoints(OUTSIDE)
 
 
 LOCALITIES: Final[dict[str, tuple[tuple[EndpointGroup, ...], list[dict[str, Any]]]]] = {

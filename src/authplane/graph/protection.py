@@ -45,18 +45,23 @@ class Protection:
     """By Gateway and the name of the listener; an empty name is every one."""
     namespaces: frozenset[str] = frozenset()
     """Where a policy cannot be read, nor what it protects."""
+    everything: bool = False
+    """There may be a policy of which nothing is known."""
 
     def backend(self, name: ObjectName) -> Tokens | None:
         """Return which tokens the policies of a Backend ask for; None if it has no policy."""
         known = self.backends.get(name)
-        return NO_TOKENS if known is None and name.namespace in self.namespaces else known
+        return NO_TOKENS if known is None and self._uncertain(name) else known
 
     def listener(self, gateway: ObjectName, section: str) -> Tokens | None:
         """Return which tokens the policies of a listener ask for; None if it has no policy."""
         found = [each for key in (_WHOLE, section) if (each := self.listeners.get((gateway, key))) is not None]
         if not found:
-            return NO_TOKENS if gateway.namespace in self.namespaces else None
+            return NO_TOKENS if self._uncertain(gateway) else None
         return _all(found)
+
+    def _uncertain(self, name: ObjectName) -> bool:
+        return self.everything or name.namespace in self.namespaces
 
 
 NOTHING_PROTECTED: Final = Protection()
@@ -87,6 +92,7 @@ def read_protection(resources: Resources) -> Protection:
         backends=MappingProxyType({name: _all(found) for name, found in backends.items()}),
         listeners=MappingProxyType({key: _all(found) for key, found in listeners.items()}),
         namespaces=frozenset(unread),
+        everything=bool(resources.doubt),
     )
 
 

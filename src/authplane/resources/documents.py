@@ -69,3 +69,5 @@ class Resources:
     """Documents that exist, cannot be read and have no earlier good version: referring to one is an error."""
     broken_policies: Mapping[Ref, tuple[Ref, ...] | None] = field(default_factory=lambda: MappingProxyType({}))
     """Policies among the broken, and what they were meant to protect; None where that cannot be read either."""
+    doubt: str = ""
+    """Which file may hold a policy that cannot be read at all: it may protect anything. Empty if there is none."""

@@ -15,6 +15,7 @@ from authplane.base.names import Ref
 from authplane.resources.catalogue import POLICIES, Resource
 from authplane.resources.chunks import Chunk
 from authplane.resources.documents import Finding
+from authplane.resources.doubts import doubt_in
 from authplane.resources.findings import FileState, build_clashes, build_findings
 from authplane.resources.loaded import Claim, Loaded, Origins, key_of
 from authplane.resources.source import NO_SOURCE, Source, parse_source, unreadable_source
@@ -232,7 +233,9 @@ class Library:
         broken = frozenset(ref for refs in self._broken.values() for ref in refs)
         ignored = {kind: count for kind, count in sorted(self._ignored.items()) if count > 0}
         return Loaded(
-            resources=self._tables.resources(broken, self._broken_policies()),
+            resources=self._tables.resources(
+                broken, self._broken_policies(), doubt_in(self._sources, set(self._orphans.values()))
+            ),
             findings=tuple(finding for file in sorted(self._findings) for finding in self._findings[file]),
             ignored=MappingProxyType(ignored),
             last_good=frozenset(self._good[key].ref for key in self._stale),

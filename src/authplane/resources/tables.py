@@ -109,7 +109,9 @@ class Tables:
         else:
             self._plain[type(resource)].drop(name)
 
-    def resources(self, broken: frozenset[Ref], broken_policies: Mapping[Ref, tuple[Ref, ...] | None]) -> Resources:
+    def resources(
+        self, broken: frozenset[Ref], broken_policies: Mapping[Ref, tuple[Ref, ...] | None], doubt: str
+    ) -> Resources:
         """Return what is in force now."""
         for service in self._regroup:
             self._group(service)
@@ -133,6 +135,7 @@ class Tables:
             contour_configuration=_only(self._contour_configurations),
             broken=broken,
             broken_policies=broken_policies,
+            doubt=doubt,
         )
 
     def _put_slice(self, name: ObjectName, resource: EndpointSlice) -> None:

@@ -33,7 +33,6 @@ from tests.policy.access.world import settings as configured
 
 from authplane.base.names import Ref
 from authplane.policy.access.compile import PolicyCompiler
-from authplane.policy.access.doubts import doubt_in
 from authplane.policy.flow import Declined, Granted, NoAnswer, Outcome
 from authplane.resources.library import Library
 
@@ -181,11 +180,11 @@ def test_a_file_that_cannot_be_read_closes_everything_unless_what_it_held_is_in_
     library = Library()
     library.changed("a.yaml", f"{BACKEND}---{policy(rule())}".encode())
     library.unreadable("b.yaml", "permission denied")
-    assert doubt_in(library.current()) == "b.yaml may hold a policy and cannot be read"
+    assert library.current().resources.doubt == "b.yaml may hold a policy and cannot be read"
     library.removed("b.yaml")
-    assert doubt_in(library.current()) == ""
+    assert library.current().resources.doubt == ""
     library.unreadable("a.yaml", "permission denied")
-    assert doubt_in(library.current()) == ""
+    assert library.current().resources.doubt == ""
     assert len(library.current().resources.access_policies) == 1
 
 

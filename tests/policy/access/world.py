@@ -11,7 +11,6 @@ from authplane.base.problems import Problem, Severity
 from authplane.policy.access.case import Means
 from authplane.policy.access.compile import Compiled, compile_policies
 from authplane.policy.access.decide import MEANS, decide
-from authplane.policy.access.doubts import doubt_in
 from authplane.policy.access.evidence import Token
 from authplane.policy.access.guards import Policies, Target
 from authplane.policy.access.settings import Options
@@ -121,7 +120,7 @@ def load(*documents: str) -> Loaded:
 
 def compiled(*documents: str, options: Options | None = None, full: frozenset[Ref] = frozenset()) -> Compiled:
     loaded = load(*documents)
-    return compile_policies(loaded.resources, options, full=full, doubt=doubt_in(loaded))
+    return compile_policies(loaded.resources, options, full=full)
 
 
 def policies(*documents: str, options: Options | None = None) -> Policies:

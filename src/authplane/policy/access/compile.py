@@ -87,11 +87,11 @@ class PolicyCompiler:
         self._settings: Settings | None = None
         self._drafts: dict[Ref, tuple[Written, Draft]] = {}
 
-    def compile(self, resources: Resources, *, full: frozenset[Ref] = frozenset(), doubt: str = "") -> Compiled:
+    def compile(self, resources: Resources, *, full: frozenset[Ref] = frozenset()) -> Compiled:
         """Compile what is in force.
 
         A policy that cannot be enforced as it was meant denies what it was meant to protect. ``full`` are the policies
-        whose status has no room for us; ``doubt`` says that there may be a policy of which nothing is known.
+        whose status has no room for us.
         """
         configuration = Problems()
         settings = read_settings(resources, self._options, configuration)
@@ -101,7 +101,9 @@ class PolicyCompiler:
             _place(draft, work)
         _place_broken(work)
         return Compiled(
-            policies=_policies(work, doubt if settings is not None else "the AuthplaneConfiguration cannot be used"),
+            policies=_policies(
+                work, resources.doubt if settings is not None else "the AuthplaneConfiguration cannot be used"
+            ),
             problems=MappingProxyType({ref: tuple(found) for ref, found in sorted(work.problems.items()) if found}),
             standings=MappingProxyType(dict(sorted(work.standings.items()))),
         )
@@ -124,10 +126,10 @@ class PolicyCompiler:
 
 
 def compile_policies(
-    resources: Resources, options: Options | None = None, *, full: frozenset[Ref] = frozenset(), doubt: str = ""
+    resources: Resources, options: Options | None = None, *, full: frozenset[Ref] = frozenset()
 ) -> Compiled:
     """Compile once."""
-    return PolicyCompiler(options).compile(resources, full=full, doubt=doubt)
+    return PolicyCompiler(options).compile(resources, full=full)
 
 
 def _place(draft: Draft, work: _Pass) -> None:
