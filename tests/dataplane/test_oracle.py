@@ -1,7 +1,9 @@
 """What grpcio's own xDS client refuses, we refuse; where we differ, docs/grpc-differences.md says so."""
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -110,3 +112,15 @@ def test_we_take_what_the_table_says(kind: str, name: str) -> None:
     got = decode(case.resource.SerializeToString(), scope)
     refused = [str(problem) for problem in got.problems] if isinstance(got, Invalid) else []
     assert (not refused) == (case.taken if case.ours is None else case.ours), refused
+
+
+def test_every_difference_is_documented_and_no_other() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "grpc-differences.md").read_text(encoding="utf-8")
+    _, accepted, refused = re.split(r"^## (?:Accepted|Refused) by us.*$", page, flags=re.MULTILINE)
+    row = re.compile(r"^\| ([a-z ]+) \| ([^|]+) \| [^|]+ \|$", re.MULTILINE)
+    listed = {
+        True: {found for found in row.findall(accepted) if found[0] in TABLES},
+        False: {found for found in row.findall(refused.partition("\n## ")[0]) if found[0] in TABLES},
+    }
+    want = {ours: {(kind, name) for kind, name in CASES if TABLES[kind][name].ours is ours} for ours in (True, False)}
+    assert listed == want
