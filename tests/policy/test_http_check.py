@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from authplane.base.headers import HeaderEdits
+from authplane.policy.access.denials import RpcDenial
 from authplane.policy.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.http_check import (
     Form,
@@ -178,6 +179,7 @@ class Told(NamedTuple):
     made: Decision | None = None
 
 
+RPC_ERROR: Final = '{"jsonrpc":"2.0","id":1,"error":{"code":403,"message":"no"}}'
 UNSENDABLE: Final = Deny(http_status=403, rule="unsendable: the header 'a' of the response")
 ANSWERS: Final = {
     "an allowance sets, adds and removes": Told(
@@ -210,6 +212,12 @@ ANSWERS: Final = {
         Deny(http_status=302, headers=(("location", "/login"),), rule="r"), 302, (("location", "/login"),)
     ),
     "a denial with 5xx would be no decision to Envoy": Told(Deny(http_status=500, rule="r"), 403),
+    "a denial in its body alone would be an allowance": Told(
+        RpcDenial(http_status=200, headers=(("content-type", "application/json"),), body=RPC_ERROR, rule="r"),
+        403,
+        (("content-type", "application/json"),),
+        RPC_ERROR.encode(),
+    ),
     "no decision": Told(Unavailable(cause="busy"), 503),
     "an allowance that cannot be sent denies": Told(Allow(response_headers=(("a", "b\r\nc"),)), 403, made=UNSENDABLE),
     "a denial that cannot be sent still denies": Told(

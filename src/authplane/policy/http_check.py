@@ -132,7 +132,8 @@ def render_answer(request: Request | Malformed, decision: Decision) -> HttpAnswe
             orders = ((_REMOVE, ",".join(removed)),) if removed else ()
             return HttpAnswer(status=200, headers=(*edits.set, *added, *orders), request=request, decision=sendable)
         case Deny(http_status=status, headers=headers, body=body):
-            told = status if status < 500 else 403
+            # A denial that stands in its body alone would be an allowance here, and 5xx no decision.
+            told = status if 300 <= status < 500 else 403
             text = (*headers, ("content-type", "text/plain; charset=utf-8")) if _untyped(headers, body) else headers
             return HttpAnswer(
                 status=told, headers=text, body=body.encode(errors="replace"), request=request, decision=sendable

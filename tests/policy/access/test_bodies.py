@@ -1,0 +1,59 @@
+"""A rule about the body is satisfied by the whole body or not at all."""
+
+from dataclasses import replace
+
+import pytest
+from tests.policy.access.world import (
+    ADD_CALL,
+    BACKEND,
+    INITIALIZE,
+    SERVICES,
+    Services,
+    anybody,
+    external,
+    judge,
+    policies,
+    policy,
+    rule,
+    word,
+    workload,
+)
+
+from authplane.policy.flow import Granted
+
+RULES = {
+    "tools": rule(),
+    "an expression": rule(authorization="[{type: CEL, cel: 'request.mcp.method == \"tools/call\"'}]"),
+    "a service that gets the body": anybody(
+        f"[{{type: ExternalAuth, externalAuth: {external(more=', forwardBody: {maxSize: 60000}')}}}]"
+    ),
+}
+LENGTH = len(ADD_CALL.body)
+PARTS = {
+    "Envoy says that it is a part": (("x-envoy-auth-partial-body", "true"), LENGTH),
+    "Envoy says something else than false": (("x-envoy-auth-partial-body", "0"), LENGTH),
+    "it is shorter than the request says": (("content-length", str(LENGTH + 1)), LENGTH),
+    "it is longer than the request says": (("content-length", str(LENGTH - 1)), LENGTH),
+    "its length is spelled in another way": (("content-length", f"+{LENGTH}"), LENGTH),
+    "it is missing": (("content-length", str(LENGTH)), 0),
+}
+
+
+@pytest.mark.parametrize("rules", RULES.values(), ids=RULES.keys())
+@pytest.mark.parametrize(("header", "kept"), PARTS.values(), ids=PARTS.keys())
+def test_a_part_of_a_body_satisfies_nothing(rules: str, header: tuple[str, str], kept: int) -> None:
+    made = policies(BACKEND, SERVICES, policy(rules))
+    services = Services(authz=Granted())
+    whole = replace(ADD_CALL, headers=(*ADD_CALL.headers, ("content-length", str(LENGTH))))
+    assert word(judge(made, whole, workload(), services)) == "allow"
+    services.asked.clear()
+    part = replace(ADD_CALL, headers=(*ADD_CALL.headers, header), body=ADD_CALL.body[:kept])
+    assert word(judge(made, part, workload(), services)) == "413"
+    assert services.asked == []
+
+
+def test_a_part_of_a_message_is_not_of_the_base_protocol() -> None:
+    made = policies(BACKEND, policy(rule()))
+    part = replace(INITIALIZE, headers=(*INITIALIZE.headers, ("x-envoy-auth-partial-body", "true")))
+    assert word(judge(made, INITIALIZE, workload())) == "allow"
+    assert word(judge(made, part, workload())) == "413"
