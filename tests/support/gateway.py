@@ -131,6 +131,13 @@ class Gateway:
         except (httpx2.TransportError, ssl.SSLError):
             return 0
 
+    async def plain_status(self, path: str, host: str = "web.example") -> int:
+        """Return the status of a request over HTTP; 0 means that no connection could be made."""
+        try:
+            return (await self.get_plain(path, host)).status_code
+        except httpx2.TransportError:
+            return 0
+
     async def raw_status(self, target: str, *, sni: str = "web.example", host: str = "web.example") -> int:
         """Send a request byte for byte, which clients that tidy up a path do not."""
         async with asyncio.timeout(5):
