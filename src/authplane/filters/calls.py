@@ -1,7 +1,8 @@
 """A call as filters see it, and what they make of it.
 
 A filter is a generator: it looks at the call, yields an effect if it needs something on the way, is sent the outcome,
-and returns what shall happen. One driver runs it on asyncio, another on threads.
+and returns what shall happen. One driver runs it on asyncio, another on threads; both close it in the end, so that it
+lets go of what it holds also when the call is cancelled.
 """
 
 from collections.abc import Callable, Generator

@@ -139,7 +139,7 @@ def edited(metadata: Metadata, edits: Edits) -> Metadata:
     changed = mutated(metadata, edits.mutations)
     if not edits.removals:
         return changed
-    return tuple(pair for pair in changed if pair[0] not in edits.removals)
+    return tuple([pair for pair in changed if pair[0] not in edits.removals])
 
 
 def mutated(metadata: Metadata, mutations: tuple[Mutation, ...]) -> Metadata:
@@ -156,9 +156,8 @@ def replaced(metadata: Metadata, name: str, value: str) -> Metadata:
 
 def without(metadata: Metadata, name: str) -> Metadata:
     """Return the metadata without a header; the very same if it is not there."""
-    if all(key != name for key, _ in metadata):
-        return metadata
-    return tuple(pair for pair in metadata if pair[0] != name)
+    kept = tuple([pair for pair in metadata if pair[0] != name])
+    return metadata if len(kept) == len(metadata) else kept
 
 
 def _changed(metadata: Metadata, mutation: Mutation) -> Metadata:

@@ -23,6 +23,7 @@ METHOD: Final = "/envoy.service.auth.v3.Authorization/Check"
 CACHE_NAMESPACE: Final = "authplane.decision_cache"
 """The member of ``dynamic_metadata`` in which a service says for how long its decision may be remembered."""
 
+_PLAIN_ALLOW: Final = Allow()
 _FORBIDDEN: Final = 403
 _DENIED: Final = "denied by the authorization service"
 _LONGEST_MESSAGE: Final = 1024
@@ -189,6 +190,8 @@ def _denial(message: pb.CheckResponse, rules: Rules, *, a102_append: bool) -> Ou
 
 
 def _allowance(message: pb.CheckResponse, rules: Rules, *, a102_append: bool) -> Outcome:
+    if not message.HasField("ok_response") and not message.HasField("dynamic_metadata"):
+        return _PLAIN_ALLOW
     ok = message.ok_response
     review = Review(rules)
     edits = Edits(

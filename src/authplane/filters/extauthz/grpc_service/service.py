@@ -10,14 +10,6 @@ from authplane.xds.credentials import ChannelCredentials
 
 
 @dataclass(frozen=True, slots=True)
-class TlsProviders:
-    """Certificates of providers that the bootstrap has, by the names of their instances."""
-
-    root: str
-    identity: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class XdsOr:
     """What the cluster says, for a target of xDS; something else where it says nothing."""
 
@@ -31,7 +23,7 @@ class AccessToken:
     token: Secret[str]
 
 
-NamedChannelCredentials: TypeAlias = ChannelCredentials | TlsProviders | XdsOr
+NamedChannelCredentials: TypeAlias = ChannelCredentials | XdsOr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

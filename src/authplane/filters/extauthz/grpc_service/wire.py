@@ -18,7 +18,6 @@ from authplane.filters.extauthz.grpc_service.service import (
     NamedChannelCredentials,
     NamedCredentials,
     SideChannel,
-    TlsProviders,
     XdsOr,
 )
 from authplane.filters.extauthz.grpc_service.targets import target_fault
@@ -148,25 +147,33 @@ def _parse_plugin(
     return None
 
 
-def _parse_tls(message: tls_pb.TlsCredentials, trust: Trust, problems: Problems) -> TlsProviders | None:
-    root = identity = None
+def _parse_tls(message: tls_pb.TlsCredentials, trust: Trust, problems: Problems) -> TlsFiles | None:
+    """Read whose certificates are used: those of providers that the bootstrap has."""
     with problems.at("root_certificate_provider"):
+        root = None
         if message.HasField("root_certificate_provider"):
             root = _parse_provider(message.root_certificate_provider.instance_name, trust, problems)
         else:
             problems.add("ProviderMissing", "must be set")
-    if message.HasField("identity_certificate_provider"):
-        with problems.at("identity_certificate_provider"):
-            identity = _parse_provider(message.identity_certificate_provider.instance_name, trust, problems)
-    return None if root is None else TlsProviders(root, identity)
+        if root is not None and root.ca is None:
+            problems.add("ProviderUnusable", "the certificate provider has no authorities")
+    if not message.HasField("identity_certificate_provider"):
+        return None if root is None else TlsFiles(ca=root.ca, refresh=root.refresh)
+    with problems.at("identity_certificate_provider"):
+        own = _parse_provider(message.identity_certificate_provider.instance_name, trust, problems)
+        if own is not None and own.identity is None:
+            problems.add("ProviderUnusable", "the certificate provider has no certificate with its key")
+    if root is None or own is None:
+        return None
+    return TlsFiles(ca=root.ca, identity=own.identity, refresh=min(root.refresh, own.refresh))
 
 
-def _parse_provider(name: str, trust: Trust, problems: Problems) -> str | None:
-    if name in trust.certificate_providers:
-        return name
-    with problems.at("instance_name"):
-        problems.add("ProviderUnknown", f"the bootstrap has no certificate provider '{name}'")
-    return None
+def _parse_provider(name: str, trust: Trust, problems: Problems) -> TlsFiles | None:
+    found = trust.certificate_providers.get(name)
+    if found is None:
+        with problems.at("instance_name"):
+            problems.add("ProviderUnknown", f"the bootstrap has no certificate provider '{name}'")
+    return found
 
 
 def _parse_xds(message: xds_pb.XdsCredentials, trust: Trust, problems: Problems, *, depth: int) -> XdsOr | None:
