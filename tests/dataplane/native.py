@@ -39,10 +39,15 @@ os._exit(0)
 
 
 class ScriptedAds:
-    """Serves resources one by one and remembers what the client says of each."""
+    """Serves resources and remembers what the client says of each.
 
-    def __init__(self, resources: Resources) -> None:
+    Each goes out alone, so that a refusal is of one; or all that are asked for go out together, as Clusters must if
+    there are several: to the client one that is left out is deleted.
+    """
+
+    def __init__(self, resources: Resources, *, together: bool = False) -> None:
         self._resources = resources
+        self._together = together
         self.verdicts: dict[tuple[str, str], str] = {}
         """Why a resource was refused, or the empty text if it was not."""
 
@@ -55,21 +60,22 @@ class ScriptedAds:
         return grpc.method_handlers_generic_handler(ADS, {"StreamAggregatedResources": stream})
 
     async def _serve(self, requests: AsyncIterator[pb.DiscoveryRequest], _: Any) -> AsyncIterator[pb.DiscoveryResponse]:
-        sent: dict[str, tuple[str, str]] = {}
+        sent: dict[str, tuple[tuple[str, str], ...]] = {}
         done: set[tuple[str, str]] = set()
         async for request in requests:
-            answered = sent.pop(request.response_nonce, None)
-            if answered is not None:
-                self.verdicts[answered] = request.error_detail.message
-            for name in request.resource_names:
-                key = (request.type_url.removeprefix(PREFIX), name)
-                if key in done or key not in self._resources:
-                    continue
-                done.add(key)
-                nonce = str(len(done))
-                sent[nonce] = key
+            for key in sent.get(request.response_nonce, ()):
+                self.verdicts[key] = request.error_detail.message
+            kind = request.type_url.removeprefix(PREFIX)
+            asked = [key for name in request.resource_names if (key := (kind, name)) in self._resources]
+            fresh = [key for key in asked if key not in done]
+            done.update(fresh)
+            batches = [tuple(asked)] if self._together and fresh else [(key,) for key in fresh]
+            for batch in batches:
+                nonce = str(len(sent) + 1)
+                sent[nonce] = batch
                 response = pb.DiscoveryResponse(version_info=nonce, nonce=nonce, type_url=request.type_url)
-                response.resources.add(type_url=request.type_url, value=self._resources[key])
+                for key in batch:
+                    response.resources.add(type_url=request.type_url, value=self._resources[key])
                 yield response
 
 

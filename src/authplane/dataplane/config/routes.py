@@ -13,7 +13,7 @@ from authplane.dataplane.config.metadata import parse_metadata
 from authplane.dataplane.config.route_actions import parse_action, parse_retry_policy
 from authplane.dataplane.routes import Route, RouteConfiguration, RouteMatch, VirtualHost
 from authplane.filters.registry import Scope
-from authplane.matching.strings import Exact, NoRegex, Prefix, StringMatcher, compile_regex, lower
+from authplane.matching.strings import Exact, Prefix, StringMatcher, lower
 from authplane.matching.wire import parse_header_matcher, parse_regex, parse_runtime_fraction
 
 _UNCHECKABLE: Final = frozenset({"tls_context", "dynamic_metadata", "filter_state"})
@@ -128,10 +128,9 @@ def _parse_path(message: pb.RouteMatch, problems: Problems) -> StringMatcher | N
         case "path":
             return Exact(message.path, ignore_case) if is_path(message.path) else None
         case "safe_regex":
+            # case_sensitive is not for expressions, which have a way of their own to say it.
             with problems.at("safe_regex"):
-                regex = parse_regex(message.safe_regex, problems)
-            insensitive = compile_regex(f"(?i){regex.pattern}") if regex and ignore_case else regex
-            return None if isinstance(insensitive, NoRegex) else insensitive
+                return parse_regex(message.safe_regex, problems)
         case _:
             problems.add("MatchUnsupported", "one of prefix, path and safe_regex must be set")
             return None
