@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from random import SystemRandom
@@ -20,8 +20,8 @@ from authplane.base.problems import Problem
 from authplane.io.dialing import Dialer
 from authplane.io.process import owned_tasks, place_of
 from authplane.io.xds_stream import AdsStream, Listeners, StreamLimits
-from authplane.xds.bootstrap import Bootstrap, Node, XdsServer
-from authplane.xds.client.cache import Dumped
+from authplane.xds.bootstrap import Bootstrap, XdsServer
+from authplane.xds.client.cache import ClientDump
 from authplane.xds.client.events import Event
 from authplane.xds.client.messages import Connect, Disconnect, Effect, Link, Notify, Send
 from authplane.xds.client.session import ClientSession
@@ -29,6 +29,9 @@ from authplane.xds.client.types import Decoded, Invalid, ResourceType, Source
 from authplane.xds.credentials import ServiceCredentials
 
 T = TypeVar("T")
+
+SERVERS: Final = "#server"
+"""What a client is for that a server has."""
 
 _random: Final = SystemRandom()
 _log: Final = structlog.stdlib.get_logger()
@@ -61,23 +64,19 @@ class Watch:
             self._leave()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientDump:
-    """What a client knows, for those who debug."""
-
-    node: Node
-    resources: tuple[Dumped, ...]
-    epoch: float
-    """What to add to a time in it to get seconds since 1970."""
-
-
 class XdsClient:
     """Watches resources while `run` runs. All of it belongs to one event loop; see `XdsClientThread` for others."""
 
     def __init__(
-        self, bootstrap: Bootstrap, types: Iterable[ResourceType[Any]], *, limits: StreamLimits = _DEFAULT_LIMITS
+        self,
+        bootstrap: Bootstrap,
+        types: Iterable[ResourceType[Any]],
+        *,
+        scope: str = SERVERS,
+        limits: StreamLimits = _DEFAULT_LIMITS,
     ) -> None:
         self._bootstrap = bootstrap
+        self._scope = scope
         self._limits = limits
         self._session = ClientSession(bootstrap, [replace(kind, decode=_guarded(kind)) for kind in types])
         self._agent_version = _own_version()
@@ -112,7 +111,7 @@ class XdsClient:
     def dump(self) -> ClientDump:
         """Return what is known of every watched resource."""
         epoch = time.time() - asyncio.get_running_loop().time()
-        return ClientDump(node=self._bootstrap.node, resources=self._session.dump(), epoch=epoch)
+        return ClientDump(node=self._bootstrap.node, scope=self._scope, resources=self._session.dump(), epoch=epoch)
 
     def stop(self) -> None:
         """Make `run` return soon."""
@@ -194,10 +193,14 @@ class XdsClient:
 
 @asynccontextmanager
 async def xds_client(
-    bootstrap: Bootstrap, types: Iterable[ResourceType[Any]], *, limits: StreamLimits = _DEFAULT_LIMITS
+    bootstrap: Bootstrap,
+    types: Iterable[ResourceType[Any]],
+    *,
+    scope: str = SERVERS,
+    limits: StreamLimits = _DEFAULT_LIMITS,
 ) -> AsyncGenerator[XdsClient]:
     """Run a client while the block runs."""
-    client = XdsClient(bootstrap, types, limits=limits)
+    client = XdsClient(bootstrap, types, scope=scope, limits=limits)
     async with owned_tasks() as tasks:
         tasks.create_task(client.run())
         try:
@@ -210,12 +213,17 @@ class XdsClientThread:
     """A client with a thread and an event loop of its own, which any thread may use until it is closed."""
 
     def __init__(
-        self, bootstrap: Bootstrap, types: Iterable[ResourceType[Any]], *, limits: StreamLimits = _DEFAULT_LIMITS
+        self,
+        bootstrap: Bootstrap,
+        types: Iterable[ResourceType[Any]],
+        *,
+        scope: str = SERVERS,
+        limits: StreamLimits = _DEFAULT_LIMITS,
     ) -> None:
         self._made: Future[tuple[asyncio.AbstractEventLoop, XdsClient]] = Future()
 
         def build() -> XdsClient:
-            return XdsClient(bootstrap, types, limits=limits)
+            return XdsClient(bootstrap, types, scope=scope, limits=limits)
 
         # A daemon: a program that forgets to close it can still end.
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main(build)), name="xds client", daemon=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from authplane.xds.bootstrap import XdsServer
+from authplane.xds.bootstrap import Node, XdsServer
 from authplane.xds.client.events import NOTHING, Fault, View
 
 
@@ -86,6 +86,18 @@ class Dumped:
     standing: Standing
     held: Held | None
     setback: Setback | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientDump:
+    """What a client knows, for those who debug."""
+
+    node: Node
+    scope: str
+    """What the client is for, such as the target of a channel; ``#server`` for servers."""
+    resources: tuple[Dumped, ...]
+    epoch: float
+    """What to add to a time in it to get seconds since 1970."""
 
 
 def dump(entry: Entry) -> Dumped:
