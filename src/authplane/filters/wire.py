@@ -1,7 +1,7 @@
 """Headers in messages, as filters read them."""
 
 from base64 import b64decode
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from envoy.config.common.mutation_rules.v3 import mutation_rules_pb2 as rules_pb
@@ -24,7 +24,7 @@ def parse_metadata(messages: Iterable[pb.HeaderValue], problems: Problems) -> Me
     found: list[tuple[str, str | bytes]] = []
     for index, message in enumerate(messages):
         with problems.at(index):
-            value = _value(message)
+            value = _value(message, message.key)
             fault = _fault(message.key, value)
             if fault:
                 problems.add("HeaderInvalid", fault)
@@ -75,23 +75,24 @@ def _fault(key: str, value: str | bytes | Unfit) -> str:
 def _mutation(message: pb.HeaderValueOption, *, unset_appends: bool) -> Mutation | Unfit:
     if not message.HasField("header"):
         return Unfit("a change of a header names none")
-    action = int(message.append_action)
-    if action not in _CHANGES:
-        return Unfit(f"{action} is no append_action")
-    change = _CHANGES[action]
-    if change is Change.APPEND and not unset_appends and not message.append.value:
+    change = _CHANGES.get(message.append_action)
+    if change is None:
+        return Unfit(f"{int(message.append_action)} is no append_action")
+    if change is Change.APPEND and not unset_appends and not (message.HasField("append") and message.append.value):
         change = Change.OVERWRITE_OR_ADD
-    value = _value(message.header)
-    return value if isinstance(value, Unfit) else Mutation(message.header.key.lower(), value, change)
+    header = message.header
+    key = header.key.lower()
+    value = _value(header, key)
+    return value if isinstance(value, Unfit) else Mutation(key, value, change)
 
 
-_CHANGES: Final = {each.value: each for each in Change}
+_CHANGES: Final[Mapping[int, Change]] = {each.value: each for each in Change}
 
 
-def _value(message: pb.HeaderValue) -> str | bytes | Unfit:
+def _value(message: pb.HeaderValue, key: str) -> str | bytes | Unfit:
     """Return the value: bytes for ``-bin``, whose ``raw_value`` is what it is and whose ``value`` is as on the wire."""
     raw = message.raw_value
-    if not message.key.lower().endswith("-bin"):
+    if not key.endswith("-bin"):
         # Latin-1 keeps every byte apart: those that do not belong there are found later.
         return raw.decode("latin-1") if raw else message.value
     if raw or not message.value:

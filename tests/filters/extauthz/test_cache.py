@@ -1,5 +1,7 @@
 import base64
 import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
@@ -331,6 +333,33 @@ def test_a_large_decision_is_not_remembered() -> None:
     cache.add(b"k", Allow(edits=edits), 0.0, None)
     cache.add(b"l", Deny(code=Code.ABORTED, message="", trailers=(("x", "a" * 20_000),)), 0.0, None)
     assert len(cache) == 0
+
+
+def test_threads_share_a_cache_without_harm() -> None:
+    cache = DecisionCache(Caching(most=1))
+    ends: list[int] = []
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def work(seed: int) -> int:
+        for index in range(1500):
+            key = bytes([(seed + index) % 3])
+            flight, leads = cache.board(key)
+            if leads:
+                cache.add(key, Allow(), float(index), None)
+                cache.land(key, flight)
+            else:
+                flight.when_ended(lambda: ends.append(seed))
+            cache.find(key, float(index))
+        return seed
+
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            assert sorted(pool.map(work, range(8))) == list(range(8))
+    finally:
+        sys.setswitchinterval(before)
+    assert len(cache) <= 1
+    assert cache.under_way == 0
 
 
 KEYS: Final = st.sampled_from([b"a", b"b", b"c", b"d", b"e"])

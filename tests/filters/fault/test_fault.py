@@ -1,4 +1,6 @@
+import sys
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from tests.filters.world import CLIENT_CALL, Watched, call, drive, packed
 
 from authplane.filters.calls import Call, Code, Effect, Proceed, Side, Stop, Verdict, Wait
-from authplane.filters.fault.filter import Fault, FixedAbort, FixedDelay, HeaderAbort, HeaderDelay, Share
+from authplane.filters.fault.filter import ActiveFaults, Fault, FixedAbort, FixedDelay, HeaderAbort, HeaderDelay, Share
 from authplane.filters.fault.wire import FAULT, parse_fault
 from authplane.filters.registry import Packed, Registry, Scope, Trust
 from authplane.matching.fractions import ALWAYS, Fraction
@@ -197,6 +199,32 @@ def test_no_more_calls_are_affected_at_one_time_than_the_limit() -> None:
     assert next(second) == Wait(1.0)
     second.close()
     assert drive(running.run(CLIENT_CALL), lambda _: None) == (stop(Code.ABORTED), [Wait(1.0)])
+
+
+def test_threads_never_pass_the_limit_together() -> None:
+    active = ActiveFaults()
+    most_seen: list[int] = []
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    inside: set[object] = set()
+
+    def work(_: int) -> None:
+        for _ in range(2000):
+            end = active.begin(2)
+            if end is not None:
+                mark = object()
+                inside.add(mark)
+                most_seen.append(len(inside))
+                inside.discard(mark)
+                end()
+
+    try:
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(work, range(6)))
+    finally:
+        sys.setswitchinterval(before)
+    assert max(most_seen) <= 2
+    assert len(active) == 0
 
 
 def test_a_limit_of_zero_injects_nothing() -> None:

@@ -5,6 +5,7 @@ share a decision only if the service could not tell them apart.
 """
 
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -88,8 +89,10 @@ class DecisionCache:
             self._decisions.pop(key, None)
             return
         self._decisions[key] = (decision, now + ttl)
-        while len(self._decisions) > self._caching.most:
-            self._decisions.popitem(last=False)
+        # Several threads may drop the last one at the same time.
+        with suppress(KeyError):
+            while len(self._decisions) > self._caching.most:
+                self._decisions.popitem(last=False)
 
     def board(self, key: bytes) -> tuple[Flight, bool]:
         """Return the check that is under way for a call, and whether whoever asks is to make it."""
