@@ -1,7 +1,7 @@
 """The metrics of several processes as those of one."""
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
@@ -11,9 +11,14 @@ from prometheus_client.registry import Collector
 _Key: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 """The name of a sample and its labels."""
 
+_AGE: Final = "_age_seconds"
+
 
 def join_metrics(texts: Iterable[bytes], *, lasting: bool = False) -> bytes:
-    """Add up what processes say; with ``lasting`` gauges are left out: they tell nothing once a process has ended."""
+    """Add up what processes say, and of ages take the highest.
+
+    With ``lasting`` gauges are left out: they tell nothing once a process has ended.
+    """
     families: dict[str, Metric] = {}
     sums: dict[str, dict[_Key, float]] = {}
     for text in texts:
@@ -24,7 +29,8 @@ def join_metrics(texts: Iterable[bytes], *, lasting: bool = False) -> bytes:
             totals = sums.setdefault(family.name, {})
             for sample in family.samples:
                 key = (sample.name, tuple(sample.labels.items()))
-                totals[key] = totals.get(key, 0.0) + sample.value
+                before = totals.get(key, 0.0)
+                totals[key] = max(before, sample.value) if family.name.endswith(_AGE) else before + sample.value
     for name, totals in sums.items():
         for (sample_name, labels), value in totals.items():
             families[name].add_sample(sample_name, dict(labels), value)

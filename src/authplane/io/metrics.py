@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 
 from authplane.policy.credentials import CacheCounts
 from authplane.policy.record import Conclusion
+from authplane.policy.tokens.cache import TokenCounts
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -98,9 +99,13 @@ class Metrics:
         """Return the counters of a backend; its name must come from our code or configuration."""
         return self._tables.checks.setdefault(backend, CheckMetrics())
 
-    def cache(self, backend: str, counts: CacheCounts) -> None:
+    def cache(self, backend: str, counts: CacheCounts | TokenCounts) -> None:
         """Show what the cache of a backend counts."""
         self._tables.caches[backend] = counts
+
+    def include(self, others: Collector) -> None:
+        """Show what somebody else counts."""
+        self._registry.register(others)
 
     def reloads(self, source: str) -> ReloadMetrics:
         """Return the counters of a source, which our code or configuration names."""
@@ -121,7 +126,7 @@ class _Tables(Collector):
 
     def __init__(self) -> None:
         self.checks: dict[str, CheckMetrics] = {}
-        self.caches: dict[str, CacheCounts] = {}
+        self.caches: dict[str, CacheCounts | TokenCounts] = {}
         self.reloads: dict[str, ReloadMetrics] = {}
         self.lock = threading.Lock()
         self.lost = 0

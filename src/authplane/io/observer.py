@@ -7,7 +7,7 @@ waits: a check has its answer, whatever becomes of what is known about it.
 import contextlib
 import time
 from collections.abc import Callable
-from typing import Final, Protocol, Self, TypeAlias
+from typing import Final, NamedTuple, Protocol, Self, TypeAlias
 
 import structlog
 
@@ -30,10 +30,26 @@ class Lines(Protocol):
         """Take a line with its end."""
 
 
+class Told(NamedTuple):
+    """What is shown of a decision."""
+
+    record: Record
+    line: str
+
+
+Describe: TypeAlias = Callable[[Record, Answer], Told]
+"""Adds what a backend knows of its decisions to what is known of every decision."""
+
+
+def plainly(record: Record, _made: Answer) -> Told:
+    """Add nothing."""
+    return Told(record, line_of(record))
+
+
 class Observer:
     """Tells of the checks of one backend."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (all but two have a default)
         self,
         backend: str,
         metrics: CheckMetrics,
@@ -41,8 +57,10 @@ class Observer:
         lines: Lines | None = None,
         traces: Traces | None = None,
         clock: Clock = time.time,
+        describe: Describe = plainly,
     ) -> None:
         self._backend = backend
+        self._describe = describe
         self._metrics = metrics
         self._lines = lines
         self._traces = traces or NoTraces()
@@ -71,9 +89,7 @@ class Observer:
         """Take note of an answer and of how long it took."""
         try:
             conclusion = conclusion_of(made.decision)
-            shown = (
-                build_record(made, backend=self._backend, now=self._clock(), seconds=seconds) if self._shows else None
-            )
+            shown = self._described(made, seconds) if self._shows else None
         except Exception as error:  # noqa: BLE001 (as above)
             _complain(error)
             # Counted all the same: the check is in flight no longer.
@@ -82,6 +98,9 @@ class Observer:
         self._count(conclusion, seconds)
         if shown is not None:
             self._show(shown, caller)
+
+    def _described(self, made: Answer, seconds: float) -> Told:
+        return self._describe(build_record(made, backend=self._backend, now=self._clock(), seconds=seconds), made)
 
     def passed(self, made: Answer, seconds: float, caller: CallerTrace = NO_TRACE) -> None:
         """Take note of an answer to a check that ended as soon as it began."""
@@ -116,7 +135,8 @@ class Observer:
         self._count(conclusion, seconds)
         if self._shows:
             now = self._clock()
-            self._show(build_undecided(conclusion, reason, backend=self._backend, now=now, seconds=seconds), caller)
+            record = build_undecided(conclusion, reason, backend=self._backend, now=now, seconds=seconds)
+            self._show(Told(record, line_of(record)), caller)
 
     # Each is told on its own: that one cannot be told is no reason for the next to miss it.
 
@@ -126,15 +146,15 @@ class Observer:
         except Exception as error:  # noqa: BLE001 (as above)
             _complain(error)
 
-    def _show(self, record: Record, caller: CallerTrace) -> None:
+    def _show(self, told: Told, caller: CallerTrace) -> None:
         try:
             if self._lines is not None:
-                self._lines.write(line_of(record))
+                self._lines.write(told.line)
         except Exception as error:  # noqa: BLE001 (as above)
             _complain(error)
         try:
             if self._traces.on:
-                self._traces.tell(record, caller)
+                self._traces.tell(told.record, caller)
         except Exception as error:  # noqa: BLE001 (as above)
             _complain(error)
 

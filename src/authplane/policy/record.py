@@ -117,6 +117,11 @@ def line_of(record: Record) -> str:
     )
 
 
+def shown(text: str) -> str:
+    """Cut and escape a text as all texts of a line are."""
+    return _cut(text, _LONGEST)
+
+
 def time_text(time: float) -> str:
     """Write a time as RFC 3339 does, in UTC with milliseconds."""
     return _moment(int(time * 1000))

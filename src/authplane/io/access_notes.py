@@ -1,0 +1,89 @@
+"""What is known of the decisions by policies: for the decision log and for the metrics."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from authplane.io.issuers import Issuers
+from authplane.io.observer import Told, plainly
+from authplane.policy.access.record import access_line, with_grounds
+from authplane.policy.access.verdict import Grounds, Verdict
+from authplane.policy.engine import Answer
+from authplane.policy.record import Record
+from authplane.policy.request import Request
+
+_MOST_POLICIES: Final = 1000
+"""Of how many policies failures are counted by name; they come and go while a server runs."""
+
+
+class AccessNotes:
+    """Keeps what the last decision rests on until whoever writes it down asks.
+
+    That is before any other check goes on; so there is never more than one to keep.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[Request, Grounds] | None = None
+        self.failures: Counter[tuple[str, str]] = Counter()
+        """Expressions that failed, by policy and by how."""
+
+    def told(self, request: Request, verdict: Verdict) -> None:
+        """Take note of a decision."""
+        self._last = (request, verdict.grounds)
+        for failure in verdict.grounds.failures:
+            policy, _, rest = failure.partition(" ")
+            code = rest.rpartition(" ")[2]
+            known = (policy, code) in self.failures or len(self.failures) < _MOST_POLICIES
+            self.failures[policy if known else "", code] += 1
+
+    def describe(self, record: Record, made: Answer) -> Told:
+        """Say what a decision rests on, if it is the last one."""
+        last, self._last = self._last, None
+        if last is None or last[0] is not made.request:
+            return plainly(record, made)
+        grounded = with_grounds(record, last[1])
+        return Told(grounded, access_line(grounded, last[1]))
+
+
+class AccessMetrics(Collector):
+    """Failed expressions, issuers and rebuilds, as Prometheus reads them."""
+
+    def __init__(self, backend: str, notes: AccessNotes, issuers: Issuers, policies: Callable[[], int]) -> None:
+        self._backend = backend
+        self._notes = notes
+        self._issuers = issuers
+        self._policies = policies
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the numbers of this moment."""
+        failures = CounterMetricFamily(
+            "authplane_cel_failures",
+            "Evaluations of expressions that gave no truth value, and so granted nothing.",
+            labels=("backend", "policy", "code"),
+        )
+        for (policy, code), count in sorted(self._notes.failures.items()):
+            failures.add_metric((self._backend, policy, code), count)
+        targets = GaugeMetricFamily("authplane_policy_targets", "Targets that policies protect.", labels=("backend",))
+        targets.add_metric((self._backend,), self._policies())
+        return (failures, targets, *self._of_issuers())
+
+    def _of_issuers(self) -> Iterable[Metric]:
+        events = CounterMetricFamily(
+            "authplane_issuer_events", "What happened with issuers.", labels=("backend", "issuer", "event")
+        )
+        for (issuer, event), count in sorted(self._issuers.counts.items()):
+            events.add_metric((self._backend, issuer, event), count)
+        ready = GaugeMetricFamily(
+            "authplane_issuer_ready", "Processes that have the keys of an issuer.", labels=("backend", "issuer")
+        )
+        age = GaugeMetricFamily(
+            "authplane_issuer_keys_age_seconds", "Since keys were fetched.", labels=("backend", "issuer")
+        )
+        for standing in self._issuers.standings():
+            ready.add_metric((self._backend, standing.issuer), float(standing.ready))
+            if standing.age is not None:
+                age.add_metric((self._backend, standing.issuer), standing.age)
+        return events, ready, age

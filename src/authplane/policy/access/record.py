@@ -1,0 +1,23 @@
+"""What the decision log says of a decision by policies, besides what it says of every decision."""
+
+from json.encoder import encode_basestring_ascii as quoted
+
+from authplane.policy.access.verdict import Grounds
+from authplane.policy.record import Record, line_of, shown
+
+
+def with_grounds(record: Record, grounds: Grounds) -> Record:
+    """Let a record say which rule decided, why, and who asked, as the policies saw it."""
+    return record._replace(
+        rule=shown(grounds.rule), reason=shown(grounds.reason), identity=shown(grounds.identity) or record.identity
+    )
+
+
+def access_line(record: Record, grounds: Grounds) -> str:
+    """Write a record `with_grounds` and its grounds as one line of JSON, in ASCII, with its end."""
+    policy, _, entry, _, method, tool, _, failures = grounds
+    failed = ",".join(quoted(shown(each)) for each in failures)
+    return (
+        f'{line_of(record)[:-2]},"policy":{quoted(policy)},"entry":{quoted(entry)},'
+        f'"mcp_method":{quoted(shown(method))},"tool":{quoted(shown(tool))},"cel_failures":[{failed}]}}\n'
+    )

@@ -1,0 +1,1 @@
+"""How external authorization services are asked about a request, and what their words mean."""
