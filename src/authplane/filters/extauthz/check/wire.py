@@ -3,7 +3,7 @@
 import re
 from base64 import b64encode
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import quote
 
 from envoy.config.core.v3 import address_pb2
@@ -28,6 +28,9 @@ _FORBIDDEN: Final = 403
 _DENIED: Final = "denied by the authorization service"
 _LONGEST_MESSAGE: Final = 1024
 _UNCLEAN: Final = re.compile(r"[^\t\x20-\x7e]")
+
+
+_Raw: TypeAlias = list[tuple[str, bytes]]
 
 
 class Questions:
@@ -68,10 +71,10 @@ class Questions:
         http.path = _clean(call.path)
         http.size = -1
         http.protocol = "HTTP/2"
-        self._fill_headers(http, call.metadata)
+        headers = self._fill_headers(http, call.metadata)
         if self._shown.form is CheckForm.ENVOY:
             http.host = _clean(call.authority or "")
-            _fill_joined(http)
+            _fill_joined(http, headers)
 
     def _fill_peers(self, attributes: context_pb.AttributeContext, connection: Connection) -> None:
         source, destination, shown = attributes.source, attributes.destination, self._shown
@@ -92,17 +95,21 @@ class Questions:
         if own:
             destination.principal = _clean(own)
 
-    def _fill_headers(self, http: context_pb.AttributeContext.HttpRequest, metadata: Metadata) -> None:
+    def _fill_headers(self, http: context_pb.AttributeContext.HttpRequest, metadata: Metadata) -> _Raw:
         header_map = http.header_map
         header_map.SetInParent()
         add, known = header_map.headers.add, self._known
+        found: _Raw = []
         for name, value in metadata:
             shows = known.get(name)
             if shows is None:
                 shows = self._learn(name)
             if shows:
                 raw = value.encode(errors="surrogateescape") if isinstance(value, str) else _base64(value)
-                add(key=_clean(name), raw_value=raw)
+                clean = _clean(name)
+                add(key=clean, raw_value=raw)
+                found.append((clean, raw))
+        return found
 
     def _learn(self, name: str) -> bool:
         # Whoever sends ever new names costs time, and no room.
@@ -128,12 +135,14 @@ def _fill_address(address: address_pb2.Address, endpoint: Endpoint) -> None:
         address.pipe.path = _clean(endpoint.address)
 
 
-def _fill_joined(http: context_pb.AttributeContext.HttpRequest) -> None:
+def _fill_joined(http: context_pb.AttributeContext.HttpRequest, headers: _Raw) -> None:
     """Write the headers as a map as well: values joined by commas, and what is not text as Envoy shows it."""
     joined: dict[str, str] = {}
-    for each in http.header_map.headers:
-        value = _UNCLEAN.sub("!", each.raw_value.decode("latin-1"))
-        joined[each.key] = f"{joined[each.key]},{value}" if each.key in joined else value
+    for name, raw in headers:
+        value = raw.decode("latin-1")
+        if not (value.isascii() and value.isprintable()):
+            value = _UNCLEAN.sub("!", value)
+        joined[name] = f"{joined[name]},{value}" if name in joined else value
     http.headers.update(joined)
 
 
