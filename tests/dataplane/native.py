@@ -60,23 +60,45 @@ class ScriptedAds:
         return grpc.method_handlers_generic_handler(ADS, {"StreamAggregatedResources": stream})
 
     async def _serve(self, requests: AsyncIterator[pb.DiscoveryRequest], _: Any) -> AsyncIterator[pb.DiscoveryResponse]:
-        sent: dict[str, tuple[tuple[str, str], ...]] = {}
-        done: set[tuple[str, str]] = set()
+        streams: dict[str, _TypeStream] = {}
         async for request in requests:
-            for key in sent.get(request.response_nonce, ()):
-                self.verdicts[key] = request.error_detail.message
             kind = request.type_url.removeprefix(PREFIX)
+            stream = streams.setdefault(kind, _TypeStream())
+            for key in stream.answered(request.response_nonce):
+                self.verdicts[key] = request.error_detail.message
             asked = [key for name in request.resource_names if (key := (kind, name)) in self._resources]
-            fresh = [key for key in asked if key not in done]
-            done.update(fresh)
-            batches = [tuple(asked)] if self._together and fresh else [(key,) for key in fresh]
-            for batch in batches:
-                nonce = str(len(sent) + 1)
-                sent[nonce] = batch
-                response = pb.DiscoveryResponse(version_info=nonce, nonce=nonce, type_url=request.type_url)
+            batch = stream.next_batch(asked, together=self._together)
+            if batch:
+                response = pb.DiscoveryResponse(
+                    version_info=stream.nonce, nonce=stream.nonce, type_url=request.type_url
+                )
                 for key in batch:
                     response.resources.add(type_url=request.type_url, value=self._resources[key])
                 yield response
+
+
+class _TypeStream:
+    """One type on one stream. A response waits for the answer to the one before: a client may answer two at once."""
+
+    def __init__(self) -> None:
+        self.nonce = "0"
+        self._waiting: tuple[tuple[str, str], ...] = ()
+        self._done: set[tuple[str, str]] = set()
+
+    def answered(self, nonce: str) -> tuple[tuple[str, str], ...]:
+        if nonce != self.nonce:
+            return ()
+        batch, self._waiting = self._waiting, ()
+        return batch
+
+    def next_batch(self, asked: list[tuple[str, str]], *, together: bool) -> tuple[tuple[str, str], ...]:
+        fresh = [key for key in asked if key not in self._done]
+        if self._waiting or not fresh:
+            return ()
+        self._waiting = tuple(asked) if together else (fresh[0],)
+        self._done.update(self._waiting)
+        self.nonce = str(int(self.nonce) + 1)
+        return self._waiting
 
 
 async def native_verdicts(

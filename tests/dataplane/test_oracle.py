@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +19,8 @@ from authplane.dataplane.config.decode import (
     decode_listener,
     decode_routes,
 )
+from authplane.filters.registry import Registry
+from authplane.filters.standard import standard_registry
 from authplane.xds.client.types import Invalid
 
 LISTENER: Final = "envoy.config.listener.v3.Listener"
@@ -106,10 +109,11 @@ def test_grpcio_takes_what_the_table_says(native: Mapping[tuple[str, str], str],
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES, ids=[f"{kind}: {name}" for kind, name in CASES])
-def test_we_take_what_the_table_says(kind: str, name: str) -> None:
+@pytest.mark.parametrize("registry", [parts.REGISTRY, standard_registry()], ids=["the tests'", "the program's"])
+def test_we_take_what_the_table_says(kind: str, name: str, registry: Registry) -> None:
     case = TABLES[kind][name]
     decode, scope = DECODERS[kind]
-    got = decode(case.resource.SerializeToString(), scope)
+    got = decode(case.resource.SerializeToString(), replace(scope, registry=registry))
     refused = [str(problem) for problem in got.problems] if isinstance(got, Invalid) else []
     assert (not refused) == (case.taken if case.ours is None else case.ours), refused
 
