@@ -8,13 +8,16 @@ import typer
 
 from authplane.cli.authserver import authserver
 from authplane.cli.bootstrap import bootstrap
+from authplane.cli.check import check_requests
 from authplane.cli.compile import compile_folder
 from authplane.cli.control import control
 from authplane.cli.dev import dev
 from authplane.cli.echo import echo
+from authplane.cli.lint import lint
 from authplane.cli.output import out
 from authplane.cli.run import run
 from authplane.cli.status import status
+from authplane.cli.test_policies import run_policy_tests
 from authplane.cli.validate import validate
 
 app = typer.Typer(
@@ -47,6 +50,9 @@ app.command("validate")(validate)
 app.command("status")(status)
 app.command("compile")(compile_folder)
 app.command("bootstrap")(bootstrap)
+app.command("check")(check_requests)
+app.command("test")(run_policy_tests)
+app.command("lint")(lint)
 app.add_typer(dev)
 app.command("echo", hidden=True)(echo)
 

@@ -1,0 +1,68 @@
+"""What commands about policies read: folders as a server reads them, and files that are no resources."""
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from authplane.app.checking import Enforced, Keys, enforce, parse_keys
+from authplane.app.strict_files import LARGEST, Text, parse_text
+from authplane.base.problems import Severity
+from authplane.cli.output import err, fail, finding_line
+from authplane.io.folder import Folder, FolderError
+from authplane.io.issuer_keys import fetch_keys
+from authplane.policy.access.settings import Options
+from authplane.resources.documents import Finding
+
+KeysOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--keys", metavar="FILE", help="Key sets by issuer: {https://issuer.example: {keys: [...]}}."),
+]
+FetchOption: TypeAlias = Annotated[bool, typer.Option("--fetch", help="Fetch the keys of issuers, as a server does.")]
+PrivateOption: TypeAlias = Annotated[
+    bool, typer.Option("--allow-private-issuers", help="Let issuers be on this machine or a private network.")
+]
+
+
+def read_enforced(root: Path, options: Options) -> Enforced:
+    """Read a folder and compile its policies; a folder that cannot be read ends the command."""
+    try:
+        folder = Folder(root)
+        folder.scan()
+    except FolderError as error:
+        fail(str(error), status=2)
+    return enforce(folder.library.current(), options)
+
+
+def read_text(path: Path, *, binary: str = "") -> Text:
+    """Read a file; one that cannot be read ends the command."""
+    try:
+        with path.open("rb") as opened:
+            content = opened.read(LARGEST + 1)
+    except OSError as error:
+        fail(f"{path} cannot be read: {error.strerror}", status=2)
+    return parse_text(str(path), content, binary=binary)
+
+
+def read_keys(enforced: Enforced, path: Path | None, *, fetch: bool, allow_private: bool) -> Keys:
+    """Return the keys that tokens are verified with: those of the file, and of the others those that are fetched."""
+    found: Keys = {}
+    if path is not None:
+        found, findings = parse_keys(read_text(path))
+        stop_at(findings)
+    if not fetch:
+        return found
+    missing = [issuer for issuer in enforced.policies.issuers if issuer.url.names().isdisjoint(found)]
+    fetched = fetch_keys(missing, allow_private_networks=allow_private)
+    for url, why in fetched.failures.items():
+        err.print(f"[yellow]warning:[/] no keys of {url}: ", end="")
+        err.print(why, markup=False)
+    return {**found, **fetched.keys}
+
+
+def stop_at(findings: tuple[Finding, ...]) -> None:
+    """Print findings on standard error, and end the command if one is an error."""
+    for finding in findings:
+        err.print(finding_line(finding))
+    if any(finding.problem.severity is Severity.ERROR for finding in findings):
+        raise typer.Exit(1)
