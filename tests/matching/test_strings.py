@@ -17,6 +17,7 @@ from authplane.matching.strings import (
     Regex,
     StringMatcher,
     Suffix,
+    as_test,
     compile_regex,
     lower,
     matches,
@@ -59,9 +60,9 @@ CASES: Final = {
 @pytest.mark.requirement("UM-10")
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_a_matcher_matches(case: Case) -> None:
-    assert [matches(case.matcher, text) for text in (*case.yes, *case.no)] == [True] * len(case.yes) + [False] * len(
-        case.no
-    )
+    want = [True] * len(case.yes) + [False] * len(case.no)
+    assert [matches(case.matcher, text) for text in (*case.yes, *case.no)] == want
+    assert [as_test(case.matcher)(text) for text in (*case.yes, *case.no)] == want
 
 
 def test_one_of_a_list_is_enough() -> None:

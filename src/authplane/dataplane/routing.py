@@ -21,9 +21,9 @@ from authplane.dataplane.routes import (
 from authplane.filters.call_headers import lookup_in
 from authplane.filters.calls import Call, Code, Running, Side, Stop
 from authplane.filters.registry import State
-from authplane.matching.fractions import is_drawn
-from authplane.matching.headers import Lookup, matches_header
-from authplane.matching.strings import Prefix, matches
+from authplane.matching.fractions import Fraction, is_drawn
+from authplane.matching.headers import HeaderMatcher, Lookup, matches_header
+from authplane.matching.strings import Prefix, as_test
 
 Draw: TypeAlias = Callable[[], float]
 """Draws a number of at least 0 and less than 1."""
@@ -57,7 +57,7 @@ _NO_ACTION: Final = {
     Side.SERVER: Stop(code=Code.UNAVAILABLE, message="the route does not let calls be answered here"),
     Side.CLIENT: Stop(code=Code.UNAVAILABLE, message="the route does not name a cluster"),
 }
-_SLASHES: Final = frozenset({Prefix(""), Prefix("/")})
+_ALL_CALLS: Final = frozenset({RouteMatch(path=Prefix("")), RouteMatch(path=Prefix("/"))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +68,19 @@ class _Choice:
     routed: Routed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _BuiltRoute:
-    match: RouteMatch
+    path: Callable[[str], bool]
+    headers: tuple[HeaderMatcher, ...]
+    fraction: Fraction | None
     choices: tuple[_Choice, ...]
+
+    def matches(self, call: Call, draw: Draw) -> bool:
+        return (
+            self.path(call.path)
+            and (not self.headers or _all_match(self.headers, call))
+            and (self.fraction is None or is_drawn(self.fraction, draw()))
+        )
 
     def pick(self, draw: Draw) -> Routed:
         if len(self.choices) == 1:
@@ -97,9 +106,8 @@ class RouteTable:
         place = self.hosts.pick(call.authority)
         if place is None:
             return NO_HOST
-        lookup = headers_of(call)
         for each in self.routes[place]:
-            if _matches(each.match, call.path, lookup, draw):
+            if each.matches(call, draw):
                 return each.pick(draw)
         return NO_ROUTE
 
@@ -116,7 +124,7 @@ def build_route_table(
         stop = Stop(code=Code.UNAVAILABLE, message=f"there are no routes: {routes.why}")
         return RouteTable(HostTable.of(()), (), builder.routed(Routed(stop=stop)))
     built = tuple(builder.host(host) for host in routes.virtual_hosts)
-    return RouteTable(HostTable.of(routes.virtual_hosts), built, _always(routes, built))
+    return RouteTable(HostTable.of(routes.virtual_hosts), built, _always(routes.virtual_hosts, built))
 
 
 def headers_of(call: Call) -> Lookup:
@@ -125,20 +133,16 @@ def headers_of(call: Call) -> Lookup:
     return lambda name: None if name.endswith("-bin") else lookup(name)
 
 
-def _matches(match: RouteMatch, path: str, lookup: Lookup, draw: Draw) -> bool:
-    return (
-        matches(match.path, path)
-        and all(matches_header(each, lookup) for each in match.headers)
-        and (match.fraction is None or is_drawn(match.fraction, draw()))
-    )
+def _all_match(matchers: tuple[HeaderMatcher, ...], call: Call) -> bool:
+    lookup = headers_of(call)
+    return all(matches_header(each, lookup) for each in matchers)
 
 
-def _always(routes: RouteConfiguration, built: tuple[tuple[_BuiltRoute, ...], ...]) -> Routed | None:
-    if len(built) != 1 or "*" not in routes.virtual_hosts[0].domains or not built[0]:
+def _always(hosts: tuple[VirtualHost, ...], built: tuple[tuple[_BuiltRoute, ...], ...]) -> Routed | None:
+    if len(hosts) != 1 or "*" not in hosts[0].domains or not built[0]:
         return None
-    first = built[0][0]
-    plain = first.match.path in _SLASHES and not first.match.headers and first.match.fraction is None
-    return first.choices[0].routed if plain and len(first.choices) == 1 else None
+    choices = built[0][0].choices
+    return choices[0].routed if hosts[0].routes[0].match in _ALL_CALLS and len(choices) == 1 else None
 
 
 class _Builder:
@@ -151,7 +155,15 @@ class _Builder:
         self._built: dict[tuple[str, Hashable], Running] = {}
 
     def host(self, host: VirtualHost) -> tuple[_BuiltRoute, ...]:
-        return tuple(_BuiltRoute(route.match, self._choices(route, host.overrides)) for route in host.routes)
+        return tuple(
+            _BuiltRoute(
+                path=as_test(route.match.path),
+                headers=route.match.headers,
+                fraction=route.match.fraction,
+                choices=self._choices(route, host.overrides),
+            )
+            for route in host.routes
+        )
 
     def routed(self, end: Routed, *levels: Overrides) -> Routed:
         """Put the filters that hold at these levels before the end of a call; the most specific level comes first."""
