@@ -37,7 +37,7 @@ class Asking:
                 return Allow()
             case False:
                 return Deny(http_status=401, rule="no")
-            case Busy():
+            case _:
                 return Unavailable(cause="busy")
 
 
@@ -46,7 +46,7 @@ def code(reply: bytes) -> int:
 
 
 async def run_it(effect: Effect) -> Outcome:
-    return effect.run()
+    return effect.run() if isinstance(effect, Work) else Busy()
 
 
 async def test_work_on_the_way_is_performed() -> None:

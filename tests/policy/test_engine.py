@@ -127,7 +127,9 @@ class Asking:
 def test_a_backend_may_ask_for_work_on_the_way(outcome: Outcome, want: Decision) -> None:
     flow = begin(Asking(), check().SerializeToString(), NOW)
     assert not isinstance(flow, Answer)
-    assert next(flow).run()
+    asked = next(flow)
+    assert isinstance(asked, Work)
+    assert asked.run()
     with pytest.raises(StopIteration) as finished:
         flow.send(outcome)
     assert finished.value.value.decision == want

@@ -16,7 +16,7 @@ from authplane.io.hashing import HashPool
 from authplane.io.workers import Serving
 from authplane.policy.decision import Allow, Decision, Unavailable
 from authplane.policy.engine import Answer
-from authplane.policy.flow import Effect, Flow, Outcome, Work
+from authplane.policy.flow import Busy, Effect, Flow, Outcome, Work
 from authplane.policy.htpasswd import Htpasswd, HtpasswdSettings
 from authplane.policy.realms import Declared, build_realms
 from authplane.policy.request import Request
@@ -78,7 +78,7 @@ class Gate:
 
 
 async def _perform(effect: Effect) -> Outcome:
-    return await asyncio.to_thread(effect.run)
+    return await asyncio.to_thread(effect.run) if isinstance(effect, Work) else Busy()
 
 
 def _ignore(_: Answer) -> None: ...
