@@ -26,6 +26,7 @@ from tests.policy.access.world import (
     rule,
     settings,
 )
+from tests.support.authserver import Server
 from typer.testing import CliRunner, Result
 
 from authplane.app.checking import Circumstances, check, enforce
@@ -49,6 +50,14 @@ RULES = f"""
   - {{name: staff, source: {OIDC}, authorization: {CEL}}}
 """
 WORLD = (BACKEND, policy(RULES))
+SLICE = """
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: authz, labels: {kubernetes.io/service-name: authz}}
+addressType: IPv4
+ports: [{port: 9999}]
+endpoints: [{addresses: [127.0.0.1]}]
+"""
 TARGET = "{kind: Backend, name: shop}"
 CALL = "{method: tools/call, params: {name: add}}"
 
@@ -328,6 +337,24 @@ def test_external_services_are_not_asked_and_the_answer_says_so(folder: Path) ->
     )
     [entry] = found["trace"][0]["rules"][0]["entries"]
     assert (entry["granted"], entry["reason"]) == (False, "external:not_asked")
+
+
+@pytest.mark.parametrize("protocol", ["GRPC", "HTTP"])
+async def test_external_services_are_asked_if_that_is_wanted(protocol: str, folder: Path) -> None:
+    server = Server()
+    async with server.running("testserver", "--mode", "path", "--engine", "grpcio", http=True, admin=False):
+        port = server.grpc if protocol == "GRPC" else server.http
+        entry = f"[{asks().replace('GRPC', protocol)}]"
+        documents = (BACKEND, SERVICES, SLICE.replace("9999", str(port)), policy(anybody(entry)))
+        (folder / "all.yaml").write_text("\n---\n".join(documents), encoding="utf-8")
+        both = f"- {asked(more=', path: /allow')}\n- {asked(more=', time: 2020-01-01T00:00:00Z')}\n"
+        found = await asyncio.to_thread(answer, folder, both, "--ask")
+        assert [(*short(each), each["notes"]) for each in found] == [
+            ("allow", None, "rule-0", "granted", []),
+            ("deny", 403, "rule-0", "external:denied", []),
+        ]
+    late = await asyncio.to_thread(answer, folder, asked(more=", path: /allow"), "--ask")
+    assert short(late) == ("unavailable", 503, "rule-0", "external:no_answer")
 
 
 def test_missing_scopes_are_named(folder: Path) -> None:

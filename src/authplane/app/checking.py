@@ -111,7 +111,8 @@ def check(policies: Policies, asked: AskedRequest, given: Circumstances) -> Chec
         if not isinstance(effect, Ask):
             return NoAnswer("nobody can do that here")
         if given.answer is not None:
-            return given.answer(effect)
+            # Whoever is asked answers now, whenever the request is said to come.
+            return given.answer(replace(effect, deadline=effect.deadline + (given.now - now).total_seconds()))
         unasked.append(effect)
         return NoAnswer(NOT_ASKED)
 

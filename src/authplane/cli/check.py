@@ -2,14 +2,16 @@
 
 import logging
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
+from authplane.app.asking import endpoints_of
 from authplane.app.check_records import check_record, check_tree, tree_lines
-from authplane.app.checking import Checked, Circumstances, check
+from authplane.app.checking import Circumstances, check
 from authplane.app.request_files import parse_requests
 from authplane.base.problems import printable
 from authplane.cli.folder import FolderArgument
@@ -23,6 +25,7 @@ from authplane.cli.policy_files import (
     read_text,
     stop_at,
 )
+from authplane.io.ask_once import ask_once
 from authplane.io.log import set_up_log
 from authplane.policy.access.compile import errors_of
 from authplane.policy.access.settings import Options
@@ -39,6 +42,7 @@ def check_requests(
     keys: KeysOption = None,
     fetch: FetchOption = False,
     allow_private_issuers: PrivateOption = False,
+    ask: Annotated[bool, typer.Option("--ask", help="Ask external services, as a server does.")] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Tell how requests would be judged by the AccessPolicies of a folder, and why.
@@ -52,29 +56,31 @@ def check_requests(
     stop_at(found.findings)
     enforced = read_enforced(folder, Options(allow_http_issuers=allow_private_issuers))
     at_hand = read_keys(enforced, keys, fetch=fetch, allow_private=allow_private_issuers)
-    given = Circumstances(now=datetime.now(UTC), keys=at_hand)
-    checked = [check(enforced.policies, asked, given) for asked in found.requests]
+    endpoints = endpoints_of(enforced.policies, enforced.loaded.resources)
+    answer = partial(ask_once, endpoints) if ask else None
+    checked = [
+        check(enforced.policies, asked, Circumstances(now=datetime.now(UTC), keys=at_hand, answer=answer))
+        for asked in found.requests
+    ]
+    records = [check_record(each, asked=ask) for each in checked]
     if output is Output.JSON:
-        records = [check_record(each, asked=False) for each in checked]
         print_json(records if found.many else records[0])
     else:
-        for index, each in enumerate(checked):
-            _print(each, f"{index}: " if found.many else "", explain=explain)
+        for index, (record, each) in enumerate(zip(records, checked, strict=True)):
+            _print(record, f"{index}: " if found.many else "")
+            for line in tree_lines(check_tree(each, asked=ask), "   ") if explain else ():
+                out.print(line, markup=False)
     errors = sum(1 for _ in errors_of(enforced.compiled))
     if errors:
         err.print(f"{errors} errors in policies, which deny what they protect: see authplane lint {folder}")
 
 
-def _print(checked: Checked, number: str, *, explain: bool) -> None:
-    record = check_record(checked, asked=False)
+def _print(record: dict[str, Any], number: str) -> None:
     word, status = record["decision"], record["httpStatus"]
     because = " ".join(filter(None, (record["policy"], record["rule"], record["entry"])))
     said = f"{because}: {record['reason']}" if because else record["reason"]
     out.print(f"{number}[{_COLOURS[word]}]{word}[/]{f' {status}' if status else ''}  {escape(printable(said))}")
     if record["identity"]:
         out.print(f"   identity {printable(record['identity'])}", markup=False)
-    for note in checked.notes:
+    for note in record["notes"]:
         out.print(f"   {note}", markup=False)
-    if explain:
-        for line in tree_lines(check_tree(checked, asked=False), "   "):
-            out.print(line, markup=False)
