@@ -154,6 +154,7 @@ BAD = {
     "every interface": (["issuer", "--address", ":9445"], 2, "add --public"),
     "another machine's": (["issuer", "--address", "192.0.2.1:1"], 2, "add --public"),
     "no address": (["issuer", "--address", "x"], 2, "is not an address"),
+    "no host": (["issuer", "--name", "a host"], 2, "is not a host"),
     "a socket": (["issuer", "--address", "unix:/tmp/x"], 2, "unix socket"),
 }
 

@@ -123,6 +123,22 @@ def test_tests_are_never_taken_for_policies(folder: Path) -> None:
     assert invoke("shop").exit_code == 0
 
 
+def test_a_pattern_means_files_of_resources(folder: Path) -> None:
+    (folder / "README.md").write_text("An AccessPolicy: [for all", encoding="utf-8")
+    write(folder / "a.test.yaml", ALLOWED, STAFF, policies="policies: '*'\n")
+    assert invoke("shop").stdout.endswith("2 passed, 0 failed\n")
+
+
+def test_policies_with_errors_deny_and_that_is_said(folder: Path) -> None:
+    (folder / "all.yaml").write_text(
+        "\n---\n".join(WORLD).replace("source: {type: OIDC", "source: {typ: OIDC"), encoding="utf-8"
+    )
+    write(folder / "a.test.yaml", ALLOWED)
+    result = invoke("shop")
+    assert (result.exit_code, "policy_unusable" in result.stdout) == (1, True)
+    assert result.stderr == "2 errors in policies, which deny what they protect; see authplane lint shop\n"
+
+
 def test_results_are_written_for_ci(folder: Path) -> None:
     write(folder / "a.test.yaml", ALLOWED, DENIED.replace("401", "403").replace("nobody may not", '"<nobody>\\e"'))
     (folder / "b.test.yaml").write_text("cases: []\n", encoding="utf-8")

@@ -103,7 +103,7 @@ def check(policies: Policies, asked: AskedRequest, given: Circumstances) -> Chec
     """Judge a request as a server does that gets it from a proxy."""
     now = asked.time or given.now
     request, assumed = _shown(asked, now)
-    keyring = _Keyring(policies.issuers, {**given.keys, **assumed})
+    keyring = _Keyring(policies.issuers, assumed or given.keys)
     evidence = Identifier(TokenInspector(keyring)).evidence(request, policies.trust_domains, now.timestamp())
     unasked: list[Ask] = []
 

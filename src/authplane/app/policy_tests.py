@@ -11,6 +11,7 @@ from authplane.app.request_files import AskedRequest, parse_request
 from authplane.app.strict_files import Text, located, read_as, take
 from authplane.base.names import Ref
 from authplane.base.problems import Problem
+from authplane.io.listing import shown
 from authplane.io.policy_folders import load_paths, match_paths
 from authplane.policy.access.guards import rules_of
 from authplane.policy.access.model import AnyPolicy
@@ -133,9 +134,11 @@ class PolicySets:
         self._options = options
         self._known: dict[tuple[Path, ...], Enforced] = {}
 
-    def of(self, file: CaseFile) -> Enforced | tuple[Finding, ...]:
-        """Return the policies that a file is about, or what it names and is not there; raises `FolderError`."""
-        base = Path(file.text.file).parent
+    def of(self, file: CaseFile, base: Path) -> Enforced | tuple[Finding, ...]:
+        """Return the policies that a file in ``base`` is about, or what it names and is not there.
+
+        Raises `FolderError` if a folder cannot be read.
+        """
         paths: list[Path] = []
         missing: list[Finding] = []
         for index, pattern in enumerate(file.policies):
@@ -143,7 +146,7 @@ class PolicySets:
             paths += found
             if not found:
                 path = ("policies", index) if len(file.policies) > 1 else ("policies",)
-                message = f"{pattern!r} is nothing that there is in {base}"
+                message = f"{pattern!r} is nothing that there is in {shown(str(base))}"
                 missing.append(file.text.finding(Problem(path, "FileNotFound", message)))
         if missing:
             return tuple(missing)
@@ -151,6 +154,10 @@ class PolicySets:
         if key not in self._known:
             self._known[key] = enforce(load_paths(key), self._options)
         return self._known[key]
+
+    def all(self) -> tuple[Enforced, ...]:
+        """Return all that was compiled."""
+        return tuple(self._known.values())
 
 
 def run_tests(cases: Iterable[PolicyCase], enforced: Enforced, given: Circumstances) -> Outcome:

@@ -15,7 +15,7 @@ from authplane.app.checking import Circumstances, check
 from authplane.app.request_files import parse_requests
 from authplane.base.problems import printable
 from authplane.cli.folder import FolderArgument
-from authplane.cli.output import Output, OutputOption, err, out, print_json
+from authplane.cli.output import Output, OutputOption, out, print_json
 from authplane.cli.policy_files import (
     FetchOption,
     KeysOption,
@@ -24,10 +24,10 @@ from authplane.cli.policy_files import (
     read_keys,
     read_text,
     stop_at,
+    warn_of_errors,
 )
 from authplane.io.ask_once import ask_once
 from authplane.io.log import set_up_log
-from authplane.policy.access.compile import errors_of
 from authplane.policy.access.settings import Options
 
 _COLOURS = {"allow": "green", "deny": "red", "unavailable": "yellow"}
@@ -70,9 +70,7 @@ def check_requests(
             _print(record, f"{index}: " if found.many else "")
             for line in tree_lines(check_tree(each, asked=ask), "   ") if explain else ():
                 out.print(line, markup=False)
-    errors = sum(1 for _ in errors_of(enforced.compiled))
-    if errors:
-        err.print(f"{errors} errors in policies, which deny what they protect: see authplane lint {folder}")
+    warn_of_errors([enforced], folder)
 
 
 def _print(record: dict[str, Any], number: str) -> None:

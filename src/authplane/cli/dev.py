@@ -1,6 +1,7 @@
 """`authplane dev`: identities to try things out with."""
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
@@ -16,7 +17,7 @@ from authplane.app.dev_issuer import (
     dev_workload,
     run_issuer,
 )
-from authplane.base.addresses import is_loopback
+from authplane.base.addresses import is_loopback, parse_ip_address
 from authplane.base.problems import Problems
 from authplane.base.strict_json import Limits, NotStrict, parse_json
 from authplane.base.timeouts import After, parse_timeout
@@ -36,6 +37,7 @@ dev = typer.Typer(
 _OPTIONS: Final = {"iss": "--issuer", "sub": "--sub", "aud": "--aud", "exp": "--expires", "iat": "--expires"}
 _LIMITS: Final = Limits(most_bytes=64 * 1024)
 _LONGEST_NAME: Final = 64
+_HOST: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
 
 FolderOption: TypeAlias = Annotated[
     Path, typer.Option("--folder", metavar="DIR", help="Where keys and certificates are kept, or made.")
@@ -65,6 +67,8 @@ def issuer(
             status=2,
         )
     plan = IssuerPlan(folder=folder, address=where, name=name)
+    if not _HOST.fullmatch(plan.host) and parse_ip_address(plan.host) is None:
+        fail(f"{plan.host[:_LONGEST_NAME]!r} is not a host such as issuer.example or 127.0.0.1", status=2)
     set_up_log(log_format)
     try:
         run_issuer(plan, datetime.now(UTC), _tell)

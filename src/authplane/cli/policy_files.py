@@ -1,15 +1,17 @@
 """What commands about policies read: folders as a server reads them, and files that are no resources."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 
 from authplane.app.checking import Enforced, Keys, enforce, parse_keys
+from authplane.app.policy_lint import lint_policies
 from authplane.app.strict_files import LARGEST, Text, parse_text
 from authplane.base.problems import Severity
-from authplane.cli.output import err, fail, finding_line
-from authplane.io.folder import Folder, FolderError
+from authplane.cli.output import count, err, fail, finding_line
+from authplane.io.folder import Folder, FolderError, shown
 from authplane.io.issuer_keys import fetch_keys
 from authplane.policy.access.settings import Options
 from authplane.resources.documents import Finding
@@ -41,7 +43,7 @@ def read_text(path: Path, *, binary: str = "") -> Text:
             content = opened.read(LARGEST + 1)
     except OSError as error:
         fail(f"{path} cannot be read: {error.strerror}", status=2)
-    return parse_text(str(path), content, binary=binary)
+    return parse_text(shown(str(path)), content, binary=binary)
 
 
 def read_keys(enforced: Enforced, path: Path | None, *, fetch: bool, allow_private: bool) -> Keys:
@@ -58,6 +60,19 @@ def read_keys(enforced: Enforced, path: Path | None, *, fetch: bool, allow_priva
         err.print(f"[yellow]warning:[/] no keys of {url}: ", end="")
         err.print(why, markup=False)
     return {**found, **fetched.keys}
+
+
+def warn_of_errors(sets: Iterable[Enforced], where: Path) -> None:
+    """Say on standard error that policies have errors: what they protect is denied, which may be all there is to it."""
+    errors = {
+        finding
+        for enforced in sets
+        for finding in lint_policies(enforced)
+        if finding.problem.severity is Severity.ERROR
+    }
+    if errors:
+        said = f"{count(len(errors), 'error')} in policies, which deny what they protect; see authplane lint {where}"
+        err.print(said, markup=False)
 
 
 def stop_at(findings: tuple[Finding, ...]) -> None:

@@ -15,7 +15,7 @@ from authplane.app.records import finding_record
 from authplane.base.problems import printable
 from authplane.cli.folder import FolderArgument
 from authplane.cli.output import Output, OutputOption, count, fail, finding_line, out, print_json
-from authplane.cli.policy_files import KeysOption, PrivateOption, read_text, stop_at
+from authplane.cli.policy_files import KeysOption, PrivateOption, read_text, stop_at, warn_of_errors
 from authplane.io.folder import FolderError
 from authplane.io.log import set_up_log
 from authplane.io.policy_folders import find_tests
@@ -66,13 +66,14 @@ def _run(
         sets = PolicySets(folder if folder.is_dir() else folder.parent, options)
         for path in files:
             tests = parse_tests(read_text(path, binary="body"))
-            enforced = tests.findings or sets.of(tests)
+            enforced = tests.findings or sets.of(tests, path.parent)
             if isinstance(enforced, tuple):
-                findings[str(path)] = enforced
+                findings[tests.text.file] = enforced
             else:
-                outcomes[str(path)] = run_tests(tests.cases, enforced, given)
+                outcomes[tests.text.file] = run_tests(tests.cases, enforced, given)
     except FolderError as error:
         fail(str(error), status=2)
+    warn_of_errors(sets.all(), folder)
     return outcomes, findings
 
 
