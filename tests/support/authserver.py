@@ -62,10 +62,13 @@ class Server:
         await eventually(holds, limit=15)
 
     async def ask(self, path: str, *, context: Mapping[str, str] = NOTHING, **headers: str) -> pb.CheckResponse:
+        return await self.answer(check(path, headers={"user-agent": "test"} | headers, context=context))
+
+    async def answer(self, asked: pb.CheckRequest) -> pb.CheckResponse:
+        """Send a check as it is."""
         async with grpc.aio.insecure_channel(f"127.0.0.1:{self.grpc}") as channel:
             call: Any = channel.unary_unary("/envoy.service.auth.v3.Authorization/Check")
-            body = check(path, headers={"user-agent": "test"} | headers, context=context).SerializeToString()
-            return pb.CheckResponse.FromString(await call(body, timeout=5))
+            return pb.CheckResponse.FromString(await call(asked.SerializeToString(), timeout=5))
 
     async def page(self, path: str) -> httpx2.Response:
         async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{self.admin}") as client:

@@ -1,27 +1,32 @@
 """Backends from their descriptions: what a command line or a document says, in a form that other processes can read."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
+from authplane.app.policy_server import PolicyPlan, keep_policies
 from authplane.base.secret import Secret
 from authplane.io.admin import Obstacle, admin_pages
+from authplane.io.checks import Perform, no_room
 from authplane.io.choosing import Choosing
 from authplane.io.decision_log import LogTarget, ToFile, ToStandardOutput, open_decision_log
 from authplane.io.folder import Folder
 from authplane.io.hashing import HashPool
 from authplane.io.htpasswd_files import PasswordFile, PasswordFiles, UserSources, UserState, keep_users
+from authplane.io.listing import list_files
 from authplane.io.metrics import Metrics
-from authplane.io.observer import Observer
+from authplane.io.observer import Describe, Observer, plainly
 from authplane.io.process import owned_tasks
 from authplane.io.randomness import random_bytes
 from authplane.io.traces import open_traces
 from authplane.io.workers import Serving
+from authplane.policy.access.backend import NOWHERE
 from authplane.policy.basic import fit_realm
 from authplane.policy.choice import Branch, ByContext, ByHost, ByPath, Choice, Condition
 from authplane.policy.engine import Backend
+from authplane.policy.flow import Ask, Effect, Outcome, Work
 from authplane.policy.htpasswd import Htpasswd, HtpasswdSettings
 from authplane.policy.selectors import Selector, parse_selector
 from authplane.policy.testserver import Mode, TestServer
@@ -64,7 +69,7 @@ class HtpasswdPlan:
     poll: bool = False
 
 
-BackendChoice: TypeAlias = TestServerPlan | HtpasswdPlan
+BackendChoice: TypeAlias = TestServerPlan | HtpasswdPlan | PolicyPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +95,7 @@ class ServingPlan:
 
 
 _BACKENDS: Final[dict[str, Callable[..., BackendChoice]]] = {
-    kind.__name__: kind for kind in (TestServerPlan, HtpasswdPlan)
+    kind.__name__: kind for kind in (TestServerPlan, HtpasswdPlan, PolicyPlan)
 }
 _CONDITIONS: Final[dict[str, Callable[..., Condition]]] = {kind.__name__: kind for kind in (ByContext, ByHost, ByPath)}
 
@@ -128,6 +133,10 @@ class _Made(NamedTuple):
     backend: Backend
     obstacle: Callable[[], str]
     """Says what keeps it from being ready; empty means that it is."""
+    perform: Perform = no_room
+    """Asks whom it wants to ask."""
+    describe: Describe = plainly
+    """Adds what it knows of its decisions."""
 
 
 @asynccontextmanager
@@ -143,7 +152,8 @@ async def serving(described: dict[str, Any]) -> AsyncGenerator[Serving]:
         pool = stack.enter_context(HashPool())
 
         def observer(name: str) -> Observer:
-            return Observer(name, metrics.checks(name), lines=lines, traces=traces)
+            describe = made[name].describe if name in made else plainly
+            return Observer(name, metrics.checks(name), lines=lines, traces=traces, describe=describe)
 
         def ready() -> bool:
             return not any(each.obstacle() for each in made.values())
@@ -153,11 +163,26 @@ async def serving(described: dict[str, Any]) -> AsyncGenerator[Serving]:
         yield Serving(
             backend=backend,
             observer=told,
-            perform=pool.perform,
+            perform=_performing(pool, made.values()),
             ready=ready,
             pages=admin_pages(metrics, parts),
             reopen=lines.reopen if lines else lambda: None,
         )
+
+
+def _performing(pool: HashPool, made: Iterable[_Made]) -> Perform:
+    asking = next((each.perform for each in made if each.perform is not no_room), no_room)
+
+    async def perform(effect: Effect) -> Outcome:
+        match effect:
+            case Work():
+                return await pool.perform(effect)
+            case Ask():
+                return await asking(effect)
+            case _:
+                assert_never(effect)
+
+    return perform
 
 
 def _joined(
@@ -186,6 +211,9 @@ async def _backend(branch: BranchPlan, metrics: Metrics) -> AsyncGenerator[_Made
         case HtpasswdPlan():
             async with _htpasswd(branch.name, branch.backend, metrics) as made:
                 yield made
+        case PolicyPlan():
+            async with keep_policies(branch.name, branch.backend, metrics) as kept:
+                yield _Made(kept.backend, kept.obstacle, kept.perform, kept.notes.describe)
         case _:
             assert_never(branch.backend)
 
@@ -223,8 +251,25 @@ def require_usable(plan: ServingPlan) -> None:
         with open_decision_log(target):
             pass
     for branch in plan.branches:
-        if isinstance(branch.backend, HtpasswdPlan):
-            _selector(branch.backend)
+        match branch.backend:
+            case HtpasswdPlan():
+                _selector(branch.backend)
+            case PolicyPlan():
+                _require_policies(branch.backend)
+            case TestServerPlan():
+                pass
+            case _:
+                assert_never(branch.backend)
+    if sum(isinstance(branch.backend, PolicyPlan) for branch in plan.branches) > 1:
+        raise DescriptionError("one server decides by the policies of one folder")
+
+
+def _require_policies(plan: PolicyPlan) -> None:
+    list_files(Path(plan.folder))
+    if (plan.target or plan.gateway) and plan.unnamed() == NOWHERE:
+        raise DescriptionError(
+            "a target is written Backend/<namespace>/<name>, and a Gateway Gateway/<namespace>/<name>[/<listener>]"
+        )
 
 
 def _selector(plan: HtpasswdPlan) -> Selector:

@@ -14,6 +14,7 @@ from authplane.app.backends import (
     ServingPlan,
     TestServerPlan,
 )
+from authplane.app.policy_server import PolicyPlan
 from authplane.app.server_document import DocumentError, read_branches
 from authplane.cli.listen import AddressOption, LogFormatOption, TlsCaOption, TlsCertOption, TlsKeyOption, serving
 from authplane.cli.output import err, fail, finding_line, findings_summary
@@ -148,6 +149,55 @@ def serve_htpasswd(
     )
     _serve(
         (BranchPlan(name="htpasswd", backend=plan),),
+        address=address,
+        engine=engine,
+        workers=workers,
+        in_flight=in_flight,
+        http=(http_address, http_form),
+        tls=TlsPaths(certificate=tls_cert_path, key=tls_key_path, ca=tls_ca_path),
+        decision_log=decision_log,
+        metrics=(metrics_address, metrics_public),
+        log_format=log_format,
+    )
+
+
+@authserver.command("policy")
+def serve_policies(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A folder of resources with AccessPolicies.", show_default=False)
+    ],
+    address: AddressOption = "127.0.0.1:9443",
+    allow_private_issuers: Annotated[
+        bool,
+        typer.Option("--allow-private-issuers", help="For development: fetch keys from private networks as well."),
+    ] = False,
+    target: Annotated[
+        str, typer.Option(help="Backend/NAMESPACE/NAME that checks are about whose route names none, as over HTTP.")
+    ] = "",
+    gateway: Annotated[str, typer.Option(help="Gateway/NAMESPACE/NAME[/LISTENER] that such checks come through.")] = "",
+    poll: Annotated[bool, typer.Option("--poll", help="Look for changes of the folder from time to time.")] = False,
+    engine: EngineOption = DEFAULT_ENGINE,
+    workers: WorkersOption = 1,
+    in_flight: InFlightOption = 1000,
+    http_address: HttpAddressOption = "",
+    http_form: HttpFormOption = "same",
+    tls_cert_path: TlsCertOption = "",
+    tls_key_path: TlsKeyOption = "",
+    tls_ca_path: TlsCaOption = "",
+    decision_log: DecisionLogOption = "-",
+    metrics_address: MetricsOption = str(ADMIN_ADDRESS),
+    metrics_public: MetricsPublicOption = False,
+    log_format: LogFormatOption = LogFormat.AUTO,
+) -> None:
+    """Authorize by the AccessPolicies of a folder, which is watched: a change holds from the next request on.
+
+    Example: authplane authserver policy ./gateway --address unix:/run/authplane/policy.sock --workers 2
+    """
+    plan = PolicyPlan(
+        folder=str(folder), allow_private_issuers=allow_private_issuers, target=target, gateway=gateway, poll=poll
+    )
+    _serve(
+        (BranchPlan(name="policy", backend=plan),),
         address=address,
         engine=engine,
         workers=workers,

@@ -21,18 +21,29 @@ TARGET: Final = "authplane.target"
 GATEWAY: Final = "authplane.gateway"
 """The key that names the Gateway, and perhaps the listener: ``Gateway/<namespace>/<name>[/<listener>]``."""
 
+NOWHERE: Final = Target()
+
 Told = Callable[[Request, Verdict], None]
 
 
 class AccessPolicies:
-    """Decides by the policies that were published last; nobody is let in before the first are."""
+    """Decides by the policies that were published last; nobody is let in before the first are.
+
+    ``unnamed`` is what those checks are about that name neither a backend nor a Gateway.
+    """
 
     name: ClassVar = "policy"
 
     def __init__(
-        self, identifier: Identifier, *, told: Told = lambda _request, _verdict: None, means: Means = MEANS
+        self,
+        identifier: Identifier,
+        *,
+        told: Told = lambda _request, _verdict: None,
+        means: Means = MEANS,
+        unnamed: Target = NOWHERE,
     ) -> None:
         self._identifier = identifier
+        self._unnamed = unnamed
         self._told = told
         self._means = means
         self._policies = NO_POLICIES
@@ -45,7 +56,8 @@ class AccessPolicies:
         """Judge a request by the policies of the target that its route names."""
         policies = self._policies
         evidence = self._identifier.evidence(request, policies.trust_domains, now.timestamp())
-        target = parse_target(request.context.get(TARGET), request.context.get(GATEWAY))
+        backend, gateway = request.context.get(TARGET), request.context.get(GATEWAY)
+        target = self._unnamed if backend is None and gateway is None else parse_target(backend, gateway)
         judged = decide(policies, target, request, evidence, now, means=self._means)
         if not isinstance(judged, Verdict):
             return self._finish(request, judged)
@@ -68,7 +80,7 @@ def parse_target(backend: str | None, gateway: str | None) -> Target:
         gateway is not None and not (len(steps) in {3, 4} and steps[0] == "Gateway")
     )
     if odd:
-        return Target()
+        return NOWHERE
     return Target(
         backend=Ref(*parts) if parts else None,
         gateway=Ref(*steps[:3]) if steps else None,

@@ -1,0 +1,38 @@
+"""Where the external services answer that policies ask."""
+
+from collections.abc import Iterable, Iterator
+
+from authplane.graph.services import resolve
+from authplane.graph.settings import ExternalNames
+from authplane.io.external_services import Endpoint, Endpoints, ServicePort
+from authplane.policy.access.external import ExternalService
+from authplane.policy.access.guards import Policies, rules_of
+from authplane.policy.access.model import AnyPolicy, Screen
+from authplane.resources.documents import Resources
+
+
+def asked_endpoints(policies: Policies, resources: Resources) -> Endpoints:
+    """Return where each service answers that some policy asks.
+
+    A Service of which no endpoints are known is looked up by its name, as pods of its cluster do.
+    """
+    asked = {each for guard in policies.guards.values() for each in _asked(guard.policies)}
+    return {where: _endpoints(where, resources) for where in sorted(asked)}
+
+
+def _asked(policies: Iterable[AnyPolicy]) -> Iterator[ServicePort]:
+    for policy in policies:
+        found = [asked.destination for rule in rules_of(policy) for _, asked in rule.asked]
+        if isinstance(policy, Screen):
+            found.append(policy.destination)
+        for each in found:
+            if isinstance(each, ExternalService):
+                yield ServicePort(each.service, each.port)
+
+
+def _endpoints(where: ServicePort, resources: Resources) -> tuple[Endpoint, ...]:
+    name = where.service
+    if name not in resources.endpoint_slices:
+        return (Endpoint(f"{name.name}.{name.namespace}.svc.cluster.local", where.port),)
+    found = resolve(resources, name, where.port, ExternalNames.NOWHERE)
+    return tuple(Endpoint(each.address, each.port) for each in found) if isinstance(found, tuple) else ()

@@ -1,0 +1,184 @@
+"""The policies of a folder as a backend: read, compiled and kept up to date, with the keys of their issuers."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import structlog
+
+from authplane.app.asked_services import asked_endpoints
+from authplane.base.problems import Severity
+from authplane.io.access_notes import AccessMetrics, AccessNotes
+from authplane.io.cel_watch import WatchedExpressions
+from authplane.io.clock import stopwatch
+from authplane.io.external_services import ExternalServices, external_services
+from authplane.io.folder import Folder
+from authplane.io.issuers import IssuerOptions, Issuers, follow_issuers
+from authplane.io.metrics import Metrics, ReloadMetrics
+from authplane.io.process import owned_tasks, place_of
+from authplane.io.watch import rebuilds
+from authplane.policy.access.backend import AccessPolicies, parse_target
+from authplane.policy.access.case import Means
+from authplane.policy.access.compile import Compiled, PolicyCompiler
+from authplane.policy.access.evidence import Identifier
+from authplane.policy.access.guards import Target
+from authplane.policy.access.verdict import Verdict
+from authplane.policy.flow import Ask, Busy, Effect, Outcome
+from authplane.policy.request import Request
+from authplane.policy.tokens.inspector import TokenInspector
+from authplane.resources.catalogue import POLICIES
+from authplane.resources.documents import Finding
+from authplane.resources.loaded import Loaded
+
+log: Final = structlog.stdlib.get_logger()
+
+_FIRST_KEYS: Final = 10.0
+"""Seconds that issuers have before we are ready without them."""
+
+_RELEVANT: Final = POLICIES | {"AuthplaneConfiguration", "Backend", "XBackend", "Gateway", "ReferenceGrant", "Service"}
+
+Heard: TypeAlias = Callable[[Request, Verdict], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyPlan:
+    """Policies in a folder."""
+
+    folder: str
+    allow_private_issuers: bool = False
+    target: str = ""
+    """What checks are about whose route does not say it: ``Backend/<namespace>/<name>``."""
+    gateway: str = ""
+    """Through which Gateway they come: ``Gateway/<namespace>/<name>[/<listener>]``."""
+    poll: bool = False
+
+    def unnamed(self) -> Target:
+        """Return what a check is about whose route does not say it; nothing is allowed to nowhere."""
+        return parse_target(self.target or None, self.gateway or None)
+
+
+class KeptPolicies:
+    """The policies that are in force, and all that decisions by them take."""
+
+    def __init__(self, plan: PolicyPlan, issuers: Issuers, services: ExternalServices, heard: Heard) -> None:
+        self.notes = AccessNotes()
+        self.issuers = issuers
+        self.services = services
+        inspector = TokenInspector(issuers)
+        self.tokens = inspector.cache.counts
+        self.backend = AccessPolicies(
+            Identifier(inspector),
+            told=_both(self.notes.told, heard),
+            means=Means(evaluate=WatchedExpressions()),
+            unnamed=plan.unnamed(),
+        )
+        self._compiler = PolicyCompiler()
+        self._findings: frozenset[Finding] = frozenset()
+        self._compiled: Compiled | None = None
+        self._tried = False
+
+    def rebuild(self, loaded: Loaded) -> None:
+        """Put into force what the documents say now; checks that have begun end by what they began with."""
+        elapsed = stopwatch()
+        compiled = self._compiler.compile(loaded.resources)
+        self.issuers.configure(compiled.policies.issuers)
+        self.services.publish(asked_endpoints(compiled.policies, loaded.resources))
+        self.backend.publish(compiled.policies)
+        self._compiled = compiled
+        self._tell(_findings(compiled, loaded))
+        log.info(
+            "policies are in force",
+            policies=len(compiled.standings),
+            targets=self.targets(),
+            issuers=len(compiled.policies.issuers),
+            ms=round(elapsed() * 1000, 1),
+        )
+
+    async def perform(self, effect: Effect) -> Outcome:
+        """Do what a decision asks for on the way."""
+        return await self.services.ask(effect) if isinstance(effect, Ask) else Busy()
+
+    def targets(self) -> int:
+        """Return how many targets have a policy."""
+        guards = self._compiled.policies.guards if self._compiled else {}
+        return sum(bool(guard.policies) for guard in guards.values())
+
+    def obstacle(self) -> str:
+        """Say what keeps us from deciding; empty if nothing does."""
+        if self._compiled is None:
+            return "no policies have been read yet"
+        if self._compiled.policies.closed:
+            return "nothing can be allowed: see the problems of the folder"
+        return "" if self._tried else "issuers have not been reached yet"
+
+    async def try_issuers(self) -> None:
+        """Wait for the first keys; an issuer that gives none costs its own policies and nobody else."""
+        await self.issuers.tried(_FIRST_KEYS)
+        self._tried = True
+
+    def _tell(self, findings: frozenset[Finding]) -> None:
+        before, self._findings = self._findings, findings
+        for each in sorted(findings - before, key=lambda finding: finding.place):
+            say = log.error if each.problem.severity is Severity.ERROR else log.warning
+            say("a problem with policies", place=str(each.place), resource=str(each.ref), problem=str(each.problem))
+
+
+@asynccontextmanager
+async def keep_policies(
+    name: str, plan: PolicyPlan, metrics: Metrics, heard: Heard = lambda _request, _verdict: None
+) -> AsyncGenerator[KeptPolicies]:
+    """Keep the policies of a folder in force while the block runs; raises `FolderError` if there is no folder."""
+    folder = Folder(Path(plan.folder))
+    folder.scan()
+    options = IssuerOptions(allow_private_networks=plan.allow_private_issuers)
+    reloads = metrics.reloads(name)
+    async with AsyncExitStack() as stack:
+        issuers = await stack.enter_async_context(follow_issuers((), options))
+        services = await stack.enter_async_context(external_services())
+        kept = KeptPolicies(plan, issuers, services, heard)
+        kept.rebuild(folder.library.current())
+        metrics.cache(name, kept.tokens)
+        metrics.include(AccessMetrics(name, kept.notes, issuers, kept.targets))
+        tasks = await stack.enter_async_context(owned_tasks())
+        running = [
+            tasks.create_task(_follow(kept, folder, reloads, poll=plan.poll)),
+            tasks.create_task(kept.try_issuers()),
+        ]
+        try:
+            yield kept
+        finally:
+            for task in running:
+                task.cancel()
+
+
+async def _follow(kept: KeptPolicies, folder: Folder, reloads: ReloadMetrics, *, poll: bool) -> None:
+    """Rebuild after each burst of changes, for ever."""
+    async for _ in rebuilds(folder, poll=poll):
+        try:
+            kept.rebuild(folder.library.current())
+        except Exception as error:  # noqa: BLE001 (a fault of ours must not end what serves)
+            place = place_of(error)
+            log.error("the policies cannot be compiled; the last ones stay in force", error=place)  # noqa: TRY400 (the message may quote a document)
+            reloads.reloaded(ok=False)
+        else:
+            reloads.reloaded(ok=True)
+
+
+def _findings(compiled: Compiled, loaded: Loaded) -> frozenset[Finding]:
+    made = (
+        Finding(loaded.place(ref, problem.path), ref, problem)
+        for ref, problems in compiled.problems.items()
+        for problem in problems
+    )
+    read = (each for each in loaded.findings if each.ref is None or each.ref.kind in _RELEVANT)
+    return frozenset((*read, *made))
+
+
+def _both(first: Heard, second: Heard) -> Heard:
+    def heard(request: Request, verdict: Verdict) -> None:
+        first(request, verdict)
+        second(request, verdict)
+
+    return heard
