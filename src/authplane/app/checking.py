@@ -23,7 +23,6 @@ from authplane.policy.access.compile import Compiled, compile_policies
 from authplane.policy.access.decide import EXPLAINING, decide
 from authplane.policy.access.evidence import Identifier, Token
 from authplane.policy.access.guards import Policies
-from authplane.policy.access.settings import Options
 from authplane.policy.access.verdict import Verdict, VerdictFlow
 from authplane.policy.flow import Ask, Effect, NoAnswer, Outcome
 from authplane.policy.peers.certificates import Svid, parse_svid
@@ -78,9 +77,9 @@ class Checked(NamedTuple):
     """What was assumed, and what could not be found out."""
 
 
-def enforce(loaded: Loaded, options: Options | None = None) -> Enforced:
+def enforce(loaded: Loaded) -> Enforced:
     """Compile what documents say, as a server does."""
-    return Enforced(loaded=loaded, compiled=compile_policies(loaded.resources, options))
+    return Enforced(loaded=loaded, compiled=compile_policies(loaded.resources))
 
 
 def parse_keys(text: Text) -> tuple[Keys, tuple[Finding, ...]]:

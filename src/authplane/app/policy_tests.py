@@ -15,7 +15,6 @@ from authplane.io.listing import shown
 from authplane.io.policy_folders import load_paths, match_paths
 from authplane.policy.access.guards import rules_of
 from authplane.policy.access.model import AnyPolicy
-from authplane.policy.access.settings import Options
 from authplane.resources.documents import Finding, Place
 from authplane.resources.nodes import Items, Node
 from authplane.resources.schema import Length, OneOf, OneOrMany, Range
@@ -129,9 +128,8 @@ def _parse_cases(node: Node, text: Text, report: Report) -> Iterator[PolicyCase]
 class PolicySets:
     """Compiles what tests are about, each set once."""
 
-    def __init__(self, root: Path, options: Options) -> None:
+    def __init__(self, root: Path) -> None:
         self._root = root
-        self._options = options
         self._known: dict[tuple[Path, ...], Enforced] = {}
 
     def of(self, file: CaseFile, base: Path) -> Enforced | tuple[Finding, ...]:
@@ -152,7 +150,7 @@ class PolicySets:
             return tuple(missing)
         key = tuple(paths) if file.policies else (self._root,)
         if key not in self._known:
-            self._known[key] = enforce(load_paths(key), self._options)
+            self._known[key] = enforce(load_paths(key))
         return self._known[key]
 
     def all(self) -> tuple[Enforced, ...]:

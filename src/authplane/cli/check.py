@@ -28,7 +28,6 @@ from authplane.cli.policy_files import (
 )
 from authplane.io.ask_once import ask_once
 from authplane.io.log import set_up_log
-from authplane.policy.access.settings import Options
 
 _COLOURS = {"allow": "green", "deny": "red", "unavailable": "yellow"}
 
@@ -54,7 +53,7 @@ def check_requests(
     set_up_log(level=logging.ERROR)
     found = parse_requests(read_text(request, binary="body"))
     stop_at(found.findings)
-    enforced = read_enforced(folder, Options(allow_http_issuers=allow_private_issuers))
+    enforced = read_enforced(folder)
     at_hand = read_keys(enforced, keys, fetch=fetch, allow_private=allow_private_issuers)
     endpoints = endpoints_of(enforced.policies, enforced.loaded.resources)
     answer = partial(ask_once, endpoints) if ask else None

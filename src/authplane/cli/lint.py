@@ -9,14 +9,12 @@ from authplane.app.policy_lint import lint_policies
 from authplane.app.records import finding_record
 from authplane.cli.folder import FolderArgument
 from authplane.cli.output import Output, OutputOption, finding_line, findings_summary, out, print_json
-from authplane.cli.policy_files import PrivateOption, read_enforced
-from authplane.policy.access.settings import Options
+from authplane.cli.policy_files import read_enforced
 
 
 def lint(
     folder: FolderArgument,
     strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings too.")] = False,
-    allow_private_issuers: PrivateOption = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Look for mistakes in AccessPolicies, and for what is allowed and probably not meant.
@@ -25,7 +23,7 @@ def lint(
 
     Example: authplane lint ./gateway --strict
     """
-    findings = lint_policies(read_enforced(folder, Options(allow_http_issuers=allow_private_issuers)))
+    findings = lint_policies(read_enforced(folder))
     if output is Output.JSON:
         print_json([finding_record(finding) for finding in findings])
     else:

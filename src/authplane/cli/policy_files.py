@@ -13,7 +13,6 @@ from authplane.base.problems import Severity
 from authplane.cli.output import count, err, fail, finding_line
 from authplane.io.folder import Folder, FolderError, shown
 from authplane.io.issuer_keys import fetch_keys
-from authplane.policy.access.settings import Options
 from authplane.resources.documents import Finding
 
 KeysOption: TypeAlias = Annotated[
@@ -22,18 +21,19 @@ KeysOption: TypeAlias = Annotated[
 ]
 FetchOption: TypeAlias = Annotated[bool, typer.Option("--fetch", help="Fetch the keys of issuers, as a server does.")]
 PrivateOption: TypeAlias = Annotated[
-    bool, typer.Option("--allow-private-issuers", help="Let issuers be on this machine or a private network.")
+    bool,
+    typer.Option("--allow-private-issuers", help="With --fetch: issuers may be on this machine or a private network."),
 ]
 
 
-def read_enforced(root: Path, options: Options) -> Enforced:
+def read_enforced(root: Path) -> Enforced:
     """Read a folder and compile its policies; a folder that cannot be read ends the command."""
     try:
         folder = Folder(root)
         folder.scan()
     except FolderError as error:
         fail(str(error), status=2)
-    return enforce(folder.library.current(), options)
+    return enforce(folder.library.current())
 
 
 def read_text(path: Path, *, binary: str = "") -> Text:

@@ -15,11 +15,10 @@ from authplane.app.records import finding_record
 from authplane.base.problems import printable
 from authplane.cli.folder import FolderArgument
 from authplane.cli.output import Output, OutputOption, count, fail, finding_line, out, print_json
-from authplane.cli.policy_files import KeysOption, PrivateOption, read_text, stop_at, warn_of_errors
+from authplane.cli.policy_files import KeysOption, read_text, stop_at, warn_of_errors
 from authplane.io.folder import FolderError
 from authplane.io.log import set_up_log
 from authplane.io.policy_folders import find_tests
-from authplane.policy.access.settings import Options
 from authplane.resources.documents import Finding
 
 
@@ -29,7 +28,6 @@ def run_policy_tests(
         Path | None, typer.Option("--junit", metavar="FILE", help="Write the results as JUnit XML too.")
     ] = None,
     keys: KeysOption = None,
-    allow_private_issuers: PrivateOption = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Run the tests of AccessPolicies: all files of a folder that are called *.test.yaml.
@@ -40,7 +38,7 @@ def run_policy_tests(
     """
     set_up_log(level=logging.ERROR)
     given = Circumstances(now=datetime.now(UTC), keys=_keys(keys))
-    outcomes, findings = _run(folder, Options(allow_http_issuers=allow_private_issuers), given)
+    outcomes, findings = _run(folder, given)
     missed = unexercised(list(outcomes.values()))
     if junit is not None:
         _write(junit, junit_xml({file: each.results for file, each in outcomes.items()}, findings))
@@ -54,16 +52,14 @@ def run_policy_tests(
         raise typer.Exit(1)
 
 
-def _run(
-    folder: Path, options: Options, given: Circumstances
-) -> tuple[dict[str, Outcome], dict[str, tuple[Finding, ...]]]:
+def _run(folder: Path, given: Circumstances) -> tuple[dict[str, Outcome], dict[str, tuple[Finding, ...]]]:
     outcomes: dict[str, Outcome] = {}
     findings: dict[str, tuple[Finding, ...]] = {}
     try:
         files = find_tests(folder)
         if not files:
             fail(f"there is no file *.test.yaml in {folder}", status=2)
-        sets = PolicySets(folder if folder.is_dir() else folder.parent, options)
+        sets = PolicySets(folder if folder.is_dir() else folder.parent)
         for path in files:
             tests = parse_tests(read_text(path, binary="body"))
             enforced = tests.findings or sets.of(tests, path.parent)
