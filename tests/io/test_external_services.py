@@ -1,0 +1,363 @@
+"""External services, asked over real connections."""
+
+import socket
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+import pytest
+from envoy.service.auth.v3 import external_auth_pb2 as pb
+from google.protobuf import json_format, text_format
+
+from authplane.base.headers import HeaderEdits
+from authplane.base.names import ObjectName
+from authplane.io.external_services import Endpoint, ExternalServices, ServicePort, external_services
+from authplane.io.http import HttpRequest, HttpResponse, serve_http
+from authplane.io.listen import TcpAddress
+from authplane.policy.access.external import ExternalService, OverGrpc, OverHttp
+from authplane.policy.flow import Ask, Declined, Granted, NoAnswer, Outcome
+from authplane.policy.request import Peer, Request
+
+NAME: Final = ObjectName("default", "authz")
+WHERE: Final = ServicePort(NAME, 9000)
+BODY: Final = b'{"jsonrpc":"2.0"}'
+REQUEST: Final = Request(
+    method="POST",
+    scheme="https",
+    host="mcp.example",
+    path="/mcp",
+    query="a=1",
+    headers=(
+        ("authorization", "Bearer t"),
+        ("content-length", str(len(BODY))),
+        ("content-type", "application/json"),
+        ("cookie", "a=1"),
+        ("x-envoy-auth-partial-body", "false"),
+        ("x-forwarded-client-cert", "URI=spiffe://evil"),
+        ("x-team", "red"),
+        ("x-team", "blue"),
+    ),
+    context={"authplane.target": "Backend/default/shop"},
+    id="42",
+    source=Peer(principal="spiffe://cluster.local/agent", address="10.0.0.1", port=5, certificate="PEM"),
+    destination=Peer(address="10.0.0.2", port=8090),
+    body=BODY,
+    time=datetime(2026, 1, 1, tzinfo=UTC),
+)
+
+
+def ask(protocol: OverGrpc | OverHttp, *, most_body: int = 0, seconds: float = 5, **more: Any) -> Ask:
+    service = ExternalService(service=NAME, port=9000, protocol=protocol, most_body=most_body)
+    return Ask(
+        service=service, request=more.pop("request", REQUEST), deadline=datetime.now(UTC).timestamp() + seconds, **more
+    )
+
+
+@dataclass
+class GrpcService:
+    """Answers every check with the same bytes, and remembers what it was asked."""
+
+    reply: bytes = b""
+    asked: list[pb.CheckRequest] = field(default_factory=list)
+    peers: set[str] = field(default_factory=set)
+
+    async def check(self, body: bytes, context: Any) -> bytes:
+        self.asked.append(pb.CheckRequest.FromString(body))
+        self.peers.add(context.peer())
+        return self.reply
+
+
+@asynccontextmanager
+async def grpc_service(check: Callable[[bytes, Any], Any]) -> AsyncGenerator[Endpoint]:
+    server = grpc.aio.server()
+    handler: Any = grpc.unary_unary_rpc_method_handler(check)
+    server.add_generic_rpc_handlers(
+        [grpc.method_handlers_generic_handler("envoy.service.auth.v3.Authorization", {"Check": handler})]
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield Endpoint("127.0.0.1", port)
+    finally:
+        await server.stop(None)
+
+
+@asynccontextmanager
+async def http_service(respond: Callable[[HttpRequest], HttpResponse]) -> AsyncGenerator[Endpoint]:
+    async with serve_http(TcpAddress(host="127.0.0.1", port=0), respond) as bound:
+        assert isinstance(bound, TcpAddress)
+        yield Endpoint("127.0.0.1", bound.port)
+
+
+@asynccontextmanager
+async def asking(*endpoints: Endpoint) -> AsyncGenerator[ExternalServices]:
+    async with external_services() as services:
+        services.publish({WHERE: endpoints})
+        yield services
+
+
+def response(text: str) -> bytes:
+    return text_format.Parse(text, pb.CheckResponse()).SerializeToString()
+
+
+async def over_grpc(reply: bytes, asked: Ask | None = None) -> tuple[Outcome, GrpcService]:
+    service = GrpcService(reply)
+    async with grpc_service(service.check) as endpoint, asking(endpoint) as services:
+        return await services.ask(asked or ask(OverGrpc())), service
+
+
+OK: Final = response("status {}")
+
+
+@pytest.mark.requirement("R62")
+@pytest.mark.requirement("R6A")
+async def test_over_grpc_a_service_is_told_the_whole_request_unless_headers_are_listed() -> None:
+    metadata = {"envoy.filters.http.jwt_authn": {"https://issuer.example": {"sub": "alice", "n": 1.0, "l": ["a"]}}}
+    outcome, service = await over_grpc(OK, ask(OverGrpc(), metadata=metadata))
+    assert outcome == Granted()
+    assert json_format.MessageToDict(service.asked[0]) == {
+        "attributes": {
+            "source": {
+                "principal": "spiffe://cluster.local/agent",
+                "address": {"socketAddress": {"address": "10.0.0.1", "portValue": 5}},
+            },
+            "destination": {"address": {"socketAddress": {"address": "10.0.0.2", "portValue": 8090}}},
+            "request": {
+                "time": "2026-01-01T00:00:00Z",
+                "http": {
+                    "id": "42",
+                    "method": "POST",
+                    "headers": {
+                        "authorization": "Bearer t",
+                        "content-length": str(len(BODY)),
+                        "content-type": "application/json",
+                        "cookie": "a=1",
+                        "x-team": "red,blue",
+                    },
+                    "path": "/mcp?a=1",
+                    "host": "mcp.example",
+                    "scheme": "https",
+                    "size": "-1",
+                },
+            },
+            "contextExtensions": {"authplane.hops": "1"},
+            "metadataContext": {"filterMetadata": metadata},
+        }
+    }
+    _, service = await over_grpc(OK, ask(OverGrpc(request_headers=frozenset({"x-team", "absent"})), most_body=100))
+    http = service.asked[0].attributes.request.http
+    assert dict(http.headers) == {"x-team": "red,blue", "x-envoy-auth-partial-body": "false"}
+    assert (http.body, http.raw_body, http.size) == (BODY.decode(), b"", len(BODY))
+    odd = replace(REQUEST, body=b"\xff\x00")
+    _, service = await over_grpc(OK, ask(OverGrpc(), most_body=100, request=odd))
+    assert service.asked[0].attributes.request.http.raw_body == b"\xff\x00"
+
+
+ANSWERS: Final[dict[str, tuple[bytes, Outcome]]] = {
+    "OK": (OK, Granted()),
+    "OK with edits": (
+        response(
+            'status {} ok_response { headers { header { key: "X-User" value: "alice" } }'
+            ' headers { header { key: "x-team" value: "green" } append { value: true } }'
+            ' headers { header { key: "cookie" value: "b" } append_action: ADD_IF_ABSENT }'
+            ' headers_to_remove: "Cookie" }'
+        ),
+        Granted(HeaderEdits(set=(("x-team", "red,blue,green"), ("x-user", "alice")), remove=("cookie",))),
+    ),
+    "allowed without a status": (response("ok_response {}"), Granted()),
+    "denied": (response("status { code: 7 }"), Declined()),
+    "denied with a status and headers": (
+        response(
+            'status { code: 16 } denied_response { status { code: Unauthorized } body: "no"'
+            ' headers { header { key: "WWW-Authenticate" value: "Bearer" } } }'
+        ),
+        Declined(http_status=401, headers=(("www-authenticate", "Bearer"),)),
+    ),
+    "denied, with words that allow": (response("status { code: 7 } ok_response {}"), Declined()),
+    "allowed, with words that deny": (
+        response("status {} denied_response {}"),
+        NoAnswer("the answer says nothing"),
+    ),
+    "an empty message, which would allow in Envoy": (b"", NoAnswer("the answer says nothing")),
+    "no message": (b"\xff", NoAnswer("the answer is no CheckResponse")),
+    "an error": (
+        response("status { code: 14 } error_response { status { code: ServiceUnavailable } }"),
+        NoAnswer("the service could not decide"),
+    ),
+    "an edit that cannot be made": (
+        response('status {} ok_response { query_parameters_to_remove: "a" }'),
+        NoAnswer("the service wants to change the query"),
+    ),
+}
+
+
+@pytest.mark.requirement("R61")
+@pytest.mark.parametrize(("reply", "want"), ANSWERS.values(), ids=ANSWERS.keys())
+async def test_over_grpc_only_a_clear_word_grants(reply: bytes, want: Outcome) -> None:
+    outcome, _ = await over_grpc(reply)
+    assert outcome == want
+
+
+async def test_connections_are_kept_over_grpc() -> None:
+    service = GrpcService(OK)
+    async with grpc_service(service.check) as endpoint, asking(endpoint) as services:
+        for _ in range(5):
+            assert await services.ask(ask(OverGrpc())) == Granted()
+            services.publish({WHERE: (endpoint,)})
+        assert len(service.peers) == 1
+
+
+# --- HTTP
+
+
+async def over_http(answer: HttpResponse, asked: Ask) -> tuple[Outcome, HttpRequest]:
+    seen: list[HttpRequest] = []
+
+    def respond(request: HttpRequest) -> HttpResponse:
+        seen.append(request)
+        return answer
+
+    async with http_service(respond) as endpoint, asking(endpoint) as services:
+        return await services.ask(asked), seen[0]
+
+
+@pytest.mark.requirement("R64")
+async def test_over_http_a_service_is_told_five_things_and_the_headers_that_are_listed() -> None:
+    outcome, seen = await over_http(HttpResponse(status=200), ask(OverHttp()))
+    assert isinstance(outcome, Granted)
+    assert (seen.method, seen.target, seen.body) == ("POST", "/mcp?a=1", b"")
+    assert sorted(seen.headers) == [
+        ("authorization", "Bearer t"),
+        ("content-length", "0"),
+        ("host", "mcp.example"),
+        ("x-authplane-hops", "1"),
+    ]
+    listed = OverHttp(
+        path="/verify", request_headers=frozenset({"x-team", "content-length", "connection", "x-forwarded-client-cert"})
+    )
+    _, seen = await over_http(HttpResponse(status=200), ask(listed, most_body=100))
+    assert (seen.target, seen.body) == ("/verify/mcp?a=1", BODY)
+    assert sorted(seen.headers) == [
+        ("authorization", "Bearer t"),
+        ("content-length", str(len(BODY))),
+        ("host", "mcp.example"),
+        ("x-authplane-hops", "1"),
+        ("x-team", "blue"),
+        ("x-team", "red"),
+    ]
+
+
+@pytest.mark.requirement("R65")
+async def test_over_http_all_headers_of_an_allowance_are_taken_over_unless_some_are_listed() -> None:
+    said = HttpResponse(
+        status=200, headers=(("X-User", "alice"), ("X-Team", "a"), ("X-Team", "b"), ("Host", "evil"), ("Date", "now"))
+    )
+    outcome, _ = await over_http(said, ask(OverHttp()))
+    assert outcome == Granted(HeaderEdits(set=(("date", "now"), ("x-team", "a, b"), ("x-user", "alice"))))
+    outcome, _ = await over_http(said, ask(OverHttp(response_headers=frozenset({"x-user", "host"}))))
+    assert outcome == Granted(HeaderEdits(set=(("x-user", "alice"),)))
+
+
+@pytest.mark.requirement("R61")
+@pytest.mark.parametrize("status", [201, 204, 301, 400, 401, 403, 404, 500, 503])
+async def test_over_http_every_status_but_200_denies(status: int) -> None:
+    outcome, _ = await over_http(HttpResponse(status=status), ask(OverHttp()))
+    assert isinstance(outcome, Declined)
+    assert outcome.http_status == status
+
+
+@pytest.mark.parametrize("path", ["/a/../b", "/a//b", "/%2e%2e/b", "/a;b", "*"])
+async def test_a_path_that_could_lead_elsewhere_is_not_asked_about(path: str) -> None:
+    async with asking(Endpoint("127.0.0.1", 1)) as services:
+        outcome = await services.ask(ask(OverHttp(path="/verify"), request=replace(REQUEST, path=path)))
+    assert outcome == NoAnswer("the request cannot be repeated")
+
+
+async def test_the_endpoints_of_a_service_are_asked_in_turn_and_one_that_is_down_is_passed_over() -> None:
+    seen: list[int] = []
+
+    def respond(number: int) -> Callable[[HttpRequest], HttpResponse]:
+        def answer(_: HttpRequest) -> HttpResponse:
+            seen.append(number)
+            return HttpResponse(status=200)
+
+        return answer
+
+    async with http_service(respond(0)) as first, http_service(respond(1)) as second:
+        async with asking(first, Endpoint("127.0.0.1", 1), second) as services:
+            for _ in range(4):
+                assert isinstance(await services.ask(ask(OverHttp())), Granted)
+        assert set(seen) == {0, 1}
+
+
+# --- Whatever goes wrong
+
+
+@pytest.mark.requirement("S22")
+@pytest.mark.parametrize("protocol", [OverGrpc(), OverHttp()])
+async def test_nobody_there_is_no_answer(protocol: OverGrpc | OverHttp) -> None:
+    async with asking(Endpoint("127.0.0.1", 1)) as services:
+        assert isinstance(await services.ask(ask(protocol)), NoAnswer)
+        services.publish({WHERE: ()})
+        assert await services.ask(ask(protocol)) == NoAnswer("the service has no endpoints")
+        services.publish({})
+        assert await services.ask(ask(protocol)) == NoAnswer("the service has no endpoints")
+
+
+@pytest.mark.parametrize("protocol", [OverGrpc(), OverHttp()])
+async def test_who_does_not_answer_in_time_has_not_answered(protocol: OverGrpc | OverHttp) -> None:
+    # The system takes the connection, and nobody reads it.
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        endpoint = Endpoint("127.0.0.1", listening.getsockname()[1])
+        async with asking(endpoint) as services:
+            assert isinstance(await services.ask(ask(protocol, seconds=0.2)), NoAnswer)
+            assert await services.ask(ask(protocol, seconds=-1)) == NoAnswer("no time is left")
+
+
+@pytest.mark.parametrize("protocol", [OverGrpc(), OverHttp()])
+async def test_a_service_that_comes_back_is_asked_again(protocol: OverGrpc | OverHttp) -> None:
+    service = GrpcService(OK)
+
+    async def answered(services: ExternalServices) -> bool:
+        return isinstance(await services.ask(ask(protocol)), Granted)
+
+    def respond(_: HttpRequest) -> HttpResponse:
+        return HttpResponse(status=200)
+
+    async with external_services() as services:
+        for _ in range(2):
+            made = grpc_service(service.check) if isinstance(protocol, OverGrpc) else http_service(respond)
+            async with made as endpoint:
+                services.publish({WHERE: (endpoint,)})
+                assert await answered(services)
+            assert not await answered(services)
+
+
+@pytest.mark.requirement("E28")
+@pytest.mark.parametrize("protocol", [OverGrpc(), OverHttp()])
+@pytest.mark.parametrize(("told", "asked"), [("0", True), ("2", True), ("3", False), ("x", False), ("-1", False)])
+async def test_a_question_is_passed_on_three_times_at_most(
+    protocol: OverGrpc | OverHttp, told: str, asked: bool
+) -> None:
+    passed = {
+        "context": replace(REQUEST, context={"authplane.hops": told}),
+        "header": replace(REQUEST, headers=(("x-authplane-hops", told),)),
+    }
+    service = GrpcService(OK)
+
+    def respond(request: HttpRequest) -> HttpResponse:
+        assert request.header("x-authplane-hops") == str(int(told) + 1)
+        return HttpResponse(status=200)
+
+    made = grpc_service(service.check) if isinstance(protocol, OverGrpc) else http_service(respond)
+    async with made as endpoint, asking(endpoint) as services:
+        for request in passed.values():
+            outcome = await services.ask(ask(protocol, request=request))
+            assert isinstance(outcome, Granted) == asked
+    assert [each.attributes.context_extensions["authplane.hops"] for each in service.asked] == (
+        [str(int(told) + 1)] * 2 if asked and isinstance(protocol, OverGrpc) else []
+    )
