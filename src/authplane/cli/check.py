@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from authplane.app.asking import endpoints_of
+from authplane.app.asked_services import asked_endpoints
 from authplane.app.check_records import check_record, check_tree, tree_lines
 from authplane.app.checking import Circumstances, check
 from authplane.app.request_files import parse_requests
@@ -55,7 +55,7 @@ def check_requests(
     stop_at(found.findings)
     enforced = read_enforced(folder)
     at_hand = read_keys(enforced, keys, fetch=fetch, allow_private=allow_private_issuers)
-    endpoints = endpoints_of(enforced.policies, enforced.loaded.resources)
+    endpoints = asked_endpoints(enforced.policies, enforced.loaded.resources)
     answer = partial(ask_once, endpoints) if ask else None
     checked = [
         check(enforced.policies, asked, Circumstances(now=datetime.now(UTC), keys=at_hand, answer=answer))
