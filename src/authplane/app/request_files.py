@@ -127,6 +127,8 @@ class RequestFile(NamedTuple):
 _METHOD: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
 _PATH: Final = re.compile(r"/[!-~]*")
 _VALUE: Final = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
+_PARTIAL: Final = "x-envoy-auth-partial-body"
+"""In which the proxy says whether a body is only part of one."""
 _JSON: Final = ("content-type", "application/json")
 _ACCEPT: Final = ("accept", "application/json, text/event-stream")
 
@@ -250,6 +252,8 @@ def _request(written: WrittenRequest, inner: _Inner, time: datetime | None) -> R
     headers += [pair for pair in (_JSON, _ACCEPT) if written.mcp is not None and pair[0] not in names]
     if body and not names & {"content-length", "transfer-encoding"}:
         headers.append(("content-length", str(len(body))))
+    if body and _PARTIAL not in names:
+        headers.append((_PARTIAL, "false"))
     if written.peer is not None and written.peer.token is not None and written.peer.token.jwt is not None:
         headers.append(("authorization", f"Bearer {written.peer.token.jwt}"))
     around = ((":authority", host), (":method", written.method), (":path", written.path), (":scheme", written.scheme))
