@@ -1,6 +1,7 @@
 """`authplane lint`: mistakes, and what is allowed and probably not meant."""
 
 import json
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -186,6 +187,17 @@ def test_findings_have_their_place(tmp_path: Path) -> None:
 def test_the_page_about_policies_has_every_reason() -> None:
     page = read(ROOT / "docs" / "policies.md")
     assert [reason for reason in LINTS if f"`{reason}`" not in page] == []
+
+
+def test_the_page_about_policies_explains_every_reason_of_a_decision() -> None:
+    sources = (
+        ROOT / "src" / "authplane" / "policy" / "access" / f"{name}.py" for name in ("matching", "judging", "decide")
+    )
+    constants = re.findall(r'"((?:external:)?[a-z]+(?:_[a-z]+)+)"', "".join(map(read, sources)))
+    others = {"service_account", "short_of", "spiffe_id", "too_large"}
+    page = read(ROOT / "docs" / "policies.md")
+    missing = {each for each in constants if f"`{each}`" not in page and f"`{each}:…`" not in page}
+    assert missing - others == set()
 
 
 def test_a_folder_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
