@@ -32,6 +32,8 @@ class Run:
         self.lines: list[Line] = []
         self.child: Child
         for source in files("authplane.io").joinpath("quickstart").iterdir():
+            if source.name == "tools.yaml":
+                continue
             text = source.read_text(encoding="utf-8")
             for old, new in ((8080, self.http), (8443, self.https), (9080, self.echo)):
                 text = text.replace(f"port: {old}", f"port: {new}").replace(f"Port: {old}", f"Port: {new}")

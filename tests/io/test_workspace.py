@@ -7,16 +7,20 @@ import pytest
 
 from authplane.app.generation import build_generation
 from authplane.io.folder import Folder
-from authplane.io.workspace import WorkspaceError, prepare_workspace
+from authplane.io.workspace import WorkspaceError, prepare_identities, prepare_workspace
+from authplane.policy.access.compile import compile_policies
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 def test_the_quickstart_has_no_problem(tmp_path: Path) -> None:
     workspace = prepare_workspace(tmp_path / "state", NOW)
+    prepare_identities(workspace, "127.0.0.1", NOW)
     folder = Folder(workspace.quickstart)
     folder.scan()
-    assert build_generation(folder.library.current()).findings == ()
+    loaded = folder.library.current()
+    assert build_generation(loaded).findings == ()
+    assert compile_policies(loaded.resources).problems == {}
 
 
 def test_keys_are_for_their_owner_only(tmp_path: Path) -> None:

@@ -62,7 +62,10 @@ class PolicyPlan:
 class KeptPolicies:
     """The policies that are in force, and all that decisions by them take."""
 
-    def __init__(self, plan: PolicyPlan, issuers: Issuers, services: ExternalServices, heard: Heard) -> None:
+    def __init__(
+        self, plan: PolicyPlan, issuers: Issuers, services: ExternalServices, heard: Heard, *, quiet: bool
+    ) -> None:
+        self._quiet = quiet
         self.notes = AccessNotes()
         self.issuers = issuers
         self.services = services
@@ -87,14 +90,15 @@ class KeptPolicies:
         self.services.publish(asked_endpoints(compiled.policies, loaded.resources))
         self.backend.publish(compiled.policies)
         self._compiled = compiled
-        self._tell(_findings(compiled, loaded))
-        log.info(
-            "policies are in force",
-            policies=len(compiled.standings),
-            targets=self.targets(),
-            issuers=len(compiled.policies.issuers),
-            ms=round(elapsed() * 1000, 1),
-        )
+        if not self._quiet:
+            self._tell(_findings(compiled, loaded))
+            log.info(
+                "policies are in force",
+                policies=len(compiled.standings),
+                targets=self.targets(),
+                issuers=len(compiled.policies.issuers),
+                ms=round(elapsed() * 1000, 1),
+            )
 
     async def perform(self, effect: Effect) -> Outcome:
         """Do what a decision asks for on the way."""
@@ -127,9 +131,17 @@ class KeptPolicies:
 
 @asynccontextmanager
 async def keep_policies(
-    name: str, plan: PolicyPlan, metrics: Metrics, heard: Heard = lambda _request, _verdict: None
+    name: str,
+    plan: PolicyPlan,
+    metrics: Metrics,
+    heard: Heard = lambda _request, _verdict: None,
+    *,
+    quiet: bool = False,
 ) -> AsyncGenerator[KeptPolicies]:
-    """Keep the policies of a folder in force while the block runs; raises `FolderError` if there is no folder."""
+    """Keep the policies of a folder in force while the block runs; raises `FolderError` if there is no folder.
+
+    ``heard`` is told of every decision; ``quiet`` is for those who tell of the folder's problems themselves.
+    """
     folder = Folder(Path(plan.folder))
     folder.scan()
     options = IssuerOptions(allow_private_networks=plan.allow_private_issuers)
@@ -137,7 +149,7 @@ async def keep_policies(
     async with AsyncExitStack() as stack:
         issuers = await stack.enter_async_context(follow_issuers((), options))
         services = await stack.enter_async_context(external_services())
-        kept = KeptPolicies(plan, issuers, services, heard)
+        kept = KeptPolicies(plan, issuers, services, heard, quiet=quiet)
         kept.rebuild(folder.library.current())
         metrics.cache(name, kept.tokens)
         metrics.include(AccessMetrics(name, kept.notes, issuers, kept.targets))

@@ -1,4 +1,7 @@
-"""Everything on this machine: control plane, authorization server, echo origin and Envoy."""
+"""Everything on this machine: control plane, authorization servers, origins and Envoy.
+
+Whatever AccessPolicies protect is decided here, in this process: so policies are enforced as soon as there are any.
+"""
 
 import sys
 from collections import Counter
@@ -10,15 +13,24 @@ from tempfile import TemporaryDirectory
 from typing import Final, TypeAlias
 
 from authplane.app.control import Control, ControlSettings, Told
+from authplane.app.dev_issuer import IssuerPlan, serve_issuer
+from authplane.app.policy_server import PolicyPlan, keep_policies
 from authplane.graph.model import Address as GatewayAddress
 from authplane.graph.model import Graph
+from authplane.graph.policy_server import OverSocket, PolicyServer
+from authplane.io.authz import AuthzSettings, serve_authz
+from authplane.io.clock import now
 from authplane.io.envoy import Envoy, EnvoySettings, envoy_binary, run_envoy
 from authplane.io.folder import Folder
 from authplane.io.listen import Address, TcpAddress, UnixAddress, claim
+from authplane.io.metrics import Metrics
+from authplane.io.observer import Observer
 from authplane.io.process import Child, Line, LineSink, run_process
 from authplane.io.ready import reachable
 from authplane.io.serve import Stop, first_of
 from authplane.io.workspace import Workspace
+from authplane.policy.access.verdict import Verdict
+from authplane.policy.request import Request
 from authplane.policy.testserver import Mode
 from authplane.render.bootstrap import ControlPlane, UnixSocket, ads_bootstrap
 from authplane.render.dump import json_text
@@ -47,7 +59,15 @@ class Started:
     graph: Graph
 
 
-RunEvent: TypeAlias = Told | Output | Started
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """Policies have decided about a request."""
+
+    request: Request
+    verdict: Verdict
+
+
+RunEvent: TypeAlias = Told | Output | Started | Decided
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +79,11 @@ class RunSettings:
     authserver: TcpAddress | None
     mode: Mode
     echo: TcpAddress | None
+    tools: TcpAddress | None = None
+    """Where the MCP server of the quickstart listens."""
+    issuer: TcpAddress | None = None
+    """Where the development issuer of the quickstart listens."""
+    allow_private_issuers: bool = False
     poll: bool = False
     delta: bool = False
 
@@ -67,7 +92,9 @@ async def run_gateway(settings: RunSettings, tell: Callable[[RunEvent], None], s
     """Run everything until the user stops it or a part of it ends by itself, which raises `RunError`."""
     envoy_binary()  # a missing binary is said before anything starts
     with TemporaryDirectory(prefix="authplane-") as private:
-        control = Control(Folder(settings.root), tell)
+        folder = Folder(settings.root)
+        decider = _decider(folder, UnixAddress(path=f"{private}/policy.sock"))
+        control = Control(folder, tell, _as_envoy_sees(decider))
         xds = UnixAddress(path=f"{private}/xds.sock")
         control_settings = ControlSettings(address=xds, poll=settings.poll)
         async with AsyncExitStack() as stack:
@@ -77,6 +104,11 @@ async def run_gateway(settings: RunSettings, tell: Callable[[RunEvent], None], s
             for address in needed:
                 claim(address)
             parts = [_ends(name, child) for name, child in await _start_children(settings, tell, stack)]
+            if settings.issuer is not None:
+                plan = IssuerPlan(folder=settings.workspace.dev, address=settings.issuer)
+                await stack.enter_async_context(serve_issuer(plan, now()))
+            if decider is not None:
+                await stack.enter_async_context(_serve_policies(settings, decider, tell))
             envoy = await stack.enter_async_context(_start_envoy(xds, settings, tell))
 
             async def announce() -> None:
@@ -88,6 +120,37 @@ async def run_gateway(settings: RunSettings, tell: Callable[[RunEvent], None], s
             await first_of(
                 stop.asked, announce, lambda: control.follow(control_settings), _ends("Envoy", envoy), *parts
             )
+
+
+def _decider(folder: Folder, ours: UnixAddress) -> UnixAddress | None:
+    """Return where we decide by policies; None if the documents say that somebody else does."""
+    folder.scan()
+    configuration = folder.library.current().resources.configuration
+    return ours if configuration is None or configuration.spec.policy_server is None else None
+
+
+def _as_envoy_sees(decider: UnixAddress | None) -> PolicyServer | None:
+    return None if decider is None else PolicyServer(where=OverSocket(decider.path))
+
+
+@asynccontextmanager
+async def _serve_policies(
+    settings: RunSettings, address: UnixAddress, tell: Callable[[RunEvent], None]
+) -> AsyncGenerator[None]:
+    """Decide by the policies of the folder while the block runs."""
+    metrics = Metrics()
+    plan = PolicyPlan(
+        folder=str(settings.root), allow_private_issuers=settings.allow_private_issuers, poll=settings.poll
+    )
+
+    def heard(request: Request, verdict: Verdict) -> None:
+        tell(Decided(request, verdict))
+
+    async with keep_policies("policy", plan, metrics, heard, quiet=True) as kept:
+        observer = Observer("policy", metrics.checks("policy"))
+        front = AuthzSettings(address=address, grace=_GRACE)
+        async with serve_authz(kept.backend, front, observer=observer, perform=kept.perform):
+            yield
 
 
 async def _until_served(envoy: Envoy, needed: list[Address]) -> None:
@@ -107,7 +170,8 @@ def _needed(settings: RunSettings, graph: Graph) -> list[Address]:
     listeners = [(graph.http, graph.plain_hosts), (graph.https, graph.secure_hosts)]
     gateway = [_tcp(address) for address, hosts in listeners if hosts]
     gateway += [_tcp(port.where) for port in graph.gateways]
-    needed = [*gateway, *(address for address in (settings.authserver, settings.echo) if address)]
+    own = (settings.authserver, settings.echo, settings.tools, settings.issuer)
+    needed = [*gateway, *(address for address in own if address)]
     ports = Counter(address.port for address in needed)
     twice = [port for port, times in ports.items() if times > 1]
     if twice:
@@ -122,29 +186,30 @@ def _tcp(address: GatewayAddress) -> TcpAddress:
 async def _start_children(
     settings: RunSettings, tell: Callable[[RunEvent], None], stack: AsyncExitStack
 ) -> list[tuple[str, Child]]:
-    commands: list[tuple[str, list[str]]] = []
+    programs: list[tuple[str, list[str]]] = []
+    if settings.tools:
+        # First, since it takes the longest.
+        programs.append(("tools", ["authplane.io.sample_tools", str(settings.tools)]))
     if settings.authserver:
-        workspace = settings.workspace
-        commands.append(
-            (
-                "authserver",
-                [
-                    "authserver", "testserver", "--address", str(settings.authserver), "--mode", settings.mode.value,
-                    # The engine that starts fastest; nobody measures a quickstart.
-                    "--engine", "grpcio", "--metrics-address", "", "--decision-log", "",
-                    "--tls-cert-path", str(workspace.authserver_certificate),
-                    "--tls-key-path", str(workspace.authserver_key),
-                ],
-            )
-        )  # fmt: skip
+        programs.append(("authserver", _authserver(settings, settings.authserver)))
     if settings.echo:
-        commands.append(("echo", ["echo", "--address", str(settings.echo)]))
+        programs.append(("echo", ["authplane", "echo", "--address", str(settings.echo), "--log-format", "json"]))
     children = []
-    for name, arguments in commands:
-        argv = [sys.executable, "-m", "authplane", *arguments, "--log-format", "json"]
+    for name, arguments in programs:
+        argv = [sys.executable, "-m", *arguments]
         child = await stack.enter_async_context(run_process(argv, sink=_sink(name, tell), grace=_GRACE))
         children.append((name, child))
     return children
+
+
+def _authserver(settings: RunSettings, address: TcpAddress) -> list[str]:
+    workspace = settings.workspace
+    return [
+        "authplane", "authserver", "testserver", "--address", str(address), "--mode", settings.mode.value,
+        # The engine that starts fastest; nobody measures a quickstart.
+        "--engine", "grpcio", "--metrics-address", "", "--decision-log", "", "--log-format", "json",
+        "--tls-cert-path", str(workspace.authserver_certificate), "--tls-key-path", str(workspace.authserver_key),
+    ]  # fmt: skip
 
 
 @asynccontextmanager

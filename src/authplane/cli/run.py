@@ -8,18 +8,25 @@ import typer
 from rich.markup import escape
 
 from authplane.app.control import Rebuilt
-from authplane.app.run import NODE, Output, RunError, RunEvent, RunSettings, Started, run_gateway
+from authplane.app.quickstart import ISSUER_ADDRESS, TOOLS_ADDRESS, agent_program, agent_tries, tries
+from authplane.app.run import NODE, Decided, Output, RunError, RunEvent, RunSettings, Started, run_gateway
 from authplane.cli.listen import serving
 from authplane.cli.output import count, fail, finding_line, out
 from authplane.graph.model import Graph, PlainPort
 from authplane.io.ads_stream import Connected, Disconnected
 from authplane.io.clock import now
+from authplane.io.dev_folder import DevFolderError
 from authplane.io.listen import AddressInvalidError, TcpAddress, UnixAddress, parse_address
 from authplane.io.log import LogFormat, set_up_log
 from authplane.io.process import Stream
 from authplane.io.ready import NotReachableError
 from authplane.io.serve import Stop, run_program
-from authplane.io.workspace import Workspace, WorkspaceError, prepare_workspace
+from authplane.io.workspace import Workspace, WorkspaceError, prepare_identities, prepare_workspace
+from authplane.policy.access.denials import RpcDenial
+from authplane.policy.access.verdict import Verdict
+from authplane.policy.decision import Allow, Deny
+from authplane.policy.record import shown
+from authplane.policy.request import Request
 from authplane.policy.testserver import Mode
 from authplane.xds.messages import Acked, Nacked
 
@@ -47,11 +54,22 @@ def run(
     echo_address: Annotated[
         str, typer.Option(help="Where the echo origin listens; empty runs none.")
     ] = "127.0.0.1:9080",
+    tools_address: Annotated[
+        str, typer.Option(help="Where the MCP server of the quickstart listens; empty runs none.")
+    ] = str(TOOLS_ADDRESS),
+    issuer_address: Annotated[
+        str, typer.Option(help="Where the development issuer of the quickstart listens; empty runs none.")
+    ] = str(ISSUER_ADDRESS),
+    allow_private_issuers: Annotated[
+        bool,
+        typer.Option("--allow-private-issuers", help="For development: fetch keys from private networks as well."),
+    ] = False,
     delta: Annotated[bool, typer.Option("--delta", help="Let Envoy ask for changes only (delta xDS).")] = False,
     poll: Annotated[bool, typer.Option("--poll", help="Look for changes from time to time.")] = False,
 ) -> None:
-    """Run everything on this machine: control plane, authorization server, an echo origin and Envoy.
+    """Run everything on this machine: control plane, authorization servers, an echo origin and Envoy.
 
+    Without a folder, the quickstart: also an MCP server with a few tools and an issuer of tokens.
     Edit a file of the folder while it runs: the change takes effect at once.
 
     Example: authplane run
@@ -62,17 +80,23 @@ def run(
     with serving():
         try:
             workspace = prepare_workspace(state_dir, now())
+            tools, issuer = (_optional(text) if folder is None else None for text in (tools_address, issuer_address))
+            if issuer is not None:
+                prepare_identities(workspace, issuer.host, now())
             settings = RunSettings(
                 root=folder or workspace.quickstart,
                 workspace=workspace,
                 authserver=_optional(authserver_address),
                 mode=mode,
                 echo=_optional(echo_address),
+                tools=tools,
+                issuer=issuer,
+                allow_private_issuers=allow_private_issuers,
                 poll=poll,
                 delta=delta,
             )
             _run(settings, quickstart=folder is None)
-        except (RunError, WorkspaceError, NotReachableError) as error:
+        except (RunError, WorkspaceError, DevFolderError, NotReachableError) as error:
             fail(str(error))
 
 
@@ -109,6 +133,8 @@ class _Terminal:
             case Started(graph):
                 self._started = True
                 self._welcome(graph)
+            case Decided(request, verdict):
+                out.print(_decision_line(request, verdict))
             case Output(program, line):
                 _output(program, line.stream, line.text)
             case Nacked(type_url=type_url, message=message):
@@ -146,22 +172,38 @@ class _Terminal:
             out.print(f"authorization  {settings.authserver} (testserver, mode {settings.mode.value})")
         if settings.echo:
             out.print(f"echo origin    {settings.echo}")
+        if settings.tools:
+            out.print(f"MCP server     {settings.tools}")
+        if settings.issuer:
+            out.print(f"issuer         https://{settings.issuer}  [yellow](for development only)[/]")
         out.print(f"resources      {escape(str(settings.root))}  [dim](edit a file: it takes effect at once)[/]")
         if self._quickstart:
-            _print_curl_lines(settings.workspace, graph.https.port)
+            _print_tries(settings.workspace, graph)
         out.print("[dim]Ctrl-C stops everything. Requests:[/]")
 
 
-def _print_curl_lines(workspace: Workspace, port: int) -> None:
-    tries = (
-        ("/allow", "200: the authorization server allows paths that contain 'allow'; see Auth-Handler in the answer"),
-        ("/secret", "401: the authorization server denies"),
-        ("/public", "200: authorization is disabled on this route, so nobody is asked"),
-    )
-    for path, answer in tries:
-        out.print(f"\n  [bold]curl -i --cacert {escape(str(workspace.ca))} https://localhost:{port}{path}[/]")
-        out.print(f"    [dim]→ {answer}[/]")
+def _print_tries(workspace: Workspace, graph: Graph) -> None:
+    for each in (*tries(workspace, graph), *agent_tries(workspace, graph)):
+        out.print(f"\n  [bold]{escape(each.line)}[/]", soft_wrap=True)
+        out.print(f"    [dim]→ {escape(each.answer)}[/]")
+    program = agent_program(workspace, graph)
+    if program:
+        out.print("\n  The same with the MCP SDK, in Python:\n")
+        for line in program.splitlines():
+            out.print(f"    {escape(line)}", soft_wrap=True, highlight=False)
     out.print()
+
+
+def _decision_line(request: Request, verdict: Verdict) -> str:
+    """Say what policies decided and why."""
+    grounds = verdict.grounds
+    word = {Allow: "[green]allow[/]", Deny: "[red]deny[/]", RpcDenial: "[red]deny[/]"}.get(
+        type(verdict.decision), "[red]cannot tell about[/]"
+    )
+    what = shown(" ".join(part for part in (grounds.mcp_method, grounds.tool) if part) or request.method)
+    who = f" by {escape(shown(grounds.identity))}" if grounds.identity else ""
+    why = " ".join(part for part in (grounds.policy, grounds.rule, grounds.entry, grounds.reason) if part)
+    return f"[dim]{now():%H:%M:%S}[/] policies {word} {escape(what)}{who} [dim]({escape(shown(why))})[/]"
 
 
 def _list(names: list[str]) -> str:

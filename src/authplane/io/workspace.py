@@ -9,9 +9,13 @@ from typing import Final
 from cryptography import x509
 
 from authplane.io.certificates import KeyPair, Leaf, create_authority, issue
+from authplane.io.dev_folder import WorkloadFiles, prepare_issuer, write_workload
 
 AUTHSERVER_NAME: Final = "authserver.authplane.local"
 """What the certificate of the authorization server says, and what the quickstart expects of it."""
+
+WORKLOAD: Final = "spiffe://cluster.local/ns/default/sa/janitor"
+"""Who comes with a certificate."""
 
 _LIFETIME: Final = timedelta(days=90)
 _RENEW_BEFORE: Final = timedelta(days=1)
@@ -43,6 +47,11 @@ class Workspace:
         return self.root / "authserver.key"
 
     @property
+    def dev(self) -> Path:
+        """The development issuer, and certificates of workloads."""
+        return self.root / "dev"
+
+    @property
     def quickstart(self) -> Path:
         """The resources to play with; edits are kept."""
         return self.root / "quickstart"
@@ -60,6 +69,23 @@ def prepare_workspace(root: Path, now: datetime) -> Workspace:
     except OSError as error:
         raise WorkspaceError(f"cannot write {error.filename or root}: {error.strerror}") from error
     return workspace
+
+
+def prepare_identities(workspace: Workspace, host: str, now: datetime) -> WorkloadFiles:
+    """Make a development issuer on ``host`` and a workload, and let the quickstart trust them.
+
+    Raises `DevFolderError` or `WorkspaceError` if that cannot be written.
+    """
+    issuer = prepare_issuer(workspace.dev, host, now)
+    made = write_workload(workspace.dev, WORKLOAD, "janitor", now=now, lifetime=_LIFETIME)
+    secrets = (("issuer-ca", issuer.ca), ("workloads-ca", made.ca))
+    try:
+        text = "---".join(_ca_secret(name, path.read_bytes()) for name, path in secrets)
+        trusted = f"# Whom the quickstart trusts; made anew at each start.{text}"
+        _write_private(workspace.quickstart / "identities.yaml", trusted.encode())
+    except OSError as error:
+        raise WorkspaceError(f"cannot write {error.filename}: {error.strerror}") from error
+    return made
 
 
 def _copy_quickstart(target: Path) -> None:
@@ -104,15 +130,19 @@ stringData:
 {_indented(gateway.certificate)}
   tls.key: |
 {_indented(gateway.key.reveal())}
----
+---{_ca_secret("authserver-ca", authority.certificate)}"""
+
+
+def _ca_secret(name: str, certificate: bytes) -> str:
+    return f"""
 apiVersion: v1
 kind: Secret
 metadata:
-  name: authserver-ca
+  name: {name}
 type: Opaque
 stringData:
   ca.crt: |
-{_indented(authority.certificate)}
+{_indented(certificate)}
 """
 
 
