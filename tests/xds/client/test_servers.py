@@ -102,6 +102,19 @@ def test_what_a_server_that_answers_again_does_not_have_counts_as_deleted() -> N
 
 
 @pytest.mark.requirement("XC-8")
+def test_a_server_that_comes_back_and_is_silent_takes_nothing_away_that_another_sent() -> None:
+    world = World(ONE, TWO)
+    watcher = world.watch("a")
+    world.end("one")
+    world.pass_time(2)
+    world.open("one")
+    world.open("two")
+    world.respond("a=2", uri="two")
+    world.pass_time(60)
+    assert world.heard(watcher) == [Changed("2@two")]
+
+
+@pytest.mark.requirement("XC-8")
 def test_an_authority_may_ask_for_the_next_server_whenever_one_cannot_be_reached() -> None:
     world = World(ONE, authorities={"x": authority(ONE, TWO, fallback_on_reachability_only=True)})
     world.watch(f"xdstp://x/{KIND}/a")
