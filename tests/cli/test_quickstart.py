@@ -1,0 +1,110 @@
+"""The quickstart, as a person meets it: every line that it prints does what it says."""
+
+import asyncio
+import shutil
+import sys
+import textwrap
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from tests.support.eventually import eventually
+from tests.support.gateway import free_port
+
+from authplane.io.process import Line, Stream, run_process
+
+AUTHPLANE = Path(sys.executable).parent / "authplane"
+PORTS = (8080, 8443, 8090, 8091, 9080, 9443, 9082, 9445)
+
+
+class Quickstart:
+    """A running `authplane run` without a folder, on ports that nobody else has."""
+
+    def __init__(self, state: Path) -> None:
+        self.state = state
+        self.ports = {port: free_port() for port in PORTS}
+        self.lines: list[Line] = []
+        folder = state / "quickstart"
+        folder.mkdir(parents=True)
+        for source in files("authplane.io").joinpath("quickstart").iterdir():
+            text = source.read_text(encoding="utf-8")
+            for old, new in self.ports.items():
+                text = text.replace(f"127.0.0.1:{old}", f"127.0.0.1:{new}")
+                if old != 9443:  # the port of a Service may be what it is
+                    text = text.replace(f"ort: {old}", f"ort: {new}")
+            text = text.replace("- name: grpc\n  port: 9443", f"- name: grpc\n  port: {self.ports[9443]}")
+            (folder / source.name).write_text(text, encoding="utf-8")
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        async def sink(line: Line) -> None:
+            self.lines.append(line)
+
+        places = {"authserver": 9443, "echo": 9080, "tools": 9082, "issuer": 9445}
+        options = [
+            word for name, port in places.items() for word in (f"--{name}-address", f"127.0.0.1:{self.ports[port]}")
+        ]
+        argv = [str(AUTHPLANE), "run", "--state-dir", str(self.state), *options]
+        async with run_process(argv, sink=sink, grace=5):
+            await self.says("Ctrl-C stops everything")
+            yield
+
+    async def says(self, words: str) -> None:
+        async def holds() -> bool:
+            return any(words in line.text for line in self.lines)
+
+        try:
+            await eventually(holds, limit=30)
+        except TimeoutError:
+            raise AssertionError("\n".join(line.text for line in self.lines)) from None
+
+    def tries(self) -> list[tuple[str, str]]:
+        """Return the lines to try, each with what should come of it."""
+        texts = [line.text for line in self.lines]
+        return [
+            (line.strip(), texts[index + 1].strip().removeprefix("→ "))
+            for index, line in enumerate(texts)
+            if line.startswith(("  curl", "  TOKEN"))
+        ]
+
+    def program(self) -> str:
+        texts = [line.text for line in self.lines]
+        begin = next(index for index, text in enumerate(texts) if text.startswith("    import"))
+        end = next(index for index, text in enumerate(texts) if text.startswith("    asyncio.run"))
+        return textwrap.dedent("\n".join(texts[begin : end + 1]))
+
+
+async def shell(*argv: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        *argv, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    async with asyncio.timeout(30):
+        output, _ = await process.communicate()
+    return output.decode()
+
+
+async def test_every_line_that_it_prints_does_what_it_says(tmp_path: Path) -> None:
+    if shutil.which("curl") is None:
+        pytest.fail("this needs curl")
+    quickstart = Quickstart(tmp_path / "state")
+    async with quickstart.running():
+        tries = quickstart.tries()
+        assert len(tries) == 8
+        token = ""
+        for line, answer in tries:
+            if line.startswith("TOKEN"):
+                token = line
+                continue
+            said = await shell("bash", "-c", f"{token}\n{line}")
+            assert f"HTTP/2 {answer[:3]}" in said, (line, answer, said)
+        await quickstart.says("policies deny tools/call delete_note by https://")
+        await quickstart.says("policies allow tools/call delete_note by spiffe://cluster.local/ns/default/sa/janitor")
+        program = tmp_path / "agent.py"
+        program.write_text(quickstart.program(), encoding="utf-8")
+        said = await shell(sys.executable, str(program))
+        assert "['add', 'list_notes', 'read_note', 'delete_note']" in said
+        assert "text='3.0'" in said
+        assert said.rstrip().splitlines()[-2].endswith("MCPError: access denied"), said
+        assert not [line for line in quickstart.lines if line.stream is Stream.STDERR and "[info" not in line.text]
