@@ -198,13 +198,13 @@ class Machine(RuleBasedStateMachine):
         before = {number: watcher.view for number, watcher in self.watchers.items()}
         first, second = self.servers
         for _ in range(6):
-            for side, server in enumerate(self.servers):
-                if not server.up:
+            for side, each in enumerate(self.servers):
+                if not each.up:
                     self.fail(side, 0.5)
                 self.connect(side)
-                for type_url in server.topics or {}:
-                    server.answer(type_url)
-                while server.waiting:
+                for type_url in each.topics or {}:
+                    each.answer(type_url)
+                while each.waiting:
                     self.deliver(side)
             self.wait(150)
         links = [server for server in self.servers if server.link is not None]
@@ -281,5 +281,5 @@ class Machine(RuleBasedStateMachine):
         return next(each for each in self.servers if each.settings == link.server)
 
 
-Machine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+Machine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 TestClientAgainstScriptedServers = Machine.TestCase

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.xds.client.world import LISTENER, NODE, ROUTE, server
 
 from authplane.xds.bootstrap import Bootstrap
-from authplane.xds.client.events import Ambient, Changed, Failed, View
+from authplane.xds.client.events import Ambient, Changed, Event, Failed, View
 from authplane.xds.client.messages import Connect, Disconnect, Effect, Link, Notify, Send
 from authplane.xds.client.session import ClientSession
 from authplane.xds.client.wire import parse_response, render_request
@@ -144,7 +144,7 @@ class Machine(RuleBasedStateMachine):
                 case Notify(watcher, event):
                     self.hear(watcher, event)
 
-    def hear(self, watcher: int, event: object) -> None:
+    def hear(self, watcher: int, event: Event[object]) -> None:
         match event:
             case Changed(value):
                 self.views[watcher] = View(value=value)
@@ -154,5 +154,5 @@ class Machine(RuleBasedStateMachine):
                 self.views[watcher] = View(value=self.views[watcher].value, fault=fault)
 
 
-Machine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+Machine.TestCase.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
 TestClientAndOurServer = pytest.mark.requirement("XC-1")(Machine.TestCase)
