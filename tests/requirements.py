@@ -495,7 +495,7 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "E25": "Overload is shed quickly with 503, and no allow is sent too late",
     "E26": "The HTTP check uses the raw path only, and only 200 allows",
     "E28": "A loop of external authorization ends at depth 3 with a denial",
-    "E29": "The route cache is cleared only where every route of the host enforces",
+    "E29": "The route cache is cleared only where every route of the host enforces the same check",
     "E30": "Only the owner's namespace or a grant disables authorization on a route",
     "E31": "Dynamic metadata of an external service cannot touch our namespace",
     "E32": "Malformed gRPC method paths are denied before method lookup",

@@ -341,3 +341,44 @@ async def test_a_client_that_goes_away_during_its_check_harms_nobody(tmp_path: P
 
         await eventually(gone)
         assert await gateway.checked_by("b.example") == "one"
+
+
+@dataclass(slots=True)
+class RemovesHint(Asked):
+    """Allows what is checked as public, and removes the header by which a client chose that."""
+
+    def decide(self, request: Request, _now: datetime) -> Decision:
+        if dict(request.context).get("realm") != "public":
+            return Deny(http_status=401, rule=self.name)
+        return Allow(edits=HeaderEdits(remove=("x-hint",)))
+
+
+TWO_REALMS: Final = """
+apiVersion: projectcontour.io/v1
+kind: HTTPProxy
+metadata: {name: a}
+spec:
+  virtualhost:
+    fqdn: a.example
+    authorization: {extensionRef: {name: one}, responseTimeout: 2s}
+  routes:
+  - services: [{name: echo, port: 80}]
+    requestHeadersPolicy: {set: [{name: x-realm, value: private}]}
+    authPolicy: {context: {realm: private}}
+  - conditions: [{header: {name: x-hint, present: true}}]
+    services: [{name: echo, port: 80}]
+    requestHeadersPolicy: {set: [{name: x-realm, value: public}]}
+    authPolicy: {context: {realm: public}}
+"""
+
+
+@pytest.mark.requirement("E29")
+async def test_a_header_that_the_service_removes_leads_to_no_route_with_another_context(tmp_path: Path) -> None:
+    async with (
+        over_grpc(RemovesHint("one")) as documents,
+        running(tmp_path, [documents, TWO_REALMS], contour=INSECURE) as gateway,
+    ):
+        assert (await gateway.get("a.example")).status_code == 401
+        answer = await gateway.get("a.example", **{"x-hint": "1"})
+        reached = dict(json.loads(answer.text)["headers"])
+        assert (reached["x-realm"], "x-hint" in reached) == ("public", False)

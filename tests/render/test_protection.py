@@ -137,10 +137,12 @@ def wanted(authorization: RouteAuthorization, *, clears: bool) -> list[Check]:
     ]
 
 
-def all_checked(served: Iterable[Host]) -> bool:
-    """Tell whether another route may be chosen after a check: none of them goes without one that counts."""
+def all_checked_alike(served: Iterable[Host]) -> bool:
+    """Tell whether another route may be chosen after a check: each of them asks for the same, and the answer counts."""
     return all(
-        isinstance(route.authorization, Enforced) and route.authorization.service.on_failure != Shadow()
+        isinstance(route.authorization, Enforced)
+        and route.authorization.service.on_failure != Shadow()
+        and route.authorization == host.routes[0].authorization
         for host in served
         for route in host.routes
     )
@@ -148,7 +150,7 @@ def all_checked(served: Iterable[Host]) -> bool:
 
 def require_protected(manager: Manager, served: tuple[Host, ...], answering: set[str]) -> None:
     """Require of a connection manager that it serves these hosts, each route as it should, and nothing else."""
-    clears = all_checked(served)
+    clears = all_checked_alike(served)
     assert set(manager.hosts) == {host.fqdn for host in served} | answering
     for host in served:
         found = [manager.checks(route) for route in manager.hosts[host.fqdn].routes]

@@ -50,10 +50,13 @@ def chain_of(hosts: Iterable[Host]) -> Chain:
     services: set[AuthorizationService] = set()
     steady = True
     for host in hosts:
-        asked = {id(each.service): each.service for each in _enforced(host)}  # most hosts have one, many times over
-        services.update(asked.values())
-        steady = steady and len(asked) == 1 and len(_enforced(host)) == len(host.routes)
-    # Another route of the same host may be chosen after the check: all of them must have been worth the same check.
+        enforced = _enforced(host)
+        # Most hosts have one check, many times over.
+        checks = {(id(each.service), each.context): each.service for each in enforced}
+        services.update(checks.values())
+        steady = steady and len(checks) == 1 and len(enforced) == len(host.routes)
+    # Another route of the same host may be chosen after the check: all of them must have been worth the same check. A
+    # client could send a header that leads to a route with another context, and that the service removes.
     clear = steady and not any(isinstance(service.on_failure, Shadow) for service in services)
     if len(services) == 1:
         [service] = services
