@@ -28,6 +28,7 @@ from authplane.policy.access.verdict import Verdict
 from authplane.policy.flow import Ask, Busy, Effect, Outcome
 from authplane.policy.request import Request
 from authplane.policy.tokens.inspector import TokenInspector
+from authplane.policy.tokens.issuer import Schedule
 from authplane.resources.catalogue import POLICIES
 from authplane.resources.documents import Finding
 from authplane.resources.loaded import Loaded
@@ -130,21 +131,23 @@ class KeptPolicies:
 
 
 @asynccontextmanager
-async def keep_policies(
+async def keep_policies(  # noqa: PLR0913 (most have a default)
     name: str,
     plan: PolicyPlan,
     metrics: Metrics,
     heard: Heard = lambda _request, _verdict: None,
     *,
     quiet: bool = False,
+    schedule: Schedule | None = None,
 ) -> AsyncGenerator[KeptPolicies]:
     """Keep the policies of a folder in force while the block runs; raises `FolderError` if there is no folder.
 
-    ``heard`` is told of every decision; ``quiet`` is for those who tell of the folder's problems themselves.
+    ``heard`` is told of every decision; ``quiet`` is for those who tell of the folder's problems themselves;
+    ``schedule`` says when issuers are asked.
     """
     folder = Folder(Path(plan.folder))
     folder.scan()
-    options = IssuerOptions(allow_private_networks=plan.allow_private_issuers)
+    options = IssuerOptions(allow_private_networks=plan.allow_private_issuers, schedule=schedule or Schedule())
     reloads = metrics.reloads(name)
     async with AsyncExitStack() as stack:
         issuers = await stack.enter_async_context(follow_issuers((), options))
