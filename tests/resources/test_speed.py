@@ -2,6 +2,7 @@
 
 import time
 
+from authplane.base.names import Ref
 from authplane.resources.library import Library
 
 MANY = 4000
@@ -57,4 +58,16 @@ def test_one_name_in_every_file_is_reported_without_delay() -> None:
         library.changed(f"{number}.yaml", service("same", number + 1).encode())
     start = time.process_time()
     assert len(library.current().findings) == MANY
+    assert time.process_time() - start < 2
+
+
+def test_the_places_of_many_problems_in_one_document_are_found_without_delay() -> None:
+    library = Library()
+    ports = ", ".join(f"{{name: p{number}, port: {number}}}" for number in range(1, MANY))
+    text = f"apiVersion: v1\nkind: Service\nmetadata: {{name: s}}\nspec:\n  ports: [{ports}]\n"
+    library.changed("s.yaml", text.encode())
+    loaded = library.current()
+    start = time.process_time()
+    places = {loaded.place(Ref("Service", "default", "s"), ("spec", "ports", number)) for number in range(MANY - 1)}
+    assert len(places) == MANY - 1
     assert time.process_time() - start < 2

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -10,7 +11,7 @@ from authplane.base.problems import Path
 from authplane.resources.chunks import Chunk, Doc
 from authplane.resources.documents import Finding, Place, Resources
 from authplane.resources.locate import locate
-from authplane.resources.nodes import parse_nodes
+from authplane.resources.nodes import Node, parse_nodes
 from authplane.resources.source import NO_SOURCE, Source
 
 _SINGLE: Final = frozenset({"AuthplaneConfiguration", "ContourConfiguration"})
@@ -39,7 +40,7 @@ class Origins:
     def places(self, key: Ref, path: Path) -> Iterator[tuple[Place, Ref]]:
         """Return where the field stands in each document that declares the resource."""
         for file, chunk, doc in dict.fromkeys(self.claims.get(key, ())):
-            root = parse_nodes(chunk.text).root
+            root = _root(chunk.text)
             line, column = locate(root, (*doc.root, *path)) if root is not None else (1, 1)
             for before in self.sources.get(file, NO_SOURCE).starts.get(chunk, ()):
                 yield Place(file, before + line, column), doc.ref
@@ -63,6 +64,12 @@ class Loaded:
         key = key_of(ref)
         places = sorted(self.origins.places(key, path), key=lambda found: (found[1] != ref, found[0]))
         return places[0][0] if places else Place(self.origins.holders.get(key, ""), 0, 0)
+
+
+# A document with many problems is asked for the place of each, one after another.
+@lru_cache(maxsize=8)
+def _root(text: str) -> Node | None:
+    return parse_nodes(text).root
 
 
 def key_of(ref: Ref) -> Ref:
