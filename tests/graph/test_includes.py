@@ -390,3 +390,29 @@ def test_the_order_of_documents_does_not_matter() -> None:
     assert one.graph == two.graph
     assert one.problems("HTTPProxy") == two.problems("HTTPProxy")
     assert one.problems("HTTPProxy", severity=Severity.WARNING) == []
+
+
+def test_includes_that_lead_to_includes_count_before_they_are_followed() -> None:
+    many = "[" + ", ".join(["{name: %s}"] * 120) + "]"
+    made = world(proxy=root(many.replace("%s", "a")), a=child("a", includes=many.replace("%s", "b")), b=child("b"))
+    assert made.problems("HTTPProxy", "web")[0] == (
+        "IncludesTooMany",
+        "a root may include 10000 routes, includes and HTTPProxies at most",
+    )
+
+
+@pytest.mark.parametrize("include", ["missing", "broken"])
+def test_a_rewritten_prefix_does_not_take_over_what_an_include_that_leads_nowhere_was_for(include: str) -> None:
+    rewrite = "authPolicy: {disabled: true}, pathRewritePolicy: {replacePrefix: [{replacement: /}]}"
+    made = world(
+        proxy=root(
+            f"[{{name: {include}, conditions: [{{prefix: /a/}}]}}]",
+            routes=f"[{to_echo(conditions='[{prefix: /a}]', more=rewrite)}]",
+        ),
+        broken=child("broken", routes=f"[{to_echo(conditions='[{prefix: x}]')}]"),
+    )
+    status = {"missing": ("web", "502"), "broken": ("broken", "503")}[include]
+    assert secure_routes(made) == [
+        (*status, prefix("/a/"), "Enforced"),
+        ("web", "Forward", prefix("/a"), "Disabled"),
+    ]

@@ -12,7 +12,7 @@ from authplane.resources.documents import Resources
 from authplane.resources.kinds.contour import HTTPProxy
 
 _DEEPEST: Final = 16
-_MOST_ROUTES: Final = 10_000
+_LARGEST: Final = 10_000
 """Of one root. Includes of includes multiply: without a limit a few small documents could ask for any number."""
 _ANY: Final = match_of(EVERYTHING)
 
@@ -57,7 +57,7 @@ class _Walk:
         self.places: list[Place] = []
         self.included: set[ObjectName] = set()
         self._resources = resources
-        self._routes = 0
+        self._size = 0
 
     def visit(self, proxy: HTTPProxy, above: Conditions, chain: tuple[ObjectName, ...], problems: Problems) -> None:
         """Add an HTTPProxy and those below it; ``chain`` leads to it from the root, itself included."""
@@ -111,8 +111,9 @@ class _Walk:
         if len(chain) >= _DEEPEST:
             problems.add("IncludesTooMany", f"includes may be {_DEEPEST - 1} deep at most")
             return None
-        self._routes += 1 + len(found.spec.routes)
-        if self._routes > _MOST_ROUTES:
-            problems.add("IncludesTooMany", f"a root may include {_MOST_ROUTES} routes and HTTPProxies at most")
+        # Includes count even if they lead nowhere: to find that out is work, for each place where the HTTPProxy stands.
+        self._size += 1 + len(found.spec.routes) + len(found.spec.includes)
+        if self._size > _LARGEST:
+            problems.add("IncludesTooMany", f"a root may include {_LARGEST} routes, includes and HTTPProxies at most")
             return None
         return found

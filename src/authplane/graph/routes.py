@@ -111,17 +111,18 @@ class _Table:
 
     def sorted(self) -> tuple[BuiltRoute, ...]:
         """Return everything in the order of precedence."""
+        closed: dict[Match, BuiltRoute] = {}
+        for proxy, conditions, status in self._closed:
+            match = match_of(conditions)
+            if match not in self._routes and match not in closed:
+                closed[match] = BuiltRoute(route=self._answer(proxy, match, status))
+        taken = self._routes.keys() | closed.keys()
         found = [
             BuiltRoute(route=route, permit_insecure=each.permit_insecure)
             for each in self._routes.values()
-            for route in with_slashes(each.route, self._routes)
+            for route in with_slashes(each.route, taken)
         ]
-        taken = {each.route.match for each in found}
-        for proxy, conditions, status in self._closed:
-            match = match_of(conditions)
-            if match not in taken:
-                taken.add(match)
-                found.append(BuiltRoute(route=self._answer(proxy, match, status)))
+        found += closed.values()
         return tuple(sorted(found, key=lambda each: _precedence(each.route.match)))
 
     def _own_routes(self, place: Place) -> dict[int, BuiltRoute]:
