@@ -62,3 +62,16 @@ def test_a_wildcard_waits_while_a_proxy_that_it_might_cover_cannot_be_read() -> 
         )
     ]
     assert (made.graph.secure_hosts, made.graph.plain_hosts) == ((), ())
+
+
+def test_a_wildcard_knows_every_name_below_it_at_any_depth_and_none_beside_it() -> None:
+    names = ["'*.a.example'", "b.a.example", "c.b.a.example", "'*.b.a.example'", "a.example", "xa.example", "a.other"]
+    others = {
+        f"p{index}": PROXY.replace("{name: web}", f"{{name: p{index}}}").replace("web.example", name)
+        for index, name in enumerate(names)
+    }
+    made = world(proxy="", **others)
+    assert {each.host.fqdn: each.elsewhere for each in made.graph.secure_hosts if each.elsewhere} == {
+        "*.a.example": ("*.b.a.example", "b.a.example", "c.b.a.example"),
+        "*.b.a.example": ("c.b.a.example",),
+    }

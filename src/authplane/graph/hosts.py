@@ -1,7 +1,8 @@
 """Root HTTPProxies to virtual hosts."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -166,47 +167,57 @@ def _over_http(built: BuiltRoute, settings: Settings) -> Route:
 def _assemble(roots: Sequence[Root], claimed: frozenset[str]) -> Hosts:
     """Join the roots; a wildcard must not answer for a name that another HTTPProxy claims, served or not."""
     plain = sorted((root.plain for root in roots), key=lambda host: host.fqdn)
-    secure = [_aware(root.secure, claimed) for root in roots if root.secure]
+    below = _below_wildcards(claimed)
+    secure = [_aware(root.secure, below) for root in roots if root.secure]
     shown = [each for root in roots if root.tls for each in (root.tls.certificate, root.tls.fallback) if each]
     certificates = {certificate.name: certificate for certificate in shown}
-    withdrawn = claimed - {host.fqdn for host in plain}
+    served = {host.fqdn for host in plain}
     return Hosts(
         plain=tuple(plain),
         secure=tuple(sorted(secure, key=lambda host: host.host.fqdn)),
-        fallback=_fallback(roots, claimed),
-        refused=tuple(sorted({name for host in plain for name in _covered(host.fqdn, withdrawn)})),
+        fallback=_fallback(roots, below),
+        refused=_others_below(plain, below, served),
         certificates=tuple(certificates[name] for name in sorted(certificates)),
         clusters=frozenset().union(*(root.clusters for root in roots)),
     )
 
 
-def _fallback(roots: Sequence[Root], claimed: frozenset[str]) -> Fallback | None:
+def _fallback(roots: Sequence[Root], below: Mapping[str, Sequence[str]]) -> Fallback | None:
     """Join the roots that clients may reach without naming them in TLS: they share one chain."""
     joined = [(root.secure, root.tls.fallback) for root in roots if root.secure and root.tls and root.tls.fallback]
     if not joined:
         return None
     hosts = sorted((secure.host for secure, _ in joined), key=lambda host: host.fqdn)
-    others = claimed - {host.fqdn for host in hosts}
     return Fallback(
         certificate=joined[0][1].name,
         minimum_tls=max(secure.minimum_tls for secure, _ in joined),
         maximum_tls=max(secure.maximum_tls for secure, _ in joined),
         hosts=tuple(hosts),
-        elsewhere=tuple(sorted({name for host in hosts for name in _covered(host.fqdn, others)})),
+        elsewhere=_others_below(hosts, below, {host.fqdn for host in hosts}),
     )
 
 
-def _aware(secure: SecureHost, claimed: frozenset[str]) -> SecureHost:
+def _aware(secure: SecureHost, below: Mapping[str, Sequence[str]]) -> SecureHost:
     """Return a host that knows what of its wildcard others claim; most are none, and stay the same object."""
-    elsewhere = _covered(secure.host.fqdn, claimed)
+    elsewhere = tuple(below.get(secure.host.fqdn, ()))
     return replace(secure, elsewhere=elsewhere) if elsewhere else secure
 
 
-def _covered(fqdn: str, names: frozenset[str]) -> tuple[str, ...]:
-    """Return the names that a wildcard would answer for; nothing if it is none."""
-    if not fqdn.startswith("*."):
-        return ()
-    return tuple(sorted(name for name in names if name != fqdn and name.endswith(fqdn[1:])))
+def _others_below(hosts: Iterable[Host], below: Mapping[str, Sequence[str]], served: Container[str]) -> tuple[str, ...]:
+    """Return the names, other than those that are served, that wildcards among the hosts would answer for."""
+    found = {name for host in hosts for name in below.get(host.fqdn, ()) if name not in served}
+    return tuple(sorted(found))
+
+
+def _below_wildcards(names: Iterable[str]) -> Mapping[str, Sequence[str]]:
+    """Return, for every wildcard that there could be, the names that it would answer for, sorted."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(names):
+        above = name.removeprefix("*.").partition(".")[2]
+        while above:
+            found[f"*.{above}"].append(name)
+            above = above.partition(".")[2]
+    return found
 
 
 def owners(resources: Resources, settings: Settings) -> Mapping[str, Sequence[ObjectName]]:
