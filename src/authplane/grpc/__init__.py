@@ -1,0 +1,219 @@
+"""Servers and channels of grpcio with filters: named in code, or configured by xDS.
+
+`server` and `channel` are for programs with threads, `authplane.grpc.aio` has the same for event loops. docs/grpc.md
+describes all of it.
+"""
+
+from collections.abc import Iterable, Sequence
+from concurrent import futures
+from functools import partial
+from typing import Any, overload
+
+import grpc as grpcio
+
+from authplane.filters.calls import (
+    Answered,
+    Ask,
+    Call,
+    Change,
+    Code,
+    Flow,
+    Metadata,
+    Mutation,
+    Proceed,
+    Side,
+    Stop,
+    Unanswered,
+    Wait,
+)
+from authplane.filters.extauthz.cache import Caching
+from authplane.filters.extauthz.filter import ExtAuthz, FailClosed, FailOpen
+from authplane.filters.extauthz.grpc_service.service import SideChannel
+from authplane.filters.extauthz.wire import ExtAuthzOptions
+from authplane.filters.registry import FilterConfig, FilterType, Packed, Registry, Scope, State
+from authplane.grpc.filters import ext_authz
+from authplane.grpc.wiring import (
+    TARGET,
+    ChannelCredentials,
+    ChannelOptions,
+    ServerOptions,
+    XdsSource,
+    filter_registry,
+    joined,
+)
+from authplane.io.bootstrap import BootstrapError
+from authplane.io.calling.channel import Course, FilteredChannel
+from authplane.io.calling.plan import Open
+from authplane.io.calling.xds import SCHEME, XdsChannelCredentials
+from authplane.io.calling.xds_channels import open_xds_channel
+from authplane.io.interceptors.gate import Gate
+from authplane.io.interceptors.handlers import Gated
+from authplane.io.jwt_file import jwt_token_file_call_credentials
+from authplane.io.lines import Lines
+from authplane.io.serving.parts import Count, Options, Registered
+from authplane.io.serving.plain import FilteredServer
+from authplane.io.serving.ports import XdsServerCredentials
+from authplane.io.serving.states import NotServing, Serving, ServingState, Told
+from authplane.io.serving.xds import XdsServer
+from authplane.io.side_channels import SideChannels, channel_keys
+
+__all__ = (
+    "Answered",
+    "Ask",
+    "BootstrapError",
+    "Caching",
+    "Call",
+    "Change",
+    "Code",
+    "ExtAuthz",
+    "ExtAuthzOptions",
+    "FailClosed",
+    "FailOpen",
+    "FilterConfig",
+    "FilterType",
+    "FilteredServer",
+    "Flow",
+    "Metadata",
+    "Mutation",
+    "NotServing",
+    "Packed",
+    "Proceed",
+    "Registry",
+    "Scope",
+    "Serving",
+    "ServingState",
+    "Side",
+    "SideChannel",
+    "State",
+    "Stop",
+    "Unanswered",
+    "Wait",
+    "XdsChannelCredentials",
+    "XdsServer",
+    "XdsServerCredentials",
+    "channel",
+    "ext_authz",
+    "filter_registry",
+    "jwt_token_file_call_credentials",
+    "server",
+)
+
+
+@overload
+def server(
+    thread_pool: futures.ThreadPoolExecutor,
+    handlers: Sequence[grpcio.GenericRpcHandler] | None = None,
+    interceptors: Sequence[grpcio.ServerInterceptor] | None = None,
+    options: Options | None = None,
+    maximum_concurrent_rpcs: int | None = None,
+    compression: grpcio.Compression | None = None,
+    *,
+    xds: XdsSource,
+    registry: Registry | None = None,
+    default_authority: str | None = None,
+    on_serving_state: Told | None = None,
+    drain: float = 600.0,
+    count: Count | None = None,
+) -> XdsServer: ...
+
+
+@overload
+def server(
+    thread_pool: futures.ThreadPoolExecutor,
+    handlers: Sequence[grpcio.GenericRpcHandler] | None = None,
+    interceptors: Sequence[grpcio.ServerInterceptor] | None = None,
+    options: Options | None = None,
+    maximum_concurrent_rpcs: int | None = None,
+    compression: grpcio.Compression | None = None,
+    *,
+    filters: Iterable[FilterConfig] = (),
+    certificate: bytes | None = None,
+    default_authority: str | None = None,
+    count: Count | None = None,
+) -> FilteredServer: ...
+
+
+def server(  # noqa: PLR0913, PLR0917 (grpcio's own six, and ours)
+    thread_pool: futures.ThreadPoolExecutor,
+    handlers: Sequence[grpcio.GenericRpcHandler] | None = None,
+    interceptors: Sequence[grpcio.ServerInterceptor] | None = None,
+    options: Options | None = None,
+    maximum_concurrent_rpcs: int | None = None,
+    compression: grpcio.Compression | None = None,
+    *,
+    filters: Iterable[FilterConfig] | None = None,
+    xds: XdsSource | None = None,
+    registry: Registry | None = None,
+    certificate: bytes | None = None,
+    default_authority: str | None = None,
+    on_serving_state: Told | None = None,
+    drain: float = 600.0,
+    count: Count | None = None,
+) -> FilteredServer | XdsServer:
+    """Make a server as ``grpc.server`` does, whose calls are judged by filters before handlers and interceptors.
+
+    ``filters`` are those of every call. With ``xds`` they come from the Listeners of the server's addresses instead:
+    then it takes connections only while these are there. ``certificate`` is the PEM of the server's own certificate,
+    for filters that are told who the server is; with `XdsServerCredentials` it is known anyway. ``drain`` is how many
+    seconds calls on old connections have when a Listener changes. ``on_serving_state`` and ``count`` are told of what
+    happens. Raises `BootstrapError`.
+    """
+    more = ServerOptions(
+        filters=filters, registry=registry, certificate=certificate, default_authority=default_authority,
+        on_serving_state=on_serving_state, drain=drain, count=count,
+    )  # fmt: skip
+    registered = Registered.of(handlers)
+    build = partial(
+        grpcio.server,
+        thread_pool,
+        options=options,
+        maximum_concurrent_rpcs=maximum_concurrent_rpcs,
+        compression=compression,
+    )
+    if xds is None:
+        gate, named = more.gate()
+        side = SideChannels()
+        side.keep(channel_keys(named))
+        return FilteredServer(
+            build(), gate, side, registered, lambda found: Gated(gate, side, found, joined(interceptors))
+        )
+
+    def make(gate: Gate, side: SideChannels, found: Registered) -> grpcio.Server:
+        return build(handlers=[Gated(gate, side, found.all, joined(interceptors))])
+
+    return XdsServer(more.settings(xds), make, registered)
+
+
+def channel(  # noqa: PLR0913 (grpcio's own four, and ours)
+    target: str,
+    credentials: ChannelCredentials = None,
+    options: Options | None = None,
+    compression: grpcio.Compression | None = None,
+    *,
+    filters: Iterable[FilterConfig] | None = None,
+    xds: XdsSource = True,
+    registry: Registry | None = None,
+    count: Count | None = None,
+) -> FilteredChannel:
+    """Open a channel whose calls are judged by filters before they are sent; whoever starts a call waits for them.
+
+    ``credentials`` are for the connections to ``target``; None means plain text. ``filters`` are those of every call.
+    For a target such as ``xds:///shop`` they come from the control plane instead, and so do endpoints and routes;
+    ``xds`` says where its bootstrap is. Raises `BootstrapError`.
+    """
+    made = ChannelOptions(
+        target=target, credentials=credentials, options=options, compression=compression, filters=filters,
+        registry=registry, count=count,
+    )  # fmt: skip
+    if target.startswith(SCHEME):
+        return open_xds_channel(made.xds(xds))
+    naming, plan, named = made.plan()
+    inner: Any = (
+        grpcio.insecure_channel(target, options, compression)
+        if credentials is None
+        else grpcio.secure_channel(target, credentials, options, compression)  # type: ignore[arg-type]  # checked above
+    )
+    lines, side = Lines(lambda _: Open(inner)), SideChannels()
+    lines.keep(frozenset({TARGET}))
+    side.keep(channel_keys(named))
+    return FilteredChannel(naming, Course(plan), lines, side, inner.close)

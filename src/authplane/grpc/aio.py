@@ -1,0 +1,160 @@
+"""Servers and channels of ``grpc.aio`` with filters: named in code, or configured by xDS."""
+
+from collections.abc import Iterable, Sequence
+from concurrent import futures
+from functools import partial
+from typing import Any, overload
+
+import grpc as grpcio
+import grpc.aio as grpcio_aio
+
+from authplane.filters.registry import FilterConfig, Registry
+from authplane.grpc.wiring import (
+    TARGET,
+    ChannelCredentials,
+    ChannelOptions,
+    ServerOptions,
+    XdsSource,
+    joined,
+)
+from authplane.io.calling.aio_channel import AioCourse, AioFilteredChannel, AioParts
+from authplane.io.calling.plan import Open
+from authplane.io.calling.xds import SCHEME
+from authplane.io.calling.xds_channels import open_aio_xds_channel
+from authplane.io.interceptors.aio_handlers import AioGated
+from authplane.io.interceptors.gate import Gate
+from authplane.io.lines import AioLines
+from authplane.io.serving.aio_plain import AioFilteredServer
+from authplane.io.serving.aio_xds import AioXdsServer
+from authplane.io.serving.parts import Count, Options, Registered
+from authplane.io.serving.states import Told
+from authplane.io.side_channels import AioSideChannels, channel_keys
+
+__all__ = ("AioFilteredChannel", "AioFilteredServer", "AioXdsServer", "channel", "server")
+
+
+@overload
+def server(
+    migration_thread_pool: futures.Executor | None = None,
+    handlers: Sequence[grpcio.GenericRpcHandler] | None = None,
+    interceptors: Sequence[grpcio_aio.ServerInterceptor] | None = None,
+    options: Options | None = None,
+    maximum_concurrent_rpcs: int | None = None,
+    compression: grpcio.Compression | None = None,
+    *,
+    xds: XdsSource,
+    registry: Registry | None = None,
+    default_authority: str | None = None,
+    on_serving_state: Told | None = None,
+    drain: float = 600.0,
+    count: Count | None = None,
+) -> AioXdsServer: ...
+
+
+@overload
+def server(
+    migration_thread_pool: futures.Executor | None = None,
+    handlers: Sequence[grpcio.GenericRpcHandler] | None = None,
+    interceptors: Sequence[grpcio_aio.ServerInterceptor] | None = None,
+    options: Options | None = None,
+    maximum_concurrent_rpcs: int | None = None,
+    compression: grpcio.Compression | None = None,
+    *,
+    filters: Iterable[FilterConfig] = (),
+    certificate: bytes | None = None,
+    default_authority: str | None = None,
+    count: Count | None = None,
+) -> AioFilteredServer: ...
+
+
+def server(  # noqa: PLR0913, PLR0917 (grpcio's own six, and ours)
+    migration_thread_pool: futures.Executor | None = None,
+    handlers: Sequence[grpcio.GenericRpcHandler] | None = None,
+    interceptors: Sequence[grpcio_aio.ServerInterceptor] | None = None,
+    options: Options | None = None,
+    maximum_concurrent_rpcs: int | None = None,
+    compression: grpcio.Compression | None = None,
+    *,
+    filters: Iterable[FilterConfig] | None = None,
+    xds: XdsSource | None = None,
+    registry: Registry | None = None,
+    certificate: bytes | None = None,
+    default_authority: str | None = None,
+    on_serving_state: Told | None = None,
+    drain: float = 600.0,
+    count: Count | None = None,
+) -> AioFilteredServer | AioXdsServer:
+    """Make a server as ``grpc.aio.server`` does; the other arguments are those of `authplane.grpc.server`.
+
+    grpcio tells asynchronous servers nothing of the authority of calls: ``default_authority`` stands for it. Without
+    one, only virtual hosts with the domain ``*`` serve calls.
+    """
+    more = ServerOptions(
+        filters=filters, registry=registry, certificate=certificate, default_authority=default_authority,
+        on_serving_state=on_serving_state, drain=drain, count=count,
+    )  # fmt: skip
+    registered = Registered.of(handlers)
+    build = partial(
+        grpcio_aio.server,
+        migration_thread_pool,
+        options=options,
+        maximum_concurrent_rpcs=maximum_concurrent_rpcs,
+        compression=compression,
+    )
+
+    def gated(gate: Gate, side: AioSideChannels, found: Sequence[grpcio.GenericRpcHandler]) -> AioGated:
+        return AioGated(gate, side, found, joined(interceptors), migration_thread_pool)
+
+    if xds is None:
+        gate, named = more.gate()
+        side = AioSideChannels()
+        side.keep(channel_keys(named))
+        return AioFilteredServer(build(), gate, side, registered, partial(gated, gate, side))
+
+    def make(gate: Gate, side: AioSideChannels, found: Registered) -> grpcio_aio.Server:
+        return build(handlers=(gated(gate, side, found.all),))
+
+    return AioXdsServer(more.settings(xds), make, registered)
+
+
+def channel(  # noqa: PLR0913 (grpcio's own five, and ours)
+    target: str,
+    credentials: ChannelCredentials = None,
+    options: Options | None = None,
+    compression: grpcio.Compression | None = None,
+    interceptors: Sequence[grpcio_aio.ClientInterceptor] | None = None,
+    *,
+    filters: Iterable[FilterConfig] | None = None,
+    xds: XdsSource = True,
+    registry: Registry | None = None,
+    count: Count | None = None,
+) -> AioFilteredChannel:
+    """Open a channel as `authplane.grpc.channel` does, for event loops.
+
+    ``interceptors`` see calls before filters do.
+    """
+    made = ChannelOptions(
+        target=target, credentials=credentials, options=options, compression=compression, filters=filters,
+        registry=registry, count=count,
+    )  # fmt: skip
+    if target.startswith(SCHEME):
+        return open_aio_xds_channel(made.xds(xds), joined(interceptors))
+    naming, plan, named = made.plan()
+    inner: Any = (
+        grpcio_aio.insecure_channel(target, options, compression)
+        if credentials is None
+        else grpcio_aio.secure_channel(target, credentials, options, compression)  # type: ignore[arg-type]  # checked
+    )
+    lines, side = AioLines(lambda _: Open(inner)), AioSideChannels()
+    lines.keep(frozenset({TARGET}))
+    side.keep(channel_keys(named))
+    return AioFilteredChannel(
+        AioParts(
+            naming=naming,
+            course=AioCourse(plan),
+            lines=lines,
+            side=side,
+            interceptors=joined(interceptors),
+            close=inner.close,
+        )
+    )

@@ -1,0 +1,134 @@
+"""Puts servers and channels together."""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import grpc
+
+from authplane.base.guards import parse_guards
+from authplane.dataplane.resource_types import resource_types
+from authplane.dataplane.serving import FixedRules
+from authplane.filters.calls import Side
+from authplane.filters.extauthz.wire import DEFAULT_OPTIONS, ExtAuthzOptions
+from authplane.filters.registry import FilterConfig, FilterType, Kept, Registry
+from authplane.filters.standard import standard_registry
+from authplane.io.bootstrap import BootstrapSource, load_bootstrap
+from authplane.io.calling.plan import Backends, Naming, Plan
+from authplane.io.calling.xds import Reaching, XdsChannelCredentials, parse_target
+from authplane.io.calling.xds_channels import XdsCalling
+from authplane.io.interceptors.gate import Gate
+from authplane.io.serving.parts import Count, Options, Teller, filter_state, own_principal
+from authplane.io.serving.states import Told
+from authplane.io.serving.xds import XdsSettings
+
+XdsSource: TypeAlias = str | os.PathLike[str] | dict[str, Any] | Literal[True]
+"""Where a bootstrap is: a file, the values themselves, or ``True`` for what the environment says."""
+ChannelCredentials: TypeAlias = grpc.ChannelCredentials | XdsChannelCredentials | None
+
+TARGET = "the target"
+
+
+def filter_registry(*types: FilterType, ext_authz: ExtAuthzOptions = DEFAULT_OPTIONS) -> Registry:
+    """Return the kinds of filters that xDS may name: ours, and more of your own.
+
+    Ours are switched off by the variables that gRPC has for them, such as
+    ``GRPC_EXPERIMENTAL_XDS_EXT_AUTHZ_ON_SERVER=false``.
+    """
+    return standard_registry(parse_guards(os.environ), ext_authz).adding(*types)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """What our servers take besides what grpcio's do."""
+
+    filters: Iterable[FilterConfig] | None
+    registry: Registry | None
+    certificate: bytes | None
+    default_authority: str | None
+    on_serving_state: Told | None
+    drain: float
+    count: Count | None
+
+    def gate(self) -> tuple[Gate, tuple[FilterConfig, ...]]:
+        """Return a gate with filters that the program names."""
+        filters = tuple(self.filters or ())
+        gate = Gate(
+            rules=FixedRules.of(filters, filter_state(self.count, Teller(), Kept())),
+            own_principal=own_principal(self.certificate),
+            default_authority=self.default_authority,
+        )
+        return gate, filters
+
+    def settings(self, xds: XdsSource) -> XdsSettings:
+        """Return how a server obeys xDS; raises `BootstrapError`."""
+        if self.filters is not None:
+            raise ValueError("filters come from xDS or from the program, not from both")
+        bootstrap = load_bootstrap(_source(xds))
+        return XdsSettings(
+            bootstrap=bootstrap,
+            types=resource_types(Side.SERVER, self.registry or filter_registry(), bootstrap),
+            count=self.count,
+            told=self.on_serving_state,
+            drain=self.drain,
+            default_authority=self.default_authority,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelOptions:
+    """What our channels are made for."""
+
+    target: str
+    credentials: ChannelCredentials
+    options: Options | None
+    compression: grpc.Compression | None
+    filters: Iterable[FilterConfig] | None
+    registry: Registry | None
+    count: Count | None
+
+    def plan(self) -> tuple[Naming, Plan, tuple[FilterConfig, ...]]:
+        """Return a plan with filters that the program names."""
+        if isinstance(self.credentials, XdsChannelCredentials):
+            raise TypeError("xDS credentials are for targets that begin with xds:")
+        filters = tuple(self.filters or ())
+        state = filter_state(self.count, Teller(), Kept())
+        plan = Plan(rules=FixedRules.of(filters, state), clusters={"": Backends(keys=(TARGET,))}, draw=state.random)
+        return Naming(target=self.target, authority=_authority(self.target, self.options)), plan, filters
+
+    def xds(self, source: XdsSource) -> XdsCalling:
+        """Return what a channel for a target of xDS is made of; raises `BootstrapError`."""
+        if self.filters is not None:
+            raise ValueError("filters come from xDS or from the program, not from both")
+        bootstrap = load_bootstrap(_source(source))
+        named = parse_target(self.target, bootstrap)
+        return XdsCalling(
+            target=self.target,
+            named=named,
+            bootstrap=bootstrap,
+            types=resource_types(Side.CLIENT, self.registry or filter_registry(), bootstrap),
+            reaching=Reaching(
+                authority=named.authority,
+                credentials=self.credentials,
+                options=tuple(self.options or ()),
+                compression=self.compression,
+                providers=bootstrap.certificate_providers,
+            ),
+            count=self.count,
+        )
+
+
+def _source(xds: XdsSource) -> BootstrapSource:
+    return None if xds is True else xds
+
+
+def _authority(target: str, options: Options | None) -> str:
+    """Return what calls of a channel name as their authority, as gRPC derives it from the target."""
+    chosen = [value for name, value in options or () if name == "grpc.default_authority"]
+    return chosen[-1] if chosen else target.rpartition("/")[2]
+
+
+def joined(values: Sequence[Any] | None) -> tuple[Any, ...]:
+    """Return a tuple in any case."""
+    return tuple(values or ())

@@ -1,0 +1,1 @@
+"""Channels of grpcio whose calls filters judge."""

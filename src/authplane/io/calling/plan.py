@@ -1,0 +1,107 @@
+"""Where the calls of a channel go, and what they are judged by."""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias
+
+import grpc
+import grpc.aio
+
+from authplane.dataplane.clusters import Drop
+from authplane.dataplane.targets import drop_category
+from authplane.filters.calls import Call, Code, Metadata, Side, Stop
+from authplane.io.clock import now
+from authplane.io.interceptors.gate import Rules
+from authplane.io.lines import Opener
+
+CLOSED: Final = Stop(code=Code.CANCELLED, message="the channel is closed")
+LATE: Final = Stop(code=Code.DEADLINE_EXCEEDED, message="Deadline Exceeded")
+NOWHERE: Final = Stop(code=Code.UNAVAILABLE, message="nothing is known of the cluster of the call")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backends:
+    """Where the calls of a cluster go."""
+
+    keys: tuple[Hashable, ...]
+    """Lines in order of preference."""
+    drops: tuple[Drop, ...] = ()
+    most: int | None = None
+    """How many calls may be under way; None is any number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a channel obeys at the moment."""
+
+    rules: Rules
+    clusters: Mapping[str, Backends | Stop]
+    draw: Callable[[], float]
+
+    def backends(self, cluster: str) -> Backends | Stop:
+        """Return where a call goes; some are dropped on purpose."""
+        found = self.clusters.get(cluster, NOWHERE)
+        if isinstance(found, Backends) and found.drops:
+            category = drop_category(found.drops, (self.draw() for _ in found.drops))
+            if category is not None:
+                return Stop(code=Code.UNAVAILABLE, message=f"dropped on purpose: {category}")
+        return found
+
+
+State: TypeAlias = Plan | Stop | None
+"""What is known: a plan, why there is none, or nothing yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Naming:
+    """What a channel was made for."""
+
+    target: str
+    authority: str | None
+
+    def call(self, method: str, metadata: Metadata, timeout: float | None) -> Call:
+        """Return a call as filters see it."""
+        return Call(
+            side=Side.CLIENT,
+            path=method,
+            authority=self.authority,
+            metadata=metadata,
+            started=now(),
+            remaining=timeout,
+            connection=None,
+            target=self.target,
+        )
+
+
+class Open(Opener):
+    """A channel that is there already."""
+
+    def __init__(self, channel: Any) -> None:
+        self._channel = channel
+
+    def open(self) -> grpc.Channel:
+        """Return it."""
+        channel: grpc.Channel = self._channel
+        return channel
+
+    async def open_aio(self) -> grpc.aio.Channel:
+        """Return it."""
+        channel: grpc.aio.Channel = self._channel
+        return channel
+
+
+class Connectivity(Protocol):
+    """Tells how a channel is."""
+
+    def __call__(self) -> grpc.ChannelConnectivity:
+        """Return the state."""
+
+
+def as_metadata(metadata: Any) -> Metadata:
+    """Return metadata as filters see it."""
+    return tuple((key, value) for key, value in metadata) if metadata else ()
+
+
+def shortest(*limits: float | None) -> float | None:
+    """Return the least of some limits."""
+    return min((each for each in limits if each is not None), default=None)

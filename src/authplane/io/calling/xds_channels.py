@@ -1,0 +1,144 @@
+"""Channels whose plans come from xDS."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from authplane.dataplane.resolver import ClientConfiguration, Failed, Known, Resolution, resolve_client
+from authplane.dataplane.resource_types import ResourceTypes
+from authplane.filters.calls import Stop
+from authplane.filters.registry import Kept
+from authplane.io.calling.aio_channel import AioCourse, AioFilteredChannel, AioParts
+from authplane.io.calling.channel import Course, FilteredChannel
+from authplane.io.calling.plan import Naming, Plan
+from authplane.io.calling.xds import Reaching, XdsTarget, backend_keys, build_plan, failure
+from authplane.io.lines import AioLines, Lines
+from authplane.io.serving.parts import Count, Teller, filter_state
+from authplane.io.side_channels import AioSideChannels, SideChannels, channel_keys
+from authplane.io.xds_client import XdsClient, XdsClientThread
+from authplane.io.xds_resolving import Resolving
+from authplane.xds.bootstrap import Bootstrap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class XdsCalling:
+    """What a channel for a target of xDS is made of."""
+
+    target: str
+    named: XdsTarget
+    bootstrap: Bootstrap
+    types: ResourceTypes
+    reaching: Reaching
+    count: Count | None = None
+
+    @property
+    def naming(self) -> Naming:
+        """What its calls are told to be for."""
+        return Naming(target=self.target, authority=self.named.authority)
+
+    @property
+    def watched(self) -> tuple[Any, ...]:
+        """The types of resources that it watches."""
+        types = self.types
+        return (types.listener, types.routes, types.cluster, types.endpoints)
+
+    def resolve(self, known: Known) -> Resolution[ClientConfiguration]:
+        """Resolve the target."""
+        return resolve_client(self.named.listener, self.named.authority, known)
+
+
+class _Plans:
+    """Makes plans of configurations; what filters keep is kept."""
+
+    def __init__(
+        self,
+        calling: XdsCalling,
+        publish: Callable[[Plan | Stop], None],
+        lines: Lines | AioLines,
+        side: SideChannels | AioSideChannels,
+    ) -> None:
+        self._count = calling.count
+        self._set = publish
+        self._lines = lines
+        self._side = side
+        self._tell = Teller()
+        self._kept = Kept()
+
+    def publish(self, outcome: ClientConfiguration | Failed) -> None:
+        """Obey what is new."""
+        if isinstance(outcome, Failed):
+            self._set(failure(outcome))
+            return
+        self._kept = self._kept.next_generation()
+        plan = build_plan(outcome, filter_state(self._count, self._tell, self._kept))
+        self._set(plan)
+        self._lines.keep(backend_keys(plan))
+        self._side.keep(channel_keys(outcome))
+
+
+def open_xds_channel(calling: XdsCalling) -> FilteredChannel:
+    """Open a channel for a target of xDS; it begins to ask at once."""
+    course, lines, side = Course(), Lines(calling.reaching.opener), SideChannels()
+    client = XdsClientThread(calling.bootstrap, calling.watched, scope=calling.target)
+    plans = _Plans(calling, course.set, lines, side)
+    resolving = Resolving(client, calling.types, calling.resolve, plans.publish)
+    resolving.settle()
+
+    def close() -> None:
+        resolving.end()
+        client.close()
+
+    return FilteredChannel(calling.naming, course, lines, side, close)
+
+
+def open_aio_xds_channel(
+    calling: XdsCalling, interceptors: Sequence[grpc.aio.ClientInterceptor] = ()
+) -> AioFilteredChannel:
+    """Open a channel for a target of xDS; it begins to ask with its first call."""
+    course, lines, side = AioCourse(), AioLines(calling.reaching.opener), AioSideChannels()
+    asking = _Asking(calling, _Plans(calling, course.set, lines, side))
+    return AioFilteredChannel(
+        AioParts(
+            naming=calling.naming,
+            course=course,
+            lines=lines,
+            side=side,
+            interceptors=interceptors,
+            begin=asking.begin,
+            close=asking.end,
+        )
+    )
+
+
+class _Asking:
+    """Asks the control plane, on the event loop of the first call."""
+
+    def __init__(self, calling: XdsCalling, plans: _Plans) -> None:
+        self._calling = calling
+        self._plans = plans
+        self._client: XdsClient | None = None
+        self._resolving: Resolving[ClientConfiguration] | None = None
+        self._running: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Begin, if that has not happened yet."""
+        if self._client is not None:
+            return
+        calling = self._calling
+        self._client = XdsClient(calling.bootstrap, calling.watched, scope=calling.target)
+        self._resolving = Resolving(self._client, calling.types, calling.resolve, self._plans.publish)
+        self._resolving.settle()
+        # It ends with the channel.
+        self._running = asyncio.get_running_loop().create_task(self._client.run())
+
+    async def end(self) -> None:
+        """Ask no more."""
+        if self._client is None or self._resolving is None or self._running is None:
+            return
+        self._resolving.end()
+        self._client.stop()
+        await self._running

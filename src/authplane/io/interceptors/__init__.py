@@ -1,0 +1,1 @@
+"""Filters around the calls of grpcio's servers and channels."""

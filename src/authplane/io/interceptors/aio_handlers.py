@@ -1,0 +1,275 @@
+"""Handlers of a server with an event loop, behind a gate."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import Executor
+from contextlib import aclosing
+from typing import Any, Final, NoReturn, TypeAlias
+
+import grpc
+import grpc.aio
+
+from authplane.filters.calls import Code, Proceed, Stop
+from authplane.filters.chain import run_chain
+from authplane.io.interceptors.contexts import EditedAioContext, ThreadContext
+from authplane.io.interceptors.core import cygrpc
+from authplane.io.interceptors.gate import (
+    NOT_FOUND,
+    STATUSES,
+    Gate,
+    concluded,
+    edits_of,
+    trailers_of,
+)
+from authplane.io.interceptors.handlers import (
+    MOST_METHODS,
+    UNREADABLE,
+    UNWRITTEN,
+    Behaviour,
+    Details,
+    Handler,
+    MaybeHandler,
+    behaviour_of,
+    handler_like,
+    rebuilt,
+)
+from authplane.io.interceptors.judging import judge_at_once, judge_on_loop
+from authplane.io.side_channels import AioSideChannels
+
+Admit: TypeAlias = Callable[[Any], Awaitable[Any]]
+"""Lets filters judge a call, given its context; returns the context that its handler sees, or ends the call."""
+
+
+class AioGated(grpc.GenericRpcHandler):
+    """All handlers of a server, behind its gate.
+
+    Interceptors of users come after the filters, so that they see what filters have made of a call.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        side: AioSideChannels,
+        handlers: Sequence[grpc.GenericRpcHandler],
+        interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+        pool: Executor | None = None,
+    ) -> None:
+        self._gate = gate
+        self._side = side
+        self._handlers = tuple(handlers)
+        self._interceptors = tuple(interceptors)
+        self._pool = pool
+        self._wrapped: dict[str, tuple[Handler, Handler]] = {}
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> MaybeHandler:
+        """Return what serves a call; None if there is nothing, and no filter that has a say."""
+        method = handler_call_details.method
+        found = self._find(handler_call_details)
+        if self._gate.rules.passes and not self._interceptors:
+            return found
+        if found is None:
+            # Whoever may not call what is there may not learn what is not there either.
+            return self._late(None, method)
+        known = self._wrapped.get(method)
+        if known is not None and known[0] is found:
+            return known[1]
+        if len(self._wrapped) >= MOST_METHODS:
+            self._wrapped.clear()
+        made = self._late(found, method) if self._interceptors else self._wrap(found, method)
+        self._wrapped[method] = (found, made)
+        return made
+
+    async def admit(self, method: str, context: Any) -> Any:
+        """Let filters judge a call; returns the context that its handler sees, or ends the call."""
+        gate = self._gate
+        call = gate.call(method, context, None)
+        routed = gate.rules.route(call)
+        flow = run_chain(routed.filters, call)
+        begun = judge_at_once(flow)
+        if not isinstance(begun, Proceed | Stop):
+            begun = await judge_on_loop(flow, begun, self._side)
+        verdict = concluded(begun, routed)
+        if isinstance(verdict, Stop):
+            await _end(context, verdict)
+        edits = edits_of(verdict)
+        if edits is None and verdict.metadata is call.metadata:
+            return context
+        return EditedAioContext(context, verdict.metadata, edits)
+
+    def _find(self, details: grpc.HandlerCallDetails) -> MaybeHandler:
+        for each in self._handlers:
+            found = each.service(details)
+            if found is not None:
+                return found
+        return None
+
+    def _wrap(self, found: Handler, method: str) -> Handler:
+        found = on_loop(found, self._pool)
+        inner = behaviour_of(found)
+
+        def admit(context: Any) -> Awaitable[Any]:
+            return self.admit(method, context)
+
+        return rebuilt(found, _stream(admit, inner) if found.response_streaming else _single(admit, inner))
+
+    def _late(self, found: MaybeHandler, method: str) -> Handler:
+        """Wrap a handler that interceptors may still replace: its messages stay bytes until they have had their say."""
+        streamed = found is None or found.request_streaming
+
+        async def behave(incoming: Any, context: Any) -> Any:
+            admitted = await self.admit(method, context)
+            final = await self._intercepted(0, Details(method, admitted.invocation_metadata()))
+            if final is None:
+                await _end(context, Stop(code=Code.UNIMPLEMENTED, message=NOT_FOUND))
+            called = _Called(on_loop(final, self._pool), context, admitted)
+            return await called.run(incoming, streamed=streamed, many=found is None or found.response_streaming)
+
+        if found is None:
+            return grpc.stream_stream_rpc_method_handler(behave)
+        return handler_like(found, behave)
+
+    async def _intercepted(self, place: int, details: Any) -> MaybeHandler:
+        if place == len(self._interceptors):
+            return self._find(details)
+        made: Any = self._interceptors[place].intercept_service(
+            lambda after: self._intercepted(place + 1, after), details
+        )
+        final: MaybeHandler = await made
+        return final
+
+
+def _is_async(behaviour: Behaviour) -> bool:
+    # As grpcio tells them apart.
+    return inspect.iscoroutinefunction(behaviour) or inspect.isasyncgenfunction(behaviour)
+
+
+def _single(admit: Admit, inner: Behaviour) -> Behaviour:
+    async def behave(request: Any, context: Any) -> Any:
+        admitted = await admit(context)
+        response = await inner(request, admitted)
+        if admitted is not context and not _has_failed(context):
+            await admitted.respond()
+        return response
+
+    return behave
+
+
+def _stream(admit: Admit, inner: Behaviour) -> Behaviour:
+    if inspect.iscoroutinefunction(inner):
+
+        async def behave(request: Any, context: Any) -> None:
+            await inner(request, await admit(context))
+
+        return behave
+
+    async def behave_with_generator(request: Any, context: Any) -> None:
+        admitted = await admit(context)
+        async with aclosing(inner(request, admitted)) as responses:
+            async for each in responses:
+                await admitted.write(each)
+
+    return behave_with_generator
+
+
+def on_loop(handler: Handler, pool: Executor | None) -> Handler:
+    """Return a handler for the event loop; one that is made for threads runs on those, as grpcio does it."""
+    inner = behaviour_of(handler)
+    if _is_async(inner):
+        return handler
+    streams = handler.request_streaming
+
+    async def behave(request: Any, context: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        threaded = ThreadContext(context, loop)
+        argument = cygrpc.async_generator_to_generator(request, loop) if streams else request
+        try:
+            return await loop.run_in_executor(pool, inner, argument, threaded)
+        finally:
+            threaded.call_back()
+
+    async def behave_with_generator(request: Any, context: Any) -> AsyncIterator[Any]:
+        loop = asyncio.get_running_loop()
+        threaded = ThreadContext(context, loop)
+        argument = cygrpc.async_generator_to_generator(request, loop) if streams else request
+        try:
+            async for each in cygrpc.generator_to_async_generator(inner(argument, threaded), loop, pool):
+                yield each
+        finally:
+            threaded.call_back()
+
+    return rebuilt(handler, behave_with_generator if handler.response_streaming else behave)
+
+
+class _Called:
+    """Calls a handler of any kind; bytes go in and come out."""
+
+    def __init__(self, handler: Handler, context: Any, admitted: Any) -> None:
+        self._handler = handler
+        self._plain = context
+        edits = admitted.edits if isinstance(admitted, EditedAioContext) else None
+        self._context = EditedAioContext(
+            context,
+            admitted.invocation_metadata(),
+            edits,
+            deserialize=handler.request_deserializer,
+            serialize=handler.response_serializer,
+        )
+
+    async def run(self, incoming: Any, *, streamed: bool, many: bool) -> Any:
+        """Call it; one response is returned, several are written."""
+        argument = await self._argument(incoming, streamed=streamed)
+        made = behaviour_of(self._handler)(argument, self._context)
+        if not self._handler.response_streaming:
+            response = await made
+            if _has_failed(self._plain):
+                return None if many else b""
+            return await self._answer(response, many=many)
+        if inspect.isawaitable(made):
+            return await made
+        async with aclosing(made) as responses:
+            async for each in responses:
+                if not many:
+                    return await self._answer(each, many=False)
+                await self._answer(each, many=True)
+        return None
+
+    async def _argument(self, incoming: Any, *, streamed: bool) -> Any:
+        if self._handler.request_streaming:
+            return self._messages(incoming, streamed=streamed)
+        async for each in self._messages(incoming, streamed=streamed):
+            return each
+        return await _end(self._plain, _NO_REQUEST)
+
+    async def _messages(self, incoming: Any, *, streamed: bool) -> AsyncIterator[Any]:
+        if not streamed:
+            yield await self._converted(self._handler.request_deserializer, incoming, UNREADABLE)
+            return
+        async for each in incoming:
+            yield await self._converted(self._handler.request_deserializer, each, UNREADABLE)
+
+    async def _answer(self, response: Any, *, many: bool) -> Any:
+        if many:
+            await self._context.write(response)
+            return None
+        written = await self._converted(self._handler.response_serializer, response, UNWRITTEN)
+        await self._context.respond()
+        return written
+
+    async def _converted(self, convert: Callable[[Any], Any] | None, message: Any, words: str) -> Any:
+        try:
+            return message if convert is None else convert(message)
+        except Exception:  # noqa: BLE001 (the other side sent what is no message)
+            await _end(self._plain, Stop(code=Code.INTERNAL, message=words))
+
+
+_NO_REQUEST: Final = Stop(code=Code.UNIMPLEMENTED, message="the method requires exactly one request message")
+
+
+def _has_failed(context: Any) -> bool:
+    return context.code() not in {None, grpc.StatusCode.OK, 0}
+
+
+async def _end(context: Any, stop: Stop) -> NoReturn:
+    await context.abort(STATUSES[stop.code], stop.message, trailers_of(stop))
+    raise AssertionError

@@ -1,0 +1,95 @@
+"""What the calls of a server or a channel are judged by, and how a call looks to filters."""
+
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, Protocol
+
+import grpc
+
+from authplane.dataplane.routing import Routed
+from authplane.filters.calls import Call, Code, Metadata, Mutation, Proceed, Side, Stop, Verdict
+from authplane.filters.headers import mutated
+from authplane.io.clock import now
+from authplane.io.interceptors.connection import CallConnection
+from authplane.io.interceptors.local_addresses import LocalAddresses
+
+STATUSES: Final = {Code(each.value[0]): each for each in grpc.StatusCode}
+NOT_FOUND: Final = "Method not found!"
+"""What grpcio itself says."""
+_FOR_EVER: Final = 1e9
+"""Seconds to a deadline beyond which there is none: grpcio has a number for that, too."""
+
+
+class Rules(Protocol):
+    """What calls are judged by at the moment."""
+
+    @property
+    def passes(self) -> bool:
+        """Whether every call goes on as it is, so that nobody needs to look at it."""
+
+    def route(self, call: Call) -> Routed:
+        """Tell which filters judge a call, and what becomes of it then."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Gate:
+    """Stands before the calls of a server. Its rules are swapped as a whole: a call sees the old or the new ones."""
+
+    rules: Rules
+    addresses: LocalAddresses = field(default_factory=LocalAddresses)
+    own_principal: str = ""
+    """Who the server is, by its own certificate."""
+    default_authority: str | None = None
+    """What stands for the authority of a call where grpcio does not tell it."""
+
+    def call(self, method: str, context: Any, authority: str | None) -> Call:
+        """Return a call as filters see it."""
+        return Call(
+            side=Side.SERVER,
+            path=method,
+            authority=authority or self.default_authority,
+            metadata=tuple(context.invocation_metadata() or ()),
+            started=now(),
+            remaining=remaining(context.time_remaining()),
+            connection=CallConnection(context, self.addresses, self.own_principal),
+        )
+
+
+class Metadatum(NamedTuple):
+    """A header as grpcio shows it to handlers."""
+
+    key: str
+    value: str | bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseEdits:
+    """What changes in the initial metadata of a response."""
+
+    additions: Metadata
+    mutations: tuple[Mutation, ...]
+
+    def apply(self, metadata: Metadata) -> Metadata:
+        """Return the metadata with the changes made."""
+        return mutated((*metadata, *self.additions), self.mutations)
+
+
+def edits_of(verdict: Proceed) -> ResponseEdits | None:
+    """Return what changes in the response; None if nothing does."""
+    if not verdict.response_metadata and not verdict.response_mutations:
+        return None
+    return ResponseEdits(verdict.response_metadata, verdict.response_mutations)
+
+
+def concluded(verdict: Verdict, routed: Routed) -> Verdict:
+    """Return what becomes of a call after its filters: some routes lead nowhere."""
+    return routed.stop if routed.stop is not None and isinstance(verdict, Proceed) else verdict
+
+
+def remaining(seconds: float | None) -> float | None:
+    """Return how long a call has; None without a deadline."""
+    return None if seconds is None or seconds > _FOR_EVER else seconds
+
+
+def trailers_of(stop: Stop) -> tuple[tuple[str, str | bytes], ...]:
+    """Return what a denial says besides its status."""
+    return tuple(stop.trailers)

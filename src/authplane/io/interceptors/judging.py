@@ -1,0 +1,131 @@
+"""Runs the filters of a call: on a thread that may wait, or on an event loop."""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from typing import Final, assert_never
+
+from authplane.filters.calls import INTERNAL_FAULT, Ask, Effect, Flow, Outcome, Proceed, Stop, Until, Verdict, Wait
+from authplane.io.process import place_of
+from authplane.io.side_channels import AioSideChannels, SideChannels, WhenEnded
+
+_log: Final = logging.getLogger(__name__)
+
+
+class CallEndedError(Exception):
+    """The call ended while its filters waited for something: nobody wants to know what they think."""
+
+
+def judge(flow: Flow, side: SideChannels, when_ended: WhenEnded | None, limit: float | None = None) -> Verdict:
+    """Run filters on this thread; raises `CallEndedError`.
+
+    ``limit`` is for calls of which nobody tells when they end: how many seconds may be waited.
+    """
+    try:
+        effect = next(flow)
+        while True:
+            effect = flow.send(_perform(effect, side, when_ended, limit))
+    except StopIteration as finished:
+        return _checked(finished.value)
+    except CallEndedError:
+        flow.close()
+        raise
+    except Exception as error:  # noqa: BLE001 (a filter that fails must not let the call through)
+        return _fault(flow, error)
+
+
+def judge_at_once(flow: Flow) -> Verdict | Effect:
+    """Run filters as far as they wait for nothing: most do not."""
+    try:
+        return next(flow)
+    except StopIteration as finished:
+        return _checked(finished.value)
+    except Exception as error:  # noqa: BLE001 (as above)
+        return _fault(flow, error)
+
+
+async def judge_on_loop(flow: Flow, effect: Effect, side: AioSideChannels) -> Verdict:
+    """Run filters to their end, from the first thing that they wait for."""
+    try:
+        while True:
+            effect = flow.send(await _perform_on_loop(effect, side))
+    except StopIteration as finished:
+        return _checked(finished.value)
+    except asyncio.CancelledError:
+        flow.close()
+        raise
+    except Exception as error:  # noqa: BLE001 (as above)
+        return _fault(flow, error)
+
+
+def _checked(verdict: object) -> Verdict:
+    if isinstance(verdict, Proceed | Stop):
+        return verdict
+    _log.error("a filter returned no verdict")
+    return INTERNAL_FAULT
+
+
+def _fault(flow: Flow, error: Exception) -> Verdict:
+    _log.error("a filter failed: %s", place_of(error))
+    with contextlib.suppress(Exception):
+        flow.close()
+    return INTERNAL_FAULT
+
+
+def _perform(effect: Effect, side: SideChannels, when_ended: WhenEnded | None, limit: float | None) -> Outcome:
+    match effect:
+        case Ask():
+            return side.ask(effect, when_ended)
+        case Wait(seconds):
+            _pause(threading.Event(), seconds, when_ended, limit)
+        case Until(flight):
+            landed = threading.Event()
+            flight.when_ended(landed.set)
+            _pause(landed, None, when_ended, limit)
+        case _:
+            assert_never(effect)
+    return None
+
+
+def _pause(until: threading.Event, seconds: float | None, when_ended: WhenEnded | None, limit: float | None) -> None:
+    """Wait for an event or for some time, unless the call ends."""
+    ended = threading.Event()
+
+    def end() -> None:
+        ended.set()
+        until.set()
+
+    if when_ended is not None and not when_ended(end):
+        raise CallEndedError
+    limits = [each for each in (seconds, limit) if each is not None]
+    happened = until.wait(min(limits, default=None))
+    if ended.is_set() or (not happened and limit is not None and min(limits) == limit):
+        raise CallEndedError
+
+
+async def _perform_on_loop(effect: Effect, side: AioSideChannels) -> Outcome:
+    match effect:
+        case Ask():
+            return await side.ask(effect)
+        case Wait(seconds):
+            await asyncio.sleep(seconds)
+        case Until(flight):
+            loop = asyncio.get_running_loop()
+            landed: asyncio.Future[None] = loop.create_future()
+
+            def wake() -> None:
+                # The loop may be closed by now: then nobody waits.
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(_settle, landed)
+
+            flight.when_ended(wake)
+            await landed
+        case _:
+            assert_never(effect)
+    return None
+
+
+def _settle(landed: "asyncio.Future[None]") -> None:
+    if not landed.done():
+        landed.set_result(None)

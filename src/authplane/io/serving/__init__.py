@@ -1,0 +1,1 @@
+"""Servers of grpcio whose calls filters judge."""

@@ -1,0 +1,64 @@
+"""A server with an event loop whose filters the program names itself."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from authplane.io.interceptors.gate import Gate
+from authplane.io.interceptors.local_addresses import parse_bound
+from authplane.io.serving.parts import Registered, Wrap
+from authplane.io.side_channels import AioSideChannels
+
+
+class AioFilteredServer(grpc.aio.Server):
+    """Serves as the server in it does, and lets filters judge every call first."""
+
+    def __init__(
+        self,
+        inner: grpc.aio.Server,
+        gate: Gate,
+        side: AioSideChannels,
+        handlers: Registered,
+        wrap: Wrap,
+    ) -> None:
+        self._inner = inner
+        self._gate = gate
+        self._side = side
+        self._handlers = handlers
+        self._wrap = wrap
+
+    def add_generic_rpc_handlers(self, generic_rpc_handlers: Iterable[grpc.GenericRpcHandler]) -> None:
+        """Add handlers."""
+        self._handlers.add(generic_rpc_handlers)
+
+    def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
+        """Add handlers by name."""
+        self._handlers.add_named(service_name, method_handlers)
+
+    def add_insecure_port(self, address: str) -> int:
+        """Listen on an address; returns the port that was taken."""
+        return self._bound(address, self._inner.add_insecure_port(address))
+
+    def add_secure_port(self, address: str, server_credentials: grpc.ServerCredentials) -> int:
+        """Listen on an address with TLS; returns the port that was taken."""
+        return self._bound(address, self._inner.add_secure_port(address, server_credentials))
+
+    async def start(self) -> None:
+        """Begin to serve."""
+        self._inner.add_generic_rpc_handlers((self._wrap(self._handlers.all),))
+        await self._inner.start()
+
+    async def stop(self, grace: float | None) -> None:
+        """Take no more calls, and wait until those under way have ended; they have so many seconds."""
+        await self._inner.stop(grace)
+        await self._side.close()
+
+    async def wait_for_termination(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 (as grpcio has it)
+        """Wait until the server has stopped; returns whether the time was over before that."""
+        return await self._inner.wait_for_termination(timeout)
+
+    def _bound(self, address: str, port: int) -> int:
+        self._gate.addresses.bind(parse_bound(address, port))
+        return port

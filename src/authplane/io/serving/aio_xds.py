@@ -1,0 +1,230 @@
+"""A server with an event loop that xDS configures."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+
+from authplane.dataplane.resolver import Failed, ServerConfiguration, resolve_server
+from authplane.io.interceptors.gate import Gate
+from authplane.io.process import owned_tasks, place_of
+from authplane.io.serving.parts import Registered, Teller
+from authplane.io.serving.ports import (
+    NOT_CONFIGURED,
+    Credentials,
+    NotServableError,
+    Port,
+    credentials_for,
+    reserve,
+)
+from authplane.io.serving.states import NotServing, Serving, ServingState
+from authplane.io.serving.xds import XdsSettings, apply_configuration, change_state, keys_of
+from authplane.io.side_channels import AioSideChannels
+from authplane.io.xds_client import XdsClient
+from authplane.io.xds_resolving import Resolving
+
+_log: Final = logging.getLogger("authplane.grpc")
+_NO_AUTHORITY: Final = (
+    "grpcio tells asynchronous servers nothing of the authority of calls: only virtual hosts with the domain * serve"
+    " them, unless default_authority is set"
+)
+
+
+class AioXdsServer(grpc.aio.Server):
+    """Listens where and as long as its Listeners say so. A Listener that changes is served by another server.
+
+    Connections to the old server may stay for a while, but their new calls are judged by the new configuration too.
+    """
+
+    def __init__(
+        self,
+        settings: XdsSettings,
+        make: Callable[[Gate, AioSideChannels, Registered], grpc.aio.Server],
+        handlers: Registered,
+    ) -> None:
+        self._settings = settings
+        self._make = make
+        self._handlers = handlers
+        self._side = AioSideChannels()
+        self._tell = Teller()
+        self._ports: list[Port] = []
+        self._servers: dict[str, grpc.aio.Server] = {}
+        self._old: set[grpc.aio.Server] = set()
+        self._resolving: list[Resolving[ServerConfiguration]] = []
+        self._client: XdsClient | None = None
+        self._changes: asyncio.Queue[tuple[Port, ServerConfiguration | Failed] | None] = asyncio.Queue()
+        self._running: asyncio.Task[None] | None = None
+        self._stopping = False
+        self._changed = asyncio.Condition()
+        self._ended = asyncio.Event()
+
+    def add_generic_rpc_handlers(self, generic_rpc_handlers: Iterable[grpc.GenericRpcHandler]) -> None:
+        """Add handlers."""
+        self._handlers.add(generic_rpc_handlers)
+
+    def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
+        """Add handlers by name."""
+        self._handlers.add_named(service_name, method_handlers)
+
+    def add_insecure_port(self, address: str) -> int:
+        """Listen on an address, ``IP:port``, when its Listener says so; returns the port."""
+        return self._add(address, None)
+
+    def add_secure_port(self, address: str, server_credentials: Any) -> int:
+        """Listen on an address with TLS, when its Listener says so; returns the port."""
+        return self._add(address, server_credentials)
+
+    async def start(self) -> None:
+        """Begin to watch the Listeners. Connections are taken as soon as these are there."""
+        if self._client is not None:
+            raise grpc.aio.UsageError("the server has been started before")
+        if self._settings.default_authority is None:
+            _log.warning(_NO_AUTHORITY)
+        types = self._settings.types
+        self._client = client = XdsClient(
+            self._settings.bootstrap, (types.listener, types.routes, types.cluster, types.endpoints)
+        )
+        for port in self._ports:
+            self._resolving.append(self._resolve(port, client))
+        for each in self._resolving:
+            each.settle()
+        # It ends in `stop`, as grpcio's own servers do.
+        self._running = asyncio.create_task(self._run(client))
+
+    async def stop(self, grace: float | None) -> None:
+        """Take no more calls, and wait until those under way have ended; they have so many seconds."""
+        self._stopping = True
+        for each in self._resolving:
+            each.end()
+        if self._client is not None:
+            self._client.stop()
+        self._changes.put_nowait(None)
+        async with owned_tasks() as tasks:
+            for server in (*self._servers.values(), *self._old):
+                tasks.create_task(server.stop(grace))
+        if self._running is not None:
+            await self._running
+        for port in self._ports:
+            port.reservation.close()
+            change_state(port, NotServing(port.address, "the server was stopped"), self._settings)
+        await self._side.close()
+        self._ended.set()
+
+    async def wait_for_termination(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 (as grpcio has it)
+        """Wait until the server has stopped; returns whether the time was over before that."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._ended.wait()
+        except TimeoutError:
+            return True
+        return False
+
+    @property
+    def states(self) -> tuple[ServingState, ...]:
+        """Whether it serves, for each address."""
+        return tuple(port.state for port in self._ports)
+
+    @property
+    def xds_client(self) -> XdsClient | None:
+        """What watches the resources, for those who debug; None before the start."""
+        return self._client
+
+    async def wait_until_serving(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 (as that of threads)
+        """Wait until it serves at all of its addresses; returns whether it does."""
+
+        def serves() -> bool:
+            return all(isinstance(state, Serving) for state in self.states)
+
+        try:
+            async with asyncio.timeout(timeout), self._changed:
+                await self._changed.wait_for(serves)
+        except TimeoutError:
+            return False
+        return True
+
+    def _add(self, address: str, credentials: Credentials) -> int:
+        if self._client is not None:
+            raise grpc.aio.UsageError("ports are added before the server is started")
+        port = reserve(address, credentials, self._settings.bootstrap, self._settings.default_authority)
+        self._ports.append(port)
+        return port.endpoint.port
+
+    def _resolve(self, port: Port, client: XdsClient) -> Resolving[ServerConfiguration]:
+        return Resolving(
+            client,
+            self._settings.types,
+            lambda known: resolve_server(port.name, port.endpoint, known),
+            lambda outcome: self._heed(port, outcome),
+        )
+
+    async def _run(self, client: XdsClient) -> None:
+        async with owned_tasks() as tasks:
+            tasks.create_task(client.run())
+            while (change := await self._changes.get()) is not None:
+                try:
+                    await self._apply(*change, tasks)
+                except Exception as error:  # noqa: BLE001 (what comes next must be applied in any case)
+                    _log.error("a configuration was not applied: %s", place_of(error))
+
+    def _heed(self, port: Port, outcome: ServerConfiguration | Failed) -> None:
+        """Judge calls by what is new at once; connections take a moment."""
+        if self._stopping:
+            return
+        if isinstance(outcome, Failed):
+            port.gate.rules = NOT_CONFIGURED
+        else:
+            apply_configuration(port, outcome, self._settings, self._tell)
+            self._side.keep(keys_of(self._ports))
+        self._changes.put_nowait((port, outcome))
+
+    async def _apply(self, port: Port, outcome: ServerConfiguration | Failed, tasks: asyncio.TaskGroup) -> None:
+        if self._stopping:
+            return
+        if isinstance(outcome, Failed):
+            self._retire(port, tasks)
+            state: ServingState = NotServing(port.address, outcome.why)
+        else:
+            state = await self._serve(port, outcome, tasks)
+        if self._stopping:
+            return
+        change_state(port, state, self._settings)
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _serve(self, port: Port, configuration: ServerConfiguration, tasks: asyncio.TaskGroup) -> ServingState:
+        """Take connections, by another server if the Listener is another one; the old one may finish its calls."""
+        listener = configuration.listener
+        if port.listener == listener:
+            return Serving(port.address)
+        try:
+            credentials = credentials_for(port, listener, self._settings.bootstrap)
+            server = self._make(port.gate, self._side, self._handlers)
+            port.open(server, credentials)
+            await server.start()
+        except (NotServableError, RuntimeError) as error:
+            self._retire(port, tasks)
+            return NotServing(port.address, str(error))
+        if self._stopping:
+            # It was not among those that were stopped.
+            await server.stop(None)
+            return NotServing(port.address, "the server was stopped")
+        self._retire(port, tasks)
+        self._servers[port.address] = server
+        port.listener = listener
+        return Serving(port.address)
+
+    def _retire(self, port: Port, tasks: asyncio.TaskGroup) -> None:
+        port.listener = None
+        server = self._servers.pop(port.address, None)
+        if server is not None:
+            self._old.add(server)
+            tasks.create_task(self._drain(server))
+
+    async def _drain(self, server: grpc.aio.Server) -> None:
+        try:
+            await server.stop(self._settings.drain)
+        finally:
+            self._old.discard(server)

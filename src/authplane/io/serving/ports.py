@@ -1,0 +1,161 @@
+"""The addresses of a server that xDS configures."""
+
+import socket
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import grpc
+
+from authplane.base.addresses import parse_ip_address
+from authplane.dataplane.listeners import ServerListener
+from authplane.dataplane.resolver import ServerConfiguration
+from authplane.dataplane.routing import Routed
+from authplane.dataplane.security import ServerTls
+from authplane.dataplane.serving import FixedRules
+from authplane.filters.calls import Code, Endpoint, Stop
+from authplane.filters.registry import Kept
+from authplane.io.interceptors.gate import Gate
+from authplane.io.listen import TlsUnusableError
+from authplane.io.serving.parts import own_principal
+from authplane.io.serving.states import NotServing, ServingState
+from authplane.io.tls_files import TlsFiles
+from authplane.xds.bootstrap import Bootstrap
+from authplane.xds.templates import server_listener_name
+
+NOT_CONFIGURED: Final = FixedRules(Routed(stop=Stop(code=Code.UNAVAILABLE, message="the server is not configured")))
+
+
+@dataclass(frozen=True, slots=True)
+class XdsServerCredentials:
+    """TLS as the Listener says; what it says nothing of is up to the fallback, of which None is plain text."""
+
+    fallback: grpc.ServerCredentials | None
+
+
+Credentials: TypeAlias = grpc.ServerCredentials | XdsServerCredentials | None
+
+
+class NotServableError(Exception):
+    """A Listener asks for what this server cannot do."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Port:
+    """An address, and what is known of it."""
+
+    address: str
+    """``IP:port`` as the server was given it, with the port that was taken."""
+    endpoint: Endpoint
+    name: str
+    """That of its Listener."""
+    credentials: Credentials
+    gate: Gate
+    state: ServingState
+    kept: Kept = field(default_factory=Kept)
+    listener: ServerListener | None = None
+    """What the server that takes connections now was made for."""
+    configuration: ServerConfiguration | None = None
+    reservation: socket.socket
+
+    def open(self, server: "grpc.Server | grpc.aio.Server", credentials: grpc.ServerCredentials | None) -> None:
+        """Let a server take connections here; raises `RuntimeError` if it cannot."""
+        if credentials is None:
+            server.add_insecure_port(self.address)
+        else:
+            server.add_secure_port(self.address, credentials)
+
+
+def reserve(address: str, credentials: Credentials, bootstrap: Bootstrap, default_authority: str | None) -> Port:
+    """Claim an address without listening on it; raises `ValueError` or `OSError`."""
+    host, port = _split(address)
+    reservation = _bound_socket(host, port)
+    taken = int(reservation.getsockname()[1])
+    full = f"[{host}]:{taken}" if ":" in host else f"{host}:{taken}"
+    name = server_listener_name(bootstrap, full)
+    if name is None:
+        reservation.close()
+        raise ValueError("the xDS bootstrap has no server_listener_resource_name_template: no server can be configured")
+    endpoint = Endpoint(address=host, port=taken)
+    gate = Gate(rules=NOT_CONFIGURED, default_authority=default_authority)
+    gate.addresses.bind(endpoint)
+    state = NotServing(full, "it is not configured yet")
+    return Port(
+        address=full, endpoint=endpoint, name=name, credentials=credentials, gate=gate, state=state,
+        reservation=reservation,
+    )  # fmt: skip
+
+
+def _split(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    plain = host.removeprefix("[").removesuffix("]")
+    if parse_ip_address(plain) is None or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"{address!r} is not an IP address and a port, such as '0.0.0.0:50051' or '[::]:50051'")
+    return plain, int(port)
+
+
+def _bound_socket(host: str, port: int) -> socket.socket:
+    """Bind a socket that never listens: the port is ours even while nobody serves there."""
+    made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        # grpcio binds with this as well, several times while one server replaces another.
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, port))
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def credentials_for(port: Port, listener: ServerListener, bootstrap: Bootstrap) -> grpc.ServerCredentials | None:
+    """Return the credentials of a server that obeys a Listener; raises `NotServableError`."""
+    if not isinstance(port.credentials, XdsServerCredentials):
+        return port.credentials
+    default = () if listener.default_chain is None else (listener.default_chain,)
+    wanted = {chain.tls for chain in (*listener.chains, *default)}
+    if len(wanted) > 1:
+        raise NotServableError("its filter chains differ in TLS, and this server has one TLS for all connections")
+    (tls,) = wanted or {None}
+    if tls is None:
+        return port.credentials.fallback
+    files = _files(tls, bootstrap)
+    port.gate.own_principal = own_principal(files.current.certificate)
+    return _dynamic(port, files, requires_client=tls.require_client_certificate)
+
+
+def _files(tls: ServerTls, bootstrap: Bootstrap) -> TlsFiles:
+    # The names of providers were checked when the Listener was read.
+    identity = bootstrap.certificate_providers[tls.identity.instance].identity
+    roots = None if tls.roots is None else bootstrap.certificate_providers[tls.roots.instance].ca
+    if identity is None:
+        raise NotServableError(f"the certificate provider '{tls.identity.instance}' has no certificate")
+    if tls.require_client_certificate and roots is None:
+        raise NotServableError("no file says which certificates of clients are trusted")
+    try:
+        ca = roots if tls.require_client_certificate and roots else ""
+        files = TlsFiles.open(certificate=identity.certificate, key=identity.private_key, ca=ca)
+    except TlsUnusableError as error:
+        raise NotServableError(str(error)) from None
+    if files is None:
+        raise NotServableError("there is no certificate")
+    return files
+
+
+def _dynamic(port: Port, files: TlsFiles, *, requires_client: bool) -> grpc.ServerCredentials:
+    def configuration() -> grpc.ServerCertificateConfiguration:
+        current = files.current
+        return grpc.ssl_server_certificate_configuration(
+            [(current.key.reveal(), current.certificate)], root_certificates=current.client_ca
+        )
+
+    def renewed() -> grpc.ServerCertificateConfiguration | None:
+        if files.renewed() is None:
+            return None
+        port.gate.own_principal = own_principal(files.current.certificate)
+        return configuration()
+
+    return grpc.dynamic_ssl_server_credentials(
+        configuration(),
+        renewed,  # type: ignore[arg-type]  # None says that nothing has changed
+        require_client_authentication=requires_client,
+    )

@@ -1,0 +1,25 @@
+"""Whether a server serves."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """The server takes connections at an address, and calls are judged as its Listener says."""
+
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotServing:
+    """The server takes no connections at an address."""
+
+    address: str
+    why: str
+
+
+ServingState: TypeAlias = Serving | NotServing
+Told: TypeAlias = Callable[[ServingState], None]
+"""Told of each change; on a thread of the client of xDS, or on the event loop."""
