@@ -1,8 +1,10 @@
 """Shared test options."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,3 +26,10 @@ class Golden:
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Golden:
     return Golden(update=bool(request.config.getoption("--update-golden")))
+
+
+@pytest.fixture(autouse=True)
+def _the_log_as_it_was() -> Iterator[None]:
+    """Undo what a command that ran in this process did to the log."""
+    yield
+    structlog.reset_defaults()

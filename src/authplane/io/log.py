@@ -54,5 +54,4 @@ def set_up_log(form: LogFormat = LogFormat.AUTO, *, level: int = logging.INFO) -
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(file=cast("TextIO", _StandardError())),
-        cache_logger_on_first_use=True,
     )
