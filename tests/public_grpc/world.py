@@ -198,8 +198,8 @@ def call(channel: grpc.Channel, kind: str, *messages: bytes, **options: Any) -> 
     multi: Any = getattr(channel, kind)(PATHS[kind])
     requests: Any = iter(messages) if kind.startswith("stream") else messages[0]
     if kind.endswith("unary"):
-        response, made = multi.with_call(requests, **options)
-        return [response], made
+        response, ended = multi.with_call(requests, **options)
+        return [response], ended
     made = multi(requests, **options)
     return list(made), made
 
@@ -235,7 +235,7 @@ class Authority:
         return answer if isinstance(answer, bytes) else answer.SerializeToString()
 
     def handler(self) -> grpc.GenericRpcHandler:
-        made = grpc.unary_unary_rpc_method_handler(self.check)
+        made: Any = grpc.unary_unary_rpc_method_handler(self.check)
         return grpc.method_handlers_generic_handler("envoy.service.auth.v3.Authorization", {"Check": made})
 
 

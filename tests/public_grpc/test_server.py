@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 import pytest
-from tests.grpc.world import KINDS, PATHS, PATIENCE, Authority, Cart, Serve, allow, call, deny, refusal
+from tests.public_grpc.world import KINDS, PATHS, PATIENCE, Authority, Cart, Serve, allow, call, deny, refusal
 
 from authplane.grpc import Call, Change, Code, Flow, Mutation, Proceed, State, Stop, Wait, ext_authz
 
