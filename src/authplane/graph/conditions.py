@@ -16,6 +16,8 @@ _PATH: Final = "PathMatchConditionsNotValid"
 _HEADER: Final = "HeaderMatchConditionsNotValid"
 _QUERY: Final = "QueryParameterMatchConditionsNotValid"
 _BAD_REGEX: Final = "invalid regular expression specified for 'regex' condition"
+_LONGEST_PARAMETER: Final = 1024
+"""Bytes of a name that Envoy takes; a longer one would cost every route of the table."""
 _PSEUDO_HEADERS: Final = frozenset({":authority", ":method", ":path", ":scheme"})
 
 
@@ -199,6 +201,8 @@ def _query(written: QueryParameterCondition, problems: Problems) -> Iterable[Que
         problems.add(_QUERY, "cannot specify more than one condition in the same match condition branch")
         return
     [(test, text)] = tests
+    if len(written.name.encode()) > _LONGEST_PARAMETER:
+        problems.add(_QUERY, f"the name of a query parameter has at most {_LONGEST_PARAMETER} bytes")
     _require_text(_QUERY, test, text, problems)
     by_case = test not in {TextTest.PRESENT, TextTest.REGEX}
     _warn_of_no_effect("ignoreCase", given=written.ignore_case, works=by_case, problems=problems)

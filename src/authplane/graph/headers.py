@@ -14,6 +14,11 @@ _HOST: Final = "host"
 _KEPT: Final = frozenset({"connection", "content-length", "te", "transfer-encoding", "upgrade"})
 """How a message is cut out of its connection: to change these would make it mean something else."""
 _DYNAMIC: Final = re.compile(r"%[A-Z][A-Z0-9_]*(?:\([^)]*\))?(?::[0-9]+)?%")
+_LONGEST: Final = 16_384
+"""Bytes of a name or a value that Envoy takes; a longer one would cost every route of the table."""
+_MOST: Final = 1000
+"""Headers that Envoy sets for one route or service."""
+_LONGEST_HOST: Final = 253
 _HOST_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 
 
@@ -71,6 +76,9 @@ def _read(policy: HeadersPolicy, side: Side, problems: Problems) -> HeaderPolicy
     for index, written in enumerate(policy.remove):
         with problems.at("remove", index):
             removed.add(_name(written, "remove", side, problems, known=removed))
+    if len(values) > _MOST:
+        with problems.at("set"):
+            problems.add(side.reason, f"at most {_MOST} headers can be set {side.spoken}")
     host = values.pop(_HOST, "")
     # What is set replaces what was there, so to remove it as well changes nothing.
     edits = HeaderEdits(set=tuple(sorted(values.items())), remove=tuple(sorted(removed - {"", *values})))
@@ -85,7 +93,7 @@ def _name(written: str, verb: str, side: Side, problems: Problems, *, known: Con
         problems.add(side.reason, f'duplicate header {again}: "{shown}" {side.spoken}')
     elif name == _HOST and not (side.may_set_host and verb == "set"):
         problems.add(side.reason, f'rewriting "{shown}" header is not supported {side.spoken}')
-    elif not is_header_name(written) or name in _KEPT:
+    elif not is_header_name(written) or len(written) > _LONGEST or name in _KEPT:
         problems.add(side.reason, f'invalid {verb} header "{shown}" {side.spoken}')
     else:
         return name
@@ -96,8 +104,10 @@ def _require_value(name: str, value: str, side: Side, problems: Problems) -> Non
     if not value.isprintable() or not value.isascii():
         problems.add(side.reason, f'invalid value of header "{canonical_header(name)}" {side.spoken}')
     elif name.lower() == _HOST:
-        if not _HOST_VALUE.fullmatch(value):
+        if not _HOST_VALUE.fullmatch(value) or len(value.partition(":")[0]) > _LONGEST_HOST:
             problems.add(side.reason, f'"Host" must be a host name, with a port or without, {side.spoken}')
+    elif len(value) + value.count("%") > _LONGEST:  # Envoy wants a percent sign twice
+        problems.add(side.reason, f'value of header "{canonical_header(name)}" is too long {side.spoken}')
     elif _DYNAMIC.search(value):
         problems.warn(
             "IgnoredField",
