@@ -27,6 +27,7 @@ from authplane.xds.client.messages import Connect, Disconnect, Effect, Link, Not
 from authplane.xds.client.session import ClientSession
 from authplane.xds.client.types import Decoded, Invalid, ResourceType, Source
 from authplane.xds.credentials import ServiceCredentials
+from authplane.xds.refusal import clean_message
 
 T = TypeVar("T")
 
@@ -156,7 +157,7 @@ class XdsClient:
                         self._streams[link][1].cancel()
                 case Send(link, request):
                     if request.error is not None:
-                        _log.warning("xDS response refused", type=request.type_url, why=request.error)
+                        _log.warning("xDS response refused", type=request.type_url, why=clean_message(request.error))
                     if link in self._streams:
                         self._streams[link][0].send(request)
                 case Notify(watcher, event):
