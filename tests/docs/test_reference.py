@@ -3,9 +3,10 @@
 import ast
 import re
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import pytest
@@ -14,9 +15,11 @@ from tests.docs.pages import ROOT, blocks, read
 
 from authplane.app.server_document import read_branches
 from authplane.graph.reports import CONDITION_TYPES, condition_type
+from authplane.io.access_notes import AccessMetrics, AccessNotes
 from authplane.io.fleet import Fleet
 from authplane.io.metrics import Metrics
 from authplane.policy.credentials import CacheCounts
+from authplane.policy.tokens.issuer import Standing
 from authplane.resources.catalogue import KINDS
 from authplane.resources.kinds.agentic import AccessPolicy
 from authplane.resources.kinds.meta import Meta
@@ -239,11 +242,27 @@ def test_the_resources_page_lists_the_kinds() -> None:
     assert listed == set(KINDS)
 
 
+class _Followed:
+    """An issuer of which everything is known."""
+
+    counts: Mapping[tuple[str, str], int] = MappingProxyType({("https://issuer.example", "Fetched"): 1})
+
+    def standings(self) -> tuple[Standing, ...]:
+        return (Standing(issuer="https://issuer.example", ready=True, age=1.0, why=""),)
+
+
+def _of_policies() -> AccessMetrics:
+    notes = AccessNotes()
+    notes.failures["AccessPolicy/default/a", "no_such_key"] += 1
+    return AccessMetrics("a", notes, _Followed(), lambda: 1)
+
+
 async def test_the_operations_page_has_every_metric_with_its_labels_and_no_other() -> None:
     metrics = Metrics()
     metrics.checks("a")
     metrics.cache("a", CacheCounts())
     metrics.reloads("a")
+    metrics.include(_of_policies())
     fleet = Fleet(metrics)
     with fleet.member("grpc", 0, "nowhere"):
         text = (await fleet.text()).decode()

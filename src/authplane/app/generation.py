@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from authplane.app.policy_status import with_policies
 from authplane.base.problems import Severity
 from authplane.graph.build import Built, build_graph
 from authplane.graph.gateway_status import build_gateway_status
@@ -11,6 +12,7 @@ from authplane.graph.memory import Memory
 from authplane.graph.policy_server import PolicyServer
 from authplane.graph.programming import Programming
 from authplane.graph.status import Status, build_status
+from authplane.policy.access.compile import Compiled, PolicyCompiler
 from authplane.render.parts import Bodies
 from authplane.render.rendered import Rendered, render_graph, snapshot_of
 from authplane.resources.documents import Finding, Place
@@ -26,7 +28,10 @@ class Generation:
     loaded: Loaded
     built: Built
     snapshot: Snapshot
+    compiled: Compiled
+    """What policies come to."""
     memory: Memory = field(repr=False)
+    compiler: PolicyCompiler = field(repr=False)
     bodies: Bodies = field(repr=False)
 
     @property
@@ -39,16 +44,17 @@ class Generation:
         """Every problem with its place, whichever pass found it."""
         located = [
             Finding(self.loaded.place(ref, problem.path), ref, problem)
-            for ref, problems in self.built.problems.items()
+            for found in (self.built.problems, self.compiled.problems)
+            for ref, problems in found.items()
             for problem in problems
         ]
-        return tuple(sorted((*self.loaded.findings, *located), key=_position))
+        return tuple(sorted({*self.loaded.findings, *located}, key=_position))
 
     def status(self, programming: Programming) -> tuple[Status, ...]:
         """Return the status of every resource that has one."""
         loaded = self.loaded
         given = (loaded.resources, loaded.findings, loaded.last_good, self.built, programming)
-        return tuple(sorted((*build_status(*given), *build_gateway_status(*given)), key=lambda status: status.ref))
+        return with_policies((*build_status(*given), *build_gateway_status(*given)), loaded, self.compiled)
 
 
 def build_generation(
@@ -62,7 +68,16 @@ def build_generation(
     bodies = before.bodies if before else Bodies()
     built = build_graph(loaded.resources, memory, policy_server)
     snapshot = snapshot_of(built.graph, bodies, before.snapshot if before else None)
-    return Generation(loaded=loaded, built=built, snapshot=snapshot, memory=memory, bodies=bodies)
+    compiler = before.compiler if before else PolicyCompiler()
+    return Generation(
+        loaded=loaded,
+        built=built,
+        snapshot=snapshot,
+        compiled=compiler.compile(loaded.resources),
+        memory=memory,
+        compiler=compiler,
+        bodies=bodies,
+    )
 
 
 Difference: TypeAlias = dict[str, list[str]]

@@ -11,6 +11,7 @@ import structlog
 from authplane.app.asked_services import asked_endpoints
 from authplane.base.problems import Severity
 from authplane.io.access_notes import AccessMetrics, AccessNotes
+from authplane.io.beside import beside
 from authplane.io.cel_watch import WatchedExpressions
 from authplane.io.clock import stopwatch
 from authplane.io.external_services import ExternalServices, external_services
@@ -83,10 +84,13 @@ class KeptPolicies:
         self._compiled: Compiled | None = None
         self._tried = False
 
-    def rebuild(self, loaded: Loaded) -> None:
-        """Put into force what the documents say now; checks that have begun end by what they began with."""
+    async def rebuild(self, loaded: Loaded) -> None:
+        """Put into force what the documents say now.
+
+        Meanwhile the old policies decide, and checks that have begun end by what they began with.
+        """
         elapsed = stopwatch()
-        compiled = self._compiler.compile(loaded.resources)
+        compiled = await beside(lambda: self._compiler.compile(loaded.resources))
         self.issuers.configure(compiled.policies.issuers)
         self.services.publish(asked_endpoints(compiled.policies, loaded.resources))
         self.backend.publish(compiled.policies)
@@ -153,7 +157,7 @@ async def keep_policies(  # noqa: PLR0913 (most have a default)
         issuers = await stack.enter_async_context(follow_issuers((), options))
         services = await stack.enter_async_context(external_services())
         kept = KeptPolicies(plan, issuers, services, heard, quiet=quiet)
-        kept.rebuild(folder.library.current())
+        await kept.rebuild(folder.library.current())
         metrics.cache(name, kept.tokens)
         metrics.include(AccessMetrics(name, kept.notes, issuers, kept.targets))
         tasks = await stack.enter_async_context(owned_tasks())
@@ -172,7 +176,7 @@ async def _follow(kept: KeptPolicies, folder: Folder, reloads: ReloadMetrics, *,
     """Rebuild after each burst of changes, for ever."""
     async for _ in rebuilds(folder, poll=poll):
         try:
-            kept.rebuild(folder.library.current())
+            await kept.rebuild(folder.library.current())
         except Exception as error:  # noqa: BLE001 (a fault of ours must not end what serves)
             place = place_of(error)
             log.error("the policies cannot be compiled; the last ones stay in force", error=place)  # noqa: TRY400 (the message may quote a document)

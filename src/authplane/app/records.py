@@ -7,7 +7,16 @@ from typing import Any
 from authplane.base.names import Ref
 from authplane.base.problems import dotted
 from authplane.graph.gateway_status import CONTROLLER
-from authplane.graph.status import OUR_CONDITIONS, Condition, ListenerStatus, ParentStatus, Status, SubCondition
+from authplane.graph.status import (
+    OUR_CONDITIONS,
+    AncestorStatus,
+    Condition,
+    ListenerStatus,
+    ParentStatus,
+    Status,
+    SubCondition,
+)
+from authplane.resources.catalogue import POLICIES
 from authplane.resources.documents import Finding
 
 
@@ -48,7 +57,7 @@ class Transitions:
 
     def _record(self, status: Status) -> dict[str, Any]:
         body: dict[str, Any] = {}
-        if status.conditions or not status.parents:
+        if status.conditions or not (status.parents or status.ref.kind in POLICIES):
             body["conditions"] = self._conditions(status, "", status.conditions)
         if status.ref.kind == "HTTPProxy":
             body |= _legacy(status.conditions[0])
@@ -70,6 +79,15 @@ class Transitions:
                     "conditions": self._conditions(status, _parent_part(each), each.conditions),
                 }
                 for each in status.parents
+            ]
+        if status.ref.kind in POLICIES:
+            body["ancestors"] = [
+                {
+                    "ancestorRef": dict(each.ref),
+                    "controllerName": CONTROLLER,
+                    "conditions": self._conditions(status, _ancestor_part(each), each.conditions),
+                }
+                for each in status.ancestors
             ]
         return {
             "apiVersion": status.api_version,
@@ -95,6 +113,9 @@ def _conditions(status: Status) -> Iterator[tuple[str, Condition]]:
     for parent in status.parents:
         for condition in parent.conditions:
             yield _parent_part(parent), condition
+    for ancestor in status.ancestors:
+        for condition in ancestor.conditions:
+            yield _ancestor_part(ancestor), condition
 
 
 def _listener_part(listener: ListenerStatus) -> str:
@@ -103,6 +124,10 @@ def _listener_part(listener: ListenerStatus) -> str:
 
 def _parent_part(parent: ParentStatus) -> str:
     return f"parent {parent.ref}"
+
+
+def _ancestor_part(ancestor: AncestorStatus) -> str:
+    return f"ancestor {ancestor.ref}"
 
 
 def _legacy(valid: Condition) -> dict[str, str]:

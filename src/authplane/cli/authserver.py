@@ -174,7 +174,9 @@ def serve_policies(
     target: Annotated[
         str, typer.Option(help="Backend/NAMESPACE/NAME that checks are about whose route names none, as over HTTP.")
     ] = "",
-    gateway: Annotated[str, typer.Option(help="Gateway/NAMESPACE/NAME[/LISTENER] that such checks come through.")] = "",
+    gateway: Annotated[
+        str, typer.Option(help="Gateway/NAMESPACE/NAME, or with /LISTENER, that they come through.")
+    ] = "",
     poll: Annotated[bool, typer.Option("--poll", help="Look for changes of the folder from time to time.")] = False,
     engine: EngineOption = DEFAULT_ENGINE,
     workers: WorkersOption = 1,

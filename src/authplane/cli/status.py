@@ -52,7 +52,7 @@ def _records(folder: Path) -> list[dict[str, Any]]:
 def _conditions(status: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Return the conditions of a resource, then those of its parts."""
     yield from status.get("conditions", ())
-    for part in (*status.get("listeners", ()), *status.get("parents", ())):
+    for part in (*status.get("listeners", ()), *status.get("parents", ()), *status.get("ancestors", ())):
         yield from part["conditions"]
 
 

@@ -68,6 +68,14 @@ class ParentStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AncestorStatus:
+    """What is known of a policy at one of the targets that it names."""
+
+    ref: tuple[tuple[str, str | int], ...]
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """What is known of one resource."""
 
@@ -77,6 +85,7 @@ class Status:
     conditions: tuple[Condition, ...]
     listeners: tuple[ListenerStatus, ...] = ()
     parents: tuple[ParentStatus, ...] = ()
+    ancestors: tuple[AncestorStatus, ...] = ()
 
 
 def build_status(

@@ -1,19 +1,19 @@
 """What is known of the decisions by policies: for the decision log and for the metrics."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from authplane.io.issuers import Issuers
 from authplane.io.observer import Told, plainly
 from authplane.policy.access.record import access_line, with_grounds
 from authplane.policy.access.verdict import Grounds, Verdict
 from authplane.policy.engine import Answer
 from authplane.policy.record import Record
 from authplane.policy.request import Request
+from authplane.policy.tokens.issuer import Standing
 
 _MOST_POLICIES: Final = 1000
 """Of how many policies failures are counted by name; they come and go while a server runs."""
@@ -48,10 +48,21 @@ class AccessNotes:
         return Told(grounded, access_line(grounded, last[1]))
 
 
+class Followed(Protocol):
+    """Issuers whose keys are kept at hand."""
+
+    @property
+    def counts(self) -> Mapping[tuple[str, str], int]:
+        """How often each kind of event happened with each issuer."""
+
+    def standings(self) -> tuple[Standing, ...]:
+        """Return how it stands with each issuer."""
+
+
 class AccessMetrics(Collector):
     """Failed expressions, issuers and rebuilds, as Prometheus reads them."""
 
-    def __init__(self, backend: str, notes: AccessNotes, issuers: Issuers, policies: Callable[[], int]) -> None:
+    def __init__(self, backend: str, notes: AccessNotes, issuers: Followed, policies: Callable[[], int]) -> None:
         self._backend = backend
         self._notes = notes
         self._issuers = issuers

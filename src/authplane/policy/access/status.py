@@ -75,7 +75,7 @@ def merge_ancestors(
 
     An entry is known by its ancestor and its controller. ``now`` is the time as Kubernetes writes it.
     """
-    wanted = {_key(_reference(each.aim)): each for each in ours}
+    wanted = {_key(ancestor_ref(each.aim)): each for each in ours}
     merged: list[dict[str, Any]] = []
     for entry in stored:
         if entry.get("controllerName") != CONTROLLER:
@@ -163,7 +163,8 @@ def _with_warnings(message: str, warnings: tuple[Problem, ...]) -> str:
     return f"{message}; warnings: {'; '.join(str(each) for each in warnings)}" if warnings else message
 
 
-def _reference(aim: Aim) -> dict[str, str]:
+def ancestor_ref(aim: Aim) -> dict[str, str]:
+    """Return how a target is referred to in a status."""
     group = _GATEWAY if aim.ref.kind == "Gateway" else _AGENTIC
     whole = {"group": group, "kind": aim.ref.kind, "namespace": aim.ref.namespace, "name": aim.ref.name}
     return whole | ({"sectionName": aim.section} if aim.section else {})
@@ -181,7 +182,7 @@ def _entry(ours: Ancestor, stored: Mapping[str, Any], generation: int, now: str)
     made = [_merged(each, before.pop(each.type, {}), generation, now) for each in ours.conditions]
     others = [dict(each) for each in before.values() if each.get("type") not in _OURS]
     return {
-        "ancestorRef": stored.get("ancestorRef") or _reference(ours.aim),
+        "ancestorRef": stored.get("ancestorRef") or ancestor_ref(ours.aim),
         "controllerName": CONTROLLER,
         "conditions": [*made, *others][:MOST_CONDITIONS],
     }

@@ -1,0 +1,73 @@
+"""The status of policies, and of what they protect, among the other statuses."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from authplane.base.names import Ref
+from authplane.graph.status import AncestorStatus, Condition, Status, outdated_condition
+from authplane.policy.access.compile import Compiled, PolicyStanding
+from authplane.policy.access.status import NOT_SERVED, Ancestor, ancestor_ref, build_ancestors, build_target_conditions
+from authplane.policy.access.status import Condition as PolicyCondition
+from authplane.policy.access.targets import BACKENDS
+from authplane.resources.kinds.agentic import XAccessPolicyV0
+from authplane.resources.loaded import Loaded
+
+_GROUP: Final = "agentic.networking.x-k8s.io"
+
+
+def with_policies(statuses: Iterable[Status], loaded: Loaded, compiled: Compiled) -> tuple[Status, ...]:
+    """Add the status of every policy, and say of Backends how they are protected."""
+    known = {status.ref: status for status in statuses}
+    for ref, status in known.items():
+        if ref.kind in BACKENDS and ref not in loaded.resources.broken:
+            known[ref] = _protected(status, loaded, compiled)
+    for ref, standing in compiled.standings.items():
+        known[ref] = _policy(standing, known, loaded)
+    return tuple(known[ref] for ref in sorted(known))
+
+
+def _protected(status: Status, loaded: Loaded, compiled: Compiled) -> Status:
+    found = {each.type: each for each in build_target_conditions(compiled, loaded.resources, status.ref)}
+    conditions = tuple(
+        _condition(found[each.type]) if each.type == "Protected" and each.type in found else each
+        for each in status.conditions
+    )
+    return replace(status, conditions=conditions)
+
+
+def _policy(standing: PolicyStanding, known: Mapping[Ref, Status], loaded: Loaded) -> Status:
+    ref = standing.ref
+    ancestors = tuple(
+        AncestorStatus(ref=tuple(ancestor_ref(each.aim).items()), conditions=tuple(map(_condition, each.conditions)))
+        for each in _ancestors(standing, known)
+    )
+    return Status(
+        ref=ref,
+        api_version=f"{_GROUP}/{_version(ref, loaded)}",
+        generation=standing.generation,
+        conditions=(outdated_condition(),) if ref in loaded.last_good else (),
+        ancestors=ancestors,
+    )
+
+
+def _ancestors(standing: PolicyStanding, known: Mapping[Ref, Status]) -> Iterator[Ancestor]:
+    """Return the entries of a policy: it is programmed where its target is."""
+    for target in standing.targets:
+        status = known.get(target.aim.ref)
+        conditions = status.conditions if status is not None else ()
+        programmed = next((_told(each) for each in conditions if each.type == "Programmed"), NOT_SERVED)
+        yield from build_ancestors(replace(standing, targets=(target,)), programmed=programmed)
+
+
+def _version(ref: Ref, loaded: Loaded) -> str:
+    written = loaded.resources.x_access_policies.get(ref.object_name) if ref.kind == "XAccessPolicy" else None
+    return "v0alpha0" if isinstance(written, XAccessPolicyV0) else "v1alpha1"
+
+
+def _condition(made: PolicyCondition) -> Condition:
+    return Condition(type=made.type, status=made.status, reason=made.reason, message=made.message)
+
+
+def _told(known: Condition) -> PolicyCondition:
+    return PolicyCondition(type=known.type, status=known.status, reason=known.reason, message=known.message)
