@@ -51,6 +51,14 @@ def test_a_host_name_in_two_proxies_withdraws_both() -> None:
     message = 'fqdn "web.example" is used in multiple HTTPProxies: default/other, default/web'
     assert made.problems("HTTPProxy", "web") == [("DuplicateVhost", message)]
     assert made.problems("HTTPProxy", "other") == [("DuplicateVhost", message)]
+
+
+def test_a_host_name_in_many_proxies_names_some_of_them_to_each() -> None:
+    many = {f"p{number}": PROXY.replace("{name: web}", f"{{name: p{number}}}") for number in range(10, 40)}
+    names = ", ".join(f"default/p{number}" for number in range(10, 30))
+    made = world(proxy="", **many)
+    message = f'fqdn "web.example" is used in multiple HTTPProxies: {names} and 10 more'
+    assert made.problems("HTTPProxy") == [("DuplicateVhost", message)] * 30
     assert made.graph.secure_hosts == ()
     assert made.graph.plain_hosts == ()
 

@@ -24,6 +24,7 @@ from authplane.resources.documents import Resources
 from authplane.resources.kinds.contour import HTTPProxy, VirtualHost
 
 _LABEL: Final = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_MOST_NAMES: Final = 20
 _FQDN: Final = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*", re.IGNORECASE)
 
 
@@ -221,13 +222,12 @@ def _below_wildcards(names: Iterable[str]) -> Mapping[str, Sequence[str]]:
 
 
 def owners(resources: Resources, settings: Settings) -> Mapping[str, Sequence[ObjectName]]:
-    """Return which roots claim each name; who may not be a root cannot keep a name from others."""
-    found: dict[str, tuple[ObjectName, ...]] = {}
+    """Return which roots claim each name, sorted; who may not be a root cannot keep a name from others."""
+    found: dict[str, list[ObjectName]] = {}
     for name, proxy in resources.proxies.items():
         if proxy.spec.virtualhost is not None and _may_be_root(name, settings):
-            fqdn = proxy.spec.virtualhost.fqdn.lower()
-            found[fqdn] = (*found.get(fqdn, ()), name)
-    return found
+            found.setdefault(proxy.spec.virtualhost.fqdn.lower(), []).append(name)
+    return {fqdn: tuple(sorted(names)) for fqdn, names in found.items()}
 
 
 def _may_be_root(name: ObjectName, settings: Settings) -> bool:
@@ -240,7 +240,7 @@ def _fqdn(virtual_host: VirtualHost, around: Around, problems: Problems) -> str:
         if not _FQDN.fullmatch(fqdn):
             problems.add("FQDNNotSpecified", f"{virtual_host.fqdn!r} is not a host name such as 'www.example.com'")
         if len(around.owners[fqdn]) > 1:
-            names = ", ".join(map(str, sorted(around.owners[fqdn])))
+            names = _names(around.owners[fqdn])
             problems.add("DuplicateVhost", f'fqdn "{fqdn}" is used in multiple HTTPProxies: {names}')
         unread = _unread_roots(around) if fqdn.startswith("*.") else []
         if unread:
@@ -249,6 +249,12 @@ def _fqdn(virtual_host: VirtualHost, around: Around, problems: Problems) -> str:
                 f"{unread[0]} cannot be read and may protect a host that this wildcard would answer for",
             )
     return fqdn
+
+
+def _names(roots: Sequence[ObjectName]) -> str:
+    """List roots, but not all of many: each of them is told."""
+    shown, more = ", ".join(map(str, roots[:_MOST_NAMES])), len(roots) - _MOST_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _unread_roots(around: Around) -> list[Ref]:
