@@ -112,12 +112,12 @@ async def statuses(it: Gateway) -> Found:
 
 
 async def become(it: Gateway, want: Found) -> None:
-    """Wait for these statuses; on the way nothing behind TLS is served that is denied."""
+    """Wait for these statuses; on the way nothing is served that is denied."""
     last: list[Found] = []
 
     async def holds() -> bool:
         last[:] = [await statuses(it)]
-        assert 200 not in {last[0].web[1], last[0].other[1]}
+        assert 200 not in {last[0].web[1], last[0].other[1], last[0].plain[1]}
         return last == [want]
 
     try:

@@ -67,7 +67,7 @@ def managers(rendered: Rendered) -> Iterator[Manager]:
             hosts = {domain: host for host in tables[name].virtual_hosts for domain in host.domains}
             for host in tables[name].virtual_hosts:
                 assert not host.typed_per_filter_config
-            yield Manager(routes=name, filters=filters, hosts=hosts)
+            yield Manager(routes=name.partition("#")[0], filters=filters, hosts=hosts)
 
 
 def _check(message: pb.ExtAuthz, packed: Any | None) -> Check | None:

@@ -137,22 +137,18 @@ def test_a_step_with_nothing_to_send_is_skipped(peer: Peer) -> None:
     assert peer.publish({**OLD, ROUTE: {"l1": b"2"}}) == ["ROUTE l1=2"]
 
 
-def test_every_wait_has_a_limit_but_that_for_listeners(peer: Peer) -> None:
+def test_every_wait_has_a_limit(peer: Peer) -> None:
     peer.settle_on_old()
     steps = [peer.publish(NEW)]
     while peer.session.due() is not None:
         steps.append(peer.wait())
-    first = ["CLUSTER c2=1"] if peer.delta else ["CLUSTER c1=1 c2=1"]
-    listener = ["LISTENER l2=1"] if peer.delta else ["LISTENER l1=1 l2=1"]
-    assert steps == [first, [], ["SECRET s=2"], listener, []]
-    assert peer.now == 20.0
-    # Routes, and what is removed after them, wait for the proxy; then the limits hold again.
-    steps = [peer.answer(LISTENER)]
-    while peer.session.due() is not None:
-        steps.append(peer.wait())
     full = [["LISTENER l2=1"], ["CLUSTER c2=1"]]
     changes = [["ROUTE -l1"], ["LISTENER -l1"], ["ENDPOINT -c1"], ["CLUSTER -c1"]]
-    assert steps == [[], *(changes if peer.delta else full), []]
+    first = [["CLUSTER c2=1"]] if peer.delta else [["CLUSTER c1=1 c2=1"]]
+    listener = [["LISTENER l2=1"]] if peer.delta else [["LISTENER l1=1 l2=1"]]
+    want = [*first, [], ["SECRET s=2"], *listener, [], *(changes if peer.delta else full), []]
+    assert steps == want
+    assert peer.now == 5.0 * (len(want) - 1)
 
 
 def test_the_limit_is_five_seconds_from_when_the_response_went_out(peer: Peer) -> None:
@@ -194,14 +190,13 @@ def test_a_newer_snapshot_starts_again_from_what_the_client_holds() -> None:
     assert peer.answer(CLUSTER) == ["CLUSTER -c1 -c2"]
 
 
-def test_a_new_client_is_answered_at_once_for_each_type_but_routes(peer: Peer) -> None:
+def test_a_new_client_is_answered_at_once_for_each_type(peer: Peer) -> None:
     peer.publish(OLD)
     assert peer.ask(LISTENER) == ["LISTENER l1=1"]
     assert peer.ask(CLUSTER) == ["CLUSTER c1=1"]
-    assert peer.ask(ROUTE, "l1") == []
+    assert peer.ask(ROUTE, "l1") == ["ROUTE l1=1"]
     assert peer.ask(ENDPOINT, "c1") == ["ENDPOINT c1=1"]
     assert peer.ask(SECRET, "s") == ["SECRET s=1"]
-    assert peer.answer(LISTENER) == ["ROUTE l1=1"]
 
 
 def test_clients_that_wait_for_the_first_snapshot_get_clusters_before_listeners(peer: Peer) -> None:
@@ -263,66 +258,3 @@ def test_a_refusal_that_a_newer_response_overtook_is_reported(peer: Peer) -> Non
     assert [event.names for event in output.events] == [("l1",)]
     assert output.responses == ()
     assert peer.session.received(request, peer.now).events == ()
-
-
-STRICTER = {**OLD, LISTENER: {"l1": b"2"}, ROUTE: {"l1": b"2", "l2": b"1"}}
-"""The routes need what the listener has from now on."""
-
-
-def test_routes_do_not_reach_a_client_that_refused_the_listeners(peer: Peer) -> None:
-    peer.settle_on_old()
-    assert peer.publish(STRICTER) == ["LISTENER l1=2"]
-    assert peer.answer(LISTENER, "l1: no") == []
-    # Nor those that it asks for, nor those of a later snapshot, as long as that has the same listener.
-    assert peer.ask(ROUTE, "l1", "l2") == []
-    later = {**STRICTER, ROUTE: {"l1": b"3", "l2": b"1"}, SECRET: {"s": b"2"}}
-    assert peer.publish(later) == ["SECRET s=2"]
-    assert peer.answer(SECRET) == []
-    assert peer.session.due() is None
-    assert peer.publish({**later, LISTENER: {"l1": b"3"}}) == ["LISTENER l1=3"]
-    assert peer.answer(LISTENER) == ["ROUTE l1=3 l2=1"]
-
-
-def test_a_listener_that_is_as_it_was_brings_the_routes(peer: Peer) -> None:
-    peer.settle_on_old()
-    peer.publish(STRICTER)
-    peer.answer(LISTENER, "l1: no")
-    assert peer.publish({**STRICTER, LISTENER: OLD[LISTENER]}) == ["LISTENER l1=1"]
-    assert peer.answer(LISTENER) == ["ROUTE l1=2"]
-
-
-def test_what_is_gone_leaves_a_client_that_refused_a_listener(peer: Peer) -> None:
-    two = {**OLD, LISTENER: {"l1": b"1", "l2": b"1"}}
-    peer.settle_on_old()
-    peer.publish(two)
-    assert peer.answer(LISTENER) == []
-    peer.publish({**two, LISTENER: {"l1": b"2", "l2": b"1"}})
-    peer.answer(LISTENER, "l1: no")
-    gone = peer.publish({**STRICTER, CLUSTER: {}, ENDPOINT: {}})
-    assert gone == (["LISTENER -l2"] if peer.delta else ["LISTENER l1=2"])
-    assert peer.answer(LISTENER, None if peer.delta else "l1: no") == (["ENDPOINT -c1"] if peer.delta else [])
-
-
-def test_routes_wait_for_listeners_that_are_accepted_late(peer: Peer) -> None:
-    peer.settle_on_old()
-    peer.publish(STRICTER)
-    assert peer.wait() == []
-    assert peer.session.due() is None
-    assert peer.ask(ROUTE, "l1", "l2") == []
-    assert peer.answer(LISTENER) == ["ROUTE l2=1"]
-    assert peer.answer(ROUTE) == ["ROUTE l1=2"]
-
-
-def test_routes_wait_for_listeners_that_are_refused_late(peer: Peer) -> None:
-    peer.settle_on_old()
-    peer.publish(STRICTER)
-    peer.wait()
-    assert peer.answer(LISTENER, "l1: no") == []
-    assert peer.ask(ROUTE, "l1", "l2") == []
-
-
-def test_who_comes_back_gets_routes_after_it_asked_for_listeners_and_accepted_them(peer: Peer) -> None:
-    peer.publish(STRICTER)
-    assert peer.ask(ROUTE, "l1", "l2") == []
-    assert peer.ask(LISTENER) == ["LISTENER l1=2"]
-    assert peer.answer(LISTENER) == ["ROUTE l1=2 l2=1"]

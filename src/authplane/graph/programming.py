@@ -16,6 +16,8 @@ HTTP_LISTENER = "ingress_http"
 HTTPS_LISTENER = "ingress_https"
 FALLBACK_CHAIN = "fallback-certificate"
 FALLBACK_ROUTES = "ingress_fallbackcert"
+FILTERS = "#"
+"""Stands in the name of a route table before the filters that it is made for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,12 @@ Programming: TypeAlias = NotServed | NoProxy | Answered
 def route_name(fqdn: str) -> str:
     """Name the route configuration of a virtual host behind TLS."""
     return f"https/{fqdn}"
+
+
+def without_filters(name: XdsName) -> XdsName:
+    """Name a resource as `xds_names` does, whatever filters a route table is made for."""
+    type_url, text = name
+    return (type_url, text.partition(FILTERS)[0]) if type_url is TypeUrl.ROUTE else name
 
 
 def gateway_listener(port: int) -> str:

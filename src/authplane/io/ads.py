@@ -8,12 +8,12 @@ import grpc
 import grpc.aio
 
 from authplane.base.addresses import is_loopback
-from authplane.graph.programming import Answered, NoProxy, Programming
+from authplane.graph.programming import Answered, NoProxy, Programming, without_filters
 from authplane.io.ads_stream import DELTA, SOTW, STOPPING, AdsEvent, Ending, Stream, Variant
 from authplane.io.grpc_server import Tls, serve_grpc
 from authplane.io.health import health_service
 from authplane.io.listen import Address, ListenError, UnixAddress
-from authplane.xds.messages import Standing, XdsName
+from authplane.xds.messages import Standing
 from authplane.xds.rollout import PATIENCE
 from authplane.xds.snapshot import Snapshot
 
@@ -92,8 +92,8 @@ class Ads:
         if not standings:
             return NoProxy()
         return Answered(
-            pending=frozenset[XdsName]().union(*(each.pending for each in standings)),
-            refused={name: words for each in standings for name, words in each.refused.items()},
+            pending=frozenset(without_filters(name) for each in standings for name in each.pending),
+            refused={without_filters(name): words for each in standings for name, words in each.refused.items()},
         )
 
     def _serving(self) -> bool:

@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 
 from authplane.graph.guards import AuthorizationService, Enforced, RouteAuthorization, Shadow
 from authplane.graph.model import Host
+from authplane.graph.programming import FILTERS
 from authplane.render.ext_authz import Manner, manner_of, render_check, render_disabled, render_filter
 from authplane.render.wrap import pack
 
@@ -83,6 +84,20 @@ def http_filters(chain: Chain) -> list[hcm_pb2.HttpFilter]:
         for render in _ORDER
         for name, message in render(chain)
     ]
+
+
+@lru_cache(maxsize=1 << 16)
+def table_name(base: str, chain: Chain) -> str:
+    """Name a route table by the filters that it is made for.
+
+    Envoy ignores what a route changes about a filter that is not there, and the request would go unchecked. So no
+    connection manager ever sees the table of one with other filters: not while it drains, not if its successor was
+    refused, not before its own table has come.
+    """
+    if not chain:
+        return base
+    digest = sha256(b"".join(each.SerializeToString(deterministic=True) for each in http_filters(chain)))
+    return f"{base}{FILTERS}{digest.hexdigest()[:16]}"
 
 
 def per_route(chain: Chain, authorization: RouteAuthorization) -> dict[str, Any]:

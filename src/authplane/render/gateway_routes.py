@@ -32,7 +32,7 @@ from authplane.graph.model import (
 )
 from authplane.graph.programming import gateway_listener, gateway_routes
 from authplane.policy.mcp.metadata import render_metadata
-from authplane.render.filters import Chain, per_route
+from authplane.render.filters import Chain, per_route, table_name
 from authplane.render.gateway_listeners import checks_of
 from authplane.render.matches import render_match
 from authplane.render.parts import Part, Single
@@ -51,18 +51,19 @@ def gateway_tables_of(ports: Iterable[GatewayPort]) -> Iterator[Single[route_pb2
     for port in ports:
         match port:
             case PlainPort():
-                yield Single(gateway_listener(port.where.port), Part("gateway routes", port, partial(_plain, port)))
+                name = table_name(gateway_listener(port.where.port), checks_of(port.hosts))
+                yield Single(name, Part("gateway routes", port, partial(_plain, name, port)))
             case SecurePort():
                 for chain in port.chains:
-                    name = gateway_routes(port.where.port, chain.name)
+                    name = table_name(gateway_routes(port.where.port, chain.name), checks_of(chain.hosts))
                     yield Single(name, Part("gateway routes", chain, partial(_secure, name, chain)))
             case _:
                 assert_never(port)
 
 
-def _plain(port: PlainPort) -> route_pb2.RouteConfiguration:
+def _plain(name: str, port: PlainPort) -> route_pb2.RouteConfiguration:
     checks = checks_of(port.hosts)
-    return _table(gateway_listener(port.where.port), [_host(each, checks) for each in port.hosts])
+    return _table(name, [_host(each, checks) for each in port.hosts])
 
 
 def _secure(name: str, chain: GatewayChain) -> route_pb2.RouteConfiguration:

@@ -27,7 +27,7 @@ from authplane.graph.model import (
     SecureHost,
 )
 from authplane.graph.programming import FALLBACK_CHAIN, FALLBACK_ROUTES, HTTP_LISTENER, HTTPS_LISTENER, route_name
-from authplane.render.filters import Chain, chain_of, held_back, http_filters
+from authplane.render.filters import Chain, chain_of, held_back, http_filters, table_name
 from authplane.render.parts import Part, Whole
 from authplane.render.routes import METADATA
 from authplane.render.wrap import FROM_ADS, duration, limit, pack, socket_address
@@ -168,7 +168,7 @@ def connection_manager(
     """Render a connection manager: what it logs, normalises and limits is the same for all."""
     manager = _HCM(
         stat_prefix=stat_prefix,
-        rds=hcm_pb2.Rds(config_source=FROM_ADS, route_config_name=routes),
+        rds=hcm_pb2.Rds(config_source=FROM_ADS, route_config_name=table_name(routes, chain)),
         http_filters=http_filters(chain),
     )
     manager.MergeFrom(_common_settings(timeouts))

@@ -14,7 +14,7 @@ from authplane.graph.model import Graph, Host, Route, SecureHost
 from authplane.graph.programming import FALLBACK_ROUTES, HTTP_LISTENER, route_name
 from authplane.graph.words import match_words
 from authplane.render.actions import add_action
-from authplane.render.filters import Chain, chain_of, per_route
+from authplane.render.filters import Chain, chain_of, per_route, table_name
 from authplane.render.matches import render_match
 from authplane.render.parts import Part, Resource, Single, Whole
 
@@ -26,18 +26,21 @@ _WITHDRAWN: Final = 503
 def route_tables_of(graph: Graph) -> Iterator[Resource[route_pb2.RouteConfiguration]]:
     """Return the route configurations: one for each host behind TLS, one for all others, one for the fallback."""
     for secure in graph.secure_hosts:
-        yield Single(route_name(secure.host.fqdn), Part("routes", secure, partial(_secure_routes, secure)))
+        name = table_name(route_name(secure.host.fqdn), chain_of([secure.host]))
+        yield Single(name, Part("routes", secure, partial(_secure_routes, secure)))
     if graph.fallback is not None:
         chain = chain_of(graph.fallback.hosts)
-        shell = route_table(FALLBACK_ROUTES)
+        name = table_name(FALLBACK_ROUTES, chain)
+        shell = route_table(name)
         # Hosts are found by name, so it does not matter which stands first.
         shell.virtual_hosts.append(answering("misdirected", ["*", *graph.fallback.elsewhere], MISDIRECTED, chain))
-        yield Whole(FALLBACK_ROUTES, shell, "virtual_hosts", _hosts(graph.fallback.hosts, chain))
+        yield Whole(name, shell, "virtual_hosts", _hosts(graph.fallback.hosts, chain))
     if graph.plain_hosts:
         chain = chain_of(graph.plain_hosts)
-        shell = route_table(HTTP_LISTENER)
+        name = table_name(HTTP_LISTENER, chain)
+        shell = route_table(name)
         shell.virtual_hosts.extend(answering(fqdn, [fqdn], _WITHDRAWN, chain) for fqdn in graph.refused)
-        yield Whole(HTTP_LISTENER, shell, "virtual_hosts", _hosts(graph.plain_hosts, chain))
+        yield Whole(name, shell, "virtual_hosts", _hosts(graph.plain_hosts, chain))
 
 
 def route_table(name: str) -> route_pb2.RouteConfiguration:
@@ -48,7 +51,7 @@ def route_table(name: str) -> route_pb2.RouteConfiguration:
 def _secure_routes(secure: SecureHost) -> route_pb2.RouteConfiguration:
     """Render the routes of a virtual host behind TLS; a request for another host is misdirected (RFC 9110, 15.5.20)."""
     chain = chain_of([secure.host])
-    table = route_table(route_name(secure.host.fqdn))
+    table = route_table(table_name(route_name(secure.host.fqdn), chain))
     table.virtual_hosts.extend(
         [
             _virtual_host(secure.host, chain),

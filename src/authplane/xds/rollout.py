@@ -6,7 +6,7 @@ from typing import Final, Generic, TypeVar
 from authplane.xds.messages import Acked, Event, Nacked, Standing, XdsName
 from authplane.xds.refusal import clean_message, mentioned
 from authplane.xds.snapshot import Snapshot, same
-from authplane.xds.subscription import Answer, Consent, Manner, Scope, Sent, Subscription
+from authplane.xds.subscription import Answer, Manner, Scope, Sent, Subscription
 from authplane.xds.types import BREAK_ORDER, MAKE_ORDER, TypeUrl
 
 PATIENCE: Final = 5.0
@@ -16,7 +16,6 @@ _STEPS: Final = (
     *((Scope.MAKE, type_url) for type_url in MAKE_ORDER),
     *((Scope.BREAK, type_url) for type_url in BREAK_ORDER),
 )
-_ROUTES: Final = _STEPS.index((Scope.MAKE, TypeUrl.ROUTE))
 _FIRST_BREAK: Final = len(MAKE_ORDER)
 _REFERRING: Final = frozenset({TypeUrl.LISTENER, TypeUrl.ROUTE})
 """Types that a client must not see before the clusters of the same snapshot."""
@@ -64,8 +63,6 @@ class Rollout(Generic[R]):
                 return None
             if subscription.manner is Manner.FULL_SET:
                 subscription.refused.clear()
-            if subscription.type_url is TypeUrl.LISTENER:
-                self._cursor = min(self._cursor, _ROUTES)  # they may have been held back
             return Acked(node=node, type_url=subscription.type_url, version=sent.version)
         names = tuple(sorted(sent.names))
         named = mentioned(names, error)
@@ -100,10 +97,9 @@ class Rollout(Generic[R]):
                 break
             subscription = self.subscriptions.get(type_url)
             if subscription is not None:
-                consent = self._consent(type_url, self.snapshot)
-                if subscription.waiting or consent is Consent.AWAITED:
+                if subscription.waiting:
                     break
-                if consent is Consent.GIVEN and (response := self._send(subscription, self.snapshot, scope, now)):
+                if response := self._send(subscription, self.snapshot, scope, now):
                     responses.append(response)
                     break
             if scope is Scope.MAKE and self._expects(type_url, self.snapshot, now):
@@ -143,24 +139,11 @@ class Rollout(Generic[R]):
             subscription = self.subscriptions.get(type_url)
             if subscription is None or subscription.waiting or (type_url in _REFERRING and self._cursor < place):
                 continue
-            if self._consent(type_url, snapshot) is not Consent.GIVEN:
-                continue
             if (subscription.asked or subscription.unanswered or subscription.owed) and (
                 response := self._send(subscription, snapshot, Scope.ASKED, now)
             ):
                 responses.append(response)
         return responses
-
-    def _consent(self, type_url: TypeUrl, snapshot: Snapshot) -> Consent:
-        """Return what the client says of the resources without which it must not have those of this type."""
-        if type_url is not TypeUrl.ROUTE:
-            return Consent.GIVEN
-        # A route may name a filter that only the new listener has. The old one ignores what it does not know, and the
-        # route would go unchecked: on a proxy that refused the new listener, or has not taken it yet.
-        existing, listeners = snapshot.resources(TypeUrl.LISTENER), self.subscriptions.get(TypeUrl.LISTENER)
-        if listeners is None:
-            return Consent.AWAITED if existing else Consent.GIVEN
-        return listeners.consent(existing)
 
     def _ask_for_rebuilt(self) -> None:
         # Envoy builds a changed cluster anew and uses it only when its endpoints, which we serve under the cluster's

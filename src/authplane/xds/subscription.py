@@ -34,17 +34,6 @@ class Scope(Enum):
     """And what is gone. It comes after everything that `MAKE` tells."""
 
 
-class Consent(Enum):
-    """What a client says of everything that exists of a type."""
-
-    GIVEN = auto()
-    """It accepts all that it is subscribed to."""
-    AWAITED = auto()
-    """It has not said so yet of something, however long ago that was sent."""
-    REFUSED = auto()
-    """It refuses something, and uses what it had before."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """What the client lacks, and what it must drop."""
@@ -112,12 +101,6 @@ class Subscription:
         """Return what the client is subscribed to and has not said that it accepts or refuses."""
         unanswered = self.sent.updated.keys() if self.sent is not None and not self.sent.answered else set()
         return {*self._differing(existing), *(name for name in unanswered if name in existing)}
-
-    def consent(self, existing: Mapping[str, Versioned]) -> Consent:
-        """Return what the client says of all that exists."""
-        if self.lacking(existing):
-            return Consent.AWAITED
-        return Consent.REFUSED if self.refused.keys() & existing.keys() else Consent.GIVEN
 
     def replace(self, names: frozenset[str], *, wildcard: bool) -> None:
         """Take a whole new subscription: what is new is asked for, what is left out is forgotten."""
