@@ -113,6 +113,7 @@ def server(
     default_authority: str | None = None,
     on_serving_state: Told | None = None,
     drain: float = 600.0,
+    drain_on_change: bool = False,
     count: Count | None = None,
 ) -> XdsServer: ...
 
@@ -148,6 +149,7 @@ def server(  # noqa: PLR0913, PLR0917 (grpcio's own six, and ours)
     default_authority: str | None = None,
     on_serving_state: Told | None = None,
     drain: float = 600.0,
+    drain_on_change: bool = False,
     count: Count | None = None,
 ) -> FilteredServer | XdsServer:
     """Make a server as ``grpc.server`` does, whose calls are judged by filters before handlers and interceptors.
@@ -155,12 +157,13 @@ def server(  # noqa: PLR0913, PLR0917 (grpcio's own six, and ours)
     ``filters`` are those of every call. With ``xds`` they come from the Listeners of the server's addresses instead:
     then it takes connections only while these are there. ``certificate`` is the PEM of the server's own certificate,
     for filters that are told who the server is; with `XdsServerCredentials` it is known anyway. ``drain`` is how many
-    seconds calls on old connections have when a Listener changes. ``on_serving_state`` and ``count`` are told of what
-    happens. Raises `BootstrapError`.
+    seconds calls on old connections have when these have to end: when TLS changes, when a Listener goes away, and with
+    ``drain_on_change`` whenever it changes. ``on_serving_state`` and ``count`` are told of what happens. Raises
+    `BootstrapError`.
     """
     more = ServerOptions(
         filters=filters, registry=registry, certificate=certificate, default_authority=default_authority,
-        on_serving_state=on_serving_state, drain=drain, count=count,
+        on_serving_state=on_serving_state, drain=drain, drain_on_change=drain_on_change, count=count,
     )  # fmt: skip
     registered = Registered.of(handlers)
     build = partial(

@@ -47,6 +47,7 @@ def server(
     default_authority: str | None = None,
     on_serving_state: Told | None = None,
     drain: float = 600.0,
+    drain_on_change: bool = False,
     count: Count | None = None,
 ) -> AioXdsServer: ...
 
@@ -82,6 +83,7 @@ def server(  # noqa: PLR0913, PLR0917 (grpcio's own six, and ours)
     default_authority: str | None = None,
     on_serving_state: Told | None = None,
     drain: float = 600.0,
+    drain_on_change: bool = False,
     count: Count | None = None,
 ) -> AioFilteredServer | AioXdsServer:
     """Make a server as ``grpc.aio.server`` does; the other arguments are those of `authplane.grpc.server`.
@@ -91,7 +93,7 @@ def server(  # noqa: PLR0913, PLR0917 (grpcio's own six, and ours)
     """
     more = ServerOptions(
         filters=filters, registry=registry, certificate=certificate, default_authority=default_authority,
-        on_serving_state=on_serving_state, drain=drain, count=count,
+        on_serving_state=on_serving_state, drain=drain, drain_on_change=drain_on_change, count=count,
     )  # fmt: skip
     registered = Registered.of(handlers)
     build = partial(

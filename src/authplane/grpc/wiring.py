@@ -49,6 +49,7 @@ class ServerOptions:
     default_authority: str | None
     on_serving_state: Told | None
     drain: float
+    drain_on_change: bool
     count: Count | None
 
     def gate(self) -> tuple[Gate, tuple[FilterConfig, ...]]:
@@ -72,6 +73,7 @@ class ServerOptions:
             count=self.count,
             told=self.on_serving_state,
             drain=self.drain,
+            drain_on_change=self.drain_on_change,
             default_authority=self.default_authority,
         )
 

@@ -18,6 +18,7 @@ from authplane.io.serving.ports import (
     NotServableError,
     Port,
     credentials_for,
+    demand_of,
     reserve,
 )
 from authplane.io.serving.states import NotServing, Serving, ServingState
@@ -34,9 +35,10 @@ _NO_AUTHORITY: Final = (
 
 
 class AioXdsServer(grpc.aio.Server):
-    """Listens where and as long as its Listeners say so. A Listener that changes is served by another server.
+    """Listens where and as long as its Listeners say so.
 
-    Connections to the old server may stay for a while, but their new calls are judged by the new configuration too.
+    Every new call is judged by the newest configuration, whenever its connection was made. If the TLS of a Listener
+    changes, another server takes the connections, and those to the old one may stay for a while.
     """
 
     def __init__(
@@ -184,7 +186,7 @@ class AioXdsServer(grpc.aio.Server):
         if self._stopping:
             return
         if isinstance(outcome, Failed):
-            self._retire(port, tasks)
+            await self._retire(port, tasks)
             state: ServingState = NotServing(port.address, outcome.why)
         else:
             state = await self._serve(port, outcome, tasks)
@@ -195,33 +197,35 @@ class AioXdsServer(grpc.aio.Server):
             self._changed.notify_all()
 
     async def _serve(self, port: Port, configuration: ServerConfiguration, tasks: asyncio.TaskGroup) -> ServingState:
-        """Take connections, by another server if the Listener is another one; the old one may finish its calls."""
-        listener = configuration.listener
-        if port.listener == listener:
-            return Serving(port.address)
+        """Take connections, by another server if need be; the old one may finish its calls."""
         try:
-            credentials = credentials_for(port, listener, self._settings.bootstrap)
+            demand = demand_of(port, configuration.listener, drains=self._settings.drain_on_change)
+            if port.met == demand:
+                return Serving(port.address)
+            credentials = credentials_for(port, demand.tls, self._settings.bootstrap)
             server = self._make(port.gate, self._side, self._handlers)
             port.open(server, credentials)
             await server.start()
         except (NotServableError, RuntimeError) as error:
-            self._retire(port, tasks)
+            await self._retire(port, tasks)
             return NotServing(port.address, str(error))
         if self._stopping:
             # It was not among those that were stopped.
             await server.stop(None)
             return NotServing(port.address, "the server was stopped")
-        self._retire(port, tasks)
+        await self._retire(port, tasks)
         self._servers[port.address] = server
-        port.listener = listener
+        port.met = demand
         return Serving(port.address)
 
-    def _retire(self, port: Port, tasks: asyncio.TaskGroup) -> None:
-        port.listener = None
+    async def _retire(self, port: Port, tasks: asyncio.TaskGroup) -> None:
+        port.met = None
         server = self._servers.pop(port.address, None)
         if server is not None:
             self._old.add(server)
             tasks.create_task(self._drain(server))
+            # So that it no longer listens when its end is told.
+            await asyncio.sleep(0)
 
     async def _drain(self, server: grpc.aio.Server) -> None:
         try:

@@ -52,8 +52,8 @@ class Port:
     gate: Gate
     state: ServingState
     kept: Kept = field(default_factory=Kept)
-    listener: ServerListener | None = None
-    """What the server that takes connections now was made for."""
+    met: "Demand | None" = None
+    """What the server that takes connections now was made for; None if there is none."""
     configuration: ServerConfiguration | None = None
     reservation: socket.socket
 
@@ -107,15 +107,31 @@ def _bound_socket(host: str, port: int) -> socket.socket:
     return made
 
 
-def credentials_for(port: Port, listener: ServerListener, bootstrap: Bootstrap) -> grpc.ServerCredentials | None:
-    """Return the credentials of a server that obeys a Listener; raises `NotServableError`."""
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a Listener asks of the server that takes its connections."""
+
+    tls: ServerTls | None
+    listener: ServerListener | None = None
+    """The Listener itself, if connections that were made before it changed shall end."""
+
+
+def demand_of(port: Port, listener: ServerListener, *, drains: bool) -> Demand:
+    """Tell what a Listener asks for; raises `NotServableError`."""
+    whole = listener if drains else None
     if not isinstance(port.credentials, XdsServerCredentials):
-        return port.credentials
+        return Demand(None, whole)
     default = () if listener.default_chain is None else (listener.default_chain,)
     wanted = {chain.tls for chain in (*listener.chains, *default)}
     if len(wanted) > 1:
         raise NotServableError("its filter chains differ in TLS, and this server has one TLS for all connections")
-    (tls,) = wanted or {None}
+    return Demand(next(iter(wanted), None), whole)
+
+
+def credentials_for(port: Port, tls: ServerTls | None, bootstrap: Bootstrap) -> grpc.ServerCredentials | None:
+    """Return the credentials of the server for a port; raises `NotServableError`."""
+    if not isinstance(port.credentials, XdsServerCredentials):
+        return port.credentials
     if tls is None:
         return port.credentials.fallback
     files = _files(tls, bootstrap)

@@ -20,6 +20,7 @@ from authplane.io.serving.ports import (
     NotServableError,
     Port,
     credentials_for,
+    demand_of,
     reserve,
 )
 from authplane.io.serving.states import NotServing, Serving, ServingState, Told
@@ -40,7 +41,12 @@ class XdsSettings:
     count: Count | None = None
     told: Told | None = None
     drain: float = 600.0
-    """Seconds that calls on old connections have when the Listener changes."""
+    """Seconds that calls on old connections have when these have to end."""
+    drain_on_change: bool = False
+    """Whether connections have to end whenever the Listener changes, also if only filters do.
+
+    grpcio cancels calls that begin in that moment.
+    """
     default_authority: str | None = None
 
 
@@ -74,9 +80,10 @@ def change_state(port: Port, state: ServingState, settings: XdsSettings) -> None
 
 
 class XdsServer(grpc.Server):
-    """Listens where and as long as its Listeners say so. A Listener that changes is served by another server.
+    """Listens where and as long as its Listeners say so.
 
-    Connections to the old server may stay for a while, but their new calls are judged by the new configuration too.
+    Every new call is judged by the newest configuration, whenever its connection was made. If the TLS of a Listener
+    changes, another server takes the connections, and those to the old one may stay for a while.
     """
 
     def __init__(
@@ -204,12 +211,12 @@ class XdsServer(grpc.Server):
             self._changed.notify_all()
 
     def _serve(self, port: Port, configuration: ServerConfiguration) -> ServingState:
-        """Take connections, by another server if the Listener is another one; the old one may finish its calls."""
-        listener = configuration.listener
-        if port.listener == listener:
-            return Serving(port.address)
+        """Take connections, by another server if need be; the old one may finish its calls."""
         try:
-            credentials = credentials_for(port, listener, self._settings.bootstrap)
+            demand = demand_of(port, configuration.listener, drains=self._settings.drain_on_change)
+            if port.met == demand:
+                return Serving(port.address)
+            credentials = credentials_for(port, demand.tls, self._settings.bootstrap)
             server = self._make(port.gate, self._side, self._handlers)
             port.open(server, credentials)
             server.start()
@@ -218,11 +225,11 @@ class XdsServer(grpc.Server):
             return NotServing(port.address, str(error))
         self._retire(port)
         self._servers[port.address] = server
-        port.listener = listener
+        port.met = demand
         return Serving(port.address)
 
     def _retire(self, port: Port) -> None:
-        port.listener = None
+        port.met = None
         self._old = [each for each in self._old if not each[1].is_set()]
         server = self._servers.pop(port.address, None)
         if server is not None:
