@@ -2,43 +2,14 @@
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import grpc
 import pytest
+from tests.public_grpc.filters import Doing, Sleeping
 from tests.public_grpc.world import KINDS, PATHS, PATIENCE, Authority, Cart, Serve, allow, call, deny, refusal
 
-from authplane.grpc import Call, Change, Code, Flow, Mutation, Proceed, State, Stop, Wait, ext_authz
-
-
-@dataclass(frozen=True)
-class Doing:
-    """A filter that does what a test says."""
-
-    verdict: Any = None
-
-    def build(self, state: State, override: object | None) -> "Doing":
-        return self
-
-    def run(self, call: Call) -> Flow:
-        yield from ()
-        made: Proceed | Stop = self.verdict(call) if callable(self.verdict) else self.verdict
-        return made
-
-
-@dataclass(frozen=True)
-class Sleeping:
-    """A filter that waits."""
-
-    seconds: float
-
-    def build(self, state: State, override: object | None) -> "Sleeping":
-        return self
-
-    def run(self, call: Call) -> Flow:
-        yield Wait(self.seconds)
-        return Proceed(metadata=call.metadata)
+from authplane.grpc import Call, Change, Code, Mutation, Proceed, Stop, ext_authz
 
 
 @pytest.fixture
