@@ -1,7 +1,7 @@
 """Where requests are checked: whatever a policy may have been meant for, and with a context that names the target."""
 
 import pytest
-from tests.support.world import ECHO, World
+from tests.support.world import AUTH, ECHO, EXTENSION, PROXY, World, secrets
 
 from authplane.base.names import Ref
 from authplane.graph import gateway_status, http_routes
@@ -133,3 +133,32 @@ def test_whoever_decides_reads_the_target_from_the_context() -> None:
         context = dict(enforced.context)
         target = parse_target(context.get(deciding.TARGET), context.get(deciding.GATEWAY))
         assert target == Target(backend=backend, gateway=Ref("Gateway", "default", "edge"), section="two")
+
+
+GLOBAL = """
+apiVersion: projectcontour.io/v1alpha1
+kind: ContourConfiguration
+metadata: {name: contour}
+spec:
+  globalExtAuth: {extensionRef: {name: auth, namespace: default}}
+"""
+SECURE = GATEWAY.replace(
+    "{name: two, port: 8002, protocol: HTTP}",
+    "{name: two, port: 8002, protocol: HTTPS, tls: {certificateRefs: [{name: tls}]}}",
+)
+
+
+@pytest.mark.requirement("GL-6")
+def test_global_authorization_is_not_for_gateways_over_http_or_https_and_says_so() -> None:
+    plain = (
+        PROXY.replace("    tls: {secretName: tls}\n", "").split("    authorization")[0]
+        + "  routes:\n  - services: [{name: echo, port: 80}]\n"
+    )
+    world = World([ECHO, AUTH, EXTENSION, secrets(), GLOBAL, SECURE, plain])
+    assert [type(route.authorization) for host in world.graph.plain_hosts for route in host.routes] == [Enforced]
+    assert {type(port).__name__ for port in world.graph.gateways} == {"PlainPort", "SecurePort"}
+    shares = [share for port in world.graph.gateways for split in splits(gateway_hosts(port)) for share in split.shares]
+    assert {share.authorization for share in shares} == {Unprotected()}
+    assert world.warnings("ContourConfiguration") == [
+        ("IgnoredField", "this holds for HTTPProxies alone; what is behind Gateways needs AccessPolicies")
+    ]

@@ -66,6 +66,10 @@ def global_authorization(
         with problems.at(*path):
             extension = known.named(written.extension_ref, ref.namespace, _GLOBAL, problems)
             services.add(None if extension is None else build_service(written, extension, _GLOBAL, problems))
+            if resources.gateways or resources.backends or resources.x_backends:
+                problems.warn(
+                    "IgnoredField", "this holds for HTTPProxies alone; what is behind Gateways needs AccessPolicies"
+                )
     if len(services) > 1:
         _report_two_meanings(holders, reports)
     service = services.pop() if len(services) == 1 else None
