@@ -15,7 +15,12 @@ def hostname_problem(name: str) -> str:
     """Say why this is not a host name that a listener or a route may have, or nothing."""
     if parse_ip_address(name) is not None:
         return "must be a name, not an address"
-    return "" if _NAME.fullmatch(name) and len(name) <= 253 else "must be a DNS name such as 'a.example' or '*.example'"
+    return "" if is_dns_name(name) else "must be a DNS name such as 'a.example' or '*.example'"
+
+
+def is_dns_name(name: str) -> bool:
+    """Tell whether this is a name in lower case, or ``*.`` and one."""
+    return len(name) <= 253 and _NAME.fullmatch(name) is not None
 
 
 def covers(pattern: str, name: str) -> bool:

@@ -1,6 +1,5 @@
 """Root HTTPProxies to virtual hosts."""
 
-import re
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from authplane.graph.around import Around
 from authplane.graph.authorization import host_authorization
 from authplane.graph.downstream_tls import downstream_tls
 from authplane.graph.guards import Unprotected
+from authplane.graph.hostnames import is_dns_name
 from authplane.graph.memo import Memo, Tables
 from authplane.graph.memory import Root
 from authplane.graph.model import Certificate, Fallback, Forward, Host, RedirectToHttps, Route, SecureHost
@@ -23,9 +23,7 @@ from authplane.graph.tables import tables_of, with_tables
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.contour import HTTPProxy, VirtualHost
 
-_LABEL: Final = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _MOST_NAMES: Final = 20
-_FQDN: Final = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +67,7 @@ def build_hosts(around: Around, memo: Memo[ObjectName, Root]) -> Hosts:
             roots.append(root)
     memo.keep(around.resources.proxies)
     _report_orphans(around, included)
-    return _assemble(roots, frozenset(fqdn for fqdn in around.owners if _FQDN.fullmatch(fqdn)))
+    return _assemble(roots, frozenset(fqdn for fqdn in around.owners if is_dns_name(fqdn)))
 
 
 def _root(name: ObjectName, around: Around, tables: Tables) -> Root:
@@ -237,7 +235,7 @@ def _may_be_root(name: ObjectName, settings: Settings) -> bool:
 def _fqdn(virtual_host: VirtualHost, around: Around, problems: Problems) -> str:
     fqdn = virtual_host.fqdn.lower()
     with problems.at("fqdn"):
-        if not _FQDN.fullmatch(fqdn):
+        if not is_dns_name(fqdn):
             problems.add("FQDNNotSpecified", f"{virtual_host.fqdn!r} is not a host name such as 'www.example.com'")
         if len(around.owners[fqdn]) > 1:
             names = _names(around.owners[fqdn])

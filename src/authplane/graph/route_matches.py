@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, TypeAlias, assert_never
+from typing import Final, TypeAlias
 
 from authplane.base.problems import Problems
 from authplane.base.timeouts import After, Disabled, Timeout, UseDefault, parse_timeout
@@ -22,6 +22,7 @@ from authplane.graph.model import (
     TextTest,
 )
 from authplane.graph.paths import path_problem, target_problem
+from authplane.graph.precedence import path_rank
 from authplane.graph.regexes import regex_problem
 from authplane.resources.kinds.gateway import (
     HTTPHeaderMatch,
@@ -71,19 +72,7 @@ def precedence(match: Match) -> Precedence:
     Where patterns stand is left open there: after exact paths.
     """
     method = any(each.name == METHOD for each in match.headers)
-    return (_rank(match.path), -len(match.path.path), not method, method - len(match.headers), -len(match.query))
-
-
-def _rank(path: PathMatch) -> int:
-    match path:
-        case Exact():
-            return 0
-        case Regex():
-            return 1
-        case Segments() | Prefix():
-            return 2
-        case _:
-            assert_never(path)
+    return (path_rank(match.path), -len(match.path.path), not method, method - len(match.headers), -len(match.query))
 
 
 def _path(written: HTTPPathMatch, problems: Problems) -> PathMatch:

@@ -1,7 +1,7 @@
 """Routes of a root HTTPProxy and of those that it includes."""
 
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias, assert_never
+from typing import Final, TypeAlias
 
 from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problems
@@ -12,19 +12,8 @@ from authplane.graph.conditions import Conditions, match_of, route_match
 from authplane.graph.guards import Enforced, Guarded, HostAuthorization, RouteAuthorization
 from authplane.graph.headers import ROUTE_REQUEST, ROUTE_RESPONSE, read_headers
 from authplane.graph.includes import Place, walk
-from authplane.graph.model import (
-    Exact,
-    Forward,
-    HeaderMatch,
-    Match,
-    PathMatch,
-    Prefix,
-    QueryMatch,
-    Regex,
-    Respond,
-    Route,
-    Segments,
-)
+from authplane.graph.model import Forward, HeaderMatch, Match, Prefix, QueryMatch, Respond, Route
+from authplane.graph.precedence import path_rank
 from authplane.graph.rewrites import read_replacement, with_slashes
 from authplane.graph.words import match_words
 from authplane.resources.kinds import contour
@@ -214,19 +203,7 @@ _Precedence: TypeAlias = tuple[int, int, str, int, int, tuple[HeaderMatch, ...],
 def _precedence(match: Match) -> _Precedence:
     """Sort exact paths first, then patterns, then prefixes; longer ones and more conditions before others."""
     path, headers, query = match.path.path, match.headers, match.query
-    return (_rank(match.path), -len(path), path, -len(headers), -len(query), headers, query)
-
-
-def _rank(path: PathMatch) -> int:
-    match path:
-        case Exact():
-            return 0
-        case Regex():
-            return 1
-        case Prefix() | Segments():
-            return 2
-        case _:
-            assert_never(path)
+    return (path_rank(match.path), -len(path), path, -len(headers), -len(query), headers, query)
 
 
 def _ref(name: ObjectName) -> Ref:

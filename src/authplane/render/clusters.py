@@ -32,17 +32,13 @@ from authplane.graph.upstreams import (
     UpstreamTls,
     VerifiedTls,
 )
-from authplane.render.wrap import FROM_ADS, duration, pack, socket_address
+from authplane.render.wrap import FROM_ADS, TLS_VERSIONS, duration, pack, socket_address
 
 _CONNECT_TIMEOUT: Final = timedelta(seconds=2)
 _LONGEST_CONNECT: Final = timedelta(days=1)
 """What "no limit" becomes: Envoy asks for one."""
 _BUFFER_LIMIT: Final = 32 * 1024
 _HTTP_OPTIONS: Final = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
-_TLS_VERSIONS: Final = {
-    "1.2": common_pb2.TlsParameters.TlsProtocol.TLSv1_2,
-    "1.3": common_pb2.TlsParameters.TlsProtocol.TLSv1_3,
-}
 _LB_POLICIES: Final = {
     Balancing.ROUND_ROBIN: cluster_pb2.Cluster.LbPolicy.ROUND_ROBIN,
     Balancing.RANDOM: cluster_pb2.Cluster.LbPolicy.RANDOM,
@@ -212,8 +208,8 @@ def _tls_context(tls: UnverifiedTls | VerifiedTls, version: HttpVersion) -> tls_
         # Servers take a client that does not negotiate for one that speaks HTTP/1.1.
         alpn_protocols=["h2"] if version is HttpVersion.HTTP2 else [],
         tls_params=common_pb2.TlsParameters(
-            tls_minimum_protocol_version=_TLS_VERSIONS[tls.limits.minimum],
-            tls_maximum_protocol_version=_TLS_VERSIONS[tls.limits.maximum],
+            tls_minimum_protocol_version=TLS_VERSIONS[tls.limits.minimum],
+            tls_maximum_protocol_version=TLS_VERSIONS[tls.limits.maximum],
             cipher_suites=tls.limits.ciphers,
             ecdh_curves=tls.limits.curves,
         ),

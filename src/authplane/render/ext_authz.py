@@ -25,6 +25,7 @@ from authplane.graph.guards import (
     Shadow,
 )
 from authplane.render.newer_fields import SHADOW_MODE
+from authplane.render.varint import varint
 from authplane.render.wrap import duration
 
 NOBODY: Final = "authplane/nobody"
@@ -111,17 +112,12 @@ def render_check(service: AuthorizationService | None, context: tuple[tuple[str,
 
 def set_shadow_mode(message: pb.ExtAuthz) -> None:
     """Make the filter ask, count the answer and let every request through, as Envoy 1.38 and later can."""
-    message.MergeFromString(_varint(SHADOW_MODE << 3) + b"\x01")
+    message.MergeFromString(varint(SHADOW_MODE << 3) + b"\x01")
 
 
 def _status_on_error(on_failure: FailClosed | FailOpen | Shadow) -> http_status_pb2.HttpStatus:
     status = on_failure.status if isinstance(on_failure, FailClosed) else FailClosed().status
     return http_status_pb2.HttpStatus(code=http_status_pb2.StatusCode.ValueType(status))
-
-
-def _varint(number: int) -> bytes:
-    low, rest = number & 0x7F, number >> 7
-    return bytes([low | 0x80]) + _varint(rest) if rest else bytes([low])
 
 
 def _nobody(manner: Manner) -> AuthorizationService:

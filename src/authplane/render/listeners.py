@@ -30,15 +30,11 @@ from authplane.graph.programming import FALLBACK_CHAIN, FALLBACK_ROUTES, HTTP_LI
 from authplane.render.filters import Chain, chain_of, held_back, http_filters, table_name
 from authplane.render.parts import Part, Whole
 from authplane.render.routes import METADATA
-from authplane.render.wrap import FROM_ADS, duration, limit, pack, socket_address
+from authplane.render.wrap import FROM_ADS, TLS_VERSIONS, duration, limit, pack, socket_address
 
 _BUFFER_LIMIT: Final = 32 * 1024
 _IDLE: Final = timedelta(minutes=5)
 _HCM: Final = hcm_pb2.HttpConnectionManager
-_TLS_VERSIONS: Final = {
-    "1.2": common_pb2.TlsParameters.TlsProtocol.TLSv1_2,
-    "1.3": common_pb2.TlsParameters.TlsProtocol.TLSv1_3,
-}
 ACCESS_LOG: Final = {
     "time": "%START_TIME%",
     "method": "%REQ(:METHOD)%",
@@ -137,8 +133,8 @@ def tls_context(
         common_tls_context=tls_pb2.CommonTlsContext(
             alpn_protocols=["h2", "http/1.1"],
             tls_params=common_pb2.TlsParameters(
-                tls_minimum_protocol_version=_TLS_VERSIONS[minimum],
-                tls_maximum_protocol_version=_TLS_VERSIONS[maximum],
+                tls_minimum_protocol_version=TLS_VERSIONS[minimum],
+                tls_maximum_protocol_version=TLS_VERSIONS[maximum],
             ),
             tls_certificate_sds_secret_configs=[
                 secret_pb2.SdsSecretConfig(name=str(each), sds_config=FROM_ADS) for each in certificates

@@ -10,6 +10,8 @@ from typing import Generic, TypeAlias, TypeVar
 
 from google.protobuf.message import Message
 
+from authplane.render.varint import varint
+
 M = TypeVar("M", bound=Message)
 
 
@@ -86,7 +88,7 @@ class Bodies:
         pieces = [resource.shell.SerializeToString(deterministic=True)]
         for part in resource.parts:
             body = self._part(part)
-            pieces += (tag, _varint(len(body)), body)
+            pieces += (tag, varint(len(body)), body)
         return b"".join(pieces)
 
     def _part(self, part: Part) -> bytes:
@@ -105,14 +107,4 @@ def _same(known: object, now: object) -> bool:
 
 def _tag(number: int) -> bytes:
     """Write what stands before a message in a field (wire type 2)."""
-    return _varint(number << 3 | 2)
-
-
-def _varint(number: int) -> bytes:
-    """Write a number as protobuf does: seven bits a byte, the lowest first."""
-    digits = bytearray()
-    while number > 127:
-        digits.append(number & 127 | 128)
-        number >>= 7
-    digits.append(number)
-    return bytes(digits)
+    return varint(number << 3 | 2)

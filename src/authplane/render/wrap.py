@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Final, assert_never
 
 from envoy.config.core.v3 import address_pb2, config_source_pb2
+from envoy.extensions.transport_sockets.tls.v3 import common_pb2
 from google.protobuf.any_pb2 import Any
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
@@ -13,6 +14,10 @@ from authplane.base.timeouts import After, Disabled, Timeout, UseDefault
 FROM_ADS: Final = config_source_pb2.ConfigSource(
     ads=config_source_pb2.AggregatedConfigSource(), resource_api_version=config_source_pb2.ApiVersion.V3
 )
+TLS_VERSIONS: Final = {
+    "1.2": common_pb2.TlsParameters.TlsProtocol.TLSv1_2,
+    "1.3": common_pb2.TlsParameters.TlsProtocol.TLSv1_3,
+}
 
 
 def pack(message: Message) -> Any:
