@@ -11,6 +11,7 @@ import grpc
 import grpc.aio
 import pytest
 from tests.public_grpc.filters import Doing, Sleeping
+from tests.public_grpc.ways import Ways, no_task_is_left
 from tests.public_grpc.world import KINDS, PATHS, PATIENCE, Authority, Cart, allow, call, deny, refusal
 
 import authplane.grpc
@@ -34,38 +35,6 @@ def threads(port: int, *filters: Any, **options: Any) -> Iterator[Any]:
         yield channel
 
 
-async def aio_call(channel: Any, kind: str, *messages: bytes, **options: Any) -> tuple[list[bytes], Any]:
-    """Make a call of any kind and wait for its end."""
-    options.setdefault("timeout", PATIENCE)
-    multi = getattr(channel, kind)(PATHS[kind])
-    made = multi(iter(messages) if kind.startswith("stream") else messages[0], **options)
-    if kind.endswith("unary"):
-        return [await made], made
-    return [each async for each in made], made
-
-
-class Ways:
-    """Makes calls through a channel of either kind, on the event loop of the test."""
-
-    def __init__(self, stack: str, channel: Any) -> None:
-        self.stack = stack
-        self.channel = channel
-
-    async def call(self, kind: str, *messages: bytes, **options: Any) -> tuple[list[bytes], dict[str, Any]]:
-        if self.stack == "threads":
-            responses, made = await asyncio.to_thread(call, self.channel, kind, *messages, **options)
-            return responses, {each[0]: each[1] for each in made.initial_metadata()}
-        responses, made = await aio_call(self.channel, kind, *messages, **options)
-        return responses, dict(await made.initial_metadata())
-
-    async def refusal(self, kind: str = "unary_unary", **options: Any) -> Any:
-        if self.stack == "threads":
-            return await asyncio.to_thread(refusal, self.channel, kind, **options)
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await aio_call(self.channel, kind, b"x", **options)
-        return caught.value
-
-
 @pytest.fixture
 async def open_channel(stack: str, port: int) -> AsyncIterator[Any]:
     made: list[Any] = []
@@ -81,8 +50,7 @@ async def open_channel(stack: str, port: int) -> AsyncIterator[Any]:
             await asyncio.to_thread(each.close)
         else:
             await each.close()
-    await asyncio.sleep(0)
-    assert [each for each in asyncio.all_tasks() if each is not asyncio.current_task()] == []
+    await no_task_is_left()
 
 
 @pytest.mark.parametrize("kind", KINDS)
