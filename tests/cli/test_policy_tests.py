@@ -6,6 +6,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from tests.cli.test_check import WORLD, asked, assumed
+from tests.docs.pages import ROOT
 from tests.policy.access.world import AGENT
 from typer.testing import CliRunner, Result
 
@@ -181,6 +182,12 @@ def test_a_mistake_in_a_file_fails_with_its_place(text: str, words: str, folder:
     assert (result.exit_code, result.stderr) == (1, "")
     assert result.stdout.startswith("shop/a.test.yaml")
     assert words in result.stdout
+
+
+def test_the_tests_of_the_examples_pass_and_exercise_every_rule() -> None:
+    found = json.loads(invoke(str(ROOT / "examples"), "-o", "json").stdout)
+    assert (found["failed"], found["findings"], found["unexercised"]) == (0, [], [])
+    assert found["passed"] > 5
 
 
 def test_a_folder_without_tests_is_a_mistake_of_who_asks(folder: Path) -> None:
