@@ -382,3 +382,31 @@ async def test_a_header_that_the_service_removes_leads_to_no_route_with_another_
         answer = await gateway.get("a.example", **{"x-hint": "1"})
         reached = dict(json.loads(answer.text)["headers"])
         assert (reached["x-realm"], "x-hint" in reached) == ("public", False)
+
+
+SPELLINGS: Final = {
+    "a.example": 401,
+    "A.Example": 401,
+    "a.example:443": 401,
+    "a.example:": 401,
+    "a.example:x": 401,
+    "a.example.": 404,
+    "a%2eexample": 404,
+    "x@a.example": 400,
+    "b.example,a.example": 400,
+    "a.example,b.example": 400,
+    "a..example": 400,
+    "b.example": 200,
+    "B.c_d.Example:80": 200,
+}
+
+
+async def test_no_spelling_of_a_host_leads_to_a_wildcard_instead_of_its_owner(tmp_path: Path) -> None:
+    checked = proxy("a", "{extensionRef: {name: one}, responseTimeout: 2s}")
+    wild = proxy("wild").replace("wild.example", "'*.example'")
+    async with (
+        over_grpc(Asked("one")) as documents,
+        running(tmp_path, [documents, checked, wild], contour=INSECURE) as gateway,
+    ):
+        found = {host: (await gateway.get(host, "/no")).status_code for host in SPELLINGS}
+    assert found == SPELLINGS

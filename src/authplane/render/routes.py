@@ -21,6 +21,8 @@ from authplane.render.parts import Part, Resource, Single, Whole
 METADATA: Final = "authplane"
 MISDIRECTED: Final = 421
 _WITHDRAWN: Final = 503
+_BAD_REQUEST: Final = 400
+_HOST: Final = r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*(:[0-9]*)?"
 
 
 def route_tables_of(graph: Graph) -> Iterator[Resource[route_pb2.RouteConfiguration]]:
@@ -66,7 +68,10 @@ def _hosts(hosts: Iterable[Host], chain: Chain) -> tuple[Part, ...]:
 
 
 def _virtual_host(host: Host, chain: Chain) -> pb.VirtualHost:
-    return pb.VirtualHost(name=host.fqdn, domains=[host.fqdn], routes=[_route(route, chain) for route in host.routes])
+    routes = [_route(route, chain) for route in host.routes]
+    if host.fqdn.startswith("*."):
+        routes.insert(0, _no_host(chain))
+    return pb.VirtualHost(name=host.fqdn, domains=[host.fqdn], routes=routes)
 
 
 def answering(name: str, domains: list[str], status: int, chain: Chain) -> pb.VirtualHost:
@@ -74,13 +79,22 @@ def answering(name: str, domains: list[str], status: int, chain: Chain) -> pb.Vi
     return pb.VirtualHost(
         name=name,
         domains=domains,
-        routes=[
-            pb.Route(
-                match=pb.RouteMatch(prefix="/"),
-                direct_response=pb.DirectResponseAction(status=status),
-                typed_per_filter_config=per_route(chain, Unprotected()),
-            )
-        ],
+        routes=[_answer(pb.RouteMatch(prefix="/"), status, chain)],
+    )
+
+
+def _no_host(chain: Chain) -> pb.Route:
+    """Refuse what names no host and ends like one: an origin may read ``x@a.example``, or two names, as another's."""
+    match = pb.RouteMatch(prefix="/", headers=[pb.HeaderMatcher(name=":authority", invert_match=True)])
+    match.headers[0].string_match.safe_regex.regex = _HOST
+    return _answer(match, _BAD_REQUEST, chain)
+
+
+def _answer(match: pb.RouteMatch, status: int, chain: Chain) -> pb.Route:
+    return pb.Route(
+        match=match,
+        direct_response=pb.DirectResponseAction(status=status),
+        typed_per_filter_config=per_route(chain, Unprotected()),
     )
 
 
