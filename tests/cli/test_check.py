@@ -3,14 +3,11 @@
 import asyncio
 import base64
 import json
-import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
-from tests.docs.pages import ROOT, blocks, steps
-from tests.docs.test_pages import arguments, shows
 from tests.policy.access.world import (
     ADD,
     AGENT,
@@ -24,19 +21,16 @@ from tests.policy.access.world import (
     asks,
     policy,
     rule,
-    settings,
 )
 from tests.support.authserver import Server
 from typer.testing import CliRunner, Result
 
 from authplane.app.checking import Circumstances, check, enforce
-from authplane.app.dev_issuer import IssuerPlan, dev_token, dev_workload, serve_issuer
+from authplane.app.dev_issuer import dev_workload
 from authplane.app.request_files import AskedRequest, parse_requests
-from authplane.app.signing import SigningKey
 from authplane.app.strict_files import parse_text
 from authplane.base.names import Ref
 from authplane.cli.main import app
-from authplane.io.listen import TcpAddress
 from authplane.policy.access.compile import compile_policies
 from authplane.policy.access.decide import MEANS
 from authplane.policy.access.guards import Target
@@ -241,72 +235,6 @@ def test_bytes_are_taken_as_they_are(folder: Path) -> None:
     assert short(answer(folder, f"{given}body: !!binary {fit}\n"))[0] == "allow"
 
 
-class TestTokens:
-    """Tokens are verified, with keys that somebody gives or that the issuer publishes."""
-
-    KEY = SigningKey.generate()
-    CLAIMS: ClassVar = {"iss": ISSUER, "sub": "ann", "aud": "shop", "group": "admin", "exp": 4_000_000_000}
-
-    def keys(self, folder: Path) -> Path:
-        file = folder.parent / "keys.json"
-        file.write_text(json.dumps({ISSUER: json.loads(self.KEY.key_set())}), encoding="utf-8")
-        return file
-
-    def test_a_token_is_verified_with_the_keys_that_are_given(self, folder: Path) -> None:
-        token = self.KEY.sign(self.CLAIMS)
-        found = answer(folder, asked(f"{{token: {token}}}"), "--keys", str(self.keys(folder)))
-        assert (*short(found), found["notes"]) == ("allow", None, "staff", "granted", [])
-        header = f"{{target: {TARGET}, mcp: {CALL}, headers: {{authorization: Bearer {token}}}}}"
-        assert short(answer(folder, header, "--keys", str(self.keys(folder)))) == short(found)
-
-    def test_a_token_that_somebody_else_has_signed_proves_nothing(self, folder: Path) -> None:
-        other = SigningKey(kid=self.KEY.kid, material=SigningKey.generate().material)
-        found = answer(folder, asked(f"{{token: {other.sign(self.CLAIMS)}}}"), "--keys", str(self.keys(folder)))
-        assert short(found) == ("deny", 401, "", "bad_token:signature_wrong")
-
-    def test_without_keys_nothing_is_known(self, folder: Path) -> None:
-        found = answer(folder, asked(f"{{token: {self.KEY.sign(self.CLAIMS)}}}"))
-        assert short(found) == ("unavailable", 503, "", "issuer_not_ready")
-        assert found["notes"] == [f"not known: the keys of {ISSUER}; give them with --keys, or fetch them with --fetch"]
-
-    def test_time_is_that_of_the_request(self, folder: Path) -> None:
-        token = self.KEY.sign({**self.CLAIMS, "exp": 1_900_000_000})
-        keys = ("--keys", str(self.keys(folder)))
-        times = {
-            when: f", time: '{when}'"
-            for when in ("2030-03-17T17:46:00Z", "2030-03-17T18:46:00+01:00", "2031-01-01T00:00:00Z")
-        }
-        found = {
-            when: short(answer(folder, asked(f"{{token: {token}}}", more=more), *keys))[3]
-            for when, more in times.items()
-        }
-        assert list(found.values()) == ["granted", "granted", "bad_token:token_expired"]
-
-    def test_a_file_of_keys_with_mistakes_is_not_used(self, folder: Path) -> None:
-        keys = folder.parent / "keys.yaml"
-        keys.write_text(f"{ISSUER}:\n  keyz: []\n", encoding="utf-8")
-        request = folder.parent / "r.yaml"
-        request.write_text(asked(), encoding="utf-8")
-        result = invoke("check", str(folder), "--request", str(request), "--keys", str(keys))
-        assert (result.exit_code, result.stdout) == (1, "")
-        assert f"{keys}:1:1: error: expected a key set" in result.stderr
-
-    async def test_keys_are_fetched_as_a_server_does(self, folder: Path) -> None:
-        plan = IssuerPlan(folder=folder.parent / "dev", address=TcpAddress(host="127.0.0.1", port=0))
-        now = datetime.now(UTC)
-        async with serve_issuer(plan, now) as running:
-            text = (folder / "all.yaml").read_text(encoding="utf-8").replace(ISSUER, running.url)
-            issuers = f"{{issuers: [{{url: '{running.url}', caFile: '{running.ca_file}'}}]}}"
-            (folder / "all.yaml").write_text(f"{text}\n---\n{settings(issuers)}", encoding="utf-8")
-            claims = {"sub": "ann", "aud": "shop", "group": "admin"}
-            token = dev_token(plan.folder, claims, now=now, lifetime=timedelta(hours=1))
-            request = asked(f"{{token: {token}}}")
-            found = await asyncio.to_thread(answer, folder, request, "--fetch", "--allow-private-issuers")
-            assert short(found) == ("allow", None, "staff", "granted")
-            found = await asyncio.to_thread(answer, folder, request, "--fetch")
-            assert short(found) == ("unavailable", 503, "", "issuer_not_ready")
-
-
 def test_a_certificate_is_looked_at(folder: Path, tmp_path: Path) -> None:
     made = dev_workload(tmp_path / "dev", AGENT, "agent", now=datetime.now(UTC))
     pem = json.dumps(made.certificate.read_text(encoding="utf-8"))
@@ -414,84 +342,6 @@ def test_explanations_hide_secrets_and_control_characters(folder: Path) -> None:
     assert text.splitlines()[1] == rf"   identity {ISSUER}#a\x1b[31m"
 
 
-BAD = """\
-target: {kind: Bakend, name: shop, sectionNam: x}
-method: 'P OST'
-path: mcp
-headers: {'a b': x, ok: [1]}
-body: !!binary '%%%'
-mcp: {method: ping, params: [1]}
-peer:
-  spiffe: https://a.example
-  certificate: x
-  token: {claims: {a: .inf}}
-time: yesterday
-tme: x
-"""
-
-
-def test_every_mistake_of_a_file_is_named_at_once(folder: Path) -> None:
-    file = folder.parent / "r.yaml"
-    file.write_text(BAD, encoding="utf-8")
-    result = invoke("check", str(folder), "--request", str(file))
-    assert (result.exit_code, result.stdout) == (1, "")
-    places = re.findall(rf"^{re.escape(str(file))}:(\d+):\d+: error: .*\((\S+), (\w+)\)$", result.stderr, re.MULTILINE)
-    assert places == [
-        ("1", "target.kind", "FieldInvalid"),
-        ("1", "target.sectionNam", "FieldUnknown"),
-        ("4", "headers.ok[0]", "TypeMismatch"),
-        ("5", "body", "FieldInvalid"),
-        ("6", "mcp.params", "TypeMismatch"),
-        ("10", "peer.token.claims.a", "FieldInvalid"),
-        ("12", "tme", "FieldUnknown"),
-    ]
-    fixed = BAD.replace("Bakend", "Backend").replace(", sectionNam: x", ", sectionName: x").replace("tme: x\n", "")
-    fixed = (
-        fixed.replace("[1]}\nbody: !!binary '%%%'", "x}\nbody: x")
-        .replace("params: [1]", "params: {}")
-        .replace(".inf", "1")
-    )
-    file.write_text(fixed, encoding="utf-8")
-    again = invoke("check", str(folder), "--request", str(file)).stderr
-    assert re.findall(r"\((\S+), FieldInvalid\)$", again.replace("a b", "a_b"), re.MULTILINE) == [
-        "target.sectionName",
-        "method",
-        "path",
-        "headers.a_b",
-        "mcp",
-        "peer.spiffe",
-        "peer.certificate",
-        "peer.token",
-        "time",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    {
-        "": "the file is empty",
-        "[]": "there is no request in the list",
-        "just text": "expected a mapping",
-        "a: &x 1": "an anchor (&) is not allowed",
-        "target: !!str x": "a tag (!) is not allowed",
-        "body: !!binaryx x": "a tag (!) is not allowed",
-        "a: 1\na: 2": "stands twice",
-        "{": "this is not YAML",
-        asked("{token: a, spiffe: spiffe://a/b}", more=", headers: {Authorization: x}"): "cannot both be given",
-        asked("{token: {}}"): "expected a JWT as text, or 'issuer' and 'claims'",
-        asked("{token: {jwt: a, claims: {}}}"): "which has its claims in it",
-        "{target: {kind: Gateway, name: a, gateway: {name: b}}}": "a Gateway is not behind another one",
-    }.items(),
-)
-def test_what_cannot_be_understood_is_not_judged(text: str, words: str, folder: Path) -> None:
-    file = folder.parent / "r.yaml"
-    file.write_text(text, encoding="utf-8")
-    result = invoke("check", str(folder), "--request", str(file), "-o", "json")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert words in result.stderr
-    assert "Traceback" not in result.stderr
-
-
 def test_files_that_are_not_there_are_one_sentence(folder: Path) -> None:
     file = folder.parent / "r.yaml"
     missing = invoke("check", str(folder), "--request", str(file))
@@ -505,26 +355,3 @@ def test_files_that_are_not_there_are_one_sentence(folder: Path) -> None:
 def test_what_the_server_enforces_is_what_is_checked() -> None:
     documents = loaded(*WORLD)
     assert enforce(documents).compiled == compile_policies(documents.resources)
-
-
-STEPS = [step for step in steps(ROOT / "docs" / "policies.md") if arguments(step)[1] != "dev"]
-
-
-@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.command)
-def test_the_page_about_policies_shows_what_is_printed(
-    step: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for block in blocks(ROOT / "docs" / "policies.md"):
-        if block.language == "yaml":
-            file = tmp_path / block.text.partition("\n")[0].removeprefix("# ")
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(block.text, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    result = invoke(*arguments(step)[1:])
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert shows(step.output or "", result.stdout), result.stdout
-
-
-@pytest.mark.parametrize("command", ["check", "test", "lint"])
-def test_every_command_has_an_example(command: str) -> None:
-    assert f"Example: authplane {command} " in " ".join(invoke(command, "--help").stdout.split())

@@ -1,0 +1,113 @@
+"""The files of `authplane check`: every mistake at once, and the page that shows how they are written."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.test_check import asked, folder, invoke
+from tests.docs.pages import ROOT, blocks, steps
+from tests.docs.test_pages import arguments, shows
+
+__all__ = ["folder"]
+
+
+BAD = """\
+target: {kind: Bakend, name: shop, sectionNam: x}
+method: 'P OST'
+path: mcp
+headers: {'a b': x, ok: [1]}
+body: !!binary '%%%'
+mcp: {method: ping, params: [1]}
+peer:
+  spiffe: https://a.example
+  certificate: x
+  token: {claims: {a: .inf}}
+time: yesterday
+tme: x
+"""
+
+
+def test_every_mistake_of_a_file_is_named_at_once(folder: Path) -> None:
+    file = folder.parent / "r.yaml"
+    file.write_text(BAD, encoding="utf-8")
+    result = invoke("check", str(folder), "--request", str(file))
+    assert (result.exit_code, result.stdout) == (1, "")
+    places = re.findall(rf"^{re.escape(str(file))}:(\d+):\d+: error: .*\((\S+), (\w+)\)$", result.stderr, re.MULTILINE)
+    assert places == [
+        ("1", "target.kind", "FieldInvalid"),
+        ("1", "target.sectionNam", "FieldUnknown"),
+        ("4", "headers.ok[0]", "TypeMismatch"),
+        ("5", "body", "FieldInvalid"),
+        ("6", "mcp.params", "TypeMismatch"),
+        ("10", "peer.token.claims.a", "FieldInvalid"),
+        ("12", "tme", "FieldUnknown"),
+    ]
+    fixed = BAD.replace("Bakend", "Backend").replace(", sectionNam: x", ", sectionName: x").replace("tme: x\n", "")
+    fixed = (
+        fixed.replace("[1]}\nbody: !!binary '%%%'", "x}\nbody: x")
+        .replace("params: [1]", "params: {}")
+        .replace(".inf", "1")
+    )
+    file.write_text(fixed, encoding="utf-8")
+    again = invoke("check", str(folder), "--request", str(file)).stderr
+    assert re.findall(r"\((\S+), FieldInvalid\)$", again.replace("a b", "a_b"), re.MULTILINE) == [
+        "target.sectionName",
+        "method",
+        "path",
+        "headers.a_b",
+        "mcp",
+        "peer.spiffe",
+        "peer.certificate",
+        "peer.token",
+        "time",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    {
+        "": "the file is empty",
+        "[]": "there is no request in the list",
+        "just text": "expected a mapping",
+        "a: &x 1": "an anchor (&) is not allowed",
+        "target: !!str x": "a tag (!) is not allowed",
+        "body: !!binaryx x": "a tag (!) is not allowed",
+        "a: 1\na: 2": "stands twice",
+        "{": "this is not YAML",
+        asked("{token: a, spiffe: spiffe://a/b}", more=", headers: {Authorization: x}"): "cannot both be given",
+        asked("{token: {}}"): "expected a JWT as text, or 'issuer' and 'claims'",
+        asked("{token: {jwt: a, claims: {}}}"): "which has its claims in it",
+        "{target: {kind: Gateway, name: a, gateway: {name: b}}}": "a Gateway is not behind another one",
+    }.items(),
+)
+def test_what_cannot_be_understood_is_not_judged(text: str, words: str, folder: Path) -> None:
+    file = folder.parent / "r.yaml"
+    file.write_text(text, encoding="utf-8")
+    result = invoke("check", str(folder), "--request", str(file), "-o", "json")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+STEPS = [step for step in steps(ROOT / "docs" / "policies.md") if arguments(step)[1] != "dev"]
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.command)
+def test_the_page_about_policies_shows_what_is_printed(
+    step: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for block in blocks(ROOT / "docs" / "policies.md"):
+        if block.language == "yaml":
+            file = tmp_path / block.text.partition("\n")[0].removeprefix("# ")
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(block.text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    result = invoke(*arguments(step)[1:])
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert shows(step.output or "", result.stdout), result.stdout
+
+
+@pytest.mark.parametrize("command", ["check", "test", "lint"])
+def test_every_command_has_an_example(command: str) -> None:
+    assert f"Example: authplane {command} " in " ".join(invoke(command, "--help").stdout.split())
