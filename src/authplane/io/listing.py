@@ -76,7 +76,7 @@ class Plain(NamedTuple):
                 if real in self.folders or os.path.dirname(real) not in self.folders:  # noqa: PTH120
                     return None
                 entry = _look(real)
-                if entry is None or below.endswith(_SUFFIXES):
+                if entry is None or is_read(below):
                     found[os.path.join(_top(self.root), below)] = entry  # noqa: PTH118
         except (OSError, _NotAFileError):
             return None
@@ -125,7 +125,7 @@ class Listing:
                     name = entry.name
                     if name.startswith("."):
                         continue
-                    if name.endswith(_SUFFIXES) and entry.is_file(follow_symlinks=False):
+                    if is_read(name) and entry.is_file(follow_symlinks=False):
                         self._add_entry(prefix + name, entry)
                     elif entry.is_symlink():
                         self.links.append(prefix + name)
@@ -149,7 +149,7 @@ class Listing:
     def follow(self, path: str) -> Iterator[tuple[str, str]]:
         """Follow a link unless it leads out; return it if it is a folder."""
         target = os.path.realpath(path)
-        wanted = path.endswith(_SUFFIXES)
+        wanted = is_read(path)
         try:
             found = os.stat(target)  # noqa: PTH116
         except OSError as error:
@@ -173,6 +173,12 @@ class Listing:
 
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
+_TESTS: Final = tuple(f".test{suffix}" for suffix in _SUFFIXES)
+
+
+def is_read(name: str) -> bool:
+    """Tell whether a file of this name holds resources: tests of policies stand beside them and are for another."""
+    return name.endswith(_SUFFIXES) and not name.endswith(_TESTS)
 
 
 def list_files(root: Path) -> Listing:
