@@ -67,11 +67,15 @@ class Running:
     async def post(self, host: str, body: bytes) -> httpx2.Response:
         return await self.client.post(f"http://127.0.0.1:{self.port}/yes", headers={"host": host}, content=body)
 
+    async def reached(self, host: str, path: str = "/yes", **headers: str) -> dict[str, str]:
+        """Return the headers that the origin saw."""
+        answer = await self.get(host, path, **headers)
+        assert answer.status_code == 200, answer.text
+        return dict(json.loads(answer.text)["headers"])
+
     async def checked_by(self, host: str) -> str:
         """Return who told the origin that it checked a request; nothing if nobody did."""
-        answer = await self.get(host)
-        assert answer.status_code == 200, answer.text
-        return str(dict(json.loads(answer.text)["headers"]).get("x-checked-by", ""))
+        return (await self.reached(host)).get("x-checked-by", "")
 
     async def count(self, name: str) -> int:
         """Return a counter of the filter."""
@@ -379,8 +383,7 @@ async def test_a_header_that_the_service_removes_leads_to_no_route_with_another_
         running(tmp_path, [documents, TWO_REALMS], contour=INSECURE) as gateway,
     ):
         assert (await gateway.get("a.example")).status_code == 401
-        answer = await gateway.get("a.example", **{"x-hint": "1"})
-        reached = dict(json.loads(answer.text)["headers"])
+        reached = await gateway.reached("a.example", **{"x-hint": "1"})
         assert (reached["x-realm"], "x-hint" in reached) == ("public", False)
 
 
@@ -410,3 +413,15 @@ async def test_no_spelling_of_a_host_leads_to_a_wildcard_instead_of_its_owner(tm
     ):
         found = {host: (await gateway.get(host, "/no")).status_code for host in SPELLINGS}
     assert found == SPELLINGS
+
+
+@pytest.mark.requirement("E18")
+async def test_a_client_cannot_mark_a_request_as_one_that_went_through_unchecked(tmp_path: Path) -> None:
+    mark = {"x-envoy-auth-failure-mode-allowed": "true"}
+    block = "{extensionRef: {name: one}, responseTimeout: 2s, failOpen: true}"
+    async with (
+        over_grpc(Asked("one")) as documents,
+        running(tmp_path, [documents, proxy("a", block)], contour=INSECURE) as gateway,
+    ):
+        reached = [await gateway.reached("a.example", path, **mark) for path in ("/yes", "/open")]
+    assert [headers.keys() & mark.keys() for headers in reached] == [set(), set()]

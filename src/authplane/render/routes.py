@@ -22,6 +22,7 @@ METADATA: Final = "authplane"
 MISDIRECTED: Final = 421
 _WITHDRAWN: Final = 503
 _BAD_REQUEST: Final = 400
+_FAILED_OPEN: Final = "x-envoy-auth-failure-mode-allowed"
 _HOST: Final = r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*(:[0-9]*)?"
 
 
@@ -47,7 +48,12 @@ def route_tables_of(graph: Graph) -> Iterator[Resource[route_pb2.RouteConfigurat
 
 def route_table(name: str) -> route_pb2.RouteConfiguration:
     """Render a table without hosts."""
-    return route_pb2.RouteConfiguration(name=name, ignore_port_in_host_matching=True)
+    return route_pb2.RouteConfiguration(
+        name=name,
+        ignore_port_in_host_matching=True,
+        # Envoy's mark of a request that went through unchecked: we do not ask for it, so only a client can have set it.
+        request_headers_to_remove=[_FAILED_OPEN],
+    )
 
 
 def _secure_routes(secure: SecureHost) -> route_pb2.RouteConfiguration:
