@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from bench import change, check, front, latency, load, memory, scale, startup
+from bench import change, check, front, grpc_servers, latency, load, memory, policy, scale, startup
 
 BENCHMARKS = {
     "startup": startup.main,
@@ -12,7 +12,9 @@ BENCHMARKS = {
     "scale": scale.main,
     "check": check.main,
     "front": front.main,
+    "policy": policy.main,
     "latency": latency.main,
+    "grpc": grpc_servers.main,
     "memory": memory.main,
 }
 

@@ -10,6 +10,7 @@ import structlog
 
 from authplane.app.asked_services import asked_endpoints
 from authplane.base.problems import Severity
+from authplane.cel.memo import RememberedExpressions
 from authplane.io.access_notes import AccessMetrics, AccessNotes
 from authplane.io.beside import beside
 from authplane.io.cel_watch import WatchedExpressions
@@ -76,7 +77,7 @@ class KeptPolicies:
         self.backend = AccessPolicies(
             Identifier(inspector),
             told=_both(self.notes.told, heard),
-            means=Means(evaluate=WatchedExpressions()),
+            means=Means(evaluate=RememberedExpressions(WatchedExpressions())),
             unnamed=plan.unnamed(),
         )
         self._compiler = PolicyCompiler()

@@ -46,7 +46,7 @@ def parse_json(data: bytes, limits: Limits) -> Json | NotStrict:
     if excess:
         return NotStrict(excess)
     try:
-        value: Json = _DECODER.decode(data.decode())
+        value = _decoded(data.decode())
     except UnicodeDecodeError:
         return NotStrict("not UTF-8")
     except _RefusedError as refused:
@@ -56,6 +56,16 @@ def parse_json(data: bytes, limits: Limits) -> Json | NotStrict:
     if _SURROGATE.search(data) is not None and not _whole_text(value):
         return NotStrict("half of a surrogate pair")
     return value
+
+
+def _decoded(text: str) -> Json:
+    """Decode a text; most have no blanks around their value, and then there is nothing to look for."""
+    try:
+        value: Json
+        value, end = _DECODER.raw_decode(text)
+    except json.JSONDecodeError:
+        end = -1
+    return value if end == len(text) else _DECODER.decode(text)
 
 
 def _excess(data: bytes, limits: Limits) -> str:

@@ -42,13 +42,12 @@ class Facts:
             return self._learn(name)
 
     def _learn(self, name: str) -> Fact:
-        value = self._make(name)
-        fact: Fact
-        if value is ABSENT:
-            fact = None
-        elif isinstance(value, Admitted | Failed):
-            fact = value
-        else:
-            fact = admit(value)
-        self._known[name] = fact
+        fact = self._known[name] = build_fact(self._make(name))
         return fact
+
+
+def build_fact(value: object) -> Fact:
+    """Turn a value, an `Admitted` one, why there is none, or `ABSENT` into a fact."""
+    if value is ABSENT:
+        return None
+    return value if isinstance(value, (Admitted, Failed)) else admit(value)

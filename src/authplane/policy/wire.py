@@ -96,6 +96,9 @@ class _Message:
 
     def read(self, attribute: str) -> object:
         """Return an attribute of the request."""
+        if self._plain and attribute == "headers":
+            headers = self._attributes.request.http.headers
+            return tuple([(name, headers[name]) for name in sorted(headers)])
         reader = _READERS.get(attribute)
         if reader is None:
             raise AttributeError(attribute)

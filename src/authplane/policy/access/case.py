@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from authplane.cel.admit import Admitted, admit
-from authplane.cel.facts import ABSENT, Facts, Lookup
+from authplane.cel.facts import ABSENT, Fact, Lookup, build_fact
 from authplane.cel.outcome import Code, Failed
 from authplane.cel.outcome import Outcome as CelOutcome
 from authplane.cel.program import Program
@@ -74,7 +74,7 @@ class Case:
         """Expressions that failed, and how."""
         self._call: McpCall | McpRefusal | None = None
         self._read = False
-        self._facts: Facts | None = None
+        self._facts: dict[str, Fact] = {}
 
     def call(self) -> McpCall | McpRefusal | None:
         """Return what the request asks an MCP server for; None if it does not go to one."""
@@ -87,7 +87,7 @@ class Case:
                     request.headers,
                     request.path,
                     request.body,
-                    complete=self.complete(),
+                    complete=True,
                     limits=self.settings.limits,
                 )
         return self._call
@@ -112,13 +112,18 @@ class Case:
 
     def lookup(self, identity: Identity) -> Lookup:
         """Return what an expression of a rule sees."""
-        if self._facts is None:
-            self._facts = Facts(self._fact)
-        shared = self._facts
         own = _admitted(identity)
-        return lambda name: own if name == "identity" else shared(name)
+        # Not kept: together with the case it would be a circle, which only the garbage collector takes apart.
+        return lambda name: own if name == "identity" else self._fact(name)
 
-    def _fact(self, name: str) -> object:
+    def _fact(self, name: str) -> Fact:
+        try:
+            return self._facts[name]
+        except KeyError:
+            fact = self._facts[name] = build_fact(self._find(name))
+            return fact
+
+    def _find(self, name: str) -> object:
         request = self.request
         match name:
             case "request.method":

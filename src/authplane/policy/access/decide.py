@@ -177,7 +177,7 @@ def _edits(passes: Sequence[Passed], request: Request, *, tokens: bool) -> Heade
 
     A client's token goes no further, unless an external service has put another one in its place.
     """
-    odd = tuple(name for name, _ in request.headers if "_" in name)
+    odd = tuple([name for name, _ in request.headers if "_" in name])
     if not any(each.edits.set or each.edits.remove for each in passes):
         return _strip(odd, tokens=tokens)
     wanted: dict[str, str] = {}

@@ -75,7 +75,7 @@ class Identifier:
         shown = parse_bearer(request)
         if not isinstance(shown, Bearer):
             return shown
-        return self._inspector.inspect(shown.token, now, source_of(request.source.address))
+        return self._inspector.inspect(shown.token, now, lambda: source_of(request.source.address))
 
     def workload(self, verified: Verified) -> str:
         """Return the SPIFFE id of a JWT-SVID; empty if the token is none."""

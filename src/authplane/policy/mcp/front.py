@@ -18,6 +18,7 @@ _SINGLE: Final = frozenset(
         "mcp-protocol-version",
         "mcp-session-id",
         "transfer-encoding",
+        "x-envoy-auth-partial-body",
     }
 )
 """Two of one of these, and two readers may believe different ones."""

@@ -22,8 +22,8 @@ def read_mcp(  # noqa: PLR0913 (a request has as many parts)
     """Say what an HTTP request asks an MCP server for, or why it is refused.
 
     ``headers`` has every value of each header, ``path`` no query, and ``complete`` tells whether ``body`` is all of
-    the request's body. What is accepted has one reading; what two readers could read differently is refused. Whatever
-    the client sent, this raises nothing.
+    the request's body, unless a header of the proxy says otherwise. What is accepted has one reading; what two readers
+    could read differently is refused. Whatever the client sent, this raises nothing.
     """
     if not canonical_path(path):
         return refuse(Fault.PATH)
@@ -51,7 +51,9 @@ def _body_fault(front: Front, body: bytes, limits: McpLimits, *, complete: bool)
         # A proxy that was told to send no larger body may have sent none.
         too_large = length.isascii() and length.isdigit() and len(length) < 20 and int(length) > limits.body
         return Fault.BODY_TOO_LARGE if too_large else Fault.BODY_TRUNCATED
-    return None if complete else Fault.BODY_TRUNCATED
+    # Envoy says so, over HTTP/2 even where it was told to send no part of a body.
+    part = front.get("x-envoy-auth-partial-body")
+    return None if complete and (part is None or part.lower() == "false") else Fault.BODY_TRUNCATED
 
 
 def _post(front: Front, body: bytes, limits: McpLimits) -> McpCall | McpRefusal:

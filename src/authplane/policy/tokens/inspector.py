@@ -1,5 +1,6 @@
 """Looks at tokens as they come: a few again and again, and now and then many bad ones."""
 
+from collections.abc import Callable
 from typing import Final
 
 from authplane.policy.throttle import Buckets, Rate
@@ -30,17 +31,20 @@ class TokenInspector:
         self._failures = Buckets(per_source)
         self.cache = TokenCache() if cache is None else cache
 
-    def inspect(self, token: str, now: float, source: str = "") -> Outcome:
-        """Return what a token proves at ``now``; ``source`` is the peer that shows it, as far as it can be told apart.
+    def inspect(self, token: str, now: float, shown_by: str | Callable[[], str] = "") -> Outcome:
+        """Return what a token proves at ``now``; ``shown_by`` is the peer, as far as it can be told apart.
 
-        If the token's issuer lacks the key that it names, the keyring hears of it.
+        Who shows a token that is known is not asked. If the token's issuer lacks the key that it names, the keyring
+        hears of it.
         """
-        if len(token) > self._limits.token:
-            return self._refused(Refused(reason=Reason.TOO_LARGE), source, now)
-        key = token_key(token)
-        known = self.cache.find(key, self._keyring, now)
+        large = len(token) > self._limits.token
+        key = b"" if large else token_key(token)
+        known = None if large else self.cache.find(key, self._keyring, now)
         if known is not None:
             return known
+        source = shown_by if isinstance(shown_by, str) else shown_by()
+        if large:
+            return self._refused(Refused(reason=Reason.TOO_LARGE), source, now)
         if source and self._failures.wait(source, now):
             return Refused(reason=Reason.TOO_MANY_FAILURES)
         outcome, trust = examine(token, self._keyring, now, self._limits)

@@ -1,0 +1,255 @@
+"""Decisions by AccessPolicies: in process, and over the pyvoy front beside the test backend in the same run."""
+
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from envoy.service.auth.v3 import external_auth_pb2
+from tests.support.mcp_checks import AGENT, call_body, mcp_check
+
+from authplane.app.backends import BranchPlan, ServingPlan
+from authplane.app.dev_issuer import IssuerPlan, RunningIssuer, dev_token, serve_issuer
+from authplane.app.policy_server import PolicyPlan
+from authplane.cel.memo import RememberedExpressions
+from authplane.io.cel_watch import WatchedExpressions
+from authplane.io.issuers import IssuerOptions, follow_issuers
+from authplane.io.listen import TcpAddress
+from authplane.io.process import Line
+from authplane.io.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
+from authplane.policy.access.backend import AccessPolicies
+from authplane.policy.access.case import Means
+from authplane.policy.access.compile import compile_policies
+from authplane.policy.access.evidence import Identifier
+from authplane.policy.access.settings import Options
+from authplane.policy.decision import Allow, Decision
+from authplane.policy.engine import answer
+from authplane.policy.tokens.inspector import TokenInspector
+from authplane.resources.documents import Resources
+from authplane.resources.library import Library
+from bench.h2load import cores, load, message, require_allowed
+from bench.processes import seconds_used, started_here
+from bench.servers import our_testserver
+
+_DECISIONS: Final = 5_000
+_CHECKS: Final = 20_000
+_ROUNDS: Final = 5
+_POLICIES: Final = 100
+_RULES: Final = 10
+_TARGETS: Final = 1_000
+_SHOP: Final = {"authplane.target": "Backend/default/shop"}
+_ADD: Final = "[{type: InlineTools, tools: [add, subtract]}]"
+_SPIFFE: Final = f"{{type: SPIFFE, spiffe: '{AGENT}'}}"
+_CEL: Final = '[{type: CEL, cel: \'request.mcp.tool_name.startsWith("read_") && identity.group == "admin"\'}]'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scenario:
+    """Policies, and a check that they allow."""
+
+    documents: tuple[str, ...]
+    asked: external_auth_pb2.CheckRequest
+
+
+async def main() -> None:
+    """Measure both."""
+    with TemporaryDirectory() as folder:
+        plan = IssuerPlan(folder=Path(folder) / "dev", address=TcpAddress(host="127.0.0.1", port=0))
+        async with serve_issuer(plan, datetime.now(UTC)) as issuer:
+            scenarios = _scenarios(issuer, Path(folder) / "dev")
+            await _in_process(scenarios)
+            await _over_the_front(scenarios, Path(folder))
+
+
+def _scenarios(issuer: RunningIssuer, folder: Path) -> Mapping[str, _Scenario]:
+    token = dev_token(
+        folder,
+        {"sub": "alice", "aud": "shop", "group": "admin"},
+        now=datetime.now(UTC),
+        lifetime=timedelta(hours=1),
+    )
+    oidc = f"{{type: OIDC, oidc: {{issuerUrl: '{issuer.url}', audiences: [shop]}}}}"
+    add = mcp_check(call_body("add", a=1, b=2), spiffe_id=AGENT, context=_SHOP, headers=_others())
+    read = mcp_check(
+        call_body("read_file", path="/a"),
+        context=_SHOP,
+        headers=_others() | {"authorization": f"Bearer {token}"},
+    )
+    inline = (_backend("shop"), _policy("shop", f"[{{source: {_SPIFFE}, authorization: {_ADD}}}]"))
+    rules = [
+        f"{{source: {{type: SPIFFE, spiffe: '{AGENT}{each}'}}, authorization: {_ADD}}}" for each in range(_RULES - 1)
+    ]
+    crowded = f"[{', '.join([*rules, f'{{source: {_SPIFFE}, authorization: {_ADD}}}'])}]"
+    others = [f"other{number}" for number in range(_TARGETS - 1)]
+    return {
+        "InlineTools + SPIFFE": _Scenario(documents=inline, asked=add),
+        "CEL + OIDC, warm": _Scenario(
+            documents=(
+                _settings(issuer),
+                _backend("shop"),
+                _policy("shop", f"[{{source: {oidc}, authorization: {_CEL}}}]"),
+            ),
+            asked=read,
+        ),
+        f"{_POLICIES} policies of {_RULES} rules": _Scenario(
+            documents=(
+                _backend("shop"),
+                *(_policy("shop", crowded, name=f"p{number}") for number in range(_POLICIES)),
+            ),
+            asked=add,
+        ),
+        f"{_TARGETS} targets": _Scenario(
+            documents=(
+                *inline,
+                *(_backend(name) for name in others),
+                *(_policy(name, f"[{{source: {_SPIFFE}, authorization: {_ADD}}}]") for name in others),
+            ),
+            asked=add,
+        ),
+    }
+
+
+async def _in_process(scenarios: Mapping[str, _Scenario]) -> None:
+    """Judge the bytes of a check, one after the other."""
+    costs = {}
+    for name, scenario in scenarios.items():
+        compiled = compile_policies(_resources(scenario), Options(most_per_target=_POLICIES))
+        async with follow_issuers(compiled.policies.issuers, IssuerOptions(allow_private_networks=True)) as issuers:
+            await issuers.tried(5)
+            means = Means(evaluate=RememberedExpressions(WatchedExpressions()))
+            backend = AccessPolicies(Identifier(TokenInspector(issuers)), means=means)
+            backend.publish(compiled.policies)
+            body, now = scenario.asked.SerializeToString(), datetime.now(UTC)
+            _require_allowed(answer(backend, body, now).decision)
+            costs[name] = _timed(lambda: answer(backend, body, now))  # noqa: B023 (called at once)
+    for name, cost in costs.items():
+        print(f"  {name}: {1 / cost:.0f} decisions/s in process, {cost * 1e6:.0f} µs each", flush=True)
+    alone, among = costs["InlineTools + SPIFFE"], costs[f"{_TARGETS} targets"]
+    print(f"  policies on other targets cost {among / alone:.2f} times as much (limit 1.2)", flush=True)
+
+
+async def _over_the_front(scenarios: Mapping[str, _Scenario], folder: Path) -> None:
+    with cores() as core:
+        if core is None:
+            return
+        wanted = {name: each for name, each in scenarios.items() if "rules" not in name}
+        rates: dict[str, list[float]] = {name: [] for name in ("testserver", *wanted)}
+        spent: dict[str, list[float]] = {name: [] for name in rates}
+        async with AsyncExitStack() as stack:
+            ports, processes = {}, {}
+            for name in rates:
+                before = started_here()
+                server = (
+                    our_testserver() if name == "testserver" else _ours(wanted[name], folder / name.replace(" ", ""))
+                )
+                ports[name] = await stack.enter_async_context(server)
+                processes[name] = started_here() - before
+            asked = {name: wanted[name].asked if name in wanted else message() for name in ports}
+            for name, port in ports.items():
+                await require_allowed(port, asked[name])
+            for name in list(ports) * _ROUNDS:
+                used = seconds_used(processes[name])
+                rates[name].append((await load(ports[name], core, asked[name], _CHECKS)).rate)
+                spent[name].append((seconds_used(processes[name]) - used) / _CHECKS)
+        best, least = max(rates["testserver"]), min(spent["testserver"])
+        for name in wanted:
+            print(
+                f"  {name}: {max(rates[name]):.0f} checks/s over pyvoy, {max(rates[name]) / best:.2f} times the "
+                f"{best:.0f} of testserver (limit 0.5); by processor time {min(spent[name]) * 1e6:.0f} and "
+                f"{least * 1e6:.0f} µs a check, {least / min(spent[name]):.2f} times",
+                flush=True,
+            )
+
+
+@asynccontextmanager
+async def _ours(scenario: _Scenario, folder: Path) -> AsyncGenerator[int]:
+    """Serve as `authplane authserver policy` does, without a log."""
+    _write(folder, scenario)
+    plan = PolicyPlan(folder=str(folder), allow_private_issuers=True)
+    serving = ServingPlan(branches=(BranchPlan(name="policy", backend=plan),), decision_log="")
+    backend = BackendPlan(factory="authplane.app.backends:serving", description=serving.described())
+    settings = PyvoySettings(address=TcpAddress(host="127.0.0.1", port=0))
+    async with serve_pyvoy(backend, settings, sink=_ignore) as address:
+        yield int(str(address).rpartition(":")[2])
+
+
+def _write(folder: Path, scenario: _Scenario) -> None:
+    folder.mkdir()
+    (folder / "policies.yaml").write_text("\n---\n".join(scenario.documents), encoding="utf-8")
+
+
+def _require_allowed(decision: Decision) -> None:
+    match decision:
+        case Allow():
+            return
+        case _:
+            raise RuntimeError(f"this should be allowed: {decision}")
+
+
+def _resources(scenario: _Scenario) -> Resources:
+    library = Library()
+    library.changed("policies.yaml", "\n---\n".join(scenario.documents).encode())
+    return library.current().resources
+
+
+def _settings(issuer: RunningIssuer) -> str:
+    return f"""
+apiVersion: authplane.dev/v1alpha1
+kind: AuthplaneConfiguration
+metadata: {{name: authplane}}
+spec: {{issuers: [{{url: '{issuer.url}', caFile: '{issuer.ca_file}', allowPrivateNetwork: true}}]}}
+"""
+
+
+def _backend(name: str) -> str:
+    return f"""
+apiVersion: agentic.networking.x-k8s.io/v1alpha1
+kind: Backend
+metadata: {{name: {name}}}
+spec: {{mcp: {{serviceName: {name}, port: 80}}}}
+"""
+
+
+def _policy(target: str, rules: str, *, name: str = "") -> str:
+    return f"""
+apiVersion: agentic.networking.x-k8s.io/v1alpha1
+kind: AccessPolicy
+metadata: {{name: {name or target}}}
+spec:
+  targetRefs: [{{kind: Backend, name: {target}}}]
+  rules: {rules}
+"""
+
+
+def _others() -> dict[str, str]:
+    """Return headers as a client of MCP sends them, and some of a proxy."""
+    return {
+        "user-agent": "python-httpx2/2.16.0",
+        "accept-encoding": "gzip, deflate",
+        "mcp-protocol-version": "2025-11-25",
+        "mcp-session-id": "0123456789abcdef0123456789abcdef",
+        "x-forwarded-proto": "https",
+        "x-request-id": "b2d3a1e0-0000-4000-8000-000000000000",
+        ":authority": "mcp.example",
+        ":path": "/mcp",
+        ":method": "POST",
+        ":scheme": "https",
+    }
+
+
+def _timed(call: Callable[[], object]) -> float:
+    """Return how long a call takes, mostly: what else the machine does falls on few of them."""
+    taken = []
+    for _ in range(_DECISIONS):
+        begun = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - begun)
+    return median(taken)
+
+
+async def _ignore(_: Line) -> None: ...
