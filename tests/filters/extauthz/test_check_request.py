@@ -155,21 +155,62 @@ def test_our_own_server_reads_both_forms_alike() -> None:
         assert read.headers[:3] == (("authorization", "Bearer x"), ("x", "1"), ("x", "2"))
 
 
-def test_what_lasts_and_the_moment_together_are_the_whole_check() -> None:
-    for made in (replace(CALL, connection=TLS), CLIENT_CALL, CALL):
-        questions = Questions(Shown(form=CheckForm.ENVOY))
-        whole = questions.completed(questions.lasting(made), made)
-        assert pb.CheckRequest.FromString(whole) == pb.CheckRequest.FromString(questions.check(made))
-
-
-def test_what_lasts_is_the_same_at_any_time_and_from_any_port() -> None:
+def test_a_key_is_the_same_at_any_time_and_from_any_port() -> None:
     questions = Questions(Shown())
     later = replace(
         CALL,
         started=STARTED.replace(year=2027),
         connection=Wire(remote=Endpoint(address="10.1.2.3", port=5)),
     )
-    assert questions.lasting(CALL) == questions.lasting(later)
+    assert questions.key(CALL) == questions.key(later)
+
+
+_NAMES = st.sampled_from(["x-a", "x-hidden", "x-bin"])
+_CERTIFICATES = st.none() | st.builds(
+    PeerCertificate,
+    uris=st.sampled_from([(), ("spiffe://a/b",)]),
+    dns_names=st.sampled_from([(), ("x-bin",)]),
+    subject=st.just("CN=a"),
+    pem=st.sampled_from([b"", b"pem"]),
+)
+_ENDPOINTS = st.builds(Endpoint, address=st.sampled_from(["10.1.1.1", "10.1.1.2"]), port=st.sampled_from([0, 7]))
+_WIRES = st.builds(
+    Wire,
+    remote=_ENDPOINTS,
+    local=_ENDPOINTS,
+    certificate=_CERTIFICATES,
+    own_principal=st.sampled_from(["", "x-bin"]),
+)
+_CALLS = st.builds(
+    replace,
+    st.just(CALL),
+    path=st.sampled_from(["/a.B/c", "/a.B/d"]),
+    authority=st.sampled_from([None, "shop.example"]),
+    metadata=st.lists(st.tuples(_NAMES, st.sampled_from(["", "1", b"pem"])), max_size=3).map(tuple),
+    connection=_WIRES,
+)
+_SHOWN = st.builds(
+    Shown,
+    disallowed_headers=st.sampled_from([(), (Exact("x-hidden"),)]),
+    peer_certificate=st.booleans(),
+    peer_address=st.booleans(),
+    form=st.sampled_from(CheckForm),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(_SHOWN, _CALLS, _CALLS)
+def test_calls_that_a_service_can_tell_apart_have_different_keys(shown: Shown, one: Call, other: Call) -> None:
+    def lasting(made: Call) -> bytes:
+        message = pb.CheckRequest.FromString(Questions(shown).check(made))
+        message.attributes.request.ClearField("time")
+        if message.attributes.source.address.HasField("socket_address"):
+            message.attributes.source.address.socket_address.port_value = 1
+        return message.SerializeToString(deterministic=True)
+
+    questions = Questions(shown)
+    if questions.key(one) == questions.key(other):
+        assert lasting(one) == lasting(other)
 
 
 def test_without_the_address_of_the_peer_nothing_tells_it() -> None:

@@ -8,7 +8,6 @@ from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from hashlib import sha256
 from typing import Final
 
 from authplane.filters.calls import Flight, Metadata
@@ -104,11 +103,6 @@ class DecisionCache:
         """End a check, decided or not."""
         self._flights.pop(key, None)
         flight.end()
-
-
-def decision_key(lasting: bytes) -> bytes:
-    """Return what stands for a call: nobody can make a token from it, or another call with the same."""
-    return sha256(lasting).digest()
 
 
 def lifetime_of(metadata: Metadata, names: tuple[str, ...], now: datetime) -> float | None:

@@ -21,7 +21,7 @@ from authplane.filters.calls import (
     Verdict,
 )
 from authplane.filters.calls import Outcome as EffectOutcome
-from authplane.filters.extauthz.cache import Caching, DecisionCache, decision_key, lifetime_of
+from authplane.filters.extauthz.cache import Caching, DecisionCache, lifetime_of
 from authplane.filters.extauthz.check.shown import Shown
 from authplane.filters.extauthz.check.wire import METHOD, Questions, read_reply
 from authplane.filters.extauthz.decision import Allow, Deny, Failed, Outcome
@@ -153,8 +153,7 @@ class _ExtAuthzFilter:
 
     def _recall(self, call: Call, cache: DecisionCache) -> _Judging:
         """Return what was decided, or decide and remember it; of equal calls at one time only one asks."""
-        lasting = self._questions.lasting(call)
-        key = decision_key(lasting)
+        key = self._questions.key(call)
         found = cache.find(key, self._state.monotonic())
         if found is not None:
             self._count_cache(call, "hits")
@@ -169,7 +168,7 @@ class _ExtAuthzFilter:
             # The other check failed, or may not be remembered. To wait for one after the other would take for ever.
         self._count_cache(call, "misses")
         try:
-            outcome = yield from self._ask(call, self._questions.completed(lasting, call))
+            outcome = yield from self._ask(call, self._questions.check(call))
             if not isinstance(outcome, Failed):
                 lifetime = lifetime_of(call.metadata, cache.headers, call.started)
                 cache.add(key, outcome, self._state.monotonic(), lifetime)

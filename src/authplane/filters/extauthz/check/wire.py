@@ -3,6 +3,7 @@
 import re
 from base64 import b64encode
 from functools import lru_cache
+from hashlib import sha256
 from typing import Final, TypeAlias
 from urllib.parse import quote
 
@@ -50,17 +51,30 @@ class Questions:
         self._add_moment(message, call)
         return message.SerializeToString()
 
-    def lasting(self, call: Call) -> bytes:
-        """Write a CheckRequest without what is never twice the same: the time and the port of the client."""
-        message = pb.CheckRequest()
-        self._fill(message, call)
-        return message.SerializeToString(deterministic=True)
+    def key(self, call: Call) -> bytes:
+        """Return what stands for all that a check shows of a call, except its time and the port of the client.
 
-    def completed(self, lasting: bytes, call: Call) -> bytes:
-        """Add what `lasting` leaves out: messages that are written one after the other are one message."""
-        message = pb.CheckRequest()
-        self._add_moment(message, call)
-        return lasting + message.SerializeToString()
+        Nobody can make a token from it, or another call with the same. It is made without the message, which costs
+        several times as much.
+        """
+        shown, connection, known = self._shown, call.connection, self._known
+        parts: list[object] = [call.path, call.authority if shown.form is CheckForm.ENVOY else None]
+        if connection is not None:
+            local, remote, certificate = connection.local, connection.remote, connection.certificate
+            parts += (
+                local.address,
+                local.port,
+                connection.own_principal,
+                (remote.address, remote.port == 0) if shown.peer_address else None,
+                # Each at its place: no header can stand for a certificate.
+                certificate and (certificate.principal, certificate.pem if shown.peer_certificate else None),
+            )
+        for name, value in call.metadata:
+            shows = known.get(name)
+            if self._learn(name) if shows is None else shows:
+                parts += (name, value)
+        # How Python writes a list of texts, bytes and numbers can be read in one way only.
+        return sha256(repr(parts).encode()).digest()
 
     def _fill(self, message: pb.CheckRequest, call: Call) -> None:
         attributes = message.attributes
