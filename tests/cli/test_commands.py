@@ -7,12 +7,20 @@ from typing import Any
 import pytest
 from tests.support.certificates import server
 from tests.support.world import PROXY, whole
+from typer.core import TyperGroup
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from authplane.cli.main import app
 from authplane.io.envoy import validate
 
-COMMANDS = ["run", "control", "authserver", "validate", "status", "compile", "bootstrap"]
+COMMANDS = [
+    "run", "control", "authserver", "validate", "status", "compile", "bootstrap", "check", "test", "lint", "dev",
+]  # fmt: skip
+GROUPS = {
+    "authserver": ["testserver", "htpasswd", "policy", "serve"],
+    "dev": ["issuer", "token", "spiffe"],
+}
 
 
 def invoke(*arguments: str) -> Result:
@@ -140,9 +148,11 @@ def test_half_of_the_tls_files_is_a_mistake() -> None:
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
 
 
-@pytest.mark.parametrize("command", ["validate", "status", "compile", "control"])
+@pytest.mark.parametrize(
+    "command", ["validate", "status", "compile", "control", "run", "test", "lint", "authserver policy"]
+)
 def test_a_folder_that_is_not_there_is_one_sentence(command: str, tmp_path: Path) -> None:
-    result = invoke(command, str(tmp_path / "missing"))
+    result = invoke(*command.split(), str(tmp_path / "missing"))
     assert result.exit_code == 2
     assert result.stderr.startswith("authplane: ")
     assert "missing" in result.stderr
@@ -169,9 +179,18 @@ def test_every_command_has_help_with_an_example() -> None:
     top = invoke("--help").stdout
     for command in COMMANDS:
         assert command in top
-    for command in [*COMMANDS, "authserver testserver"]:
-        text = invoke(*command.split(), "--help").stdout
-        assert "Example" in text or command == "authserver"
+    below = [f"{group} {command}" for group, commands in GROUPS.items() for command in commands]
+    for command in [*(each for each in COMMANDS if each not in GROUPS), *below]:
+        text = " ".join(invoke(*command.split(), "--help").stdout.split())
+        assert f"Example: authplane {command}" in text, command
+
+
+def test_no_command_is_left_out_here() -> None:
+    top = get_command(app)
+    assert isinstance(top, TyperGroup)
+    assert {name for name, command in top.commands.items() if not command.hidden} == set(COMMANDS)
+    groups = {name: list(group.commands) for name, group in top.commands.items() if isinstance(group, TyperGroup)}
+    assert groups == GROUPS
 
 
 def test_an_unknown_command_is_a_usage_error() -> None:

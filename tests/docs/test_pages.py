@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from authplane.io.envoy import validate
 EXAMPLES = sorted(path.parent.name for path in (ROOT / "examples").glob("*/README.md"))
 WARNED = {"contour-teams": ["AuthShadow"]}
 """The warnings that examples have, because they show what deserves one."""
-ENDING = {"validate", "status", "compile", "bootstrap", "--version", "--help"}
+ENDING = {"validate", "status", "compile", "bootstrap", "check", "test", "lint", "--version", "--help"}
 """The commands that end by themselves; every command does with ``--help``."""
 
 
@@ -42,8 +43,13 @@ CHECKED = [step for step in EVERY if is_checked(step)]
 
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy the examples, as a user would, and make their Secrets."""
+    """Copy the examples, as a user would, and make their Secrets; and the files that the page about policies shows."""
     place = tmp_path_factory.mktemp("docs")
+    for block in blocks(ROOT / "docs" / "policies.md"):
+        if block.language == "yaml":
+            file = place / block.text.partition("\n")[0].removeprefix("# ")
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(block.text, encoding="utf-8")
     shutil.copytree(
         ROOT / "examples", place / "examples", ignore=shutil.ignore_patterns("*.crt", "*.key", "secrets.yaml")
     )
@@ -110,24 +116,30 @@ def test_a_command_of_the_pages_has_options_that_exist(step: Step) -> None:
 
 
 def commands() -> dict[str, set[str]]:
-    """Return the options of every command that users see, by its name."""
+    """Return the options of every command that users see, by its name: ``dev token``."""
     top = get_command(app)
     assert isinstance(top, TyperGroup)
-    found = {name: command for name, command in top.commands.items() if not command.hidden}
-    group = found.pop("authserver")
-    assert isinstance(group, TyperGroup)
-    found |= {f"authserver {name}": command for name, command in group.commands.items()}
-    return {
-        name: {option for each in command.params for option in each.opts if option.startswith("--")} - {"--help"}
-        for name, command in found.items()
-    }
+    return dict(_options(top, ""))
+
+
+def _options(group: TyperGroup, before: str) -> Iterator[tuple[str, set[str]]]:
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            yield from _options(command, f"{before}{name} ")
+        elif not command.hidden:
+            options = {option for each in command.params for option in each.opts if option.startswith("--")}
+            yield f"{before}{name}", options - {"--help"}
+
+
+def test_the_commands_of_groups_are_looked_at() -> None:
+    assert {"authserver policy", "authserver serve", "dev issuer", "dev spiffe", "dev token"} <= commands().keys()
 
 
 @pytest.mark.parametrize(("command", "options"), commands().items(), ids=commands().keys())
 def test_the_page_of_the_command_line_has_every_option(command: str, options: set[str]) -> None:
     page = read(ROOT / "docs" / "cli.md")
     flags = re.MULTILINE | re.DOTALL
-    [section] = re.findall(rf"^## authplane {command}\b.*?(?=^## |\Z)", page, flags)
+    [section] = re.findall(rf"^##+ authplane {command}\b.*?(?=^##+ |\Z)", page, flags)
     if command.startswith("authserver "):
         [shared] = re.findall(r"^### Options of every authorization server\b.*?(?=^## |\Z)", page, flags)
         section += shared
