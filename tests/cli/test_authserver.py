@@ -8,7 +8,7 @@ from tests.support.authserver import Server, basic, entry
 from tests.support.eventually import eventually
 from typer.testing import CliRunner
 
-from authplane.cli.main import app
+from authplane.cli.main import build_app
 
 ENGINES = pytest.mark.parametrize("engine", ["grpcio", "pyvoy"])
 
@@ -78,7 +78,7 @@ BAD = {
 
 @pytest.mark.parametrize(("arguments", "words"), BAD.values(), ids=BAD.keys())
 def test_what_cannot_be_served_is_one_sentence(arguments: list[str], words: str) -> None:
-    result = CliRunner().invoke(app, ["authserver", *arguments, "--address", "127.0.0.1:0"])
+    result = CliRunner().invoke(build_app(), ["authserver", *arguments, "--address", "127.0.0.1:0"])
     assert result.exit_code == 2
     assert result.stderr.startswith("authplane: ")
     assert words in result.stderr

@@ -30,7 +30,7 @@ from authplane.app.dev_issuer import dev_workload
 from authplane.app.request_files import AskedRequest, parse_requests
 from authplane.app.strict_files import parse_text
 from authplane.base.names import Ref
-from authplane.cli.main import app
+from authplane.cli.main import build_app
 from authplane.policy.access.compile import compile_policies
 from authplane.policy.access.decide import MEANS
 from authplane.policy.access.guards import Target
@@ -57,7 +57,7 @@ CALL = "{method: tools/call, params: {name: add}}"
 
 
 def invoke(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments))
+    return CliRunner().invoke(build_app(), list(arguments))
 
 
 def loaded(*documents: str) -> Loaded:

@@ -11,7 +11,8 @@ from typer.core import TyperGroup
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
-from authplane.cli.main import app
+from authplane.cli.main import COMMANDS as ALL
+from authplane.cli.main import build_app, wanted
 from authplane.io.envoy import validate
 
 COMMANDS = [
@@ -24,7 +25,7 @@ GROUPS = {
 
 
 def invoke(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments))
+    return CliRunner().invoke(build_app(), list(arguments))
 
 
 @pytest.fixture
@@ -186,7 +187,7 @@ def test_every_command_has_help_with_an_example() -> None:
 
 
 def test_no_command_is_left_out_here() -> None:
-    top = get_command(app)
+    top = get_command(build_app())
     assert isinstance(top, TyperGroup)
     assert {name for name, command in top.commands.items() if not command.hidden} == set(COMMANDS)
     groups = {name: list(group.commands) for name, group in top.commands.items() if isinstance(group, TyperGroup)}
@@ -195,3 +196,17 @@ def test_no_command_is_left_out_here() -> None:
 
 def test_an_unknown_command_is_a_usage_error() -> None:
     assert invoke("nonsense").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want"),
+    [
+        (["validate", "x"], ("validate",)),
+        (["--version"], ("echo",)),
+        (["--help"], tuple(ALL)),
+        (["valdate"], tuple(ALL)),
+        ([], tuple(ALL)),
+    ],
+)
+def test_only_what_may_be_meant_is_imported(arguments: list[str], want: tuple[str, ...]) -> None:
+    assert wanted(arguments) == want

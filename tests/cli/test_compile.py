@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.support.world import whole
 from typer.testing import CliRunner
 
-from authplane.cli.main import app
+from authplane.cli.main import build_app
 
 PROXY = """
 apiVersion: projectcontour.io/v1
@@ -46,7 +46,7 @@ spec:
 def compiled(folder: Path, mode: str) -> list[str]:
     for name, text in (whole() | {"proxy": PROXY.replace("MODE", mode)}).items():
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
-    result = CliRunner().invoke(app, ["compile", str(folder)], env={"COLUMNS": "200"})
+    result = CliRunner().invoke(build_app(), ["compile", str(folder)], env={"COLUMNS": "200"})
     assert result.exit_code == 0, result.output
     return result.stdout.splitlines()
 

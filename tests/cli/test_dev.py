@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 
 from authplane.app.dev_issuer import IssuerPlan, dev_token, serve_issuer
 from authplane.base.problems import Problems
-from authplane.cli.main import app
+from authplane.cli.main import build_app
 from authplane.io.dev_folder import DevFolder, DevFolderError, prepare_issuer
 from authplane.io.issuers import IssuerOptions, follow_issuers
 from authplane.io.listen import TcpAddress
@@ -36,7 +36,7 @@ ANY_PORT = TcpAddress(host="127.0.0.1", port=0)
 
 
 def invoke(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["dev", *arguments])
+    return CliRunner().invoke(build_app(), ["dev", *arguments])
 
 
 async def outcome(token: str, url: str, ca: Path) -> Outcome:

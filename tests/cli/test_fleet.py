@@ -18,7 +18,7 @@ from tests.support.authserver import Server, basic, entry
 from tests.support.eventually import eventually
 from typer.testing import CliRunner
 
-from authplane.cli.main import app
+from authplane.cli.main import build_app
 
 ENGINES = pytest.mark.parametrize("engine", ["grpcio", "pyvoy"])
 
@@ -108,7 +108,7 @@ BAD = {
 def test_a_document_that_cannot_be_served_is_told_line_by_line(text: str, want: list[str], tmp_path: Path) -> None:
     file = tmp_path / "door.yaml"
     file.write_text(text, encoding="utf-8")
-    result = CliRunner().invoke(app, ["authserver", "serve", str(file), "--address", "127.0.0.1:0"])
+    result = CliRunner().invoke(build_app(), ["authserver", "serve", str(file), "--address", "127.0.0.1:0"])
     assert result.exit_code == 1
     *found, last = result.stderr.splitlines()
     assert [line.removeprefix(f"{tmp_path}/").rpartition(" (")[0] for line in found] == want
@@ -117,7 +117,7 @@ def test_a_document_that_cannot_be_served_is_told_line_by_line(text: str, want: 
 
 def test_the_document_is_no_error_in_a_folder_of_a_control_plane(tmp_path: Path) -> None:
     (tmp_path / "door.yaml").write_text(DOOR, encoding="utf-8")
-    result = CliRunner().invoke(app, ["validate", str(tmp_path)])
+    result = CliRunner().invoke(build_app(), ["validate", str(tmp_path)])
     assert (result.exit_code, result.stdout) == (0, "0 errors, 0 warnings\n")
 
 

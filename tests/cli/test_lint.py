@@ -25,7 +25,7 @@ from typer.testing import CliRunner, Result
 
 from authplane.app.checking import enforce
 from authplane.app.policy_lint import LINTS, lint_policies
-from authplane.cli.main import app
+from authplane.cli.main import build_app
 
 BOTH = f"{{type: SPIFFE, spiffe: [{AGENT}, spiffe://cluster.local/b]}}"
 TWO = "[{type: InlineTools, tools: [add, sub]}]"
@@ -140,7 +140,7 @@ def test_what_is_found(case: Case) -> None:
 
 
 def invoke(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["lint", *arguments])
+    return CliRunner().invoke(build_app(), ["lint", *arguments])
 
 
 @pytest.mark.parametrize(

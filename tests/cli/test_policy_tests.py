@@ -10,7 +10,7 @@ from tests.docs.pages import ROOT
 from tests.policy.access.world import AGENT
 from typer.testing import CliRunner, Result
 
-from authplane.cli.main import app
+from authplane.cli.main import build_app
 
 ALLOWED = f"""
 - name: agents may add
@@ -27,7 +27,7 @@ STAFF = f"""
 
 
 def invoke(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["test", *arguments])
+    return CliRunner().invoke(build_app(), ["test", *arguments])
 
 
 @pytest.fixture

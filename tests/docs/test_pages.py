@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from authplane.cli.main import app
+from authplane.cli.main import build_app
 from authplane.io.envoy import validate
 
 EXAMPLES = sorted(path.parent.name for path in (ROOT / "examples").glob("*/README.md"))
@@ -87,7 +87,7 @@ def test_a_command_of_the_pages_works_and_prints_what_they_show(
     step: Step, copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(copied)
-    result = CliRunner().invoke(app, arguments(step)[1:], env={"XDG_RUNTIME_DIR": str(copied)})
+    result = CliRunner().invoke(build_app(), arguments(step)[1:], env={"XDG_RUNTIME_DIR": str(copied)})
     assert (result.exit_code, re.sub(r"^0 errors, .+\n", "", result.stderr)) == (0, "")
     assert step.output is None or shows(step.output, result.stdout), result.stdout
 
@@ -111,13 +111,13 @@ def test_the_yaml_of_the_page_for_users_of_contour_stands_in_an_example() -> Non
 
 @pytest.mark.parametrize("step", EVERY, ids=lambda step: step.command)
 def test_a_command_of_the_pages_has_options_that_exist(step: Step) -> None:
-    result = CliRunner().invoke(app, [*arguments(step)[1:], "--help"])
+    result = CliRunner().invoke(build_app(), [*arguments(step)[1:], "--help"])
     assert (result.exit_code, result.stderr) == (0, "")
 
 
 def commands() -> dict[str, set[str]]:
     """Return the options of every command that users see, by its name: ``dev token``."""
-    top = get_command(app)
+    top = get_command(build_app())
     assert isinstance(top, TyperGroup)
     return dict(_options(top, ""))
 
@@ -152,10 +152,10 @@ def test_the_page_of_the_command_line_has_every_option(command: str, options: se
 @pytest.mark.parametrize("example", EXAMPLES)
 async def test_an_example_with_secrets_is_valid_and_envoy_accepts_it(example: str, copied: Path) -> None:
     folder = str(copied / "examples" / example)
-    found = CliRunner().invoke(app, ["validate", folder, "-o", "json"])
+    found = CliRunner().invoke(build_app(), ["validate", folder, "-o", "json"])
     reasons = [finding["reason"] for finding in json.loads(found.stdout)]
     assert (found.exit_code, reasons) == (0, WARNED.get(example, []))
-    verdict = await validate(CliRunner().invoke(app, ["compile", folder, "--bootstrap"]).stdout)
+    verdict = await validate(CliRunner().invoke(build_app(), ["compile", folder, "--bootstrap"]).stdout)
     assert verdict.ok, verdict.output
 
 
@@ -164,5 +164,5 @@ def test_an_example_without_secrets_serves_nothing_unprotected(example: str) -> 
     files = [path.name for path in (ROOT / "examples" / example).iterdir()]
     if "secrets.yaml" in files:
         pytest.skip("somebody has made Secrets here")
-    compiled = CliRunner().invoke(app, ["compile", str(ROOT / "examples" / example)])
+    compiled = CliRunner().invoke(build_app(), ["compile", str(ROOT / "examples" / example)])
     assert compiled.stdout == "no virtual host can be served\n"

@@ -1,32 +1,31 @@
 """The command ``authplane``."""
 
 import sys
+from collections.abc import Iterable, Sequence
+from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from authplane.cli.authserver import authserver
-from authplane.cli.bootstrap import bootstrap
-from authplane.cli.check import check_requests
-from authplane.cli.compile import compile_folder
-from authplane.cli.control import control
-from authplane.cli.dev import dev
-from authplane.cli.echo import echo
-from authplane.cli.lint import lint
 from authplane.cli.output import out
-from authplane.cli.run import run
-from authplane.cli.status import status
-from authplane.cli.test_policies import run_policy_tests
-from authplane.cli.validate import validate
 
-app = typer.Typer(
-    name="authplane",
-    help="One authorization plane for Envoy, gRPC and MCP.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+COMMANDS: Final = {
+    "run": "run:run",
+    "control": "control:control",
+    "authserver": "authserver:authserver",
+    "validate": "validate:validate",
+    "status": "status:status",
+    "compile": "compile:compile_folder",
+    "bootstrap": "bootstrap:bootstrap",
+    "check": "check:check_requests",
+    "test": "test_policies:run_policy_tests",
+    "lint": "lint:lint",
+    "dev": "dev:dev",
+    "echo": "echo:echo",
+}
+"""Each command by module and name. Only the one that was typed is imported: all together take a second."""
+_HIDDEN: Final = frozenset({"echo"})
 
 
 def _print_version(wanted: bool) -> None:
@@ -35,7 +34,26 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+def build_app(names: Iterable[str] = tuple(COMMANDS)) -> typer.Typer:
+    """Return the program with these commands."""
+    app = typer.Typer(
+        name="authplane",
+        help="One authorization plane for Envoy, gRPC and MCP.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_authplane)
+    for name in names:
+        module, _, attribute = COMMANDS[name].partition(":")
+        found = getattr(import_module(f"authplane.cli.{module}"), attribute)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found)
+        else:
+            app.command(name, hidden=name in _HIDDEN)(found)
+    return app
+
+
 def _authplane(
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
@@ -43,21 +61,15 @@ def _authplane(
 ) -> None: ...
 
 
-app.command("run")(run)
-app.command("control")(control)
-app.add_typer(authserver)
-app.command("validate")(validate)
-app.command("status")(status)
-app.command("compile")(compile_folder)
-app.command("bootstrap")(bootstrap)
-app.command("check")(check_requests)
-app.command("test")(run_policy_tests)
-app.command("lint")(lint)
-app.add_typer(dev)
-app.command("echo", hidden=True)(echo)
+def wanted(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return the commands that a command line may be about: one, or all if it names none that there is."""
+    first = next((each for each in arguments if not each.startswith("-")), "")
+    if first in COMMANDS:
+        return (first,)
+    return ("echo",) if list(arguments) == ["--version"] else tuple(COMMANDS)
 
 
 def main() -> None:
     """Run the command that the user typed."""
-    app()
+    build_app(wanted(sys.argv[1:]))()
     sys.exit(0)
