@@ -34,7 +34,7 @@ RESOURCES = read(ROOT / "docs" / "resources.md")
 _REASON = re.compile(r"[A-Z][A-Za-z]+")
 _REPORTS = {
     "Fault", "Problem", "Unresolved", "_add", "_fault", "_programmed", "_programmed_as", "_secret", "_unless", "add",
-    "error", "warn",
+    "error", "report", "warn",
 }  # fmt: skip
 """Calls that take a reason as their first or second argument."""
 _STATES = {"True", "False", "Unknown"}
@@ -50,6 +50,9 @@ def reasons_of(path: Path) -> Iterator[str]:
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=arguments, keywords=keywords):
                 written = [each for keyword in keywords if keyword.arg == "reason" for each in _branches(keyword.value)]
                 written += arguments[:2] if name in _REPORTS else []
+                written += arguments[2:3] if name == "_condition" else []
+            case ast.Assign(targets=[ast.Name(id="reason")], value=ast.IfExp() as value):
+                written = _branches(value)
             case ast.Return(value=ast.Tuple(elts=written)) | ast.Assign(value=ast.Tuple(elts=written)):
                 pass
             case _:
@@ -80,7 +83,8 @@ def _text(node: ast.expr, constants: dict[str, str]) -> str:
 
 
 def reasons() -> set[str]:
-    modules = [path for package in ("graph", "resources") for path in (SOURCE / package).rglob("*.py")]
+    packages = ("graph", "resources", "policy/access")
+    modules = [path for package in packages for path in (SOURCE / package).rglob("*.py")]
     return {reason for path in modules for reason in reasons_of(path)} - _STATES | set(CONDITION_TYPES)
 
 
@@ -100,6 +104,9 @@ def test_the_walk_finds_reasons_in_every_form() -> None:
         "ExtensionServiceNotValid",  # a returned pair
         "ErrorPresent",  # reason=
         "Rejected",  # a condition
+        "DeniedByDefault",  # a condition of what policies protect
+        "PolicyStatusFull",  # one of two
+        "AudiencesMissing",  # an error or a warning
     } <= reasons()
 
 
