@@ -206,13 +206,18 @@ class _ExtAuthzFilter:
         self._state.count(_METRICS[call.side, outcome], call.target)
 
     def _count_cache(self, call: Call, event: str) -> None:
-        self._state.count(f"authplane.{call.side.value}_ext_authz.cache_{event}", call.target)
+        self._state.count(_CACHE_METRICS[call.side, event], call.target)
 
 
 _METRICS: Final = {
     (side, outcome): f"grpc.{side.value}_ext_authz.{outcome}_rpcs"
     for side in Side
     for outcome in ("allowed", "denied", "filter_disabled", "failed")
+}
+_CACHE_METRICS: Final = {
+    (side, event): f"authplane.{side.value}_ext_authz.cache_{event}"
+    for side in Side
+    for event in ("hits", "shared", "misses")
 }
 
 

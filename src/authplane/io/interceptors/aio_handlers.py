@@ -2,15 +2,17 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
+from types import CoroutineType as Coroutine
 from typing import Any, Final, NoReturn, TypeAlias
 
 import grpc
 import grpc.aio
 
-from authplane.filters.calls import Code, Proceed, Stop
+from authplane.dataplane.routing import Routed
+from authplane.filters.calls import Call, Code, Effect, Flow, Proceed, Stop, Verdict
 from authplane.filters.chain import run_chain
 from authplane.io.interceptors.contexts import EditedAioContext, ThreadContext
 from authplane.io.interceptors.core import cygrpc
@@ -37,8 +39,8 @@ from authplane.io.interceptors.handlers import (
 from authplane.io.interceptors.judging import judge_at_once, judge_on_loop
 from authplane.io.side_channels import AioSideChannels
 
-Admit: TypeAlias = Callable[[Any], Awaitable[Any]]
-"""Lets filters judge a call, given its context; returns the context that its handler sees, or ends the call."""
+Admit: TypeAlias = Callable[[Any], Any]
+"""Lets filters judge a call, given its context; see `AioGated.admit`."""
 
 
 class AioGated(grpc.GenericRpcHandler):
@@ -80,22 +82,27 @@ class AioGated(grpc.GenericRpcHandler):
         self._wrapped[method] = (found, made)
         return made
 
-    async def admit(self, method: str, context: Any) -> Any:
-        """Let filters judge a call; returns the context that its handler sees, or ends the call."""
+    def admit(self, method: str, context: Any) -> Any:
+        """Let filters judge a call; returns the context that its handler sees, or what returns it and may end the call.
+
+        Most calls wait for nothing here, and a coroutine that never waits costs them much of their time.
+        """
         gate = self._gate
         call = gate.call(method, context, None)
         routed = gate.rules.route(call)
         flow = run_chain(routed.filters, call)
         begun = judge_at_once(flow)
+        if isinstance(begun, Proceed) and routed.stop is None:
+            return _admitted(begun, call, context)
+        return self._wait(flow, begun, call, routed, context)
+
+    async def _wait(self, flow: Flow, begun: Verdict | Effect, call: Call, routed: Routed, context: Any) -> Any:
         if not isinstance(begun, Proceed | Stop):
             begun = await judge_on_loop(flow, begun, self._side)
         verdict = concluded(begun, routed)
         if isinstance(verdict, Stop):
             await _end(context, verdict)
-        edits = edits_of(verdict)
-        if edits is None and verdict.metadata is call.metadata:
-            return context
-        return EditedAioContext(context, verdict.metadata, edits)
+        return _admitted(verdict, call, context)
 
     def _find(self, details: grpc.HandlerCallDetails) -> MaybeHandler:
         for each in self._handlers:
@@ -108,7 +115,7 @@ class AioGated(grpc.GenericRpcHandler):
         found = on_loop(found, self._pool)
         inner = behaviour_of(found)
 
-        def admit(context: Any) -> Awaitable[Any]:
+        def admit(context: Any) -> Any:
             return self.admit(method, context)
 
         return rebuilt(found, _stream(admit, inner) if found.response_streaming else _single(admit, inner))
@@ -118,7 +125,9 @@ class AioGated(grpc.GenericRpcHandler):
         streamed = found is None or found.request_streaming
 
         async def behave(incoming: Any, context: Any) -> Any:
-            admitted = await self.admit(method, context)
+            admitted = self.admit(method, context)
+            if isinstance(admitted, Coroutine):
+                admitted = await admitted
             final = await self._intercepted(0, Details(method, admitted.invocation_metadata()))
             if final is None:
                 await _end(context, Stop(code=Code.UNIMPLEMENTED, message=NOT_FOUND))
@@ -144,9 +153,18 @@ def _is_async(behaviour: Behaviour) -> bool:
     return inspect.iscoroutinefunction(behaviour) or inspect.isasyncgenfunction(behaviour)
 
 
+def _admitted(verdict: Proceed, call: Call, context: Any) -> Any:
+    edits = edits_of(verdict)
+    if edits is None and verdict.metadata is call.metadata:
+        return context
+    return EditedAioContext(context, verdict.metadata, edits)
+
+
 def _single(admit: Admit, inner: Behaviour) -> Behaviour:
     async def behave(request: Any, context: Any) -> Any:
-        admitted = await admit(context)
+        admitted = admit(context)
+        if isinstance(admitted, Coroutine):
+            admitted = await admitted
         response = await inner(request, admitted)
         if admitted is not context and not _has_failed(context):
             await admitted.respond()
@@ -159,12 +177,15 @@ def _stream(admit: Admit, inner: Behaviour) -> Behaviour:
     if inspect.iscoroutinefunction(inner):
 
         async def behave(request: Any, context: Any) -> None:
-            await inner(request, await admit(context))
+            admitted = admit(context)
+            await inner(request, await admitted if isinstance(admitted, Coroutine) else admitted)
 
         return behave
 
     async def behave_with_generator(request: Any, context: Any) -> None:
-        admitted = await admit(context)
+        admitted = admit(context)
+        if isinstance(admitted, Coroutine):
+            admitted = await admitted
         async with aclosing(inner(request, admitted)) as responses:
             async for each in responses:
                 await admitted.write(each)

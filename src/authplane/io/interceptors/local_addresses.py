@@ -4,6 +4,7 @@ import json
 from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Any, Final
 from urllib.parse import unquote
@@ -32,11 +33,14 @@ class LocalAddresses:
 
     def __init__(self) -> None:
         self._bound: list[Endpoint] = []
+        self._only: Endpoint | None = None
+        """The address of every connection, where there is no other."""
         self._known: dict[str, _Found] = {}
 
     def bind(self, address: Endpoint) -> None:
         """Take note of an address that the server listens on."""
         self._bound.append(address)
+        self._only = address if len(self._bound) == 1 and not _is_wildcard(address) else None
 
     def of(self, peer: str) -> Endpoint:
         """Return our address of the connection to a peer, which is named as grpcio names it.
@@ -44,8 +48,8 @@ class LocalAddresses:
         Raises `LocalAddressUnclearError`. A server without channelz (``grpc.enable_channelz`` is 0) that is bound to
         any address of its host knows no more than that.
         """
-        if len(self._bound) == 1 and not _is_wildcard(self._bound[0]):
-            return self._bound[0]
+        if self._only is not None:
+            return self._only
         known = self._known.get(peer)
         # A port of a client is used again some day: the socket must still be the same.
         if known is not None and _lives(known, peer):
@@ -65,6 +69,7 @@ class LocalAddresses:
         return found[0].local
 
 
+@lru_cache(maxsize=4096)
 def parse_peer(peer: str) -> Endpoint:
     """Read how grpcio names a peer: ``ipv4:10.0.0.1:5000``, ``ipv6:%5B::1%5D:5000`` or ``unix:``."""
     scheme, _, rest = peer.partition(":")
