@@ -66,7 +66,7 @@ class KeptPolicies:
     """The policies that are in force, and all that decisions by them take."""
 
     def __init__(
-        self, plan: PolicyPlan, issuers: Issuers, services: ExternalServices, heard: Heard, *, quiet: bool
+        self, plan: PolicyPlan, issuers: Issuers, services: ExternalServices, heard: Heard | None, *, quiet: bool
     ) -> None:
         self._quiet = quiet
         self.notes = AccessNotes()
@@ -76,7 +76,7 @@ class KeptPolicies:
         self.tokens = inspector.cache.counts
         self.backend = AccessPolicies(
             Identifier(inspector),
-            told=_both(self.notes.told, heard),
+            told=self.notes.told if heard is None else _both(self.notes.told, heard),
             means=Means(evaluate=RememberedExpressions(WatchedExpressions())),
             unnamed=plan.unnamed(),
         )
@@ -140,7 +140,7 @@ async def keep_policies(  # noqa: PLR0913 (most have a default)
     name: str,
     plan: PolicyPlan,
     metrics: Metrics,
-    heard: Heard = lambda _request, _verdict: None,
+    heard: Heard | None = None,
     *,
     quiet: bool = False,
     schedule: Schedule | None = None,

@@ -32,8 +32,9 @@ class AccessNotes:
 
     def told(self, request: Request, verdict: Verdict) -> None:
         """Take note of a decision."""
-        self._last = (request, verdict.grounds)
-        for failure in verdict.grounds.failures:
+        grounds = verdict.grounds
+        self._last = (request, grounds)
+        for failure in grounds.failures:
             policy, _, rest = failure.partition(" ")
             code = rest.rpartition(" ")[2]
             known = (policy, code) in self.failures or len(self.failures) < _MOST_POLICIES

@@ -1,6 +1,6 @@
 """The request that an authorization check is about."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
@@ -31,6 +31,9 @@ class Unread(Protocol):
 
     def values(self, name: str) -> tuple[str, ...]:
         """Return every value of a header; ``name`` is in lower case."""
+
+    def headers_for(self, names: tuple[str, ...]) -> Iterable[tuple[str, str]]:
+        """Return the headers of these names, and others as well where one is there twice or has an odd name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,8 @@ class Request:
 
     auth_names: tuple[str, ...] = field(init=False, repr=False, compare=False)
     """The names of those headers that begin with one of `AUTH_SPELLINGS`."""
+    odd_names: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The names of those headers that have an underscore: an origin may take it for a hyphen."""
     _unread: Unread | None = field(default=None, init=False, repr=False, compare=False)
 
     def values(self, name: str) -> tuple[str, ...]:
@@ -72,6 +77,10 @@ class Request:
             return self._unread.values(name)
         return tuple(value for each, value in self.headers if each == name)
 
+    def headers_for(self, names: tuple[str, ...]) -> Iterable[tuple[str, str]]:
+        """Return the headers for somebody who looks at these names, at names twice and at odd names alone."""
+        return self.headers if self._unread is None else self._unread.headers_for(names)
+
     # Hidden from the type checker, which would believe in every attribute.
     if not TYPE_CHECKING:
 
@@ -79,6 +88,8 @@ class Request:
             """Take an attribute that is not there yet from the message, and keep it."""
             if attribute == "auth_names":
                 value = tuple(name for name, _ in self.headers if name.startswith(AUTH_SPELLINGS))
+            elif attribute == "odd_names":
+                value = tuple([name for name, _ in self.headers if "_" in name])
             elif attribute.startswith("_") or self._unread is None:
                 raise AttributeError(attribute)
             else:
@@ -92,7 +103,7 @@ def partly_read(  # noqa: PLR0913 (every check makes one)
 ) -> Request:
     """Build a request of what is known by now, and of a message that holds the rest.
 
-    ``plain`` says that no header begins with one of `AUTH_SPELLINGS`.
+    ``plain`` says that no header begins with one of `AUTH_SPELLINGS`, and that none has an odd name.
     """
     # Past the constructor, which would fill in every attribute.
     request = _new(Request)
@@ -103,12 +114,13 @@ def partly_read(  # noqa: PLR0913 (every check makes one)
     _put_context(request, context)
     if plain:
         _put_auth_names(request, ())
+        _put_odd_names(request, ())
     return request
 
 
 _new: Final = object.__new__
-_put_unread, _put_method, _put_host, _put_path, _put_context, _put_auth_names = (
-    vars(Request)[name].__set__ for name in ("_unread", "method", "host", "path", "context", "auth_names")
+_put_unread, _put_method, _put_host, _put_path, _put_context, _put_auth_names, _put_odd_names = (
+    vars(Request)[name].__set__ for name in ("_unread", "method", "host", "path", "context", "auth_names", "odd_names")
 )
 
 

@@ -1,7 +1,7 @@
 """Checks as Envoy's messages: ``envoy.service.auth.v3``."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Final, TypeAlias, assert_never
@@ -113,6 +113,14 @@ class _Message:
             return (headers[name],) if name in headers else ()
         return tuple(value for each, value in _headers(http) if each == name)
 
+    def headers_for(self, names: tuple[str, ...]) -> Iterable[tuple[str, str]]:
+        """Return the headers of these names, and all of them unless each has a plain name and stands there once."""
+        http = self._attributes.request.http
+        if not self._plain:
+            return _headers(http)
+        headers = http.headers
+        return [(name, headers[name]) for name in names if name in headers]
+
 
 def _fault(method: str, path: str, host: str) -> str:
     """Name the first attribute that is absent or unfit; empty means that all are there."""
@@ -129,7 +137,10 @@ def _fault(method: str, path: str, host: str) -> str:
 
 
 _PLAIN: Final[set[str]] = set()
-"""Names of headers that are fit, in lower case, and not like ours: clients send the same ones again and again."""
+"""Names of headers that are fit, in lower case, without underscores and not like ours.
+
+Clients send the same ones again and again.
+"""
 _MOST_NAMES: Final = 4096
 
 
@@ -143,7 +154,7 @@ def _header_fault(http: _Http) -> str:
             continue
         if not fit_name(name.removeprefix(":")):
             return "a header has an invalid name"
-        if name == name.lower() and not name.startswith(AUTH_SPELLINGS):
+        if name == name.lower() and "_" not in name and not name.startswith(AUTH_SPELLINGS):
             # Whoever sends ever new names costs the others time, and no room.
             if len(_PLAIN) >= _MOST_NAMES:
                 _PLAIN.clear()

@@ -17,6 +17,7 @@ from authplane.policy.access.settings import Settings
 from authplane.policy.access.tracing import Tracer
 from authplane.policy.mcp.calls import McpCall, ToolCall, method_of
 from authplane.policy.mcp.context import Unfit, mcp_context
+from authplane.policy.mcp.front import WATCHED
 from authplane.policy.mcp.read import read_mcp
 from authplane.policy.mcp.refusal import McpRefusal
 from authplane.policy.request import Request
@@ -84,7 +85,7 @@ class Case:
                 request = self.request
                 self._call = read_mcp(
                     request.method,
-                    request.headers,
+                    request.headers_for(WATCHED),
                     request.path,
                     request.body,
                     complete=True,

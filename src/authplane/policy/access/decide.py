@@ -12,16 +12,18 @@ from authplane.policy.access.denials import build_denial, build_refusal
 from authplane.policy.access.evidence import Evidence
 from authplane.policy.access.guards import Guard, Policies, Target, Way
 from authplane.policy.access.judging import judge, screen
+from authplane.policy.access.memory import Proof, Question
 from authplane.policy.access.model import AnyPolicy, Policy, Screen, Unusable
 from authplane.policy.access.settings import Composition
 from authplane.policy.access.verdict import Grounds, NotPassed, Passed, Result, Verdict, VerdictFlow
 from authplane.policy.decision import Allow, Decision, Unavailable
 from authplane.policy.flow import Effect, Outcome
 from authplane.policy.headers import may_send
-from authplane.policy.mcp.calls import TOOLS_CALL, ToolCall, method_of
+from authplane.policy.mcp.calls import TOOLS_CALL, MethodCall, ToolCall, method_of
 from authplane.policy.mcp.refusal import Fault, McpRefusal, refuse
 from authplane.policy.peers.identity_headers import headers_to_strip
 from authplane.policy.request import Request
+from authplane.policy.tokens.outcome import Verified
 
 MEANS: Final = Means(evaluate=evaluate)
 EXPLAINING: Final = Means(evaluate=evaluate, explain=True)
@@ -49,13 +51,39 @@ def decide(  # noqa: PLR0913 (a decision has as many parts)
         why = policies.closed or "the target of the request is not known"
         return Verdict(Unavailable(cause=why), Grounds(reason=why))
     case = Case(policies.settings, way, request, evidence, now, means)
+    question = None if means.explain else _question(way, case)
+    known = None if question is None else way.memory.recall(question)
+    if known is not None:
+        return known
     flow = _decide(way, case)
     try:
         effect = next(flow)
     except StopIteration as finished:
         verdict: Verdict = finished.value
+        if question is not None:
+            way.memory.keep(question, verdict)
         return verdict
     return _continue(flow, effect)
+
+
+def _question(way: Way, case: Case) -> Question | None:
+    """Return what is asked, if nothing else can make a difference to whether it is allowed."""
+    proof = way.proof
+    if proof is None or not way.reads_mcp or not way.guarded or case.request.odd_names:
+        return None
+    who: tuple[str, ...] = ()
+    verified = None
+    if proof is Proof.CERTIFICATE:
+        who = case.evidence.spiffe_ids()
+    elif proof is Proof.TOKEN:
+        token = case.evidence.token()
+        if not isinstance(token, Verified):
+            return None
+        verified = token
+    call = case.call()
+    if isinstance(call, ToolCall):
+        return Question(who, id(verified), "", call.name, verified)
+    return Question(who, id(verified), call.version, call.method, verified) if isinstance(call, MethodCall) else None
 
 
 def _continue(flow: VerdictFlow, effect: Effect) -> VerdictFlow:
@@ -177,7 +205,7 @@ def _edits(passes: Sequence[Passed], request: Request, *, tokens: bool) -> Heade
 
     A client's token goes no further, unless an external service has put another one in its place.
     """
-    odd = tuple([name for name, _ in request.headers if "_" in name])
+    odd = request.odd_names
     if not any(each.edits.set or each.edits.remove for each in passes):
         return _strip(odd, tokens=tokens)
     wanted: dict[str, str] = {}

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from authplane.base.names import Ref
+from authplane.policy.access.memory import Memory, Proof, proof_of
 from authplane.policy.access.model import Account, AnyPolicy, Oidc, Policy, Rule, Screen, Spiffe, Unusable, reads_mcp
 from authplane.policy.access.settings import Settings
 from authplane.policy.access.targets import BACKENDS, Aim
@@ -98,6 +99,9 @@ class Way:
     reads_mcp: bool
     is_mcp: bool
     """The way leads to an MCP server."""
+    proof: Proof | None
+    """What alone of the sender decides here, if besides it only the tool or the method does; else None."""
+    memory: Memory = field(default_factory=Memory, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,12 +129,14 @@ class Policies:
         guards = tuple(guard for aim in aims if (guard := self.guards.get(aim)) is not None)
         if not aims or len(guards) != len(aims):
             return None
+        is_mcp = target.backend is not None and target.backend.kind in BACKENDS
         way = self._ways[target] = Way(
             guards=guards,
             guarded=any(guard.policies for guard in guards),
             uses_tokens=any(guard.uses_tokens for guard in guards),
             reads_mcp=any(guard.reads_mcp for guard in guards),
-            is_mcp=target.backend is not None and target.backend.kind in BACKENDS,
+            is_mcp=is_mcp,
+            proof=proof_of(policy for guard in guards for policy in guard.policies) if is_mcp else None,
         )
         return way
 

@@ -33,6 +33,8 @@ _NEVER: Final = {
     ":protocol": Fault.UPGRADE,
 }
 _WATCHED: Final = _SINGLE | _LISTS | frozenset(_NEVER)
+WATCHED: Final = tuple(sorted(_WATCHED))
+"""The headers that are looked at, besides those that are spelled almost like them."""
 
 _SEGMENT: Final = r"(?:[A-Za-z0-9._~!$&'()*+,=:@-]|%(?:[89A-Fa-f][0-9A-Fa-f]|20))"
 _PATH: Final = re.compile(rf"/|(?:/(?!\.\.?(?:/|$)){_SEGMENT}+)+/?")
