@@ -240,9 +240,11 @@ class Authority:
 
 
 @contextmanager
-def authorizing(address: str = "127.0.0.1:0", credentials: Any = None) -> Iterator[Authority]:
+def authorizing(
+    address: str = "127.0.0.1:0", credentials: Any = None, authority: Authority | None = None
+) -> Iterator[Authority]:
     """Run an authorization service."""
-    authority = Authority()
+    authority = authority or Authority()
     with ThreadPoolExecutor(20) as pool:
         server = grpc.server(pool, [authority.handler()])
         authority.target = f"127.0.0.1:{add_port(server, address, credentials)}"
