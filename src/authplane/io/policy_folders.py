@@ -15,10 +15,15 @@ _RESOURCES: Final = frozenset({".yaml", ".yml", ".json"})
 
 def find_tests(root: Path) -> tuple[Path, ...]:
     """Return the files with tests below a folder, or the one file that ``root`` is; raises `FolderError`."""
-    listing = list_files(root)
-    if set(listing.files) == {str(root)}:
+    list_files(root)  # says what is wrong with a folder that cannot be listed
+    if not root.is_dir():
         return (root,)
-    return tuple(Path(path) for path in sorted(listing.files) if path.endswith(SUFFIXES))
+    found = (path for path in root.rglob("*") if path.name.endswith(SUFFIXES) and path.is_file())
+    return tuple(sorted(path for path in found if not _is_hidden(path.relative_to(root))))
+
+
+def _is_hidden(below: Path) -> bool:
+    return any(part.startswith(".") for part in below.parts)
 
 
 def match_paths(base: Path, pattern: str) -> tuple[Path, ...]:
