@@ -1,8 +1,9 @@
 """Decisions by AccessPolicies: in process, and over the pyvoy front beside the test backend in the same run."""
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Final
 from envoy.service.auth.v3 import external_auth_pb2
 from tests.support.mcp_checks import AGENT, call_body, mcp_check
 
-from authplane.app.backends import BranchPlan, ServingPlan
+from authplane.app.backends import BackendChoice, BranchPlan, ServingPlan, TestServerPlan
 from authplane.app.dev_issuer import IssuerPlan, RunningIssuer, dev_token, serve_issuer
 from authplane.app.policy_server import PolicyPlan
 from authplane.cel.memo import RememberedExpressions
@@ -34,7 +35,6 @@ from authplane.resources.documents import Resources
 from authplane.resources.library import Library
 from bench.h2load import cores, load, require_allowed
 from bench.processes import seconds_used, started_here
-from bench.servers import our_testserver
 
 _DECISIONS: Final = 5_000
 _CHECKS: Final = 20_000
@@ -144,16 +144,14 @@ async def _over_the_front(scenarios: Mapping[str, _Scenario], folder: Path) -> N
             ports, processes = {}, {}
             for name in rates:
                 before = started_here()
-                server = (
-                    our_testserver() if name == "testserver" else _ours(wanted[name], folder / name.replace(" ", ""))
-                )
+                server = _testserver() if name == "testserver" else _ours(wanted[name], folder / name.replace(" ", ""))
                 ports[name] = await stack.enter_async_context(server)
                 processes[name] = started_here() - before
             # All are asked about requests of the same kind.
             same = scenarios["CEL + OIDC, warm"].asked
             asked = {name: wanted[name].asked if name in wanted else same for name in ports}
             for name, port in ports.items():
-                await require_allowed(port, asked[name])
+                await _until_allowed(port, asked[name])
             for name in list(ports) * _ROUNDS:
                 used = seconds_used(processes[name])
                 rates[name].append((await load(ports[name], core, asked[name], _CHECKS)).rate)
@@ -168,12 +166,30 @@ async def _over_the_front(scenarios: Mapping[str, _Scenario], folder: Path) -> N
             )
 
 
-@asynccontextmanager
-async def _ours(scenario: _Scenario, folder: Path) -> AsyncGenerator[int]:
+async def _until_allowed(port: int, asked: external_auth_pb2.CheckRequest) -> None:
+    """Wait until a server has the keys of the issuer."""
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                return await require_allowed(port, asked)
+            except RuntimeError:
+                await asyncio.sleep(0.1)
+
+
+def _ours(scenario: _Scenario, folder: Path) -> AbstractAsyncContextManager[int]:
     """Serve as `authplane authserver policy` does, without a log."""
     _write(folder, scenario)
-    plan = PolicyPlan(folder=str(folder), allow_private_issuers=True)
-    serving = ServingPlan(branches=(BranchPlan(name="policy", backend=plan),), decision_log="")
+    return _served(PolicyPlan(folder=str(folder), allow_private_issuers=True))
+
+
+def _testserver() -> AbstractAsyncContextManager[int]:
+    """Serve as `authplane authserver testserver` does, without a log."""
+    return _served(TestServerPlan())
+
+
+@asynccontextmanager
+async def _served(plan: BackendChoice) -> AsyncGenerator[int]:
+    serving = ServingPlan(branches=(BranchPlan(name="measured", backend=plan),), decision_log="")
     backend = BackendPlan(factory="authplane.app.backends:serving", description=serving.described())
     settings = PyvoySettings(address=TcpAddress(host="127.0.0.1", port=0))
     async with serve_pyvoy(backend, settings, sink=_ignore) as address:

@@ -180,6 +180,7 @@ spec: {denialFormat: jsonrpc200}
     [
         (("missing-folder",), "missing-folder cannot be read"),
         ((".", "--target", "Service/a/b"), "a target is written Backend/<namespace>/<name>"),
+        ((".", "--http-address", "0.0.0.0:0"), "other machines must show one"),
     ],
 )
 async def test_what_cannot_be_served_is_one_sentence(tmp_path: Path, options: tuple[str, ...], words: str) -> None:

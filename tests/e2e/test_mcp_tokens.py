@@ -1,13 +1,21 @@
 """MCP clients with tokens of a real OpenID provider, through the real Envoy, to a server of the official SDK."""
 
+import base64
+import hashlib
+import hmac
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from jwt.algorithms import RSAAlgorithm
 from mcp import MCPError
 from tests.support.eventually import eventually
-from tests.support.mcp_gateway import McpGateway, deciding, mcp_gateway, policy
+from tests.support.mcp_gateway import McpGateway, deciding, deciding_apart, mcp_gateway, policy
+from tests.support.minting import mint, segment, signer
 from tests.support.npm import node_modules
 from tests.support.oidc_provider import AUDIENCE, OidcProvider, oidc_provider
 
@@ -150,3 +158,96 @@ async def test_an_issuer_that_was_never_reached_costs_its_own_policies_only(
         async with it.http_client(token=token) as http:
             assert (await it.call(http, "add", path="/dark")).status_code == 503
         assert await status(it, await provider.token(), "add") == 400
+
+
+def unsigned(token: str) -> str:
+    """Return the same token without a signature."""
+    header = base64.urlsafe_b64encode(b'{"alg":"none","typ":"JWT"}').rstrip(b"=").decode()
+    return f"{header}.{token.split('.')[1]}."
+
+
+async def by_hmac(provider: OidcProvider, token: str) -> str:
+    """Sign the same claims with what everybody knows: the public key."""
+    [jwk] = (await provider.client.get(f"{provider.url}/jwks")).json()["keys"]
+    key = RSAAlgorithm.from_jwk(jwk)
+    assert isinstance(key, RSAPublicKey)
+    public = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    header = {"alg": "HS256", "typ": "JWT", "kid": jwk["kid"]}
+    payload = base64.urlsafe_b64decode(token.split(".")[1] + "==")
+    return mint(header, payload, lambda data: hmac.new(public, data, hashlib.sha256).digest())
+
+
+@pytest.mark.requirement("S5")
+@pytest.mark.requirement("J42")
+async def test_a_forged_token_is_refused_and_nobody_learns_why(provider: OidcProvider, tmp_path: Path) -> None:
+    made = mcp_gateway(tmp_path, policy(rules(provider)), issuers=(provider.url,))
+    async with made as it, deciding(it) as kept:
+        good = await provider.token()
+        assert await status(it, good, "add") == 400
+        stranger = signer("RS256", kid=jwt.get_unverified_header(good)["kid"], number=1)
+        other = signer("RS256", kid="unknown", number=2)
+        payload = base64.urlsafe_b64decode(good.split(".")[1] + "==")
+        forged = {
+            "without a signature": unsigned(good),
+            "signed with the public key": await by_hmac(provider, good),
+            "signed with another key of the same name": mint(stranger.header(), payload, stranger.sign),
+            "signed with a key of another name": mint(other.header(), payload, other.sign),
+            "with another payload": f"{good.split('.')[0]}.{segment({'sub': 'root'})}.{good.split('.')[2]}",
+            "cut": good[:-2],
+        }
+        answers = {}
+        for why, token in forged.items():
+            async with it.http_client(token=token) as http:
+                answer = await it.call(http, "add")
+                answers[why] = (answer.status_code, answer.headers["www-authenticate"], answer.text)
+        [(code, challenge, _)] = set(answers.values())
+        assert code == 401
+        assert 'error="invalid_token"' in challenge
+        assert kept.issuers.standings()[0].ready
+
+
+@pytest.mark.requirement("J41")
+async def test_a_token_elsewhere_than_in_its_header_is_none_and_no_token_is_ever_logged(
+    provider: OidcProvider, tmp_path: Path
+) -> None:
+    made = mcp_gateway(tmp_path, policy(rules(provider)), issuers=(provider.url,))
+    token = await provider.token()
+    async with made as it, deciding_apart(it, "--engine", "grpcio") as (_, lines):
+        async with it.http_client() as http:
+            elsewhere: list[tuple[str, dict[str, str]]] = [
+                (f"/shop?access_token={token}", {}),
+                ("/shop", {"cookie": f"token={token}"}),
+                ("/shop", {"proxy-authorization": f"Bearer {token}"}),
+                ("/shop", {"authorization": f"Basic {token}"}),
+            ]
+            for path, headers in elsewhere:
+                assert (await it.post(http, {"name": "add"}, path, headers=headers)).status_code == 401
+
+        async def known() -> bool:
+            return await status(it, token, "add") == 400
+
+        await eventually(known)
+        async with it.http_client(token=token[:-2]) as http:
+            assert (await it.call(http, "add")).status_code == 401
+
+        async def told() -> bool:
+            return any("bad_token" in line.text for line in lines)
+
+        await eventually(told)
+        assert not [line.text for line in lines if token[:40] in line.text or token.split(".")[2][:20] in line.text]
+
+
+@pytest.mark.requirement("J19")
+async def test_scopes_match_whole_from_a_text_or_a_list(provider: OidcProvider, tmp_path: Path) -> None:
+    made = mcp_gateway(tmp_path, policy(rules(provider)), issuers=(provider.url,))
+    async with made as it, deciding(it):
+        written: list[tuple[object, int]] = [
+            ("write", 400),
+            ("read write", 400),
+            (["read", "write"], 400),
+            ("writer", 403),
+            ("write:all", 403),
+            ("WRITE", 403),
+            (["writer", "read write"], 403),
+        ]
+        assert [(each, await status(it, await provider.token("read", scp=each))) for each, _ in written] == written

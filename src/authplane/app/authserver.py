@@ -10,6 +10,7 @@ from typing import Final, assert_never
 import structlog
 
 from authplane.app.backends import DescriptionError, ServingPlan, require_usable, serving
+from authplane.app.policy_server import PolicyPlan
 from authplane.base.addresses import is_loopback
 from authplane.io.admin import Obstacle, admin_pages, serve_admin
 from authplane.io.authz import AuthzSettings, serve_authz
@@ -65,6 +66,7 @@ def serve_checks(plan: ServerPlan) -> None:
 
     async def program(stop: Stop) -> None:
         if not _asked_by_known_proxies(plan):
+            _require_no_trust(plan.serving)
             log.warning("other machines can ask for decisions without showing a certificate: give a CA for clients")
         async with _fronts(plan) as addresses:
             for kind, address in addresses.items():
@@ -79,6 +81,15 @@ def _asked_by_known_proxies(plan: ServerPlan) -> bool:
     addresses = [plan.address, *([plan.http[0]] if plan.http else [])]
     local = all(isinstance(each, UnixAddress) or is_loopback(each.host) for each in addresses)
     return local or bool(plan.tls.ca)
+
+
+def _require_no_trust(plan: ServingPlan) -> None:
+    """Raise `DescriptionError` if a backend believes what its proxy says of the client."""
+    if any(isinstance(branch.backend, PolicyPlan) for branch in plan.branches):
+        raise DescriptionError(
+            "policies believe what a proxy says of its client's certificate, so other machines must show one:"
+            " give a CA for clients, or listen on this machine only"
+        )
 
 
 def _fronts(plan: ServerPlan) -> AbstractAsyncContextManager[dict[str, Address]]:

@@ -72,6 +72,9 @@ def _excess(data: bytes, limits: Limits) -> str:
     """Say which limit is passed, or nothing; before any of it is decoded."""
     if len(data) > limits.most_bytes:
         return f"larger than {limits.most_bytes} bytes"
+    begun = data.count(b"{") + data.count(b"[")
+    if begun <= limits.depth and begun + data.count(b",") <= limits.members:
+        return ""  # as nearly always
     if _too_deep(data, limits.depth):
         return f"nested deeper than {limits.depth}"
     return f"more than {limits.members} members" if _members(data, limits.members) > limits.members else ""
