@@ -35,7 +35,16 @@ def test_files_of_three_endings_are_read_at_any_depth(tmp_path: Path) -> None:
     write(tmp_path / "a.yaml", service("a"))
     write(tmp_path / "deep/er/b.yml", service("b"))
     write(tmp_path / "c.json", '{"apiVersion":"v1","kind":"Service","metadata":{"name":"c"}}')
-    for other in (".hidden.yaml", ".git/x.yaml", "d.yaml~", ".d.yaml.swp", "#e.yaml#", "README.md", "x.test.yaml", "y/z.test.json"):
+    for other in (
+        ".hidden.yaml",
+        ".git/x.yaml",
+        "d.yaml~",
+        ".d.yaml.swp",
+        "#e.yaml#",
+        "README.md",
+        "x.test.yaml",
+        "y/z.test.json",
+    ):
         write(tmp_path / other, service("other"))
     folder = Folder(tmp_path)
     assert folder.scan()
