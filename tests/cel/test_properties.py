@@ -160,7 +160,7 @@ def test_an_expression_that_is_written_back_means_the_same(expr: Expr, identity:
     assert isinstance(first, Program)
     second = compile_expression.__wrapped__(render_text(first.tree), ACCESS_POLICY)
     assert isinstance(second, Program)
-    assert render_text(second.tree) == render_text(first.tree)
+    # The text itself may differ: the engine balances long chains of && and ||.
     facts = Facts.of({"identity": identity})
     assert evaluate(first, facts) == evaluate(second, facts)
 
