@@ -11,6 +11,7 @@ from typing import Any, overload
 
 import grpc as grpcio
 
+from authplane.base.problems import Problem
 from authplane.filters.calls import (
     Answered,
     Ask,
@@ -30,7 +31,7 @@ from authplane.filters.extauthz.cache import Caching
 from authplane.filters.extauthz.filter import ExtAuthz, FailClosed, FailOpen
 from authplane.filters.extauthz.grpc_service.service import SideChannel
 from authplane.filters.extauthz.wire import ExtAuthzOptions
-from authplane.filters.registry import FilterConfig, FilterType, Packed, Registry, Scope, State
+from authplane.filters.registry import FilterConfig, FilterType, Packed, Registry, Scope, State, Structured
 from authplane.grpc.filters import ext_authz
 from authplane.grpc.wiring import (
     TARGET,
@@ -46,6 +47,7 @@ from authplane.io.calling.channel import Course, FilteredChannel
 from authplane.io.calling.plan import Open
 from authplane.io.calling.xds import SCHEME, XdsChannelCredentials
 from authplane.io.calling.xds_channels import open_xds_channel
+from authplane.io.csds import csds_service
 from authplane.io.interceptors.gate import Gate
 from authplane.io.interceptors.handlers import Gated
 from authplane.io.jwt_file import jwt_token_file_call_credentials
@@ -77,6 +79,7 @@ __all__ = (
     "Mutation",
     "NotServing",
     "Packed",
+    "Problem",
     "Proceed",
     "Registry",
     "Scope",
@@ -86,12 +89,15 @@ __all__ = (
     "SideChannel",
     "State",
     "Stop",
+    "Structured",
     "Unanswered",
     "Wait",
     "XdsChannelCredentials",
     "XdsServer",
     "XdsServerCredentials",
+    "XdsSource",
     "channel",
+    "csds_service",
     "ext_authz",
     "filter_registry",
     "jwt_token_file_call_credentials",

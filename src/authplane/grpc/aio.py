@@ -21,6 +21,7 @@ from authplane.io.calling.aio_channel import AioCourse, AioFilteredChannel, AioP
 from authplane.io.calling.plan import Open
 from authplane.io.calling.xds import SCHEME
 from authplane.io.calling.xds_channels import open_aio_xds_channel
+from authplane.io.csds import aio_csds_service as csds_service
 from authplane.io.interceptors.aio_handlers import AioGated
 from authplane.io.interceptors.gate import Gate
 from authplane.io.lines import AioLines
@@ -30,7 +31,7 @@ from authplane.io.serving.parts import Count, Options, Registered
 from authplane.io.serving.states import Told
 from authplane.io.side_channels import AioSideChannels, channel_keys
 
-__all__ = ("AioFilteredChannel", "AioFilteredServer", "AioXdsServer", "channel", "server")
+__all__ = ("AioFilteredChannel", "AioFilteredServer", "AioXdsServer", "channel", "csds_service", "server")
 
 
 @overload

@@ -1,0 +1,24 @@
+"""Channels whose calls are judged before they are sent."""
+
+from typing import Any
+
+import authplane.grpc
+import authplane.grpc.aio
+from authplane.grpc import XdsSource
+
+
+def say(target: str, authorization: str, text: bytes) -> bytes:
+    """Make a call that an authorization service must allow first."""
+    asks = authplane.grpc.ext_authz(authorization, credentials=None)
+    with authplane.grpc.channel(target, filters=[asks]) as channel:
+        call: Any = channel.unary_unary("/example.Echo/Say")
+        answer: bytes = call(text, timeout=5)
+        return answer
+
+
+async def say_through_xds(text: bytes, xds: XdsSource = True) -> bytes:
+    """Make a call whose endpoints, routes and filters a control plane names."""
+    async with authplane.grpc.aio.channel("xds:///echo.example", xds=xds) as channel:
+        call: Any = channel.unary_unary("/example.Echo/Say")
+        answer: bytes = await call(text, timeout=5)
+        return answer
