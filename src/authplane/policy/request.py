@@ -4,7 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+Headers: TypeAlias = dict[str, str] | Iterable[tuple[str, str]]
+"""Some headers: by name in lower case, each once and none with an odd name; or all of them, as they came."""
 
 AUTH_SPELLINGS: Final = ("auth-", "auth_")
 """What the names of the headers begin with in which only an authorization server may speak."""
@@ -32,8 +35,8 @@ class Unread(Protocol):
     def values(self, name: str) -> tuple[str, ...]:
         """Return every value of a header; ``name`` is in lower case."""
 
-    def headers_for(self, names: tuple[str, ...]) -> Iterable[tuple[str, str]]:
-        """Return the headers of these names, and others as well where one is there twice or has an odd name."""
+    def headers_for(self, names: tuple[str, ...]) -> Headers:
+        """Return the headers of these names; all, pair by pair, where one may be there twice or has an odd name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +80,7 @@ class Request:
             return self._unread.values(name)
         return tuple(value for each, value in self.headers if each == name)
 
-    def headers_for(self, names: tuple[str, ...]) -> Iterable[tuple[str, str]]:
+    def headers_for(self, names: tuple[str, ...]) -> Headers:
         """Return the headers for somebody who looks at these names, at names twice and at odd names alone."""
         return self.headers if self._unread is None else self._unread.headers_for(names)
 

@@ -1,7 +1,7 @@
 """Checks as Envoy's messages: ``envoy.service.auth.v3``."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Final, TypeAlias, assert_never
@@ -15,7 +15,7 @@ from google.rpc import status_pb2
 
 from authplane.policy.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.headers import fit_name
-from authplane.policy.request import AUTH_SPELLINGS, Malformed, Peer, Request, partly_read
+from authplane.policy.request import AUTH_SPELLINGS, Headers, Malformed, Peer, Request, partly_read
 
 _Attributes: TypeAlias = attribute_context_pb2.AttributeContext
 _Http: TypeAlias = attribute_context_pb2.AttributeContext.HttpRequest
@@ -113,13 +113,13 @@ class _Message:
             return (headers[name],) if name in headers else ()
         return tuple(value for each, value in _headers(http) if each == name)
 
-    def headers_for(self, names: tuple[str, ...]) -> Iterable[tuple[str, str]]:
+    def headers_for(self, names: tuple[str, ...]) -> Headers:
         """Return the headers of these names, and all of them unless each has a plain name and stands there once."""
         http = self._attributes.request.http
         if not self._plain:
             return _headers(http)
         headers = http.headers
-        return [(name, headers[name]) for name in names if name in headers]
+        return {name: headers[name] for name in names if name in headers}
 
 
 def _fault(method: str, path: str, host: str) -> str:

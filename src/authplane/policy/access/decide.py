@@ -69,7 +69,7 @@ def decide(  # noqa: PLR0913 (a decision has as many parts)
 def _question(way: Way, case: Case) -> Question | None:
     """Return what is asked, if nothing else can make a difference to whether it is allowed."""
     proof = way.proof
-    if proof is None or not way.reads_mcp or not way.guarded or case.request.odd_names:
+    if proof is None or case.request.odd_names:
         return None
     who: tuple[str, ...] = ()
     verified = None
@@ -82,8 +82,8 @@ def _question(way: Way, case: Case) -> Question | None:
         verified = token
     call = case.call()
     if isinstance(call, ToolCall):
-        return Question(who, id(verified), "", call.name, verified)
-    return Question(who, id(verified), call.version, call.method, verified) if isinstance(call, MethodCall) else None
+        return Question((who, id(verified), "", call.name), verified)
+    return Question((who, id(verified), call.version, call.method), verified) if isinstance(call, MethodCall) else None
 
 
 def _continue(flow: VerdictFlow, effect: Effect) -> VerdictFlow:

@@ -130,13 +130,14 @@ class Policies:
         if not aims or len(guards) != len(aims):
             return None
         is_mcp = target.backend is not None and target.backend.kind in BACKENDS
+        reads_mcp = any(guard.reads_mcp for guard in guards)
         way = self._ways[target] = Way(
             guards=guards,
             guarded=any(guard.policies for guard in guards),
             uses_tokens=any(guard.uses_tokens for guard in guards),
-            reads_mcp=any(guard.reads_mcp for guard in guards),
+            reads_mcp=reads_mcp,
             is_mcp=is_mcp,
-            proof=proof_of(policy for guard in guards for policy in guard.policies) if is_mcp else None,
+            proof=proof_of(policy for guard in guards for policy in guard.policies) if is_mcp and reads_mcp else None,
         )
         return way
 

@@ -40,14 +40,9 @@ class Proof(Enum):
 class Question(NamedTuple):
     """Who asks for what, as far as a decision depends on it."""
 
-    who: tuple[str, ...]
-    """The ids that were proved."""
-    token: int
-    """The number of the object that says what the token proves; 0 without one."""
-    version: str
-    """The protocol's version where the method is told; empty where a tool is."""
-    name: str
-    """Of the method or the tool."""
+    key: tuple[tuple[str, ...], int, str, str]
+    """The ids that were proved; the number of the object that says what the token proves; the protocol's version if a
+    method is named, and nothing if it is a tool; the name of either."""
     verified: Verified | None
 
 
@@ -97,11 +92,11 @@ class Memory:
     __slots__ = ("_allowed",)
 
     def __init__(self) -> None:
-        self._allowed: dict[tuple[object, ...], tuple[Verified | None, Verdict]] = {}
+        self._allowed: dict[tuple[tuple[str, ...], int, str, str], tuple[Verified | None, Verdict]] = {}
 
     def recall(self, question: Question) -> Verdict | None:
         """Return the allowance of the same question; None if it was never asked, or not allowed."""
-        known = self._allowed.get(question[:4])
+        known = self._allowed.get(question.key)
         # Another object may have got the number of one that is gone; but those that are kept here are not gone.
         return known[1] if known is not None and known[0] is question.verified else None
 
@@ -110,4 +105,4 @@ class Memory:
         if isinstance(verdict.decision, Allow):
             if len(self._allowed) >= _MOST:
                 self._allowed.clear()
-            self._allowed[question[:4]] = (question.verified, verdict)
+            self._allowed[question.key] = (question.verified, verdict)

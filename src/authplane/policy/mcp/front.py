@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from authplane.policy.mcp.refusal import Fault
@@ -47,8 +48,15 @@ Front: TypeAlias = Mapping[str, str]
 """The headers that matter, by their names in lower case, each with its only value."""
 
 
-def read_front(headers: Iterable[tuple[str, str]]) -> dict[str, str] | Fault:
-    """Take the headers that matter, or say why the request cannot be for an MCP server."""
+def read_front(headers: dict[str, str] | Iterable[tuple[str, str]]) -> dict[str, str] | Fault:
+    """Take the headers that matter, or say why the request cannot be for an MCP server.
+
+    Those that are given by name are in lower case, each is there once, and no other is spelled almost like one of them.
+    """
+    if isinstance(headers, dict):
+        never = None if _NEVER.keys().isdisjoint(headers) else next(name for name in _NEVER if name in headers)
+        fault = _fault(headers) if never is None else _NEVER[never]
+        return headers if fault is None else fault
     found: dict[str, str] = {}
     for spelt, value in headers:
         name = spelt.lower()
@@ -67,6 +75,8 @@ def read_front(headers: Iterable[tuple[str, str]]) -> dict[str, str] | Fault:
     return found if fault is None else fault
 
 
+# Clients choose paths, and most have few.
+@lru_cache(maxsize=1024)
 def canonical_path(path: str) -> bool:
     """Tell whether every server reads a path in the same way.
 

@@ -12,7 +12,7 @@ from authplane.policy.mcp.versions import ProtocolVersion, parse_version
 
 def read_mcp(  # noqa: PLR0913 (a request has as many parts)
     method: str,
-    headers: Iterable[tuple[str, str]],
+    headers: dict[str, str] | Iterable[tuple[str, str]],
     path: str,
     body: bytes,
     *,
@@ -21,9 +21,10 @@ def read_mcp(  # noqa: PLR0913 (a request has as many parts)
 ) -> McpCall | McpRefusal:
     """Say what an HTTP request asks an MCP server for, or why it is refused.
 
-    ``headers`` has every value of each header, ``path`` no query, and ``complete`` tells whether ``body`` is all of
-    the request's body, unless a header of the proxy says otherwise. What is accepted has one reading; what two readers
-    could read differently is refused. Whatever the client sent, this raises nothing.
+    ``headers`` has every value of each header, or those by name that `read_front` takes for all; ``path`` has no query;
+    and ``complete`` tells whether ``body`` is all of the request's body, unless a header of the proxy says otherwise.
+    What is accepted has one reading; what two readers could read differently is refused. Whatever the client sent, this
+    raises nothing.
     """
     if not canonical_path(path):
         return refuse(Fault.PATH)

@@ -29,8 +29,10 @@ def parse_bearer(request: Request) -> Shown:
         return _ABSENT
     if len(found) > 1:
         return Unfit("more than one Authorization header")
-    scheme, _, rest = found[0].partition(" ")
-    if scheme.lower() != "bearer":
-        return _ABSENT
-    token = rest.strip(" ")
+    value = found[0]
+    if not value.startswith("Bearer "):  # as nearly all write it
+        scheme, _, _ = value.partition(" ")
+        if scheme.lower() != "bearer":
+            return _ABSENT
+    token = value[7:].strip(" ")
     return Bearer(token) if token and " " not in token and "," not in token else Unfit("not exactly one bearer token")
