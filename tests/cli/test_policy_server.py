@@ -122,6 +122,19 @@ async def test_a_change_of_the_folder_holds_without_a_restart_and_a_mistake_open
         assert status(await server.answer(tool_check(context=other))) == 200
 
 
+@pytest.mark.requirement("S09")
+async def test_a_name_without_the_certificate_that_proves_it_is_nobody(folder: Path) -> None:
+    server = Server()
+    async with server.running("policy", str(folder), "--engine", "grpcio"):
+        named = tool_check()
+        named.attributes.source.principal = AGENT
+        assert status(await server.answer(named)) == 403
+        other = tool_check(spiffe_id=f"{AGENT}-2")
+        other.attributes.source.principal = AGENT
+        assert status(await server.answer(other)) == 403
+        assert status(await server.answer(tool_check(spiffe_id=AGENT))) == 200
+
+
 @pytest.mark.requirement("S16")
 async def test_expressions_that_fail_are_counted_and_told(folder: Path) -> None:
     (folder / "policy.yaml").write_text(policy("[{type: CEL, cel: 'request.mcp.params.a > 1.0'}]"))

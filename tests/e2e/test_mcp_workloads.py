@@ -1,17 +1,23 @@
 """Agents with SPIFFE certificates, several backends, and policies that change, break and lose their server."""
 
 import json
+import ssl
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from mcp import MCPError
+from tests.support.certificates import authority
 from tests.support.curl import Curl
 from tests.support.eventually import eventually
 from tests.support.gateway import kill
 from tests.support.mcp_checks import AGENT
 from tests.support.mcp_gateway import McpGateway, deciding, deciding_apart, mcp_gateway, policy, route
+
+from authplane.io.certificates import Leaf, Usage, create_authority, issue
 
 OTHER = "spiffe://cluster.local/ns/default/sa/other"
 STRANGER = "spiffe://elsewhere.example/agent"
@@ -59,6 +65,35 @@ async def test_a_workload_does_what_it_may_and_nothing_else(tmp_path: Path, old:
         async with it.http_client() as http:
             spoofed = {"x-forwarded-client-cert": f"URI={AGENT}", "x-spiffe-id": AGENT}
             assert (await it.post(http, {"name": "add"}, headers=spoofed)).status_code == 403
+
+
+@pytest.mark.requirement("S06")
+async def test_a_certificate_of_a_wrong_authority_purpose_or_time_proves_nothing(tmp_path: Path) -> None:
+    now, day = datetime.now(UTC), timedelta(days=1)
+    ours, theirs = authority(), create_authority("others", now=now, lifetime=day)
+    agent = Leaf(name="agent", usage=Usage.CLIENT, uris=(AGENT,))
+    bad = {
+        "another authority": issue(theirs, agent, now=now, lifetime=day),
+        "the purpose of a server": issue(ours, Leaf(name="agent", uris=(AGENT,)), now=now, lifetime=day),
+        "over": issue(ours, agent, now=now - 3 * day, lifetime=day),
+        "not yet": issue(ours, agent, now=now + 3 * day, lifetime=day),
+    }
+    async with mcp_gateway(tmp_path, policy(rules(rule("add")))) as it, deciding(it):
+        assert await status(it) == 400
+        for why, pair in bad.items():
+            (tmp_path / "bad.pem").write_bytes(pair.certificate + pair.key.reveal())
+            with pytest.raises((httpx2.TransportError, ssl.SSLError)):
+                await over(it, tmp_path / "bad.pem")
+            assert len(it.decided) == 1, why
+        # One of our own for another trust domain gets as far as the policies.
+        assert await status(it, spiffe_id=AGENT.replace("cluster.local", "elsewhere.example")) == 403
+
+
+async def over(it: McpGateway, certificate: Path) -> None:
+    tls = ssl.create_default_context(cadata=authority().certificate.decode())
+    tls.load_cert_chain(certificate)
+    async with httpx2.AsyncClient(base_url=it.secure_url, verify=tls) as http:
+        await it.call(http, "add")
 
 
 async def test_each_backend_of_a_weighted_route_has_its_own_policies(tmp_path: Path) -> None:
