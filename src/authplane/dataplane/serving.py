@@ -20,16 +20,14 @@ class FixedRules:
     """The same filters for every call."""
 
     routed: Routed
+    passes: bool = False
+    """Whether every call goes on as it is."""
 
     @classmethod
     def of(cls, filters: Iterable[FilterConfig], state: State) -> "FixedRules":
         """Build filters that a program names itself."""
-        return cls(Routed(filters=tuple(each.build(state, None) for each in filters)))
-
-    @property
-    def passes(self) -> bool:
-        """Whether every call goes on as it is."""
-        return _passes(self.routed)
+        routed = Routed(filters=tuple(each.build(state, None) for each in filters))
+        return cls(routed, _passes(routed))
 
     def route(self, _: Call) -> Routed:
         """Tell which filters judge a call."""

@@ -119,7 +119,20 @@ class _ExtAuthzFilter:
             return Proceed(metadata=call.metadata)
         if isinstance(config.on_failure, FailOpen):
             call = _unmarked(call)
-        outcome = yield from self._judge(call) if self._cache is None else self._recall(call, self._cache)
+        cache = self._cache
+        if cache is None:
+            outcome = yield from self._ask(call, self._questions.check(call))
+        else:
+            key = self._questions.key(call)
+            found = cache.find(key, self._state.monotonic())
+            if found is not None:
+                self._count_cache(call, "hits")
+                outcome = found
+            else:
+                outcome = yield from self._learn(call, cache, key)
+        return self._verdict(call, outcome)
+
+    def _verdict(self, call: Call, outcome: Outcome) -> Verdict:
         match outcome:
             case Allow(edits=edits, response_metadata=additions, response_mutations=mutations):
                 self._count(call, "allowed")
@@ -148,16 +161,8 @@ class _ExtAuthzFilter:
             case _:
                 assert_never(self._config.on_failure)
 
-    def _judge(self, call: Call) -> _Judging:
-        return (yield from self._ask(call, self._questions.check(call)))
-
-    def _recall(self, call: Call, cache: DecisionCache) -> _Judging:
-        """Return what was decided, or decide and remember it; of equal calls at one time only one asks."""
-        key = self._questions.key(call)
-        found = cache.find(key, self._state.monotonic())
-        if found is not None:
-            self._count_cache(call, "hits")
-            return found
+    def _learn(self, call: Call, cache: DecisionCache, key: bytes) -> _Judging:
+        """Decide and remember it; of equal calls at one time only one asks."""
         flight, leads = cache.board(key)
         if not leads:
             yield Until(flight)

@@ -63,12 +63,14 @@ class ClientRules:
 
     table: RouteTable
     draw: Callable[[], float]
+    passes: bool
+    """Whether every call goes to the same place, and nobody judges it."""
 
-    @property
-    def passes(self) -> bool:
-        """Whether every call goes to the same place, and nobody judges it."""
-        always = self.table.always
-        return always is not None and not always.filters and always.stop is None
+    @classmethod
+    def of(cls, table: RouteTable, draw: Callable[[], float]) -> "ClientRules":
+        """Make the rules of a table of routes."""
+        always = table.always
+        return cls(table, draw, always is not None and not always.filters and always.stop is None)
 
     def route(self, call: Call) -> Routed:
         """Tell which filters judge a call, and where it goes then."""
@@ -88,7 +90,7 @@ def build_plan(configuration: ClientConfiguration, state: State) -> Plan:
     """Build the filters of all routes, and tell where each cluster is."""
     table = build_route_table(configuration.manager, configuration.routes, Side.CLIENT, state)
     return Plan(
-        rules=ClientRules(table, state.random),
+        rules=ClientRules.of(table, state.random),
         clusters={name: _backends(groups) for name, groups in configuration.clusters.items()},
         draw=state.random,
     )
