@@ -5,13 +5,13 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 STUBS  := typings/.generated
 
-.PHONY: run test lint bench format lock clean
+.PHONY: run test lint bench format lock clean curl
 .DEFAULT_GOAL := test
 
-run: $(STAMP)
+run: $(STAMP) curl
 	@$(BIN)/authplane run $(DIR) $(ARGS)
 
-test: $(STAMP)
+test: $(STAMP) curl
 	@$(BIN)/pytest $(ARGS)
 
 lint: $(STAMP) $(STUBS)
@@ -26,6 +26,12 @@ bench: $(STAMP)
 format: $(STAMP)
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+# The lines that the quickstart prints need it, and so do the tests of them.
+curl:
+	@command -v curl >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && apt-get update -qq && apt-get install -qq -y curl >/dev/null; } \
+	  || echo "install curl to try the lines that are printed; some tests need it too"
 
 lock:
 	@command -v uv >/dev/null || { echo "make lock needs uv (pip install uv)"; exit 1; }
