@@ -16,7 +16,7 @@ from tests.support.mcp_checks import AGENT, call_body, mcp_check
 
 from authplane.app.backends import BackendChoice, BranchPlan, ServingPlan, TestServerPlan
 from authplane.app.dev_issuer import IssuerPlan, RunningIssuer, dev_token, serve_issuer
-from authplane.app.policy_server import PolicyPlan
+from authplane.app.policy_plan import PolicyPlan
 from authplane.cel.memo import RememberedExpressions
 from authplane.io.cel_watch import WatchedExpressions
 from authplane.io.issuers import IssuerOptions, follow_issuers

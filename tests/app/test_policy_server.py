@@ -8,7 +8,8 @@ import pytest
 from tests.policy.access.world import BACKEND, call, policy, settings
 from tests.support.eventually import eventually
 
-from authplane.app.policy_server import KeptPolicies, PolicyPlan, keep_policies
+from authplane.app.policy_plan import PolicyPlan
+from authplane.app.policy_server import KeptPolicies, keep_policies
 from authplane.io.metrics import Metrics
 from authplane.policy.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.request import Request

@@ -19,7 +19,8 @@ from tests.support.mcp_checks import workload
 from tests.support.mcp_server import ToolServer, tool_server
 from tests.support.world import World
 
-from authplane.app.policy_server import KeptPolicies, PolicyPlan, keep_policies
+from authplane.app.policy_plan import PolicyPlan
+from authplane.app.policy_server import KeptPolicies, keep_policies
 from authplane.io.authz import AuthzSettings, serve_authz
 from authplane.io.envoy import EnvoySettings, run_envoy
 from authplane.io.listen import TcpAddress, UnixAddress

@@ -10,7 +10,7 @@ from typing import Final, assert_never
 import structlog
 
 from authplane.app.backends import DescriptionError, ServingPlan, require_usable, serving
-from authplane.app.policy_server import PolicyPlan
+from authplane.app.policy_plan import PolicyPlan
 from authplane.base.addresses import is_loopback
 from authplane.io.admin import Obstacle, admin_pages, serve_admin
 from authplane.io.authz import AuthzSettings, serve_authz

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
-from authplane.app.policy_server import PolicyPlan, keep_policies
+from authplane.app.policy_plan import PolicyPlan
 from authplane.base.secret import Secret
 from authplane.io.admin import Obstacle, admin_pages
 from authplane.io.checks import Perform, no_room
@@ -22,7 +22,6 @@ from authplane.io.process import owned_tasks
 from authplane.io.randomness import random_bytes
 from authplane.io.traces import open_traces
 from authplane.io.workers import Serving
-from authplane.policy.access.backend import NOWHERE
 from authplane.policy.basic import fit_realm
 from authplane.policy.choice import Branch, ByContext, ByHost, ByPath, Choice, Condition
 from authplane.policy.engine import Backend
@@ -212,6 +211,9 @@ async def _backend(branch: BranchPlan, metrics: Metrics) -> AsyncGenerator[_Made
             async with _htpasswd(branch.name, branch.backend, metrics) as made:
                 yield made
         case PolicyPlan():
+            # Loaded late: half of what the other backends need to start, and of no use to them.
+            from authplane.app.policy_server import keep_policies  # noqa: PLC0415
+
             async with keep_policies(branch.name, branch.backend, metrics) as kept:
                 yield _Made(kept.backend, kept.obstacle, kept.perform, kept.notes.describe)
         case _:
@@ -265,8 +267,10 @@ def require_usable(plan: ServingPlan) -> None:
 
 
 def _require_policies(plan: PolicyPlan) -> None:
+    from authplane.app.policy_server import NOWHERE, unnamed_target  # noqa: PLC0415 (as above)
+
     list_files(Path(plan.folder))
-    if (plan.target or plan.gateway) and plan.unnamed() == NOWHERE:
+    if (plan.target or plan.gateway) and unnamed_target(plan) == NOWHERE:
         raise DescriptionError(
             "a target is written Backend/<namespace>/<name>, and a Gateway Gateway/<namespace>/<name>[/<listener>]"
         )

@@ -2,13 +2,13 @@
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import structlog
 
 from authplane.app.asked_services import asked_endpoints
+from authplane.app.policy_plan import PolicyPlan
 from authplane.base.problems import Severity
 from authplane.cel.memo import RememberedExpressions
 from authplane.io.access_notes import AccessMetrics, AccessNotes
@@ -21,7 +21,7 @@ from authplane.io.issuers import IssuerOptions, Issuers, follow_issuers
 from authplane.io.metrics import Metrics, ReloadMetrics
 from authplane.io.process import owned_tasks, place_of
 from authplane.io.watch import rebuilds
-from authplane.policy.access.backend import AccessPolicies, parse_target
+from authplane.policy.access.backend import NOWHERE, AccessPolicies, parse_target
 from authplane.policy.access.case import Means
 from authplane.policy.access.compile import Compiled, PolicyCompiler
 from authplane.policy.access.evidence import Identifier
@@ -35,6 +35,8 @@ from authplane.resources.catalogue import POLICIES
 from authplane.resources.documents import Finding
 from authplane.resources.loaded import Loaded
 
+__all__ = ["NOWHERE", "KeptPolicies", "keep_policies", "unnamed_target"]
+
 log: Final = structlog.stdlib.get_logger()
 
 _FIRST_KEYS: Final = 10.0
@@ -45,21 +47,9 @@ _RELEVANT: Final = POLICIES | {"AuthplaneConfiguration", "Backend", "XBackend", 
 Heard: TypeAlias = Callable[[Request, Verdict], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyPlan:
-    """Policies in a folder."""
-
-    folder: str
-    allow_private_issuers: bool = False
-    target: str = ""
-    """What checks are about whose route does not say it: ``Backend/<namespace>/<name>``."""
-    gateway: str = ""
-    """Through which Gateway they come: ``Gateway/<namespace>/<name>[/<listener>]``."""
-    poll: bool = False
-
-    def unnamed(self) -> Target:
-        """Return what a check is about whose route does not say it; nothing is allowed to nowhere."""
-        return parse_target(self.target or None, self.gateway or None)
+def unnamed_target(plan: PolicyPlan) -> Target:
+    """Return what a check is about whose route does not say it; nothing is allowed to nowhere."""
+    return parse_target(plan.target or None, plan.gateway or None)
 
 
 class KeptPolicies:
@@ -78,7 +68,7 @@ class KeptPolicies:
             Identifier(inspector),
             told=self.notes.told if heard is None else _both(self.notes.told, heard),
             means=Means(evaluate=RememberedExpressions(WatchedExpressions())),
-            unnamed=plan.unnamed(),
+            unnamed=unnamed_target(plan),
         )
         self._compiler = PolicyCompiler()
         self._findings: frozenset[Finding] = frozenset()

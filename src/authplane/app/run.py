@@ -14,7 +14,8 @@ from typing import Final, TypeAlias
 
 from authplane.app.control import Control, ControlSettings, Told
 from authplane.app.dev_issuer import IssuerPlan, serve_issuer
-from authplane.app.policy_server import PolicyPlan, keep_policies
+from authplane.app.policy_plan import PolicyPlan
+from authplane.app.policy_server import keep_policies
 from authplane.graph.model import Address as GatewayAddress
 from authplane.graph.model import Graph
 from authplane.graph.policy_server import OverSocket, PolicyServer

@@ -14,7 +14,7 @@ from authplane.app.backends import (
     ServingPlan,
     TestServerPlan,
 )
-from authplane.app.policy_server import PolicyPlan
+from authplane.app.policy_plan import PolicyPlan
 from authplane.app.server_document import DocumentError, read_branches
 from authplane.cli.listen import AddressOption, LogFormatOption, TlsCaOption, TlsCertOption, TlsKeyOption, serving
 from authplane.cli.output import err, fail, finding_line, findings_summary
