@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from types import MappingProxyType
 from typing import Any
 
@@ -181,18 +182,18 @@ async def test_a_channel_is_replaced_when_its_files_are(side: Either, tmp_path: 
 def test_a_side_call_without_a_limit_ends_with_the_call_it_is_for(authority: Authority) -> None:
     authority.hold.clear()
     side = SideChannels()
-    ends: list[Callable[[], None]] = []
+    ends: SimpleQueue[Callable[[], None]] = SimpleQueue()
     answers: list[Outcome] = []
 
     def when_ended(callback: Callable[[], None]) -> bool:
-        ends.append(callback)
+        ends.put(callback)
         return True
 
     ask = asking(SideChannel(target=authority.target, credentials=PLAIN), timeout=None)
     asked = threading.Thread(target=lambda: answers.append(side.ask(ask, when_ended)))
     asked.start()
     assert authority.asked.wait(5)
-    ends[0]()
+    ends.get(timeout=5)()
     asked.join(5)
     assert answers == [Unanswered(Code.CANCELLED, "the call has ended")]
     side.close()

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -13,13 +14,16 @@ import grpc.aio
 import pytest
 from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_pb2
+from h2.exceptions import ProtocolError
 from tests.public_grpc.control import Control, controlling, listener, manager, routes, served
 from tests.public_grpc.control import ext_authz as xds_ext_authz
 from tests.public_grpc.world import PATHS, PATIENCE, Authority, Cart, Serve, allow, authorizing, call, deny, refusal
 from tests.public_grpc.xds_world import Served, xds_serving
+from tests.support.raw_h2 import call_headers, frame, raw_client
 
 from authplane.grpc import Caching, FailOpen, ext_authz
 from authplane.io.interceptors.core import cygrpc
+from authplane.io.listen import TcpAddress
 
 MARK = "x-envoy-auth-failure-mode-allowed"
 
@@ -280,3 +284,36 @@ async def _exchange(calls: list[Any], message: bytes) -> None:
         await each.write(message)
     for each in calls:
         assert await each.read() == message
+
+
+# --- Clients that send what no client should
+
+
+@pytest.fixture(params=["filters in code", "xds"])
+def any_port(request: pytest.FixtureRequest, xds_serve: Any, serve: Serve, control: Control, cart: Cart) -> int:
+    if request.param == "filters in code":
+        return serve(cart)
+    server: Served = xds_serve(cart)
+    control.publish(listener(server.port, manager()))
+    assert server.is_serving()
+    return server.port
+
+
+ODD = [b"/shop.Cart/\xff", b"/\xff\xfe/a", b"shop.Cart/unary_unary", b"//shop.Cart/unary_unary"]
+
+
+@pytest.mark.parametrize("path", ODD)
+def test_an_odd_path_reaches_nobody_and_the_server_goes_on(any_port: int, cart: Cart, path: bytes) -> None:
+    async def send() -> None:
+        async with raw_client(TcpAddress(host="127.0.0.1", port=any_port)) as client:
+            stream = await client.call(call_headers(path), frame(b"x"))
+            # A server that ends says so in the middle of things.
+            with suppress(ProtocolError):
+                assert (await client.outcome(stream)).grpc != 0
+
+    asyncio.run(send())
+    with grpc.insecure_channel(f"127.0.0.1:{any_port}", (("grpc.initial_reconnect_backoff_ms", 100),)) as channel:
+        begun = time.monotonic()
+        while not _is_answered(channel):
+            assert time.monotonic() < begun + PATIENCE
+    assert cart.calls == 1

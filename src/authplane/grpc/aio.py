@@ -112,7 +112,7 @@ def server(  # noqa: PLR0913, PLR0917 (grpcio's own six, and ours)
         gate, named = more.gate()
         side = AioSideChannels()
         side.keep(channel_keys(named))
-        return AioFilteredServer(build(), gate, side, registered, partial(gated, gate, side))
+        return AioFilteredServer(build, gate, side, registered, partial(gated, gate, side))
 
     def make(gate: Gate, side: AioSideChannels, found: Registered) -> grpcio_aio.Server:
         return build(handlers=(gated(gate, side, found.all),))

@@ -1,15 +1,21 @@
 """A server with an event loop whose filters the program names itself."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 import grpc
 import grpc.aio
 
 from authplane.io.interceptors.gate import Gate
 from authplane.io.interceptors.local_addresses import parse_bound
+from authplane.io.process import owned_tasks
+from authplane.io.serving.crashes import crashed, pause, stop_quietly
 from authplane.io.serving.parts import Registered, Wrap
 from authplane.io.side_channels import AioSideChannels
+
+_LAST_CALLS: Final = 30.0
+"""Seconds that calls have on a server that has ended by itself."""
 
 
 class AioFilteredServer(grpc.aio.Server):
@@ -17,17 +23,21 @@ class AioFilteredServer(grpc.aio.Server):
 
     def __init__(
         self,
-        inner: grpc.aio.Server,
+        make: Callable[[], grpc.aio.Server],
         gate: Gate,
         side: AioSideChannels,
         handlers: Registered,
         wrap: Wrap,
     ) -> None:
-        self._inner = inner
+        self._make = make
+        self._inner = make()
         self._gate = gate
         self._side = side
         self._handlers = handlers
         self._wrap = wrap
+        self._ports: list[tuple[str, grpc.ServerCredentials | None]] = []
+        self._keeping: asyncio.Task[None] | None = None
+        self._ended = asyncio.Event()
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers: Iterable[grpc.GenericRpcHandler]) -> None:
         """Add handlers."""
@@ -39,26 +49,64 @@ class AioFilteredServer(grpc.aio.Server):
 
     def add_insecure_port(self, address: str) -> int:
         """Listen on an address; returns the port that was taken."""
-        return self._bound(address, self._inner.add_insecure_port(address))
+        return self._bound(address, None, self._inner.add_insecure_port(address))
 
     def add_secure_port(self, address: str, server_credentials: grpc.ServerCredentials) -> int:
         """Listen on an address with TLS; returns the port that was taken."""
-        return self._bound(address, self._inner.add_secure_port(address, server_credentials))
+        return self._bound(address, server_credentials, self._inner.add_secure_port(address, server_credentials))
 
     async def start(self) -> None:
         """Begin to serve."""
         self._inner.add_generic_rpc_handlers((self._wrap(self._handlers.all),))
         await self._inner.start()
+        # It ends in `stop`, as grpcio's own servers do.
+        self._keeping = asyncio.create_task(self._keep())
 
     async def stop(self, grace: float | None) -> None:
         """Take no more calls, and wait until those under way have ended; they have so many seconds."""
-        await self._inner.stop(grace)
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.wait([self._keeping])
+        await stop_quietly(self._inner, grace)
         await self._side.close()
+        self._ended.set()
 
     async def wait_for_termination(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 (as grpcio has it)
         """Wait until the server has stopped; returns whether the time was over before that."""
-        return await self._inner.wait_for_termination(timeout)
+        try:
+            async with asyncio.timeout(timeout):
+                await self._ended.wait()
+        except TimeoutError:
+            return True
+        return False
 
-    def _bound(self, address: str, port: int) -> int:
-        self._gate.addresses.bind(parse_bound(address, port))
+    def _bound(self, address: str, credentials: grpc.ServerCredentials | None, port: int) -> int:
+        endpoint = parse_bound(address, port)
+        self._gate.addresses.bind(endpoint)
+        again = f"{address.rpartition(':')[0]}:{port}" if endpoint.port else address
+        self._ports.append((again, credentials))
         return port
+
+    async def _keep(self) -> None:
+        """Replace a server that ends by itself; its calls may end."""
+        async with owned_tasks() as tasks:
+            while await crashed(self._inner):
+                tasks.create_task(stop_quietly(self._inner, _LAST_CALLS))
+                self._inner = await self._replacement()
+
+    async def _replacement(self) -> grpc.aio.Server:
+        while True:
+            server = self._make()
+            server.add_generic_rpc_handlers((self._wrap(self._handlers.all),))
+            try:
+                for address, credentials in self._ports:
+                    if credentials is None:
+                        server.add_insecure_port(address)
+                    else:
+                        server.add_secure_port(address, credentials)
+            except RuntimeError:
+                # The old one may still be there, if ports are not to be shared.
+                await pause()
+                continue
+            await server.start()
+            return server

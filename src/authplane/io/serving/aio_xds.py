@@ -11,6 +11,7 @@ import grpc.aio
 from authplane.dataplane.resolver import Failed, ServerConfiguration, resolve_server
 from authplane.io.interceptors.gate import Gate
 from authplane.io.process import owned_tasks, place_of
+from authplane.io.serving.crashes import crashed, stop_quietly
 from authplane.io.serving.parts import Registered, Teller
 from authplane.io.serving.ports import (
     NOT_CONFIGURED,
@@ -106,7 +107,7 @@ class AioXdsServer(grpc.aio.Server):
         self._changes.put_nowait(None)
         async with owned_tasks() as tasks:
             for server in (*self._servers.values(), *self._old):
-                tasks.create_task(server.stop(grace))
+                tasks.create_task(stop_quietly(server, grace))
         if self._running is not None:
             await self._running
         for port in self._ports:
@@ -211,12 +212,18 @@ class AioXdsServer(grpc.aio.Server):
             return NotServing(port.address, str(error))
         if self._stopping:
             # It was not among those that were stopped.
-            await server.stop(None)
+            await stop_quietly(server, None)
             return NotServing(port.address, "the server was stopped")
         await self._retire(port, tasks)
         self._servers[port.address] = server
         port.met = demand
+        tasks.create_task(self._look_after(port, server))
         return Serving(port.address)
+
+    async def _look_after(self, port: Port, server: grpc.aio.Server) -> None:
+        if await crashed(server) and self._servers.get(port.address) is server and port.configuration is not None:
+            port.met = None
+            self._changes.put_nowait((port, port.configuration))
 
     async def _retire(self, port: Port, tasks: asyncio.TaskGroup) -> None:
         port.met = None
@@ -229,6 +236,6 @@ class AioXdsServer(grpc.aio.Server):
 
     async def _drain(self, server: grpc.aio.Server) -> None:
         try:
-            await server.stop(self._settings.drain)
+            await stop_quietly(server, self._settings.drain)
         finally:
             self._old.discard(server)
