@@ -221,6 +221,8 @@ class Authority:
         self.metadata: list[tuple[tuple[str, str | bytes], ...]] = []
         self.decide: Callable[[pb.CheckRequest], pb.CheckResponse | bytes] = lambda _check: allow()
         self.asked = threading.Event()
+        self.given_up = threading.Event()
+        """Set when a check has ended, answered or not."""
         self.hold = threading.Event()
         self.hold.set()
         self.target = ""
@@ -229,6 +231,7 @@ class Authority:
         self.metadata.append(tuple((key, value) for key, value in context.invocation_metadata()))
         check = pb.CheckRequest.FromString(body)
         self.checks.append(check)
+        context.add_callback(self.given_up.set)
         self.asked.set()
         self.hold.wait(PATIENCE)
         answer = self.decide(check)
