@@ -52,11 +52,11 @@ def gateway_tables_of(ports: Iterable[GatewayPort]) -> Iterator[Single[route_pb2
         match port:
             case PlainPort():
                 name = table_name(gateway_listener(port.where.port), checks_of(port.hosts))
-                yield Single(name, Part("gateway routes", port, partial(_plain, name, port)))
+                yield Single(Part("gateway routes", port, partial(_plain, name, port)))
             case SecurePort():
                 for chain in port.chains:
                     name = table_name(gateway_routes(port.where.port, chain.name), checks_of(chain.hosts))
-                    yield Single(name, Part("gateway routes", chain, partial(_secure, name, chain)))
+                    yield Single(Part("gateway routes", chain, partial(_secure, name, chain)))
             case _:
                 assert_never(port)
 

@@ -30,9 +30,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Single(Generic[M]):
-    """A resource that is one part."""
+    """A resource that is one part; its message holds its name."""
 
-    name: str
     part: Part
 
 
@@ -65,8 +64,8 @@ class Bodies:
     """Serialized parts of this generation and of the one before it."""
 
     def __init__(self) -> None:
-        self._before: Mapping[tuple[str, int], tuple[Part, bytes]] = {}
-        self._now: dict[tuple[str, int], tuple[Part, bytes]] = {}
+        self._before: Mapping[tuple[str, int], tuple[Part, tuple[str, bytes]]] = {}
+        self._now: dict[tuple[str, int], tuple[Part, tuple[str, bytes]]] = {}
 
     def next_generation(self) -> None:
         """Forget what the last generation did not need."""
@@ -76,29 +75,39 @@ class Bodies:
         """Return the bytes of resources by name."""
         bodies: dict[str, bytes] = {}
         for resource in resources:
-            if resource.name in bodies:
-                raise ValueError(f"two resources are named {resource.name!r}")
-            bodies[resource.name] = self._body(resource)
+            if isinstance(resource, Single):
+                name, body = self._part(resource.part)
+            else:
+                name, body = resource.name, self._whole(resource)
+            if name in bodies:
+                raise ValueError(f"two resources are named {name!r}")
+            bodies[name] = body
         return bodies
 
-    def _body(self, resource: Resource[M]) -> bytes:
-        if isinstance(resource, Single):
-            return self._part(resource.part)
+    def _whole(self, resource: Whole[M]) -> bytes:
         tag = _tag(resource.shell.DESCRIPTOR.fields_by_name[resource.field].number)
         pieces = [resource.shell.SerializeToString(deterministic=True)]
         for part in resource.parts:
-            body = self._part(part)
+            _, body = self._part(part)
             pieces += (tag, varint(len(body)), body)
         return b"".join(pieces)
 
-    def _part(self, part: Part) -> bytes:
+    def _part(self, part: Part) -> tuple[str, bytes]:
+        """Return the name and the bytes of a part."""
         # The source is kept beside the bytes, so no other object can have its id meanwhile.
         key = part.kind, id(part.source)
         known = self._now.get(key) or self._before.get(key)
         if known is None or known[0].source is not part.source or not _same(known[0].beside, part.beside):
-            known = part, part.render().SerializeToString(deterministic=True)
+            message = part.render()
+            known = part, (_name(message), message.SerializeToString(deterministic=True))
         self._now[key] = known
         return known[1]
+
+
+def _name(message: Message) -> str:
+    """Return the name of a resource; endpoints have that of their cluster."""
+    name: str = getattr(message, "name", "") or getattr(message, "cluster_name", "")
+    return name
 
 
 def _same(known: object, now: object) -> bool:

@@ -71,15 +71,15 @@ def _tables(graph: Graph) -> Iterator[Resource[RouteConfiguration]]:
 
 def _clusters(graph: Graph) -> Iterator[Single[Cluster]]:
     for cluster in graph.clusters:
-        yield Single(cluster.name, Part("cluster", cluster, partial(render_cluster, cluster)))
+        yield Single(Part("cluster", cluster, partial(render_cluster, cluster)))
 
 
 def _endpoints(graph: Graph) -> Iterator[Single[ClusterLoadAssignment]]:
     for cluster in graph.clusters:
         if has_endpoints(cluster):
-            yield Single(cluster.name, Part("endpoints", cluster, partial(render_endpoints, cluster)))
+            yield Single(Part("endpoints", cluster, partial(render_endpoints, cluster)))
 
 
 def _secrets(graph: Graph) -> Iterator[Single[Secret]]:
     for certificate in graph.certificates:
-        yield Single(str(certificate.name), Part("secret", certificate, partial(render_secret, certificate)))
+        yield Single(Part("secret", certificate, partial(render_secret, certificate)))

@@ -29,8 +29,7 @@ _HOST: Final = r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*(:[0-9]*)?"
 def route_tables_of(graph: Graph) -> Iterator[Resource[route_pb2.RouteConfiguration]]:
     """Return the route configurations: one for each host behind TLS, one for all others, one for the fallback."""
     for secure in graph.secure_hosts:
-        name = table_name(route_name(secure.host.fqdn), chain_of([secure.host]))
-        yield Single(name, Part("routes", secure, partial(_secure_routes, secure)))
+        yield Single(Part("routes", secure, partial(_secure_routes, secure)))
     if graph.fallback is not None:
         chain = chain_of(graph.fallback.hosts)
         name = table_name(FALLBACK_ROUTES, chain)
