@@ -1,0 +1,163 @@
+"""Our servers and channels with parties that were not made for them."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from envoy.service.status.v3 import csds_pb2
+from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+from tests.public_grpc.control import (
+    TEMPLATE,
+    api_listener,
+    cluster,
+    controlling,
+    endpoints,
+    ext_authz,
+    forwarded,
+    listener,
+    manager,
+    routes,
+)
+from tests.public_grpc.filters import Doing
+from tests.public_grpc.world import PATHS, PATIENCE, Authority, Cart, Serve, allow, call, deny, refusal
+from tests.support.eventually import eventually
+
+import authplane.grpc
+import authplane.grpc.aio
+from authplane.grpc import Proceed, Serving
+from authplane.grpc import ext_authz as asking
+from authplane.io.ads import Ads
+from authplane.io.listen import TcpAddress
+from authplane.xds.snapshot import Snapshot
+from authplane.xds.types import TypeUrl
+
+
+async def test_a_server_and_a_channel_obey_our_own_control_plane(cart: Cart, authority: Authority) -> None:
+    control = Ads(lambda _: None)
+    async with control.serve(TcpAddress(host="127.0.0.1", port=0)) as bound:
+        assert isinstance(bound, TcpAddress)
+        xds_server = {
+            "server_uri": f"127.0.0.1:{bound.port}",
+            "channel_creds": [{"type": "insecure"}],
+            "server_features": ["trusted_xds_server"],
+        }
+        bootstrap = {"xds_servers": [xds_server], "server_listener_resource_name_template": TEMPLATE}
+        server = authplane.grpc.aio.server(handlers=[cart.loop()], xds=bootstrap, default_authority="shop")
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        try:
+            served = listener(port, manager(ext_authz(authority.target)))
+            client = api_listener("shop", manager(inline=routes("inline", forwarded("c"))))
+            control.publish(
+                Snapshot.of(
+                    {
+                        TypeUrl.LISTENER: {each.name: each.SerializeToString() for each in (served, client)},
+                        TypeUrl.CLUSTER: {"c": cluster("c").SerializeToString()},
+                        TypeUrl.ENDPOINT: {"c": endpoints("c", (port,)).SerializeToString()},
+                    }
+                )
+            )
+            assert await server.wait_until_serving(PATIENCE)
+            async with authplane.grpc.aio.channel("xds:///shop", xds=bootstrap) as channel:
+                say: Any = channel.unary_unary(PATHS["unary_unary"])
+                assert await say(b"a", timeout=PATIENCE) == b"a"
+                authority.decide = lambda _: deny()
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    await say(b"a", timeout=PATIENCE)
+                assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        finally:
+            await server.stop(0)
+
+
+def test_reflection_works_behind_filters() -> None:
+    with ThreadPoolExecutor(4) as pool:
+        passing = Doing(lambda call: Proceed(metadata=(*call.metadata, ("x-a", "1"))))
+        server = authplane.grpc.server(pool, filters=[passing])
+        reflection.enable_server_reflection(("shop.Cart", reflection.SERVICE_NAME), server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            names = ProtoReflectionDescriptorDatabase(channel).get_services()
+        assert server.stop(0).wait(PATIENCE)
+    assert sorted(names) == ["grpc.reflection.v1alpha.ServerReflection", "shop.Cart"]
+
+
+def test_a_server_made_for_envoy_is_asked_in_its_form(serve: Serve, cart: Cart, authority: Authority) -> None:
+    def decide(check: Any) -> Any:
+        # As services read it that were made for Envoy: from the map, and by the path.
+        http = check.attributes.request.http
+        return allow() if http.headers.get("x-user") == "ann" and http.path.startswith("/shop.Cart/") else deny()
+
+    authority.decide = decide
+    port = serve(cart, filters=[asking(authority.target, credentials=None, check_request="envoy")])
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        assert call(channel, "unary_unary", b"a", metadata=(("x-user", "ann"),))[0] == [b"a"]
+        assert refusal(channel, metadata=(("x-user", "bob"),)).code() is grpc.StatusCode.PERMISSION_DENIED
+
+
+async def test_what_a_server_was_told_can_be_looked_at(cart: Cart) -> None:
+    with controlling() as control:
+        server = authplane.grpc.aio.server(handlers=[cart.loop()], xds=control.bootstrap(), default_authority="a")
+        server.add_generic_rpc_handlers(
+            [authplane.grpc.aio.csds_service(lambda: [server.xds_client] if server.xds_client else [])]
+        )
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        try:
+            control.publish(listener(port, manager()))
+            assert await server.wait_until_serving(PATIENCE)
+            assert server.states == (Serving(f"127.0.0.1:{port}"),)
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+                fetch: Any = channel.unary_unary(
+                    "/envoy.service.status.v3.ClientStatusDiscoveryService/FetchClientStatus",
+                    csds_pb2.ClientStatusRequest.SerializeToString,
+                    csds_pb2.ClientStatusResponse.FromString,
+                )
+
+                async def shown() -> bool:
+                    (config,) = (await fetch(csds_pb2.ClientStatusRequest(), timeout=PATIENCE)).config
+                    return [each.name for each in config.generic_xds_configs] == [TEMPLATE % f"127.0.0.1:{port}"]
+
+                await eventually(shown)
+        finally:
+            await server.stop(0)
+
+
+async def test_two_servers_in_one_process_share_nothing(authority: Authority) -> None:
+    carts = Cart(), Cart()
+    with controlling() as one, controlling() as other:
+        servers = [
+            authplane.grpc.aio.server(handlers=[cart.loop()], xds=control.bootstrap(), default_authority="a")
+            for cart, control in zip(carts, (one, other), strict=True)
+        ]
+        ports = [each.add_insecure_port("127.0.0.1:0") for each in servers]
+        for each in servers:
+            await each.start()
+        try:
+            one.publish(listener(ports[0], manager(ext_authz(authority.target))))
+            other.publish(listener(ports[1], manager()))
+            for each in servers:
+                assert await each.wait_until_serving(PATIENCE)
+            authority.decide = lambda _: deny()
+            async with (
+                grpc.aio.insecure_channel(f"127.0.0.1:{ports[0]}") as first,
+                grpc.aio.insecure_channel(f"127.0.0.1:{ports[1]}") as second,
+            ):
+                with pytest.raises(grpc.aio.AioRpcError):
+                    await _say(first)
+                assert await _say(second) == b"a"
+                await servers[0].stop(0)
+                assert await _say(second) == b"a"
+        finally:
+            async with asyncio.TaskGroup() as tasks:
+                for each in servers:
+                    tasks.create_task(each.stop(0))
+
+
+async def _say(channel: grpc.aio.Channel) -> Any:
+    say: Any = channel.unary_unary(PATHS["unary_unary"])
+    return await say(b"a", timeout=PATIENCE)
