@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import grpc
 from envoy.service.auth.v3 import external_auth_pb2 as pb
+from tests.support.eventually import eventually
 
 import authplane.grpc
 import authplane.grpc.aio
@@ -35,11 +36,20 @@ class LoopThread:
     def run(self, doing: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(doing, self._loop).result(20)
 
-    def tasks(self) -> int:
-        async def count() -> int:
-            return len(asyncio.all_tasks()) - 1
+    def is_idle(self) -> bool:
+        """Wait until nothing runs: grpcio takes a moment to end its own tasks."""
 
-        return self.run(count())
+        async def alone() -> bool:
+            return len(asyncio.all_tasks()) == 1
+
+        async def wait() -> bool:
+            try:
+                await eventually(alone)
+            except TimeoutError:
+                return False
+            return True
+
+        return self.run(wait())
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -181,9 +191,9 @@ def _serving_loop() -> Iterator[Serve]:
     finally:
         for each in started:
             loop.run(each.stop(0))
-        left = loop.tasks()
+        idle = loop.is_idle()
         loop.close()
-        assert left == 0
+        assert idle
 
 
 def add_port(server: Any, address: str, credentials: Any) -> int:

@@ -83,7 +83,7 @@ def _loop() -> Iterator[Callable[..., Served]]:
 
     try:
         yield make
-        left = loop.tasks()
+        idle = loop.is_idle()
     finally:
         loop.close()
-    assert left == 0
+    assert idle
