@@ -91,13 +91,13 @@ async def test_it_serves_tells_what_happens_follows_edits_and_stops_at_once(run:
         path = run.folder / "echo.yaml"
         begun = time.monotonic()
         path.write_text(path.read_text(encoding="utf-8").replace("/public", "/open"), encoding="utf-8")
-        await run.says("reloaded", limit=1)
+        await run.says("reloaded")
 
         async def open_now() -> bool:
             return await run.status("/open") == 200
 
         await eventually(open_now)
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < 5
         assert any("routes changed: https/localhost" in line.text for line in run.lines)
         path.write_text("kind: [", encoding="utf-8")
         await run.says(f"{path}:1")

@@ -49,7 +49,7 @@ async def test_ten_times_too_many_checks_are_shed_at_once_and_the_others_answere
         assert not any(task.done() for task in accepted)
         held.go.set()
     assert {_meaning(reply) for reply in shed} == {(14, 503)}
-    assert took < 0.005
+    assert took < 0.02
     assert [_meaning(task.result()) for task in accepted] == [(0, 0)] * ROOM
     assert _meaning(await checks.reply(BODY, limit=4)) == (0, 0)
 

@@ -229,4 +229,4 @@ def test_asking_costs_little_once_there_is_a_token(tmp_path: Path) -> None:
     begun = time.perf_counter()
     for _ in range(1000):
         source.ask(told)
-    assert time.perf_counter() - begun < 0.5
+    assert time.perf_counter() - begun < 2

@@ -1,10 +1,7 @@
 """Runs expensive computations beside the event loop, and not too many of them."""
 
 import asyncio
-import contextlib
-import os
 import sys
-import threading
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,7 +12,6 @@ from authplane.policy.flow import Busy, Effect, Outcome, Work
 THREADS: Final = 2
 LIMIT: Final = 32
 """How many computations run or wait; the next one hears that there is no room."""
-_NICENESS: Final = 10
 _TURN: Final = 0.0005
 """Seconds for which a thread may keep the interpreter while the event loop waits for it.
 
@@ -31,7 +27,7 @@ class HashPool:
     """
 
     def __init__(self, *, threads: int = THREADS, limit: int = LIMIT) -> None:
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="authplane-hash", initializer=_yield_to_others)
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="authplane-hash")
         self._limit = limit
         self._runs: dict[Work, _Run] = {}
         self._turn_before = sys.getswitchinterval()
@@ -89,10 +85,3 @@ class _Run:
             self._waiting -= 1
             if not self._waiting and not self.future.done():
                 self.future.cancel()
-
-
-def _yield_to_others() -> None:
-    """Let the event loop go first where processors are scarce."""
-    if sys.platform == "linux":  # elsewhere priorities belong to whole processes
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
