@@ -19,6 +19,7 @@ from authplane.io.external_services import Endpoint, ExternalServices, ServicePo
 from authplane.io.http import HttpRequest, HttpResponse, serve_http
 from authplane.io.listen import TcpAddress
 from authplane.policy.access.external import ExternalService, OverGrpc, OverHttp
+from authplane.policy.asking.replies import client_headers
 from authplane.policy.flow import Ask, Declined, Granted, NoAnswer, Outcome
 from authplane.policy.request import Peer, Request
 
@@ -175,7 +176,33 @@ ANSWERS: Final[dict[str, tuple[bytes, Outcome]]] = {
             'status { code: 16 } denied_response { status { code: Unauthorized } body: "no"'
             ' headers { header { key: "WWW-Authenticate" value: "Bearer" } } }'
         ),
-        Declined(http_status=401, headers=(("www-authenticate", "Bearer"),)),
+        Declined(http_status=401, headers=(("www-authenticate", "Bearer"),), body="no"),
+    ),
+    "denied with more than a client may be told": (
+        response(
+            'status { code: 7 } denied_response { headers { header { key: "Set-Cookie" value: "a=1" } }'
+            ' headers { header { key: "set-cookie" raw_value: "b=2" } }'
+            ' headers { header { key: ":status" value: "200" } }'
+            ' headers { header { key: "Content-Length" value: "0" } } headers { header { key: "TE" value: "x" } }'
+            ' headers { header { key: "x-a" value: "a\\r\\nb: c" } } headers { header { key: "Server" value: "x" } }'
+            ' headers { header { key: "x-envoy-a" value: "x" } } }'
+        ),
+        Declined(headers=(("set-cookie", "a=1"), ("set-cookie", "b=2"))),
+    ),
+    "allowed, with headers for the client": (
+        response(
+            'status {} ok_response { response_headers_to_add { header { key: "Set-Cookie" value: "a=1" } }'
+            ' response_headers_to_add { header { key: "content-encoding" value: "gzip" } }'
+            ' response_headers_to_add { header { key: "Upgrade" value: "x" } } }'
+        ),
+        Granted(response_headers=(("set-cookie", "a=1"),)),
+    ),
+    "allowed, with headers in the place of the origin's": (
+        response(
+            'status {} ok_response { response_headers_to_add { header { key: "x-a" value: "1" }'
+            " append_action: OVERWRITE_IF_EXISTS_OR_ADD } }"
+        ),
+        NoAnswer("the service wants to replace headers of the response"),
     ),
     "denied, with words that allow": (response("status { code: 7 } ok_response {}"), Declined()),
     "allowed, with words that deny": (
@@ -268,6 +295,56 @@ async def test_over_http_every_status_but_200_denies(status: int) -> None:
     outcome, _ = await over_http(HttpResponse(status=status), ask(OverHttp()))
     assert isinstance(outcome, Declined)
     assert outcome.http_status == status
+
+
+DENIALS: Final[dict[str, tuple[HttpResponse, Declined]]] = {
+    "all that a client may be told": (
+        HttpResponse(
+            status=401,
+            headers=(
+                ("WWW-Authenticate", "Basic"), ("Set-Cookie", "a=1"), ("Set-Cookie", "b=2"), ("Content-Type", "a/b"),
+                ("Server", "x"), ("X-Envoy-A", "x"), ("Proxy-Authenticate", "Basic"),
+            ),
+            body=b"\xc3\xa9",
+        ),
+        Declined(
+            http_status=401,
+            headers=(
+                ("www-authenticate", "Basic"), ("set-cookie", "a=1"), ("set-cookie", "b=2"), ("content-type", "a/b"),
+            ),
+            body="\xe9",
+        ),
+    ),
+    "a body that is no text": (
+        HttpResponse(status=403, headers=(("Content-Type", "a/b"), ("X-A", "a")), body=b"\xff"),
+        Declined(headers=(("x-a", "a"),)),
+    ),
+    "a body that is packed": (
+        HttpResponse(status=403, headers=(("Content-Encoding", "gzip"), ("X-A", "a")), body=b"a"),
+        Declined(headers=(("x-a", "a"),)),
+    ),
+    "a body that is too long": (
+        HttpResponse(status=403, headers=(("Content-Type", "a/b"), ("X-A", "a")), body=b"a" * 70_000),
+        Declined(headers=(("x-a", "a"),)),
+    ),
+    "more headers than a proxy can carry": (
+        HttpResponse(status=403, headers=(("X-A", "a"),) * 65, body=b"no"),
+        Declined(body="no"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("said", "want"), DENIALS.values(), ids=DENIALS.keys())
+async def test_over_http_a_denial_says_to_the_client_what_a_proxy_may_pass_on(
+    said: HttpResponse, want: Declined
+) -> None:
+    outcome, _ = await over_http(said, ask(OverHttp()))
+    assert outcome == want
+
+
+def test_a_header_that_is_for_the_connection_alone_is_not_passed_on() -> None:
+    said = [("Connection", "close, X-Hop"), ("X-Hop", "1"), ("X-A", " a ")]
+    assert client_headers(said) == (("x-a", "a"),)
 
 
 @pytest.mark.parametrize("path", ["/a/../b", "/a//b", "/%2e%2e/b", "/a;b", "*"])

@@ -214,16 +214,16 @@ class _HttpClient:
         why = ""
         for _ in range(self._tries):
             try:
-                status, headers = await self._exchange(next(self._turns), question, seconds)
+                status, headers, body = await self._exchange(next(self._turns), question, seconds)
             except _FAILURES as error:
                 why = type(error).__name__
             else:
-                return read_answer(protocol, status, headers)
+                return read_answer(protocol, status, headers, body)
         return NoAnswer(f"the service failed: {why}")
 
     async def _exchange(
         self, endpoint: Endpoint, question: HttpQuestion, seconds: float
-    ) -> tuple[int, list[tuple[str, str]]]:
+    ) -> tuple[int, list[tuple[str, str]], bytes | None]:
         url = httpcore2.URL(
             scheme=b"http",
             host=endpoint.host.encode("ascii"),
@@ -235,9 +235,9 @@ class _HttpClient:
         async with self._pool.stream(
             question.method, url, headers=headers, content=question.body, extensions={"timeout": timeouts}
         ) as response:
-            await _drain(response)
+            body = await _body(response)
             named = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers]
-            return response.status, named
+            return response.status, named, body
 
     async def close(self) -> None:
         with contextlib.suppress(TimeoutError):
@@ -246,10 +246,12 @@ class _HttpClient:
         await self._pool.aclose()
 
 
-async def _drain(response: httpcore2.Response) -> None:
-    """Read what nobody wants, so that the connection can be used again; a large answer costs it."""
-    size = 0
+async def _body(response: httpcore2.Response) -> bytes | None:
+    """Read the body, so that the connection can be used again; one that is too long costs it, and is None."""
+    parts, size = [], 0
     async for part in response.aiter_stream():
         size += len(part)
         if size > _LARGEST_ANSWER:
-            return
+            return None
+        parts.append(part)
+    return b"".join(parts)

@@ -89,6 +89,8 @@ def _answer(request: Request | Malformed, decision: Decision) -> Answer:
 
 
 _MOST_KEPT: Final = 4096
+_MOST_TEXT: Final = 4096
+"""Characters that a denial may say and still be kept: an external service may say more, and ever something else."""
 _KEPT: Final[dict[Decision, tuple[Decision, bytes]]] = {}
 """The same few decisions are made again and again; checking and writing them costs more than all the rest."""
 
@@ -98,8 +100,9 @@ def _repeats(decision: Decision) -> bool:
     match decision:
         case Allow(response_headers=headers):
             return not headers
-        case Deny(headers=headers):
-            return all(name.lower() != "set-cookie" for name, _ in headers)
+        case Deny(headers=headers, body=body):
+            size = len(body) + sum(len(value) for _, value in headers)
+            return size <= _MOST_TEXT and all(name.lower() != "set-cookie" for name, _ in headers)
         case Unavailable():
             return True
         case _:

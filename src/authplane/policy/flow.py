@@ -44,6 +44,8 @@ class Granted:
     """Outcome: the service lets the request go on, with these edits."""
 
     edits: HeaderEdits = NO_EDITS
+    response_headers: tuple[tuple[str, str], ...] = ()
+    """Added to the response to the client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,7 @@ class Declined:
 
     http_status: int = 403
     headers: tuple[tuple[str, str], ...] = ()
+    """For the client; a name may stand there twice."""
     body: str = ""
 
 

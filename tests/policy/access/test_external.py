@@ -1,6 +1,6 @@
 """External authorization services: when they are asked, and what their word is worth."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from tests.policy.access.world import (
@@ -43,6 +43,7 @@ from authplane.policy.access.model import Asked
 from authplane.policy.access.targets import Aim
 from authplane.policy.access.verdict import Verdict
 from authplane.policy.decision import Allow, Deny
+from authplane.policy.engine import sendable_form
 from authplane.policy.flow import Ask, Busy, Declined, Granted, NoAnswer, Outcome
 
 TWO = anybody(f"[{asks()}, {asks('authz2')}]")
@@ -226,24 +227,76 @@ def test_a_flow_that_is_given_up_is_closed() -> None:
 # --- What the service says to the client
 
 
+OURS = '{"jsonrpc":"2.0","id":7,"error":{"code":-32003,"message":"access denied"}}'
+JSON = ("content-type", "application/json")
+BASIC = ("WWW-Authenticate", 'Basic realm="x"')
+COOKIES = (("Set-Cookie", "a=1; HttpOnly"), ("Set-Cookie", "b=2"))
+
+
+class Saying(NamedTuple):
+    declined: Declined
+    status: int
+    headers: tuple[tuple[str, str], ...] = (JSON,)
+    body: str = OURS
+
+
+HTML = ("content-type", "text/html")
 SAYINGS = {
-    "a challenge": (Declined(http_status=401, headers=(("WWW-Authenticate", "Bearer"),)), 401, "www-authenticate"),
-    "where to go": (Declined(http_status=302, headers=(("Location", "https://a"),)), 302, "location"),
-    "to wait": (Declined(http_status=429, headers=(("Retry-After", "1"),)), 429, "retry-after"),
-    "401 without a challenge": (Declined(http_status=401), 403, ""),
-    "a cookie": (Declined(http_status=403, headers=(("Set-Cookie", "a=b"),)), 403, ""),
-    "success": (Declined(http_status=200), 403, ""),
+    "nothing": Saying(Declined(), 403),
+    "a challenge": Saying(Declined(http_status=401, headers=(BASIC,)), 401, (BASIC, JSON)),
+    "401 without a challenge": Saying(Declined(http_status=401), 401),
+    "where to go": Saying(
+        Declined(http_status=302, headers=(("Location", "https://a"), *COOKIES)),
+        302,
+        (("Location", "https://a"), *COOKIES, JSON),
+    ),
+    "to wait": Saying(Declined(http_status=429, headers=(("Retry-After", "1"),)), 429, (("Retry-After", "1"), JSON)),
+    "its own words": Saying(
+        Declined(http_status=404, headers=(HTML, *COOKIES), body="<p>no"), 404, (HTML, *COOKIES), "<p>no"
+    ),
+    "success": Saying(Declined(http_status=200, headers=COOKIES, body="ok"), 403),
+    "nowhere to go": Saying(Declined(http_status=302, headers=COOKIES, body="ok"), 403),
+    "a failure": Saying(Declined(http_status=500, headers=COOKIES, body="Traceback"), 403),
+    "what cannot be sent": Saying(
+        Declined(headers=(("content-length", "1"), (":status", "200"), ("x-a", "a\r\nb: c"), ("te", "x"))), 403
+    ),
 }
 
 
-@pytest.mark.parametrize(("declined", "status", "header"), SAYINGS.values(), ids=SAYINGS.keys())
-def test_a_client_hears_what_it_can_do_about_a_denial(declined: Declined, status: int, header: str) -> None:
-    verdict = judge(made(anybody(f"[{asks()}]")), ADD_CALL, Proof(), Services(authz=declined))
-    assert isinstance(verdict.decision, Deny)
-    assert verdict.decision.http_status == status
-    names = {name.lower() for name, _ in verdict.decision.headers}
-    assert names == {"content-type", header} - {""}
-    assert '"id":7' in verdict.decision.body
+@pytest.mark.requirement("E07")
+@pytest.mark.parametrize("saying", SAYINGS.values(), ids=SAYINGS.keys())
+def test_a_client_hears_what_the_service_says_about_a_denial(saying: Saying) -> None:
+    verdict = judge(made(anybody(f"[{asks()}]")), ADD_CALL, Proof(), Services(authz=saying.declined))
+    denied = verdict.decision
+    assert isinstance(denied, Deny)
+    assert (denied.http_status, denied.headers, denied.body) == (saying.status, saying.headers, saying.body)
+    assert sendable_form(denied) is denied
+
+
+IN_BODY = '{"jsonrpc":"2.0","id":7,"error":{"code":403,"message":"Access to this tool is forbidden."}}'
+SAYINGS_IN_BODIES = {
+    "a denial": Saying(Declined(headers=(HTML, *COOKIES), body="no"), 200, (*COOKIES, JSON), IN_BODY),
+    "a challenge": Saying(Declined(headers=(BASIC,)), 403, (BASIC,), ""),
+    "another status": Saying(Declined(http_status=404, headers=(HTML,), body="no"), 404, (HTML,), "no"),
+    "a failure": Saying(Declined(http_status=500, headers=COOKIES, body="no"), 200, (JSON,), IN_BODY),
+}
+
+
+@pytest.mark.parametrize("saying", SAYINGS_IN_BODIES.values(), ids=SAYINGS_IN_BODIES.keys())
+def test_where_denials_stand_in_the_body_that_of_a_service_does_too(saying: Saying) -> None:
+    held = made(anybody(f"[{asks()}]"), settings("{denialFormat: jsonrpc200}"))
+    denied = judge(held, ADD_CALL, Proof(), Services(authz=saying.declined)).decision
+    assert isinstance(denied, Deny)
+    assert (denied.http_status, denied.headers, denied.body) == (saying.status, saying.headers, saying.body)
+
+
+def test_a_client_gets_the_headers_of_all_who_let_its_request_go_on() -> None:
+    rules = policy(anybody(f"[{asks('authz2')}]"), name="a")
+    first = Granted(response_headers=(("set-cookie", "a=1"), ("te", "x")))
+    second = Granted(response_headers=(("set-cookie", "b=2"), ("x-b", "b\n")))
+    verdict = judge(screened("[]", rules), ADD_CALL, Proof(), Services(authz=first, authz2=second))
+    assert isinstance(verdict.decision, Allow)
+    assert verdict.decision.response_headers == (("set-cookie", "a=1"), ("set-cookie", "b=2"))
 
 
 # --- Policies of the later kind whose action is to ask

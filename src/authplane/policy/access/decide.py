@@ -177,7 +177,8 @@ def _allowed(passes: Sequence[Passed], case: Case) -> Verdict:
         telling = next((each for each in reversed(passes) if each.entry), telling)
     identity = telling.identity or next((each.identity for each in reversed(passes) if each.identity), "")
     edits = _edits(passes, case.request, tokens=case.way.uses_tokens)
-    return _verdict(Allow(edits=edits, identity=identity), telling, case, identity)
+    added = tuple(pair for each in passes for pair in each.response_headers if may_send(*pair))
+    return _verdict(Allow(edits=edits, response_headers=added, identity=identity), telling, case, identity)
 
 
 def _verdict(decision: Decision, result: Result, case: Case, identity: str = "") -> Verdict:

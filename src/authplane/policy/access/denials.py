@@ -92,20 +92,21 @@ def _forbidden(call: McpCall | None, case: Case, message: str) -> McpAnswer:
 
 
 def _passed_on(declined: Declined, ours: McpAnswer) -> McpAnswer:
-    """Say what an external service says, as far as a client may hear it: its challenge, or where to go."""
-    kept = tuple(
-        (name, value)
-        for name, value in declined.headers
-        if name.lower() in {"www-authenticate", "location", "retry-after"} and may_send(name, value)
-    )
+    """Say what an external service says, where its status is a denial; a body of ours takes the place of none."""
+    status = declined.http_status
+    kept = tuple((name, value) for name, value in declined.headers if may_send(name, value))
     names = {name.lower() for name, _ in kept}
-    redirects = 300 <= declined.http_status < 400 and "location" in names
-    challenges = declined.http_status == 401 and "www-authenticate" in names
-    if not redirects and not challenges and declined.http_status != 429:
+    if not 400 <= status < 500 and not (300 <= status < 400 and "location" in names):
         return ours
-    body = ours.body if ours.http_status != 200 else ""
-    headers = ours.headers if body else ()
-    return McpAnswer(http_status=declined.http_status, headers=(*kept, *headers), body=body)
+    bare = tuple((name, value) for name, value in kept if not name.lower().startswith("content-"))
+    if ours.http_status == 200:
+        if status == 403 and "www-authenticate" not in names:
+            # Clients that want denials in the body want this one there as well.
+            return McpAnswer(http_status=200, headers=(*bare, *ours.headers), body=ours.body)
+        return McpAnswer(http_status=status, headers=kept if declined.body else bare, body=declined.body)
+    if declined.body:
+        return McpAnswer(http_status=status, headers=kept, body=declined.body)
+    return McpAnswer(http_status=status, headers=(*bare, *ours.headers), body=ours.body)
 
 
 def _denied(answer: McpAnswer, result: NotPassed) -> Deny:

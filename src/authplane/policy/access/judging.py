@@ -157,7 +157,8 @@ def _ask(policy: Policy, case: Case, found: _Findings) -> Generator[Effect, Outc
         if isinstance(outcome, Granted):
             if case.tracer is not None:
                 case.tracer.entry(rule, entry)
-            return Passed(str(policy.ref), rule, entry, identity.name, "granted", outcome.edits)
+            said = (outcome.edits, outcome.response_headers)
+            return Passed(str(policy.ref), rule, entry, identity.name, "granted", *said)
         found.refused(rule, entry, outcome)
         if case.tracer is not None:
             case.tracer.entry(rule, entry, reason=outcome)
@@ -238,7 +239,9 @@ def _ask_screen(policy: Screen, case: Case, found: _Findings) -> Generator[Effec
     asked = Asked(policy.destination)
     outcome = yield from _outcome(asked, Identity("", {}), case, found)
     if isinstance(outcome, Granted):
-        return Passed(str(policy.ref), entry="ExternalAuth", edits=outcome.edits)
+        return Passed(
+            str(policy.ref), entry="ExternalAuth", edits=outcome.edits, response_headers=outcome.response_headers
+        )
     return NotPassed(
         policy=str(policy.ref),
         entry="ExternalAuth",

@@ -48,6 +48,8 @@ class Passed(NamedTuple):
     identity: str = ""
     reason: str = "granted"
     edits: HeaderEdits = NO_EDITS
+    response_headers: tuple[tuple[str, str], ...] = ()
+    """Added to the response to the client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from authplane.base.headers import HeaderEdits
 from authplane.policy.access.external import OverHttp
 from authplane.policy.asking.headers import told_headers
 from authplane.policy.asking.hops import HOPS_HEADER, hops_of
+from authplane.policy.asking.replies import build_declined
 from authplane.policy.flow import Ask, Declined, Granted, NoAnswer
 from authplane.policy.headers import fit_name
 from authplane.policy.mcp.front import canonical_path
@@ -51,13 +52,15 @@ def build_question(ask: Ask, protocol: OverHttp) -> HttpQuestion | NoAnswer:
     return HttpQuestion(method=request.method, target=target, headers=headers, body=body)
 
 
-def read_answer(protocol: OverHttp, status: int, headers: Iterable[tuple[str, str]]) -> Granted | Declined:
-    """Say what an answer means; ``headers`` have names in lower case."""
+def read_answer(
+    protocol: OverHttp, status: int, headers: Iterable[tuple[str, str]], body: bytes | None
+) -> Granted | Declined:
+    """Say what an answer means; ``headers`` have names in lower case, and None is a body that is too long."""
+    if status != 200:
+        return build_declined(status, headers, body)
     named: dict[str, str] = {}
     for name, value in headers:
         named[name] = f"{named[name]}, {value}" if name in named else value
-    if status != 200:
-        return Declined(http_status=status, headers=tuple(named.items()))
     removed = tuple(name.strip().lower() for name in named.pop(_REMOVE, "").split(",") if name.strip())
     wanted = protocol.response_headers
     kept = {name: value for name, value in named.items() if name not in _FRAMING and (not wanted or name in wanted)}

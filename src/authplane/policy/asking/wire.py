@@ -1,6 +1,6 @@
 """Questions over gRPC: Envoy's ``envoy.service.auth.v3``, from the other side."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from envoy.config.core.v3 import address_pb2, base_pb2
@@ -13,10 +13,12 @@ from authplane.base.headers import HeaderEdits
 from authplane.policy.access.external import OverGrpc
 from authplane.policy.asking.headers import PARTIAL, told_headers
 from authplane.policy.asking.hops import HOPS, hops_of
+from authplane.policy.asking.replies import added_headers, build_declined
 from authplane.policy.flow import Ask, Declined, Granted, NoAnswer
 from authplane.policy.request import Peer, Request
 
 _FORBIDDEN: Final = 403
+_APPEND: Final = base_pb2.HeaderValueOption.APPEND_IF_EXISTS_OR_ADD
 _Context = attribute_context_pb2.AttributeContext
 
 
@@ -105,6 +107,8 @@ def _metadata(metadata: Mapping[str, Mapping[str, Any]]) -> dict[str, Struct]:
 def _granted(ok: pb.OkHttpResponse, request: Request) -> Granted | NoAnswer:
     if ok.query_parameters_to_set or ok.query_parameters_to_remove:
         return NoAnswer("the service wants to change the query")
+    if any(option.append_action != _APPEND for option in ok.response_headers_to_add):
+        return NoAnswer("the service wants to replace headers of the response")
     wanted: dict[str, str] = {}
     for option in ok.headers:
         name, value = option.header.key.lower(), _value(option.header)
@@ -113,17 +117,16 @@ def _granted(ok: pb.OkHttpResponse, request: Request) -> Granted | NoAnswer:
             continue
         wanted[name] = f"{there},{value}" if there and option.append.value else value
     removed = {name.lower() for name in ok.headers_to_remove} - wanted.keys()
-    return Granted(HeaderEdits(set=tuple(sorted(wanted.items())), remove=tuple(sorted(removed))))
+    edits = HeaderEdits(set=tuple(sorted(wanted.items())), remove=tuple(sorted(removed)))
+    return Granted(edits, added_headers(_pairs(ok.response_headers_to_add)))
 
 
 def _declined(denied: pb.DeniedHttpResponse) -> Declined:
-    return Declined(
-        http_status=denied.status.code or _FORBIDDEN, headers=_pairs(option.header for option in denied.headers)
-    )
+    return build_declined(denied.status.code or _FORBIDDEN, _pairs(denied.headers), denied.body.encode())
 
 
-def _pairs(headers: Iterable[base_pb2.HeaderValue]) -> tuple[tuple[str, str], ...]:
-    return tuple((header.key.lower(), _value(header)) for header in headers)
+def _pairs(options: Iterable[base_pb2.HeaderValueOption]) -> Iterator[tuple[str, str]]:
+    return ((option.header.key, _value(option.header)) for option in options)
 
 
 def _value(header: base_pb2.HeaderValue) -> str:
