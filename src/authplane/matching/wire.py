@@ -1,19 +1,27 @@
 """Messages of matchers to our values."""
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias, cast
 
+from envoy.config.common.matcher.v3 import matcher_pb2 as envoy_tree_pb
 from envoy.config.core.v3 import base_pb2 as core_pb
+from envoy.config.core.v3 import extension_pb2 as envoy_extension_pb
 from envoy.config.route.v3 import route_components_pb2 as pb
+from envoy.type.matcher.v3 import http_inputs_pb2 as inputs_pb
 from envoy.type.matcher.v3 import regex_pb2 as regex_pb
 from envoy.type.matcher.v3 import string_pb2 as string_pb
 from envoy.type.v3 import percent_pb2 as percent_pb
+from google.protobuf.message import DecodeError
+from xds.core.v3 import extension_pb2 as extension_pb
+from xds.type.matcher.v3 import matcher_pb2 as tree_pb
 from xds.type.matcher.v3 import regex_pb2 as xds_regex_pb
 from xds.type.matcher.v3 import string_pb2 as xds_string_pb
 
 from authplane.base.problems import Problems
 from authplane.matching.fractions import Fraction, capped
 from authplane.matching.headers import HeaderMatcher, HeaderPresent, HeaderRange, HeaderText
+from authplane.matching.inputs import HeaderInput
 from authplane.matching.strings import (
     Contains,
     Exact,
@@ -28,6 +36,20 @@ from authplane.matching.strings import (
 
 StringMessage: TypeAlias = string_pb.StringMatcher | xds_string_pb.StringMatcher
 RegexMessage: TypeAlias = regex_pb.RegexMatcher | xds_regex_pb.RegexMatcher
+TreeMessage: TypeAlias = tree_pb.Matcher | envoy_tree_pb.Matcher
+ListMessage: TypeAlias = tree_pb.Matcher.MatcherList | envoy_tree_pb.Matcher.MatcherList
+MapMessage: TypeAlias = tree_pb.Matcher.MatcherTree | envoy_tree_pb.Matcher.MatcherTree
+OnMatchMessage: TypeAlias = tree_pb.Matcher.OnMatch | envoy_tree_pb.Matcher.OnMatch
+BranchMessage: TypeAlias = tree_pb.Matcher.MatcherList.FieldMatcher | envoy_tree_pb.Matcher.MatcherList.FieldMatcher
+PredicateMessage: TypeAlias = tree_pb.Matcher.MatcherList.Predicate | envoy_tree_pb.Matcher.MatcherList.Predicate
+SingleMessage: TypeAlias = (
+    tree_pb.Matcher.MatcherList.Predicate.SinglePredicate | envoy_tree_pb.Matcher.MatcherList.Predicate.SinglePredicate
+)
+ExtensionMessage: TypeAlias = extension_pb.TypedExtensionConfig | envoy_extension_pb.TypedExtensionConfig
+
+HEADER_INPUT: Final = "envoy.type.matcher.v3.HttpRequestHeaderMatchInput"
+_HEADER_NAME: Final = re.compile(r":?[a-z0-9!#$%&'*+.^_`|~-]+")
+_LONGEST_NAME: Final = 16_383
 
 _DENOMINATORS: Final = {
     percent_pb.FractionalPercent.HUNDRED: 100,
@@ -90,6 +112,23 @@ def parse_header_matcher(message: pb.HeaderMatcher, problems: Problems) -> Heade
         case _:
             matcher = _parse_header_text(message, problems)
             return None if matcher is None else HeaderText(name=name, matcher=matcher, inverted=message.invert_match)
+
+
+def parse_header_input(data: bytes, problems: Problems) -> HeaderInput | None:
+    """Read the bytes of a ``HttpRequestHeaderMatchInput``; None if it has problems."""
+    try:
+        name = inputs_pb.HttpRequestHeaderMatchInput.FromString(data).header_name
+    except DecodeError:
+        problems.add("Unreadable", f"the bytes are no {HEADER_INPUT}")
+        return None
+    with problems.at("header_name"):
+        if len(name) > _LONGEST_NAME:
+            problems.add("NameInvalid", f"is longer than {_LONGEST_NAME} characters")
+        elif not _HEADER_NAME.fullmatch(name):
+            problems.add("NameInvalid", f"'{_short(name)}' is not the name of a header in lower case")
+        else:
+            return HeaderInput(name)
+    return None
 
 
 def parse_fraction(message: percent_pb.FractionalPercent, problems: Problems) -> Fraction | None:

@@ -1,0 +1,94 @@
+"""What trees read of a call, and what they ask of texts."""
+
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol, assert_never
+
+from authplane.matching.strings import Contains, Exact, Prefix, Regex, StringMatcher, Suffix, as_test
+
+
+class HasHeaders(Protocol):
+    """A call, as far as its headers go."""
+
+    @property
+    def path(self) -> str:
+        """``/package.Service/Method``."""
+
+    @property
+    def authority(self) -> str | None:
+        """None if nobody tells."""
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str | bytes], ...]:
+        """Keys in lower case; the values of ``-bin`` keys are bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderInput:
+    """The value of a header as gRFC A41 has it.
+
+    Several values are joined by commas, and those of ``-bin`` headers are base64. ``host`` is another name for
+    ``:authority``. ``te`` belongs to the connection and is never there, and the content type is that of gRPC.
+    """
+
+    name: str
+    """In lower case."""
+
+    def read(self, subject: HasHeaders) -> str | None:
+        """Return the value, or None without such a header."""
+        match self.name:
+            case ":path":
+                return subject.path
+            case ":authority" | "host":
+                return subject.authority
+            case ":method":
+                return "POST"
+            case "content-type":
+                return "application/grpc"
+            case "te":
+                return None
+            case name:
+                found = [_text(value) for key, value in subject.metadata if key == name]
+                return ",".join(found) if found else None
+
+    def __str__(self) -> str:
+        return f"header {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class TextMatcher:
+    """Asks something of a text."""
+
+    matcher: StringMatcher
+    _test: Callable[[str], bool] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_test", as_test(self.matcher))
+
+    def matches(self, value: str) -> bool:
+        """Tell whether the text matches."""
+        return self._test(value)
+
+    def __str__(self) -> str:
+        match self.matcher:
+            case Exact(value, ignore_case):
+                return f"is {value!r}{_case(ignore_case)}"
+            case Prefix(value, ignore_case):
+                return f"begins with {value!r}{_case(ignore_case)}"
+            case Suffix(value, ignore_case):
+                return f"ends with {value!r}{_case(ignore_case)}"
+            case Contains(value, ignore_case):
+                return f"contains {value!r}{_case(ignore_case)}"
+            case Regex(pattern):
+                return f"matches {pattern!r}"
+            case _:
+                assert_never(self.matcher)
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else b64encode(value).rstrip(b"=").decode()
+
+
+def _case(ignore_case: bool) -> str:
+    return " in any case" if ignore_case else ""

@@ -1,0 +1,342 @@
+"""The unified matcher: a tree of tests with actions at its leaves, generic in what is matched and in the actions.
+
+Values of these types are equal if they mean the same. What is not there matches nothing. A branch that leads nowhere
+did not match, so that the search goes on after it: in a list with the next entry, in a map of prefixes with the next
+shorter one, and in the end with ``on_no_match``.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, assert_never
+
+S = TypeVar("S")
+A = TypeVar("A")
+B = TypeVar("B")
+S_contra = TypeVar("S_contra", contravariant=True)
+V_co = TypeVar("V_co", covariant=True)
+V_contra = TypeVar("V_contra", contravariant=True)
+
+
+class Input(Protocol[S_contra, V_co]):
+    """What a test looks at: hashable, and ``str`` of it names it to people."""
+
+    def read(self, subject: S_contra) -> V_co | None:
+        """Return the value, or None if there is none."""
+
+
+class ValueMatcher(Protocol[V_contra]):
+    """What a test asks of a value: hashable, and ``str`` of it says what that is."""
+
+    def matches(self, value: V_contra) -> bool:
+        """Tell whether the value is as it should be."""
+
+
+# --- Predicates
+
+
+@dataclass(frozen=True, slots=True)
+class Single(Generic[S]):
+    """The input has a value, and that matches; who makes one sees to it that the two are of one type."""
+
+    input: Input[S, Any]
+    matcher: ValueMatcher[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class And(Generic[S]):
+    """All of them hold."""
+
+    parts: tuple["Predicate[S]", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or(Generic[S]):
+    """At least one of them holds."""
+
+    parts: tuple["Predicate[S]", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Generic[S]):
+    """It does not hold."""
+
+    part: "Predicate[S]"
+
+
+Predicate: TypeAlias = Single[S] | And[S] | Or[S] | Not[S]
+
+
+# --- Trees
+
+
+@dataclass(frozen=True, slots=True)
+class Act(Generic[A]):
+    """A leaf. With ``keep_matching`` the action is noted, and the search goes on as if nothing had matched."""
+
+    action: A
+    keep_matching: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Nested(Generic[S, A]):
+    """A tree below a branch. With ``keep_matching`` what it finds is noted, and the search goes on."""
+
+    matcher: "Matcher[S, A]"
+    keep_matching: bool = False
+
+
+OnMatch: TypeAlias = Nested[S, A] | Act[A]
+
+
+@dataclass(frozen=True, slots=True)
+class Branch(Generic[S, A]):
+    """An entry of a list."""
+
+    predicate: Predicate[S]
+    on_match: OnMatch[S, A]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListMatcher(Generic[S, A]):
+    """Branches in the order in which they are tried."""
+
+    branches: tuple[Branch[S, A], ...]
+    on_no_match: OnMatch[S, A] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactMap(Generic[S, A]):
+    """The branch whose key is the value. :meth:`of` makes one."""
+
+    input: Input[S, str]
+    entries: tuple[tuple[str, OnMatch[S, A]], ...]
+    """By key."""
+    on_no_match: OnMatch[S, A] | None = None
+    index: Mapping[str, OnMatch[S, A]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "index", dict(self.entries))
+
+    @classmethod
+    def of(
+        cls, text: Input[S, str], entries: Mapping[str, OnMatch[S, A]], on_no_match: OnMatch[S, A] | None = None
+    ) -> "ExactMap[S, A]":
+        """Make a map of entries in any order."""
+        return cls(input=text, entries=tuple(sorted(entries.items(), key=_key)), on_no_match=on_no_match)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefixMap(Generic[S, A]):
+    """The branches whose keys the value begins with, the longest first. :meth:`of` makes one."""
+
+    input: Input[S, str]
+    entries: tuple[tuple[str, OnMatch[S, A]], ...]
+    """By key."""
+    on_no_match: OnMatch[S, A] | None = None
+    index: "Prefixes" = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "index", Prefixes(tuple(key for key, _ in self.entries)))
+
+    @classmethod
+    def of(
+        cls, text: Input[S, str], entries: Mapping[str, OnMatch[S, A]], on_no_match: OnMatch[S, A] | None = None
+    ) -> "PrefixMap[S, A]":
+        """Make a map of entries in any order."""
+        return cls(input=text, entries=tuple(sorted(entries.items(), key=_key)), on_no_match=on_no_match)
+
+    def hits(self, value: str) -> Iterator[tuple[str, OnMatch[S, A]]]:
+        """Return the entries whose keys the value begins with, the longest first."""
+        return map(self.entries.__getitem__, self.index.of(value))
+
+
+Matcher: TypeAlias = ListMatcher[S, A] | ExactMap[S, A] | PrefixMap[S, A]
+
+
+# --- Matching
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[A]):
+    """What a search came across."""
+
+    actions: tuple[A, ...]
+    """In the order in which they were noted."""
+    matched: bool
+    """The last of them ended the search; otherwise there is no match, and all were noted on the way."""
+
+
+def find(matcher: Matcher[S, A], subject: S) -> A | None:
+    """Return the action that a subject leads to, or None if nothing matches."""
+    noted: list[A] = []
+    return noted[-1] if _search(matcher, subject, noted) else None
+
+
+def find_all(matcher: Matcher[S, A], subject: S) -> Found[A]:
+    """Return every action on the way to the last one, for those who let trees keep matching."""
+    noted: list[A] = []
+    matched = _search(matcher, subject, noted)
+    return Found(tuple(noted), matched)
+
+
+def holds(predicate: Predicate[S], subject: S) -> bool:
+    """Tell whether a predicate holds."""
+    match predicate:
+        case Single(source, matcher):
+            value = source.read(subject)
+            return value is not None and matcher.matches(value)
+        case And(parts):
+            return all(holds(each, subject) for each in parts)
+        case Or(parts):
+            return any(holds(each, subject) for each in parts)
+        case Not(part):
+            return not holds(part, subject)
+        case _:
+            assert_never(predicate)
+
+
+def _search(matcher: Matcher[S, A], subject: S, noted: list[A]) -> bool:
+    """Note actions; true if the search has ended with the last of them."""
+    for candidate in _candidates(matcher, subject):
+        match candidate:
+            case Act(action, keep_matching):
+                noted.append(action)
+            case Nested(inner, keep_matching):
+                if not _search(inner, subject, noted):
+                    continue
+            case _:
+                assert_never(candidate)
+        if not keep_matching:
+            return True
+    return False
+
+
+def _candidates(matcher: Matcher[S, A], subject: S) -> Iterator[OnMatch[S, A]]:
+    """Yield what matches, the best first, and at last what is for no match."""
+    match matcher:
+        case ListMatcher(branches=branches):
+            for branch in branches:
+                if holds(branch.predicate, subject):
+                    yield branch.on_match
+        case ExactMap(input=source, index=index):
+            value = source.read(subject)
+            hit = None if value is None else index.get(value)
+            if hit is not None:
+                yield hit
+        case PrefixMap(input=source):
+            value = source.read(subject)
+            if value is not None:
+                for _, hit in matcher.hits(value):
+                    yield hit
+        case _:
+            assert_never(matcher)
+    if matcher.on_no_match is not None:
+        yield matcher.on_no_match
+
+
+# --- Trees as a whole
+
+
+def actions_of(matcher: Matcher[S, A]) -> Iterator[A]:
+    """Return every action of a tree, whether or not something leads to it, in order."""
+    for each in _outcomes(matcher):
+        match each:
+            case Act(action):
+                yield action
+            case Nested(inner):
+                yield from actions_of(inner)
+            case _:
+                assert_never(each)
+
+
+def with_actions(matcher: Matcher[S, A], change: Callable[[A], B]) -> Matcher[S, B]:
+    """Return the same tree with other actions, each made of the one that stood there, in the order of `actions_of`."""
+
+    def changed(outcome: OnMatch[S, A]) -> OnMatch[S, B]:
+        match outcome:
+            case Act(action, keep_matching):
+                return Act(change(action), keep_matching)
+            case Nested(inner, keep_matching):
+                return Nested(with_actions(inner, change), keep_matching)
+            case _:
+                assert_never(outcome)
+
+    match matcher:
+        case ListMatcher(branches=branches, on_no_match=other):
+            return ListMatcher(
+                branches=tuple(Branch(each.predicate, changed(each.on_match)) for each in branches),
+                on_no_match=None if other is None else changed(other),
+            )
+        case ExactMap(input=source, entries=entries, on_no_match=other):
+            made = tuple((key, changed(each)) for key, each in entries)
+            return ExactMap(input=source, entries=made, on_no_match=None if other is None else changed(other))
+        case PrefixMap(input=source, entries=entries, on_no_match=other):
+            made = tuple((key, changed(each)) for key, each in entries)
+            return PrefixMap(input=source, entries=made, on_no_match=None if other is None else changed(other))
+        case _:
+            assert_never(matcher)
+
+
+def _outcomes(matcher: Matcher[S, A]) -> Iterator[OnMatch[S, A]]:
+    match matcher:
+        case ListMatcher(branches=branches):
+            yield from (each.on_match for each in branches)
+        case ExactMap(entries=entries) | PrefixMap(entries=entries):
+            yield from (each for _, each in entries)
+        case _:
+            assert_never(matcher)
+    if matcher.on_no_match is not None:
+        yield matcher.on_no_match
+
+
+# --- Prefixes
+
+
+class Prefixes:
+    """Finds which of many texts a value begins with: in about the time of a few comparisons, however many there are."""
+
+    __slots__ = ("_keys", "_shorter")
+
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        """Take keys in order, each once."""
+        self._keys = keys
+        self._shorter: list[int] = []
+        """Of each key the place of the longest other one that it begins with, or -1."""
+        open_keys: list[int] = []
+        for place, key in enumerate(keys):
+            while open_keys and not key.startswith(keys[open_keys[-1]]):
+                open_keys.pop()
+            self._shorter.append(open_keys[-1] if open_keys else -1)
+            open_keys.append(place)
+
+    def of(self, value: str) -> Iterator[int]:
+        """Return the places of the keys that a value begins with, the longest first."""
+        place = self._longest(value)
+        while place >= 0:
+            yield place
+            place = self._shorter[place]
+
+    def _longest(self, value: str) -> int:
+        # Whatever stands in order between a text and something that begins with it begins with it too. So the longest
+        # key that a value begins with is also the beginning of the last key that is not after the value.
+        keys = self._keys
+        while (place := bisect_right(keys, value) - 1) >= 0 and not value.startswith(keys[place]):
+            value = value[: _common(keys[place], value)]
+        return place
+
+
+def _common(one: str, other: str) -> int:
+    """Return how long the beginning is that two texts have in common."""
+    least, most = 0, min(len(one), len(other))
+    while least < most:
+        middle = (least + most + 1) // 2
+        if one.startswith(other[:middle]):
+            least = middle
+        else:
+            most = middle - 1
+    return least
+
+
+def _key(entry: tuple[str, object]) -> str:
+    return entry[0]
