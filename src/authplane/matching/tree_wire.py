@@ -136,7 +136,8 @@ class _Reader(Generic[S, A]):
         with problems.at("matchers"):
             if not message.matchers:
                 problems.add("MatcherEmpty", "there must be at least one")
-            for index, each in enumerate(message.matchers):
+            messages: Iterable[BranchMessage] = message.matchers
+            for index, each in enumerate(messages):
                 with problems.at(index):
                     branch = self._branch(each, depth)
                 if branch is not None:
