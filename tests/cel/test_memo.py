@@ -26,6 +26,8 @@ EXPRESSIONS = (
     '"admin" in identity.groups',
     'request.headers["x-team"] == "red"',
     '!(identity.group == "admin")',
+    "!has(request.mcp.params.mode)",
+    '!("mode" in request.mcp.params)',
 )
 
 
@@ -55,7 +57,10 @@ VALUES = st.one_of(
 IDENTITIES = st.dictionaries(st.sampled_from(["group", "groups", "level"]), VALUES)
 FACTS = st.fixed_dictionaries(
     {"identity": IDENTITIES, "request.headers": st.dictionaries(st.just("x-team"), st.sampled_from(["red", "blue"]))},
-    optional={"request.mcp.tool_name": st.sampled_from(["add", "wipe", "y" * 300])},
+    optional={
+        "request.mcp.tool_name": st.sampled_from(["add", "wipe", "y" * 300]),
+        "request.mcp.params": st.dictionaries(st.sampled_from(["mode", "other"]), st.sampled_from(["dry", "wet"])),
+    },
 )
 
 
@@ -64,6 +69,13 @@ def test_what_is_remembered_is_what_an_evaluation_gives(asked: list[tuple[str, d
     remembered = RememberedExpressions(evaluate)
     for text, facts in asked:
         assert remembered(program(text), Facts.of(facts)) == evaluate(program(text), Facts.of(facts))
+
+
+@pytest.mark.parametrize("text", ["!has(request.mcp.params.mode)", '!("mode" in request.mcp.params)'])
+def test_a_map_without_a_member_is_not_taken_for_a_map_that_is_not_there(text: str) -> None:
+    remembered = RememberedExpressions(evaluate)
+    assert remembered(program(text), Facts.of({"request.mcp.params": {}})) == Holds()
+    assert remembered(program(text), Facts.of({})) == Failed(Code.NO_SUCH_KEY)
 
 
 @pytest.mark.parametrize("text", [TOOL, f"{TOOL} && {GROUP}"])

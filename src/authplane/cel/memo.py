@@ -7,7 +7,7 @@ times as fast as to evaluate it.
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from authplane.cel.facts import Lookup
+from authplane.cel.facts import ABSENT, Absent, Lookup
 from authplane.cel.outcome import HOLDS, HOLDS_NOT, Failed, Outcome
 from authplane.cel.program import Program
 
@@ -19,9 +19,11 @@ _MOST_OUTCOMES: Final = 256
 _LONGEST: Final = 256
 """A longer text is not worth keeping."""
 
-_Values: TypeAlias = tuple[str | bool | None, ...]
-_ABSENT: Final = None
-"""Stands for what is not there; null, which is, is never among the values."""
+_Value: TypeAlias = str | bool | Absent | None
+_Values: TypeAlias = tuple[_Value, ...]
+_NO_MEMBER: Final = None
+"""Stands for a member that a map does not have; null, which it may have, is never among the values. A map that is not
+there at all is `ABSENT`: to ask whether it has a member is an error then."""
 
 
 class RememberedExpressions:
@@ -59,11 +61,11 @@ class RememberedExpressions:
 
 def _values(program: Program, lookup: Lookup) -> _Values | None:
     """Return all that a program reads; None if that is more than a few short texts and truth values."""
-    values: list[str | bool | None] = []
+    values: list[_Value] = []
     for step in program.steps:
         found = lookup(step.variable)
         if found is None:
-            values.append(_ABSENT)
+            values.append(ABSENT)
         elif isinstance(found, Failed):
             return None
         elif step.keys is None:
@@ -75,12 +77,12 @@ def _values(program: Program, lookup: Lookup) -> _Values | None:
     return tuple(values)
 
 
-def _add_members(members: object, keys: tuple[str, ...], values: list[str | bool | None]) -> bool:
+def _add_members(members: object, keys: tuple[str, ...], values: list[_Value]) -> bool:
     if type(members) is not dict:
         return False
     for key in keys:
-        member = members.get(key, _ABSENT)
-        if not _fits(member) and (member is not _ABSENT or key in members):
+        member = members.get(key, _NO_MEMBER)
+        if not _fits(member) and (member is not _NO_MEMBER or key in members):
             return False
         values.append(member)
     return True
