@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 from authplane.policy.access.case import Case, Identity
 from authplane.policy.access.external import Missing
 from authplane.policy.access.matching import (
+    AMBIGUOUS,
     CEL_ERROR,
     CEL_FALSE,
     RANKS,
@@ -225,12 +226,12 @@ def _selects(policy: Screen, rule: Rule, case: Case) -> bool:
     if case.tracer is not None:
         _trace_source(rule, identity, case)
     if isinstance(identity, Miss):
-        return identity is Miss.NOT_READY
+        return identity in {Miss.BAD_TOKEN, Miss.NOT_READY}
     for words, entry in rule.cheap:
         why = obstacle(entry, case, identity)
         if why.startswith(CEL_ERROR):
             case.failures.append(f"{policy.ref} {rule.name} {words} {why.removeprefix(CEL_ERROR)}")
-        if not why or why.startswith((CEL_ERROR, "mcp:")):
+        if not why or why.startswith((AMBIGUOUS, CEL_ERROR, "mcp:")):
             return True
     return not rule.entries
 

@@ -1,5 +1,6 @@
 """Whether a request is what a rule speaks of: its source, and what is granted."""
 
+import re
 from enum import StrEnum
 from typing import Final
 
@@ -27,6 +28,7 @@ from authplane.policy.mcp.base_methods import UPSTREAM_BASE, is_base
 from authplane.policy.mcp.calls import McpCall, MethodCall, ToolCall, method_of
 from authplane.policy.mcp.front import canonical_path
 from authplane.policy.mcp.refusal import McpRefusal
+from authplane.policy.request import Request
 from authplane.policy.tokens.claims import audience_fits, scopes_fit
 from authplane.policy.tokens.outcome import Reason, Refused, Verified
 
@@ -51,6 +53,10 @@ NO_MCP: Final = "not_an_mcp_request"
 NOT_A_TOOL: Final = "not_a_tool_call"
 CEL_FALSE: Final = "cel_false"
 CEL_ERROR: Final = "cel_error:"
+AMBIGUOUS: Final = "ambiguous:"
+"""What nobody can tell of a request: it does not satisfy a rule that grants, and does not escape one that selects."""
+
+_PLAIN_HOST: Final = re.compile(r"(?:[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?|\[[0-9a-f:.]+\])(?::[0-9]+)?")
 
 
 def match_source(source: Source, case: Case) -> Identity | Miss:
@@ -161,18 +167,46 @@ def _inline_obstacle(entry: Inline, case: Case) -> str:
     request = case.request
     if entry.methods and request.method not in entry.methods:
         return "method_not_listed"
-    if entry.ports and request.destination.port not in entry.ports:
-        return "port_not_listed"
-    if entry.hosts and not _is_host(request.host, entry.hosts):
-        return "host_not_listed"
-    if entry.paths and not _is_path(request.path, entry.paths):
-        return "path_not_listed"
-    for name, value in entry.headers:
-        found = request.values(name)
-        # Whoever reads one of several values may read another one than we do.
-        if not found or any(each != value for each in found):
-            return "header_differs"
-    return "" if entry.mcp is None else _mcp_obstacle(entry.mcp, case)
+    why = (
+        (_port_obstacle(request.destination.port, entry.ports) if entry.ports else "")
+        or (_host_obstacle(request.host.lower(), entry.hosts) if entry.hosts else "")
+        or (_path_obstacle(request.path, entry.paths) if entry.paths else "")
+    )
+    for name, value in () if why else entry.headers:
+        why = why or _header_obstacle(request, name, value)
+    return why or ("" if entry.mcp is None else _mcp_obstacle(entry.mcp, case))
+
+
+def _port_obstacle(port: int, wanted: frozenset[int]) -> str:
+    if not port:
+        return f"{AMBIGUOUS}port"
+    return "" if port in wanted else "port_not_listed"
+
+
+def _host_obstacle(host: str, wanted: tuple[str, ...]) -> str:
+    if not _PLAIN_HOST.fullmatch(host):
+        return f"{AMBIGUOUS}host"
+    name, colon, port = host.rpartition(":")
+    bare = (name if colon and port.isdecimal() else host).removesuffix(".")
+    fits = any(bare == each or (each.startswith("*.") and bare.endswith(each[1:])) for each in wanted)
+    return "" if fits else "host_not_listed"
+
+
+def _path_obstacle(path: str, wanted: tuple[str, ...]) -> str:
+    if not canonical_path(path):
+        return f"{AMBIGUOUS}path"
+    fits = any(path.startswith(each[:-1]) if each.endswith("*") else path == each for each in wanted)
+    return "" if fits else "path_not_listed"
+
+
+def _header_obstacle(request: Request, name: str, value: str) -> str:
+    found = request.values(name)
+    odd = any(each.replace("_", "-") == name for each in request.odd_names)
+    if found and not odd and all(each == value for each in found):
+        return ""
+    # Whoever reads one of several values, or takes an underscore for a hyphen, may read another one than we do.
+    parts = {part.strip() for each in found for part in each.split(",")}
+    return f"{AMBIGUOUS}header" if odd or value in parts else "header_differs"
 
 
 def _mcp_obstacle(grant: McpGrant, case: Case) -> str:
@@ -201,15 +235,3 @@ def _subject(call: McpCall) -> str:
             return subject
         case _:
             return ""
-
-
-def _is_host(host: str, wanted: tuple[str, ...]) -> bool:
-    name, colon, port = host.lower().rpartition(":")
-    bare = (name if colon and port.isdecimal() else host.lower()).removesuffix(".")
-    return bool(bare) and any(bare == each or (each.startswith("*.") and bare.endswith(each[1:])) for each in wanted)
-
-
-def _is_path(path: str, wanted: tuple[str, ...]) -> bool:
-    if not canonical_path(path):
-        return False
-    return any(path.startswith(each[:-1]) if each.endswith("*") else path == each for each in wanted)
