@@ -25,6 +25,7 @@ _MEMBERS: Final = cel.Type.Map(cel.Type.STRING, cel.Type.DYN)
 _TYPES: Final = {
     Kind.STRING: cel.Type.STRING,
     Kind.BOOL: cel.Type.BOOL,
+    Kind.INT: cel.Type.INT,
     Kind.DOUBLE: cel.Type.DOUBLE,
     Kind.TIMESTAMP: cel.Type.TIMESTAMP,
     Kind.TEXTS: cel.Type.Map(cel.Type.STRING, cel.Type.STRING),

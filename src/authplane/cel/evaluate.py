@@ -15,6 +15,7 @@ from authplane.cel.wire import build_timestamp
 _PYTHON: Final[dict[Kind, type]] = {
     Kind.STRING: str,
     Kind.BOOL: bool,
+    Kind.INT: int,
     Kind.DOUBLE: float,
     Kind.TIMESTAMP: datetime,
     Kind.TEXTS: dict,
@@ -25,8 +26,11 @@ _PYTHON: Final[dict[Kind, type]] = {
 def evaluate(program: Program, lookup: Lookup) -> Outcome:
     """Tell whether a program holds for what is known. Never raises."""
     data = build_data(program, lookup)
-    if isinstance(data, Failed):
-        return data
+    return data if isinstance(data, Failed) else evaluate_data(program, data)
+
+
+def evaluate_data(program: Program, data: dict[str, Any]) -> Outcome:
+    """Tell whether a program holds for data that may enter the engine. Never raises."""
     try:
         result = program.running.eval(data=data)
     except (RuntimeError, ValueError, TypeError) as error:

@@ -59,8 +59,13 @@ class Program:
 
 
 @lru_cache(maxsize=16_384)
-def compile_expression(text: str, vocabulary: Vocabulary) -> Program | tuple[CelProblem, ...]:
-    """Check an expression: the program, or everything that is wrong with it. The same text is checked once."""
+def compile_expression(
+    text: str, vocabulary: Vocabulary, *, any_result: bool = True
+) -> Program | tuple[CelProblem, ...]:
+    """Check an expression: the program, or everything that is wrong with it. The same text is checked once.
+
+    ``any_result`` takes one whose type of result is known only when a request comes, as long as it may be a bool.
+    """
     unreadable = _unreadable(text)
     if unreadable is not None:
         return (unreadable,)
@@ -74,7 +79,7 @@ def compile_expression(text: str, vocabulary: Vocabulary) -> Program | tuple[Cel
         return (CelProblem(reason=Reason.NOT_ALLOWED, message="it has a macro that is not known here"),)
     reads, bare = find_reads(tree, vocabulary)
     problems = check_tree(tree, text, vocabulary, bare)
-    if returns not in (BOOL, DYN):
+    if returns != BOOL and not (any_result and returns == DYN):
         said = f"the result is {type_name(returns)}, not bool"
         problems = (problem_at(text, tree.at, Reason.NOT_BOOL, said), *problems)
     return problems or _program(text, vocabulary, checked, tree, reads)

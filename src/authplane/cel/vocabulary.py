@@ -9,10 +9,11 @@ from typing import Final
 
 
 class Kind(StrEnum):
-    """The type of a variable. There are no integers: numbers of JSON are doubles."""
+    """The type of a variable. Numbers of JSON are doubles."""
 
     STRING = "string"
     BOOL = "bool"
+    INT = "int"
     DOUBLE = "double"
     TIMESTAMP = "timestamp"
     TEXTS = "map(string, string)"

@@ -52,6 +52,21 @@ def parse_parts(data: bytes, wanted: frozenset[int]) -> dict[int, bytes]:
     return found
 
 
+def parse_overloads(data: bytes) -> dict[int, frozenset[str]]:
+    """Return what the checker found that each call may be, by the ids of the calls."""
+    return {number: frozenset(each.overload_id) for number, each in _unpacked(data).reference_map.items()}
+
+
+def build_checked(data: bytes) -> checked_pb2.CheckedExpr:
+    """Return a checked expression as others read it: to them a namespace is a map, as they do not know our messages."""
+    checked = _unpacked(data)
+    for each in checked.type_map.values():
+        if each.message_type.startswith(f"{PACKAGE}."):
+            each.map_type.key_type.primitive = checked_pb2.Type.STRING
+            each.map_type.value_type.dyn.SetInParent()
+    return checked
+
+
 def build_types(vocabulary: Vocabulary) -> descriptor_pool.DescriptorPool:
     """Describe each namespace as a message, so that the checker knows its members and their types."""
     pool = descriptor_pool.DescriptorPool()
@@ -224,6 +239,8 @@ def _add_field(message: descriptor_pb2.DescriptorProto, number: int, name: str, 
             message.field.add(name=member, number=number, label=_FIELD.LABEL_OPTIONAL, type=_FIELD.TYPE_STRING)
         case Kind.BOOL:
             message.field.add(name=member, number=number, label=_FIELD.LABEL_OPTIONAL, type=_FIELD.TYPE_BOOL)
+        case Kind.INT:
+            message.field.add(name=member, number=number, label=_FIELD.LABEL_OPTIONAL, type=_FIELD.TYPE_INT64)
         case Kind.DOUBLE:
             message.field.add(name=member, number=number, label=_FIELD.LABEL_OPTIONAL, type=_FIELD.TYPE_DOUBLE)
         case Kind.TIMESTAMP:

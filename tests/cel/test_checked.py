@@ -1,0 +1,438 @@
+"""Expressions about calls that come over the wire, checked by somebody else."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+from cel.expr import checked_pb2 as pb
+from cel.expr.syntax_pb2 import Constant, Expr
+from google.protobuf.message import DecodeError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from authplane.base.problems import Problems
+from authplane.cel.calls import CLIENT_CALLS, SERVER_CALLS, compile_call_expression
+from authplane.cel.checked_wire import LARGEST, checked_expression, parse_checked
+from authplane.cel.program import Program
+from authplane.cel.shape import is_same
+from authplane.cel.vocabulary import Vocabulary
+
+
+def checked(text: str, vocabulary: Vocabulary = SERVER_CALLS) -> pb.CheckedExpr:
+    made = checked_expression(text, vocabulary)
+    assert isinstance(made, pb.CheckedExpr), made
+    return made
+
+
+def read(message: pb.CheckedExpr, vocabulary: Vocabulary = SERVER_CALLS) -> Program | list[str]:
+    problems = Problems()
+    program = parse_checked(message, vocabulary, problems)
+    assert (program is None) == bool(problems.errors)
+    return [str(each) for each in problems.errors] if program is None else program
+
+
+ALLOWED = [
+    'request.path == "/a.B/C"',
+    'request.url_path != request.path && request.host == "h" && request.method == "POST"',
+    'request.headers["x-a"] == "b" || request.headers.foo == "c"',
+    'has(request.headers.foo) && !("x" in request.headers)',
+    'request.referer == "" && request.useragent == "" && request.id == "" && request.query == ""',
+    'has(request.scheme) || has(request.protocol) || request.time < timestamp("2026-01-01T00:00:00Z")',
+    'xds.route_metadata.filter_metadata["a"]["b"] == "c"',
+    "xds.cluster_metadata.filter_metadata.a.b >= 5",
+    "size(request.path) == 3 && request.path.size() == 3",
+    r'request.path.matches("^/a\\.") && matches(request.path, "b$")',
+    'request.path.contains("a") && request.path.startsWith("/") && request.path.endsWith("c")',
+    'timestamp("2026-01-01T00:00:00Z").getFullYear() == 2026 && duration("3600s").getHours() == 1',
+    'timestamp("2026-01-01T00:00:00Z") + duration("1s") > timestamp("2026-01-01T00:00:00Z")',
+    'request.method in ["GET", "POST"] && ["a", "b"][0] == "a" && {"a": 1}["a"] == 1',
+    'int("1") == 1 && uint(1) == 1u && double(1) == 1.0 && bytes("a") == b"a" && bool("true")',
+    "1 + 2 * 3 - 4 / 2 == 5 && 7 % 2 == 1 && -(1) < 0 && 1 <= 1 && 2 > 1 && 2 >= 2",
+    "-1.5 < 0.0 && 1e+100 > 0.0 && -9223372036854775808 < 0",
+    "xds.route_metadata.filter_metadata.a.n + 1 > 3",
+    'request.headers["\\"\\\\\\n"] == "ü"',
+]
+
+
+@pytest.mark.requirement("CEL-5")
+@pytest.mark.parametrize("text", ALLOWED)
+@pytest.mark.parametrize("vocabulary", [SERVER_CALLS, CLIENT_CALLS], ids=["server", "client"])
+def test_what_is_allowed_arrives_with_the_same_meaning(text: str, vocabulary: Vocabulary) -> None:
+    sent = checked(text, vocabulary)
+    program = read(sent, vocabulary)
+    assert isinstance(program, Program)
+    meant = compile_call_expression(text, vocabulary)
+    assert isinstance(meant, Program)
+    assert is_same(program.tree, meant.tree)
+
+
+ON_SERVERS = [
+    'source.address == "10.0.0.1:4711"',
+    'source.ip == "10.0.0.1"',
+    "source.port + 1 == 4712",
+    'connection.requested_server_name == "a"',
+    'connection.tls_version == "TLSv1.3"',
+    'connection.sha256_peer_certificate_digest == ""',
+]
+
+
+@pytest.mark.requirement("CEL-9")
+@pytest.mark.parametrize("text", ON_SERVERS)
+def test_attributes_of_the_connection_are_for_servers_only(text: str) -> None:
+    sent = checked(text)
+    assert isinstance(read(sent), Program)
+    found = read(sent, CLIENT_CALLS)
+    assert isinstance(found, list)
+    assert "is not known here; names begin with request, xds [ExpressionUndeclared]" in found[0]
+
+
+REFUSED = {
+    'request.path == string("a")': "string() is not allowed here",
+    'type(request.path) == type("")': "type() is not allowed here",
+    'dyn(request.path) == "a"': "dyn() is not allowed here",
+    'request.path == "a" ? true : false': "?: is not allowed here",
+    'request.path + "a" == "ab"': "texts, bytes and lists cannot be joined here",
+    '[1] + [2] == [1, 2] || b"a" + b"b" == b"ab"': "texts, bytes and lists cannot be joined here",
+    "xds.route_metadata.filter_metadata.a.b + xds.route_metadata.filter_metadata.a.c == 1": "cannot be joined here",
+    "[1, 2].all(x, x > 0)": "all() is not allowed here",
+    "[1, 2].exists(x, x > 0)": "exists() is not allowed here",
+    "[1, 2].exists_one(x, x > 0)": "exists_one() is not allowed here",
+    "[1, 2].map(x, x > 0) == [true]": "map() is not allowed here",
+    "[1, 2].filter(x, x > 0) == [1]": "filter() is not allowed here",
+    'request.path.matches("(abc){40}")': "the pattern is too large",
+    "request.path.matches(request.host)": "must be written in the expression",
+    "int == int": "int is a type",
+    'request.nothing == ""': "request has no member nothing",
+    'response.code == "1"': "response.code is not known here",
+    "request.path": "the result is string, not bool",
+    "xds.route_metadata.filter_metadata.a.b": "the result is dyn, not bool",
+}
+
+
+@pytest.mark.requirement("CEL-2")
+@pytest.mark.requirement("CEL-3")
+@pytest.mark.requirement("CEL-4")
+@pytest.mark.parametrize(("text", "message"), REFUSED.items(), ids=REFUSED.keys())
+def test_what_is_not_allowed_cannot_be_written(text: str, message: str) -> None:
+    made = checked_expression(text)
+    assert isinstance(made, tuple)
+    assert message in str(made[0])
+
+
+def boolean(expr: Expr) -> pb.CheckedExpr:
+    """Say of any tree that its result is a bool."""
+    message = pb.CheckedExpr(expr=expr)
+    message.type_map[expr.id].primitive = pb.Type.BOOL
+    return message
+
+
+def call(function: str, *args: Expr, target: Expr | None = None) -> Expr:
+    return Expr(id=1, call_expr=Expr.Call(function=function, args=args, target=target))
+
+
+def ident(name: str) -> Expr:
+    return Expr(id=2, ident_expr=Expr.Ident(name=name))
+
+
+def text(value: str) -> Expr:
+    expr = Expr(id=3)
+    expr.const_expr.string_value = value
+    return expr
+
+
+def path() -> Expr:
+    return Expr(id=4, select_expr=Expr.Select(operand=ident("request"), field="path"))
+
+
+def number(value: float) -> Expr:
+    expr = Expr(id=5)
+    expr.const_expr.double_value = value
+    return expr
+
+
+EQUAL = call("_==_", path(), text("/"))
+
+
+def deep(levels: int) -> Expr:
+    expr = EQUAL
+    for _ in range(levels):
+        expr = call("!_", expr)
+    return expr
+
+
+def loop() -> Expr:
+    comprehension = Expr.Comprehension(
+        iter_var="x", iter_range=ident("request"), accu_var="r", accu_init=EQUAL, loop_condition=EQUAL
+    )
+    return Expr(id=1, comprehension_expr=comprehension)
+
+
+class Hostile(NamedTuple):
+    expr: Expr
+    problem: str
+
+
+HOSTILE = {
+    "nothing at all": Hostile(Expr(), "expr.expr_kind: must be set [ExpressionNotAllowed]"),
+    "an operand that is not there": Hostile(
+        call("_==_", Expr(), text("a")), "expr.call_expr.args[0].expr_kind: must be set [ExpressionNotAllowed]"
+    ),
+    "a call without a function": Hostile(
+        call("", EQUAL), "expr.call_expr.function: '' is not allowed here [ExpressionNotAllowed]"
+    ),
+    "an unknown function": Hostile(
+        call("exec", EQUAL), "expr.call_expr.function: 'exec' is not allowed here [ExpressionNotAllowed]"
+    ),
+    "a function in the name of another": Hostile(
+        call("size(request) == 1 || size", EQUAL),
+        "expr.call_expr.function: 'size(request) == 1 || size' is not allowed here [ExpressionNotAllowed]",
+    ),
+    "an expression in a name": Hostile(
+        call("_==_", ident("request.path == '' || request"), text("a")),
+        "expr.call_expr.args[0].ident_expr: \"request.path == '' || request\" is not known here; "
+        "names begin with connection, request, source, xds [ExpressionUndeclared]",
+    ),
+    "a name of the engine's own": Hostile(
+        ident("@result"),
+        "expr.ident_expr: '@result' is not known here; names begin with connection, request, source, xds "
+        "[ExpressionUndeclared]",
+    ),
+    "an operator with too many operands": Hostile(
+        call("_&&_", EQUAL, EQUAL, EQUAL),
+        "expr.call_expr: _&&_ has other operands than it takes [ExpressionNotAllowed]"
+    ),
+    "an operator with too few operands": Hostile(
+        call("_==_", EQUAL), "expr.call_expr: _==_ has other operands than it takes [ExpressionNotAllowed]"
+    ),
+    "an operator with a target": Hostile(
+        call("_==_", path(), text("/"), target=EQUAL),
+        "expr.call_expr: _==_ has other operands than it takes [ExpressionNotAllowed]",
+    ),
+    "the ternary": Hostile(
+        call("_?_:_", EQUAL, EQUAL, EQUAL),
+        "expr.call_expr.function: '_?_:_' is not allowed here [ExpressionNotAllowed]"
+    ),
+    "a conversion to string": Hostile(
+        call("_==_", call("string", path()), text("/")),
+        "expr.call_expr.args[0].call_expr.function: 'string' is not allowed here [ExpressionNotAllowed]",
+    ),
+    "a loop": Hostile(
+        loop(), "expr.comprehension_expr: loops such as all() and exists() are not allowed here [ExpressionNotAllowed]"
+    ),
+    "a message": Hostile(
+        Expr(struct_expr=Expr.CreateStruct(message_name="google.protobuf.Any")),
+        "expr.struct_expr: messages are not allowed here [ExpressionNotAllowed]",
+    ),
+    "an entry without a key": Hostile(
+        Expr(struct_expr=Expr.CreateStruct(entries=[Expr.CreateStruct.Entry(value=EQUAL)])),
+        "expr.struct_expr.entries[0]: is no key with its value [ExpressionNotAllowed]",
+    ),
+    "an optional element": Hostile(
+        Expr(list_expr=Expr.CreateList(elements=[EQUAL], optional_indices=[0])),
+        "expr.list_expr: optional elements are not allowed here [ExpressionNotAllowed]",
+    ),
+    "a number that is none": Hostile(
+        call("_<_", number(float("nan")), number(float("inf"))),
+        "expr.call_expr.args[0].const_expr: is no finite number [ExpressionNotAllowed]",
+    ),
+    "a constant without a value": Hostile(
+        call("_==_", Expr(const_expr=Constant()), text("")),
+        "expr.call_expr.args[0].const_expr: is a constant of a kind that is not allowed here [ExpressionNotAllowed]",
+    ),
+    "a NUL character": Hostile(
+        call("_==_", path(), text("/\0")),
+        'expr: a string has a NUL character, which no input may have (at 1:17 of request.path == "/\\U00000000") '
+        "[ExpressionNotAllowed]",
+    ),
+    "a large constant": Hostile(call("_==_", path(), text("a" * 5000)), "expr: the expression has 5018 bytes"),
+    "a huge constant": Hostile(call("_==_", path(), text("a" * LARGEST)), f"bytes, and {LARGEST} are allowed"),
+    "operands of other types than is said": Hostile(
+        call("_<_", path(), number(1.0)), "expr: < cannot be applied to (string, double) (at 1:14"
+    ),
+    "a result of another type than is said": Hostile(path(), "expr: the result is string, not bool (at 1:8"),
+    "a namespace as a value": Hostile(call("_==_", ident("request"), ident("request")), "expr: request is not a value"),
+    "strings joined": Hostile(
+        call("_==_", call("_+_", path(), path()), text("")), "texts, bytes and lists cannot be joined here"
+    ),
+    "a pattern that is too large": Hostile(
+        call("matches", text("(abc){40}"), target=path()), "the pattern is too large"
+    ),
+    "a pattern that is none": Hostile(call("matches", text("("), target=path()), "is not a regular expression of RE2"),
+    "much deeper than is allowed": Hostile(
+        deep(45), f"expr{'.call_expr.args[0]' * 39}.call_expr: is nested too deep [ExpressionTooLarge]"
+    ),
+    "deeper than is allowed": Hostile(deep(35), "expr: the expression is nested too deep"),
+}  # fmt: skip
+
+
+@pytest.mark.requirement("CEL-3")
+@pytest.mark.requirement("CEL-4")
+@pytest.mark.parametrize("case", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_malformed_expression_is_a_problem(case: Hostile) -> None:
+    found = read(boolean(case.expr))
+    assert isinstance(found, list)
+    assert case.problem in found[0]
+
+
+def test_bytes_that_are_nested_deeper_than_messages_may_be_are_no_message() -> None:
+    with pytest.raises(DecodeError):
+        pb.CheckedExpr.FromString(boolean(deep(200)).SerializeToString())
+
+
+def test_every_problem_is_told() -> None:
+    found = read(boolean(call("_||_", call("exec", EQUAL), call("_==_", ident("a"), ident("b")))))
+    assert isinstance(found, list)
+    assert [each.split(":")[0] for each in found] == [
+        "expr.call_expr.args[0].call_expr.function",
+        "expr.call_expr.args[1].call_expr.args[0].ident_expr",
+        "expr.call_expr.args[1].call_expr.args[1].ident_expr",
+    ]
+
+
+def said(change: Callable[[pb.CheckedExpr], object]) -> pb.CheckedExpr:
+    message = checked('request.path == "/" && size(request.path) > 1')
+    change(message)
+    return message
+
+
+def refer(message: pb.CheckedExpr, node: str, /, **fields: object) -> None:
+    """Change what is said of the first node that refers to a name."""
+    reference = next(each for _, each in sorted(message.reference_map.items()) if each.name == node)
+    reference.MergeFrom(pb.Reference(**fields))  # type: ignore[arg-type]
+
+
+LIES = {
+    "a name refers to another": lambda each: refer(each, "request", name="response"),
+    "a name is a constant": lambda each: refer(each, "request", value={"bool_value": True}),
+    "a name is a function": lambda each: refer(each, "request", overload_id=["equals"]),
+    "an operator is another": lambda each: refer(each, "_==_", overload_id=["not_equals"]),
+    "a function is a stranger": lambda each: refer(each, "size", overload_id=["exec"]),
+    "a function has the name of another": lambda each: refer(each, "size", name="exec"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
+def test_references_that_say_something_else_are_a_problem(lie: Callable[[pb.CheckedExpr], object]) -> None:
+    found = read(said(lie))
+    assert isinstance(found, list)
+    assert "[ExpressionReference]" in found[0]
+
+
+def test_a_known_overload_does_not_make_a_function_known() -> None:
+    message = boolean(call("exec", path()))
+    message.reference_map[1].overload_id.append("equals")
+    assert read(message) == ["expr.call_expr.function: 'exec' is not allowed here [ExpressionNotAllowed]"]
+
+
+def test_references_and_places_may_be_missing_as_they_are_not_believed() -> None:
+    def forget(message: pb.CheckedExpr) -> None:
+        message.ClearField("reference_map")
+        message.ClearField("source_info")
+
+    program = read(said(forget))
+    assert isinstance(program, Program)
+    assert program.text == 'request.path == "/" && size(request.path) > 1'
+
+
+def test_ids_that_are_all_the_same_do_not_matter() -> None:
+    def same(expr: Expr) -> None:
+        expr.id = 7
+        for each in expr.call_expr.args:
+            same(each)
+
+    message = pb.CheckedExpr(expr=EQUAL)
+    same(message.expr)
+    message.type_map[7].primitive = pb.Type.BOOL
+    assert isinstance(read(message), Program)
+
+
+@pytest.mark.requirement("CEL-2")
+def test_a_result_that_is_not_said_to_be_a_bool_is_a_problem() -> None:
+    message = boolean(EQUAL)
+    message.type_map[1].primitive = pb.Type.STRING
+    assert read(message) == ["type_map: the type of the result is not bool [ExpressionNotBool]"]
+    message.ClearField("type_map")
+    assert read(message) == ["type_map: the type of the result is not known [ExpressionNotBool]"]
+
+
+SPELLINGS = {
+    "one name with dots": (call("_==_", ident("request.path"), text("/")), 'request.path == "/"'),
+    "a name from the root": (call("_==_", ident(".request.path"), text("/")), 'request.path == "/"'),
+    "a member that is no identifier": (
+        call(
+            "_==_",
+            Expr(
+                select_expr=Expr.Select(
+                    operand=Expr(select_expr=Expr.Select(operand=ident("request"), field="headers")), field="x-a"
+                )
+            ),
+            text("/"),
+        ),
+        'request.headers["x-a"] == "/"',
+    ),
+    "a question for a member that is no identifier": (
+        Expr(
+            id=1,
+            select_expr=Expr.Select(
+                operand=Expr(select_expr=Expr.Select(operand=ident("request"), field="headers")),
+                field="in",
+                test_only=True,
+            ),
+        ),
+        '"in" in request.headers',
+    ),
+    "signs one after the other": (call("_<_", number(0), call("-_", call("-_", number(1)))), "0.0 < -(-1.0)"),
+    "many alternatives, nested": (
+        call("_||_", EQUAL, call("_||_", EQUAL, call("_||_", EQUAL, EQUAL))),
+        'request.path == "/" || (request.path == "/" || (request.path == "/" || request.path == "/"))',
+    ),
+}
+
+
+@pytest.mark.parametrize(("expr", "want"), SPELLINGS.values(), ids=SPELLINGS.keys())
+def test_other_spellings_of_the_same_are_taken(expr: Expr, want: str) -> None:
+    program = read(boolean(expr))
+    assert isinstance(program, Program)
+    assert program.text == want
+
+
+def test_types_of_ours_are_not_sent_to_others() -> None:
+    assert "authplane" not in str(checked('request.path == xds.route_metadata.filter_metadata.a.b || source.ip == ""'))
+
+
+_NAMES = st.sampled_from(["request", "xds", "source", "request.path", "a", "", "x y", "\0", "@result", "headers"])
+_FUNCTIONS = st.sampled_from(
+    ["_==_", "_&&_", "!_", "-_", "_[_]", "@in", "size", "matches", "string", "_+_", "", "_?_:_"]
+)
+_LEAVES = st.one_of(
+    st.builds(ident, _NAMES),
+    st.builds(text, st.text(max_size=8)),
+    st.builds(number, st.floats()),
+    st.just(Expr()),
+    st.builds(lambda value: Expr(const_expr=Constant(int64_value=value)), st.integers(-(2**63), 2**63 - 1)),
+    st.builds(lambda value: Expr(const_expr=Constant(bytes_value=value)), st.binary(max_size=8)),
+)
+
+
+def _above(below: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
+    return st.one_of(
+        st.builds(
+            lambda function, args, target: call(function, *args, target=target),
+            _FUNCTIONS,
+            st.lists(below, max_size=3),
+            st.none() | below,
+        ),
+        st.builds(
+            lambda operand, field, test: Expr(select_expr=Expr.Select(operand=operand, field=field, test_only=test)),
+            below,
+            _NAMES,
+            st.booleans(),
+        ),
+        st.builds(lambda values: Expr(list_expr=Expr.CreateList(elements=values)), st.lists(below, max_size=3)),
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.recursive(_LEAVES, _above, max_leaves=12))
+def test_no_tree_breaks_the_reader(expr: Expr) -> None:
+    read(boolean(expr))
