@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 Headers: TypeAlias = dict[str, str] | Iterable[tuple[str, str]]
 """Some headers: by name in lower case, each once and none with an odd name; or all of them, as they came."""
@@ -26,16 +26,23 @@ class Peer:
     """The certificate it showed, PEM and percent-encoded as Envoy sends it; empty without mutual TLS."""
 
 
-class Unread(Protocol):
-    """A message about a request, from which attributes are taken when somebody asks for them."""
+class Reader(Protocol):
+    """Takes attributes of requests from messages about them, when somebody asks for them.
 
-    def read(self, attribute: str) -> object:
+    It knows nothing of a single request, so that one reader serves all of them.
+    """
+
+    @property
+    def plain(self) -> bool:
+        """Whether no header begins with one of `AUTH_SPELLINGS`, and none has an odd name."""
+
+    def read(self, message: Any, attribute: str) -> object:
         """Return an attribute of the request; raises `AttributeError` if a request has none of that name."""
 
-    def values(self, name: str) -> tuple[str, ...]:
+    def values(self, message: Any, name: str) -> tuple[str, ...]:
         """Return every value of a header; ``name`` is in lower case."""
 
-    def headers_for(self, names: tuple[str, ...]) -> Headers:
+    def headers_for(self, message: Any, names: tuple[str, ...]) -> Headers:
         """Return the headers of these names; all, pair by pair, where one may be there twice or has an odd name."""
 
 
@@ -72,17 +79,18 @@ class Request:
     """The names of those headers that begin with one of `AUTH_SPELLINGS`."""
     odd_names: tuple[str, ...] = field(init=False, repr=False, compare=False)
     """The names of those headers that have an underscore: an origin may take it for a hyphen."""
-    _unread: Unread | None = field(default=None, init=False, repr=False, compare=False)
+    _reader: Reader | None = field(default=None, init=False, repr=False, compare=False)
+    _message: Any = field(default=None, init=False, repr=False, compare=False)
 
     def values(self, name: str) -> tuple[str, ...]:
         """Return every value of a header; ``name`` is in lower case."""
-        if self._unread is not None:
-            return self._unread.values(name)
+        if self._reader is not None:
+            return self._reader.values(self._message, name)
         return tuple(value for each, value in self.headers if each == name)
 
     def headers_for(self, names: tuple[str, ...]) -> Headers:
         """Return the headers for somebody who looks at these names, at names twice and at odd names alone."""
-        return self.headers if self._unread is None else self._unread.headers_for(names)
+        return self.headers if self._reader is None else self._reader.headers_for(self._message, names)
 
     # Hidden from the type checker, which would believe in every attribute.
     if not TYPE_CHECKING:
@@ -93,37 +101,36 @@ class Request:
                 value = tuple(name for name, _ in self.headers if name.startswith(AUTH_SPELLINGS))
             elif attribute == "odd_names":
                 value = tuple([name for name, _ in self.headers if "_" in name])
-            elif attribute.startswith("_") or self._unread is None:
+            elif attribute.startswith("_") or self._reader is None:
                 raise AttributeError(attribute)
             else:
-                value = self._unread.read(attribute)
+                value = self._reader.read(self._message, attribute)
             object.__setattr__(self, attribute, value)
             return value
 
 
-def partly_read(  # noqa: PLR0913 (every check makes one)
-    unread: Unread, method: str, host: str, path: str, context: Mapping[str, str], *, plain: bool
+def partly_read(  # noqa: PLR0913, PLR0917 (every check makes one)
+    reader: Reader, message: object, method: str, host: str, path: str, context: Mapping[str, str]
 ) -> Request:
-    """Build a request of what is known by now, and of a message that holds the rest.
-
-    ``plain`` says that no header begins with one of `AUTH_SPELLINGS`, and that none has an odd name.
-    """
+    """Build a request of what is known by now, and of a message that holds the rest."""
     # Past the constructor, which would fill in every attribute.
     request = _new(Request)
-    _put_unread(request, unread)
+    _put_reader(request, reader)
+    _put_message(request, message)
     _put_method(request, method)
     _put_host(request, host)
     _put_path(request, path)
     _put_context(request, context)
-    if plain:
+    if reader.plain:
         _put_auth_names(request, ())
         _put_odd_names(request, ())
     return request
 
 
 _new: Final = object.__new__
-_put_unread, _put_method, _put_host, _put_path, _put_context, _put_auth_names, _put_odd_names = (
-    vars(Request)[name].__set__ for name in ("_unread", "method", "host", "path", "context", "auth_names", "odd_names")
+_put_reader, _put_message, _put_method, _put_host, _put_path, _put_context, _put_auth_names, _put_odd_names = (
+    vars(Request)[name].__set__
+    for name in ("_reader", "_message", "method", "host", "path", "context", "auth_names", "odd_names")
 )
 
 

@@ -30,6 +30,7 @@ _FIRST: Final = -62_135_596_800
 _LAST: Final = 253_402_300_799
 """The seconds that a date can have: the years 1 to 9999."""
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x20\x7f]")
+_parse: Final = pb.CheckRequest.FromString
 _NO_PEER: Final = Peer()
 _NO_CONTEXT: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -37,25 +38,30 @@ _NO_CONTEXT: Final[Mapping[str, str]] = MappingProxyType({})
 def parse_check(body: bytes) -> Request | Malformed:
     """Read a CheckRequest; what lacks a method, a path or headers is malformed."""
     try:
-        attributes = pb.CheckRequest.FromString(body).attributes
+        attributes = _parse(body).attributes
     except DecodeError:
         return Malformed(reason="the message is not a CheckRequest")
     http = attributes.request.http
     method, host = http.method, http.host
     path, _, _ = http.path.partition("?")
-    reason = _fault(method, path, host)
-    if reason:
-        return Malformed(reason=reason)
+    # One look at all three, and a quick one, which only saves time: what is fit is the rule of `_fault`.
+    text = f"{method}{path}{host}"
+    if not (method and path.startswith("/") and text.isascii() and text.isprintable() and " " not in text):
+        reason = _fault(method, path, host)
+        if reason:
+            return Malformed(reason=reason)
     names = http.headers
-    plain = bool(names) and _PLAIN.issuperset(names) and not http.HasField("header_map")
+    plain = _PLAIN.issuperset(names) and not http.HasField("header_map") and len(names) > 0
     if not plain:
         reason = _header_fault(http)
         if reason:
             return Malformed(reason=reason)
-    message = _Message(attributes, plain=plain)
+    reader = _PLAINLY if plain else _CAREFULLY
     if not host:
-        host = next(iter(message.values(":authority")), "")
-    return partly_read(message, method, host, path, _context(attributes.context_extensions), plain=plain)
+        host = next(iter(reader.values(attributes, ":authority")), "")
+    context = attributes.context_extensions
+    known = _context(context) if context else _NO_CONTEXT
+    return partly_read(reader, attributes, method, host, path, known)
 
 
 def render_decision(decision: Decision) -> bytes:
@@ -85,49 +91,60 @@ def render_failure() -> bytes:
     return response.SerializeToString(deterministic=True)
 
 
-class _Message:
-    """What a CheckRequest says beyond what `parse_check` looks at, read when it is asked for."""
+class _Plain:
+    """Reads messages in which every header stands once and has one of the names of `_PLAIN`."""
 
-    __slots__ = ("_attributes", "_plain")
+    plain: Final = True
 
-    def __init__(self, attributes: _Attributes, *, plain: bool) -> None:
-        self._attributes = attributes
-        self._plain = plain
-
-    def read(self, attribute: str) -> object:
+    def read(self, message: _Attributes, attribute: str) -> object:
         """Return an attribute of the request."""
-        if self._plain and attribute == "headers":
-            headers = self._attributes.request.http.headers
+        if attribute == "headers":
+            headers = message.request.http.headers
             return tuple([(name, headers[name]) for name in sorted(headers)])
-        reader = _READERS.get(attribute)
-        if reader is None:
-            raise AttributeError(attribute)
-        return reader(self._attributes)
+        return _read(message, attribute)
 
-    def values(self, name: str) -> tuple[str, ...]:
+    def values(self, message: _Attributes, name: str) -> tuple[str, ...]:
         """Return every value of a header."""
-        http = self._attributes.request.http
-        if self._plain:
-            # Each name stands there once and in lower case.
-            headers = http.headers
-            return (headers[name],) if name in headers else ()
-        return tuple(value for each, value in _headers(http) if each == name)
+        headers = message.request.http.headers
+        return (headers[name],) if name in headers else ()
 
-    def headers_for(self, names: tuple[str, ...]) -> Headers:
-        """Return the headers of these names, and all of them unless each has a plain name and stands there once."""
-        http = self._attributes.request.http
-        if not self._plain:
-            return _headers(http)
-        headers = http.headers
+    def headers_for(self, message: _Attributes, names: tuple[str, ...]) -> Headers:
+        """Return the headers of these names."""
+        headers = message.request.http.headers
         return {name: headers[name] for name in names if name in headers}
+
+
+class _Careful:
+    """Reads any message."""
+
+    plain: Final = False
+
+    def read(self, message: _Attributes, attribute: str) -> object:
+        """Return an attribute of the request."""
+        return _read(message, attribute)
+
+    def values(self, message: _Attributes, name: str) -> tuple[str, ...]:
+        """Return every value of a header."""
+        return tuple(value for each, value in _headers(message.request.http) if each == name)
+
+    def headers_for(self, message: _Attributes, _names: tuple[str, ...]) -> Headers:
+        """Return all headers: one may be there twice or have an odd name."""
+        return _headers(message.request.http)
+
+
+_PLAINLY: Final = _Plain()
+_CAREFULLY: Final = _Careful()
+
+
+def _read(attributes: _Attributes, attribute: str) -> object:
+    reader = _READERS.get(attribute)
+    if reader is None:
+        raise AttributeError(attribute)
+    return reader(attributes)
 
 
 def _fault(method: str, path: str, host: str) -> str:
     """Name the first attribute that is absent or unfit; empty means that all are there."""
-    # One look at all three, and a quick one, which only saves time: what is fit is the rule.
-    text = f"{method}{path}{host}"
-    if method and path.startswith("/") and text.isascii() and text.isprintable() and " " not in text:
-        return ""
     for name, value in (("method", method), ("path", path), ("host", host)):
         if not value and name != "host":
             return f"the request has no {name}"
@@ -181,7 +198,11 @@ def _query(http: _Http) -> str:
 
 
 def _context(context: Mapping[str, str]) -> Mapping[str, str]:
-    return MappingProxyType({key: context[key] for key in context}) if context else _NO_CONTEXT
+    known = {}
+    # Key by key: a comprehension takes half as long again, and the items of a message take twice as long.
+    for key in context:
+        known[key] = context[key]
+    return MappingProxyType(known)
 
 
 def _peer(peer: attribute_context_pb2.AttributeContext.Peer) -> Peer:
