@@ -13,8 +13,8 @@ from envoy.extensions.load_balancing_policies.wrr_locality.v3 import wrr_localit
 
 from authplane.base.problems import Problems
 from authplane.dataplane.clusters import Balancing
-from authplane.dataplane.config.extensions import parse_extension
-from authplane.dataplane.config.messages import parse_duration, parse_message
+from authplane.dataplane.config.messages import parse_duration
+from authplane.filters.extensions.wire import parse_extension, parse_message
 from authplane.filters.registry import Packed
 
 _MOST_DEPTH: Final = 16

@@ -12,10 +12,10 @@ from authplane.dataplane.clusters import Cluster, ClusterEndpoints
 from authplane.dataplane.config.clusters import parse_cluster
 from authplane.dataplane.config.endpoints import parse_cluster_endpoints
 from authplane.dataplane.config.listeners import parse_listener
-from authplane.dataplane.config.messages import parse_message
 from authplane.dataplane.config.routes import parse_route_configuration
 from authplane.dataplane.listeners import Listener
 from authplane.dataplane.routes import RouteConfiguration
+from authplane.filters.extensions.wire import parse_message
 from authplane.filters.registry import Scope
 from authplane.xds.client.types import Invalid
 

@@ -8,12 +8,11 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from google.protobuf import any_pb2
 
 from authplane.base.problems import Problems, printable
-from authplane.dataplane.config.extensions import parse_extension
-from authplane.dataplane.config.messages import add_below, parse_message
 from authplane.dataplane.frozen import FrozenMap
 from authplane.dataplane.listeners import HttpFilter
 from authplane.dataplane.routes import NO_OVERRIDES, Override, Overrides
-from authplane.filters.registry import FilterConfig, FilterType, Packed, Raw, Scope, Structured
+from authplane.filters.extensions.wire import add_below, parse_extension, parse_filter, parse_message
+from authplane.filters.registry import FilterConfig, FilterType, Packed, Raw, Scope
 
 _WRAPPER: Final = route_components_pb2.FilterConfig.DESCRIPTOR.full_name
 
@@ -86,22 +85,6 @@ def _parse_config(
             )
         return None, None
     return kind, parse_filter(kind, raw, scope, problems)
-
-
-def parse_filter(kind: FilterType, raw: Raw, scope: Scope, problems: Problems) -> FilterConfig | None:
-    """Read the configuration of a filter of a known kind; None is a problem."""
-    match raw:
-        case Packed():
-            made = kind.parse(raw, scope)
-        case Structured() if kind.parse_structured is not None:
-            made = kind.parse_structured(raw, scope)
-        case Structured():
-            problems.add("FormUnsupported", f"{raw.type_name} cannot be a TypedStruct here")
-            return None
-    if isinstance(made, tuple):
-        add_below(made, problems)
-        return None
-    return made
 
 
 def _check_order(kinds: Sequence[tuple[int, FilterType]], problems: Problems) -> None:

@@ -1,47 +1,19 @@
-"""Bytes to messages, and the parts that many messages have."""
+"""Parts that many messages have."""
 
 from typing import Final, TypeVar
 
 from envoy.config.core.v3 import address_pb2, config_source_pb2
 from google.protobuf import any_pb2, duration_pb2
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
 from authplane.base.addresses import parse_ip_address
-from authplane.base.problems import Problem, Problems
+from authplane.base.problems import Problems
 from authplane.filters.calls import Endpoint
+from authplane.filters.extensions.wire import parse_message, parse_type_url
 
 M = TypeVar("M", bound=Message)
 
 _MOST_SECONDS: Final = 315_576_000_000
-
-
-def parse_message(kind: type[M], data: bytes, problems: Problems) -> M | None:
-    """Read a message; None if the bytes are none, which is a problem."""
-    try:
-        return kind.FromString(data)
-    except DecodeError:
-        problems.add("Unreadable", f"the bytes are no {kind.DESCRIPTOR.full_name}")
-        return None
-
-
-def add_below(found: tuple[Problem, ...], problems: Problems) -> None:
-    """Report problems whose paths begin here."""
-    for problem in found:
-        with problems.at(*problem.path):
-            problems.add(problem.reason, problem.message)
-
-
-def parse_type_url(url: str, problems: Problems) -> str | None:
-    """Return the name of the message that a type URL names; None is a problem."""
-    with problems.at("type_url"):
-        if not url:
-            problems.add("Missing", "must be set")
-            return None
-        _, slash, name = url.rpartition("/")
-        if not slash or not name:
-            problems.add("TypeUrlInvalid", f"'{url}' is not a prefix, a slash and the name of a message")
-            return None
-        return name
 
 
 def parse_packed(kind: type[M], message: any_pb2.Any, problems: Problems) -> M | None:

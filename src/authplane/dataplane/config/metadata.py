@@ -6,10 +6,9 @@ from envoy.config.core.v3 import base_pb2
 from envoy.extensions.filters.http.gcp_authn.v3 import gcp_authn_pb2
 
 from authplane.base.problems import Problems, printable
-from authplane.dataplane.config.extensions import parse_extension, parse_struct
-from authplane.dataplane.config.messages import parse_message
 from authplane.dataplane.frozen import FrozenMap
 from authplane.dataplane.metadata import NO_METADATA, Audience, JsonObject, MetadataValue, ResourceMetadata
+from authplane.filters.extensions.wire import parse_extension, parse_message, parse_struct
 from authplane.filters.registry import Packed, Raw
 
 _AUDIENCE: Final = gcp_authn_pb2.Audience.DESCRIPTOR.full_name

@@ -7,11 +7,11 @@ from envoy.config.route.v3 import route_components_pb2 as pb
 from envoy.config.route.v3 import route_pb2
 
 from authplane.base.problems import Problems
-from authplane.dataplane.config.extensions import parse_extension
 from authplane.dataplane.config.http_filters import parse_overrides
 from authplane.dataplane.config.metadata import parse_metadata
 from authplane.dataplane.config.route_actions import parse_action, parse_retry_policy
 from authplane.dataplane.routes import Route, RouteConfiguration, RouteMatch, VirtualHost
+from authplane.filters.extensions.wire import parse_extension
 from authplane.filters.registry import Scope
 from authplane.matching.strings import Exact, Prefix, StringMatcher, lower
 from authplane.matching.wire import parse_header_matcher, parse_regex, parse_runtime_fraction

@@ -1,0 +1,1 @@
+"""Configurations of extensions, which are filters for the most part."""
