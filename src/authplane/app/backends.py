@@ -27,6 +27,7 @@ from authplane.policy.choice import Branch, ByContext, ByHost, ByPath, Choice, C
 from authplane.policy.engine import Backend
 from authplane.policy.flow import Ask, Effect, Outcome, Work
 from authplane.policy.htpasswd import Htpasswd, HtpasswdSettings
+from authplane.policy.peers.reviewing import ReviewToken
 from authplane.policy.selectors import Selector, parse_selector
 from authplane.policy.testserver import Mode, TestServer
 from authplane.policy.user_secrets import SecretFilter
@@ -176,7 +177,7 @@ def _performing(pool: HashPool, made: Iterable[_Made]) -> Perform:
         match effect:
             case Work():
                 return await pool.perform(effect)
-            case Ask():
+            case Ask() | ReviewToken():
                 return await asking(effect)
             case _:
                 assert_never(effect)

@@ -103,7 +103,7 @@ def check(policies: Policies, asked: AskedRequest, given: Circumstances) -> Chec
     now = asked.time or given.now
     request, assumed = _shown(asked, now)
     keyring = _Keyring(policies.issuers, assumed or given.keys)
-    evidence = Identifier(TokenInspector(keyring)).evidence(request, policies.trust_domains, now.timestamp())
+    evidence = Identifier(TokenInspector(keyring)).evidence(request, policies.trusted, now.timestamp())
     unasked: list[Ask] = []
 
     def perform(effect: Effect) -> Outcome:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from authplane.base.headers import NO_EDITS, HeaderEdits
 from authplane.policy.access.external import ExternalService
 from authplane.policy.decision import Decision
+from authplane.policy.peers.reviewing import ReviewOutcome, ReviewToken
 from authplane.policy.request import Request
 
 
@@ -65,6 +66,6 @@ class NoAnswer:
     why: str
 
 
-Effect: TypeAlias = Work | Ask
-Outcome: TypeAlias = bool | Busy | Granted | Declined | NoAnswer
+Effect: TypeAlias = Work | Ask | ReviewToken
+Outcome: TypeAlias = bool | Busy | Granted | Declined | NoAnswer | ReviewOutcome
 Flow: TypeAlias = Generator[Effect, Outcome, Decision]

@@ -11,19 +11,17 @@ from tests.policy.access.world import (
     SHOP,
     anybody,
     asks,
-    bearer,
     call,
     policies,
     policy,
     rule,
-    token,
 )
 from tests.policy.peers import svids
 
 from authplane.base.names import Ref
 from authplane.policy.access.backend import GATEWAY as GATEWAY_KEY
 from authplane.policy.access.backend import TARGET, AccessPolicies, parse_target
-from authplane.policy.access.evidence import Identifier, WorkloadTokens
+from authplane.policy.access.evidence import Identifier
 from authplane.policy.access.guards import Target
 from authplane.policy.access.verdict import Verdict
 from authplane.policy.decision import Allow, Deny, Unavailable
@@ -46,9 +44,9 @@ class Nobody:
 CONTEXT = {TARGET: "Backend/default/shop"}
 
 
-def backend(told: list[Verdict] | None = None, workloads: WorkloadTokens | None = None) -> AccessPolicies:
+def backend(told: list[Verdict] | None = None) -> AccessPolicies:
     heard = [] if told is None else told
-    identifier = Identifier(TokenInspector(Nobody()), workloads=workloads or WorkloadTokens())
+    identifier = Identifier(TokenInspector(Nobody()))
     return AccessPolicies(identifier, told=lambda _, verdict: heard.append(verdict))
 
 
@@ -120,21 +118,6 @@ def test_a_gateway_is_named_by_its_own_key() -> None:
 
 
 # --- Who is who
-
-
-def test_a_workload_token_counts_only_where_its_issuer_may_speak() -> None:
-    identifier = Identifier(
-        TokenInspector(Nobody()),
-        workloads=WorkloadTokens(
-            authorities={"https://spire": frozenset({"td"})},
-            cluster_issuers=frozenset({"https://cluster"}),
-            audiences=frozenset({"shop"}),
-        ),
-    )
-    assert identifier.workload(token("https://spire")) == ""
-    assert identifier.knows_workload_tokens
-    assert identifier.account(bearer("https://spire").shown) is None  # type: ignore[arg-type]
-    assert not Identifier(TokenInspector(Nobody())).knows_workload_tokens
 
 
 def test_a_certificate_is_believed_and_a_header_is_not() -> None:

@@ -18,6 +18,7 @@ from authplane.policy.access.verdict import Verdict
 from authplane.policy.basic import Absent
 from authplane.policy.decision import Allow, Deny, Unavailable
 from authplane.policy.flow import Ask, NoAnswer, Outcome
+from authplane.policy.peers.outcome import Why
 from authplane.policy.peers.service_account import ServiceAccount
 from authplane.policy.request import Peer, Request
 from authplane.policy.tokens.freeze import freeze
@@ -157,6 +158,9 @@ class Proof:
 
     def account(self) -> ServiceAccount | None:
         return self.sa
+
+    def fault(self) -> Why | None:
+        return None
 
     def token(self) -> Token:
         self.looked += 1

@@ -5,6 +5,7 @@ from tests.support.minting import NOW, claims, signer
 
 from authplane.policy.peers.breaker import Breaker
 from authplane.policy.peers.outcome import NoIdentity, Why
+from authplane.policy.peers.reviewing import Reviewed, ReviewFailed, ReviewOutcome, ReviewToken
 from authplane.policy.peers.service_account import ServiceAccount
 from authplane.policy.peers.token_review import (
     LEGACY_ISSUER,
@@ -12,10 +13,6 @@ from authplane.policy.peers.token_review import (
     LIFETIME_OF_DENIALS,
     Cluster,
     Judgement,
-    Reviewed,
-    ReviewFailed,
-    ReviewOutcome,
-    ReviewToken,
     ReviewUnavailable,
     TokenReviews,
     judge_review,

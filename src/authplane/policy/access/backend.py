@@ -8,12 +8,13 @@ from typing import ClassVar, Final
 from authplane.base.names import Ref
 from authplane.policy.access.case import Means
 from authplane.policy.access.decide import MEANS, decide
-from authplane.policy.access.evidence import Identifier
+from authplane.policy.access.evidence import Identifier, RequestEvidence
 from authplane.policy.access.guards import NO_POLICIES, Policies, Target
 from authplane.policy.access.targets import BACKENDS
 from authplane.policy.access.verdict import Verdict, VerdictFlow
 from authplane.policy.decision import Decision
 from authplane.policy.flow import Flow
+from authplane.policy.peers.reviewing import Reviewed, ReviewFailed, ReviewToken
 from authplane.policy.request import Request
 
 TARGET: Final = "authplane.target"
@@ -55,14 +56,37 @@ class AccessPolicies:
     def decide(self, request: Request, now: datetime) -> Decision | Flow:
         """Judge a request by the policies of the target that its route names."""
         policies = self._policies
-        evidence = self._identifier.evidence(request, policies.trust_domains, now.timestamp())
+        evidence = self._identifier.evidence(request, policies.trusted, now.timestamp())
         backend, gateway = request.context.get(TARGET), request.context.get(GATEWAY)
         target = self._unnamed if backend is None and gateway is None else parse_target(backend, gateway)
+        if policies.reviews(target):
+            review = evidence.review()
+            if review is not None:
+                return self._review(review, policies, target, request, evidence, now)
         judged = decide(policies, target, request, evidence, now, means=self._means)
         if not isinstance(judged, Verdict):
             return self._finish(request, judged)
         self._told(request, judged)
         return judged.decision
+
+    def _review(  # noqa: PLR0913, PLR0917 (all that a decision takes)
+        self,
+        review: ReviewToken,
+        policies: Policies,
+        target: Target,
+        request: Request,
+        evidence: RequestEvidence,
+        now: datetime,
+    ) -> Flow:
+        """Let the cluster review the token first."""
+        outcome = yield review
+        # Nothing else that comes back is a word of the cluster.
+        said = outcome if isinstance(outcome, Reviewed | ReviewFailed) else ReviewFailed("nobody reviews tokens")
+        evidence.reviewed(review, said)
+        judged = decide(policies, target, request, evidence, now, means=self._means)
+        verdict = judged if isinstance(judged, Verdict) else (yield from judged)
+        self._told(request, verdict)
+        return verdict.decision
 
     def _finish(self, request: Request, flow: VerdictFlow) -> Flow:
         verdict = yield from flow

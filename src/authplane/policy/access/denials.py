@@ -80,7 +80,9 @@ def _id(call: McpCall | McpRefusal | None) -> RpcId | None:
 
 def _challenge(case: Case, guards: tuple[Guard, ...], scopes: tuple[str, ...]) -> Challenge:
     request = case.request
-    where = metadata_url(request.scheme, request.host, request.context.get(RESOURCE, request.path))
+    # Tokens of workloads are not to be had from an authorization server, so nothing is published about them.
+    published = any(guard.issuers for guard in guards)
+    where = metadata_url(request.scheme, request.host, request.context.get(RESOURCE, request.path)) if published else ""
     realm = str(guards[-1].aim.ref.object_name)[:LONGEST_REALM]
     return Challenge(realm=realm, resource_metadata=where or "", scopes=scopes)
 

@@ -6,8 +6,20 @@ from types import MappingProxyType
 from typing import Final
 
 from authplane.base.names import Ref
+from authplane.policy.access.evidence import Trusted
 from authplane.policy.access.memory import Memory, Proof, proof_of
-from authplane.policy.access.model import Account, AnyPolicy, Oidc, Policy, Rule, Screen, Spiffe, Unusable, reads_mcp
+from authplane.policy.access.model import (
+    Account,
+    AnyPolicy,
+    Oidc,
+    Policy,
+    Rule,
+    Screen,
+    Spiffe,
+    Unusable,
+    issuers_of,
+    reads_mcp,
+)
 from authplane.policy.access.settings import Settings
 from authplane.policy.access.targets import BACKENDS, Aim
 from authplane.policy.mcp.base_methods import BaseMode
@@ -33,6 +45,8 @@ class Guard:
     """The addresses of the issuers whose tokens are of use here, in order."""
     scopes: tuple[str, ...] = ()
     """The scopes that rules ask for, in order."""
+    accounts: bool = False
+    """Some rule is for a ServiceAccount."""
 
 
 def build_guard(aim: Aim, policies: Iterable[AnyPolicy]) -> Guard:
@@ -43,10 +57,11 @@ def build_guard(aim: Aim, policies: Iterable[AnyPolicy]) -> Guard:
     return Guard(
         aim=aim,
         policies=ordered,
-        uses_tokens=bool(oidc),
+        uses_tokens=any(issuers_of(rule.source) for rule in rules),
         reads_mcp=any(_reads_mcp(policy) for policy in ordered),
         issuers=tuple(dict.fromkeys(source.issuer.url for source in oidc)),
         scopes=tuple(dict.fromkeys(scope for source in oidc for scope in source.scopes)),
+        accounts=any(isinstance(rule.source, Account) for rule in rules),
     )
 
 
@@ -116,7 +131,20 @@ class Policies:
     trust_domains: frozenset[str] = frozenset()
     closed: str = ""
     """Why nothing can be allowed; empty if something can."""
+    trusted: Trusted = field(init=False, repr=False, compare=False)
+    """Whom what proves workloads may come from."""
     _ways: dict[Target, Way] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        trusted = Trusted(self.trust_domains, self.settings.trust_domain, self.settings.workloads)
+        object.__setattr__(self, "trusted", trusted)
+
+    def reviews(self, target: Target) -> bool:
+        """Tell whether somebody who comes to a target may be known by a token that the cluster has to review."""
+        if self.closed or not self.settings.workloads.reviewed:
+            return False
+        way = self.way(target)
+        return way is not None and any(guard.accounts for guard in way.guards)
 
     def way(self, target: Target) -> Way | None:
         """Return what stands before a target; None for one that is not known. Built once for each."""

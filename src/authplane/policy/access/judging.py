@@ -10,13 +10,15 @@ from authplane.policy.access.matching import (
     CEL_ERROR,
     CEL_FALSE,
     RANKS,
+    UNKNOWN,
     Miss,
     match_source,
+    missed_workload,
     obstacle,
     token_identity,
     traced_obstacle,
 )
-from authplane.policy.access.model import AnySource, Asked, Expression, Oidc, Policy, Rule, Screen
+from authplane.policy.access.model import AnySource, Asked, Expression, Oidc, Policy, Rule, Screen, issuers_of
 from authplane.policy.access.verdict import NotPassed, Passed, Result
 from authplane.policy.flow import Ask, Declined, Effect, Granted, Outcome
 from authplane.policy.mcp.base_methods import BaseMode, is_base
@@ -55,12 +57,12 @@ class _Findings:
         self.declined: Declined | None = None
         self.too_large = False
 
-    def missed(self, rule: Rule, miss: Miss) -> None:
+    def missed(self, miss: Miss, rule: Rule | None = None) -> None:
         if self.miss is None or RANKS[miss] > RANKS[self.miss]:
             self.miss = miss
-        if miss is Miss.NOT_READY:
+        if miss in UNKNOWN:
             self.unavailable = miss.value
-        elif miss is Miss.SCOPE:
+        elif miss is Miss.SCOPE and rule is not None:
             self.short_of.append(rule)
 
     def refused(self, rule: str, entry: str, reason: str) -> None:
@@ -75,7 +77,7 @@ def judge(policy: Policy, case: Case) -> Result | Generator[Effect, Outcome, Res
         if case.tracer is not None:
             _trace_source(rule, identity, case)
         if isinstance(identity, Miss):
-            found.missed(rule, identity)
+            found.missed(identity, rule)
             continue
         passed = _try_rule(policy, rule, identity, case, found)
         if passed is not None:
@@ -95,7 +97,7 @@ def _candidates(policy: Policy, case: Case, found: _Findings) -> Sequence[Rule]:
     ids = case.evidence.spiffe_ids()
     chosen = {*policy.others, *(index for each in ids for index in policy.by_id.get(each, ()))}
     if len(chosen) < len(policy.rules):
-        found.miss = Miss.OTHER_PEER if ids else Miss.NO_PEER
+        found.missed(missed_workload(policy.issuers, case))
     return [policy.rules[index] for index in sorted(chosen)]
 
 
@@ -226,7 +228,7 @@ def _selects(policy: Screen, rule: Rule, case: Case) -> bool:
     if case.tracer is not None:
         _trace_source(rule, identity, case)
     if isinstance(identity, Miss):
-        return identity in {Miss.BAD_TOKEN, Miss.NOT_READY}
+        return identity in {Miss.BAD_TOKEN, Miss.BAD_WORKLOAD} | UNKNOWN
     for words, entry in rule.cheap:
         why = obstacle(entry, case, identity)
         if why.startswith(CEL_ERROR):
@@ -258,7 +260,7 @@ def _not_passed(policy: Policy, case: Case, found: _Findings) -> NotPassed:
     reason = found.reason
     if not reason:
         reason = "grants_nothing" if found.miss is None else _missed(found.miss, case)
-    wants_token = not recognised and any(isinstance(rule.source, Oidc) for rule in policy.rules)
+    wants_token = not recognised and any(issuers_of(rule.source) for rule in policy.rules)
     return NotPassed(
         policy=str(policy.ref),
         rule=found.rule,
@@ -267,7 +269,7 @@ def _not_passed(policy: Policy, case: Case, found: _Findings) -> NotPassed:
         reason=reason,
         unavailable=found.unavailable,
         wants_token=wants_token,
-        bad_token=found.miss in {Miss.BAD_TOKEN, Miss.OTHER_ISSUER, Miss.AUDIENCE},
+        bad_token=found.miss in {Miss.BAD_TOKEN, Miss.BAD_WORKLOAD, Miss.OTHER_ISSUER, Miss.AUDIENCE},
         scopes=_missing_scopes(case, found),
         message=found.message,
         declined=found.declined,
@@ -299,6 +301,8 @@ def _missing_scopes(case: Case, found: _Findings) -> tuple[str, ...]:
 
 
 def _missed(miss: Miss, case: Case) -> str:
+    if miss is Miss.BAD_WORKLOAD:
+        return f"{miss}:{case.evidence.fault()}"
     if miss is not Miss.BAD_TOKEN:
         return miss.value
     token = case.evidence.token()
@@ -318,13 +322,14 @@ def _trace_source(rule: Rule, identity: Identity | Miss, case: Case) -> None:
 
 def _hint(rule: Rule, miss: Miss) -> str:
     match miss:
-        case Miss.NO_PEER | Miss.OTHER_PEER:
-            return "come with the certificate of a workload that the rule names"
+        case Miss.NO_PEER | Miss.OTHER_PEER | Miss.BAD_WORKLOAD:
+            token = " or with its token for this server" if issuers_of(rule.source) else ""
+            return f"come with the certificate of a workload that the rule names{token}"
         case Miss.SCOPE if isinstance(rule.source, Oidc):
             return f"come with a token that has one of the scopes {' '.join(rule.source.scopes)}"
         case Miss.AUDIENCE if isinstance(rule.source, Oidc):
             return f"come with a token for {' or '.join(sorted(rule.source.audiences))}"
-        case Miss.NOT_READY:
-            return "the issuer has to be reached first"
+        case Miss.NOT_READY | Miss.NOT_REVIEWED:
+            return f"the {'issuer' if miss is Miss.NOT_READY else 'cluster'} has to be reached first"
         case _:
             return "come with a valid token of the issuer"

@@ -23,11 +23,12 @@ from authplane.policy.access.model import (
     Tools,
 )
 from authplane.policy.access.tracing import is_secret
-from authplane.policy.basic import Absent
+from authplane.policy.basic import Absent, Unfit
 from authplane.policy.mcp.base_methods import UPSTREAM_BASE, is_base
 from authplane.policy.mcp.calls import McpCall, MethodCall, ToolCall, method_of
 from authplane.policy.mcp.front import canonical_path
 from authplane.policy.mcp.refusal import McpRefusal
+from authplane.policy.peers.outcome import Why
 from authplane.policy.request import Request
 from authplane.policy.tokens.claims import audience_fits, scopes_fit
 from authplane.policy.tokens.outcome import Reason, Refused, Verified
@@ -40,14 +41,20 @@ class Miss(StrEnum):
     NO_TOKEN = "no_token"  # noqa: S105 (a reason, no password)
     OTHER_PEER = "peer_not_listed"
     BAD_TOKEN = "bad_token"  # noqa: S105 (as above)
+    BAD_WORKLOAD = "bad_workload_token"
+    """A token that is good, or a certificate with it, but does not prove the workload that it should."""
     OTHER_ISSUER = "other_issuer"
     AUDIENCE = "other_audience"
     SCOPE = "scope_missing"
     NOT_READY = "issuer_not_ready"
     """Nothing is known: the issuer's keys are not there."""
+    NOT_REVIEWED = "token_not_reviewed"
+    """Nothing is known: the cluster could not be asked."""
 
 
 RANKS: Final = {miss: rank for rank, miss in enumerate(Miss)}
+UNKNOWN: Final = frozenset({Miss.NOT_READY, Miss.NOT_REVIEWED})
+"""Where nobody can tell whether the source matches."""
 
 NO_MCP: Final = "not_an_mcp_request"
 NOT_A_TOOL: Final = "not_a_tool_call"
@@ -64,12 +71,11 @@ def match_source(source: Source, case: Case) -> Identity | Miss:
     match source:
         case AnySource():
             return NOBODY
-        case Spiffe(ids):
-            proved = case.evidence.spiffe_ids()
-            for each in proved:
+        case Spiffe(ids, issuers):
+            for each in case.evidence.spiffe_ids():
                 if each in ids:
                     return Identity(each, {"spiffe_id": each})
-            return Miss.OTHER_PEER if proved else Miss.NO_PEER
+            return missed_workload(issuers, case)
         case Account():
             return _match_account(source, case)
         case Oidc():
@@ -77,12 +83,30 @@ def match_source(source: Source, case: Case) -> Identity | Miss:
 
 
 def _match_account(source: Account, case: Case) -> Identity | Miss:
-    proved = case.evidence.spiffe_ids()
-    if source.spiffe_id in proved or case.evidence.account() == source.account:
+    if source.spiffe_id in case.evidence.spiffe_ids() or case.evidence.account() == source.account:
         account = source.account
         members = {"service_account": account.name, "namespace": account.namespace}
         return Identity(f"ServiceAccount {account}", members)
-    return Miss.OTHER_PEER if proved else Miss.NO_PEER
+    return missed_workload(source.issuers, case)
+
+
+def missed_workload(issuers: frozenset[str], case: Case) -> Miss:
+    """Say why the sender is not a workload that a certificate, or a token of these issuers, could prove."""
+    evidence = case.evidence
+    if evidence.spiffe_ids() or evidence.account() is not None:
+        return Miss.OTHER_PEER
+    fault = evidence.fault()
+    if fault is not None:
+        return Miss.NOT_REVIEWED if fault is Why.NOT_REVIEWED else Miss.BAD_WORKLOAD
+    if not issuers:
+        return Miss.NO_PEER
+    match evidence.token():
+        case Refused(reason=Reason.ISSUER_NOT_READY, issuer=issuer):
+            return Miss.NOT_READY if issuer in issuers else Miss.NO_PEER
+        case Refused() | Unfit():
+            return Miss.BAD_TOKEN
+        case _:
+            return Miss.NO_PEER
 
 
 def _match_token(source: Oidc, case: Case) -> Identity | Miss:

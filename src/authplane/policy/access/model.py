@@ -25,6 +25,8 @@ class Spiffe:
     """Workloads with one of these ids, to the letter."""
 
     ids: frozenset[str]
+    issuers: frozenset[str] = frozenset()
+    """The addresses of the issuers whose tokens can prove one of them; a certificate always can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class Account:
 
     account: ServiceAccount
     spiffe_id: str
+    issuers: frozenset[str] = frozenset()
+    """The addresses of the issuers whose tokens can prove it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +55,17 @@ class Oidc:
 
 
 Source: TypeAlias = AnySource | Spiffe | Account | Oidc
+
+
+def issuers_of(source: Source) -> frozenset[str]:
+    """Return the addresses of the issuers whose tokens can make somebody this source."""
+    match source:
+        case AnySource():
+            return frozenset()
+        case Spiffe(issuers=issuers) | Account(issuers=issuers):
+            return issuers
+        case Oidc(issuer=issuer):
+            return frozenset({issuer.url})
 
 
 # --- What is granted
@@ -163,6 +178,8 @@ class Policy:
     """The rules for workloads, by id."""
     others: tuple[int, ...] = field(init=False, repr=False, compare=False)
     """The rules that are not for workloads alone."""
+    issuers: frozenset[str] = field(init=False, repr=False, compare=False)
+    """The addresses of the issuers whose tokens can prove ids of workloads."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", str(self.ref))
@@ -173,6 +190,8 @@ class Policy:
         object.__setattr__(self, "by_id", MappingProxyType(by_id))
         others = tuple(index for index, rule in enumerate(self.rules) if not isinstance(rule.source, Spiffe))
         object.__setattr__(self, "others", others)
+        workloads = (rule.source.issuers for rule in self.rules if isinstance(rule.source, Spiffe))
+        object.__setattr__(self, "issuers", frozenset().union(*workloads))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
 from types import MappingProxyType
@@ -13,10 +13,17 @@ from authplane.base.problems import Problems
 from authplane.base.timeouts import After, UseDefault, parse_timeout
 from authplane.policy.mcp.answers import DenialFormat
 from authplane.policy.mcp.limits import McpLimits
+from authplane.policy.peers.authorities import (
+    NO_WORKLOAD_TOKENS,
+    Authority,
+    ClusterAuthority,
+    SvidAuthority,
+    WorkloadTokens,
+)
 from authplane.policy.tokens.claims import LONGEST_SKEW, Times
 from authplane.policy.tokens.issuer import Reach
 from authplane.policy.tokens.issuer_url import IssuerUrl, parse_issuer_url
-from authplane.policy.tokens.verify import Demands
+from authplane.policy.tokens.verify import JWT_SVIDS, Demands
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.policy_settings import Issuer as WrittenIssuer
 from authplane.resources.kinds.policy_settings import PolicySettings
@@ -45,6 +52,8 @@ class Options:
     """How many policies with the action ExternalAuth."""
     ask_seconds: float = 5.0
     """How long all external services together may take over one request."""
+    token_reviews: bool = False
+    """Whether somebody can ask a cluster about tokens; else no issuer's tokens can be left to its review."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +73,8 @@ class Settings:
     trust_domain: str = "cluster.local"
     issuers: Mapping[str, IssuerSettings] = field(default_factory=lambda: MappingProxyType({}))
     """By address."""
+    workloads: WorkloadTokens = NO_WORKLOAD_TOKENS
+    """Whose tokens stand for workloads."""
     composition: Composition = Composition.ALL
     allow_unprotected: bool = True
     denial_format: DenialFormat = DenialFormat.HTTP403
@@ -83,9 +94,11 @@ def read_settings(resources: Resources, options: Options, problems: Problems) ->
     configuration = resources.configuration
     spec: PolicySettings = PolicySettings() if configuration is None else configuration.spec
     before = problems.error_count
+    issuers, workloads = _issuers(spec.issuers, resources, options, problems)
     settings = Settings(
         trust_domain=spec.trust_domain,
-        issuers=_issuers(spec.issuers, resources, options, problems),
+        issuers=issuers,
+        workloads=workloads,
         composition=Composition(spec.policy_composition),
         allow_unprotected=spec.unprotected_backends == "Allow",
         denial_format=DenialFormat(spec.denial_format),
@@ -107,8 +120,9 @@ def configuration_ref(resources: Resources) -> Ref:
 
 def _issuers(
     written: tuple[WrittenIssuer, ...], resources: Resources, options: Options, problems: Problems
-) -> Mapping[str, IssuerSettings]:
+) -> tuple[Mapping[str, IssuerSettings], WorkloadTokens]:
     found: dict[str, IssuerSettings] = {}
+    authorities: list[Authority] = []
     for index, each in enumerate(written):
         with problems.at("spec", "issuers", index):
             with problems.at("url"):
@@ -116,9 +130,36 @@ def _issuers(
                 if url is not None and url.url in found:
                     problems.add("Conflicted", f"the issuer {url.url!r} stands twice")
             times = _times(each, problems)
+            _check_workloads(each, options, problems)
             if url is not None and times is not None:
                 found[url.url] = _issuer(each, times, resources, problems)
-    return MappingProxyType(found)
+                # One that cannot be reached has no keys, and stands for nobody.
+                authorities += () if found[url.url].unusable else _authority(each, url)
+    return MappingProxyType(found), WorkloadTokens(tuple(authorities))
+
+
+def _check_workloads(written: WrittenIssuer, options: Options, problems: Problems) -> None:
+    accounts = written.service_accounts
+    if accounts is None:
+        return
+    with problems.at("serviceAccounts"):
+        if written.jwt_svids is not None:
+            problems.add("Conflicted", "'jwtSvids' and 'serviceAccounts' cannot both be given")
+        if accounts.verification == "TokenReview" and not options.token_reviews:
+            with problems.at("verification"):
+                said = "there is no cluster here that could be asked to review tokens"
+                problems.add("FieldInvalid", f"{said}; 'Keys' verifies them without it, and does not see revocation")
+
+
+def _authority(written: WrittenIssuer, url: IssuerUrl) -> tuple[Authority, ...]:
+    """Return for whom the tokens of an issuer speak, if they speak for workloads."""
+    svids, accounts = written.jwt_svids, written.service_accounts
+    if svids is not None:
+        return (SvidAuthority(issuer=url, trust_domain=svids.trust_domain, audiences=frozenset(svids.audiences)),)
+    if accounts is None:
+        return ()
+    reviewed = accounts.verification == "TokenReview"
+    return (ClusterAuthority(issuer=url, audiences=frozenset(accounts.audiences), reviewed=reviewed),)
 
 
 def _times(written: WrittenIssuer, problems: Problems) -> Times | None:
@@ -153,7 +194,7 @@ def _issuer(written: WrittenIssuer, times: Times, resources: Resources, problems
             ca_pem=pem,
             ca_file=written.ca_file,
         ),
-        demands=Demands(times=times),
+        demands=Demands(times=times) if written.jwt_svids is None else replace(JWT_SVIDS, times=times),
         unusable=unusable,
     )
 

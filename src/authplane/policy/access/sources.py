@@ -34,7 +34,7 @@ def parse_source(
                     problems.add("InvalidSource", f"a source of type {written.type} has no {name!r}")
                 return None
         if written.type == "SPIFFE" and written.spiffe:
-            return _spiffe(written.spiffe, problems)
+            return _spiffe(written.spiffe, settings, problems)
         if written.type == "ServiceAccount" and written.service_account is not None:
             return _account(written.service_account, namespace, settings, problems)
         if written.type == "OIDC" and written.oidc is not None:
@@ -43,7 +43,7 @@ def parse_source(
         return None
 
 
-def _spiffe(written: tuple[str, ...], problems: Problems) -> Spiffe | None:
+def _spiffe(written: tuple[str, ...], settings: Settings, problems: Problems) -> Spiffe | None:
     ids = []
     for index, text in enumerate(written):
         with problems.at("spiffe", index):
@@ -53,8 +53,11 @@ def _spiffe(written: tuple[str, ...], problems: Problems) -> Spiffe | None:
                 continue
             if not found.path:
                 problems.warn("SourceNeverMatches", f"{text!r} names no workload, so nobody can have this id")
-            ids.append(str(found))
-    return Spiffe(frozenset(ids)) if len(ids) == len(written) else None
+            ids.append(found)
+    if len(ids) != len(written):
+        return None
+    issuers = frozenset[str]().union(*(settings.workloads.issuers_for(each) for each in ids))
+    return Spiffe(frozenset(str(each) for each in ids), issuers)
 
 
 def _account(written: ServiceAccountSource, namespace: str, settings: Settings, problems: Problems) -> Account | None:
@@ -63,7 +66,8 @@ def _account(written: ServiceAccountSource, namespace: str, settings: Settings, 
         with problems.at("serviceAccount"):
             problems.add("InvalidSource", f"no ServiceAccount can be called {written.namespace}/{written.name}")
         return None
-    return Account(account, str(spiffe_id_of(account, settings.trust_domain)))
+    spiffe_id, workloads = spiffe_id_of(account, settings.trust_domain), settings.workloads
+    return Account(account, str(spiffe_id), workloads.cluster_issuers() | workloads.issuers_for(spiffe_id))
 
 
 def _oidc(written: OidcSource, settings: Settings, options: Options, problems: Problems) -> Oidc | None:

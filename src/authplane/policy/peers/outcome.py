@@ -34,6 +34,10 @@ class Why(StrEnum):
     REVIEW = "token_review_denied"
     REVIEW_AUDIENCE = "token_review_without_audience"
     TOO_MANY_REVIEWS = "too_many_token_reviews"
+    NOT_REVIEWED = "token_not_reviewed"
+    """The cluster could not be asked: nothing is known of the token."""
+    DIFFER = "workloads_differ"
+    """The certificate names another workload than the token does, so neither is believed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias, assert_never
 from authplane.base.secret import Secret
 from authplane.policy.peers.breaker import Breaker
 from authplane.policy.peers.outcome import NoIdentity, Why
+from authplane.policy.peers.reviewing import Reviewed, ReviewFailed, ReviewOutcome, ReviewToken
 from authplane.policy.peers.service_account import account_of_user
 from authplane.policy.peers.workload_tokens import Projected
 from authplane.policy.throttle import Buckets, Rate
@@ -30,38 +31,6 @@ ALL: Final = Rate(burst=200, per_second=100)
 """How many reviews the cluster is asked for."""
 
 _Key: TypeAlias = tuple[bytes, tuple[str, ...]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReviewToken:
-    """Effect: let the cluster review a token for these audiences."""
-
-    token: Secret[str]
-    audiences: tuple[str, ...]
-    expires_at: float | None = None
-    """The token's ``exp``; None for a legacy token."""
-    source: str = ""
-    """The peer that shows it, as far as it can be told apart."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reviewed:
-    """Outcome: the cluster's answer, the ``status`` of a TokenReview."""
-
-    authenticated: bool
-    user: str = ""
-    audiences: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ReviewFailed:
-    """Outcome: the cluster did not answer, or not in time, or with an error."""
-
-    cause: str
-    """In words that quote nothing of the token."""
-
-
-ReviewOutcome: TypeAlias = Reviewed | ReviewFailed
 
 
 @dataclass(frozen=True, slots=True)

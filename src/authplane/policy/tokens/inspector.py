@@ -1,11 +1,12 @@
 """Looks at tokens as they come: a few again and again, and now and then many bad ones."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Final
 
 from authplane.policy.throttle import Buckets, Rate
+from authplane.policy.tokens.algorithms import DEFAULT_ALGORITHMS
 from authplane.policy.tokens.cache import TokenCache, token_key
-from authplane.policy.tokens.compact import TOKEN_LIMITS, TokenLimits
+from authplane.policy.tokens.compact import TOKEN_LIMITS, TokenLimits, unverified_issuer
 from authplane.policy.tokens.outcome import Outcome, Reason, Refused
 from authplane.policy.tokens.verify import Keyring, examine
 
@@ -53,6 +54,20 @@ class TokenInspector:
         if trust is not None:
             self.cache.add(key, outcome, trust, now)
         return outcome
+
+    def inspect_of(
+        self, issuers: Container[str], token: str, now: float, shown_by: str | Callable[[], str] = ""
+    ) -> Outcome | None:
+        """Return the same of a token of one of these issuers, by its own word; None for any other that is not known.
+
+        Nobody is to blame for a token that is meant for somebody else.
+        """
+        large = len(token) > self._limits.token
+        known = None if large else self.cache.find(token_key(token), self._keyring, now)
+        if known is not None:
+            return known
+        issuer = "" if large else unverified_issuer(token, DEFAULT_ALGORITHMS, self._limits)
+        return self.inspect(token, now, shown_by) if issuer in issuers else None
 
     def _refused(self, refused: Refused, source: str, now: float) -> Refused:
         if refused.reason is Reason.KEY:

@@ -30,6 +30,13 @@ class Demands:
             raise ValueError(f"not among {', '.join(sorted(ALGORITHMS))}: {', '.join(sorted(unknown))}")
 
 
+JWT_SVIDS: Final = Demands(
+    algorithms=frozenset(name for name in DEFAULT_ALGORITHMS if name[:2] in {"RS", "PS", "ES"}),
+    types=frozenset({"", "jwt", "jose"}),
+)
+"""What the JWT-SVID specification (sections 2.1 and 2.3) asks of the header."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
     """An issuer whose keys are at hand. What was verified by one of these holds as long as it is the current one."""

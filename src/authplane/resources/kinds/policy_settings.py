@@ -2,13 +2,33 @@
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeAlias
 
 from authplane.resources.kinds.contour_policies import NamespacedName
 from authplane.resources.schema import Filled, Length, Matches, OneOf, Range
 
 TRUST_DOMAIN: Final = Matches(re.compile(r"[a-z0-9._-]{1,255}"), "cluster.local")
 BODY: Final = Range(1, 1024 * 1024)
+
+Audiences: TypeAlias = Annotated[tuple[Annotated[str, Length(1, 2048)], ...], Length(1, 16)]
+"""What a token must be meant for: at least one, since a token for somebody else must never identify its bearer here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JwtSvids:
+    """The issuer's tokens are JWT-SVIDs: they prove SPIFFE ids of one trust domain."""
+
+    trust_domain: Annotated[str, TRUST_DOMAIN]
+    audiences: Audiences
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceAccountTokens:
+    """The issuer is the cluster: the tokens that it makes for pods prove ServiceAccounts."""
+
+    audiences: Audiences
+    verification: Annotated[str, OneOf(("TokenReview", "Keys"))] = "TokenReview"
+    """``TokenReview`` asks the cluster; ``Keys`` needs only the issuer's keys, and does not see what was revoked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +37,7 @@ class Issuer:
 
     url: Annotated[str, Length(1, 2048)]
     ca_file: str = ""
-    """A PEM file whose certificates the issuer's own may be signed with, beside those everybody trusts."""
+    """A PEM file with the certificates that vouch for the issuer, instead of those that everybody trusts."""
     ca_secret: Annotated[NamespacedName | None, Filled()] = None
     allow_private_network: bool = False
     """Lets the issuer's addresses be private or of this machine."""
@@ -25,6 +45,8 @@ class Issuer:
     """Other hosts that may hold the issuer's keys."""
     clock_skew: str = ""
     """How far the issuer's clock may be off: a duration up to 120s."""
+    jwt_svids: Annotated[JwtSvids | None, Filled()] = None
+    service_accounts: Annotated[ServiceAccountTokens | None, Filled()] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
