@@ -133,7 +133,7 @@ def _generations(resources: Resources) -> Mapping[Ref, int]:
         )
         if each is not None
     }
-    return {ref: 1 for ref in resources.broken if ref.kind in _KINDS} | known
+    return {ref: 1 for ref in resources.broken if ref.kind in _KINDS and ref.name} | known
 
 
 def problems_by_ref(

@@ -66,7 +66,10 @@ class Resources:
     configuration: AuthplaneConfiguration | None = None
     contour_configuration: ContourConfiguration | None = None
     broken: frozenset[Ref] = frozenset()
-    """Documents that exist, cannot be read and have no earlier good version: referring to one is an error."""
+    """Documents that exist, cannot be read and have no earlier good version: referring to one is an error.
+
+    A configuration of which not even the name can be read is among them without one.
+    """
     broken_policies: Mapping[Ref, tuple[Ref, ...] | None] = field(default_factory=lambda: MappingProxyType({}))
     """Policies among the broken, and what they were meant to protect; None where that cannot be read either."""
     doubt: str = ""

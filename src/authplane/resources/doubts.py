@@ -1,13 +1,16 @@
-"""Texts that may be policies and cannot be read at all, not even their names."""
+"""Texts that may be policies or settings and cannot be read at all, not even their names."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from typing import Final
 
+from authplane.base.names import Ref
 from authplane.resources.catalogue import POLICIES
 from authplane.resources.chunks import Chunk, is_error
 from authplane.resources.source import Source
 
 _WORDS: Final = tuple(sorted(POLICIES))
+_SETTINGS: Final = {"AuthplaneConfiguration": "AuthplaneConfig", "ContourConfiguration": "ContourConfig"}
+"""Kinds of which there is at most one object, and what a text that is meant to be one has in it."""
 
 
 def doubt_in(sources: Mapping[str, Source], holders: Collection[str]) -> str:
@@ -18,6 +21,16 @@ def doubt_in(sources: Mapping[str, Source], holders: Collection[str]) -> str:
     """
     doubtful = sorted(file for file, source in sources.items() if file not in holders and _may_hold_policy(source))
     return f"{doubtful[0]} may hold a policy and cannot be read" if doubtful else ""
+
+
+def lost_settings(sources: Mapping[str, Source], known: Container[Ref]) -> frozenset[Ref]:
+    """Return the configurations that some text seems to be, and of which nothing is ``known``; they have no names.
+
+    Where nothing is said the defaults hold, and those may be wider than what somebody wrote who made a mistake.
+    """
+    texts = [chunk.text for source in sources.values() for chunk, _ in source.faulty if any(map(is_error, chunk.spots))]
+    missing = {Ref(kind, "", ""): word for kind, word in _SETTINGS.items()}
+    return frozenset(ref for ref, word in missing.items() if ref not in known and any(word in text for text in texts))
 
 
 def _may_hold_policy(source: Source) -> bool:

@@ -15,7 +15,7 @@ from authplane.base.names import Ref
 from authplane.resources.catalogue import POLICIES, Resource
 from authplane.resources.chunks import Chunk
 from authplane.resources.documents import Finding
-from authplane.resources.doubts import doubt_in
+from authplane.resources.doubts import doubt_in, lost_settings
 from authplane.resources.findings import FileState, build_clashes, build_findings
 from authplane.resources.loaded import Claim, Loaded, Origins, key_of
 from authplane.resources.source import NO_SOURCE, Source, parse_source, unreadable_source
@@ -231,6 +231,7 @@ class Library:
 
     def _snapshot(self) -> Loaded:
         broken = frozenset(ref for refs in self._broken.values() for ref in refs)
+        broken |= lost_settings(self._sources, self._good.keys() | self._broken.keys())
         ignored = {kind: count for kind, count in sorted(self._ignored.items()) if count > 0}
         return Loaded(
             resources=self._tables.resources(
