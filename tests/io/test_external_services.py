@@ -1,10 +1,14 @@
 """External services, asked over real connections."""
 
+import asyncio
+import contextlib
 import socket
+import ssl
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 
 import grpc
@@ -12,14 +16,18 @@ import grpc.aio
 import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from google.protobuf import json_format, text_format
+from tests.support.certificates import authority, server
 
 from authplane.base.headers import HeaderEdits
 from authplane.base.names import ObjectName
+from authplane.io.certificates import KeyPair, create_authority
 from authplane.io.external_services import Endpoint, ExternalServices, ServicePort, external_services
 from authplane.io.http import HttpRequest, HttpResponse, serve_http
 from authplane.io.listen import TcpAddress
+from authplane.io.upstream_trust import trusted_certificates
 from authplane.policy.access.external import ExternalService, OverGrpc, OverHttp
 from authplane.policy.asking.replies import client_headers
+from authplane.policy.backend_tls import BackendTls, SystemTrust
 from authplane.policy.flow import Ask, Declined, Granted, NoAnswer, Outcome
 from authplane.policy.request import Peer, Request
 
@@ -73,13 +81,16 @@ class GrpcService:
 
 
 @asynccontextmanager
-async def grpc_service(check: Callable[[bytes, Any], Any]) -> AsyncGenerator[Endpoint]:
+async def grpc_service(
+    check: Callable[[bytes, Any], Any], credentials: grpc.ServerCredentials | None = None
+) -> AsyncGenerator[Endpoint]:
     server = grpc.aio.server()
     handler: Any = grpc.unary_unary_rpc_method_handler(check)
     server.add_generic_rpc_handlers(
         [grpc.method_handlers_generic_handler("envoy.service.auth.v3.Authorization", {"Check": handler})]
     )
-    port = server.add_insecure_port("127.0.0.1:0")
+    where = "127.0.0.1:0"
+    port = server.add_secure_port(where, credentials) if credentials else server.add_insecure_port(where)
     await server.start()
     try:
         yield Endpoint("127.0.0.1", port)
@@ -371,6 +382,115 @@ async def test_the_endpoints_of_a_service_are_asked_in_turn_and_one_that_is_down
         assert set(seen) == {0, 1}
 
 
+# --- Over TLS
+
+
+@asynccontextmanager
+async def https_service(pair: KeyPair, folder: Path) -> AsyncGenerator[tuple[Endpoint, list[str | None]]]:
+    """Allow everything over TLS, and note which name was asked for."""
+    names: list[str | None] = []
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    (folder / "tls.pem").write_bytes(pair.key.reveal() + pair.certificate)
+    context.load_cert_chain(folder / "tls.pem")
+    context.sni_callback = lambda _, name, __: names.append(name)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context) as listening:
+        yield Endpoint("127.0.0.1", listening.sockets[0].getsockname()[1]), names
+
+
+@asynccontextmanager
+async def tls_service(
+    protocol: OverGrpc | OverHttp, pair: KeyPair, folder: Path
+) -> AsyncGenerator[tuple[Endpoint, list[str | None]]]:
+    if isinstance(protocol, OverHttp):
+        async with https_service(pair, folder) as served:
+            yield served
+        return
+    credentials = grpc.ssl_server_credentials([(pair.key.reveal(), pair.certificate)])
+    async with grpc_service(GrpcService(OK).check, credentials) as endpoint:
+        yield endpoint, []
+
+
+def asked_over(protocol: OverGrpc | OverHttp, tls: BackendTls | None) -> Ask:
+    asked = ask(protocol)
+    return replace(asked, service=replace(asked.service, tls=tls))
+
+
+def soon() -> float:
+    return datetime.now(UTC).timestamp() + 0.2
+
+
+TRUSTED: Final = BackendTls(hostname="authz.example", ca=authority().certificate)
+STRANGER: Final = create_authority("stranger", now=datetime.now(UTC), lifetime=timedelta(days=1))
+WHOM: Final[dict[str, tuple[BackendTls | None, bool]]] = {
+    "the right name and CA": (TRUSTED, True),
+    "another name": (replace(TRUSTED, hostname="other.example"), False),
+    "the name that is dialled": (replace(TRUSTED, hostname="localhost"), False),
+    "another CA": (replace(TRUSTED, ca=STRANGER.certificate), False),
+    "the machine's CAs": (replace(TRUSTED, ca=SystemTrust()), False),
+    "no TLS": (None, False),
+}
+
+
+@pytest.mark.parametrize("protocol", [OverGrpc(), OverHttp()], ids=["grpc", "http"])
+@pytest.mark.parametrize(("tls", "granted"), WHOM.values(), ids=WHOM.keys())
+async def test_only_who_can_prove_to_be_the_service_is_asked(
+    protocol: OverGrpc | OverHttp, tls: BackendTls | None, granted: bool, tmp_path: Path
+) -> None:
+    async with tls_service(protocol, server("authz.example"), tmp_path) as (endpoint, names):
+        async with external_services() as services:
+            services.publish({WHERE._replace(tls=tls): (endpoint,)})
+            outcome = await services.ask(asked_over(protocol, tls))
+            assert isinstance(outcome, Granted) == granted
+            assert granted or isinstance(outcome, NoAnswer)
+        if granted and isinstance(protocol, OverHttp):
+            assert names == ["authz.example"]
+
+
+@pytest.mark.parametrize("protocol", [OverGrpc(), OverHttp()], ids=["grpc", "http"])
+async def test_a_service_without_tls_is_not_asked_where_tls_is_demanded(protocol: OverGrpc | OverHttp) -> None:
+    service = GrpcService(OK)
+    made = (
+        grpc_service(service.check)
+        if isinstance(protocol, OverGrpc)
+        else http_service(lambda _: HttpResponse(status=200))
+    )
+    async with made as endpoint, external_services() as services:
+        services.publish({WHERE._replace(tls=TRUSTED): (endpoint,)})
+        assert isinstance(await services.ask(asked_over(protocol, TRUSTED)), NoAnswer)
+    assert service.asked == []
+
+
+@pytest.mark.parametrize("protocol", [OverGrpc(), OverHttp()], ids=["grpc", "http"])
+async def test_whom_to_take_for_a_service_changes_with_its_policy(
+    protocol: OverGrpc | OverHttp, tmp_path: Path
+) -> None:
+    other = replace(TRUSTED, ca=STRANGER.certificate)
+    served = tls_service(protocol, server("authz.example"), tmp_path)
+    async with served as (endpoint, _), external_services() as services:
+        got = []
+        for tls in (other, TRUSTED, other):
+            services.publish({WHERE._replace(tls=tls): (endpoint,)})
+            got.append(isinstance(await services.ask(asked_over(protocol, tls)), Granted))
+        assert got == [False, True, False]
+        # Nobody asks in the old way any more.
+        assert await services.ask(asked_over(protocol, TRUSTED)) == NoAnswer("the service has no endpoints")
+
+
+def test_the_machine_trusts_what_it_is_told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "ca.pem"
+    file.write_bytes(authority().certificate)
+    assert authority().certificate not in trusted_certificates(SystemTrust())
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    assert authority().certificate in trusted_certificates(SystemTrust())
+
+
 # --- Whatever goes wrong
 
 
@@ -390,6 +510,9 @@ async def test_who_does_not_answer_in_time_has_not_answered(protocol: OverGrpc |
     # The system takes the connection, and nobody reads it.
     with socket.create_server(("127.0.0.1", 0)) as listening:
         endpoint = Endpoint("127.0.0.1", listening.getsockname()[1])
+        async with external_services() as services:
+            services.publish({WHERE._replace(tls=TRUSTED): (endpoint,)})
+            assert isinstance(await services.ask(replace(asked_over(protocol, TRUSTED), deadline=soon())), NoAnswer)
         async with asking(endpoint) as services:
             assert isinstance(await services.ask(ask(protocol, seconds=0.2)), NoAnswer)
             assert await services.ask(ask(protocol, seconds=-1)) == NoAnswer("no time is left")

@@ -17,7 +17,7 @@ def asked_endpoints(policies: Policies, resources: Resources) -> Endpoints:
     A Service of which no endpoints are known is looked up by its name, as pods of its cluster do.
     """
     asked = {each for guard in policies.guards.values() for each in _asked(guard.policies)}
-    return {where: _endpoints(where, resources) for where in sorted(asked)}
+    return {where: _endpoints(where, resources) for where in asked}
 
 
 def _asked(policies: Iterable[AnyPolicy]) -> Iterator[ServicePort]:
@@ -27,7 +27,7 @@ def _asked(policies: Iterable[AnyPolicy]) -> Iterator[ServicePort]:
             found.append(policy.destination)
         for each in found:
             if isinstance(each, ExternalService):
-                yield ServicePort(each.service, each.port)
+                yield ServicePort(each.service, each.port, each.tls)
 
 
 def _endpoints(where: ServicePort, resources: Resources) -> tuple[Endpoint, ...]:

@@ -31,7 +31,7 @@ from authplane.policy.flow import Ask, Busy, Effect, Outcome
 from authplane.policy.request import Request
 from authplane.policy.tokens.inspector import TokenInspector
 from authplane.policy.tokens.issuer import Schedule
-from authplane.resources.catalogue import POLICIES
+from authplane.resources.catalogue import POLICIES, TLS_POLICY
 from authplane.resources.documents import Finding
 from authplane.resources.loaded import Loaded
 
@@ -42,7 +42,15 @@ log: Final = structlog.stdlib.get_logger()
 _FIRST_KEYS: Final = 10.0
 """Seconds that issuers have before we are ready without them."""
 
-_RELEVANT: Final = POLICIES | {"AuthplaneConfiguration", "Backend", "XBackend", "Gateway", "ReferenceGrant", "Service"}
+_RELEVANT: Final = POLICIES | {
+    "AuthplaneConfiguration",
+    "Backend",
+    "XBackend",
+    "Gateway",
+    "ReferenceGrant",
+    "Service",
+    TLS_POLICY,
+}
 
 Heard: TypeAlias = Callable[[Request, Verdict], None]
 

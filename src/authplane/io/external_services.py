@@ -9,7 +9,7 @@ import itertools
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Final, NamedTuple, Protocol, TypeAlias, assert_never
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, assert_never
 
 import grpc
 import grpc.aio
@@ -17,12 +17,15 @@ import httpcore2
 import structlog
 
 from authplane.base.names import ObjectName
+from authplane.io.careful_network import CarefulNetwork
 from authplane.io.process import owned_tasks, place_of
 from authplane.io.services import SERVICE
+from authplane.io.upstream_trust import trusted_certificates, trusting
 from authplane.policy.access.external import OverGrpc, OverHttp
 from authplane.policy.asking.hops import MOST_HOPS, hops_of
 from authplane.policy.asking.http import HttpQuestion, build_question, read_answer
 from authplane.policy.asking.wire import parse_answer, render_question
+from authplane.policy.backend_tls import BackendTls
 from authplane.policy.flow import Ask, NoAnswer, Outcome
 
 _log: Final = structlog.stdlib.get_logger()
@@ -48,10 +51,12 @@ _FAILURES: Final = (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore
 
 
 class ServicePort(NamedTuple):
-    """What is asked."""
+    """What is asked, and whom to take for it; who comes to be verified in another way gets new connections."""
 
     service: ObjectName
     port: int
+    tls: BackendTls | None = None
+    """None is without TLS."""
 
 
 class Endpoint(NamedTuple):
@@ -118,7 +123,7 @@ class ExternalServices:
         self._clients.clear()
 
     def _client(self, ask: Ask) -> _Client | None:
-        where = ServicePort(ask.service.service, ask.service.port)
+        where = ServicePort(ask.service.service, ask.service.port, ask.service.tls)
         key = (where, type(ask.service.protocol))
         known = self._clients.get(key)
         if known is not None:
@@ -126,8 +131,8 @@ class ExternalServices:
         endpoints = self._endpoints.get(where)
         if not endpoints:
             return None
-        made = _GrpcClient(endpoints) if isinstance(ask.service.protocol, OverGrpc) else _HttpClient(endpoints)
-        return self._clients.setdefault(key, made)
+        made = _GrpcClient if isinstance(ask.service.protocol, OverGrpc) else _HttpClient
+        return self._clients.setdefault(key, made(endpoints, where.tls))
 
 
 @asynccontextmanager
@@ -144,8 +149,8 @@ async def external_services() -> AsyncGenerator[ExternalServices]:
 class _GrpcClient:
     """Asks over one channel to all endpoints."""
 
-    def __init__(self, endpoints: tuple[Endpoint, ...]) -> None:
-        self._channel = grpc.aio.insecure_channel(_target(endpoints), options=_OPTIONS)
+    def __init__(self, endpoints: tuple[Endpoint, ...], tls: BackendTls | None) -> None:
+        self._channel = _channel(_target(endpoints), tls)
         self._check: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(f"/{SERVICE}/Check")
 
     async def ask(self, ask: Ask, seconds: float) -> Outcome:
@@ -166,6 +171,14 @@ class _GrpcClient:
         await self._channel.close(_GRACE)
 
 
+def _channel(target: str, tls: BackendTls | None) -> grpc.aio.Channel:
+    if tls is None:
+        return grpc.aio.insecure_channel(target, options=_OPTIONS)
+    named = (("grpc.ssl_target_name_override", tls.hostname), ("grpc.default_authority", tls.hostname))
+    credentials = grpc.ssl_channel_credentials(root_certificates=trusted_certificates(tls.ca))
+    return grpc.aio.secure_channel(target, credentials, options=(*_OPTIONS, *named))
+
+
 def _target(endpoints: tuple[Endpoint, ...]) -> str:
     """Write the endpoints as gRPC does: addresses of one family, or a name."""
     if not _is_address(endpoints[0].host):
@@ -182,11 +195,17 @@ def _is_address(host: str) -> bool:
 class _HttpClient:
     """Asks the endpoints in turn."""
 
-    def __init__(self, endpoints: tuple[Endpoint, ...]) -> None:
+    def __init__(self, endpoints: tuple[Endpoint, ...], tls: BackendTls | None) -> None:
+        self._tls = tls
         self._turns: Iterator[Endpoint] = itertools.cycle(endpoints)
         # One more, for a connection that its server has just closed.
         self._tries = len(endpoints) + 1
-        self._pool = httpcore2.AsyncConnectionPool(max_connections=_CONNECTIONS, keepalive_expiry=_IDLE)
+        self._pool = httpcore2.AsyncConnectionPool(
+            network_backend=CarefulNetwork(httpcore2.AnyIOBackend()),
+            ssl_context=trusting(tls.ca) if tls is not None else None,
+            max_connections=_CONNECTIONS,
+            keepalive_expiry=_IDLE,
+        )
         self._asking = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -225,15 +244,18 @@ class _HttpClient:
         self, endpoint: Endpoint, question: HttpQuestion, seconds: float
     ) -> tuple[int, list[tuple[str, str]], bytes | None]:
         url = httpcore2.URL(
-            scheme=b"http",
+            scheme=b"http" if self._tls is None else b"https",
             host=endpoint.host.encode("ascii"),
             port=endpoint.port,
             target=question.target.encode(errors="surrogateescape"),
         )
         headers = [(name.encode("ascii"), value.encode(errors="surrogateescape")) for name, value in question.headers]
-        timeouts = dict.fromkeys(("connect", "read", "write", "pool"), seconds)
+        extensions: dict[str, Any] = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), seconds)}
+        if self._tls is not None:
+            # This name is asked for, and the certificate must be for it: that of the endpoint says nothing.
+            extensions["sni_hostname"] = self._tls.hostname
         async with self._pool.stream(
-            question.method, url, headers=headers, content=question.body, extensions={"timeout": timeouts}
+            question.method, url, headers=headers, content=question.body, extensions=extensions
         ) as response:
             body = await _body(response)
             named = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers]

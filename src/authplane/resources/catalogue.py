@@ -7,15 +7,17 @@ from typing import Final, TypeAlias
 from authplane.resources.kinds.agentic import AccessPolicy, Backend, XAccessPolicy, XAccessPolicyV0, XBackend
 from authplane.resources.kinds.authplane import AuthplaneConfiguration
 from authplane.resources.kinds.authserver import AuthorizationServer
+from authplane.resources.kinds.backend_tls import BackendTLSPolicy
 from authplane.resources.kinds.contour import HTTPProxy, TLSCertificateDelegation
 from authplane.resources.kinds.contour_settings import ContourConfiguration
-from authplane.resources.kinds.core import EndpointSlice, Secret, Service
+from authplane.resources.kinds.core import ConfigMap, EndpointSlice, Secret, Service
 from authplane.resources.kinds.extension_service import ExtensionService
 from authplane.resources.kinds.gateway import Gateway, HTTPRoute, ReferenceGrant
 
 Resource: TypeAlias = (
     Service
     | Secret
+    | ConfigMap
     | EndpointSlice
     | HTTPProxy
     | TLSCertificateDelegation
@@ -23,6 +25,7 @@ Resource: TypeAlias = (
     | Gateway
     | HTTPRoute
     | ReferenceGrant
+    | BackendTLSPolicy
     | Backend
     | XBackend
     | AccessPolicy
@@ -37,6 +40,7 @@ KINDS: Final[Mapping[tuple[str, str], type[Resource]]] = MappingProxyType(
     {
         ("v1", "Service"): Service,
         ("v1", "Secret"): Secret,
+        ("v1", "ConfigMap"): ConfigMap,
         ("discovery.k8s.io/v1", "EndpointSlice"): EndpointSlice,
         ("projectcontour.io/v1", "HTTPProxy"): HTTPProxy,
         ("projectcontour.io/v1", "TLSCertificateDelegation"): TLSCertificateDelegation,
@@ -48,6 +52,8 @@ KINDS: Final[Mapping[tuple[str, str], type[Resource]]] = MappingProxyType(
         ("gateway.networking.k8s.io/v1beta1", "HTTPRoute"): HTTPRoute,
         ("gateway.networking.k8s.io/v1", "ReferenceGrant"): ReferenceGrant,
         ("gateway.networking.k8s.io/v1beta1", "ReferenceGrant"): ReferenceGrant,
+        ("gateway.networking.k8s.io/v1", "BackendTLSPolicy"): BackendTLSPolicy,
+        ("gateway.networking.k8s.io/v1alpha3", "BackendTLSPolicy"): BackendTLSPolicy,
         ("agentic.networking.x-k8s.io/v1alpha1", "AccessPolicy"): AccessPolicy,
         ("agentic.networking.x-k8s.io/v1alpha1", "Backend"): Backend,
         ("agentic.networking.x-k8s.io/v0alpha0", "XAccessPolicy"): XAccessPolicyV0,
@@ -64,6 +70,12 @@ OWNED_GROUPS: Final = frozenset(
     {"authplane.dev", "projectcontour.io", "agentic.networking.x-k8s.io", "agentic.prototype.x-k8s.io"}
 )
 """In these groups a kind or version that is not in `KINDS` is an error: it might have been meant to protect."""
+
+OWNED_KINDS: Final = frozenset({("gateway.networking.k8s.io", "BackendTLSPolicy")})
+"""Of these kinds of other groups, a version that is not in `KINDS` is an error too."""
+
+TLS_POLICY: Final = "BackendTLSPolicy"
+"""The kind without which a Service would be reached in plaintext."""
 
 POLICIES: Final = frozenset({"AccessPolicy", "XAccessPolicy"})
 """Kinds that protect what they name: one that cannot be read must not leave it open."""

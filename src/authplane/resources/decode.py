@@ -8,7 +8,7 @@ from typing import Final, TypeAlias, cast
 from authplane.base.addresses import parse_ip_address
 from authplane.base.names import Ref
 from authplane.base.problems import Problem, Severity
-from authplane.resources.catalogue import KINDS, OWNED_GROUPS, POLICIES, Resource
+from authplane.resources.catalogue import KINDS, OWNED_GROUPS, OWNED_KINDS, POLICIES, TLS_POLICY, Resource
 from authplane.resources.kinds.agentic import Backend
 from authplane.resources.kinds.authplane import AuthplaneConfiguration
 from authplane.resources.kinds.authserver import AuthorizationServer, server_problems
@@ -49,9 +49,10 @@ def parse_document(root: Node) -> Document:
     made = KINDS.get((api, kind))
     if made is not None:
         return _decode(made, kind, root)
-    if api in OWNED_GROUPS or api.rpartition("/")[0] in OWNED_GROUPS:
+    group = api.rpartition("/")[0]
+    if api in OWNED_GROUPS or group in OWNED_GROUPS or (group, kind) in OWNED_KINDS:
         problem = Problem(("kind",), "KindUnknown", _unknown(api, kind))
-        return _unusable(kind, root, (problem,)) if kind in POLICIES else _refused(problem)
+        return _unusable(kind, root, (problem,)) if kind in _AIMED else _refused(problem)
     return Foreign(kind)
 
 
@@ -66,7 +67,7 @@ def _decode(made: type[Resource], kind: str, root: Fields) -> Decoded:
     if not sound:
         return _unusable(kind, root, tuple(report.problems))
     ref = Ref(kind, resource.metadata.namespace, resource.metadata.name)
-    protects = _targets(root, ref.namespace) if kind in POLICIES else None
+    protects = _targets(root, ref.namespace) if kind in _AIMED else None
     return Decoded(ref=ref, resource=resource, problems=tuple(report.problems), protects=protects)
 
 
@@ -105,6 +106,8 @@ CHECKS: Final[Mapping[type[Resource], Callable[[Resource], Iterator[Problem]]]] 
 )
 """What a kind demands of several fields together."""
 
+_AIMED: Final = POLICIES | {TLS_POLICY}
+"""Kinds whose targets must not be left without them."""
 _AROUND: Final = frozenset({"apiVersion", "kind", "status"})
 
 
@@ -126,7 +129,7 @@ def _ref(kind: str, root: Fields) -> Ref | None:
 def _unusable(kind: str, root: Fields, problems: tuple[Problem, ...]) -> Decoded:
     """Return a document that cannot be used; a policy with what it was meant to protect."""
     ref = _ref(kind, root)
-    protects = _targets(root, ref.namespace) if ref is not None and kind in POLICIES else None
+    protects = _targets(root, ref.namespace) if ref is not None and kind in _AIMED else None
     return Decoded(ref=ref, resource=None, problems=problems, protects=protects)
 
 

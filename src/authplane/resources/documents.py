@@ -9,9 +9,10 @@ from authplane.base.problems import Problem
 from authplane.resources.kinds.agentic import AccessPolicy, Backend, XAccessPolicy, XAccessPolicyV0, XBackend
 from authplane.resources.kinds.authplane import AuthplaneConfiguration
 from authplane.resources.kinds.authserver import AuthorizationServer
+from authplane.resources.kinds.backend_tls import BackendTLSPolicy
 from authplane.resources.kinds.contour import HTTPProxy, TLSCertificateDelegation
 from authplane.resources.kinds.contour_settings import ContourConfiguration
-from authplane.resources.kinds.core import EndpointSlice, Secret, Service
+from authplane.resources.kinds.core import ConfigMap, EndpointSlice, Secret, Service
 from authplane.resources.kinds.extension_service import ExtensionService
 from authplane.resources.kinds.gateway import Gateway, HTTPRoute, ReferenceGrant
 
@@ -43,6 +44,7 @@ class Resources:
 
     services: Mapping[ObjectName, Service] = field(default_factory=lambda: MappingProxyType({}))
     secrets: Mapping[ObjectName, Secret] = field(default_factory=lambda: MappingProxyType({}))
+    config_maps: Mapping[ObjectName, ConfigMap] = field(default_factory=lambda: MappingProxyType({}))
     endpoint_slices: Mapping[ObjectName, tuple[EndpointSlice, ...]] = field(
         default_factory=lambda: MappingProxyType({})
     )
@@ -59,6 +61,7 @@ class Resources:
     http_routes: Mapping[ObjectName, HTTPRoute] = field(default_factory=lambda: MappingProxyType({}))
     delegations: Mapping[ObjectName, TLSCertificateDelegation] = field(default_factory=lambda: MappingProxyType({}))
     grants: Mapping[ObjectName, ReferenceGrant] = field(default_factory=lambda: MappingProxyType({}))
+    backend_tls_policies: Mapping[ObjectName, BackendTLSPolicy] = field(default_factory=lambda: MappingProxyType({}))
     authorization_servers: Mapping[ObjectName, AuthorizationServer] = field(
         default_factory=lambda: MappingProxyType({})
     )
@@ -72,5 +75,7 @@ class Resources:
     """
     broken_policies: Mapping[Ref, tuple[Ref, ...] | None] = field(default_factory=lambda: MappingProxyType({}))
     """Policies among the broken, and what they were meant to protect; None where that cannot be read either."""
+    broken_tls_policies: Mapping[Ref, tuple[Ref, ...] | None] = field(default_factory=lambda: MappingProxyType({}))
+    """BackendTLSPolicies among the broken, and their targets; None where those cannot be read either."""
     doubt: str = ""
     """Which file may hold a policy that cannot be read at all: it may protect anything. Empty if there is none."""

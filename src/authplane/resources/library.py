@@ -6,13 +6,13 @@ before and declares no more stays as well.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from weakref import WeakValueDictionary
 
 from authplane.base.names import Ref
-from authplane.resources.catalogue import POLICIES, Resource
+from authplane.resources.catalogue import POLICIES, TLS_POLICY, Resource
 from authplane.resources.chunks import Chunk
 from authplane.resources.documents import Finding
 from authplane.resources.doubts import doubt_in, lost_settings
@@ -220,10 +220,10 @@ class Library:
             if found:
                 self._findings[file] = found
 
-    def _broken_policies(self) -> Mapping[Ref, tuple[Ref, ...] | None]:
+    def _broken_policies(self, kinds: Collection[str]) -> Mapping[Ref, tuple[Ref, ...] | None]:
         """Return what the policies without any good version were meant to protect."""
         targets: dict[Ref, tuple[Ref, ...] | None] = {}
-        for claim in (claim for key in self._broken if key.kind in POLICIES for claim in self._claims[key]):
+        for claim in (claim for key in self._broken if key.kind in kinds for claim in self._claims[key]):
             known = targets.get(claim.doc.ref, ())
             more = claim.doc.protects
             targets[claim.doc.ref] = None if known is None or more is None else tuple(dict.fromkeys((*known, *more)))
@@ -235,7 +235,10 @@ class Library:
         ignored = {kind: count for kind, count in sorted(self._ignored.items()) if count > 0}
         return Loaded(
             resources=self._tables.resources(
-                broken, self._broken_policies(), doubt_in(self._sources, set(self._orphans.values()))
+                broken,
+                self._broken_policies(POLICIES),
+                self._broken_policies({TLS_POLICY}),
+                doubt_in(self._sources, set(self._orphans.values())),
             ),
             findings=tuple(finding for file in sorted(self._findings) for finding in self._findings[file]),
             ignored=MappingProxyType(ignored),

@@ -10,9 +10,10 @@ from authplane.resources.documents import Resources
 from authplane.resources.kinds.agentic import AccessPolicy, Backend, XAccessPolicy, XAccessPolicyV0, XBackend
 from authplane.resources.kinds.authplane import AuthplaneConfiguration
 from authplane.resources.kinds.authserver import AuthorizationServer
+from authplane.resources.kinds.backend_tls import BackendTLSPolicy
 from authplane.resources.kinds.contour import HTTPProxy, TLSCertificateDelegation
 from authplane.resources.kinds.contour_settings import ContourConfiguration
-from authplane.resources.kinds.core import EndpointSlice, Secret, Service
+from authplane.resources.kinds.core import ConfigMap, EndpointSlice, Secret, Service
 from authplane.resources.kinds.extension_service import ExtensionService
 from authplane.resources.kinds.gateway import Gateway, HTTPRoute, ReferenceGrant
 
@@ -56,6 +57,7 @@ class Tables:
     def __init__(self) -> None:
         self._services: Table[Service] = Table()
         self._secrets: Table[Secret] = Table()
+        self._config_maps: Table[ConfigMap] = Table()
         self._slices: Table[EndpointSlice] = Table()
         self._slices_of: dict[ObjectName, dict[str, EndpointSlice]] = {}
         self._slices_by_service: Table[tuple[EndpointSlice, ...]] = Table()
@@ -70,12 +72,14 @@ class Tables:
         self._http_routes: Table[HTTPRoute] = Table()
         self._delegations: Table[TLSCertificateDelegation] = Table()
         self._grants: Table[ReferenceGrant] = Table()
+        self._backend_tls_policies: Table[BackendTLSPolicy] = Table()
         self._authorization_servers: Table[AuthorizationServer] = Table()
         self._configurations: Table[AuthplaneConfiguration] = Table()
         self._contour_configurations: Table[ContourConfiguration] = Table()
         self._plain: Mapping[type, Table[Any]] = {
             Service: self._services,
             Secret: self._secrets,
+            ConfigMap: self._config_maps,
             HTTPProxy: self._proxies,
             ExtensionService: self._extension_services,
             Backend: self._backends,
@@ -87,6 +91,7 @@ class Tables:
             HTTPRoute: self._http_routes,
             TLSCertificateDelegation: self._delegations,
             ReferenceGrant: self._grants,
+            BackendTLSPolicy: self._backend_tls_policies,
             AuthorizationServer: self._authorization_servers,
             AuthplaneConfiguration: self._configurations,
             ContourConfiguration: self._contour_configurations,
@@ -110,7 +115,11 @@ class Tables:
             self._plain[type(resource)].drop(name)
 
     def resources(
-        self, broken: frozenset[Ref], broken_policies: Mapping[Ref, tuple[Ref, ...] | None], doubt: str
+        self,
+        broken: frozenset[Ref],
+        broken_policies: Mapping[Ref, tuple[Ref, ...] | None],
+        broken_tls_policies: Mapping[Ref, tuple[Ref, ...] | None],
+        doubt: str,
     ) -> Resources:
         """Return what is in force now."""
         for service in self._regroup:
@@ -119,6 +128,7 @@ class Tables:
         return Resources(
             services=self._services.view(),
             secrets=self._secrets.view(),
+            config_maps=self._config_maps.view(),
             endpoint_slices=self._slices_by_service.view(),
             proxies=self._proxies.view(),
             extension_services=self._extension_services.view(),
@@ -130,11 +140,13 @@ class Tables:
             http_routes=self._http_routes.view(),
             delegations=self._delegations.view(),
             grants=self._grants.view(),
+            backend_tls_policies=self._backend_tls_policies.view(),
             authorization_servers=self._authorization_servers.view(),
             configuration=_only(self._configurations),
             contour_configuration=_only(self._contour_configurations),
             broken=broken,
             broken_policies=broken_policies,
+            broken_tls_policies=broken_tls_policies,
             doubt=doubt,
         )
 

@@ -15,6 +15,7 @@ from authplane.policy.access.model import AnyPolicy, Asked, Oidc, Policy, Rule, 
 from authplane.policy.access.references import resolve
 from authplane.policy.access.settings import Options, Settings, configuration_ref, issuer_settings, read_settings
 from authplane.policy.access.targets import GROUPS, Aim, absence, all_in, exists, listeners
+from authplane.policy.backend_tls import BackendTlsPolicies, read_backend_tls
 from authplane.policy.tokens.issuer import Issuer
 from authplane.resources.documents import Resources
 
@@ -55,6 +56,8 @@ class Compiled:
     problems: Mapping[Ref, tuple[Problem, ...]]
     """By resource; those without a problem are left out."""
     standings: Mapping[Ref, PolicyStanding]
+    tls: BackendTlsPolicies = field(default_factory=BackendTlsPolicies)
+    """How Services are reached."""
 
 
 @dataclass(slots=True)
@@ -65,6 +68,7 @@ class _Pass:
     settings: Settings
     options: Options
     full: frozenset[Ref]
+    tls: BackendTlsPolicies
     problems: dict[Ref, Problems] = field(default_factory=dict)
     before: dict[Aim, list[AnyPolicy]] = field(default_factory=dict)
     standings: dict[Ref, PolicyStanding] = field(default_factory=dict)
@@ -95,17 +99,21 @@ class PolicyCompiler:
         """
         configuration = Problems()
         settings = read_settings(resources, self._options, configuration)
-        work = _Pass(resources, settings or Settings(), self._options, full)
+        tls = read_backend_tls(resources)
+        work = _Pass(resources, settings or Settings(), self._options, full, tls)
         work.problems[configuration_ref(resources)] = configuration
         for draft in sorted(self._draft_all(resources, work.settings), key=lambda each: each.seniority):
             _place(draft, work)
         _place_broken(work)
+        for ref, found in tls.problems.items():
+            work.of(ref).extend(found)
         return Compiled(
             policies=_policies(
                 work, resources.doubt if settings is not None else "the AuthplaneConfiguration cannot be used"
             ),
             problems=MappingProxyType({ref: tuple(found) for ref, found in sorted(work.problems.items()) if found}),
             standings=MappingProxyType(dict(sorted(work.standings.items()))),
+            tls=tls,
         )
 
     def _draft_all(self, resources: Resources, settings: Settings) -> Iterator[Draft]:
@@ -198,7 +206,7 @@ def _resolved(draft: Draft, work: _Pass, problems: Problems) -> Policy | Screen:
     found: dict[ExternalService, Destination] = {}
     for path, service in draft.asks:
         with problems.at(*path):
-            found[service] = resolve(work.resources, draft.ref, service, problems)
+            found[service] = resolve(work.resources, work.tls, draft.ref, service, problems)
     rules = tuple(_with_destinations(rule, found) for rule in draft.rules) if found else draft.rules
     if draft.screen is None:
         return Policy(ref=draft.ref, rules=rules, base=draft.base)

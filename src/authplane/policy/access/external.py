@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from authplane.base.names import ObjectName
+from authplane.policy.backend_tls import BackendTls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,8 @@ class ExternalService:
     protocol: OverGrpc | OverHttp
     most_body: int = 0
     """How many bytes of the body are sent; 0 sends none, and a request with a larger one is refused."""
+    tls: BackendTls | None = None
+    """None is without TLS."""
 
 
 @dataclass(frozen=True, slots=True)

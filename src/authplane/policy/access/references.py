@@ -1,11 +1,13 @@
 """The Services that policies refer to, and whether they may."""
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problems
 from authplane.policy.access.external import Destination, ExternalService, Missing, OverGrpc, OverHttp
+from authplane.policy.backend_tls import BackendTlsPolicies, TlsRefused
 from authplane.policy.headers import fit_name
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.agentic import ExternalAuth
@@ -39,11 +41,16 @@ def parse_external(written: ExternalAuth, namespace: str, problems: Problems) ->
     )
 
 
-def resolve(resources: Resources, origin: Ref, asked: ExternalService, problems: Problems) -> Destination:
+def resolve(
+    resources: Resources, tls: BackendTlsPolicies, origin: Ref, asked: ExternalService, problems: Problems
+) -> Destination:
     """Return the service if it is there and may be referred to; else why not, which is among the problems too."""
     missing = _missing(resources, origin, asked)
     if missing is None:
-        return asked
+        over = tls.find(resources.services[asked.service], asked.port)
+        if not isinstance(over, TlsRefused):
+            return replace(asked, tls=over)
+        missing = Missing("BackendNotFound", f'Service "{asked.service}" cannot be reached over TLS: {over.message}')
     with problems.at("externalAuth", "backendRef"):
         problems.add(missing.reason, missing.message)
     return missing

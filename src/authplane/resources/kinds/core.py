@@ -1,4 +1,4 @@
-"""Kubernetes' own kinds: Service, Secret, EndpointSlice."""
+"""Kubernetes' own kinds: Service, Secret, ConfigMap, EndpointSlice."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Annotated, ClassVar, Final
 
 from authplane.base.secret import Secret as Hidden
-from authplane.resources.kinds.meta import Meta
+from authplane.resources.kinds.meta import NOTHING, Meta
 from authplane.resources.schema import Base64, Length, Named, OneOf, Range, Upstream
 
 PROTOCOLS: Final = OneOf(("TCP", "UDP", "SCTP"))
@@ -64,6 +64,16 @@ class Secret:
     def value(self, key: str) -> Hidden[bytes] | None:
         """Return the bytes under ``key``."""
         return self.string_data[key] if key in self.string_data else self.data.get(key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigMap:
+    """Texts under keys."""
+
+    metadata: Meta
+    data: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+
+    UPSTREAM: ClassVar = Upstream(silent=("binaryData", "immutable"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
