@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import structlog
 
@@ -26,8 +26,10 @@ from authplane.policy.access.case import Means
 from authplane.policy.access.compile import Compiled, PolicyCompiler
 from authplane.policy.access.evidence import Identifier
 from authplane.policy.access.guards import Target
+from authplane.policy.access.settings import Options
 from authplane.policy.access.verdict import Verdict
 from authplane.policy.flow import Ask, Busy, Effect, Outcome
+from authplane.policy.peers.reviewing import ReviewToken, TokenReviewer
 from authplane.policy.request import Request
 from authplane.policy.tokens.inspector import TokenInspector
 from authplane.policy.tokens.issuer import Schedule
@@ -60,17 +62,22 @@ def unnamed_target(plan: PolicyPlan) -> Target:
     return parse_target(plan.target or None, plan.gateway or None)
 
 
+class Others(NamedTuple):
+    """Whom decisions may need."""
+
+    issuers: Issuers
+    services: ExternalServices
+    reviewer: TokenReviewer | None = None
+
+
 class KeptPolicies:
     """The policies that are in force, and all that decisions by them take."""
 
-    def __init__(
-        self, plan: PolicyPlan, issuers: Issuers, services: ExternalServices, heard: Heard | None, *, quiet: bool
-    ) -> None:
+    def __init__(self, plan: PolicyPlan, others: Others, heard: Heard | None, *, quiet: bool) -> None:
         self._quiet = quiet
         self.notes = AccessNotes()
-        self.issuers = issuers
-        self.services = services
-        inspector = TokenInspector(issuers)
+        self.issuers, self.services, self._reviewer = others
+        inspector = TokenInspector(self.issuers)
         self.tokens = inspector.cache.counts
         self.backend = AccessPolicies(
             Identifier(inspector),
@@ -78,7 +85,7 @@ class KeptPolicies:
             means=Means(evaluate=RememberedExpressions(WatchedExpressions())),
             unnamed=unnamed_target(plan),
         )
-        self._compiler = PolicyCompiler()
+        self._compiler = PolicyCompiler(Options(token_reviews=self._reviewer is not None))
         self._findings: frozenset[Finding] = frozenset()
         self._compiled: Compiled | None = None
         self._tried = False
@@ -106,7 +113,13 @@ class KeptPolicies:
 
     async def perform(self, effect: Effect) -> Outcome:
         """Do what a decision asks for on the way."""
-        return await self.services.ask(effect) if isinstance(effect, Ask) else Busy()
+        match effect:
+            case Ask():
+                return await self.services.ask(effect)
+            case ReviewToken() if self._reviewer is not None:
+                return await self._reviewer.review(effect)
+            case _:
+                return Busy()
 
     def targets(self) -> int:
         """Return how many targets have a policy."""
@@ -140,13 +153,14 @@ async def keep_policies(  # noqa: PLR0913 (most have a default)
     metrics: Metrics,
     heard: Heard | None = None,
     *,
+    reviewer: TokenReviewer | None = None,
     quiet: bool = False,
     schedule: Schedule | None = None,
 ) -> AsyncGenerator[KeptPolicies]:
     """Keep the policies of a folder in force while the block runs; raises `FolderError` if there is no folder.
 
-    ``heard`` is told of every decision; ``quiet`` is for those who tell of the folder's problems themselves;
-    ``schedule`` says when issuers are asked.
+    ``heard`` is told of every decision; ``reviewer`` asks a cluster about tokens, and without one nobody does;
+    ``quiet`` is for those who tell of the folder's problems themselves; ``schedule`` says when issuers are asked.
     """
     folder = Folder(Path(plan.folder))
     folder.scan()
@@ -155,7 +169,7 @@ async def keep_policies(  # noqa: PLR0913 (most have a default)
     async with AsyncExitStack() as stack:
         issuers = await stack.enter_async_context(follow_issuers((), options))
         services = await stack.enter_async_context(external_services())
-        kept = KeptPolicies(plan, issuers, services, heard, quiet=quiet)
+        kept = KeptPolicies(plan, Others(issuers, services, reviewer), heard, quiet=quiet)
         await kept.rebuild(folder.library.current())
         metrics.cache(name, kept.tokens)
         metrics.include(AccessMetrics(name, kept.notes, issuers, kept.targets))

@@ -11,7 +11,7 @@ from authplane.base.problems import Problem, Problems, Severity
 from authplane.policy.access.drafts import Draft, Written, build_draft
 from authplane.policy.access.external import Destination, ExternalService, Missing
 from authplane.policy.access.guards import Guard, Policies, build_guard, rules_of, trust_domains
-from authplane.policy.access.model import AnyPolicy, Asked, Oidc, Policy, Rule, Screen, Unusable
+from authplane.policy.access.model import AnyPolicy, Asked, Oidc, Policy, Rule, Screen, Unusable, issuers_of
 from authplane.policy.access.references import resolve
 from authplane.policy.access.settings import Options, Settings, configuration_ref, issuer_settings, read_settings
 from authplane.policy.access.targets import GROUPS, Aim, absence, all_in, exists, listeners
@@ -44,7 +44,7 @@ class PolicyStanding:
     unresolved: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
     issuers: tuple[str, ...] = ()
-    """The addresses of the issuers that it names."""
+    """The addresses of the issuers whose tokens are of use to it."""
     rules: tuple[str, ...] = ()
 
 
@@ -161,7 +161,7 @@ def _place(draft: Draft, work: _Pass) -> None:
         targets=tuple(_standing(aim, refusal, draft, work, problems) for aim in draft.aims),
         unresolved=tuple(each for each in problems.errors if each.reason in UNRESOLVED),
         warnings=problems.warnings,
-        issuers=tuple(dict.fromkeys(rule.source.issuer.url for rule in draft.rules if isinstance(rule.source, Oidc))),
+        issuers=tuple(dict.fromkeys(url for rule in draft.rules for url in sorted(issuers_of(rule.source)))),
         rules=tuple(rule.name for rule in draft.rules),
     )
 
@@ -279,17 +279,16 @@ def _each_once(policies: Iterable[AnyPolicy]) -> list[AnyPolicy]:
 
 
 def _issuers(policies: Iterable[AnyPolicy], settings: Settings) -> tuple[Issuer, ...]:
-    """Return the issuers to follow, one for each address; the name without a scheme counts where a rule uses it."""
+    """Return the issuers to follow, one for each address; the name without a scheme counts where it is used."""
+    sources = [rule.source for policy in policies for rule in rules_of(policy)]
+    useful = frozenset[str]().union(*(issuers_of(source) for source in sources))
+    urls = [each.issuer for each in settings.workloads.keyed if each.issuer.url in useful]
+    urls += [source.issuer for source in sources if isinstance(source, Oidc)]
     found: dict[str, Issuer] = {}
-    for policy in policies:
-        for rule in rules_of(policy):
-            if not isinstance(rule.source, Oidc):
-                continue
-            url = rule.source.issuer
-            known = found.get(url.url)
-            given = issuer_settings(settings, url)
-            if not given.unusable and (known is None or url.literal != url.url):
-                found[url.url] = Issuer(url=url, reach=given.reach, demands=given.demands)
+    for url in urls:
+        given = issuer_settings(settings, url)
+        if not given.unusable and (url.url not in found or url.literal != url.url):
+            found[url.url] = Issuer(url=url, reach=given.reach, demands=given.demands)
     return tuple(found[url] for url in sorted(found))
 
 
