@@ -6,7 +6,7 @@ from typing import Final
 
 from authplane.cel.patterns import pattern_size
 from authplane.cel.problem import CelProblem, Reason, problem_at
-from authplane.cel.program import Program, compile_expression
+from authplane.cel.program import Program, Result, compile_expression
 from authplane.cel.tree import Call, Const, Ident, Node, walk
 from authplane.cel.vocabulary import OPERATORS, Kind, Macro, Variable, Vocabulary
 from authplane.cel.wire import parse_overloads
@@ -85,9 +85,11 @@ _NUMERIC: Final = frozenset({
 
 
 @lru_cache(maxsize=16_384)
-def compile_call_expression(text: str, vocabulary: Vocabulary) -> Program | tuple[CelProblem, ...]:
+def compile_call_expression(
+    text: str, vocabulary: Vocabulary, result: Result = Result.BOOL
+) -> Program | tuple[CelProblem, ...]:
     """Check an expression about calls: the program, or everything that is wrong with it."""
-    program = compile_expression(text, vocabulary, any_result=False)
+    program = compile_expression(text, vocabulary, result)
     if isinstance(program, tuple):
         return program
     overloads = parse_overloads(program.checked)

@@ -11,7 +11,7 @@ from cel.expr import checked_pb2 as pb
 from authplane.base.problems import Problems
 from authplane.cel.calls import SERVER_CALLS, compile_call_expression
 from authplane.cel.problem import CelProblem
-from authplane.cel.program import Program
+from authplane.cel.program import Program, Result
 from authplane.cel.received_wire import parse_expression
 from authplane.cel.shape import is_same
 from authplane.cel.text import render_text
@@ -22,18 +22,20 @@ LARGEST: Final = 131_072
 """The bytes of a whole ``CheckedExpr``, which says much besides the expression."""
 
 
-def parse_checked(message: pb.CheckedExpr, vocabulary: Vocabulary, problems: Problems) -> Program | None:
+def parse_checked(
+    message: pb.CheckedExpr, vocabulary: Vocabulary, problems: Problems, result: Result = Result.BOOL
+) -> Program | None:
     """Read an expression that somebody else has checked, and check it; None is a problem."""
     if message.ByteSize() > LARGEST:
         problems.add("ExpressionTooLarge", f"has {message.ByteSize()} bytes, and {LARGEST} are allowed")
         return None
     before = problems.error_count
-    _check_result(message, problems)
+    _check_result(message, result, problems)
     with problems.at("expr"):
         tree = parse_expression(message, vocabulary, problems)
         if tree is None or problems.error_count != before:
             return None
-        program = compile_call_expression(render_text(tree), vocabulary)
+        program = compile_call_expression(render_text(tree), vocabulary, result)
         if isinstance(program, tuple):
             for each in program:
                 problems.add(f"Expression{each.reason}", _sentence(each, render_text(tree)))
@@ -44,20 +46,23 @@ def parse_checked(message: pb.CheckedExpr, vocabulary: Vocabulary, problems: Pro
         return program
 
 
-def checked_expression(text: str, vocabulary: Vocabulary = SERVER_CALLS) -> pb.CheckedExpr | tuple[CelProblem, ...]:
+def checked_expression(
+    text: str, vocabulary: Vocabulary = SERVER_CALLS, result: Result = Result.BOOL
+) -> pb.CheckedExpr | tuple[CelProblem, ...]:
     """Check an expression about calls, and return it as it is sent; else everything that is wrong with it."""
-    program = compile_call_expression(text, vocabulary)
+    program = compile_call_expression(text, vocabulary, result)
     return program if isinstance(program, tuple) else build_checked(program.checked)
 
 
-def _check_result(message: pb.CheckedExpr, problems: Problems) -> None:
-    """Report an expression that is not even said to be a bool."""
+def _check_result(message: pb.CheckedExpr, result: Result, problems: Problems) -> None:
+    """Report an expression that is not even said to be what is wanted."""
+    wanted = pb.Type.STRING if result is Result.STRING else pb.Type.BOOL
     if message.expr.id not in message.type_map:
         said = "is not known"
-    elif message.type_map[message.expr.id].primitive == pb.Type.BOOL:
+    elif message.type_map[message.expr.id].primitive == wanted:
         return
     else:
-        said = "is not bool"
+        said = f"is not {result.value}"
     with problems.at("type_map"):
         problems.add("ExpressionNotBool", f"the type of the result {said}")
 

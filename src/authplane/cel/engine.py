@@ -18,6 +18,7 @@ from authplane.cel.wire import PACKAGE, build_types, message_name
 
 BOOL: Final = cel.Type.BOOL
 DYN: Final = cel.Type.DYN
+STRING: Final = cel.Type.STRING
 ERROR: Final = cel.Type.ERROR
 TYPE: Final = cel.Type
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from authplane.cel.admit import MOST_DATA
-from authplane.cel.engine import BOOL, ERROR
+from authplane.cel.engine import BOOL, ERROR, STRING
 from authplane.cel.facts import Lookup
 from authplane.cel.outcome import HOLDS, HOLDS_NOT, Code, Failed, Outcome
 from authplane.cel.program import Program
@@ -26,11 +26,8 @@ _PYTHON: Final[dict[Kind, type]] = {
 def evaluate(program: Program, lookup: Lookup) -> Outcome:
     """Tell whether a program holds for what is known. Never raises."""
     data = build_data(program, lookup)
-    return data if isinstance(data, Failed) else evaluate_data(program, data)
-
-
-def evaluate_data(program: Program, data: dict[str, Any]) -> Outcome:
-    """Tell whether a program holds for data that may enter the engine. Never raises."""
+    if isinstance(data, Failed):
+        return data
     try:
         result = program.running.eval(data=data)
     except (RuntimeError, ValueError, TypeError) as error:
@@ -40,6 +37,22 @@ def evaluate_data(program: Program, data: dict[str, Any]) -> Outcome:
     if value is True:
         return HOLDS
     return _not_true(result, value)
+
+
+def evaluate_text(program: Program, lookup: Lookup) -> str | Failed:
+    """Return the text that a program gives for what is known. Never raises."""
+    data = build_data(program, lookup)
+    if isinstance(data, Failed):
+        return data
+    try:
+        result = program.running.eval(data=data)
+    except (RuntimeError, ValueError, TypeError) as error:
+        return failure(str(error))
+    value = result.value()
+    # An error comes as a string, too.
+    if result.type() == STRING and isinstance(value, str):
+        return value
+    return failure(str(value)) if result.type() == ERROR else Failed(Code.WRONG_TYPE)
 
 
 def build_data(program: Program, lookup: Lookup) -> dict[str, Any] | Failed:

@@ -1,11 +1,12 @@
 """Expressions, from text to what can be evaluated."""
 
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import lru_cache
 from typing import Any, Final
 
 from authplane.cel.checks import check_tree
-from authplane.cel.engine import BOOL, DYN, compile_text, load, type_name
+from authplane.cel.engine import BOOL, DYN, STRING, compile_text, load, type_name
 from authplane.cel.problem import CelProblem, Reason, problem_at
 from authplane.cel.reads import Read, find_reads
 from authplane.cel.text import render_text
@@ -15,6 +16,17 @@ from authplane.cel.wire import parse_tree, sorted_bytes
 
 LARGEST_TEXT: Final = 4_096
 """In bytes."""
+
+
+class Result(Enum):
+    """What the result of an expression must be."""
+
+    BOOL = "bool"
+    PERHAPS_BOOL = "bool, or known only when a request comes"
+    STRING = "string"
+
+
+_RESULTS: Final = {Result.BOOL: (BOOL,), Result.PERHAPS_BOOL: (BOOL, DYN), Result.STRING: (STRING,)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +72,9 @@ class Program:
 
 @lru_cache(maxsize=16_384)
 def compile_expression(
-    text: str, vocabulary: Vocabulary, *, any_result: bool = True
+    text: str, vocabulary: Vocabulary, result: Result = Result.PERHAPS_BOOL
 ) -> Program | tuple[CelProblem, ...]:
-    """Check an expression: the program, or everything that is wrong with it. The same text is checked once.
-
-    ``any_result`` takes one whose type of result is known only when a request comes, as long as it may be a bool.
-    """
+    """Check an expression: the program, or everything that is wrong with it. The same text is checked once."""
     unreadable = _unreadable(text)
     if unreadable is not None:
         return (unreadable,)
@@ -79,8 +88,8 @@ def compile_expression(
         return (CelProblem(reason=Reason.NOT_ALLOWED, message="it has a macro that is not known here"),)
     reads, bare = find_reads(tree, vocabulary)
     problems = check_tree(tree, text, vocabulary, bare)
-    if returns != BOOL and not (any_result and returns == DYN):
-        said = f"the result is {type_name(returns)}, not bool"
+    if returns not in _RESULTS[result]:
+        said = f"the result is {type_name(returns)}, not {type_name(_RESULTS[result][0])}"
         problems = (problem_at(text, tree.at, Reason.NOT_BOOL, said), *problems)
     return problems or _program(text, vocabulary, checked, tree, reads)
 

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from authplane.dataplane.frozen import FrozenMap
+from authplane.filters.metadata import NO_METADATA as NO_FILTER_METADATA
+from authplane.filters.metadata import FilterMetadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,5 +24,13 @@ class JsonObject:
 
 MetadataValue: TypeAlias = Audience | JsonObject
 ResourceMetadata: TypeAlias = FrozenMap[str, MetadataValue]
+
+
+def shown_to_filters(metadata: ResourceMetadata) -> FilterMetadata:
+    """Return what filters see of metadata: JSON objects only, nothing that has a type of its own."""
+    if not metadata:
+        return NO_FILTER_METADATA
+    return FilterMetadata({key: each.members for key, each in metadata.items() if isinstance(each, JsonObject)})
+
 
 NO_METADATA: Final[ResourceMetadata] = FrozenMap()

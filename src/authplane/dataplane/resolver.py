@@ -1,13 +1,15 @@
 """From the name of a Listener to everything that belongs to it: what to watch, and the whole once it is known."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from authplane.base.addresses import parse_ip_address
 from authplane.dataplane.clusters import AggregateOf, Cluster, ClusterEndpoints, DnsEndpoint, EdsEndpoints
 from authplane.dataplane.hosts import HostTable
 from authplane.dataplane.listeners import ApiListener, ConnectionManager, Listener, RouteName, ServerListener
+from authplane.dataplane.metadata import ResourceMetadata
 from authplane.dataplane.routes import RouteConfiguration, clusters_of
 from authplane.dataplane.targets import Group, dns_group, endpoint_groups
 from authplane.filters.calls import Endpoint
@@ -66,6 +68,8 @@ class ClientConfiguration:
     """Of the one virtual host that serves the client's authority."""
     clusters: Mapping[str, tuple[Group, ...] | Failed]
     """Where calls go, in order of preference, for every cluster that a route names."""
+    metadata: Mapping[str, ResourceMetadata] = field(default_factory=lambda: MappingProxyType({}))
+    """That of these clusters, where there is any."""
 
 
 def resolve_server(name: str, bound: Endpoint, known: Known) -> Resolution[ServerConfiguration]:
@@ -142,8 +146,16 @@ def _client(name: str, authority: str, look: _Lookup) -> ClientConfiguration | F
     if len(complete) < len(clusters):
         return Waiting()
     return ClientConfiguration(
-        manager=manager, routes=RouteConfiguration(name=routes.name, virtual_hosts=(host,)), clusters=complete
+        manager=manager,
+        routes=RouteConfiguration(name=routes.name, virtual_hosts=(host,)),
+        clusters=complete,
+        metadata=_metadata(complete, look),
     )
+
+
+def _metadata(names: Iterable[str], look: _Lookup) -> Mapping[str, ResourceMetadata]:
+    found = {name: look.of(TypeUrl.CLUSTER, name, Cluster) for name in names}
+    return {name: each.metadata for name, each in found.items() if isinstance(each, Cluster) and each.metadata}
 
 
 class _Flattening:

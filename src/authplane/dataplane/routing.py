@@ -1,13 +1,13 @@
 """Where a call goes and which filters judge it: everything is built when the configuration comes."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final, TypeAlias
 
 from authplane.dataplane.hosts import HostTable
 from authplane.dataplane.listeners import ConnectionManager
-from authplane.dataplane.metadata import NO_METADATA, ResourceMetadata
+from authplane.dataplane.metadata import NO_METADATA, ResourceMetadata, shown_to_filters
 from authplane.dataplane.overrides import Effective, Mismatch, effective_chain
 from authplane.dataplane.routes import (
     Forward,
@@ -19,7 +19,9 @@ from authplane.dataplane.routes import (
     VirtualHost,
 )
 from authplane.filters.call_headers import lookup_in
-from authplane.filters.calls import Call, Code, Running, Side, Stop
+from authplane.filters.calls import Call, Code, Flow, Running, Side, Stop
+from authplane.filters.chain import run_filters
+from authplane.filters.metadata import FilterMetadata
 from authplane.filters.registry import State
 from authplane.matching.fractions import Fraction, is_drawn
 from authplane.matching.headers import HeaderMatcher, Lookup, matches_header
@@ -90,6 +92,18 @@ class _BuiltRoute:
 
 
 @dataclass(frozen=True, slots=True)
+class _Told:
+    """Filters that are told the metadata of a route."""
+
+    filters: tuple[Running, ...]
+    route: FilterMetadata
+    cluster: FilterMetadata
+
+    def run(self, call: Call) -> Flow:
+        return run_filters(self.filters, replace(call, route_metadata=self.route, cluster_metadata=self.cluster))
+
+
+@dataclass(frozen=True, slots=True)
 class RouteTable:
     """The routes of a connection manager, with the filters of each ready to run."""
 
@@ -113,13 +127,17 @@ class RouteTable:
 
 
 def build_route_table(
-    manager: ConnectionManager, routes: RouteConfiguration | RoutesMissing, side: Side, state: State
+    manager: ConnectionManager,
+    routes: RouteConfiguration | RoutesMissing,
+    side: Side,
+    state: State,
+    clusters: Mapping[str, ResourceMetadata] | None = None,
 ) -> RouteTable:
-    """Build the filters of every route.
+    """Build the filters of every route; ``clusters`` is the metadata of clusters that have some.
 
     Without routes calls fail, after the filters as the connection manager has them.
     """
-    builder = _Builder(manager, side, state)
+    builder = _Builder(manager, side, state, clusters or {})
     if isinstance(routes, RoutesMissing):
         stop = Stop(code=Code.UNAVAILABLE, message=f"there are no routes: {routes.why}")
         return RouteTable(HostTable.of(()), (), builder.routed(Routed(stop=stop)))
@@ -148,10 +166,13 @@ def _always(hosts: tuple[VirtualHost, ...], built: tuple[tuple[_BuiltRoute, ...]
 class _Builder:
     """Builds filters once for every configuration and override that are in use."""
 
-    def __init__(self, manager: ConnectionManager, side: Side, state: State) -> None:
+    def __init__(
+        self, manager: ConnectionManager, side: Side, state: State, clusters: Mapping[str, ResourceMetadata]
+    ) -> None:
         self._manager = manager
         self._side = side
         self._state = state
+        self._clusters = clusters
         self._built: dict[tuple[str, Hashable], Running] = {}
 
     def host(self, host: VirtualHost) -> tuple[_BuiltRoute, ...]:
@@ -171,7 +192,15 @@ class _Builder:
         if isinstance(chain, Mismatch):
             message = f"the route overrides the filter '{chain.name}' as if it were one of another kind"
             return Routed(stop=Stop(code=Code.UNAVAILABLE, message=message))
-        return replace(end, filters=tuple(self._running(each) for each in chain))
+        filters = tuple(self._running(each) for each in chain)
+        return replace(end, filters=self._told(filters, end))
+
+    def _told(self, filters: tuple[Running, ...], end: Routed) -> tuple[Running, ...]:
+        """Let filters see what the route and the cluster of a call say."""
+        route, cluster = end.metadata, self._clusters.get(end.cluster, NO_METADATA)
+        if not filters or not (route or cluster):
+            return filters
+        return (_Told(filters, shown_to_filters(route), shown_to_filters(cluster)),)
 
     def _choices(self, route: Route, host: Overrides) -> tuple[_Choice, ...]:
         match self._side, route.action:

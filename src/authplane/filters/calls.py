@@ -11,6 +11,8 @@ from datetime import datetime
 from enum import Enum, IntEnum
 from typing import Final, Protocol, TypeAlias
 
+from authplane.filters.metadata import NO_METADATA, FilterMetadata
+
 Metadata: TypeAlias = tuple[tuple[str, str | bytes], ...]
 """Keys in lower case, in order; a key may stand several times. The values of ``-bin`` keys are bytes."""
 
@@ -113,6 +115,10 @@ class Call:
     """None on the client side, where there is none yet."""
     target: str = ""
     """What a channel was made for; empty on the server side."""
+    route_metadata: FilterMetadata = NO_METADATA
+    """What the route of the call says to filters."""
+    cluster_metadata: FilterMetadata = NO_METADATA
+    """What the cluster says to filters that the call goes to; nothing on the server side."""
 
 
 # --- What a filter asks for on the way

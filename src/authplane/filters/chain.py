@@ -19,6 +19,11 @@ def run_chain(filters: Sequence[Running], call: Call) -> Flow:
     """
     if call.side is Side.SERVER and not _METHOD.fullmatch(call.path):
         return _refused()
+    return run_filters(filters, call)
+
+
+def run_filters(filters: Sequence[Running], call: Call) -> Flow:
+    """Do the same for a part of a chain, whose call has been looked at."""
     # One filter needs nothing around it, and most chains have one.
     return filters[0].run(call) if len(filters) == 1 else _run_all(filters, call)
 

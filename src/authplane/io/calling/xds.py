@@ -88,7 +88,7 @@ class BackendKey:
 
 def build_plan(configuration: ClientConfiguration, state: State) -> Plan:
     """Build the filters of all routes, and tell where each cluster is."""
-    table = build_route_table(configuration.manager, configuration.routes, Side.CLIENT, state)
+    table = build_route_table(configuration.manager, configuration.routes, Side.CLIENT, state, configuration.metadata)
     return Plan(
         rules=ClientRules.of(table, state.random),
         clusters={name: _backends(groups) for name, groups in configuration.clusters.items()},

@@ -1,0 +1,116 @@
+"""What expressions read of a call (gRFC A106 and A103)."""
+
+import binascii
+import re
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from typing import Final
+
+from authplane.cel.admit import Admitted, admit
+from authplane.cel.calls import CLIENT_CALLS, CLUSTER_METADATA, ROUTE_METADATA, SERVER_CALLS
+from authplane.cel.facts import ABSENT, Absent, Fact, build_fact
+from authplane.cel.vocabulary import Vocabulary
+from authplane.filters.call_headers import lookup_in
+from authplane.filters.calls import Call, Connection, Endpoint, Side
+
+VOCABULARIES: Final[Mapping[Side, Vocabulary]] = {Side.SERVER: SERVER_CALLS, Side.CLIENT: CLIENT_CALLS}
+
+_PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
+_PSEUDO: Final = (":path", ":method", ":authority", "host", "content-type")
+
+
+@dataclass(frozen=True, slots=True)
+class AttributesInput:
+    """Gives expressions a call."""
+
+    def read(self, subject: Call) -> "CallAttributes":
+        """Return what expressions read."""
+        return CallAttributes(subject)
+
+    def __str__(self) -> str:
+        return "the call"
+
+
+class CallAttributes:
+    """The attributes of one call; each is made when somebody asks."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def headers(self, names: tuple[str, ...] | None) -> Fact:
+        """Return the values of these headers by the names as given, which may be in any case; None means all.
+
+        All of them are there by their names in lower case.
+        """
+        lookup = lookup_in(self._call)
+        if names is None:
+            names = (*dict.fromkeys((*_PSEUDO, *(key for key, _ in self._call.metadata))),)
+        found = {name: value for name in names if (value := lookup(name.lower())) is not None}
+        return admit(found)
+
+    def fact(self, name: str) -> Fact:
+        """Return any other attribute by its dotted name."""
+        return build_fact(_MAKERS[name](self._call))
+
+
+def _header(name: str) -> Callable[[Call], str]:
+    return lambda call: lookup_in(call)(name) or ""
+
+
+def _of_connection(read: Callable[[Connection], object]) -> Callable[[Call], object]:
+    return lambda call: ABSENT if call.connection is None else read(call.connection)
+
+
+def _address(endpoint: Endpoint) -> str:
+    """Write an address as Envoy does; the path of a unix socket has no port."""
+    if not endpoint.port:
+        return endpoint.address
+    return f"[{endpoint.address}]:{endpoint.port}" if ":" in endpoint.address else f"{endpoint.address}:{endpoint.port}"
+
+
+def _digest(connection: Connection) -> str | Absent:
+    certificate = connection.certificate
+    return "" if certificate is None else _digest_of(certificate.pem)
+
+
+@lru_cache(maxsize=1024)
+def _digest_of(pem: bytes) -> str | Absent:
+    """Return the digest of the first certificate of a PEM text."""
+    found = _PEM.search(pem)
+    try:
+        return ABSENT if found is None else sha256(b64decode(found[1])).hexdigest()
+    except binascii.Error:
+        return ABSENT
+
+
+def _integer(number: int) -> Admitted:
+    # What is admitted otherwise becomes a double.
+    return Admitted(number, 8)
+
+
+_MAKERS: Final[Mapping[str, Callable[[Call], object]]] = {
+    "request.path": lambda call: call.path,
+    "request.url_path": lambda call: call.path,
+    "request.host": lambda call: ABSENT if call.authority is None else call.authority,
+    "request.method": lambda _: "POST",
+    "request.referer": _header("referer"),
+    "request.useragent": _header("user-agent"),
+    "request.id": _header("x-request-id"),
+    "request.query": lambda _: "",
+    "request.scheme": lambda _: ABSENT,
+    "request.protocol": lambda _: ABSENT,
+    "request.time": lambda _: ABSENT,
+    ROUTE_METADATA: lambda call: call.route_metadata.fact,
+    CLUSTER_METADATA: lambda call: call.cluster_metadata.fact,
+    "source.address": _of_connection(lambda connection: _address(connection.remote)),
+    "source.ip": _of_connection(lambda connection: connection.remote.address),
+    "source.port": _of_connection(lambda connection: _integer(connection.remote.port)),
+    "connection.requested_server_name": _of_connection(lambda connection: connection.requested_server_name),
+    "connection.tls_version": _of_connection(lambda connection: connection.tls_version),
+    "connection.sha256_peer_certificate_digest": _of_connection(_digest),
+}
