@@ -12,12 +12,12 @@ from typing import Final
 
 from authplane.base.names import ObjectName
 from authplane.base.problems import Problems
+from authplane.policy.access.targets import BACKENDS, meant_kind
 from authplane.policy.mcp.challenge import fit_scope, fit_url
 from authplane.policy.tokens.issuer_url import parse_issuer_url
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.agentic import AccessPolicy, AccessRule, XAccessPolicy, XAccessPolicyV0
 
-_BACKENDS: Final = frozenset({"Backend", "XBackend"})
 _WHOLE: Final = ""
 
 
@@ -74,19 +74,20 @@ def read_protection(resources: Resources) -> Protection:
     for policy in (*resources.access_policies.values(), *resources.x_access_policies.values()):
         tokens = _tokens(policy)
         for ref in policy.spec.target_refs:
-            name = ObjectName(policy.metadata.namespace, ref.name)
-            if ref.kind in _BACKENDS:
+            name, kind = ObjectName(policy.metadata.namespace, ref.name), meant_kind(ref.kind)
+            if kind in BACKENDS:
                 backends[name].append(tokens)
-            elif ref.kind == "Gateway":
+            elif kind == "Gateway":
                 listeners[name, _section(resources, name, ref.section_name)].append(tokens)
     unread = set()
     for policy_ref, targets in resources.broken_policies.items():
         if targets is None:
             unread.add(policy_ref.namespace)
         for target in targets or ():
-            if target.kind in _BACKENDS:
+            kind = meant_kind(target.kind)
+            if kind in BACKENDS:
                 backends[target.object_name].append(NO_TOKENS)
-            elif target.kind == "Gateway":
+            elif kind == "Gateway":
                 listeners[target.object_name, _WHOLE].append(NO_TOKENS)
     return Protection(
         backends=MappingProxyType({name: _all(found) for name, found in backends.items()}),

@@ -59,6 +59,21 @@ TARGETS = {
     "another group": Targets(
         "[{group: apps, kind: Backend, name: shop}]",
         "spec.targetRefs[0]: a policy cannot protect a 'Backend' of 'apps'; use Backend or Gateway [UnsupportedTarget]",
+        (SHOP,),
+    ),
+    "a kind in lower case": Targets(
+        "[{kind: backend, name: shop}]",
+        "spec.targetRefs[0]: a policy cannot protect a 'backend'; use Backend or Gateway [UnsupportedTarget]",
+        (SHOP,),
+    ),
+    "a kind in the plural": Targets(
+        "[{kind: Gateways, name: edge}]",
+        "spec.targetRefs[0]: a policy cannot protect a 'Gateways'; use Backend or Gateway [UnsupportedTarget]",
+        (EDGE,),
+    ),
+    "another kind with the name of a Gateway": Targets(
+        "[{kind: Service, name: edge}]",
+        "spec.targetRefs[0]: a policy cannot protect a 'Service'; use Backend or Gateway [UnsupportedTarget]",
         (),
     ),
     "another kind besides": Targets(

@@ -82,6 +82,11 @@ BREAKS: dict[str, Callable[[str], str]] = {
     "a target besides that cannot be": lambda text: text.replace(
         "targetRefs: [", "targetRefs: [{kind: Pod, name: x}, "
     ),
+    "a target in lower case": lambda text: text.replace("kind: Backend, name", "kind: backend, name"),
+    "a target of another group": lambda text: text.replace(
+        "[{kind: Backend, name", "[{group: apps, kind: Backend, name"
+    ),
+    "targets in the plural": lambda text: text.replace("[{kind: Gateway, name", "[{kind: Gateways, name"),
     "an expression": lambda text: text.replace("request.mcp.tool_name", "request.mcp.tool_nam"),
     "an id": lambda text: text.replace("spiffe://cluster.local", "spiffe://Cluster.local"),
     "an issuer": lambda text: text.replace("https://issuer.example", "http://issuer.example"),

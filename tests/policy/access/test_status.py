@@ -29,6 +29,7 @@ from authplane.policy.access.status import (
     Ancestor,
     Condition,
     Merged,
+    ancestor_ref,
     build_ancestors,
     build_target_conditions,
     merge_ancestors,
@@ -70,6 +71,14 @@ STATES = {
         (BACKEND, policy(rule(), targets="[{kind: Backend, name: shop}, {kind: Pod, name: x}]")),
         [("Accepted", "False", "UnsupportedTarget"), *REFUSED],
     ),
+    "nothing but a target of another kind": (
+        (BACKEND, policy(rule(), targets="[{kind: Service, name: shop}]")),
+        [("Accepted", "False", "UnsupportedTarget"), *REFUSED],
+    ),
+    "a target of another group": (
+        (BACKEND, policy(rule(), targets="[{group: apps, kind: Backend, name: shop}]")),
+        [("Accepted", "False", "UnsupportedTarget"), *REFUSED],
+    ),
     "two kinds of targets": (
         (BACKEND, policy(rule(), targets="[{kind: Backend, name: shop}, {kind: Gateway, name: edge}]")),
         [("Accepted", "False", "Invalid"), *REFUSED],
@@ -91,6 +100,21 @@ STATES = {
         [("Accepted", "True", "Accepted"), ("ResolvedRefs", "False", "IssuerUnreachable"), *ENFORCED],
     ),
 }
+
+
+@pytest.mark.requirement("R3", "R77")
+@pytest.mark.parametrize(
+    ("target", "group"),
+    [
+        ("{kind: Backend, name: x}", "agentic.networking.x-k8s.io"),
+        ("{kind: Gateway, name: x}", "gateway.networking.k8s.io"),
+        ("{group: apps, kind: Backend, name: x}", "apps"),
+        ("{kind: Service, name: x}", ""),
+    ],
+)
+def test_an_entry_names_the_target_as_the_policy_does(target: str, group: str) -> None:
+    [found] = ancestors(policy(rule(), targets=f"[{target}]"))
+    assert ancestor_ref(found.aim) == {"group": group, "kind": found.aim.ref.kind, "namespace": "default", "name": "x"}
 
 
 @pytest.mark.requirement("R3", "R75", "R76")

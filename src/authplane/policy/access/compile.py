@@ -14,7 +14,7 @@ from authplane.policy.access.guards import Guard, Policies, build_guard, rules_o
 from authplane.policy.access.model import AnyPolicy, Asked, Oidc, Policy, Rule, Screen, Unusable, issuers_of
 from authplane.policy.access.references import resolve
 from authplane.policy.access.settings import Options, Settings, configuration_ref, issuer_settings, read_settings
-from authplane.policy.access.targets import GROUPS, Aim, absence, all_in, exists, listeners
+from authplane.policy.access.targets import GROUPS, Aim, absence, all_in, exists, listeners, meant_kind
 from authplane.policy.backend_tls import BackendTlsPolicies, read_backend_tls
 from authplane.policy.tokens.issuer import Issuer
 from authplane.resources.documents import Resources
@@ -190,8 +190,9 @@ def _standing(aim: Aim, refusal: Problem | None, draft: Draft, work: _Pass, prob
     if not exists(work.resources, aim):
         message = absence(work.resources, aim)
         index = draft.aims.index(aim)
-        with problems.at("spec", "targetRefs", index):
-            problems.warn("TargetNotFound", message)
+        if aim.ref.kind in GROUPS:
+            with problems.at("spec", "targetRefs", index):
+                problems.warn("TargetNotFound", message)
         if aim.section and exists(work.resources, Aim(aim.ref)):
             work.put([Aim(aim.ref)], Unusable(ref=draft.ref, reason="TargetNotFound", message=message))
         if refusal is None:
@@ -231,7 +232,8 @@ def _place_broken(work: _Pass) -> None:
         if targets is None:
             aims = all_in(work.resources, ref.namespace)
         else:
-            aims = tuple(Aim(each) for each in targets if each.kind in GROUPS)
+            meant = (Ref(meant_kind(each.kind), each.namespace, each.name) for each in targets)
+            aims = tuple(Aim(each) for each in meant if each.kind in GROUPS)
         message = "the policy cannot be read"
         work.put(aims, Unusable(ref=ref, reason="Invalid", message=message))
         work.standings[ref] = PolicyStanding(

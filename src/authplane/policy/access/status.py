@@ -165,7 +165,8 @@ def _with_warnings(message: str, warnings: tuple[Problem, ...]) -> str:
 
 def ancestor_ref(aim: Aim) -> dict[str, str]:
     """Return how a target is referred to in a status."""
-    group = _GATEWAY if aim.ref.kind == "Gateway" else _AGENTIC
+    usual = _AGENTIC if aim.ref.kind in BACKENDS else _GATEWAY if aim.ref.kind == "Gateway" else ""
+    group = usual if aim.group is None else aim.group
     whole = {"group": group, "kind": aim.ref.kind, "namespace": aim.ref.namespace, "name": aim.ref.name}
     return whole | ({"sectionName": aim.section} if aim.section else {})
 

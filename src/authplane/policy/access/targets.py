@@ -1,7 +1,7 @@
 """What policies protect: Backends and Gateways of their own namespace."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
@@ -15,6 +15,9 @@ GROUPS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {"Backend": AGENTIC, "XBackend": AGENTIC, "Gateway": frozenset({"gateway.networking.k8s.io"})}
 )
 """The kinds that policies can protect, and the groups they may be of."""
+_SPELLINGS: Final[Mapping[str, str]] = MappingProxyType(
+    {spelling: kind for kind in GROUPS for spelling in (kind.lower(), f"{kind.lower()}s")}
+)
 BACKENDS: Final = frozenset({"Backend", "XBackend"})
 DEFAULT_GATEWAY: Final = Ref("Gateway", "default", "authplane")
 DEFAULT_LISTENER: Final = "default"
@@ -27,38 +30,48 @@ class Aim:
 
     ref: Ref
     section: str = ""
+    group: str | None = field(default=None, compare=False)
+    """As it is written; left out, it is that of the kind."""
 
     def __str__(self) -> str:
         return f"{self.ref}/{self.section}" if self.section else str(self.ref)
 
 
 def parse_targets(written: tuple[TargetRef, ...], namespace: str, problems: Problems) -> tuple[Aim, ...]:
-    """Read the targets of a policy, each once; what no policy can protect is reported and left out."""
+    """Read the targets of a policy, each once; what no policy can protect is reported.
+
+    What is spelled almost like something that a policy can protect is taken for it: so it denies, until the mistake is
+    corrected.
+    """
     found: dict[Aim, None] = {}
     with problems.at("spec", "targetRefs"):
         if not written:
             problems.warn("NoTargets", "the policy protects nothing: it has no targets")
         for index, each in enumerate(written):
             with problems.at(index):
-                found.update(dict.fromkeys(_parse_target(each, namespace, problems)))
+                found[_parse_target(each, namespace, problems)] = None
         kinds = {"Gateway" if each.kind == "Gateway" else "Backend" for each in written}
         if len(kinds) > 1:
             problems.add("Invalid", "all targets of a policy must have the same kind")
     return tuple(found)
 
 
-def _parse_target(written: TargetRef, namespace: str, problems: Problems) -> tuple[Aim, ...]:
-    groups = GROUPS.get(written.kind)
-    if groups is None or written.group not in {None, *groups}:
+def _parse_target(written: TargetRef, namespace: str, problems: Problems) -> Aim:
+    kind = meant_kind(written.kind)
+    if kind != written.kind or written.group not in {None, *GROUPS.get(kind, ())} or kind not in GROUPS:
         group = "" if written.group is None else f" of {written.group!r}"
         problems.add("UnsupportedTarget", f"a policy cannot protect a {written.kind!r}{group}; use Backend or Gateway")
-        return ()
     section = written.section_name
-    if section and written.kind != "Gateway":
+    if section and kind != "Gateway":
         with problems.at("sectionName"):
             problems.add("Invalid", "only a Gateway has sections")
         section = ""
-    return (Aim(Ref(written.kind, namespace, written.name), section),)
+    return Aim(Ref(kind, namespace, written.name), section, written.group)
+
+
+def meant_kind(written: str) -> str:
+    """Return the kind of a target; one in another case, or in the plural, is meant to be protected too."""
+    return _SPELLINGS.get(written.lower(), written)
 
 
 def listeners(resources: Resources) -> Mapping[Ref, tuple[str, ...]]:
@@ -84,11 +97,13 @@ def exists(resources: Resources, aim: Aim) -> bool:
             return name in resources.backends
         case "XBackend":
             return name in resources.x_backends
-        case _:
+        case "Gateway":
             gateway = resources.gateways.get(name)
             if gateway is not None:
                 return not aim.section or any(each.name == aim.section for each in gateway.spec.listeners)
             return aim.section in {"", *listeners(resources).get(aim.ref, ())} and aim.ref in listeners(resources)
+        case _:
+            return False
 
 
 def absence(resources: Resources, aim: Aim) -> str:
