@@ -80,8 +80,9 @@ def chunk_of(text: str, parsed: Parsed) -> Chunk:
         own = [spot for spot in unclaimed if spot.problem.path[: len(path)] == path] if unclaimed else []
         unclaimed = [spot for spot in unclaimed if spot not in own]
         match parse_document(node):
-            case Foreign(kind):
-                ignored.append(kind)
+            case Foreign() as foreign:
+                ignored.append(foreign.kind)
+                spots.extend(_placed(foreign.doubts(), node))
                 spots.extend(spot for spot in own if _doubts_name(spot.problem.path[len(path) :]))
             case Decoded() as decoded:
                 found = [*_within(own, path), *_placed(decoded.problems, node)]

@@ -9,7 +9,7 @@ from authplane.base.addresses import parse_ip_address
 from authplane.base.names import Ref
 from authplane.base.problems import Problem, Severity
 from authplane.resources.catalogue import KINDS, OWNED_GROUPS, OWNED_KINDS, POLICIES, TLS_POLICY, Resource
-from authplane.resources.kinds.agentic import Backend
+from authplane.resources.kinds.agentic import Backend, XBackend
 from authplane.resources.kinds.authplane import AuthplaneConfiguration
 from authplane.resources.kinds.authserver import AuthorizationServer, server_problems
 from authplane.resources.kinds.meta import Meta
@@ -33,6 +33,14 @@ class Foreign:
     """A document of a kind that does not concern us."""
 
     kind: str
+    api_version: str
+
+    def doubts(self) -> tuple[Problem, ...]:
+        """Say that it is called like a policy, if it is: somebody may believe that it protects something."""
+        if self.kind not in POLICIES:
+            return ()
+        said = f"a {self.kind} of {_cut(self.api_version)!r} is not known here, and protects nothing"
+        return (Problem(("apiVersion",), "KindForeign", said, Severity.WARNING),)
 
 
 Document: TypeAlias = Decoded | Foreign
@@ -53,7 +61,10 @@ def parse_document(root: Node) -> Document:
     if api in OWNED_GROUPS or group in OWNED_GROUPS or (group, kind) in OWNED_KINDS:
         problem = Problem(("kind",), "KindUnknown", _unknown(api, kind))
         return _unusable(kind, root, (problem,)) if kind in _AIMED else _refused(problem)
-    return Foreign(kind)
+    items = root.entries.get("items")
+    if kind == "List" and items is not None and not is_null(items.node):
+        return _refused(Problem(("items",), "NotAResource", "a List holds a list of resources, and no other List"))
+    return Foreign(kind, api)
 
 
 def _decode(made: type[Resource], kind: str, root: Fields) -> Decoded:
@@ -72,7 +83,7 @@ def _decode(made: type[Resource], kind: str, root: Fields) -> Decoded:
 
 
 def _backend(resource: Resource) -> Iterator[Problem]:
-    if isinstance(resource, Backend) and (resource.spec.mcp.service_name is None) == (
+    if isinstance(resource, Backend | XBackend) and (resource.spec.mcp.service_name is None) == (
         resource.spec.mcp.hostname is None
     ):
         given = "neither is" if resource.spec.mcp.hostname is None else "both are"
@@ -102,7 +113,12 @@ def _nothing(_: Resource) -> Iterator[Problem]:
 
 
 CHECKS: Final[Mapping[type[Resource], Callable[[Resource], Iterator[Problem]]]] = MappingProxyType(
-    {Backend: _backend, AuthplaneConfiguration: _configuration, AuthorizationServer: _authorization_server}
+    {
+        Backend: _backend,
+        XBackend: _backend,
+        AuthplaneConfiguration: _configuration,
+        AuthorizationServer: _authorization_server,
+    }
 )
 """What a kind demands of several fields together."""
 

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 from authplane.base.names import Ref
 from authplane.resources.catalogue import POLICIES, TLS_POLICY, Resource
-from authplane.resources.chunks import Chunk
+from authplane.resources.chunks import Chunk, is_error
 from authplane.resources.documents import Finding
 from authplane.resources.doubts import doubt_in, lost_settings
 from authplane.resources.findings import FileState, build_clashes, build_findings
@@ -191,7 +191,8 @@ class Library:
             source.damage is not None
             or source.blank
             or any(
-                chunk.spots or any(doc.resource is None and key_of(doc.ref) in self._broken for doc in chunk.docs)
+                any(map(is_error, chunk.spots))
+                or any(doc.resource is None and key_of(doc.ref) in self._broken for doc in chunk.docs)
                 for chunk, _ in source.faulty
             )
         )
