@@ -16,8 +16,14 @@ def test_these_filters_come_with_the_program() -> None:
         "HTTPFault": {Side.CLIENT},
         "RBAC": {Side.SERVER},
         "ExtAuthz": {Side.CLIENT, Side.SERVER},
+        "ExtensionWithMatcher": {Side.CLIENT, Side.SERVER},
     }
-    assert {name.rpartition(".")[2] for name in found.overrides} == {"HTTPFault", "RBACPerRoute", "ExtAuthzPerRoute"}
+    assert {name.rpartition(".")[2] for name in found.overrides} == {
+        "HTTPFault",
+        "RBACPerRoute",
+        "ExtAuthzPerRoute",
+        "ExtensionWithMatcherPerRoute",
+    }
 
 
 def test_the_router_is_the_only_terminal_filter_and_its_fields_do_not_count() -> None:

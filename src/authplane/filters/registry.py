@@ -67,18 +67,27 @@ class Kept:
     before it what it asks for; what it does not ask for is forgotten with the generation after it.
     """
 
-    __slots__ = ("_before", "_things")
+    __slots__ = ("_before", "_place", "_things")
 
     def __init__(self, before: Mapping[Hashable, object] | None = None) -> None:
         self._before: Mapping[Hashable, object] = before if before is not None else {}
         self._things: dict[Hashable, object] = {}
+        self._place: tuple[Hashable, ...] = ()
 
     def of(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what is kept under a key; make it if there is nothing. A key stands for one type of thing."""
+        if self._place:
+            key = (self._place, key)
         if key not in self._things:
             self._things[key] = self._before[key] if key in self._before else make()
         thing: T = self._things[key]  # type: ignore[assignment]  # who chooses the key chooses the type
         return thing
+
+    def below(self, place: Hashable) -> "Kept":
+        """Return what a filter keeps that another one holds: the same keys mean other things at every place."""
+        part = Kept()
+        part._before, part._things, part._place = self._before, self._things, (*self._place, place)
+        return part
 
     def next_generation(self) -> "Kept":
         """Return what the next configuration builds with."""

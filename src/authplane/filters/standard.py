@@ -1,6 +1,7 @@
 """The filters that come with the program."""
 
 from authplane.base.guards import Guards
+from authplane.filters.composite.wire import composite_type
 from authplane.filters.extauthz.wire import ALL_ON, DEFAULT_OPTIONS, ExtAuthzOptions, ext_authz_type
 from authplane.filters.fault.wire import FAULT
 from authplane.filters.rbac.wire import RBAC
@@ -10,5 +11,5 @@ from authplane.filters.router.wire import ROUTER
 
 def standard_registry(guards: Guards = ALL_ON, ext_authz: ExtAuthzOptions = DEFAULT_OPTIONS) -> Registry:
     """Make a registry of the filters that are switched on; a program adds its own."""
-    found = ext_authz_type(ext_authz, guards)
-    return Registry.of(ROUTER, FAULT, RBAC, *(() if found is None else (found,)))
+    guarded = (ext_authz_type(ext_authz, guards), composite_type(guards))
+    return Registry.of(ROUTER, FAULT, RBAC, *(each for each in guarded if each is not None))

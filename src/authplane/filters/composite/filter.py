@@ -1,0 +1,138 @@
+"""The filter: its configuration, and what it does with a call."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias, assert_never
+
+from authplane.filters.calls import Call, Code, Flow, Proceed, Running, Stop
+from authplane.filters.chain import run_filters
+from authplane.filters.registry import FilterConfig, State
+from authplane.matching.fractions import ALWAYS, Fraction, is_drawn
+from authplane.matching.tree import Matcher, find, with_actions
+
+NO_MATCH: Final = Stop(code=Code.UNAVAILABLE, message="no match found in composite filter")
+
+
+@dataclass(frozen=True, slots=True)
+class NestedFilter:
+    """A filter that is chosen."""
+
+    name: str
+    """May be empty; what a filter keeps across updates goes by it."""
+    config: FilterConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """No filter judges the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Execute:
+    """These filters judge the call, one after the other."""
+
+    filters: tuple[NestedFilter, ...]
+    sample: Fraction = ALWAYS
+    """The calls that they judge; which ones is drawn anew for each, and the others go on as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The call cannot be judged, and so fails."""
+
+    why: str
+    sample: Fraction = ALWAYS
+    """The calls that fail; the others go on as they are."""
+
+
+Action: TypeAlias = Skip | Execute | Refuse
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What an override has: a tree that stands for the whole of the other one."""
+
+    matcher: Matcher[Call, Action]
+
+
+@dataclass(frozen=True, slots=True)
+class Composite:
+    """Which filters judge which calls."""
+
+    matcher: Matcher[Call, Action] | None = None
+    """None lets every call go on as it is."""
+
+    def build(self, state: State, override: object | None) -> Running:
+        """Make the filters of every action; the tree of an override stands for the whole of this one."""
+        matcher = override.matcher if isinstance(override, Choice) else self.matcher
+        built = None if matcher is None else with_actions(matcher, _Builder(state).built)
+        return _CompositeFilter(built, state.random)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What judges a call that leads here."""
+
+    judge: Callable[[Call], Flow] | Stop | None
+    """None lets it go on as it is."""
+    sample: Fraction = ALWAYS
+
+
+class _Builder:
+    """Builds filters, each with what it keeps of its own."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._seen: dict[str, int] = {}
+
+    def built(self, action: Action) -> _Run:
+        match action:
+            case Skip():
+                return _Run(None)
+            case Refuse(why, sample):
+                return _Run(Stop(code=Code.UNAVAILABLE, message=why), sample)
+            case Execute(filters, sample):
+                return _Run(_chained(tuple(self._running(filters))), sample)
+            case _:
+                assert_never(action)
+
+    def _running(self, filters: tuple[NestedFilter, ...]) -> Iterator[Running]:
+        for each in filters:
+            place = self._seen.get(each.name, 0)
+            self._seen[each.name] = place + 1
+            # By name and not by place in the tree: a branch that is added before others takes nothing from them.
+            kept = self._state.kept.below((Composite, each.name, place))
+            yield each.config.build(replace(self._state, kept=kept), None)
+
+
+def _chained(filters: tuple[Running, ...]) -> Callable[[Call], Flow] | None:
+    if not filters:
+        return None
+    return filters[0].run if len(filters) == 1 else lambda call: run_filters(filters, call)
+
+
+class _CompositeFilter:
+    """Chooses for each call."""
+
+    __slots__ = ("_matcher", "_random")
+
+    def __init__(self, matcher: Matcher[Call, _Run] | None, random: Callable[[], float]) -> None:
+        self._matcher = matcher
+        self._random = random
+
+    def run(self, call: Call) -> Flow:
+        """Let the filters judge the call that the tree leads to; a call that it leads nowhere fails."""
+        if self._matcher is None:
+            return Proceed(metadata=call.metadata)
+        found = find(self._matcher, call)
+        if found is None:
+            return NO_MATCH
+        if found.sample is not ALWAYS and not is_drawn(found.sample, self._random()):
+            return Proceed(metadata=call.metadata)
+        match found.judge:
+            case None:
+                return Proceed(metadata=call.metadata)
+            case Stop() as stop:
+                return stop
+            case judge:
+                return (yield from judge(call))
