@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.matching.trees import Request
 from tests.support.timing import quickest
 
+from authplane.base.problems import Path
 from authplane.filters.calls import Call, Side
 from authplane.matching.explain import Step, explain
 from authplane.matching.inputs import HasHeaders, HeaderInput, TextMatcher
@@ -277,6 +278,7 @@ def test_an_explanation_shows_every_branch_that_is_tried_and_what_was_read() -> 
         "        + action <5>",
     ]
     assert found.root.below[3].below[1].path == ("matcher_list", "matchers", 3, "on_match", "matcher")
+    assert found.path == ("matcher_list", "matchers", 3, "on_match", "matcher", "on_no_match", "action")
 
 
 def test_an_explanation_of_prefixes_has_the_longest_first() -> None:
@@ -326,11 +328,8 @@ class Odd(NamedTuple):
     def matches(self, value: object) -> bool:
         return False
 
-    def tell(self, value: object) -> str:
-        return "it fails: no such key"
-
-    def __str__(self) -> str:
-        return "are odd"
+    def tell(self, value: object, path: Path) -> Step:
+        return Step(path=path, text="are the attributes odd?", matched=False, why="there is no such key")
 
 
 class Everything(NamedTuple):
@@ -339,14 +338,11 @@ class Everything(NamedTuple):
     def read(self, subject: HasHeaders) -> HasHeaders:
         return subject
 
-    def __str__(self) -> str:
-        return "attributes"
-
 
 def test_a_matcher_may_say_why() -> None:
     tree: Tree = ListMatcher(branches=(Branch(Single(Everything(), Odd()), Act("1")),))
     assert drawn(explain(tree, asked()).root) == [
         "- list",
         "  - branch 0",
-        "    - attributes are odd: it fails: no such key",
+        "    - are the attributes odd?: there is no such key",
     ]

@@ -27,14 +27,6 @@ S = TypeVar("S")
 A = TypeVar("A")
 
 
-@runtime_checkable
-class Telling(Protocol):
-    """A matcher that can say more about a value than what it is."""
-
-    def tell(self, value: Any) -> str:
-        """Say why a value matches or does not."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """Something that was tried."""
@@ -49,6 +41,14 @@ class Step:
     below: tuple["Step", ...] = ()
 
 
+@runtime_checkable
+class Telling(Protocol):
+    """A matcher that can say more about a value than what it is."""
+
+    def tell(self, value: Any, path: Path) -> Step:
+        """Say why a value matches or does not, and why that is so; what it says stands at the path."""
+
+
 @dataclass(frozen=True, slots=True)
 class Explanation(Generic[A]):
     """How a search went."""
@@ -56,20 +56,27 @@ class Explanation(Generic[A]):
     root: Step
     action: A | None
     """What it found; None if nothing matches."""
+    path: Path
+    """The way to that action; empty if nothing matches."""
+    noted: tuple[A, ...]
+    """Every action on the way, in the order in which they were noted."""
 
 
 def explain(matcher: Matcher[S, A], subject: S, show: Callable[[A], str] = str) -> Explanation[A]:
     """Search as ``find`` does and keep what is tried; ``show`` names actions to people."""
     search = _Search[S, A](subject, show)
     root = search.tree(matcher, ())
-    return Explanation(root, search.noted[-1] if root.matched else None)
+    noted = tuple(action for action, _ in search.noted)
+    if not root.matched:
+        return Explanation(root, None, (), noted)
+    return Explanation(root, *search.noted[-1], noted)
 
 
 class _Search(Generic[S, A]):
     """A search that says what it does."""
 
     def __init__(self, subject: S, show: Callable[[A], str]) -> None:
-        self.noted: list[A] = []
+        self.noted: list[tuple[A, Path]] = []
         self._subject = subject
         self._show = show
 
@@ -124,7 +131,7 @@ class _Search(Generic[S, A]):
     def _outcome(self, outcome: OnMatch[S, A], path: Path) -> Step:
         match outcome:
             case Act(action, keep_matching):
-                self.noted.append(action)
+                self.noted.append((action, (*path, "action")))
                 why = "noted; the search goes on" if keep_matching else ""
                 return Step(path=(*path, "action"), text=f"action {self._show(action)}", matched=True, why=why)
             case Nested(inner):
@@ -151,9 +158,10 @@ class _Search(Generic[S, A]):
     def _single(self, predicate: Single[S], path: Path) -> Step:
         source, matcher = predicate.input, predicate.matcher
         value = source.read(self._subject)
+        if value is not None and isinstance(matcher, Telling):
+            return matcher.tell(value, path)
         matched = value is not None and matcher.matches(value)
-        why = matcher.tell(value) if value is not None and isinstance(matcher, Telling) else _read(value)
-        return Step(path=path, text=f"{source} {matcher}", matched=matched, why=why)
+        return Step(path=path, text=f"{source} {matcher}", matched=matched, why=_read(value))
 
     def _parts(self, parts: tuple[Predicate[S], ...], path: Path, *, enough: bool) -> tuple[Step, ...]:
         """Try the parts up to the first that decides."""
