@@ -40,7 +40,7 @@ def test_a_tree_leads_where_the_model_says() -> None:
             assert Verdict(found.actions, found.matched) == want, f"{message}\n{request}"
             assert find(tree, request) == (want.actions[-1] if want.matched else None)
             told = explain(tree, request)
-            assert Verdict(told.noted, told.root.matched) == want
+            assert (told.noted, told.root.matched) == want
             assert told.action == find(tree, request)
             matched += want.matched
     assert TREES * REQUESTS * 0.2 < matched < TREES * REQUESTS * 0.9, "the cases are of one sort"

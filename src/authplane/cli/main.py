@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "compile": "compile:compile_folder",
     "bootstrap": "bootstrap:bootstrap",
     "check": "check:check_requests",
+    "match": "match:match_calls",
     "test": "test_policies:run_policy_tests",
     "lint": "lint:lint",
     "dev": "dev:dev",

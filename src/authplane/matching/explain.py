@@ -34,8 +34,8 @@ class Step:
     path: Path
     """The way to it from the root, by the fields of the message."""
     text: str
-    matched: bool
-    """A predicate holds; a branch or a tree has led to the end of the search."""
+    matched: bool | None
+    """A predicate holds; a branch or a tree has led to the end of the search. None is for what is only a value."""
     why: str = ""
     """What was read, and the like; empty if what is below says it."""
     below: tuple["Step", ...] = ()
@@ -183,11 +183,11 @@ def _until_matched(tries: Iterable[Step]) -> tuple[Step, ...]:
 
 
 def _ended(below: tuple[Step, ...]) -> bool:
-    return bool(below) and below[-1].matched
+    return bool(below) and below[-1].matched is True
 
 
 def _ends(outcome: OnMatch[S, A], step: Step) -> bool:
-    return step.matched and not outcome.keep_matching
+    return step.matched is True and not outcome.keep_matching
 
 
 def _read(value: object) -> str:

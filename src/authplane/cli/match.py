@@ -1,0 +1,48 @@
+"""`authplane match`."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from authplane.app.call_files import parse_calls
+from authplane.app.check_records import tree_lines
+from authplane.app.match_records import match_line, match_record, match_tree
+from authplane.app.matching_files import parse_tree_file
+from authplane.base.problems import printable
+from authplane.cli.output import Output, OutputOption, out, print_json
+from authplane.cli.policy_files import read_text, stop_at
+
+
+def match_calls(
+    tree: Annotated[
+        Path, typer.Argument(metavar="TREE", help="A Matcher, or the configuration of a composite filter.")
+    ],
+    request: Annotated[
+        Path, typer.Option("--request", metavar="FILE", help="A call, or a list of them.", show_default=False)
+    ],
+    explain: Annotated[bool, typer.Option("--explain", help="Show everything that was tried, as a tree.")] = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Tell which branch of a matcher tree calls of gRPC take, and why.
+
+    The exit status is 0 whether or not something matches, and 1 if a file has a mistake.
+
+    Example: authplane match tree.yaml --request call.yaml --explain
+    """
+    asked = parse_calls(read_text(request), datetime.now(UTC))
+    stop_at(asked.findings)
+    written = read_text(tree)
+    files = {side: parse_tree_file(written, side) for side in dict.fromkeys(call.side for call in asked.calls)}
+    for findings in dict.fromkeys(file.findings for file in files.values()):
+        stop_at(findings)
+    answers = [(files[call.side], found) for call in asked.calls if (found := files[call.side].explain(call))]
+    if output is Output.JSON:
+        records = [match_record(file, found) for file, found in answers]
+        print_json(records if asked.many else records[0])
+        return
+    for index, (file, found) in enumerate(answers):
+        out.print(printable(f"{f'{index}: ' if asked.many else ''}{match_line(file, found)}"), markup=False)
+        for line in tree_lines(match_tree(found), "   ") if explain else ():
+            out.print(line, markup=False)
