@@ -1,12 +1,16 @@
 """The resources of the page about Gateways do what it says."""
 
 from tests.docs.pages import ROOT, blocks
+from tests.support.certificates import authority, indented
 from tests.support.world import World
 
 from authplane.graph.gateway_api import gateway_hosts, splits
 from authplane.graph.model import Address
+from authplane.graph.upstreams import VerifiedTls
 
-ALONE, WITH_GATEWAY = [block.text for block in blocks(ROOT / "docs" / "gateway.md") if block.language == "yaml"]
+ALONE, WITH_GATEWAY, OVER_TLS = [
+    block.text for block in blocks(ROOT / "docs" / "gateway.md") if block.language == "yaml"
+]
 
 
 def test_backends_alone_are_served_on_this_machine() -> None:
@@ -22,3 +26,19 @@ def test_a_gateway_takes_their_place() -> None:
     [port] = world.graph.gateways
     assert (world.generation.findings, port.where) == ((), Address("0.0.0.0", 8000))
     assert [host.name for host in gateway_hosts(port)] == ["*.mcp.example", "tools.mcp.example"]
+
+
+def test_a_policy_has_a_service_reached_over_tls() -> None:
+    ca = f"""
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: internal-ca}}
+data:
+  ca.crt: |
+{indented(authority().certificate)}
+"""
+    world = World([ALONE, OVER_TLS, ca])
+    assert world.generation.findings == ()
+    [cluster] = world.graph.clusters
+    host = "weather.internal.example"
+    assert cluster.tls == VerifiedTls(ca=authority().certificate, subject_names=(host,), server_name=host)

@@ -33,8 +33,8 @@ RESOURCES = read(ROOT / "docs" / "resources.md")
 
 _REASON = re.compile(r"[A-Z][A-Za-z]+")
 _REPORTS = {
-    "Fault", "Problem", "Unresolved", "_add", "_fault", "_programmed", "_programmed_as", "_secret", "_unless", "add",
-    "error", "report", "warn",
+    "Fault", "Problem", "TlsRefused", "Unresolved", "_add", "_fault", "_programmed", "_programmed_as", "_secret",
+    "_unless", "add", "error", "report", "warn",
 }  # fmt: skip
 """Calls that take a reason as their first or second argument."""
 _STATES = {"True", "False", "Unknown"}
@@ -85,6 +85,7 @@ def _text(node: ast.expr, constants: dict[str, str]) -> str:
 def reasons() -> set[str]:
     packages = ("graph", "resources", "policy/access")
     modules = [path for package in packages for path in (SOURCE / package).rglob("*.py")]
+    modules.append(SOURCE / "policy" / "backend_tls.py")
     return {reason for path in modules for reason in reasons_of(path)} - _STATES | set(CONDITION_TYPES)
 
 

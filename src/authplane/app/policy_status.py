@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
+from authplane.app.tls_policy_status import tls_policy_statuses
 from authplane.base.names import Ref
 from authplane.graph.status import AncestorStatus, Condition, Status, outdated_condition
 from authplane.policy.access.compile import Compiled, PolicyStanding
@@ -17,13 +18,14 @@ _GROUP: Final = "agentic.networking.x-k8s.io"
 
 
 def with_policies(statuses: Iterable[Status], loaded: Loaded, compiled: Compiled) -> tuple[Status, ...]:
-    """Add the status of every policy, and say of Backends how they are protected."""
+    """Add the status of every policy of either kind, and say of Backends how they are protected."""
     known = {status.ref: status for status in statuses}
     for ref, status in known.items():
         if ref.kind in BACKENDS and ref not in loaded.resources.broken:
             known[ref] = _protected(status, loaded, compiled)
     for ref, standing in compiled.standings.items():
         known[ref] = _policy(standing, known, loaded)
+    known |= {status.ref: status for status in tls_policy_statuses(loaded, compiled)}
     return tuple(known[ref] for ref in sorted(known))
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from authplane.base.names import Ref
 from authplane.base.problems import dotted
@@ -16,8 +16,11 @@ from authplane.graph.status import (
     Status,
     SubCondition,
 )
-from authplane.resources.catalogue import POLICIES
+from authplane.resources.catalogue import POLICIES, TLS_POLICY
 from authplane.resources.documents import Finding
+
+_AIMED: Final = POLICIES | {TLS_POLICY}
+"""Kinds whose status has an entry for each target."""
 
 
 def finding_record(finding: Finding) -> dict[str, Any]:
@@ -57,7 +60,7 @@ class Transitions:
 
     def _record(self, status: Status) -> dict[str, Any]:
         body: dict[str, Any] = {}
-        if status.conditions or not (status.parents or status.ref.kind in POLICIES):
+        if status.conditions or not (status.parents or status.ref.kind in _AIMED):
             body["conditions"] = self._conditions(status, "", status.conditions)
         if status.ref.kind == "HTTPProxy":
             body |= _legacy(status.conditions[0])
@@ -80,7 +83,7 @@ class Transitions:
                 }
                 for each in status.parents
             ]
-        if status.ref.kind in POLICIES:
+        if status.ref.kind in _AIMED:
             body["ancestors"] = [
                 {
                     "ancestorRef": dict(each.ref),

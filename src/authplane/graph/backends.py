@@ -11,8 +11,10 @@ from authplane.graph.external_names import external_host, external_name_problem
 from authplane.graph.paths import target_problem
 from authplane.graph.reports import Reports
 from authplane.graph.service_clusters import Clusters, Wanted
+from authplane.graph.service_tls import ServiceTls, read_service_tls
 from authplane.graph.settings import ExternalNames, Settings
 from authplane.graph.upstreams import CaFile, ExternalName, HttpVersion, Plaintext, ServiceCluster, VerifiedTls
+from authplane.policy.backend_tls import TlsRefused
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.agentic import Backend, McpBackend, XBackend
 
@@ -40,7 +42,7 @@ def build_backends(
     resources: Resources, settings: Settings, ca_file: str, clusters: Clusters, reports: Reports
 ) -> Backends:
     """Resolve every Backend and XBackend, whether a route leads there or not."""
-    build = _Build(resources, settings, CaFile(ca_file), clusters)
+    build = _Build(resources, settings, CaFile(ca_file), clusters, read_service_tls(resources))
     found = {}
     written: list[Backend | XBackend] = [*resources.backends.values(), *resources.x_backends.values()]
     for each in written:
@@ -59,11 +61,14 @@ def backend_ref(backend: Backend | XBackend) -> Ref:
 class _Build:
     """What Backends are built from."""
 
-    def __init__(self, resources: Resources, settings: Settings, ca: CaFile, clusters: Clusters) -> None:
+    def __init__(
+        self, resources: Resources, settings: Settings, ca: CaFile, clusters: Clusters, tls: ServiceTls
+    ) -> None:
         self._resources = resources
         self._settings = settings
         self._ca = ca
         self._clusters = clusters
+        self._tls = tls
 
     def target(self, ref: Ref, mcp: McpBackend, problems: Problems) -> BackendTarget:
         """Find out where a Backend leads."""
@@ -98,10 +103,15 @@ class _Build:
             with problems.at("port"):
                 problems.add("ServiceUnresolvedReference", f'port "{mcp.port}" on service "{name}" not matched')
             return None
+        tls = self._tls.find(service, mcp.port, self._resources, self._settings, problems)
+        if isinstance(tls, TlsRefused):
+            with problems.at("serviceName"):
+                problems.add("TLSUpstreamValidation", f"BackendTLSPolicy cannot be followed: {tls.message}")
+            return None
         cluster = ServiceCluster(
             name=f"backend/{ref}",
             version=HttpVersion.HTTP1,
-            tls=Plaintext(),
+            tls=tls or Plaintext(),
             destinations=(
                 ExternalName(
                     service=name,

@@ -15,6 +15,7 @@ from authplane.graph.model import Address, Certificate, Graph
 from authplane.graph.policy_server import PolicyServer, read_policy_server
 from authplane.graph.reports import Reports
 from authplane.graph.service_clusters import ServiceClusters
+from authplane.graph.service_tls import read_service_tls
 from authplane.graph.services import report_endpoint_slices
 from authplane.graph.settings import DEFAULTS, Settings, read_settings, unusable_configuration
 from authplane.graph.upstream_tls import client_certificate
@@ -45,9 +46,10 @@ def build_graph(resources: Resources, memory: Memory | None = None, policy_serve
     settings = read_settings(resources, reports) or DEFAULTS
     server = read_policy_server(resources, reports)
     unusable = unusable_configuration(resources, reports)
-    clusters_of_extensions = extension_clusters(resources, settings, reports, memory.extensions)
+    tls = read_service_tls(resources)
+    clusters_of_extensions = extension_clusters(resources, settings, tls, reports, memory.extensions)
     extensions = {name: cluster.extension for name, cluster in clusters_of_extensions.items()}
-    services = ServiceClusters(resources, settings, memory.clusters)
+    services = ServiceClusters(resources, settings, tls, memory.clusters)
     around = Around(
         resources=resources,
         settings=settings,

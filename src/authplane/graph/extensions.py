@@ -11,6 +11,7 @@ from authplane.base.timeouts import Timeout, UseDefault, parse_timeout
 from authplane.graph.extension_targets import build_destinations
 from authplane.graph.memo import Memo, Tables
 from authplane.graph.reports import Reports
+from authplane.graph.service_tls import ServiceTls
 from authplane.graph.settings import Settings, build_breakers
 from authplane.graph.tables import tables_of, with_tables
 from authplane.graph.upstream_tls import upstream_tls
@@ -20,6 +21,7 @@ from authplane.graph.upstreams import (
     HttpVersion,
     Plaintext,
     UpstreamTls,
+    VerifiedTls,
 )
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.extension_service import ExtensionService, ExtensionServiceSpec
@@ -34,14 +36,14 @@ ExtensionMemo: TypeAlias = Memo[ObjectName, tuple[ExtensionCluster | None, tuple
 
 
 def extension_clusters(
-    resources: Resources, settings: Settings, reports: Reports, memo: ExtensionMemo
+    resources: Resources, settings: Settings, tls: ServiceTls, reports: Reports, memo: ExtensionMemo
 ) -> Mapping[ObjectName, ExtensionCluster]:
     """Build the cluster of every valid ExtensionService, whether or not something refers to it."""
     tables = tables_of(resources)
-    memo.start((settings, resources.broken))
+    memo.start((settings, resources.broken, tls))
     clusters = {}
     for name in sorted(resources.extension_services):
-        cluster, problems = memo.ensure(name, tables, partial(_cluster, name, resources, settings))
+        cluster, problems = memo.ensure(name, tables, partial(_cluster, name, resources, settings, tls))
         reports.of(Ref("ExtensionService", name.namespace, name.name)).extend(problems)
         if cluster is not None:
             clusters[name] = cluster
@@ -50,13 +52,14 @@ def extension_clusters(
 
 
 def _cluster(
-    name: ObjectName, resources: Resources, settings: Settings, tables: Tables
+    name: ObjectName, resources: Resources, settings: Settings, tls: ServiceTls, tables: Tables
 ) -> tuple[ExtensionCluster | None, tuple[Problem, ...]]:
     """Build one cluster, with eyes for nothing but the tables."""
     watched = with_tables(resources, tables)
     problems = Problems()
     with problems.at("spec"):
         cluster = _build_cluster(watched, settings, watched.extension_services[name], problems)
+        _demand_verification(cluster, watched, watched.extension_services[name], tls, problems)
     return None if problems.errors else cluster, tuple(problems)
 
 
@@ -85,6 +88,21 @@ def _build_cluster(
         response_timeout=_timeout(spec.timeout_policy.response, "response", problems),
         idle_connection_timeout=_idle_connection(spec, problems),
     )
+
+
+def _demand_verification(
+    cluster: ExtensionCluster, resources: Resources, extension: ExtensionService, tls: ServiceTls, problems: Problems
+) -> None:
+    """Refuse to reach a Service in another way than over verified TLS, if a BackendTLSPolicy is for it."""
+    for index, target in enumerate(() if isinstance(cluster.tls, VerifiedTls) else extension.spec.services):
+        service = resources.services.get(ObjectName(extension.metadata.namespace, target.name))
+        if service is not None and tls.policies.find(service, target.port) is not None:
+            with problems.at("services", index):
+                problems.add(
+                    "TLSUpstreamValidation",
+                    f'a BackendTLSPolicy is for Service "{service.metadata.object_name}":'
+                    " an ExtensionService needs a validation of its own to reach it",
+                )
 
 
 @dataclass(frozen=True, slots=True)

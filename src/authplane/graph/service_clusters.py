@@ -13,6 +13,7 @@ from authplane.base.problems import Problem, Problems, Severity
 from authplane.base.timeouts import Timeout, UseDefault
 from authplane.graph.memo import Memo, Tables
 from authplane.graph.service_annotations import annotated_breakers, annotated_protocol
+from authplane.graph.service_tls import ServiceTls
 from authplane.graph.services import ExternalAddress, Resolved, Unresolved, resolve
 from authplane.graph.settings import Settings
 from authplane.graph.tables import tables_of, with_tables
@@ -26,9 +27,12 @@ from authplane.graph.upstreams import (
     Plaintext,
     ServiceCluster,
     UpstreamTls,
+    VerifiedTls,
 )
+from authplane.policy.backend_tls import TlsRefused
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.contour_policies import UpstreamValidation
+from authplane.resources.kinds.core import Service
 
 _TLS: Final = frozenset({"h2", "tls"})
 _VERSIONS: Final = {"": HttpVersion.HTTP1, "tls": HttpVersion.HTTP1, "h2": HttpVersion.HTTP2, "h2c": HttpVersion.HTTP2}
@@ -79,11 +83,12 @@ ClusterMemo: TypeAlias = Memo[Wanted, tuple[ServiceCluster | None, Found]]
 class ServiceClusters(Clusters):
     """The clusters that routes have asked for so far, each once."""
 
-    def __init__(self, resources: Resources, settings: Settings, memo: ClusterMemo) -> None:
+    def __init__(self, resources: Resources, settings: Settings, tls: ServiceTls, memo: ClusterMemo) -> None:
         self._resources = resources
         self._settings = settings
+        self._tls = tls
         self._memo = memo
-        memo.start((settings, resources.broken))
+        memo.start((settings, resources.broken, tls))
         self._tables = tables_of(resources)
         self._known: dict[Wanted, tuple[ServiceCluster | None, Found]] = {}
 
@@ -109,7 +114,7 @@ class ServiceClusters(Clusters):
 
     def _found(self, wanted: Wanted, tables: Tables) -> tuple[ServiceCluster | None, Found]:
         problems = Problems()
-        build = _Build(with_tables(self._resources, tables), self._settings)
+        build = _Build(with_tables(self._resources, tables), self._settings, self._tls)
         cluster = build.cluster(wanted, problems)
         return cluster, Found(cluster.name if cluster is not None else None, tuple(problems))
 
@@ -117,9 +122,10 @@ class ServiceClusters(Clusters):
 class _Build:
     """What one cluster is built from."""
 
-    def __init__(self, resources: Resources, settings: Settings) -> None:
+    def __init__(self, resources: Resources, settings: Settings, service_tls: ServiceTls) -> None:
         self._resources = resources
         self._settings = settings
+        self._service_tls = service_tls
 
     def cluster(self, wanted: Wanted, problems: Problems) -> ServiceCluster | None:
         """Return the cluster, or None after an error."""
@@ -130,7 +136,7 @@ class _Build:
         service = self._resources.services[wanted.service]
         protocol = wanted.protocol if wanted.protocol is not None else annotated_protocol(service, wanted.port)
         server_name = _server_name(wanted, found) if protocol in _TLS else ""
-        tls = self._tls(wanted, protocol, server_name, problems)
+        tls = self._by_policy(wanted, service, problems) or self._tls(wanted, protocol, server_name, problems)
         cluster = ServiceCluster(
             name=_name(wanted, protocol, server_name),
             version=_VERSIONS[protocol],
@@ -142,6 +148,17 @@ class _Build:
             idle_connection_timeout=wanted.idle_connection_timeout,
         )
         return None if problems.errors else cluster
+
+    def _by_policy(self, wanted: Wanted, service: Service, problems: Problems) -> VerifiedTls | None:
+        """Return TLS as a BackendTLSPolicy has it; what a route itself says about certificates goes before that."""
+        if wanted.validation is not None:
+            return None
+        found = self._service_tls.find(service, wanted.port, self._resources, self._settings, problems)
+        if not isinstance(found, TlsRefused):
+            return found
+        why = f"Service [{wanted.service.name}:{wanted.port}] BackendTLSPolicy cannot be followed: {found.message}"
+        problems.add("TLSUpstreamValidation", why)
+        return None
 
     def _tls(self, wanted: Wanted, protocol: str, server_name: str, problems: Problems) -> UpstreamTls:
         if protocol not in _TLS:

@@ -23,7 +23,7 @@ def upstream_tls(  # noqa: PLR0913, PLR0917 (each of them decides something)
 
     Where it cannot be as it is written, that is an error, and what is returned must not be used.
     """
-    shown = _shown_certificate(resources, settings, problems)
+    shown = shown_certificate(resources, settings, problems)
     if validation is None:
         problems.warn("UpstreamNotVerified", "without validation, Envoy sends requests to whoever answers there")
         return UnverifiedTls(server_name=server_name, client_certificate=shown, limits=settings.upstream_tls)
@@ -47,7 +47,8 @@ def client_certificate(resources: Resources, settings: Settings) -> Certificate 
     return None if name is None else server_certificate(resources, name)
 
 
-def _shown_certificate(resources: Resources, settings: Settings, problems: Problems) -> ObjectName | None:
+def shown_certificate(resources: Resources, settings: Settings, problems: Problems) -> ObjectName | None:
+    """Name the certificate that upstreams are shown; one that cannot be used is an error."""
     found = client_certificate(resources, settings)
     if isinstance(found, Unusable):
         problems.add(

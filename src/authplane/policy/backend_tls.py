@@ -24,6 +24,8 @@ from authplane.resources.kinds.core import Service
 
 _HOST: Final = re.compile(r"(?:[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)(?:\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*")
 _KEY: Final = "ca.crt"
+_UNRESOLVED: Final = frozenset({"InvalidCACertificateRef", "InvalidKind"})
+"""Problems of what a policy refers to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,7 @@ def _place(
                 problems.warn("IgnoredField", "no options are known here")
         with problems.at("validation"):
             tls = _read(policy.spec.validation, name.namespace, resources, problems)
-        unresolved = problems.errors
+        unresolved = tuple(each for each in problems.errors if each.reason in _UNRESOLVED)
         targets = []
         for index, target in enumerate(policy.spec.target_refs):
             service = ObjectName(name.namespace, target.name)

@@ -1,0 +1,118 @@
+"""External services behind the real Envoy: what clients hear of them, and whom we take for them."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx2
+import pytest
+from tests.support.asked import Recording
+from tests.support.certificates import authority, indented, server
+from tests.support.eventually import eventually
+from tests.support.gateway import service
+from tests.support.mcp_gateway import McpGateway, deciding, mcp_gateway, policy
+from tests.support.observing import Told
+
+from authplane.io.authz import AuthzSettings, serve_authz
+from authplane.io.certificates import create_authority
+from authplane.io.listen import TcpAddress
+from authplane.io.tls_files import TlsFiles
+from authplane.policy.decision import Allow, Decision, Deny
+from authplane.policy.request import Request
+
+ASKED = (
+    "[{authorization: [{type: ExternalAuth, externalAuth: {protocol: GRPC, backendRef: {name: authz, port: 9000}}}]}]"
+)
+TLS_POLICY = """
+apiVersion: gateway.networking.k8s.io/v1
+kind: BackendTLSPolicy
+metadata: {name: authz}
+spec:
+  targetRefs: [{group: "", kind: Service, name: authz}]
+  validation:
+    hostname: authz.example
+    caCertificateRefs: [{group: "", kind: ConfigMap, name: trusted}]
+"""
+COOKIES = (("set-cookie", "a=1"), ("set-cookie", "b=2"))
+
+
+def trusted(certificate: bytes) -> str:
+    return f"""
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: trusted}}
+data:
+  ca.crt: |
+{indented(certificate)}
+"""
+
+
+@asynccontextmanager
+async def running(root: Path, answers: Recording) -> AsyncGenerator[tuple[McpGateway, httpx2.AsyncClient]]:
+    """Run a gateway whose policy asks a service over TLS."""
+    pair = server("authz.example")
+    (root / "tls.crt").write_bytes(pair.certificate)
+    (root / "tls.key").write_bytes(pair.key.reveal())
+    tls = TlsFiles.open(certificate=str(root / "tls.crt"), key=str(root / "tls.key"))
+    settings = AuthzSettings(address=TcpAddress(host="127.0.0.1", port=0), tls=tls)
+    async with serve_authz(answers, settings, observer=Told()) as address:
+        assert isinstance(address, TcpAddress)
+        known = service("authz", address.port).replace("port: 80}", "port: 9000}")
+        more = (known, TLS_POLICY, trusted(authority().certificate))
+        gateway = mcp_gateway(root, policy(ASKED), more=more)
+        async with gateway as it, deciding(it), it.http_client() as http:
+            yield it, http
+
+
+async def test_a_client_hears_what_the_service_says(tmp_path: Path) -> None:
+    def say(request: Request) -> Decision:
+        match request.values("x-want"):
+            case ("sign-in",):
+                where = ("location", "https://sso.example/?next=%2Fshop")
+                return Deny(http_status=302, headers=(where, *COOKIES), rule="x")
+            case ("words",):
+                told = (("content-type", "text/html"), ("www-authenticate", 'Basic realm="x"'))
+                return Deny(http_status=401, headers=told, body="<p>who are you?", rule="x")
+            case _:
+                return Allow(response_headers=(("set-cookie", "c=3"), ("x-policy", "seen")))
+
+    async with running(tmp_path, Recording(say)) as (it, http):
+
+        async def ask(want: str) -> httpx2.Response:
+            http.headers["x-want"] = want
+            http.cookies.clear()
+            return await it.call(http, "add")
+
+        answer = await ask("sign-in")
+        assert (answer.status_code, answer.headers["location"]) == (302, "https://sso.example/?next=%2Fshop")
+        assert answer.headers.get_list("set-cookie") == ["a=1", "b=2"]
+        assert answer.json()["id"] == "x-7"
+        answer = await ask("words")
+        assert (answer.status_code, answer.text) == (401, "<p>who are you?")
+        assert answer.headers["content-type"] == "text/html"
+        assert answer.headers["www-authenticate"] == 'Basic realm="x"'
+        # The server behind knows no session, and says so with 400: the request was let through.
+        answer = await ask("in")
+        assert (answer.status_code, answer.headers["x-policy"]) == (400, "seen")
+        assert answer.headers.get_list("set-cookie") == ["c=3"]
+
+
+@pytest.mark.requirement("S22")
+async def test_a_service_that_cannot_be_verified_is_not_asked_until_it_can(tmp_path: Path) -> None:
+    answers = Recording()
+    stranger = create_authority("stranger", now=datetime.now(UTC), lifetime=timedelta(days=1)).certificate
+    async with running(tmp_path, answers) as (it, http):
+        text = (it.folder / "gateway.yaml").read_text(encoding="utf-8")
+
+        async def gives(status: int) -> bool:
+            return (await it.call(http, "add")).status_code == status
+
+        assert await gives(400)
+        it.write("gateway.yaml", text.replace(trusted(authority().certificate), trusted(stranger)))
+        await eventually(lambda: gives(503))
+        asked = len(answers.requests)
+        assert await gives(503)
+        assert len(answers.requests) == asked
+        it.write("gateway.yaml", text)
+        await eventually(lambda: gives(400))
