@@ -131,9 +131,9 @@ async def _speak_old(request: httpx2.Request) -> None:
 
 
 def configuration(folder: Path, issuers: Iterable[str], more: str) -> str:
-    listed = ", ".join(
-        f"{{url: {url}, allowPrivateNetwork: true, caSecret: {{name: ca, namespace: default}}}}" for url in issuers
-    )
+    """Write the settings; an issuer is its address, or all that is set of it in braces."""
+    reach = "allowPrivateNetwork: true, caSecret: {name: ca, namespace: default}"
+    listed = ", ".join(each if each.startswith("{") else f"{{url: {each}, {reach}}}" for each in issuers)
     return f"""
 apiVersion: authplane.dev/v1alpha1
 kind: AuthplaneConfiguration

@@ -1,0 +1,140 @@
+"""Tokens of workloads: `authplane authserver policy` takes them, and `authplane check` says the same."""
+
+import asyncio
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.cli.test_check import answer, invoke
+from tests.cli.test_policy_server import status
+from tests.policy.access.world import BACKEND, policy, settings
+from tests.support.authserver import Server
+from tests.support.eventually import eventually
+from tests.support.mcp_checks import AGENT, SHOP, tool_check
+from tests.support.workload_issuers import WORKLOAD, WorkloadIssuers, workload_issuers
+
+RULES = f"""
+  - name: workload
+    source: {{type: SPIFFE, spiffe: '{WORKLOAD}'}}
+    authorization: [{{type: InlineTools, tools: [add]}}]
+  - name: account
+    source: {{type: ServiceAccount, serviceAccount: {{name: agent}}}}
+    authorization: [{{type: CEL, cel: 'identity.service_account == "agent" && identity.namespace == "default"'}}]
+"""
+OVER = timedelta(hours=-1)
+COMPARED = {"decision": "decision", "status": "httpStatus", "rule": "rule", "reason": "reason", "identity": "identity"}
+TARGET = {key: value for key, value in SHOP.items() if key == "authplane.target"}
+
+
+class Sent(NamedTuple):
+    """A request, as both are sent it, and what must come of it."""
+
+    token: str
+    spiffe_id: str
+    want: tuple[int, str, str]
+    """The status, the rule and the reason."""
+
+
+def sent(issuers: WorkloadIssuers) -> list[Sent]:
+    bad = "bad_workload_token"
+    return [
+        Sent(issuers.svid(), "", (200, "workload", "granted")),
+        Sent(issuers.svid(aud="elsewhere"), "", (401, "", f"{bad}:audience_missing")),
+        Sent(issuers.svid(lifetime=OVER), "", (401, "", "bad_token:token_expired")),
+        Sent(issuers.svid("spiffe://elsewhere.example/agent"), "", (401, "", f"{bad}:trust_domain_not_allowed")),
+        Sent(issuers.svid(f"{WORKLOAD}-2"), "", (401, "", "peer_not_listed")),
+        Sent(issuers.projected(), "", (200, "account", "granted")),
+        Sent(issuers.projected(aud="elsewhere"), "", (401, "", f"{bad}:audience_missing")),
+        Sent(issuers.projected(lifetime=OVER), "", (401, "", "bad_token:token_expired")),
+        Sent(issuers.projected(namespace="other"), "", (401, "", "peer_not_listed")),
+        Sent(issuers.svid(), AGENT, (401, "", f"{bad}:workloads_differ")),
+        Sent(issuers.projected(), AGENT, (200, "account", "granted")),
+        Sent("", AGENT, (200, "account", "granted")),
+        Sent("", "", (401, "", "no_peer_identity")),
+    ]
+
+
+def described(each: Sent) -> dict[str, Any]:
+    peer = ({"spiffe": each.spiffe_id} if each.spiffe_id else {}) | ({"token": each.token} if each.token else {})
+    return {
+        "target": {"kind": "Backend", "name": "shop"},
+        "mcp": {"method": "tools/call", "params": {"name": "add"}},
+        "peer": peer,
+    }
+
+
+def write(folder: Path, issuers: WorkloadIssuers, verification: str = "Keys") -> None:
+    folder.mkdir(exist_ok=True)
+    entries = ", ".join(issuers.settings(verification=verification))
+    text = "\n---\n".join([BACKEND, policy(RULES), settings(f"{{issuers: [{entries}]}}")])
+    (folder / "all.yaml").write_text(text, encoding="utf-8")
+
+
+async def test_the_server_and_check_know_workloads_by_their_tokens(tmp_path: Path) -> None:
+    folder, server = tmp_path / "gateway", Server()
+    async with workload_issuers(tmp_path) as issuers:
+        write(folder, issuers)
+        each_sent = sent(issuers)
+        async with server.running("policy", str(folder), "--engine", "grpcio"):
+
+            async def ready() -> bool:
+                return (await server.page("/readyz")).status_code == 200
+
+            await eventually(ready)
+            statuses = []
+            for each in each_sent:
+                headers = {"authorization": f"Bearer {each.token}"} if each.token else {}
+                request = tool_check(spiffe_id=each.spiffe_id, context=TARGET, headers=headers)
+                statuses.append(status(await server.answer(request)))
+            assert statuses == [each.want[0] for each in each_sent]
+
+            async def told() -> bool:
+                return len(server.decisions) == len(each_sent)
+
+            await eventually(told)
+            # Tokens are nowhere in what the server writes.
+            lines = "\n".join(line.text for line in server.lines)
+            assert not [each for each in each_sent if each.token and each.token.split(".")[2] in lines]
+        text = json.dumps([described(each) for each in each_sent])
+        records = await asyncio.to_thread(answer, folder, text, "--fetch")
+    assert [(line["rule"], line["reason"]) for line in server.decisions] == [each.want[1:] for each in each_sent]
+    said = [{ours: record[theirs] for ours, theirs in COMPARED.items()} for record in records]
+    assert said == [{name: line[name] for name in COMPARED} for line in server.decisions]
+
+
+async def test_check_assumes_tokens_of_workloads_and_says_so(tmp_path: Path) -> None:
+    folder = tmp_path / "gateway"
+    async with workload_issuers(tmp_path) as issuers:
+        write(folder, issuers)
+    request = {
+        **described(Sent("", "", (200, "", ""))),
+        "peer": {"token": {"issuer": issuers.spire.url, "claims": {"sub": WORKLOAD, "aud": "shop"}}},
+    }
+    found = await asyncio.to_thread(answer, folder, json.dumps(request))
+    assert (found["decision"], found["rule"], found["identity"]) == ("allow", "workload", WORKLOAD)
+    assert found["notes"] == [f"assumed: {issuers.spire.url} has signed the claims; no signature was verified"]
+    # A token whose keys are not at hand is not known.
+    request["peer"] = {"token": issuers.svid()}
+    found = await asyncio.to_thread(answer, folder, json.dumps(request))
+    assert (found["decision"], found["reason"]) == ("unavailable", "issuer_not_ready")
+    assert found["notes"] == [
+        f"not known: the keys of {issuers.spire.url}; give them with --keys, or fetch them with --fetch"
+    ]
+
+
+async def test_settings_that_leave_tokens_to_a_cluster_that_is_not_there_are_refused(tmp_path: Path) -> None:
+    folder, server = tmp_path / "gateway", Server()
+    async with workload_issuers(tmp_path) as issuers:
+        write(folder, issuers, "TokenReview")
+        result = await asyncio.to_thread(invoke, "lint", str(folder))
+        assert result.exit_code == 1
+        assert "there is no cluster here that could be asked to review tokens" in result.stdout
+        async with server.running("policy", str(folder), "--engine", "grpcio"):
+            headers = {"authorization": f"Bearer {issuers.projected()}"}
+            for request in (
+                tool_check(context=TARGET, headers=headers),
+                tool_check(context=TARGET, spiffe_id=AGENT),
+            ):
+                assert status(await server.answer(request)) == 503
+            await server.says("there is no cluster here that could be asked to review tokens")
