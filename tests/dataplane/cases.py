@@ -21,7 +21,7 @@ from envoy.extensions.load_balancing_policies.wrr_locality.v3 import wrr_localit
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 from envoy.type.matcher.v3 import metadata_pb2, regex_pb2, string_pb2
 from envoy.type.v3 import percent_pb2, range_pb2
-from google.protobuf import any_pb2, duration_pb2, struct_pb2, wrappers_pb2
+from google.protobuf import any_pb2, duration_pb2, json_format, struct_pb2, wrappers_pb2
 from google.protobuf.message import Message
 from tests.dataplane.parts import (
     address,
@@ -107,6 +107,16 @@ def _client_tls(**kwargs: Any) -> cluster_pb2.Cluster:
     return eds_cluster(transport_socket=_tls(tls_pb2.UpstreamTlsContext(common_tls_context=common)))
 
 
+def _endpoint(**kwargs: Any) -> endpoint_components_pb2.LbEndpoint:
+    return endpoint_components_pb2.LbEndpoint(**kwargs)
+
+
+def _rules(**policy: Any) -> rbac_pb2.RBAC:
+    made = rbac_pb2.RBAC()
+    json_format.ParseDict({"rules": {"policies": {"p": policy}}}, made)
+    return made
+
+
 def _provider(name: str = "own") -> Any:
     return {"instance_name": name}
 
@@ -139,6 +149,7 @@ def _drops(*drops: Any) -> endpoint_pb2.ClusterLoadAssignment:
 
 FAULT: Final = fault_pb2.HTTPFault()
 RBAC: Final = rbac_pb2.RBAC()
+PORT_RANGE: Final = _rules(permissions=[{"destination_port_range": {"start": 1, "end": 2}}], principals=[{"any": True}])
 UNKNOWN: Final = _typed("type.googleapis.com/test.Unknown")
 ROUTER_URL: Final = "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"
 BAD: Final = _typed("type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault", b"\xff")
@@ -232,6 +243,9 @@ SERVER_LISTENERS: Final = {
     "one chain": Case(server_listener(), taken=True),
     "routes of their own": Case(server_listener(chain(serving(rds=rds("r")))), taken=True),
     "a filter of servers": Case(server_listener(chain(serving(http_filter("rbac", RBAC), router()))), taken=True),
+    "a rule on a range of ports": Case(
+        server_listener(chain(serving(http_filter("rbac", PORT_RANGE), router()))), taken=False, ours=True
+    ),
     "a filter of clients": Case(server_listener(chain(serving(http_filter("fault", FAULT), router()))), taken=False),
     "an optional filter of clients": Case(
         server_listener(chain(serving(http_filter("fault", FAULT, is_optional=True), router()))), taken=True
@@ -393,6 +407,9 @@ ROUTES: Final = {
     ),
     "a header that is present": Case(_header(present_match=True), taken=True),
     "a header with an empty prefix": Case(_header(prefix_match=""), taken=True, ours=False),
+    "a header that may be missing": Case(
+        _header(exact_match="", treat_missing_header_as_empty=True), taken=True, ours=False
+    ),
     "a header with an empty matcher": Case(_header(string_match=string_pb2.StringMatcher()), taken=False),
     "a header with a matcher of another case": Case(
         _header(string_match=string_pb2.StringMatcher(prefix="a", ignore_case=True)), taken=True
@@ -495,6 +512,15 @@ CLUSTERS: Final = {
     ),
     "static endpoints": Case(cluster_pb2.Cluster(type=cluster_pb2.Cluster.STATIC), taken=False),
     "a name of DNS": Case(_dns(lb_endpoint("a.example")), taken=True),
+    "a name of DNS for datagrams": Case(
+        _dns(
+            _endpoint(
+                endpoint={"address": {"socket_address": {"address": "a.example", "port_value": 1, "protocol": "UDP"}}}
+            )
+        ),
+        taken=True,
+        ours=False,
+    ),
     "two names of DNS": Case(_dns(lb_endpoint("a.example"), lb_endpoint("b.example")), taken=False),
     "no name of DNS": Case(cluster_pb2.Cluster(type=cluster_pb2.Cluster.LOGICAL_DNS), taken=False),
     "an empty name of DNS": Case(_dns(lb_endpoint("")), taken=False),
@@ -565,6 +591,23 @@ CLUSTERS: Final = {
     ),
     "TLS without roots": Case(eds_cluster(transport_socket=_tls(tls_pb2.UpstreamTlsContext())), taken=False),
     "TLS with roots": Case(_client_tls(ca_certificate_provider_instance=_provider()), taken=True),
+    "TLS with the name that is asked for": Case(
+        eds_cluster(
+            transport_socket=_tls(
+                tls_pb2.UpstreamTlsContext(
+                    common_tls_context=tls_pb2.CommonTlsContext(
+                        validation_context=common_pb2.CertificateValidationContext(
+                            ca_certificate_provider_instance=_provider()
+                        )
+                    ),
+                    sni="a.example",
+                    auto_sni_san_validation=True,
+                )
+            )
+        ),
+        taken=True,
+        ours=False,
+    ),
     "TLS with typed names": Case(
         _client_tls(
             ca_certificate_provider_instance=_provider(),
@@ -621,6 +664,10 @@ ENDPOINTS: Final = {
     ),
     "an endpoint of nothing": Case(assignment(locality(endpoint_components_pb2.LbEndpoint())), taken=False),
     "an endpoint that is ill": Case(assignment(locality(lb_endpoint(health_status="UNHEALTHY"))), taken=True),
+    "an endpoint that is emptied and nowhere": Case(
+        assignment(locality(_endpoint(health_status="DRAINING"))), taken=False
+    ),
+    "an endpoint that is ill and nowhere": Case(assignment(locality(_endpoint(health_status="UNHEALTHY"))), taken=True),
     "weights that are too much": Case(assignment(locality(weight=2**32 - 1), locality(zone="b")), taken=False),
     "a drop": Case(_drops({"category": "a", "drop_percentage": {"numerator": 1}}), taken=True),
     "a drop without a category": Case(_drops({"drop_percentage": {"numerator": 1}}), taken=False),

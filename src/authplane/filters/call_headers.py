@@ -1,9 +1,13 @@
 """The headers of a call, as rules ask for them."""
 
 from base64 import b64encode
+from typing import Final
 
 from authplane.filters.calls import Call
 from authplane.matching.headers import Lookup
+
+AUTHORITY: Final = frozenset({":authority", "host"})
+"""The names by which rules ask for the authority of a call."""
 
 
 def lookup_in(call: Call) -> Lookup:

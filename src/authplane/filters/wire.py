@@ -6,6 +6,7 @@ from typing import Final
 
 from envoy.config.common.mutation_rules.v3 import mutation_rules_pb2 as rules_pb
 from envoy.config.core.v3 import base_pb2 as pb
+from envoy.config.route.v3 import route_components_pb2 as route_pb
 from envoy.type.matcher.v3 import regex_pb2 as regex_pb
 from google.protobuf import duration_pb2
 
@@ -62,6 +63,16 @@ def parse_seconds(message: duration_pb2.Duration, problems: Problems) -> float |
         problems.add("DurationInvalid", f"{message.seconds} s and {message.nanos} ns is not a duration of zero or more")
         return None
     return message.seconds + message.nanos / _NANOS
+
+
+def check_missing_header(message: route_pb.HeaderMatcher, problems: Problems) -> None:
+    """Report a matcher that is to take a missing header for an empty one: gRPC has no such thing.
+
+    To pass over it would turn a denial of calls without the header into their permission.
+    """
+    if message.treat_missing_header_as_empty:
+        with problems.at("treat_missing_header_as_empty"):
+            problems.add("MatcherUnsupported", "is not supported; a header that is missing matches nothing")
 
 
 def _fault(key: str, value: str | bytes | Unfit) -> str:

@@ -137,7 +137,6 @@ PERMISSIONS: Final[dict[str, tuple[pb.Permission, Call, bool]]] = {
     ":path": (header(":path", "/shop.Cart/Add"), CARRIER, True),
     ":authority": (header(":authority", "shop.example:443"), CARRIER, True),
     "host is :authority": (header("host", "shop.example:443"), CARRIER, True),
-    "an authority that is unknown": (header("host", ""), replace(CARRIER, authority=None), False),
     "content-type": (header("content-type", "application/grpc"), CARRIER, True),
     "a method": (permitted(url_path={"path": {"exact": "/shop.Cart/Add"}}), CALL, True),
     "a service": (permitted(url_path={"path": {"prefix": "/shop.Cart/"}}), CALL, True),
@@ -220,6 +219,7 @@ PEERS: Final = {
     "nobody is not somebody": (named("spiffe://a"), Wire(tls_version="TLSv1.3"), False),
     "TLS is enough without a name": (named(None), Wire(tls_version="TLSv1.3"), True),
     "plain text is not": (named(None), Wire(), False),
+    "plain text is not even nobody": (named(""), Wire(), False),
 }
 
 
@@ -237,6 +237,22 @@ def test_principals_can_be_combined() -> None:
     made = pb.Principal()
     made.header.name, made.header.present_match = "user-agent", True
     assert is_meant(made, CALL)
+
+
+NOT_EVIL: Final = permitted(not_rule={"header": {"name": ":authority", "string_match": {"exact": "evil.example"}}})
+OF_HOST: Final = meant(
+    and_ids={"ids": [ANYBODY, {"or_ids": {"ids": [{"header": {"name": "Host", "present_match": True}}]}}]}
+)
+
+
+@pytest.mark.parametrize("action", [pb.RBAC.ALLOW, pb.RBAC.DENY])
+@pytest.mark.parametrize("rule", [policy(NOT_EVIL), policy(principal=OF_HOST)])
+def test_rules_on_an_authority_that_nobody_knows_let_no_call_pass(action: int, rule: pb.Policy) -> None:
+    unknown = replace(CALL, authority=None)
+    assert not passes(rbac(action, p=rule), unknown)
+    assert not passes(rbac(action, a=policy(pb.Permission(not_rule=ANYTHING)), p=rule), unknown)
+    assert passes(rbac(action, p=rule)) is (action == pb.RBAC.ALLOW)
+    assert passes(rbac(pb.RBAC.ALLOW, p=policy()), unknown)
 
 
 # --- Problems
@@ -269,6 +285,13 @@ WRONG: Final = {
         [f"{AT}.checked_condition: is not supported [ConditionUnsupported]"],
     ),
     "an action that nobody knows": Wrong(rbac(9, p=policy()), ["rules.action: 9 is no action [ActionUnknown]"]),
+    "a header that may be missing": Wrong(
+        rbac(0, p=policy(permitted(header={"name": "x", "exact_match": "", "treat_missing_header_as_empty": True}))),
+        [
+            f"{AT}.permissions[0].header.treat_missing_header_as_empty: "
+            "is not supported; a header that is missing matches nothing [MatcherUnsupported]"
+        ],
+    ),
     "a header of gRPC": Wrong(
         rbac(0, p=policy(header("Grpc-Timeout", "1"))),
         [f"{AT}.permissions[0].header.name: no rule can ask for 'grpc-timeout' [HeaderUnsupported]"],

@@ -13,6 +13,8 @@ from authplane.filters.calls import Endpoint
 from authplane.matching.wire import parse_fraction
 
 _USABLE: Final = frozenset({health_check_pb2.UNKNOWN, health_check_pb2.HEALTHY})
+_READ: Final = _USABLE | {health_check_pb2.DRAINING}
+"""Of the others nothing is read, as they get no calls: as grpcio has it."""
 _MOST_WEIGHT: Final = 2**32 - 1
 
 
@@ -46,6 +48,8 @@ def _parse_locality(
             problems.add("Missing", "must be set")
     endpoints = []
     for index, each in enumerate(message.lb_endpoints):
+        if each.health_status not in _READ:
+            continue
         with problems.at("lb_endpoints", index):
             endpoint = _parse_endpoint(each, seen, problems)
         if endpoint is not None and each.health_status in _USABLE:

@@ -13,6 +13,7 @@ from authplane.dataplane.config.route_actions import parse_action, parse_retry_p
 from authplane.dataplane.routes import Route, RouteConfiguration, RouteMatch, VirtualHost
 from authplane.filters.extensions.wire import parse_extension
 from authplane.filters.registry import Scope
+from authplane.filters.wire import check_missing_header
 from authplane.matching.strings import Exact, Prefix, StringMatcher, lower
 from authplane.matching.wire import parse_header_matcher, parse_regex, parse_runtime_fraction
 
@@ -103,6 +104,7 @@ def _parse_match(message: pb.RouteMatch, problems: Problems) -> RouteMatch | Non
     headers = []
     for index, each in enumerate(message.headers):
         with problems.at("headers", index):
+            check_missing_header(each, problems)
             headers.append(parse_header_matcher(each, problems))
     fraction = None
     if message.HasField("runtime_fraction"):

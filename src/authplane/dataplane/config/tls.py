@@ -41,6 +41,8 @@ _VALIDATION_UNSUPPORTED: Final = frozenset(
     }
 )
 """What would make a check stricter, or laxer, and is not done."""
+_UPSTREAM_UNSUPPORTED: Final = frozenset({"auto_sni_san_validation"})
+"""The same, of what a client asks of a server."""
 
 
 def parse_server_tls(message: base_pb2.TransportSocket, scope: Scope, problems: Problems) -> ServerTls | None:
@@ -74,6 +76,7 @@ def parse_client_tls(message: base_pb2.TransportSocket, scope: Scope, problems: 
         context = parse_packed(pb.UpstreamTlsContext, message.typed_config, problems)
         if context is None:
             return None
+        _refuse(context, _UPSTREAM_UNSUPPORTED, problems)
         with problems.at("common_tls_context"):
             identity = _parse_identity(context.common_tls_context, scope, problems)
             roots, names = _parse_validation(context.common_tls_context, scope, problems)

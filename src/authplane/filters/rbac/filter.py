@@ -1,11 +1,11 @@
 """The filter: its configuration, and what it does with a call."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
 from authplane.filters.calls import Call, Code, Flow, Proceed, Running, Stop
-from authplane.filters.rbac.rules import Rule, keeps
+from authplane.filters.rbac.rules import Rule, asks_authority, keeps
 from authplane.filters.registry import State
 
 _DENIED: Final = Stop(code=Code.PERMISSION_DENIED, message="the call is not permitted")
@@ -35,6 +35,12 @@ class Rbac:
 
     action: Action
     policies: tuple[Policy, ...] = ()
+    asks_authority: bool = field(init=False, repr=False, compare=False)
+    """Whether a rule asks for the authority of a call."""
+
+    def __post_init__(self) -> None:
+        rules = [rule for each in self.policies for rule in (each.permission, each.principal)]
+        object.__setattr__(self, "asks_authority", any(map(asks_authority, rules)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +61,9 @@ class RbacFilter:
 
 
 def permits(rules: Rbac, call: Call) -> bool:
-    """Tell whether a call may go on; one of which the connection is unknown may not."""
+    """Tell whether a call may go on; one of which nobody knows what the rules ask for may not."""
     connection = call.connection
-    if connection is None:
+    if connection is None or (rules.asks_authority and call.authority is None):
         return False
     matched = any(
         keeps(each.permission, call, connection) and keeps(each.principal, call, connection) for each in rules.policies

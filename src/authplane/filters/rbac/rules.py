@@ -9,7 +9,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import TypeAlias, assert_never
 
 from authplane.base.addresses import parse_ip_address
-from authplane.filters.call_headers import lookup_in
+from authplane.filters.call_headers import AUTHORITY, lookup_in
 from authplane.filters.calls import Call, Connection, PeerCertificate
 from authplane.matching.headers import HeaderMatcher, matches_header
 from authplane.matching.strings import StringMatcher, matches
@@ -108,6 +108,19 @@ def keeps(rule: Rule, call: Call, connection: Connection) -> bool:
             return _is_fact(rule, call, connection)
 
 
+def asks_authority(rule: Rule) -> bool:
+    """Tell whether a rule depends on the authority of a call, which is not always known."""
+    match rule:
+        case All(rules) | Some(rules):
+            return any(map(asks_authority, rules))
+        case Not(inner):
+            return asks_authority(inner)
+        case Header(matcher):
+            return matcher.name in AUTHORITY
+        case _:
+            return False
+
+
 def _is_fact(fact: Fact, call: Call, connection: Connection) -> bool:
     match fact:
         case Header(matcher):
@@ -128,9 +141,10 @@ def _is_fact(fact: Fact, call: Call, connection: Connection) -> bool:
 
 def _is_authenticated(matcher: StringMatcher | None, connection: Connection) -> bool:
     certificate = connection.certificate
-    if matcher is None:
-        return certificate is not None or bool(connection.tls_version)
-    return any(matches(matcher, name) for name in _names(certificate))
+    # gRFC A41: a connection without TLS is nobody's, and one with TLS and without a certificate has the empty name.
+    if certificate is None and not connection.tls_version:
+        return False
+    return matcher is None or any(matches(matcher, name) for name in _names(certificate))
 
 
 def _names(certificate: PeerCertificate | None) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from authplane.filters.rbac.rules import (
     UrlPath,
 )
 from authplane.filters.registry import FilterType, Packed, Scope
+from authplane.filters.wire import check_missing_header
 from authplane.matching.strings import matches
 from authplane.matching.wire import parse_header_matcher, parse_string_matcher
 
@@ -184,6 +185,7 @@ def _parse_header(message: route_pb.HeaderMatcher, problems: Problems) -> Rule:
     if name.startswith("grpc-") or name == ":scheme":
         with problems.at("name"):
             problems.add("HeaderUnsupported", f"no rule can ask for '{name}'")
+    check_missing_header(message, problems)
     matcher = parse_header_matcher(message, problems)
     return _NOTHING if matcher is None else Header(matcher)
 
