@@ -88,12 +88,9 @@ class GrpcApplication:
         """Serve one call."""
         path = scope["raw_path"]
         kind, patience = _about(scope["headers"])
-        fault = _fault(scope, path, kind)
-        if fault:
-            await _plain(send, fault)
-            return
-        if path not in _METHODS:
-            await self._others.get(path, _unknown)(scope, receive, send)
+        if path not in _METHODS or kind not in _TYPES or scope["method"] != "POST" or scope["http_version"] != "2":
+            fault = _fault(scope, path, kind)
+            await (_plain(send, fault) if fault else self._others.get(path, _unknown)(scope, receive, send))
             return
         limit = None if patience is None else _limit(patience)
         if isinstance(limit, Refusal):

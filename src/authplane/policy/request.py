@@ -1,10 +1,11 @@
 """The request that an authorization check is about."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 Headers: TypeAlias = dict[str, str] | Iterable[tuple[str, str]]
 """Some headers: by name in lower case, each once and none with an odd name; or all of them, as they came."""
@@ -37,7 +38,7 @@ class Reader(Protocol):
         """Whether no header begins with one of `AUTH_SPELLINGS`, and none has an odd name."""
 
     def read(self, message: Any, attribute: str) -> object:
-        """Return an attribute of the request; raises `AttributeError` if a request has none of that name."""
+        """Return an attribute of the request."""
 
     def values(self, message: Any, name: str) -> tuple[str, ...]:
         """Return every value of a header; ``name`` is in lower case."""
@@ -82,6 +83,9 @@ class Request:
     _reader: Reader | None = field(default=None, init=False, repr=False, compare=False)
     _message: Any = field(default=None, init=False, repr=False, compare=False)
 
+    def __post_init__(self) -> None:
+        _name(self)
+
     def values(self, name: str) -> tuple[str, ...]:
         """Return every value of a header; ``name`` is in lower case."""
         if self._reader is not None:
@@ -91,22 +95,6 @@ class Request:
     def headers_for(self, names: tuple[str, ...]) -> Headers:
         """Return the headers for somebody who looks at these names, at names twice and at odd names alone."""
         return self.headers if self._reader is None else self._reader.headers_for(self._message, names)
-
-    # Hidden from the type checker, which would believe in every attribute.
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, attribute: str) -> object:
-            """Take an attribute that is not there yet from the message, and keep it."""
-            if attribute == "auth_names":
-                value = tuple(name for name, _ in self.headers if name.startswith(AUTH_SPELLINGS))
-            elif attribute == "odd_names":
-                value = tuple([name for name, _ in self.headers if "_" in name])
-            elif attribute.startswith("_") or self._reader is None:
-                raise AttributeError(attribute)
-            else:
-                value = self._reader.read(self._message, attribute)
-            object.__setattr__(self, attribute, value)
-            return value
 
 
 def partly_read(  # noqa: PLR0913, PLR0917 (every check makes one)
@@ -124,14 +112,52 @@ def partly_read(  # noqa: PLR0913, PLR0917 (every check makes one)
     if reader.plain:
         _put_auth_names(request, ())
         _put_odd_names(request, ())
+    else:
+        _name(request)
     return request
 
 
+def _name(request: Request) -> None:
+    """Fill in which names the headers have that somebody must look at."""
+    names = [name for name, _ in request.headers]
+    _put_auth_names(request, tuple([name for name in names if name.startswith(AUTH_SPELLINGS)]))
+    _put_odd_names(request, tuple([name for name in names if "_" in name]))
+
+
 _new: Final = object.__new__
+_source_of: Final = attrgetter("_reader", "_message")
 _put_reader, _put_message, _put_method, _put_host, _put_path, _put_context, _put_auth_names, _put_odd_names = (
     vars(Request)[name].__set__
     for name in ("_reader", "_message", "method", "host", "path", "context", "auth_names", "odd_names")
 )
+
+
+class _Later:
+    """An attribute of requests that is taken from their message when it is first asked for, and kept."""
+
+    def __init__(self, name: str, slot: Any) -> None:
+        self._name = name
+        self._find: Callable[[Request], object] = slot.__get__
+        self._put: Callable[[Request, object], None] = slot.__set__
+
+    def __get__(self, request: Request | None, _owner: type[Request]) -> object:
+        if request is None:
+            return self
+        try:
+            return self._find(request)
+        except AttributeError:
+            reader, message = _source_of(request)
+            value: object = reader.read(message, self._name)
+            self._put(request, value)
+            return value
+
+    def __set__(self, request: Request, value: object) -> None:
+        self._put(request, value)
+
+
+# Not by ``__getattr__``, which would make every other attribute slow to find.
+for _attribute in ("scheme", "query", "headers", "id", "source", "destination", "body", "time"):
+    setattr(Request, _attribute, _Later(_attribute, vars(Request)[_attribute]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -101,7 +101,7 @@ class _Plain:
         if attribute == "headers":
             headers = message.request.http.headers
             return tuple([(name, headers[name]) for name in sorted(headers)])
-        return _read(message, attribute)
+        return _READERS[attribute](message)
 
     def values(self, message: _Attributes, name: str) -> tuple[str, ...]:
         """Return every value of a header."""
@@ -121,7 +121,7 @@ class _Careful:
 
     def read(self, message: _Attributes, attribute: str) -> object:
         """Return an attribute of the request."""
-        return _read(message, attribute)
+        return _READERS[attribute](message)
 
     def values(self, message: _Attributes, name: str) -> tuple[str, ...]:
         """Return every value of a header."""
@@ -134,13 +134,6 @@ class _Careful:
 
 _PLAINLY: Final = _Plain()
 _CAREFULLY: Final = _Careful()
-
-
-def _read(attributes: _Attributes, attribute: str) -> object:
-    reader = _READERS.get(attribute)
-    if reader is None:
-        raise AttributeError(attribute)
-    return reader(attributes)
 
 
 def _fault(method: str, path: str, host: str) -> str:
