@@ -29,6 +29,8 @@ class Doc:
     """The way to the resource in the chunk: not empty inside a ``List``."""
     protects: tuple[Ref, ...] | None = None
     """What a policy is meant to protect; None where that cannot be read, and for other kinds."""
+    controllers: tuple[str, ...] = ()
+    """Who has written into a policy's status, once for each entry of its ancestors."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -90,7 +92,7 @@ def chunk_of(text: str, parsed: Parsed) -> Chunk:
                     spots.extend(found)
                 else:
                     resource = None if own else decoded.resource
-                    docs.append(Doc(decoded.ref, resource, tuple(found), path, decoded.protects))
+                    docs.append(Doc(decoded.ref, resource, tuple(found), path, decoded.protects, decoded.controllers))
     spots.extend(unclaimed)
     faulty = bool(spots) or any(doc.spots for doc in docs)
     return Chunk(text, tuple(docs), tuple(spots), tuple(ignored), faulty)

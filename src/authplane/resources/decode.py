@@ -26,6 +26,8 @@ class Decoded:
     problems: tuple[Problem, ...]
     protects: tuple[Ref, ...] | None = None
     """What a policy is meant to protect; None where that cannot be read, and for other kinds."""
+    controllers: tuple[str, ...] = ()
+    """Who has written into a policy's status, once for each entry of its ancestors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,9 @@ def _decode(made: type[Resource], kind: str, root: Fields) -> Decoded:
         return _unusable(kind, root, tuple(report.problems))
     ref = Ref(kind, resource.metadata.namespace, resource.metadata.name)
     protects = _targets(root, ref.namespace) if kind in _AIMED else None
-    return Decoded(ref=ref, resource=resource, problems=tuple(report.problems), protects=protects)
+    controllers = _controllers(root) if kind in POLICIES else ()
+    found = tuple(report.problems)
+    return Decoded(ref=ref, resource=resource, problems=found, protects=protects, controllers=controllers)
 
 
 def _backend(resource: Resource) -> Iterator[Problem]:
@@ -162,6 +166,14 @@ def _targets(root: Fields, namespace: str) -> tuple[Ref, ...] | None:
             return None  # one of them may name anything
         found.append(Ref(kind, namespace, name))
     return tuple(found)
+
+
+def _controllers(root: Fields) -> tuple[str, ...]:
+    """Read who wrote which entry of a status; one that cannot be read is somebody's too."""
+    status = root.entries.get("status")
+    listed = status.node.entries.get("ancestors") if status is not None and isinstance(status.node, Fields) else None
+    entries = listed.node.items if listed is not None and isinstance(listed.node, Items) else ()
+    return tuple(_word(each, "controllerName") or "" if isinstance(each, Fields) else "" for each in entries)
 
 
 def _word(root: Fields, name: str) -> str | None:

@@ -77,5 +77,7 @@ class Resources:
     """Policies among the broken, and what they were meant to protect; None where that cannot be read either."""
     broken_tls_policies: Mapping[Ref, tuple[Ref, ...] | None] = field(default_factory=lambda: MappingProxyType({}))
     """BackendTLSPolicies among the broken, and their targets; None where those cannot be read either."""
+    status_controllers: Mapping[Ref, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """Who has written into the status of a policy, once for each entry of its ancestors."""
     doubt: str = ""
     """Which file may hold a policy that cannot be read at all: it may protect anything. Empty if there is none."""

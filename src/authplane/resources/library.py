@@ -49,6 +49,7 @@ class Library:
         self._orphans_of: dict[str, set[Ref]] = {}
         self._stale: set[Ref] = set()
         self._broken: dict[Ref, tuple[Ref, ...]] = {}
+        self._controllers: dict[Ref, tuple[str, ...]] = {}
         self._shared_in: dict[str, set[Ref]] = {}
         """By file: resources that it and another document declare."""
         self._findings: dict[str, tuple[Finding, ...]] = {}
@@ -145,6 +146,9 @@ class Library:
         files = tuple(dict.fromkeys(claim.file for claim in claims))
         resource = claims[0].doc.resource if len(claims) == 1 else None
         if resource is not None:
+            self._controllers.pop(key, None)
+            if claims[0].doc.controllers:
+                self._controllers[key] = claims[0].doc.controllers
             self._enforce(key, _Good(claims[0].doc.ref, resource, files))
         elif good is not None:
             self._good[key] = _Good(good.ref, good.resource, files)
@@ -171,6 +175,7 @@ class Library:
         holder = next((file for file in good.files if self._doubtful(file)), None)
         if holder is None:
             del self._good[key]
+            self._controllers.pop(key, None)
             self._tables.drop(good.resource)
             return
         self._stale.add(key)
@@ -239,6 +244,7 @@ class Library:
                 broken,
                 self._broken_policies(POLICIES),
                 self._broken_policies({TLS_POLICY}),
+                MappingProxyType(dict(self._controllers)),
                 doubt_in(self._sources, set(self._orphans.values())),
             ),
             findings=tuple(finding for file in sorted(self._findings) for finding in self._findings[file]),

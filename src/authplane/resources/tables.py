@@ -119,6 +119,7 @@ class Tables:
         broken: frozenset[Ref],
         broken_policies: Mapping[Ref, tuple[Ref, ...] | None],
         broken_tls_policies: Mapping[Ref, tuple[Ref, ...] | None],
+        status_controllers: Mapping[Ref, tuple[str, ...]],
         doubt: str,
     ) -> Resources:
         """Return what is in force now."""
@@ -147,6 +148,7 @@ class Tables:
             broken=broken,
             broken_policies=broken_policies,
             broken_tls_policies=broken_tls_policies,
+            status_controllers=status_controllers,
             doubt=doubt,
         )
 

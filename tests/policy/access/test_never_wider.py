@@ -204,10 +204,34 @@ def test_a_version_that_cannot_be_read_leaves_the_last_good_one_in_force() -> No
     assert word(judge(after.policies, ADD_CALL, workload())) == "allow"
 
 
+STATUSES: dict[str, tuple[str, str]] = {
+    "none": ("", "allow"),
+    "one of nobody": ("status: 7", "allow"),
+    "room for one more": (f"status: {{ancestors: [{', '.join(['{controllerName: other}'] * 15)}]}}", "allow"),
+    "full of others": (f"status: {{ancestors: [{', '.join(['{controllerName: other}'] * 16)}]}}", "403"),
+    "full, with an entry of ours": (
+        f"status: {{ancestors: [{', '.join(['{controllerName: other}'] * 15)},"
+        " {controllerName: authplane.dev/controller}]}",
+        "allow",
+    ),
+    "full of what cannot be read": (f"status: {{ancestors: [{', '.join('1' * 16)}]}}", "403"),
+}
+
+
 @pytest.mark.requirement("R74", "T07")
-def test_a_policy_whose_status_is_full_denies_its_target() -> None:
-    full = frozenset({Ref("AccessPolicy", "default", "p")})
-    made = compiled(BACKEND, policy(rule()), full=full)
-    assert word(judge(made.policies, ADD_CALL, workload())) == "403"
-    [standing] = made.standings[next(iter(full))].targets
-    assert (standing.accepted, standing.reason) == (False, "StatusFull")
+@pytest.mark.parametrize(("status", "want"), STATUSES.values(), ids=STATUSES.keys())
+def test_a_policy_whose_status_is_full_denies_its_target(status: str, want: str) -> None:
+    made = compiled(BACKEND, f"{policy(rule())}\n{status}")
+    assert word(judge(made.policies, ADD_CALL, workload())) == want
+    [standing] = made.standings[Ref("AccessPolicy", "default", "p")].targets
+    assert standing.reason == ("StatusFull" if want == "403" else "Accepted")
+
+
+def test_a_status_that_gets_room_lets_its_policy_hold_again() -> None:
+    library, compiler = Library(), PolicyCompiler()
+    got = []
+    for status in (STATUSES["full of others"][0], STATUSES["room for one more"][0]):
+        library.changed("a.yaml", f"{BACKEND}---{policy(rule())}\n{status}".encode())
+        made = compiler.compile(library.current().resources)
+        got.append(word(judge(made.policies, ADD_CALL, workload())))
+    assert got == ["403", "allow"]

@@ -1,5 +1,6 @@
 """``status.ancestors`` of policies, and the conditions of what they protect."""
 
+import json
 from copy import deepcopy
 from typing import Any
 
@@ -23,9 +24,8 @@ from tests.policy.access.world import (
 )
 
 from authplane.base.names import Ref
-from authplane.policy.access.compile import compile_policies
+from authplane.policy.access.compile import CONTROLLER, compile_policies
 from authplane.policy.access.status import (
-    CONTROLLER,
     Ancestor,
     Condition,
     Merged,
@@ -202,8 +202,8 @@ def test_a_full_list_gets_no_entry_more_and_the_target_says_so() -> None:
     stored = [entry(f"n{index}") for index in range(16)]
     merged = merge_ancestors(stored, ours("shop"), generation=1, now=T0)
     assert merged == Merged(ancestors=stored, changed=False, left_out=(Aim(SHOP),))
-    loaded = load(BACKEND, policy(rule()))
-    made = compile_policies(loaded.resources, full=frozenset({P}))
+    loaded = load(BACKEND, f"{policy(rule())}\nstatus: {json.dumps({'ancestors': stored})}")
+    made = compile_policies(loaded.resources)
     [protected, _] = build_target_conditions(made, loaded.resources, SHOP)
     assert (protected.type, protected.status, protected.reason) == ("Protected", "True", "PolicyStatusFull")
     room = merge_ancestors(stored[:15], ours("shop", "cafe"), generation=1, now=T0)

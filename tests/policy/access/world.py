@@ -119,9 +119,8 @@ def load(*documents: str) -> Loaded:
     return library.current()
 
 
-def compiled(*documents: str, options: Options | None = None, full: frozenset[Ref] = frozenset()) -> Compiled:
-    loaded = load(*documents)
-    return compile_policies(loaded.resources, options, full=full)
+def compiled(*documents: str, options: Options | None = None) -> Compiled:
+    return compile_policies(load(*documents).resources, options)
 
 
 def policies(*documents: str, options: Options | None = None) -> Policies:

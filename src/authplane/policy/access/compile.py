@@ -22,6 +22,9 @@ from authplane.resources.documents import Resources
 UNRESOLVED: Final = frozenset({"RefNotPermitted", "BackendNotFound", "IssuerUnreachable"})
 """Problems of what a policy refers to: the policy holds, and what depends on them is not granted."""
 STATUS_FULL: Final = "StatusFull"
+CONTROLLER: Final = "authplane.dev/controller"
+"""Who we are in the status of a policy."""
+MOST_ANCESTORS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,6 @@ class _Pass:
     resources: Resources
     settings: Settings
     options: Options
-    full: frozenset[Ref]
     tls: BackendTlsPolicies
     problems: dict[Ref, Problems] = field(default_factory=dict)
     before: dict[Aim, list[AnyPolicy]] = field(default_factory=dict)
@@ -91,16 +93,15 @@ class PolicyCompiler:
         self._settings: Settings | None = None
         self._drafts: dict[Ref, tuple[Written, Draft]] = {}
 
-    def compile(self, resources: Resources, *, full: frozenset[Ref] = frozenset()) -> Compiled:
+    def compile(self, resources: Resources) -> Compiled:
         """Compile what is in force.
 
-        A policy that cannot be enforced as it was meant denies what it was meant to protect. ``full`` are the policies
-        whose status has no room for us.
+        A policy that cannot be enforced as it was meant denies what it was meant to protect.
         """
         configuration = Problems()
         settings = read_settings(resources, self._options, configuration)
         tls = read_backend_tls(resources)
-        work = _Pass(resources, settings or Settings(), self._options, full, tls)
+        work = _Pass(resources, settings or Settings(), self._options, tls)
         work.problems[configuration_ref(resources)] = configuration
         for draft in sorted(self._draft_all(resources, work.settings), key=lambda each: each.seniority):
             _place(draft, work)
@@ -133,11 +134,9 @@ class PolicyCompiler:
                 yield draft
 
 
-def compile_policies(
-    resources: Resources, options: Options | None = None, *, full: frozenset[Ref] = frozenset()
-) -> Compiled:
+def compile_policies(resources: Resources, options: Options | None = None) -> Compiled:
     """Compile once."""
-    return PolicyCompiler(options).compile(resources, full=full)
+    return PolicyCompiler(options).compile(resources)
 
 
 def _place(draft: Draft, work: _Pass) -> None:
@@ -171,8 +170,9 @@ def _refusal(draft: Draft, present: list[Aim], work: _Pass, problems: Problems) 
     wrong = [each for each in problems.errors if each.reason not in UNRESOLVED]
     if wrong:
         return wrong[0]
-    if draft.ref in work.full:
-        problems.add(STATUS_FULL, "the policy's status lists 16 ancestors of others already, so it cannot be enforced")
+    if _is_full(draft, work.resources):
+        message = "the policy's status has no room for its targets beside the entries of others, so it denies all"
+        problems.add(STATUS_FULL, message)
         return problems.errors[-1]
     limits = [(work.taken, work.options.most_per_target, "policies")]
     if draft.screen is not None:
@@ -184,6 +184,12 @@ def _refusal(draft: Draft, present: list[Aim], work: _Pass, problems: Problems) 
                 problems.add("LimitPerTargetExceeded", f"{crowded[0]} has {most} older {what}; so it denies everything")
             return problems.errors[-1]
     return None
+
+
+def _is_full(draft: Draft, resources: Resources) -> bool:
+    """Tell whether our entries would be too many for a status that others write into as well."""
+    others = sum(each != CONTROLLER for each in resources.status_controllers.get(draft.ref, ()))
+    return others + len(set(draft.aims)) > MOST_ANCESTORS
 
 
 def _standing(aim: Aim, refusal: Problem | None, draft: Draft, work: _Pass, problems: Problems) -> Standing:

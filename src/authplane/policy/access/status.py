@@ -6,15 +6,20 @@ from typing import Any, Final
 
 from authplane.base.names import Ref
 from authplane.base.problems import Problem
-from authplane.policy.access.compile import STATUS_FULL, Compiled, PolicyStanding, Standing
+from authplane.policy.access.compile import (
+    CONTROLLER,
+    MOST_ANCESTORS,
+    STATUS_FULL,
+    Compiled,
+    PolicyStanding,
+    Standing,
+)
 from authplane.policy.access.guards import Guard
 from authplane.policy.access.model import Unusable
 from authplane.policy.access.targets import BACKENDS, Aim
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.agentic import Backend, XBackend
 
-CONTROLLER: Final = "authplane.dev/controller"
-MOST_ANCESTORS: Final = 16
 MOST_CONDITIONS: Final = 8
 
 _LONGEST_MESSAGE: Final = 32_768
