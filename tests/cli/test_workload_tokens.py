@@ -2,17 +2,23 @@
 
 import asyncio
 import json
+import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx2
 from tests.cli.test_check import answer, invoke
 from tests.cli.test_policy_server import status
 from tests.policy.access.world import BACKEND, policy, settings
 from tests.support.authserver import Server
 from tests.support.eventually import eventually
-from tests.support.mcp_checks import AGENT, SHOP, tool_check
+from tests.support.gateway import free_port, service
+from tests.support.mcp_checks import AGENT, SHOP, call_body, tool_check
+from tests.support.mcp_server import tool_server
 from tests.support.workload_issuers import WORKLOAD, WorkloadIssuers, workload_issuers
+
+from authplane.io.process import Line, run_process
 
 RULES = f"""
   - name: workload
@@ -64,10 +70,10 @@ def described(each: Sent) -> dict[str, Any]:
     }
 
 
-def write(folder: Path, issuers: WorkloadIssuers, verification: str = "Keys") -> None:
+def write(folder: Path, issuers: WorkloadIssuers, verification: str = "Keys", more: str = "") -> None:
     folder.mkdir(exist_ok=True)
     entries = ", ".join(issuers.settings(verification=verification))
-    text = "\n---\n".join([BACKEND, policy(RULES), settings(f"{{issuers: [{entries}]}}")])
+    text = "\n---\n".join([BACKEND, policy(RULES), settings(f"{{issuers: [{entries}], {more}}}")])
     (folder / "all.yaml").write_text(text, encoding="utf-8")
 
 
@@ -138,3 +144,38 @@ async def test_settings_that_leave_tokens_to_a_cluster_that_is_not_there_are_ref
             ):
                 assert status(await server.answer(request)) == 503
             await server.says("there is no cluster here that could be asked to review tokens")
+
+
+async def test_run_knows_workloads_by_their_tokens(tmp_path: Path) -> None:
+    folder, port, lines = tmp_path / "gateway", free_port(), list[str]()
+
+    async def sink(line: Line) -> None:
+        lines.append(line.text)
+
+    async with workload_issuers(tmp_path) as issuers, tool_server("shop") as origin:
+        write(folder, issuers, more=f"gateway: {{port: {port}}}")
+        (folder / "service.yaml").write_text(service("shop", origin.port), encoding="utf-8")
+        options = ("--state-dir", str(tmp_path / "state"), "--authserver-address", "", "--echo-address", "")
+        argv = [sys.executable, "-m", "authplane", "run", str(folder), *options]
+        async with run_process(argv, sink=sink):
+
+            async def serves() -> bool:
+                return any("Ctrl-C stops everything" in line for line in lines)
+
+            await eventually(serves, limit=20)
+            body, mcp = call_body("add", a=1, b=2), {"accept": "application/json, text/event-stream"}
+
+            async def ask(token: str) -> int:
+                headers = mcp | {"authorization": f"Bearer {token}", "content-type": "application/json"}
+                async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+                    return (await http.post("/default/shop", content=body, headers=headers)).status_code
+
+            async def known() -> bool:
+                # Until the keys are there nothing is known.
+                return await ask(issuers.svid()) != 503
+
+            await eventually(known)
+            # What is allowed is refused by the server, which knows no session.
+            allowed, other = issuers.projected(), issuers.projected(namespace="other")
+            assert [await ask(token) for token in (issuers.svid(), allowed)] == [400, 400]
+            assert [await ask(token) for token in (issuers.svid(aud="x"), other)] == [401, 401]
