@@ -57,3 +57,25 @@ def test_a_part_of_a_message_is_not_of_the_base_protocol() -> None:
     part = replace(INITIALIZE, headers=(*INITIALIZE.headers, ("x-envoy-auth-partial-body", "true")))
     assert word(judge(made, INITIALIZE, workload())) == "allow"
     assert word(judge(made, part, workload())) == "413"
+
+
+UPGRADES = {
+    "a header": ("upgrade", "websocket"),
+    "settings of HTTP/2": ("http2-settings", "AAMAAABkAAQAAP__"),
+    "the protocol of a CONNECT": (":protocol", "websocket"),
+}
+EVERYTHING = {
+    "an expression that reads no body": anybody("[{type: CEL, cel: 'request.method == \"POST\"'}]"),
+    "no authorization": "[{}]",
+}
+
+
+@pytest.mark.requirement("E21")
+@pytest.mark.parametrize("rules", EVERYTHING.values(), ids=EVERYTHING.keys())
+@pytest.mark.parametrize("header", UPGRADES.values(), ids=UPGRADES.keys())
+def test_an_upgrade_to_an_mcp_server_is_refused_where_no_rule_reads_the_body(
+    rules: str, header: tuple[str, str]
+) -> None:
+    held = policies(BACKEND, policy(rules, kind="XAccessPolicy"))
+    assert word(judge(held, ADD_CALL)) == "allow"
+    assert word(judge(held, replace(ADD_CALL, headers=(*ADD_CALL.headers, header)))) == "400"

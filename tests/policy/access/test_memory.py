@@ -32,6 +32,7 @@ from tests.policy.access.world import (
     policy,
     request,
     rule,
+    word,
     workload,
 )
 
@@ -133,3 +134,24 @@ def test_many_tools_do_not_fill_the_memory() -> None:
     way = known.way(TO_SHOP)
     assert way is not None
     assert len(way.memory._allowed) <= 1024
+
+
+def test_a_header_that_mixes_spellings_is_taken_out_of_a_request_that_was_allowed_before() -> None:
+    held = policies(BACKEND, policy(rule()))
+    assert "x-remote_user" not in _removed(held, ADD_CALL)
+    assert "x-remote_user" in _removed(held, call(headers=[("x-remote_user", "admin")]))
+
+
+def _removed(held: Policies, asked: Request) -> tuple[str, ...]:
+    allowed = judge(held, asked, workload()).decision
+    assert isinstance(allowed, Allow)
+    return allowed.edits.remove
+
+
+def test_what_was_allowed_in_one_version_of_the_protocol_is_judged_anew_in_another() -> None:
+    held = policies(BACKEND, policy(rule()))
+    newer = "2026-07-28"
+    headers = [("mcp-protocol-version", newer), ("mcp-method", "ping")]
+    meta = {"_meta": {"io.modelcontextprotocol/protocolVersion": newer}}
+    assert isinstance(judge(held, request("ping"), workload()).decision, Allow)
+    assert word(judge(held, request("ping", meta, headers=headers), workload())) == "403"

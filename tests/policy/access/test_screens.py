@@ -7,15 +7,19 @@ import pytest
 from tests.policy.access.world import (
     ADD_CALL,
     BACKEND,
+    INITIALIZE,
     OIDC,
     SERVICES,
     Proof,
     Services,
+    anybody,
+    asks,
     call,
     external,
     judge,
     policies,
     policy,
+    rule,
     word,
 )
 
@@ -107,3 +111,16 @@ def test_a_bad_token_does_not_keep_its_bearer_from_being_selected(token: Unfit |
     held = policies(BACKEND, SERVICES, policy(f"[{{source: {OIDC}}}]", kind="XAccessPolicy", more=action))
     services = Services(authz=Declined())
     assert (word(judge(held, ADD_CALL, Proof(shown=token), services)), len(services.asked)) == ("403", count)
+
+
+@pytest.mark.requirement("R6B")
+def test_the_first_kind_leaves_the_base_protocol_too_to_a_service_that_is_asked_about_everybody() -> None:
+    held = policies(BACKEND, SERVICES, policy(anybody(f"[{asks()}]"), kind="XAccessPolicy", version="v0alpha0"))
+    services = Services(authz=Declined())
+    assert (word(judge(held, INITIALIZE, Proof(), services)), services.names) == ("403", ["authz"])
+    named = policy(rule(authorization=f"[{asks()}]"), kind="XAccessPolicy", version="v0alpha0")
+    services = Services(authz=Declined())
+    assert (word(judge(policies(BACKEND, SERVICES, named), INITIALIZE, Proof(), services)), services.names) == (
+        "allow",
+        [],
+    )
