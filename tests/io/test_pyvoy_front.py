@@ -312,6 +312,19 @@ async def test_workers_share_the_port_and_one_that_dies_is_replaced() -> None:
     assert not _workers()
 
 
+async def test_no_thread_of_a_worker_interrupts_another_by_waking_it() -> None:
+    async with serve_pyvoy(BackendPlan(factory=FACTORY, description="path"), PyvoySettings(address=HERE)) as address:
+        async with grpc.aio.insecure_channel(str(address)) as channel:
+            assert code(await ask(channel, about("/allow"))) == 0
+        (worker,) = _workers()
+        assert set(_schedulers(worker)) == {os.SCHED_BATCH}
+
+
+def _schedulers(process: int) -> list[int]:
+    """Tell how the kernel schedules each thread."""
+    return [os.sched_getscheduler(int(folder.name)) for folder in Path(f"/proc/{process}/task").iterdir()]
+
+
 def _workers() -> set[int]:
     """Return the Envoys that this process runs."""
     found = set()
