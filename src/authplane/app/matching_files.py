@@ -116,8 +116,9 @@ def _besides(before: list[Problem], problems: Iterable[Problem]) -> Iterator[Pro
 
 
 def _respelled(root: Node, problem: Problem) -> Problem:
-    """Return a problem with the path that the file has to it, as far as there is one."""
-    return replace(problem, path=spelled(root, problem.path))
+    """Return a problem with the path that the file has to it; what is missing has the name that it needs."""
+    there = spelled(root, problem.path)
+    return replace(problem, path=(*there, *problem.path[len(there) :]))
 
 
 def _untyped(node: Node) -> Node:

@@ -4,6 +4,7 @@ The form is that of protobuf's own JSON; names of fields may be written as in th
 """
 
 import difflib
+import re
 from typing import Any, Final, TypeAlias
 
 from google.protobuf import any_pb2, descriptor_pool, message_factory
@@ -20,6 +21,7 @@ Described: TypeAlias = Any
 """A descriptor: each engine of protobuf has types of its own for them."""
 
 TYPE: Final = "@type"
+_NUMBER: Final = re.compile(r"-?[0-9]{1,9}")
 _ANY: Final = "google.protobuf.Any"
 
 
@@ -98,23 +100,34 @@ def _fill_map(message: Message, field: Described, node: Node, path: Path, report
     if not isinstance(node, Fields):
         report.mismatch(path, "a mapping", node)
         return
-    value = field.message_type.fields_by_name["value"]
-    for key, entry in node.entries.items():
-        if value.message_type is not None:
-            fill(getattr(message, field.name)[key], entry.node, (*path, key), report)
-        elif _fits(value, entry.node, (*path, key), report):
-            _convert(message, {field.name: {key: json_of(entry.node, path, report)}}, (*path, key), report)
+    key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
+    if value.message_type is None:
+        # Protobuf replaces a map as a whole.
+        fitting = {
+            name: each.node for name, each in node.entries.items() if _fits(value, each.node, (*path, name), report)
+        }
+        _convert(
+            message, {field.name: {name: json_of(each, path, report) for name, each in fitting.items()}}, path, report
+        )
+        return
+    is_text = key.cpp_type == FieldDescriptor.CPPTYPE_STRING
+    for name, entry in node.entries.items():
+        if is_text or _NUMBER.fullmatch(name):
+            fill(getattr(message, field.name)[name if is_text else int(name)], entry.node, (*path, name), report)
+        else:
+            report.error((*path, name), "FieldInvalid", "expected a number as the key")
 
 
 def _fill_list(message: Message, field: Described, node: Node, path: Path, report: Report) -> None:
     if not isinstance(node, Items):
         report.mismatch(path, "a list", node)
-        return
-    for index, each in enumerate(node.items):
-        if field.message_type is not None:
+    elif field.message_type is not None:
+        for index, each in enumerate(node.items):
             fill(getattr(message, field.name).add(), each, (*path, index), report)
-        elif _fits(field, each, (*path, index), report):
-            _convert(message, {field.name: [json_of(each, path, report)]}, (*path, index), report)
+    else:
+        # Protobuf replaces a list as a whole.
+        fitting = [each for index, each in enumerate(node.items) if _fits(field, each, (*path, index), report)]
+        _convert(message, {field.name: [json_of(each, path, report) for each in fitting]}, path, report)
 
 
 def _fill_any(message: any_pb2.Any, node: Node, path: Path, report: Report) -> None:
