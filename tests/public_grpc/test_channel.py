@@ -139,7 +139,8 @@ async def test_what_a_filter_sees_of_a_call(open_channel: Any, port: int) -> Non
         None,
         f"127.0.0.1:{port}",
     )
-    assert found.remaining == 3
+    assert found.remaining is not None
+    assert 0 < found.remaining <= 3
 
 
 async def test_a_response_without_messages_is_not_changed(open_channel: Any) -> None:

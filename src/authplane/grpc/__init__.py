@@ -49,7 +49,7 @@ from authplane.io.calling.xds import SCHEME, XdsChannelCredentials
 from authplane.io.calling.xds_channels import open_xds_channel
 from authplane.io.csds import csds_service
 from authplane.io.interceptors.gate import Gate
-from authplane.io.interceptors.handlers import Gated
+from authplane.io.interceptors.handlers import ThreadGated
 from authplane.io.jwt_file import jwt_token_file_call_credentials
 from authplane.io.lines import Lines
 from authplane.io.serving.parts import Count, Options, Registered
@@ -171,7 +171,7 @@ def server(  # noqa: PLR0913, PLR0917 (grpcio's own six, and ours)
         filters=filters, registry=registry, certificate=certificate, default_authority=default_authority,
         on_serving_state=on_serving_state, drain=drain, drain_on_change=drain_on_change, count=count,
     )  # fmt: skip
-    registered = Registered.of(handlers)
+    registered = Registered(handlers)
     build = partial(
         grpcio.server,
         thread_pool,
@@ -183,12 +183,11 @@ def server(  # noqa: PLR0913, PLR0917 (grpcio's own six, and ours)
         gate, named = more.gate()
         side = SideChannels()
         side.keep(channel_keys(named))
-        return FilteredServer(
-            build(), gate, side, registered, lambda found: Gated(gate, side, found, joined(interceptors))
-        )
+        gated = ThreadGated(gate, side, registered, joined(interceptors))
+        return FilteredServer(build(), gate, side, registered, gated)
 
     def make(gate: Gate, side: SideChannels, found: Registered) -> grpcio.Server:
-        return build(handlers=[Gated(gate, side, found.all, joined(interceptors))])
+        return build(handlers=[ThreadGated(gate, side, found, joined(interceptors))])
 
     return XdsServer(more.settings(xds), make, registered)
 

@@ -96,7 +96,7 @@ def server(  # noqa: PLR0913, PLR0917 (grpcio's own six, and ours)
         filters=filters, registry=registry, certificate=certificate, default_authority=default_authority,
         on_serving_state=on_serving_state, drain=drain, drain_on_change=drain_on_change, count=count,
     )  # fmt: skip
-    registered = Registered.of(handlers)
+    registered = Registered(handlers)
     build = partial(
         grpcio_aio.server,
         migration_thread_pool,
@@ -105,17 +105,17 @@ def server(  # noqa: PLR0913, PLR0917 (grpcio's own six, and ours)
         compression=compression,
     )
 
-    def gated(gate: Gate, side: AioSideChannels, found: Sequence[grpcio.GenericRpcHandler]) -> AioGated:
+    def gated(gate: Gate, side: AioSideChannels, found: Registered) -> AioGated:
         return AioGated(gate, side, found, joined(interceptors), migration_thread_pool)
 
     if xds is None:
         gate, named = more.gate()
         side = AioSideChannels()
         side.keep(channel_keys(named))
-        return AioFilteredServer(build, gate, side, registered, partial(gated, gate, side))
+        return AioFilteredServer(build, gate, side, registered, gated(gate, side, registered))
 
     def make(gate: Gate, side: AioSideChannels, found: Registered) -> grpcio_aio.Server:
-        return build(handlers=(gated(gate, side, found.all),))
+        return build(handlers=(gated(gate, side, found),))
 
     return AioXdsServer(more.settings(xds), make, registered)
 

@@ -19,9 +19,9 @@ from authplane.io.calling.plan import Backends, Naming, Plan
 from authplane.io.calling.xds import Reaching, XdsChannelCredentials, parse_target
 from authplane.io.calling.xds_channels import XdsCalling
 from authplane.io.interceptors.gate import Gate
+from authplane.io.serving.obeying import XdsSettings
 from authplane.io.serving.parts import Count, Options, Teller, filter_state, own_principal
 from authplane.io.serving.states import Told
-from authplane.io.serving.xds import XdsSettings
 
 XdsSource: TypeAlias = str | os.PathLike[str] | dict[str, Any] | Literal[True]
 """Where a bootstrap is: a file, the values themselves, or ``True`` for what the environment says."""
@@ -59,6 +59,8 @@ class ServerOptions:
             rules=FixedRules.of(filters, filter_state(self.count, Teller(), Kept())),
             own_principal=own_principal(self.certificate),
             default_authority=self.default_authority,
+            # Until a port with TLS is added.
+            secured=False,
         )
         return gate, filters
 

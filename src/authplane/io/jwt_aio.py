@@ -3,30 +3,29 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import grpc
 import grpc.aio
 
+from authplane.io.calling.kinds import interceptors_of
 from authplane.io.clock import stopwatch
 from authplane.io.failed_call import aio_failure
 from authplane.io.jwt_calls import LATE, joined, status_of
 from authplane.io.token_source import TokenSource
 from authplane.xds.jwt_file import Answer, Bearer
 
-R = TypeVar("R")
 C = TypeVar("C")
 
 _READABLE: Final = "call credentials need a connection with privacy and integrity"
 
 
 def aio_interceptors(source: TokenSource, credentials: grpc.CallCredentials) -> tuple[grpc.aio.ClientInterceptor, ...]:
-    """Return interceptors for each kind of call: grpcio takes one object for one kind only.
+    """Return interceptors for each kind of call.
 
     They fail calls for which there is no token with the right status, and attach the credentials to the others.
     """
-    token = _Token(source, credentials)
-    return _UnaryUnary(token), _UnaryStream(token), _StreamUnary(token), _StreamStream(token)
+    return interceptors_of(_Token(source, credentials).see_to)
 
 
 class _Token:
@@ -69,52 +68,6 @@ class _Token:
 
         answer = self._source.ask(tell)
         return await told if answer is None else answer
-
-
-class _UnaryUnary(grpc.aio.UnaryUnaryClientInterceptor):
-    def __init__(self, token: _Token) -> None:
-        self._token = token
-
-    async def intercept_unary_unary(
-        self, continuation: Callable[..., Awaitable[C]], client_call_details: grpc.aio.ClientCallDetails, request: R
-    ) -> C:
-        return await self._token.see_to(continuation, client_call_details, request)
-
-
-class _UnaryStream(grpc.aio.UnaryStreamClientInterceptor):
-    def __init__(self, token: _Token) -> None:
-        self._token = token
-
-    async def intercept_unary_stream(
-        self, continuation: Callable[..., Awaitable[C]], client_call_details: grpc.aio.ClientCallDetails, request: R
-    ) -> C:
-        return await self._token.see_to(continuation, client_call_details, request)
-
-
-class _StreamUnary(grpc.aio.StreamUnaryClientInterceptor):
-    def __init__(self, token: _Token) -> None:
-        self._token = token
-
-    async def intercept_stream_unary(
-        self,
-        continuation: Callable[..., Awaitable[C]],
-        client_call_details: grpc.aio.ClientCallDetails,
-        request_iterator: Any,
-    ) -> C:
-        return await self._token.see_to(continuation, client_call_details, request_iterator)
-
-
-class _StreamStream(grpc.aio.StreamStreamClientInterceptor):
-    def __init__(self, token: _Token) -> None:
-        self._token = token
-
-    async def intercept_stream_stream(
-        self,
-        continuation: Callable[..., Awaitable[C]],
-        client_call_details: grpc.aio.ClientCallDetails,
-        request_iterator: Any,
-    ) -> C:
-        return await self._token.see_to(continuation, client_call_details, request_iterator)
 
 
 def _settle(told: "asyncio.Future[Answer]", answer: Answer) -> None:

@@ -181,12 +181,13 @@ def _channel_credentials(named: NamedChannelCredentials) -> ChannelCredentials:
 
 
 def _blocking_ask(line: Line, ask: Ask, when_ended: WhenEnded | None) -> Outcome:
-    method, metadata = line.multi("unary_unary", ask.method), (*ask.metadata, *line.metadata)
+    method = line.multi("unary_unary", ask.method)
+    metadata = (*ask.metadata, *line.metadata) if line.metadata else ask.metadata
     try:
         if when_ended is None or (ask.timeout is not None and ask.timeout <= _BRIEF):
-            # Quicker, but cannot be given up.
-            return Answered(method(ask.request, timeout=ask.timeout, metadata=metadata))
-        call = method.future(ask.request, timeout=ask.timeout, metadata=metadata)
+            # Quicker, as one thread less has a part in it, but cannot be given up.
+            return Answered(method(ask.request, ask.timeout, metadata))
+        call = method.future(ask.request, ask.timeout, metadata)
         if not when_ended(call.cancel):
             call.cancel()
         return Answered(call.result())

@@ -1,29 +1,41 @@
 """A channel of an event loop whose calls filters judge."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Self
 
 import grpc
 import grpc.aio
 
-from authplane.filters.calls import Code, Proceed, Stop
+from authplane.filters.calls import Code, Stop
 from authplane.filters.chain import run_chain
 from authplane.io.calling.edited_calls import EditedAioCall
-from authplane.io.calling.plan import CLOSED, LATE, Backends, Naming, Plan, State, as_metadata, shortest
+from authplane.io.calling.kinds import MakesCalls, Method, interceptors_of, named
+from authplane.io.calling.plan import (
+    BUSY,
+    CLOSED,
+    LATE,
+    Backends,
+    Bound,
+    Naming,
+    Plan,
+    State,
+    as_metadata,
+    connectivity_of,
+    shortest,
+)
 from authplane.io.clock import stopwatch
 from authplane.io.dialing import CredentialsUnusableError
 from authplane.io.failed_call import aio_failure
-from authplane.io.interceptors.gate import STATUSES, ResponseEdits, concluded, edits_of, trailers_of
-from authplane.io.interceptors.judging import judge_at_once, judge_on_loop
+from authplane.io.interceptors.gate import STATUSES, concluded, edits_of, trailers_of
+from authplane.io.interceptors.judging import VERDICTS, judge_at_once, judge_on_loop
 from authplane.io.lines import AioLines, Line
 from authplane.io.side_channels import AioSideChannels
 
-_BUSY: Final = Stop(code=Code.UNAVAILABLE, message="too many calls are under way to this cluster")
-_STATES: Final = grpc.ChannelConnectivity
 _NOBODY: Final = "ipv4:127.0.0.1:1"
 """Where nothing is ever sent."""
 
@@ -39,15 +51,7 @@ class AioCourse:
     @property
     def connectivity(self) -> grpc.ChannelConnectivity:
         """How the channel is: ready when it has a plan."""
-        if self.closed:
-            return _STATES.SHUTDOWN
-        match self.state:
-            case None:
-                return _STATES.CONNECTING
-            case Stop():
-                return _STATES.TRANSIENT_FAILURE
-            case Plan():
-                return _STATES.READY
+        return connectivity_of(self.state, closed=self.closed)
 
     def set(self, state: State) -> None:
         """Obey something else from now on."""
@@ -78,17 +82,6 @@ class AioCourse:
         changed.set()
 
 
-@dataclass(frozen=True, slots=True)
-class _Bound:
-    """A call that may go out: where, and with what."""
-
-    line: Line
-    release: Callable[[Any], None]
-    timeout: float | None
-    metadata: Any
-    edits: ResponseEdits | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AioParts:
     """What a channel is made of."""
@@ -104,38 +97,17 @@ class AioParts:
     close: Callable[[], Awaitable[None]] | None = None
 
 
-class AioFilteredChannel(grpc.aio.Channel):
+class AioFilteredChannel(MakesCalls, grpc.aio.Channel):
     """Judges every call, then lets the channel make it to which the call's route leads."""
 
     def __init__(self, parts: AioParts) -> None:
         self.parts = parts
-        ours = (_UnaryUnary(self), _UnaryStream(self), _StreamUnary(self), _StreamStream(self))
         # Its interceptors wait where a call may not: it must be there at once. Nothing is ever sent over it.
-        self._stand_in = grpc.aio.insecure_channel(_NOBODY, interceptors=[*parts.interceptors, *ours])
-
-    def unary_unary(
-        self, method: str, request_serializer: Any = None, response_deserializer: Any = None, *_: Any
-    ) -> Any:
-        """Return what makes calls."""
-        return self._multi("unary_unary", method, request_serializer, response_deserializer)
-
-    def unary_stream(
-        self, method: str, request_serializer: Any = None, response_deserializer: Any = None, *_: Any
-    ) -> Any:
-        """Return what makes calls."""
-        return self._multi("unary_stream", method, request_serializer, response_deserializer)
-
-    def stream_unary(
-        self, method: str, request_serializer: Any = None, response_deserializer: Any = None, *_: Any
-    ) -> Any:
-        """Return what makes calls."""
-        return self._multi("stream_unary", method, request_serializer, response_deserializer)
-
-    def stream_stream(
-        self, method: str, request_serializer: Any = None, response_deserializer: Any = None, *_: Any
-    ) -> Any:
-        """Return what makes calls."""
-        return self._multi("stream_stream", method, request_serializer, response_deserializer)
+        self._stand_in = grpc.aio.insecure_channel(
+            _NOBODY, interceptors=[*parts.interceptors, *interceptors_of(self._go)]
+        )
+        self._under_way = 0
+        self._idle = asyncio.Event()
 
     def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
         """Tell how the channel is; it is ready when it knows where calls go."""
@@ -150,13 +122,19 @@ class AioFilteredChannel(grpc.aio.Channel):
 
     async def channel_ready(self) -> None:
         """Wait until the channel is ready."""
-        while (state := self.get_state(try_to_connect=True)) is not _STATES.READY:
+        while (state := self.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.READY:
             await self.wait_for_state_change(state)
 
     async def close(self, grace: float | None = None) -> None:
-        """End the channel and all of its calls."""
+        """End the channel and all of its calls; those under way have so many seconds."""
         self.parts.course.close()
+        elapsed = stopwatch()
         await self._stand_in.close(grace)
+        if grace is not None and self._under_way:
+            self._idle.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(grace - elapsed(), 0.0)):
+                    await self._idle.wait()
         await self.parts.lines.close()
         await self.parts.side.close()
         if self.parts.close is not None:
@@ -170,75 +148,104 @@ class AioFilteredChannel(grpc.aio.Channel):
     ) -> None:
         await self.close()
 
-    def _multi(self, kind: str, method: str, serialize: Any, deserialize: Any) -> "_Multi":
-        stand_in = getattr(self._stand_in, kind)(method, serialize, deserialize)
-        return _Multi(self, kind, method, serialize, deserialize, stand_in)
+    def _multi(self, method: Method) -> "_Multi":
+        return _Multi(self, method, method.of(self._stand_in))
 
-    def bind_now(self, method: str, timeout: float | None, metadata: Any) -> _Bound | None:
-        """Tell where a call goes if there is nothing to wait for, and nobody to judge it."""
+    def bind_now(self, method: str, timeout: float | None, metadata: Any) -> Bound | None:
+        """Tell where a call goes if there is nothing to wait for, nothing to draw, and nobody to judge it."""
         parts = self.parts
         parts.begin()
         plan = parts.course.state
         if not isinstance(plan, Plan) or parts.course.closed or parts.interceptors or not plan.rules.passes:
             return None
         routed = plan.rules.route(parts.naming.call(method, (), timeout))
-        backends = plan.backends(routed.cluster)
-        if isinstance(backends, Stop) or len(backends.keys) > 1:
+        backends = plan.clusters.get(routed.cluster)
+        if not isinstance(backends, Backends) or backends.drops or len(backends.keys) > 1:
             return None
         key = backends.keys[0]
         line = parts.lines.take_now(key)
         if line is None:
             return None
-        if backends.most is not None and line.busy > backends.most:
+        if backends.are_busy(line):
             parts.lines.release(key, line)
             return None
-        return _Bound(
-            line, lambda _: parts.lines.release(key, line), shortest(timeout, routed.longest), metadata or (), None
+        return Bound(
+            line, lambda *_: parts.lines.release(key, line), shortest(timeout, routed.longest), metadata or (), None
         )
 
-    async def bind(self, details: grpc.aio.ClientCallDetails) -> _Bound:
+    def start(self, method: Method, bound: Bound, request: Any, options: dict[str, Any]) -> Any:
+        """Make a call that was judged."""
+        try:
+            call = method.on(bound.line)(request, **{**options, "timeout": bound.timeout, "metadata": bound.sent})
+        except BaseException:
+            bound.release()
+            raise
+        self._under_way += 1
+
+        def ended(_: Any) -> None:
+            bound.release()
+            self._under_way -= 1
+            if not self._under_way:
+                self._idle.set()
+
+        call.add_done_callback(ended)
+        return call if bound.edits is None else EditedAioCall(call, bound.edits)
+
+    async def _go(self, _: Any, details: Any, request: Any) -> Any:
+        """Make a call, as the last of its interceptors: those of the user have had their say."""
+        method, options = _started.get()
+        bound = await self._bind(details)
+        # Interceptors may have changed these.
+        changed = {"credentials": details.credentials, "wait_for_ready": details.wait_for_ready}
+        return self.start(method, bound, request, {**options, **changed})
+
+    async def _bind(self, details: grpc.aio.ClientCallDetails) -> Bound:
         """Let filters judge a call and tell where it goes; raises how it fails."""
         elapsed = stopwatch()
         timeout = details.timeout
         try:
             async with asyncio.timeout(timeout):
-                found = await self._find(details)
+                found = await self._find(details, elapsed)
         except TimeoutError:
             found = LATE
         if isinstance(found, Stop):
             raise aio_failure(STATUSES[found.code], found.message, trailers_of(found))
         left = None if timeout is None else max(timeout - elapsed(), 0.0)
-        return _Bound(found.line, found.release, shortest(left, found.timeout), found.metadata, found.edits)
+        return replace(found, timeout=shortest(left, found.timeout))
 
-    async def _find(self, details: grpc.aio.ClientCallDetails) -> _Bound | Stop:
+    async def _find(self, details: grpc.aio.ClientCallDetails, elapsed: Callable[[], float]) -> Bound | Stop:
         parts = self.parts
         plan = await parts.course.plan(patient=bool(details.wait_for_ready))
         if isinstance(plan, Stop):
             return plan
         method: Any = details.method
         path = method.decode() if isinstance(method, bytes) else method
-        call = parts.naming.call(path, as_metadata(details.metadata), details.timeout)
+        left = None if details.timeout is None else max(details.timeout - elapsed(), 0.0)
+        call = parts.naming.call(path, as_metadata(details.metadata), left)
         routed = plan.rules.route(call)
         flow = run_chain(routed.filters, call)
-        begun = judge_at_once(flow)
-        if not isinstance(begun, Proceed | Stop):
-            begun = await judge_on_loop(flow, begun, parts.side)
-        verdict = concluded(begun, routed)
+        verdict = judge_at_once(flow)
+        if not isinstance(verdict, VERDICTS):
+            verdict = await judge_on_loop(flow, verdict, parts.side)
+        verdict = concluded(verdict, routed)
         if isinstance(verdict, Stop):
             return verdict
         backends = plan.backends(routed.cluster)
         taken = backends if isinstance(backends, Stop) else await self._take(backends)
         if isinstance(taken, Stop):
             return taken
-        return _Bound(*taken, routed.longest, verdict.metadata, edits_of(verdict))
+        return Bound(*taken, routed.longest, verdict.metadata, edits_of(verdict))
 
-    async def _take(self, backends: Backends) -> tuple[Line, Callable[[Any], None]] | Stop:
+    async def _take(self, backends: Backends) -> tuple[Line, Callable[..., None]] | Stop:
         """Begin to use the first line that is not known to be broken; if all are, the first."""
         lines, chosen = self.parts.lines, backends.keys[0]
         try:
             for key in backends.keys if len(backends.keys) > 1 else ():
                 line = await lines.take(key)
-                broken = line is None or line.channel.get_state(try_to_connect=True) is _STATES.TRANSIENT_FAILURE
+                broken = (
+                    line is None
+                    or line.channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.TRANSIENT_FAILURE
+                )
                 if line is not None:
                     lines.release(key, line)
                 if not broken:
@@ -249,81 +256,35 @@ class AioFilteredChannel(grpc.aio.Channel):
             return Stop(code=Code.UNAVAILABLE, message=str(error))
         if line is None:
             return CLOSED
-        if backends.most is not None and line.busy > backends.most:
+        if backends.are_busy(line):
             lines.release(chosen, line)
-            return _BUSY
-        return line, lambda _: lines.release(chosen, line)
+            return BUSY
+        return line, lambda *_: lines.release(chosen, line)
 
 
 @dataclass(frozen=True, slots=True)
 class _Multi:
-    """Makes calls of one kind."""
+    """Makes calls of one method."""
 
     channel: AioFilteredChannel
-    kind: str
-    method: str
-    serialize: Any
-    deserialize: Any
+    method: Method
     stand_in: Any
 
-    def __call__(self, request: Any = None, **options: Any) -> Any:
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
         """Make a call."""
-        bound = self.channel.bind_now(self.method, options.get("timeout"), options.get("metadata"))
+        given = named(dict(zip(_NAMES, arguments, strict=False)) | options)
+        request = given.pop("request", None)
+        bound = self.channel.bind_now(self.method.path, given.get("timeout"), given.get("metadata"))
         if bound is not None:
-            return self.start(bound, request, options)
-        token = _started.set((self, options))
+            return self.channel.start(self.method, bound, request, given)
+        token = _started.set((self.method, given))
         # It would make a header of it, which is for the call itself to do.
-        passed = {name: value for name, value in options.items() if name != "compression"}
+        passed = {name: value for name, value in given.items() if name != "compression"}
         try:
             return self.stand_in(request, **passed)
         finally:
             _started.reset(token)
 
-    def start(self, bound: _Bound, request: Any, options: dict[str, Any]) -> Any:
-        """Make a call that was judged."""
-        multi = bound.line.multi(self.kind, self.method, self.serialize, self.deserialize)
-        metadata = (*bound.metadata, *bound.line.metadata)
-        try:
-            call = multi(request, **{**options, "timeout": bound.timeout, "metadata": metadata})
-        except BaseException:
-            bound.release(None)
-            raise
-        call.add_done_callback(bound.release)
-        return call if bound.edits is None else EditedAioCall(call, bound.edits)
 
-
-_started: ContextVar[tuple[_Multi, dict[str, Any]]] = ContextVar("_started")
-
-
-class _Ours:
-    """Goes last among the interceptors of a call: it makes the call itself."""
-
-    def __init__(self, channel: AioFilteredChannel) -> None:
-        self._channel = channel
-
-    async def go(self, details: grpc.aio.ClientCallDetails, request: Any) -> Any:
-        multi, options = _started.get()
-        bound = await self._channel.bind(details)
-        # Interceptors of the user may have changed these.
-        changed = {"credentials": details.credentials, "wait_for_ready": details.wait_for_ready}
-        return multi.start(bound, request, {**options, **changed})
-
-
-class _UnaryUnary(_Ours, grpc.aio.UnaryUnaryClientInterceptor):
-    async def intercept_unary_unary(self, _: Any, client_call_details: Any, request: Any) -> Any:
-        return await self.go(client_call_details, request)
-
-
-class _UnaryStream(_Ours, grpc.aio.UnaryStreamClientInterceptor):
-    async def intercept_unary_stream(self, _: Any, client_call_details: Any, request: Any) -> Any:
-        return await self.go(client_call_details, request)
-
-
-class _StreamUnary(_Ours, grpc.aio.StreamUnaryClientInterceptor):
-    async def intercept_stream_unary(self, _: Any, client_call_details: Any, request_iterator: Any) -> Any:
-        return await self.go(client_call_details, request_iterator)
-
-
-class _StreamStream(_Ours, grpc.aio.StreamStreamClientInterceptor):
-    async def intercept_stream_stream(self, _: Any, client_call_details: Any, request_iterator: Any) -> Any:
-        return await self.go(client_call_details, request_iterator)
+_NAMES: Final = ("request", "timeout", "metadata", "credentials", "wait_for_ready", "compression")
+_started: ContextVar[tuple[Method, dict[str, Any]]] = ContextVar("_started")

@@ -1,8 +1,10 @@
 """A channel of threads whose calls filters judge."""
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from time import monotonic
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -11,17 +13,29 @@ import grpc
 from authplane.filters.calls import Code, Stop
 from authplane.filters.chain import run_chain
 from authplane.io.calling.edited_calls import EditedCall
-from authplane.io.calling.plan import CLOSED, LATE, Backends, Naming, Plan, State, as_metadata, shortest
-from authplane.io.clock import stopwatch
+from authplane.io.calling.kinds import MakesCalls, Method, named
+from authplane.io.calling.plan import (
+    BUSY,
+    CLOSED,
+    LATE,
+    Backends,
+    Bound,
+    Naming,
+    Plan,
+    State,
+    as_metadata,
+    connectivity_of,
+    shortest,
+)
 from authplane.io.dialing import CredentialsUnusableError
 from authplane.io.failed_call import FailedCall
-from authplane.io.interceptors.gate import STATUSES, ResponseEdits, concluded, edits_of, trailers_of
-from authplane.io.interceptors.judging import CallEndedError, judge
+from authplane.io.interceptors.gate import STATUSES, concluded, edits_of, trailers_of
+from authplane.io.interceptors.judging import VERDICTS, CallEndedError, judge, judge_at_once
 from authplane.io.lines import Line, Lines
+from authplane.io.process import place_of
 from authplane.io.side_channels import SideChannels
 
-_BUSY: Final = Stop(code=Code.UNAVAILABLE, message="too many calls are under way to this cluster")
-_STATES: Final = grpc.ChannelConnectivity
+_log: Final = logging.getLogger("authplane.grpc")
 
 
 class Course:
@@ -36,15 +50,7 @@ class Course:
     @property
     def connectivity(self) -> grpc.ChannelConnectivity:
         """How the channel is: ready when it has a plan."""
-        if self._closed:
-            return _STATES.SHUTDOWN
-        match self._state:
-            case None:
-                return _STATES.CONNECTING
-            case Stop():
-                return _STATES.TRANSIENT_FAILURE
-            case Plan():
-                return _STATES.READY
+        return connectivity_of(self._state, closed=self._closed)
 
     def set(self, state: State) -> None:
         """Obey something else from now on."""
@@ -53,7 +59,7 @@ class Course:
             self._changed.notify_all()
             told = tuple(self._told)
         for each in told:
-            each(self.connectivity)
+            self._tell(each)
 
     def close(self) -> None:
         """End all waiting."""
@@ -79,26 +85,21 @@ class Course:
         """Tell how the channel is, now and when it changes."""
         with self._changed:
             self._told.append(callback)
-        callback(self.connectivity)
+        self._tell(callback)
 
     def tell_no_more(self, callback: Callable[[grpc.ChannelConnectivity], None]) -> None:
         """Tell no longer."""
         with self._changed:
-            self._told = [each for each in self._told if each is not callback]
+            self._told = [each for each in self._told if each != callback]
+
+    def _tell(self, callback: Callable[[grpc.ChannelConnectivity], None]) -> None:
+        try:
+            callback(self.connectivity)
+        except Exception as error:  # noqa: BLE001 (as grpcio does: what comes next does not depend on it)
+            _log.error("a callback for the state of a channel failed: %s", place_of(error))
 
 
-@dataclass(frozen=True, slots=True)
-class _Bound:
-    """A call that may go out: where, and with what."""
-
-    line: Line
-    release: Callable[[], None]
-    timeout: float | None
-    metadata: Any
-    edits: ResponseEdits | None
-
-
-class FilteredChannel(grpc.Channel):
+class FilteredChannel(MakesCalls, grpc.Channel):
     """Judges every call, then lets the channel make it to which the call's route leads."""
 
     def __init__(
@@ -114,30 +115,6 @@ class FilteredChannel(grpc.Channel):
         self._lines = lines
         self._side = side
         self._close = close
-
-    def unary_unary(
-        self, method: str, request_serializer: Any = None, response_deserializer: Any = None, *_: Any
-    ) -> Any:
-        """Return what makes calls."""
-        return _Multi(self, "unary_unary", method, request_serializer, response_deserializer)
-
-    def unary_stream(
-        self, method: str, request_serializer: Any = None, response_deserializer: Any = None, *_: Any
-    ) -> Any:
-        """Return what makes calls."""
-        return _StreamedMulti(self, "unary_stream", method, request_serializer, response_deserializer)
-
-    def stream_unary(
-        self, method: str, request_serializer: Any = None, response_deserializer: Any = None, *_: Any
-    ) -> Any:
-        """Return what makes calls."""
-        return _Multi(self, "stream_unary", method, request_serializer, response_deserializer)
-
-    def stream_stream(
-        self, method: str, request_serializer: Any = None, response_deserializer: Any = None, *_: Any
-    ) -> Any:
-        """Return what makes calls."""
-        return _StreamedMulti(self, "stream_stream", method, request_serializer, response_deserializer)
 
     def subscribe(self, callback: Callable[[grpc.ChannelConnectivity], None], try_to_connect: bool = False) -> None:
         """Tell how the channel is; it is ready when it knows where calls go."""
@@ -163,29 +140,32 @@ class FilteredChannel(grpc.Channel):
     ) -> None:
         self.close()
 
-    def begin(self, method: str, timeout: float | None, metadata: Any, *, patient: bool) -> _Bound | Stop:
-        """Let filters judge a call that starts; whoever starts it waits for them."""
-        elapsed = stopwatch()
+    def begin(self, method: str, timeout: float | None, metadata: Any, *, patient: bool) -> Bound | Stop:
+        """Let filters judge a call that starts; whoever starts it waits for them, not longer than the call may take."""
+        until = None if timeout is None else monotonic() + timeout
         plan = self._course.plan(timeout, patient=patient)
         if isinstance(plan, Stop):
             return plan
-        call = self._naming.call(method, as_metadata(metadata), timeout)
+        call = self._naming.call(method, as_metadata(metadata), _left(until))
         routed = plan.rules.route(call)
-        try:
-            verdict = concluded(judge(run_chain(routed.filters, call), self._side, None, timeout), routed)
-        except CallEndedError:
-            return LATE
+        flow = run_chain(routed.filters, call)
+        verdict = judge_at_once(flow)
+        if not isinstance(verdict, VERDICTS):
+            try:
+                verdict = judge(flow, verdict, self._side, None, until)
+            except CallEndedError:
+                return LATE
+        verdict = concluded(verdict, routed)
         if isinstance(verdict, Stop):
             return verdict
         backends = plan.backends(routed.cluster)
-        if isinstance(backends, Stop):
-            return backends
-        taken = self._take(backends)
+        taken = backends if isinstance(backends, Stop) else self._take(backends)
         if isinstance(taken, Stop):
             return taken
-        line, release = taken
-        left = None if timeout is None else max(timeout - elapsed(), 0.0)
-        return _Bound(line, release, shortest(left, routed.longest), verdict.metadata, edits_of(verdict))
+        return Bound(*taken, shortest(_left(until), routed.longest), verdict.metadata, edits_of(verdict))
+
+    def _multi(self, method: Method) -> Any:
+        return _StreamedMulti(self, method) if method.kind.endswith("stream") else _Multi(self, method)
 
     def _take(self, backends: Backends) -> tuple[Line, Callable[[], None]] | Stop:
         """Begin to use the first line that is not known to be broken; if all are, the first."""
@@ -204,17 +184,21 @@ class FilteredChannel(grpc.Channel):
             return Stop(code=Code.UNAVAILABLE, message=str(error))
         if line is None:
             return CLOSED
-        if backends.most is not None and line.busy > backends.most:
+        if backends.are_busy(line):
             lines.release(chosen, line)
-            return _BUSY
+            return BUSY
         return line, lambda: lines.release(chosen, line)
+
+
+def _left(until: float | None) -> float | None:
+    return None if until is None else max(until - monotonic(), 0.0)
 
 
 def _is_broken(line: Line) -> bool:
     if line.watch is None:
         line.watch = _Watch()
         line.channel.subscribe(line.watch, try_to_connect=True)
-    return bool(line.watch.state is _STATES.TRANSIENT_FAILURE)
+    return bool(line.watch.state is grpc.ChannelConnectivity.TRANSIENT_FAILURE)
 
 
 class _Watch:
@@ -227,14 +211,26 @@ class _Watch:
 
 
 @dataclass(frozen=True, slots=True)
-class _Started:
-    """What a user gives to a call besides its request."""
+class _Given:
+    """What a user gives to a call."""
 
+    request: Any
+    """One, or an iterator of them."""
     timeout: float | None = None
     metadata: Any = None
     credentials: grpc.CallCredentials | None = None
     wait_for_ready: bool | None = None
     compression: grpc.Compression | None = None
+
+    def passed(self, bound: Bound) -> dict[str, Any]:
+        """Return what is passed on besides the request."""
+        return {
+            "timeout": bound.timeout,
+            "metadata": bound.sent,
+            "credentials": self.credentials,
+            "wait_for_ready": self.wait_for_ready,
+            "compression": self.compression,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,34 +238,30 @@ class _Multi:
     """Makes calls with one response."""
 
     channel: FilteredChannel
-    kind: str
-    method: str
-    serialize: Any
-    deserialize: Any
+    method: Method
 
-    def __call__(self, request: Any, *arguments: Any, **options: Any) -> Any:
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
         """Make a call and wait for the response."""
-        return self._blocking(request, _Started(*arguments, **options))[0]
+        return self._blocking(_Given(*arguments, **named(options)))[0]
 
-    def with_call(self, request: Any, *arguments: Any, **options: Any) -> Any:
+    def with_call(self, *arguments: Any, **options: Any) -> Any:
         """Make a call and wait for the response; returns it and the call."""
-        return self._blocking(request, _Started(*arguments, **options))
+        return self._blocking(_Given(*arguments, **named(options)))
 
-    def future(self, request: Any, *arguments: Any, **options: Any) -> Any:
+    def future(self, *arguments: Any, **options: Any) -> Any:
         """Make a call; filters are waited for, the response is not."""
-        given = _Started(*arguments, **options)
+        given = _Given(*arguments, **named(options))
         bound = _begin(self, given)
         if isinstance(bound, Stop):
             return _failed(bound)
-        return _started(self, bound, given, lambda multi, passed: multi.future(request, **passed))
+        return _started(bound, lambda: self.method.on(bound.line).future(given.request, **given.passed(bound)))
 
-    def _blocking(self, request: Any, given: _Started) -> tuple[Any, Any]:
+    def _blocking(self, given: _Given) -> tuple[Any, Any]:
         bound = _begin(self, given)
         if isinstance(bound, Stop):
             raise _failed(bound)
         try:
-            multi = bound.line.multi(self.kind, self.method, self.serialize, self.deserialize)
-            response, call = multi.with_call(request, **_passed(bound, given))
+            response, call = self.method.on(bound.line).with_call(given.request, **given.passed(bound))
         except ValueError:
             if bound.line.kept:
                 raise
@@ -284,18 +276,15 @@ class _StreamedMulti:
     """Makes calls with many responses."""
 
     channel: FilteredChannel
-    kind: str
-    method: str
-    serialize: Any
-    deserialize: Any
+    method: Method
 
-    def __call__(self, request: Any, *arguments: Any, **options: Any) -> Iterator[Any]:
+    def __call__(self, *arguments: Any, **options: Any) -> Iterator[Any]:
         """Make a call; filters are waited for, responses are not."""
-        given = _Started(*arguments, **options)
+        given = _Given(*arguments, **named(options))
         bound = _begin(self, given)
         if isinstance(bound, Stop):
             return _failed(bound)
-        made: Iterator[Any] = _started(self, bound, given, lambda multi, passed: multi(request, **passed))
+        made: Iterator[Any] = _started(bound, lambda: self.method.on(bound.line)(given.request, **given.passed(bound)))
         return made
 
 
@@ -306,32 +295,19 @@ grpc.UnaryStreamMultiCallable.register(_StreamedMulti)
 grpc.StreamStreamMultiCallable.register(_StreamedMulti)
 
 
-def _begin(multi: _Multi | _StreamedMulti, given: _Started) -> _Bound | Stop:
-    return multi.channel.begin(multi.method, given.timeout, given.metadata, patient=bool(given.wait_for_ready))
+def _begin(multi: _Multi | _StreamedMulti, given: _Given) -> Bound | Stop:
+    return multi.channel.begin(multi.method.path, given.timeout, given.metadata, patient=bool(given.wait_for_ready))
 
 
-def _started(
-    multi: _Multi | _StreamedMulti, bound: _Bound, given: _Started, start: Callable[[Any, dict[str, Any]], Any]
-) -> Any:
+def _started(bound: Bound, start: Callable[[], Any]) -> Any:
     try:
-        made = bound.line.multi(multi.kind, multi.method, multi.serialize, multi.deserialize)
-        call = start(made, _passed(bound, given))
+        call = start()
     except BaseException:
         bound.release()
         raise
     if not call.add_callback(bound.release):
         bound.release()
     return call if bound.edits is None else EditedCall(call, bound.edits)
-
-
-def _passed(bound: _Bound, given: _Started) -> dict[str, Any]:
-    return {
-        "timeout": bound.timeout,
-        "metadata": (*bound.metadata, *bound.line.metadata),
-        "credentials": given.credentials,
-        "wait_for_ready": given.wait_for_ready,
-        "compression": given.compression,
-    }
 
 
 def _failed(stop: Stop) -> FailedCall:

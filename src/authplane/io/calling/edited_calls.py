@@ -46,6 +46,9 @@ class EditedAioCall(
 ):
     """A call of an event loop, of any kind."""
 
+    _channel = None
+    """When a channel is closed, grpcio looks at this to find its calls; this one ends with the call in it."""
+
     def __init__(self, call: Any, edits: ResponseEdits) -> None:
         self._call = call
         self._edits = edits

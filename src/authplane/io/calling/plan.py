@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias, assert_never
 
 import grpc
 import grpc.aio
@@ -11,11 +11,12 @@ from authplane.dataplane.clusters import Drop
 from authplane.dataplane.targets import drop_category
 from authplane.filters.calls import Call, Code, Metadata, Side, Stop
 from authplane.io.clock import now
-from authplane.io.interceptors.gate import Rules
-from authplane.io.lines import Opener
+from authplane.io.interceptors.gate import ResponseEdits, Rules
+from authplane.io.lines import Line, Opener
 
 CLOSED: Final = Stop(code=Code.CANCELLED, message="the channel is closed")
 LATE: Final = Stop(code=Code.DEADLINE_EXCEEDED, message="Deadline Exceeded")
+BUSY: Final = Stop(code=Code.UNAVAILABLE, message="too many calls are under way to this cluster")
 NOWHERE: Final = Stop(code=Code.UNAVAILABLE, message="nothing is known of the cluster of the call")
 
 
@@ -28,6 +29,27 @@ class Backends:
     drops: tuple[Drop, ...] = ()
     most: int | None = None
     """How many calls may be under way; None is any number."""
+
+    def are_busy(self, line: Line) -> bool:
+        """Tell whether too many calls are under way on a line, with the one that has just been added."""
+        return self.most is not None and line.busy > self.most
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A call that may go out: where, and with what."""
+
+    line: Line
+    release: Callable[..., None]
+    """To be called when the call has ended."""
+    timeout: float | None
+    metadata: Any
+    edits: ResponseEdits | None
+
+    @property
+    def sent(self) -> Any:
+        """All metadata that goes with the call."""
+        return (*self.metadata, *self.line.metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +72,21 @@ class Plan:
 
 State: TypeAlias = Plan | Stop | None
 """What is known: a plan, why there is none, or nothing yet."""
+
+
+def connectivity_of(state: State, *, closed: bool) -> grpc.ChannelConnectivity:
+    """Tell how a channel is: ready when it has a plan."""
+    if closed:
+        return grpc.ChannelConnectivity.SHUTDOWN
+    match state:
+        case None:
+            return grpc.ChannelConnectivity.CONNECTING
+        case Stop():
+            return grpc.ChannelConnectivity.TRANSIENT_FAILURE
+        case Plan():
+            return grpc.ChannelConnectivity.READY
+        case _:
+            assert_never(state)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +125,6 @@ class Open(Opener):
         """Return it."""
         channel: grpc.aio.Channel = self._channel
         return channel
-
-
-class Connectivity(Protocol):
-    """Tells how a channel is."""
-
-    def __call__(self) -> grpc.ChannelConnectivity:
-        """Return the state."""
 
 
 def as_metadata(metadata: Any) -> Metadata:

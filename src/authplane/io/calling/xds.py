@@ -136,7 +136,12 @@ class Reaching:
             return _Simple(key.target, self.credentials, options, self.compression)
         if key.tls is None:
             return _Simple(key.target, self.credentials.fallback, options, self.compression)
-        return _Provided(key.target, key.tls, options, self.providers)
+        return _Provided(key.target, key.tls, (*_compressing(self.compression), *options), self.providers)
+
+
+def _compressing(compression: grpc.Compression | None) -> tuple[tuple[str, Any], ...]:
+    """Return the option that grpcio makes of this argument."""
+    return () if compression is None else (("grpc.default_compression_algorithm", int(compression)),)
 
 
 class _Simple(Opener):

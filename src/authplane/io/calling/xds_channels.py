@@ -1,9 +1,10 @@
 """Channels whose plans come from xDS."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import grpc
 import grpc.aio
@@ -17,11 +18,14 @@ from authplane.io.calling.channel import Course, FilteredChannel
 from authplane.io.calling.plan import Naming, Plan
 from authplane.io.calling.xds import Reaching, XdsTarget, backend_keys, build_plan, failure
 from authplane.io.lines import AioLines, Lines
+from authplane.io.process import place_of
 from authplane.io.serving.parts import Count, Teller, filter_state
 from authplane.io.side_channels import AioSideChannels, SideChannels, channel_keys
 from authplane.io.xds_client import XdsClient, XdsClientThread
 from authplane.io.xds_resolving import Resolving
 from authplane.xds.bootstrap import Bootstrap
+
+_log: Final = logging.getLogger("authplane.grpc")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +78,12 @@ class _Plans:
             self._set(failure(outcome))
             return
         self._kept = self._kept.next_generation()
-        plan = build_plan(outcome, filter_state(self._count, self._tell, self._kept))
+        try:
+            plan = build_plan(outcome, filter_state(self._count, self._tell, self._kept))
+        except Exception as error:  # noqa: BLE001 (to go on with the old plan would be to disobey)
+            _log.error("a configuration could not be applied: %s", place_of(error))
+            self._set(failure(Failed("its filters could not be made")))
+            return
         self._set(plan)
         self._lines.keep(backend_keys(plan))
         self._side.keep(channel_keys(outcome))

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
@@ -11,105 +12,69 @@ from typing import Any, Final, NoReturn, TypeAlias
 import grpc
 import grpc.aio
 
-from authplane.dataplane.routing import Routed
-from authplane.filters.calls import Call, Code, Effect, Flow, Proceed, Stop, Verdict
-from authplane.filters.chain import run_chain
+from authplane.filters.calls import Code, Proceed, Stop
 from authplane.io.interceptors.contexts import EditedAioContext, ThreadContext
 from authplane.io.interceptors.core import cygrpc
-from authplane.io.interceptors.gate import (
-    NOT_FOUND,
-    STATUSES,
-    Gate,
-    concluded,
-    edits_of,
-    trailers_of,
-)
-from authplane.io.interceptors.handlers import (
-    MOST_METHODS,
+from authplane.io.interceptors.gate import NOT_FOUND, STATUSES, Gate, concluded, trailers_of
+from authplane.io.interceptors.gated import (
     UNREADABLE,
     UNWRITTEN,
+    Begun,
     Behaviour,
     Details,
+    Found,
+    Gated,
     Handler,
     MaybeHandler,
     behaviour_of,
     handler_like,
     rebuilt,
+    seen_by_handler,
 )
-from authplane.io.interceptors.judging import judge_at_once, judge_on_loop
+from authplane.io.interceptors.judging import VERDICTS, judge_on_loop
+from authplane.io.process import place_of
 from authplane.io.side_channels import AioSideChannels
 
 Admit: TypeAlias = Callable[[Any], Any]
 """Lets filters judge a call, given its context; see `AioGated.admit`."""
 
+_log: Final = logging.getLogger("authplane.grpc")
 
-class AioGated(grpc.GenericRpcHandler):
-    """All handlers of a server, behind its gate.
 
-    Interceptors of users come after the filters, so that they see what filters have made of a call.
-    """
+class AioGated(Gated):
+    """All handlers of a server with an event loop, behind its gate."""
 
     def __init__(
         self,
         gate: Gate,
         side: AioSideChannels,
-        handlers: Sequence[grpc.GenericRpcHandler],
+        found: Found,
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
         pool: Executor | None = None,
     ) -> None:
-        self._gate = gate
+        super().__init__(gate, found, interceptors)
         self._side = side
-        self._handlers = tuple(handlers)
-        self._interceptors = tuple(interceptors)
         self._pool = pool
-        self._wrapped: dict[str, tuple[Handler, Handler]] = {}
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> MaybeHandler:
-        """Return what serves a call; None if there is nothing, and no filter that has a say."""
-        method = handler_call_details.method
-        found = self._find(handler_call_details)
-        if self._gate.rules.passes and not self._interceptors:
-            return found
-        if found is None:
-            # Whoever may not call what is there may not learn what is not there either.
-            return self._late(None, method)
-        known = self._wrapped.get(method)
-        if known is not None and known[0] is found:
-            return known[1]
-        if len(self._wrapped) >= MOST_METHODS:
-            self._wrapped.clear()
-        made = self._late(found, method) if self._interceptors else self._wrap(found, method)
-        self._wrapped[method] = (found, made)
-        return made
 
     def admit(self, method: str, context: Any) -> Any:
         """Let filters judge a call; returns the context that its handler sees, or what returns it and may end the call.
 
         Most calls wait for nothing here, and a coroutine that never waits costs them much of their time.
         """
-        gate = self._gate
-        call = gate.call(method, context, None)
-        routed = gate.rules.route(call)
-        flow = run_chain(routed.filters, call)
-        begun = judge_at_once(flow)
-        if isinstance(begun, Proceed) and routed.stop is None:
-            return _admitted(begun, call, context)
-        return self._wait(flow, begun, call, routed, context)
+        begun = self.begin(method, context, None)
+        verdict = begun[3]
+        if isinstance(verdict, Proceed) and begun[1].stop is None:
+            return seen_by_handler(verdict, begun[0], context, EditedAioContext)
+        return self._wait(begun, context)
 
-    async def _wait(self, flow: Flow, begun: Verdict | Effect, call: Call, routed: Routed, context: Any) -> Any:
-        if not isinstance(begun, Proceed | Stop):
-            begun = await judge_on_loop(flow, begun, self._side)
-        verdict = concluded(begun, routed)
+    async def _wait(self, begun: Begun, context: Any) -> Any:
+        call, routed, flow, verdict = begun
+        if not isinstance(verdict, VERDICTS):
+            verdict = await judge_on_loop(flow, verdict, self._side)
+        verdict = concluded(verdict, routed)
         if isinstance(verdict, Stop):
             await _end(context, verdict)
-        return _admitted(verdict, call, context)
-
-    def _find(self, details: grpc.HandlerCallDetails) -> MaybeHandler:
-        for each in self._handlers:
-            found = each.service(details)
-            if found is not None:
-                return found
-        return None
+        return seen_by_handler(verdict, call, context, EditedAioContext)
 
     def _wrap(self, found: Handler, method: str) -> Handler:
         found = on_loop(found, self._pool)
@@ -121,7 +86,6 @@ class AioGated(grpc.GenericRpcHandler):
         return rebuilt(found, _stream(admit, inner) if found.response_streaming else _single(admit, inner))
 
     def _late(self, found: MaybeHandler, method: str) -> Handler:
-        """Wrap a handler that interceptors may still replace: its messages stay bytes until they have had their say."""
         streamed = found is None or found.request_streaming
 
         async def behave(incoming: Any, context: Any) -> Any:
@@ -134,8 +98,6 @@ class AioGated(grpc.GenericRpcHandler):
             called = _Called(on_loop(final, self._pool), context, admitted)
             return await called.run(incoming, streamed=streamed, many=found is None or found.response_streaming)
 
-        if found is None:
-            return grpc.stream_stream_rpc_method_handler(behave)
         return handler_like(found, behave)
 
     async def _intercepted(self, place: int, details: Any) -> MaybeHandler:
@@ -151,13 +113,6 @@ class AioGated(grpc.GenericRpcHandler):
 def _is_async(behaviour: Behaviour) -> bool:
     # As grpcio tells them apart.
     return inspect.iscoroutinefunction(behaviour) or inspect.isasyncgenfunction(behaviour)
-
-
-def _admitted(verdict: Proceed, call: Call, context: Any) -> Any:
-    edits = edits_of(verdict)
-    if edits is None and verdict.metadata is call.metadata:
-        return context
-    return EditedAioContext(context, verdict.metadata, edits)
 
 
 def _single(admit: Admit, inner: Behaviour) -> Behaviour:
@@ -280,7 +235,8 @@ class _Called:
     async def _converted(self, convert: Callable[[Any], Any] | None, message: Any, words: str) -> Any:
         try:
             return message if convert is None else convert(message)
-        except Exception:  # noqa: BLE001 (the other side sent what is no message)
+        except Exception as error:  # noqa: BLE001 (the other side sent what is no message)
+            _log.error("%s %s", words, place_of(error))
             await _end(self._plain, Stop(code=Code.INTERNAL, message=words))
 
 

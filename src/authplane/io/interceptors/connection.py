@@ -7,6 +7,7 @@ from authplane.filters.calls import Endpoint, PeerCertificate
 from authplane.io.interceptors.local_addresses import LocalAddresses, parse_peer
 
 _TLS: Final = frozenset({"ssl", "tls"})
+_NOTHING: Final[Mapping[str, Sequence[bytes]]] = {}
 
 
 class CallConnection:
@@ -14,11 +15,12 @@ class CallConnection:
 
     __slots__ = ("_addresses", "_auth", "_context", "_own", "_peer")
 
-    def __init__(self, context: Any, addresses: LocalAddresses, own_principal: str) -> None:
+    def __init__(self, context: Any, addresses: LocalAddresses, own_principal: str, *, secured: bool) -> None:
         self._context = context
         self._addresses = addresses
         self._own = own_principal
-        self._auth: Mapping[str, Sequence[bytes]] | None = None
+        # In plain text nobody proves anything, and grpcio takes its time to say so.
+        self._auth: Mapping[str, Sequence[bytes]] | None = None if secured else _NOTHING
         self._peer: str | None = None
 
     @property
@@ -29,7 +31,8 @@ class CallConnection:
     @property
     def local(self) -> Endpoint:
         """Our own address; raises where it cannot be told, so that no rule is judged by a wrong one."""
-        return self._addresses.of(self._named_peer())
+        only = self._addresses.only
+        return self._addresses.of(self._named_peer()) if only is None else only
 
     @property
     def certificate(self) -> PeerCertificate | None:
@@ -66,7 +69,7 @@ class CallConnection:
 
     def _auth_context(self) -> Mapping[str, Sequence[bytes]]:
         if self._auth is None:
-            self._auth = self._context.auth_context() or {}
+            self._auth = self._context.auth_context() or _NOTHING
         return self._auth
 
 

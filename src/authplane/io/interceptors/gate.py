@@ -40,6 +40,8 @@ class Gate:
     """Who the server is, by its own certificate."""
     default_authority: str | None = None
     """What stands for the authority of a call where grpcio does not tell it."""
+    secured: bool = True
+    """Whether some of its connections may have TLS."""
 
     def call(self, method: str, context: Any, authority: str | None) -> Call:
         """Return a call as filters see it."""
@@ -50,7 +52,7 @@ class Gate:
             metadata=tuple(context.invocation_metadata() or ()),
             started=now(),
             remaining=remaining(context.time_remaining()),
-            connection=CallConnection(context, self.addresses, self.own_principal),
+            connection=CallConnection(context, self.addresses, self.own_principal, secured=self.secured),
         )
 
 

@@ -1,89 +1,66 @@
 """Handlers of a server with threads, behind a gate."""
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn
 
 import grpc
 
-from authplane.filters.calls import Code, Stop
-from authplane.filters.chain import run_chain
+from authplane.filters.calls import Code, Effect, Flow, Stop, Verdict
 from authplane.io.interceptors.contexts import EditedContext
-from authplane.io.interceptors.gate import (
-    NOT_FOUND,
-    STATUSES,
-    Gate,
-    concluded,
-    edits_of,
-    trailers_of,
+from authplane.io.interceptors.gate import NOT_FOUND, STATUSES, Gate, concluded, trailers_of
+from authplane.io.interceptors.gated import (
+    UNREADABLE,
+    UNWRITTEN,
+    Behaviour,
+    Details,
+    Found,
+    Gated,
+    Handler,
+    MaybeHandler,
+    behaviour_of,
+    handler_like,
+    rebuilt,
+    seen_by_handler,
 )
-from authplane.io.interceptors.judging import CallEndedError, judge
+from authplane.io.interceptors.judging import VERDICTS, CallEndedError, judge
+from authplane.io.process import place_of
 from authplane.io.side_channels import SideChannels
 
-Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
-MaybeHandler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
-Behaviour: TypeAlias = Callable[..., Any]
-
-MOST_METHODS: Final = 1024
-"""How many wrapped handlers are kept; generic handlers may serve any number of names."""
-UNREADABLE: Final = "Exception deserializing request!"
-UNWRITTEN: Final = "Failed to serialize response!"
-"""What grpcio itself says."""
+_log: Final = logging.getLogger("authplane.grpc")
+_ENDED: Final = Stop(code=Code.CANCELLED, message="the call has ended")
 
 
-class Details(NamedTuple):
-    """A call as interceptors of users see it: after filters."""
-
-    method: str
-    invocation_metadata: Any
-
-
-class Gated(grpc.GenericRpcHandler):
-    """All handlers of a server, behind its gate.
-
-    Interceptors of users come after the filters, so that they see what filters have made of a call.
-    """
+class ThreadGated(Gated):
+    """All handlers of a server with threads, behind its gate."""
 
     def __init__(
         self,
         gate: Gate,
         side: SideChannels,
-        handlers: Sequence[grpc.GenericRpcHandler],
+        found: Found,
         interceptors: Sequence[grpc.ServerInterceptor] = (),
     ) -> None:
-        self._gate = gate
+        super().__init__(gate, found, interceptors)
         self._side = side
-        self._handlers = tuple(handlers)
-        self._interceptors = tuple(interceptors)
-        self._wrapped: dict[str, tuple[Handler, Handler]] = {}
 
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> MaybeHandler:
-        """Return what serves a call; None if there is nothing, and no filter that has a say."""
-        method = handler_call_details.method
-        found = self._find(handler_call_details)
-        if self._gate.rules.passes and not self._interceptors:
-            return found
-        if found is None:
-            # Whoever may not call what is there may not learn what is not there either.
-            return self._wrap(None, method)
-        known = self._wrapped.get(method)
-        if known is not None and known[0] is found:
-            return known[1]
-        if len(self._wrapped) >= MOST_METHODS:
-            self._wrapped.clear()
-        made = self._wrap(found, method)
-        self._wrapped[method] = (found, made)
-        return made
+    def admit(self, method: str, context: Any) -> Any:
+        """Let filters judge a call; returns the context that its handler sees, or ends the call."""
+        call, routed, flow, verdict = self.begin(method, context, authority_of(context))
+        if not isinstance(verdict, VERDICTS):
+            verdict = self._wait(flow, verdict, context)
+        verdict = concluded(verdict, routed)
+        if isinstance(verdict, Stop):
+            _end(context, verdict)
+        return seen_by_handler(verdict, call, context, EditedContext)
 
-    def _find(self, details: grpc.HandlerCallDetails) -> MaybeHandler:
-        for each in self._handlers:
-            found = each.service(details)
-            if found is not None:
-                return found
-        return None
+    def _wait(self, flow: Flow, effect: Effect, context: Any) -> Verdict:
+        try:
+            return judge(flow, effect, self._side, context.add_callback)
+        except CallEndedError:
+            return _ENDED
 
-    def _wrap(self, found: MaybeHandler, method: str) -> Handler:
-        if self._interceptors or found is None:
-            return self._late(found, method)
+    def _wrap(self, found: Handler, method: str) -> Handler:
         inner = behaviour_of(found)
         wrapped = _streaming(self, inner, method) if found.response_streaming else _single(self, inner, method)
         for name in ("experimental_non_blocking", "experimental_thread_pool"):
@@ -92,8 +69,6 @@ class Gated(grpc.GenericRpcHandler):
         return rebuilt(found, wrapped)
 
     def _late(self, found: MaybeHandler, method: str) -> Handler:
-        """Wrap a handler that interceptors may still replace: its messages stay bytes until they have had their say."""
-
         def behave(incoming: Any, context: Any) -> Any:
             admitted = self.admit(method, context)
             final = self._intercepted(Details(method, admitted.invocation_metadata()))
@@ -104,48 +79,30 @@ class Gated(grpc.GenericRpcHandler):
             # A handler with one response may stand where many are expected, and the other way round.
             return responses if found is None or found.response_streaming else next(responses, None)
 
-        if found is None:
-            return grpc.stream_stream_rpc_method_handler(behave)
         return handler_like(found, behave)
 
     def _intercepted(self, details: Any) -> MaybeHandler:
         def step(place: int, seen: Any) -> MaybeHandler:
             if place == len(self._interceptors):
                 return self._find(seen)
-            return self._interceptors[place].intercept_service(lambda after: step(place + 1, after), seen)
+            made: MaybeHandler = self._interceptors[place].intercept_service(lambda after: step(place + 1, after), seen)
+            return made
 
         return step(0, details)
 
-    def admit(self, method: str, context: Any) -> Any:
-        """Let filters judge a call; returns the context that its handler sees, or ends the call."""
-        gate = self._gate
-        call = gate.call(method, context, authority_of(context))
-        routed = gate.rules.route(call)
-        flow = run_chain(routed.filters, call)
-        try:
-            verdict = concluded(judge(flow, self._side, context.add_callback), routed)
-        except CallEndedError:
-            _end(context, Stop(code=Code.CANCELLED, message="the call has ended"))
-        if isinstance(verdict, Stop):
-            _end(context, verdict)
-        edits = edits_of(verdict)
-        if edits is None and verdict.metadata is call.metadata:
-            return context
-        return EditedContext(context, verdict.metadata, edits)
 
-
-def _single(gated: Gated, inner: Behaviour, method: str) -> Behaviour:
+def _single(gated: ThreadGated, inner: Behaviour, method: str) -> Behaviour:
     def behave(request: Any, context: Any) -> Any:
         admitted = gated.admit(method, context)
         response = inner(request, admitted)
-        if admitted is not context:
+        if admitted is not context and response is not None:
             admitted.respond()
         return response
 
     return behave
 
 
-def _streaming(gated: Gated, inner: Behaviour, method: str) -> Behaviour:
+def _streaming(gated: ThreadGated, inner: Behaviour, method: str) -> Behaviour:
     def behave(request: Any, context: Any, *callbacks: Callable[[Any], None]) -> Any:
         admitted = gated.admit(method, context)
         if admitted is context:
@@ -194,40 +151,23 @@ def _called(handler: Handler, requests: Iterator[bytes], context: Any) -> Iterat
 def _converted(convert: Callable[[Any], Any], message: Any, context: Any, words: str) -> Any:
     try:
         return convert(message)
-    except Exception:  # noqa: BLE001 (as grpcio does: the other side sent what is no message)
-        _end(context, Stop(code=Code.INTERNAL, message=words))
+    except Exception as error:  # noqa: BLE001 (as grpcio does: the other side sent what is no message)
+        _log.error("%s %s", words, place_of(error))
+        _end_badly(context, words)
+
+
+def _end_badly(context: Any, words: str) -> NoReturn:
+    """End a call that cannot be answered; as with grpcio, what its handler has said of its end stands."""
+    code, details = context.code(), context.details()
+    chosen = grpc.StatusCode.INTERNAL if code in {None, grpc.StatusCode.OK} else code
+    context.abort(chosen, words if details is None else details.decode(errors="replace"))
+    raise AssertionError
 
 
 def _end(context: Any, stop: Stop) -> NoReturn:
     context.set_trailing_metadata(trailers_of(stop))
     context.abort(STATUSES[stop.code], stop.message)
     raise AssertionError
-
-
-def behaviour_of(handler: Handler) -> Behaviour:
-    """Return what a handler does."""
-    name = f"{'stream' if handler.request_streaming else 'unary'}_{'stream' if handler.response_streaming else 'unary'}"
-    behaviour: Behaviour = getattr(handler, name)
-    return behaviour
-
-
-def handler_like(handler: Handler, behaviour: Behaviour) -> Handler:
-    """Return a handler of the same kind whose messages are bytes."""
-    return _MAKERS[bool(handler.request_streaming), bool(handler.response_streaming)](behaviour)
-
-
-def rebuilt(handler: Handler, behaviour: Behaviour) -> Handler:
-    """Return a handler of the same kind, with the same messages, that does something else."""
-    make = _MAKERS[bool(handler.request_streaming), bool(handler.response_streaming)]
-    return make(behaviour, handler.request_deserializer, handler.response_serializer)
-
-
-_MAKERS: Final[dict[tuple[bool, bool], Callable[..., Handler]]] = {
-    (False, False): grpc.unary_unary_rpc_method_handler,
-    (False, True): grpc.unary_stream_rpc_method_handler,
-    (True, False): grpc.stream_unary_rpc_method_handler,
-    (True, True): grpc.stream_stream_rpc_method_handler,
-}
 
 
 def authority_of(context: Any) -> str | None:

@@ -4,28 +4,33 @@ import asyncio
 import contextlib
 import logging
 import threading
+from dataclasses import replace
+from math import inf
+from time import monotonic
 from typing import Final, assert_never
 
 from authplane.filters.calls import INTERNAL_FAULT, Ask, Effect, Flow, Outcome, Proceed, Stop, Until, Verdict, Wait
 from authplane.io.process import place_of
 from authplane.io.side_channels import AioSideChannels, SideChannels, WhenEnded
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = logging.getLogger("authplane.grpc")
+VERDICTS: Final = (Proceed, Stop)
 
 
 class CallEndedError(Exception):
     """The call ended while its filters waited for something: nobody wants to know what they think."""
 
 
-def judge(flow: Flow, side: SideChannels, when_ended: WhenEnded | None, limit: float | None = None) -> Verdict:
-    """Run filters on this thread; raises `CallEndedError`.
+def judge(
+    flow: Flow, effect: Effect, side: SideChannels, when_ended: WhenEnded | None, until: float | None = None
+) -> Verdict:
+    """Run filters on this thread to their end, from the first thing that they wait for; raises `CallEndedError`.
 
-    ``limit`` is for calls of which nobody tells when they end: how many seconds may be waited.
+    ``until`` is for calls of which nobody tells when they end: the time, as `monotonic` has it, of their deadline.
     """
     try:
-        effect = next(flow)
         while True:
-            effect = flow.send(_perform(effect, side, when_ended, limit))
+            effect = flow.send(_perform(effect, side, when_ended, until))
     except StopIteration as finished:
         return _checked(finished.value)
     except CallEndedError:
@@ -60,7 +65,7 @@ async def judge_on_loop(flow: Flow, effect: Effect, side: AioSideChannels) -> Ve
 
 
 def _checked(verdict: object) -> Verdict:
-    if isinstance(verdict, Proceed | Stop):
+    if isinstance(verdict, VERDICTS):
         return verdict
     _log.error("a filter returned no verdict")
     return INTERNAL_FAULT
@@ -73,34 +78,43 @@ def _fault(flow: Flow, error: Exception) -> Verdict:
     return INTERNAL_FAULT
 
 
-def _perform(effect: Effect, side: SideChannels, when_ended: WhenEnded | None, limit: float | None) -> Outcome:
+def _perform(effect: Effect, side: SideChannels, when_ended: WhenEnded | None, until: float | None) -> Outcome:
     match effect:
         case Ask():
-            return side.ask(effect, when_ended)
+            return side.ask(effect if until is None else _in_time(effect, until), when_ended)
         case Wait(seconds):
-            _pause(threading.Event(), seconds, when_ended, limit)
+            _pause(threading.Event(), seconds, when_ended, until)
         case Until(flight):
             landed = threading.Event()
             flight.when_ended(landed.set)
-            _pause(landed, None, when_ended, limit)
+            _pause(landed, None, when_ended, until)
         case _:
             assert_never(effect)
     return None
 
 
-def _pause(until: threading.Event, seconds: float | None, when_ended: WhenEnded | None, limit: float | None) -> None:
+def _in_time(ask: Ask, until: float) -> Ask:
+    """Leave a side call no more time than there is: others may have waited before it."""
+    left = until - monotonic()
+    if left <= 0:
+        raise CallEndedError
+    return ask if ask.timeout is not None and ask.timeout <= left else replace(ask, timeout=left)
+
+
+def _pause(event: threading.Event, seconds: float | None, when_ended: WhenEnded | None, until: float | None) -> None:
     """Wait for an event or for some time, unless the call ends."""
     ended = threading.Event()
 
     def end() -> None:
         ended.set()
-        until.set()
+        event.set()
 
     if when_ended is not None and not when_ended(end):
         raise CallEndedError
-    limits = [each for each in (seconds, limit) if each is not None]
-    happened = until.wait(min(limits, default=None))
-    if ended.is_set() or (not happened and limit is not None and min(limits) == limit):
+    left = inf if until is None else max(until - monotonic(), 0.0)
+    limit = min(left, inf if seconds is None else seconds)
+    happened = event.wait(None if limit == inf else limit)
+    if ended.is_set() or (not happened and limit == left):
         raise CallEndedError
 
 

@@ -33,14 +33,14 @@ class LocalAddresses:
 
     def __init__(self) -> None:
         self._bound: list[Endpoint] = []
-        self._only: Endpoint | None = None
+        self.only: Endpoint | None = None
         """The address of every connection, where there is no other."""
         self._known: dict[str, _Found] = {}
 
     def bind(self, address: Endpoint) -> None:
         """Take note of an address that the server listens on."""
         self._bound.append(address)
-        self._only = address if len(self._bound) == 1 and not _is_wildcard(address) else None
+        self.only = address if len(self._bound) == 1 and not _is_wildcard(address) else None
 
     def of(self, peer: str) -> Endpoint:
         """Return our address of the connection to a peer, which is named as grpcio names it.
@@ -48,8 +48,8 @@ class LocalAddresses:
         Raises `LocalAddressUnclearError`. A server without channelz (``grpc.enable_channelz`` is 0) that is bound to
         any address of its host knows no more than that.
         """
-        if self._only is not None:
-            return self._only
+        if self.only is not None:
+            return self.only
         known = self._known.get(peer)
         # A port of a client is used again some day: the socket must still be the same.
         if known is not None and _lives(known, peer):

@@ -1,8 +1,8 @@
 """A server with an event loop whose filters the program names itself."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 import grpc
 import grpc.aio
@@ -11,14 +11,14 @@ from authplane.io.interceptors.gate import Gate
 from authplane.io.interceptors.local_addresses import parse_bound
 from authplane.io.process import owned_tasks
 from authplane.io.serving.crashes import crashed, pause, stop_quietly
-from authplane.io.serving.parts import Registered, Wrap
+from authplane.io.serving.parts import Registered, TakesHandlers
 from authplane.io.side_channels import AioSideChannels
 
 _LAST_CALLS: Final = 30.0
 """Seconds that calls have on a server that has ended by itself."""
 
 
-class AioFilteredServer(grpc.aio.Server):
+class AioFilteredServer(TakesHandlers, grpc.aio.Server):
     """Serves as the server in it does, and lets filters judge every call first."""
 
     def __init__(
@@ -27,25 +27,17 @@ class AioFilteredServer(grpc.aio.Server):
         gate: Gate,
         side: AioSideChannels,
         handlers: Registered,
-        wrap: Wrap,
+        gated: grpc.GenericRpcHandler,
     ) -> None:
         self._make = make
         self._inner = make()
         self._gate = gate
         self._side = side
         self._handlers = handlers
-        self._wrap = wrap
+        self._gated = gated
         self._ports: list[tuple[str, grpc.ServerCredentials | None]] = []
         self._keeping: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
-
-    def add_generic_rpc_handlers(self, generic_rpc_handlers: Iterable[grpc.GenericRpcHandler]) -> None:
-        """Add handlers."""
-        self._handlers.add(generic_rpc_handlers)
-
-    def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
-        """Add handlers by name."""
-        self._handlers.add_named(service_name, method_handlers)
 
     def add_insecure_port(self, address: str) -> int:
         """Listen on an address; returns the port that was taken."""
@@ -53,11 +45,12 @@ class AioFilteredServer(grpc.aio.Server):
 
     def add_secure_port(self, address: str, server_credentials: grpc.ServerCredentials) -> int:
         """Listen on an address with TLS; returns the port that was taken."""
+        self._gate.secured = True
         return self._bound(address, server_credentials, self._inner.add_secure_port(address, server_credentials))
 
     async def start(self) -> None:
         """Begin to serve."""
-        self._inner.add_generic_rpc_handlers((self._wrap(self._handlers.all),))
+        self._inner.add_generic_rpc_handlers((self._gated,))
         await self._inner.start()
         # It ends in `stop`, as grpcio's own servers do.
         self._keeping = asyncio.create_task(self._keep())
@@ -97,7 +90,7 @@ class AioFilteredServer(grpc.aio.Server):
     async def _replacement(self) -> grpc.aio.Server:
         while True:
             server = self._make()
-            server.add_generic_rpc_handlers((self._wrap(self._handlers.all),))
+            server.add_generic_rpc_handlers((self._gated,))
             try:
                 for address, credentials in self._ports:
                     if credentials is None:

@@ -2,31 +2,22 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 import grpc
 import grpc.aio
 
-from authplane.dataplane.resolver import Failed, ServerConfiguration, resolve_server
+from authplane.dataplane.resolver import Failed, ServerConfiguration
 from authplane.io.interceptors.gate import Gate
 from authplane.io.process import owned_tasks, place_of
 from authplane.io.serving.crashes import crashed, stop_quietly
-from authplane.io.serving.parts import Registered, Teller
-from authplane.io.serving.ports import (
-    NOT_CONFIGURED,
-    Credentials,
-    NotServableError,
-    Port,
-    credentials_for,
-    demand_of,
-    reserve,
-)
+from authplane.io.serving.obeying import Addresses, XdsSettings
+from authplane.io.serving.parts import Registered, TakesHandlers
+from authplane.io.serving.ports import Credentials, NotServableError, Port
 from authplane.io.serving.states import NotServing, Serving, ServingState
-from authplane.io.serving.xds import XdsSettings, apply_configuration, change_state, keys_of
 from authplane.io.side_channels import AioSideChannels
 from authplane.io.xds_client import XdsClient
-from authplane.io.xds_resolving import Resolving
 
 _log: Final = logging.getLogger("authplane.grpc")
 _NO_AUTHORITY: Final = (
@@ -35,7 +26,7 @@ _NO_AUTHORITY: Final = (
 )
 
 
-class AioXdsServer(grpc.aio.Server):
+class AioXdsServer(TakesHandlers, grpc.aio.Server):
     """Listens where and as long as its Listeners say so.
 
     Every new call is judged by the newest configuration, whenever its connection was made. If the TLS of a Listener
@@ -52,25 +43,15 @@ class AioXdsServer(grpc.aio.Server):
         self._make = make
         self._handlers = handlers
         self._side = AioSideChannels()
-        self._tell = Teller()
-        self._ports: list[Port] = []
+        self._addresses = Addresses(settings, self._side)
         self._servers: dict[str, grpc.aio.Server] = {}
         self._old: set[grpc.aio.Server] = set()
-        self._resolving: list[Resolving[ServerConfiguration]] = []
         self._client: XdsClient | None = None
         self._changes: asyncio.Queue[tuple[Port, ServerConfiguration | Failed] | None] = asyncio.Queue()
         self._running: asyncio.Task[None] | None = None
         self._stopping = False
         self._changed = asyncio.Condition()
         self._ended = asyncio.Event()
-
-    def add_generic_rpc_handlers(self, generic_rpc_handlers: Iterable[grpc.GenericRpcHandler]) -> None:
-        """Add handlers."""
-        self._handlers.add(generic_rpc_handlers)
-
-    def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
-        """Add handlers by name."""
-        self._handlers.add_named(service_name, method_handlers)
 
     def add_insecure_port(self, address: str) -> int:
         """Listen on an address, ``IP:port``, when its Listener says so; returns the port."""
@@ -86,22 +67,15 @@ class AioXdsServer(grpc.aio.Server):
             raise grpc.aio.UsageError("the server has been started before")
         if self._settings.default_authority is None:
             _log.warning(_NO_AUTHORITY)
-        types = self._settings.types
-        self._client = client = XdsClient(
-            self._settings.bootstrap, (types.listener, types.routes, types.cluster, types.endpoints)
-        )
-        for port in self._ports:
-            self._resolving.append(self._resolve(port, client))
-        for each in self._resolving:
-            each.settle()
+        self._client = client = XdsClient(self._settings.bootstrap, self._settings.watched)
+        self._addresses.watch(client, self._heed)
         # It ends in `stop`, as grpcio's own servers do.
         self._running = asyncio.create_task(self._run(client))
 
     async def stop(self, grace: float | None) -> None:
         """Take no more calls, and wait until those under way have ended; they have so many seconds."""
         self._stopping = True
-        for each in self._resolving:
-            each.end()
+        self._addresses.watch_no_more()
         if self._client is not None:
             self._client.stop()
         self._changes.put_nowait(None)
@@ -110,9 +84,7 @@ class AioXdsServer(grpc.aio.Server):
                 tasks.create_task(stop_quietly(server, grace))
         if self._running is not None:
             await self._running
-        for port in self._ports:
-            port.reservation.close()
-            change_state(port, NotServing(port.address, "the server was stopped"), self._settings)
+        self._addresses.give_up()
         await self._side.close()
         self._ended.set()
 
@@ -128,7 +100,7 @@ class AioXdsServer(grpc.aio.Server):
     @property
     def states(self) -> tuple[ServingState, ...]:
         """Whether it serves, for each address."""
-        return tuple(port.state for port in self._ports)
+        return self._addresses.states
 
     @property
     def xds_client(self) -> XdsClient | None:
@@ -137,13 +109,9 @@ class AioXdsServer(grpc.aio.Server):
 
     async def wait_until_serving(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 (as that of threads)
         """Wait until it serves at all of its addresses; returns whether it does."""
-
-        def serves() -> bool:
-            return all(isinstance(state, Serving) for state in self.states)
-
         try:
             async with asyncio.timeout(timeout), self._changed:
-                await self._changed.wait_for(serves)
+                await self._changed.wait_for(self._addresses.are_served)
         except TimeoutError:
             return False
         return True
@@ -151,17 +119,7 @@ class AioXdsServer(grpc.aio.Server):
     def _add(self, address: str, credentials: Credentials) -> int:
         if self._client is not None:
             raise grpc.aio.UsageError("ports are added before the server is started")
-        port = reserve(address, credentials, self._settings.bootstrap, self._settings.default_authority)
-        self._ports.append(port)
-        return port.endpoint.port
-
-    def _resolve(self, port: Port, client: XdsClient) -> Resolving[ServerConfiguration]:
-        return Resolving(
-            client,
-            self._settings.types,
-            lambda known: resolve_server(port.name, port.endpoint, known),
-            lambda outcome: self._heed(port, outcome),
-        )
+        return self._addresses.add(address, credentials)
 
     async def _run(self, client: XdsClient) -> None:
         async with owned_tasks() as tasks:
@@ -176,11 +134,7 @@ class AioXdsServer(grpc.aio.Server):
         """Judge calls by what is new at once; connections take a moment."""
         if self._stopping:
             return
-        if isinstance(outcome, Failed):
-            port.gate.rules = NOT_CONFIGURED
-        else:
-            apply_configuration(port, outcome, self._settings, self._tell)
-            self._side.keep(keys_of(self._ports))
+        outcome = self._addresses.heed(port, outcome)
         self._changes.put_nowait((port, outcome))
 
     async def _apply(self, port: Port, outcome: ServerConfiguration | Failed, tasks: asyncio.TaskGroup) -> None:
@@ -193,19 +147,18 @@ class AioXdsServer(grpc.aio.Server):
             state = await self._serve(port, outcome, tasks)
         if self._stopping:
             return
-        change_state(port, state, self._settings)
+        self._addresses.change_state(port, state)
         async with self._changed:
             self._changed.notify_all()
 
     async def _serve(self, port: Port, configuration: ServerConfiguration, tasks: asyncio.TaskGroup) -> ServingState:
         """Take connections, by another server if need be; the old one may finish its calls."""
         try:
-            demand = demand_of(port, configuration.listener, drains=self._settings.drain_on_change)
-            if port.met == demand:
+            demanded = self._addresses.demanded(port, configuration)
+            if demanded is None:
                 return Serving(port.address)
-            credentials = credentials_for(port, demand.tls, self._settings.bootstrap)
             server = self._make(port.gate, self._side, self._handlers)
-            port.open(server, credentials)
+            port.open(server, demanded[1])
             await server.start()
         except (NotServableError, RuntimeError) as error:
             await self._retire(port, tasks)
@@ -216,7 +169,7 @@ class AioXdsServer(grpc.aio.Server):
             return NotServing(port.address, "the server was stopped")
         await self._retire(port, tasks)
         self._servers[port.address] = server
-        port.met = demand
+        port.met = demanded[0]
         tasks.create_task(self._look_after(port, server))
         return Serving(port.address)
 

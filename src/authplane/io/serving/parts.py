@@ -3,8 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import SystemRandom
 from typing import Any, Final, TypeAlias
 
@@ -13,11 +12,10 @@ from cryptography import x509
 
 from authplane.filters.calls import PeerCertificate
 from authplane.filters.registry import Kept, State
+from authplane.io.interceptors.gated import Found
 
 Count: TypeAlias = Callable[[str, str], None]
 """Adds one to a metric: its name, and the target of the channel (empty for servers). Must be quick."""
-Wrap: TypeAlias = Callable[[Sequence[grpc.GenericRpcHandler]], grpc.GenericRpcHandler]
-"""Puts handlers behind the gate of a server."""
 Options: TypeAlias = Sequence[tuple[str, Any]]
 
 _log: Final = logging.getLogger("authplane.grpc")
@@ -54,33 +52,39 @@ def filter_state(count: Count | None, tell: Callable[[str], None], kept: Kept) -
     return State(random=_random.random, monotonic=time.monotonic, count=count, tell=tell, kept=kept)
 
 
-@dataclass(slots=True)
-class Registered:
-    """The handlers that a program adds to its server."""
+class Registered(Found):
+    """The handlers that a program adds to its server; also later, as grpcio lets it."""
 
-    generic: list[grpc.GenericRpcHandler]
-    named: list[grpc.GenericRpcHandler]
+    def __init__(self, handlers: Sequence[grpc.GenericRpcHandler] | None) -> None:
+        self.all = tuple(handlers or ())
+        self._named = 0
 
-    @classmethod
-    def of(cls, handlers: Sequence[grpc.GenericRpcHandler] | None) -> "Registered":
-        """Begin with those that the server is made with."""
-        return cls(list(handlers or ()), [])
-
-    def add(self, handlers: Any) -> None:
+    def add(self, handlers: Iterable[grpc.GenericRpcHandler]) -> None:
         """Add generic handlers."""
-        self.generic.extend(handlers)
+        self.all = (*self.all, *handlers)
 
     def add_named(self, service: str, methods: Mapping[str, Any]) -> None:
         """Add handlers by name: grpcio looks at these first.
 
         It does not tell the authority of calls to those that it knows by name, so that to it all are generic.
         """
-        self.named.append(grpc.method_handlers_generic_handler(service, dict(methods)))
+        made = grpc.method_handlers_generic_handler(service, dict(methods))
+        self.all = (*self.all[: self._named], made, *self.all[self._named :])
+        self._named += 1
 
-    @property
-    def all(self) -> tuple[grpc.GenericRpcHandler, ...]:
-        """All of them, in the order in which they are asked."""
-        return (*self.named, *self.generic)
+
+class TakesHandlers:
+    """The part of a server that handlers are added to."""
+
+    _handlers: Registered
+
+    def add_generic_rpc_handlers(self, generic_rpc_handlers: Iterable[grpc.GenericRpcHandler]) -> None:
+        """Add handlers."""
+        self._handlers.add(generic_rpc_handlers)
+
+    def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
+        """Add handlers by name."""
+        self._handlers.add_named(service_name, method_handlers)
 
 
 def own_principal(certificate: bytes | None) -> str:

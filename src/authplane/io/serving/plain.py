@@ -1,18 +1,16 @@
 """A server with threads whose filters the program names itself."""
 
 import threading
-from collections.abc import Iterable, Mapping
-from typing import Any
 
 import grpc
 
 from authplane.io.interceptors.gate import Gate
 from authplane.io.interceptors.local_addresses import parse_bound
-from authplane.io.serving.parts import Registered, Wrap
+from authplane.io.serving.parts import Registered, TakesHandlers
 from authplane.io.side_channels import SideChannels
 
 
-class FilteredServer(grpc.Server):
+class FilteredServer(TakesHandlers, grpc.Server):
     """Serves as the server in it does, and lets filters judge every call first."""
 
     def __init__(
@@ -21,21 +19,13 @@ class FilteredServer(grpc.Server):
         gate: Gate,
         side: SideChannels,
         handlers: Registered,
-        wrap: Wrap,
+        gated: grpc.GenericRpcHandler,
     ) -> None:
         self._inner = inner
         self._gate = gate
         self._side = side
         self._handlers = handlers
-        self._wrap = wrap
-
-    def add_generic_rpc_handlers(self, generic_rpc_handlers: Iterable[grpc.GenericRpcHandler]) -> None:
-        """Add handlers."""
-        self._handlers.add(generic_rpc_handlers)
-
-    def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
-        """Add handlers by name."""
-        self._handlers.add_named(service_name, method_handlers)
+        self._gated = gated
 
     def add_insecure_port(self, address: str) -> int:
         """Listen on an address; returns the port that was taken."""
@@ -43,11 +33,12 @@ class FilteredServer(grpc.Server):
 
     def add_secure_port(self, address: str, server_credentials: grpc.ServerCredentials) -> int:
         """Listen on an address with TLS; returns the port that was taken."""
+        self._gate.secured = True
         return self._bound(address, self._inner.add_secure_port(address, server_credentials))
 
     def start(self) -> None:
         """Begin to serve."""
-        self._inner.add_generic_rpc_handlers((self._wrap(self._handlers.all),))
+        self._inner.add_generic_rpc_handlers((self._gated,))
         self._inner.start()
 
     def stop(self, grace: float | None) -> threading.Event:

@@ -76,7 +76,7 @@ def reserve(address: str, credentials: Credentials, bootstrap: Bootstrap, defaul
         reservation.close()
         raise ValueError("the xDS bootstrap has no server_listener_resource_name_template: no server can be configured")
     endpoint = Endpoint(address=host, port=taken)
-    gate = Gate(rules=NOT_CONFIGURED, default_authority=default_authority)
+    gate = Gate(rules=NOT_CONFIGURED, default_authority=default_authority, secured=credentials is not None)
     gate.addresses.bind(endpoint)
     state = NotServing(full, "it is not configured yet")
     return Port(
