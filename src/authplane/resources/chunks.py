@@ -92,7 +92,8 @@ def chunk_of(text: str, parsed: Parsed) -> Chunk:
                     spots.extend(found)
                 else:
                     resource = None if own else decoded.resource
-                    docs.append(Doc(decoded.ref, resource, tuple(found), path, decoded.protects, decoded.controllers))
+                    protects = None if any(map(_doubts_targets, _within(own, path))) else decoded.protects
+                    docs.append(Doc(decoded.ref, resource, tuple(found), path, protects, decoded.controllers))
     spots.extend(unclaimed)
     faulty = bool(spots) or any(doc.spots for doc in docs)
     return Chunk(text, tuple(docs), tuple(spots), tuple(ignored), faulty)
@@ -136,6 +137,11 @@ def _doubts_name(path: Path) -> bool:
         ("metadata", "name"),
         ("metadata", "namespace"),
     }
+
+
+def _doubts_targets(spot: Spot) -> bool:
+    """Tell whether a problem of the text may have changed what a policy protects: of two values one was taken."""
+    return spot.problem.path in {("spec",), ()} or spot.problem.path[:2] == ("spec", "targetRefs")
 
 
 def is_error(spot: Spot) -> bool:

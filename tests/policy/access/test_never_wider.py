@@ -87,6 +87,16 @@ BREAKS: dict[str, Callable[[str], str]] = {
         "[{kind: Backend, name", "[{group: apps, kind: Backend, name"
     ),
     "targets in the plural": lambda text: text.replace("[{kind: Gateway, name", "[{kind: Gateways, name"),
+    "targets twice": lambda text: text.replace(
+        "  targetRefs: ", "  targetRefs: [{kind: Backend, name: x}]\n  targetRefs: "
+    ),
+    "everything twice": lambda text: text.replace("spec:", "spec: {targetRefs: [], rules: []}\nspec:"),
+    "a target's name twice": lambda text: text.replace("name: shop}]", "name: x, name: shop}]").replace(
+        "name: edge}]", "name: x, name: edge}]"
+    ),
+    "targets that are merged": lambda text: text.replace(
+        "  targetRefs: ", "  targetRefs: []\n  <<: {targetRefs: 1}\n  # "
+    ),
     "an expression": lambda text: text.replace("request.mcp.tool_name", "request.mcp.tool_nam"),
     "an id": lambda text: text.replace("spiffe://cluster.local", "spiffe://Cluster.local"),
     "an issuer": lambda text: text.replace("https://issuer.example", "http://issuer.example"),
