@@ -56,6 +56,16 @@ def admit(value: object) -> Admitted | Failed:
     return Admitted(plain, copier.size)
 
 
+def admit_texts(texts: dict[str, str]) -> Admitted | Failed:
+    """Check texts by names that are known to be right, and keep the dict itself."""
+    size = _PER_VALUE
+    for text in texts.values():
+        if type(text) is not str or not text.isascii() or len(text) > MOST_STRING or "\0" in text:
+            return admit(texts)
+        size += len(text) + 2 * _PER_VALUE
+    return Admitted(texts, size) if size <= MOST_DATA else Failed(Code.INPUT_TOO_LARGE)
+
+
 class _Copier:
     """Copies one value, and stops as soon as it is too large."""
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
-from authplane.cel.admit import Admitted, admit
+from authplane.cel.admit import Admitted, admit, admit_texts
 from authplane.cel.calls import CLIENT_CALLS, CLUSTER_METADATA, ROUTE_METADATA, SERVER_CALLS
 from authplane.cel.facts import ABSENT, Absent, Fact, build_fact
 from authplane.cel.vocabulary import Vocabulary
@@ -48,10 +48,10 @@ class CallAttributes:
         All of them are there by their names in lower case.
         """
         lookup = lookup_in(self._call)
-        if names is None:
-            names = (*dict.fromkeys((*_PSEUDO, *(key for key, _ in self._call.metadata))),)
-        found = {name: value for name in names if (value := lookup(name.lower())) is not None}
-        return admit(found)
+        if names is not None:
+            return admit_texts({name: value for name in names if (value := lookup(name.lower())) is not None})
+        every = dict.fromkeys((*_PSEUDO, *(key for key, _ in self._call.metadata)))
+        return admit({name: value for name in every if (value := lookup(name)) is not None})
 
     def fact(self, name: str) -> Fact:
         """Return any other attribute by its dotted name."""

@@ -8,7 +8,8 @@ from authplane.filters.calls import Call, Code, Flow, Proceed, Running, Stop
 from authplane.filters.chain import run_filters
 from authplane.filters.registry import FilterConfig, State
 from authplane.matching.fractions import ALWAYS, Fraction, is_drawn
-from authplane.matching.tree import Matcher, find, with_actions
+from authplane.matching.search import as_search
+from authplane.matching.tree import Matcher, with_actions
 
 NO_MATCH: Final = Stop(code=Code.UNAVAILABLE, message="no match found in composite filter")
 
@@ -65,8 +66,9 @@ class Composite:
     def build(self, state: State, override: object | None) -> Running:
         """Make the filters of every action; the tree of an override stands for the whole of this one."""
         matcher = override.matcher if isinstance(override, Choice) else self.matcher
-        built = None if matcher is None else with_actions(matcher, _Builder(state).built)
-        return _CompositeFilter(built, state.random)
+        if matcher is None:
+            return _CompositeFilter(lambda _: _PASS, state.random)
+        return _CompositeFilter(as_search(with_actions(matcher, _Builder(state).built)), state.random)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,9 @@ class _Run:
     judge: Callable[[Call], Flow] | Stop | None
     """None lets it go on as it is."""
     sample: Fraction = ALWAYS
+
+
+_PASS: Final = _Run(None)
 
 
 class _Builder:
@@ -88,7 +93,7 @@ class _Builder:
     def built(self, action: Action) -> _Run:
         match action:
             case Skip():
-                return _Run(None)
+                return _PASS
             case Refuse(why, sample):
                 return _Run(Stop(code=Code.UNAVAILABLE, message=why), sample)
             case Execute(filters, sample):
@@ -114,17 +119,15 @@ def _chained(filters: tuple[Running, ...]) -> Callable[[Call], Flow] | None:
 class _CompositeFilter:
     """Chooses for each call."""
 
-    __slots__ = ("_matcher", "_random")
+    __slots__ = ("_random", "_search")
 
-    def __init__(self, matcher: Matcher[Call, _Run] | None, random: Callable[[], float]) -> None:
-        self._matcher = matcher
+    def __init__(self, search: Callable[[Call], _Run | None], random: Callable[[], float]) -> None:
+        self._search = search
         self._random = random
 
     def run(self, call: Call) -> Flow:
         """Let the filters judge the call that the tree leads to; a call that it leads nowhere fails."""
-        if self._matcher is None:
-            return Proceed(metadata=call.metadata)
-        found = find(self._matcher, call)
+        found = self._search(call)
         if found is None:
             return NO_MATCH
         if found.sample is not ALWAYS and not is_drawn(found.sample, self._random()):

@@ -1,0 +1,28 @@
+"""Trees that are made ready find what the others find."""
+
+import pytest
+from tests.matching.trees import cases, kinds
+
+from authplane.base.problems import Problems
+from authplane.matching.search import as_search
+from authplane.matching.tree import Act, ListMatcher, Nested, find
+from authplane.matching.tree_wire import parse_tree
+
+
+def test_the_same_is_found() -> None:
+    found = 0
+    for message, requests in cases(11, 400, 10, keep_matching=False):
+        tree = parse_tree(message, kinds(keep_matching=False), Problems())
+        assert tree is not None
+        search = as_search(tree)
+        for request in requests:
+            assert search(request) == find(tree, request)
+            found += search(request) is not None
+    assert found > 400
+
+
+def test_a_tree_that_keeps_matching_is_not_taken() -> None:
+    inner: ListMatcher[object, str] = ListMatcher(branches=(), on_no_match=Act("a", keep_matching=True))
+    for tree in (inner, ListMatcher(branches=(), on_no_match=Nested(inner))):
+        with pytest.raises(ValueError, match="keeps matching"):
+            as_search(tree)
