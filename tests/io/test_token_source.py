@@ -1,5 +1,6 @@
 """Reading token files: whatever they are, callers get an answer in time."""
 
+import logging
 import os
 import threading
 import time
@@ -8,7 +9,6 @@ from queue import SimpleQueue
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 from tests.support.jwt_files import Projected, token
 from tests.support.token_reads import Clock, Gate
 
@@ -66,16 +66,10 @@ def test_a_pipe_is_refused_and_does_not_block(tmp_path: Path) -> None:
         ("x" * 5000, "File name too long"),
     ],
 )
-def test_what_cannot_be_read_is_unavailable(path: str, why: str) -> None:
-    with capture_logs() as logs:
-        assert answer_of(TokenSource(path)) == cannot(why)
-    assert logs == [
-        {
-            "event": "no token for calls",
-            "file": path,
-            "why": f"the token file cannot be read: {why}",
-            "log_level": "warning",
-        }
+def test_what_cannot_be_read_is_unavailable(path: str, why: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert answer_of(TokenSource(path)) == cannot(why)
+    assert caplog.record_tuples == [
+        ("authplane.tokens", logging.WARNING, f"no token for calls from {path}: the token file cannot be read: {why}")
     ]
 
 
@@ -135,7 +129,7 @@ def test_many_threads_share_one_read_and_its_result(tmp_path: Path, exists: bool
     assert gate.count == 1
 
 
-def test_a_waiter_that_fails_does_not_keep_the_others_waiting(tmp_path: Path) -> None:
+def test_a_waiter_that_fails_does_not_keep_the_others_waiting(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     def fail(_: Answer) -> None:
         raise RuntimeError("the loop is closed")
 
@@ -144,10 +138,12 @@ def test_a_waiter_that_fails_does_not_keep_the_others_waiting(tmp_path: Path) ->
     told: SimpleQueue[Answer] = SimpleQueue()
     source.ask(fail)
     source.ask(told.put)
-    with capture_logs() as logs:
-        gate.opened.set()
-        assert told.get(timeout=LIMIT) == cannot("No such file or directory")
-    assert [each["event"] for each in logs] == ["no token for calls", "a call was not told of its token"]
+    gate.opened.set()
+    assert told.get(timeout=LIMIT) == cannot("No such file or directory")
+    assert [each.partition(" from ")[0].partition(":")[0] for each in caplog.messages] == [
+        "no token for calls",
+        "a call was not told of its token",
+    ]
 
 
 def test_a_read_that_raises_is_an_answer_like_any_other() -> None:
@@ -177,7 +173,9 @@ def test_a_swapped_file_is_read_whole_at_the_next_refresh(tmp_path: Path) -> Non
 
 
 @pytest.mark.requirement("JW-8", "W06")
-def test_a_refresh_that_fails_backs_off_and_says_so_once_each_time(tmp_path: Path) -> None:
+def test_a_refresh_that_fails_backs_off_and_says_so_once_each_time(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     clock, gate = Clock(), Gate()
     gate.opened.set()
     path = tmp_path / "token"
@@ -186,17 +184,16 @@ def test_a_refresh_that_fails_backs_off_and_says_so_once_each_time(tmp_path: Pat
     source = TokenSource(str(path), read=gate.read, clock=clock, draw=lambda: 0.5)
     assert answer_of(source) == Bearer(Secret(text))
     path.unlink()
-    with capture_logs() as logs:
-        for _ in range(20):
-            assert source.ask(_nobody) == Bearer(Secret(text))
-            _joined("token file")
-            clock.move(0.25)
+    for _ in range(20):
+        assert source.ask(_nobody) == Bearer(Secret(text))
+        _joined("token file")
+        clock.move(0.25)
     # Reads at 0, 1 and 2.75 s; 20 calls in 5 s.
-    assert (gate.count, len(logs)) == (4, 3)
+    assert (gate.count, len(caplog.messages)) == (4, 3)
 
 
 @pytest.mark.requirement("W14")
-def test_the_token_shows_nowhere(tmp_path: Path) -> None:
+def test_the_token_shows_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "token"
     text = token(time.time() + 3600)
     secrets = text.split(".")
@@ -204,9 +201,9 @@ def test_the_token_shows_nowhere(tmp_path: Path) -> None:
     source = TokenSource(str(path))
     good = answer_of(source)
     path.write_text(f"{text}.{text}")
-    with capture_logs() as logs:
-        bad = answer_of(TokenSource(str(path)))
-    shown = repr((good, str(good), bad, str(bad), source, logs))
+    bad = answer_of(TokenSource(str(path)))
+    shown = repr((good, str(good), bad, str(bad), source, caplog.text))
+    assert caplog.text
     assert not [each for each in secrets if each in shown]
 
 

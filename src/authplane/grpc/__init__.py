@@ -4,6 +4,7 @@
 describes all of it.
 """
 
+import logging
 from collections.abc import Iterable, Sequence
 from concurrent import futures
 from functools import partial
@@ -103,6 +104,9 @@ __all__ = (
     "jwt_token_file_call_credentials",
     "server",
 )
+
+# Whoever wants to read our logs says so: without this, warnings would go to standard error.
+logging.getLogger("authplane").addHandler(logging.NullHandler())
 
 
 @overload

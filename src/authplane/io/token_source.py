@@ -1,5 +1,6 @@
 """Tokens out of a file, for calls on any thread and any event loop."""
 
+import logging
 import os
 import secrets
 import stat
@@ -8,13 +9,11 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-import structlog
-
 from authplane.io.process import place_of
 from authplane.xds.jwt_file import Answer, Bearer, JwtFile, Moment, Queued, Unreadable
 from authplane.xds.jwt_token import MOST_BYTES
 
-_log: Final = structlog.stdlib.get_logger()
+_log: Final = logging.getLogger("authplane.tokens")
 
 Waiter: TypeAlias = Callable[[Answer], None]
 """Told of the answer on some thread; must not wait there."""
@@ -121,7 +120,7 @@ class TokenSource:
         if attempt.limit is not None:
             attempt.limit.cancel()
         if not isinstance(answer, Bearer):
-            _log.warning("no token for calls", file=self.path, why=answer.message)
+            _log.warning("no token for calls from %s: %s", self.path, answer.message)
         for waiter in waiting:
             _tell(waiter, answer)
 
@@ -136,7 +135,7 @@ def _tell(waiter: Waiter, answer: Answer) -> None:
     try:
         waiter(answer)
     except Exception as error:  # noqa: BLE001 (the others wait as well)
-        _log.error("a call was not told of its token", error=place_of(error))
+        _log.error("a call was not told of its token: %s", place_of(error))
 
 
 def _whole(descriptor: int) -> bytes | Unreadable:

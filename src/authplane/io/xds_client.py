@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import threading
 import time
 from collections import deque
@@ -13,8 +14,6 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from random import SystemRandom
 from typing import Any, Final, Self, TypeVar, assert_never, cast
-
-import structlog
 
 from authplane.base.problems import Problem
 from authplane.io.dialing import Dialer
@@ -35,7 +34,7 @@ SERVERS: Final = "#server"
 """What a client is for that a server has."""
 
 _random: Final = SystemRandom()
-_log: Final = structlog.stdlib.get_logger()
+_log: Final = logging.getLogger("authplane.xds")
 _DEFAULT_LIMITS: Final = StreamLimits()
 _PATIENCE: Final = 5.0
 """Seconds that the thread of a client has for an answer or for its end."""
@@ -56,7 +55,7 @@ class Watch:
         try:
             self._told(event)
         except Exception as error:  # noqa: BLE001 (other watchers need to hear of other things)
-            _log.error("a watcher of an xDS resource failed", error=place_of(error))
+            _log.error("a watcher of a resource failed: %s", place_of(error))
 
     def cancel(self) -> None:
         """End the watch: nothing more is told. A second time does nothing."""
@@ -157,7 +156,7 @@ class XdsClient:
                         self._streams[link][1].cancel()
                 case Send(link, request):
                     if request.error is not None:
-                        _log.warning("xDS response refused", type=request.type_url, why=clean_message(request.error))
+                        _log.warning("response of type %s refused: %s", request.type_url, clean_message(request.error))
                     if link in self._streams:
                         self._streams[link][0].send(request)
                 case Notify(watcher, event):
@@ -188,7 +187,7 @@ class XdsClient:
             why = f"internal failure: {place_of(error)}"
         finally:
             del self._streams[link]
-        _log.info("xDS stream ended", server=link.server.uri, why=why)
+        _log.info("the stream to %s ended: %s", link.server.uri, why)
         self._put(self._session.ended(link, why, _now(), _random.random()))
 
 
@@ -289,7 +288,7 @@ def _guarded(kind: ResourceType[T]) -> Callable[[bytes, Source], Decoded[T] | In
         try:
             return kind.decode(body, source)
         except Exception as error:  # noqa: BLE001 (one resource must not end the configuration of all)
-            _log.error("reading an xDS resource failed", type=kind.type_url, error=place_of(error))
+            _log.error("reading a resource of type %s failed: %s", kind.type_url, place_of(error))
             return Invalid(name=None, problems=(Problem((), "Internal", "cannot be read: internal failure"),))
 
     return decode

@@ -14,7 +14,7 @@ from authplane.xds.messages import XdsName
 
 T = TypeVar("T")
 
-_log: Final = logging.getLogger("authplane.grpc")
+_log: Final = logging.getLogger("authplane.xds")
 
 
 class Watching(Protocol):
@@ -97,7 +97,7 @@ class Resolving(Generic[T]):
                 self._known[name] = Failed(fault.message)
             case Ambient(fault):
                 if fault is not None:
-                    _log.warning("xDS: %s; what is known stays in force", fault.message)
+                    _log.warning("%s; what is known stays in force", fault.message)
                 return False
             case _:
                 assert_never(event)
