@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from bench import change, check, front, grpc_servers, latency, load, memory, policy, scale, startup
+from bench import change, check, front, grpc_servers, latency, load, matching, memory, policy, scale, startup
 
 BENCHMARKS = {
     "startup": startup.main,
@@ -15,6 +15,7 @@ BENCHMARKS = {
     "policy": policy.main,
     "latency": latency.main,
     "grpc": grpc_servers.main,
+    "matching": matching.main,
     "memory": memory.main,
 }
 

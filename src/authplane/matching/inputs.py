@@ -1,9 +1,9 @@
 """What trees read of a call, and what they ask of texts."""
 
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, assert_never
+from typing import Final, Protocol, assert_never
 
 from authplane.matching.strings import Contains, Exact, Prefix, Regex, StringMatcher, Suffix, as_test
 
@@ -37,20 +37,14 @@ class HeaderInput:
 
     def read(self, subject: HasHeaders) -> str | None:
         """Return the value, or None without such a header."""
-        match self.name:
-            case ":path":
-                return subject.path
-            case ":authority" | "host":
-                return subject.authority
-            case ":method":
-                return "POST"
-            case "content-type":
-                return "application/grpc"
-            case "te":
-                return None
-            case name:
-                found = [_text(value) for key, value in subject.metadata if key == name]
-                return ",".join(found) if found else None
+        name = self.name
+        known = _KNOWN.get(name)
+        if known is not None:
+            return known(subject)
+        found = [value for key, value in subject.metadata if key == name]
+        if not found:
+            return None
+        return _text(found[0]) if len(found) == 1 else ",".join(map(_text, found))
 
     def __str__(self) -> str:
         return f"header {self.name}"
@@ -84,6 +78,16 @@ class TextMatcher:
                 return f"matches {pattern!r}"
             case _:
                 assert_never(self.matcher)
+
+
+_KNOWN: Final[Mapping[str, Callable[[HasHeaders], str | None]]] = {
+    ":path": lambda subject: subject.path,
+    ":authority": lambda subject: subject.authority,
+    "host": lambda subject: subject.authority,
+    ":method": lambda _: "POST",
+    "content-type": lambda _: "application/grpc",
+    "te": lambda _: None,
+}
 
 
 def _text(value: str | bytes) -> str:

@@ -183,15 +183,16 @@ def find_all(matcher: Matcher[S, A], subject: S) -> Found[A]:
 def holds(predicate: Predicate[S], subject: S) -> bool:
     """Tell whether a predicate holds."""
     match predicate:
-        case Single(source, matcher):
-            value = source.read(subject)
-            return value is not None and matcher.matches(value)
-        case And(parts):
-            return all(holds(each, subject) for each in parts)
-        case Or(parts):
-            return any(holds(each, subject) for each in parts)
-        case Not(part):
-            return not holds(part, subject)
+        # Patterns with fields in them take several times as long, and this is asked for every call.
+        case Single():
+            value = predicate.input.read(subject)
+            return value is not None and predicate.matcher.matches(value)
+        case And():
+            return all(holds(each, subject) for each in predicate.parts)
+        case Or():
+            return any(holds(each, subject) for each in predicate.parts)
+        case Not():
+            return not holds(predicate.part, subject)
         case _:
             assert_never(predicate)
 
@@ -200,14 +201,14 @@ def _search(matcher: Matcher[S, A], subject: S, noted: list[A]) -> bool:
     """Note actions; true if the search has ended with the last of them."""
     for candidate in _candidates(matcher, subject):
         match candidate:
-            case Act(action, keep_matching):
-                noted.append(action)
-            case Nested(inner, keep_matching):
-                if not _search(inner, subject, noted):
+            case Act():
+                noted.append(candidate.action)
+            case Nested():
+                if not _search(candidate.matcher, subject, noted):
                     continue
             case _:
                 assert_never(candidate)
-        if not keep_matching:
+        if not candidate.keep_matching:
             return True
     return False
 
@@ -215,17 +216,17 @@ def _search(matcher: Matcher[S, A], subject: S, noted: list[A]) -> bool:
 def _candidates(matcher: Matcher[S, A], subject: S) -> Iterator[OnMatch[S, A]]:
     """Yield what matches, the best first, and at last what is for no match."""
     match matcher:
-        case ListMatcher(branches=branches):
-            for branch in branches:
+        case ListMatcher():
+            for branch in matcher.branches:
                 if holds(branch.predicate, subject):
                     yield branch.on_match
-        case ExactMap(input=source, index=index):
-            value = source.read(subject)
-            hit = None if value is None else index.get(value)
+        case ExactMap():
+            value = matcher.input.read(subject)
+            hit = None if value is None else matcher.index.get(value)
             if hit is not None:
                 yield hit
-        case PrefixMap(input=source):
-            value = source.read(subject)
+        case PrefixMap():
+            value = matcher.input.read(subject)
             if value is not None:
                 for _, hit in matcher.hits(value):
                     yield hit
