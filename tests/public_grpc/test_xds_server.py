@@ -1,6 +1,7 @@
 """Servers that xDS configures."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -118,6 +119,22 @@ def test_calls_under_way_outlast_a_change_and_new_ones_obey_it(
     assert call(late, "stream_unary", b"new", wait_for_ready=True)[0] == [b"new"]
     assert refusal(late).details() == "no route matches this call"
     assert under_way.result(PATIENCE) == b"slow"
+
+
+@pytest.mark.requirement("SL-6")
+def test_connections_that_have_an_age_end_without_a_call_that_notices(
+    xds_serve: Any, connect: Any, control: Control, cart: Cart
+) -> None:
+    server = xds_serve(cart, options=[("grpc.max_connection_age_ms", 100)])
+    control.publish(listener(server.port, manager()))
+    assert server.is_serving()
+    channel = connect(server)
+    peers: set[str] = set()
+    begun = time.monotonic()
+    cart.note = lambda context: peers.add(context.peer())
+    while len(peers) < 3:
+        assert call(channel, "unary_unary", b"a")[0] == [b"a"]
+        assert time.monotonic() < begun + PATIENCE
 
 
 @pytest.mark.requirement("SL-6")

@@ -64,6 +64,8 @@ class Cart:
         self.metadata: list[tuple[tuple[str, str | bytes], ...]] = []
         self.before: Callable[[Any], None] = lambda _context: None
         """Done by handlers of threads before they answer."""
+        self.note: Callable[[Any], object] = lambda _context: None
+        """Done by all handlers with the context of a call."""
         self.entered = threading.Event()
         self.hold = threading.Event()
         self.hold.set()
@@ -78,6 +80,7 @@ class Cart:
 
     def _note(self, context: Any) -> None:
         self.metadata.append(tuple((each.key, each.value) for each in context.invocation_metadata()))
+        self.note(context)
         self.entered.set()
 
     def threads(self) -> grpc.GenericRpcHandler:
