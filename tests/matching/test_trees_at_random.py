@@ -9,6 +9,7 @@ from tests.matching.unparse import unparsed
 from authplane.base.problems import Problems
 from authplane.matching.explain import explain
 from authplane.matching.inputs import HasHeaders
+from authplane.matching.search import as_search
 from authplane.matching.tree import Matcher, actions_of, find, find_all, with_actions
 from authplane.matching.tree_wire import parse_tree
 
@@ -44,6 +45,15 @@ def test_a_tree_leads_where_the_model_says() -> None:
             assert told.action == find(tree, request)
             matched += want.matched
     assert TREES * REQUESTS * 0.2 < matched < TREES * REQUESTS * 0.9, "the cases are of one sort"
+
+
+@pytest.mark.requirement("UM-16")
+def test_a_tree_that_is_ready_for_many_subjects_leads_where_the_model_says() -> None:
+    for message, requests in cases(17, TREES // 3, REQUESTS, keep_matching=False):
+        search = as_search(parsed(message))
+        for request in requests:
+            want = verdict(message, request)
+            assert search(request) == (want.actions[-1] if want.matched else None), f"{message}\n{request}"
 
 
 @pytest.mark.requirement("UM-1")
