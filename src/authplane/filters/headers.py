@@ -138,19 +138,35 @@ def edited(metadata: Metadata, edits: Edits) -> Metadata:
     changed = mutated(metadata, edits.mutations)
     if not edits.removals:
         return changed
-    return tuple([pair for pair in changed if pair[0] not in edits.removals])
+    removed = frozenset(edits.removals)
+    return tuple([pair for pair in changed if pair[0] not in removed])
 
 
 def mutated(metadata: Metadata, mutations: tuple[Mutation, ...]) -> Metadata:
-    """Return the metadata with the changes made, one after the other."""
+    """Return the metadata with the changes made, one after the other.
+
+    However many there are, the time is in proportion to them: whoever decides about calls must not hold up all others.
+    """
+    if not mutations:
+        return metadata
+    pairs, names = list(metadata), {name for name, _ in metadata}
+    since: dict[str, int] = {}  # from which place on the values of a header count
     for each in mutations:
-        metadata = _changed(metadata, each)
-    return metadata
+        exists = each.key in names
+        if not _happens(each.change, exists=exists):
+            continue
+        if exists and each.change is not Change.APPEND:
+            since[each.key] = len(pairs)
+        names.add(each.key)
+        pairs.append((each.key, each.value))
+    if not since:
+        return tuple(pairs)
+    return tuple([pair for place, pair in enumerate(pairs) if place >= since.get(pair[0], 0)])
 
 
 def replaced(metadata: Metadata, name: str, value: str) -> Metadata:
     """Return the metadata with this as the only value of a header."""
-    return _changed(metadata, Mutation(name, value, Change.OVERWRITE_OR_ADD))
+    return (*without(metadata, name), (name, value))
 
 
 def without(metadata: Metadata, name: str) -> Metadata:
@@ -159,21 +175,16 @@ def without(metadata: Metadata, name: str) -> Metadata:
     return metadata if len(kept) == len(metadata) else kept
 
 
-def _changed(metadata: Metadata, mutation: Mutation) -> Metadata:
-    added = (mutation.key, mutation.value)
-    if mutation.change is Change.APPEND:
-        return (*metadata, added)
-    others = without(metadata, mutation.key)
-    exists = others is not metadata
-    match mutation.change:
+def _happens(change: Change, *, exists: bool) -> bool:
+    match change:
+        case Change.APPEND | Change.OVERWRITE_OR_ADD:
+            return True
         case Change.ADD_IF_ABSENT:
-            return metadata if exists else (*metadata, added)
-        case Change.OVERWRITE_OR_ADD:
-            return (*others, added)
+            return not exists
         case Change.OVERWRITE_IF_EXISTS:
-            return (*others, added) if exists else metadata
+            return exists
         case _:
-            assert_never(mutation.change)
+            assert_never(change)
 
 
 def _quoted(name: str) -> str:
