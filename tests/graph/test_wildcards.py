@@ -2,13 +2,18 @@
 
 import pytest
 from tests.support.certificates import server, tls_secret
-from tests.support.world import PROXY, World, world
+from tests.support.world import PROXY, World, whole, world
+
+from authplane.app.generation import build_generation
+from authplane.base.names import Ref
+from authplane.resources.library import Library
 
 OPEN = (
     PROXY.replace("{name: web}", "{name: wild}")
     .replace("web.example", "'*.example'")
     .replace("    authorization:\n      extensionRef: {name: auth}\n", "")
 )
+WILD = Ref("HTTPProxy", "default", "wild")
 PLAIN = OPEN.replace("    tls: {secretName: tls}\n", "")
 
 
@@ -53,15 +58,69 @@ def test_nothing_is_refused_that_no_wildcard_covers() -> None:
     assert world(proxy=PROXY.replace("name: auth", "name: missing")).graph.refused == ()
 
 
-def test_a_wildcard_waits_while_a_proxy_that_it_might_cover_cannot_be_read() -> None:
-    made = world(proxy=PROXY.replace("fqdn:", "fqdm:"), wild=OPEN)
-    assert made.problems("HTTPProxy", "wild") == [
+UNREAD = {
+    "an unknown field": PROXY.replace("    authorization:", "    sauce: 1\n    authorization:"),
+    "a wrong type": PROXY.replace("extensionRef: {name: auth}", "extensionRef: 7"),
+    "a name in capitals": PROXY.replace("web.example", "WEB.example").replace("extensionRef: {name: auth}", "x: 7"),
+}
+
+
+@pytest.mark.parametrize("proxy", UNREAD.values(), ids=UNREAD.keys())
+def test_a_proxy_that_cannot_be_used_keeps_its_name_and_costs_the_wildcard_nothing_else(proxy: str) -> None:
+    made = world(proxy=proxy, wild=OPEN)
+    assert made.secure() is None
+    assert elsewhere(made) == ("web.example",)
+    assert made.graph.refused == ("web.example",)
+    assert made.problems("HTTPProxy", "wild") == []
+
+
+UNCERTAIN = {
+    "a field that is no name": (PROXY.replace("fqdn:", "fqdm:"), "HTTPProxy/default/web"),
+    "a name that is a number": (PROXY.replace("fqdn: web.example", "fqdn: 7"), "HTTPProxy/default/web"),
+    "a name that no host has": (
+        PROXY.replace("web.example", "'web example'").replace("routes:", "x:"), "HTTPProxy/default/web"
+    ),
+    "no virtual host": (PROXY.replace("virtualhost:", "virtualHost:"), "HTTPProxy/default/web"),
+    "two names": (
+        PROXY.replace("fqdn: web.example", "fqdn: a.other\n    fqdn: web.example"), "HTTPProxy/default/web"
+    ),
+    "two virtual hosts": (PROXY.replace("spec:", "spec:\n  virtualhost: {fqdn: a.other}"), "HTTPProxy/default/web"),
+    "no YAML": (PROXY.replace("{name: web}", "{name: web"), "PROXY"),
+    "an unknown version": (PROXY.replace("projectcontour.io/v1", "projectcontour.io/v9"), "PROXY"),
+    "an unfit name": (PROXY.replace("{name: web}", "{name: W_}"), "PROXY"),
+    "bytes that are no text": (PROXY.replace("web.example", "\udcff"), "PROXY"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("proxy", "who"), UNCERTAIN.values(), ids=UNCERTAIN.keys())
+def test_a_wildcard_waits_while_a_proxy_that_it_might_cover_cannot_be_read(proxy: str, who: str) -> None:
+    library = Library()
+    parts = whole() | {"proxy": proxy, "wild": OPEN}
+    for name, text in parts.items():
+        library.changed(name.upper(), text.encode(errors="surrogateescape"))
+    built = build_generation(library.current())
+    assert [
+        (str(each.ref), each.problem.reason, each.problem.message) for each in built.findings if each.ref == WILD
+    ] == [
         (
+            "HTTPProxy/default/wild",
             "WildcardUncertain",
-            "HTTPProxy/default/web cannot be read and may protect a host that this wildcard would answer for",
+            f"{who} cannot be read and may protect a host that this wildcard would answer for",
         )
     ]
-    assert (made.graph.secure_hosts, made.graph.plain_hosts) == ((), ())
+    assert (built.built.graph.secure_hosts, built.built.graph.plain_hosts) == ((), ())
+
+
+def test_what_cannot_be_read_of_a_namespace_without_roots_costs_no_wildcard() -> None:
+    rooted = """
+apiVersion: projectcontour.io/v1alpha1
+kind: ContourConfiguration
+metadata: {name: contour}
+spec: {httpproxy: {rootNamespaces: [default]}}
+"""
+    proxy = PROXY.replace("{name: web}", "{name: web, namespace: other}").replace("fqdn:", "fqdm:")
+    made = world(proxy=proxy, wild=OPEN, configuration=rooted)
+    assert made.problems("HTTPProxy", "wild") == []
 
 
 def test_a_wildcard_knows_every_name_below_it_at_any_depth_and_none_beside_it() -> None:

@@ -20,7 +20,7 @@ from authplane.graph.reports import Reports
 from authplane.graph.routes import LEADS_NOWHERE, BuiltRoute, build_routes
 from authplane.graph.settings import Settings
 from authplane.graph.tables import tables_of, with_tables
-from authplane.resources.documents import Resources
+from authplane.resources.documents import Resources, UnreadProxy
 from authplane.resources.kinds.contour import HTTPProxy, VirtualHost
 
 _MOST_NAMES: Final = 20
@@ -48,7 +48,10 @@ def build_hosts(around: Around, memo: Memo[ObjectName, Root]) -> Hosts:
         "clusters": around.clusters,
     }
     # What is not among the tables; of it, a change is a change for everybody.
-    memo.start((around.settings, around.unusable, around.global_authorization, around.resources.broken))
+    resources = around.resources
+    memo.start(
+        (around.settings, around.unusable, around.global_authorization, resources.broken, resources.unread_proxies)
+    )
     roots: list[Root] = []
     included: set[ObjectName] = set()
     for name, proxy in sorted(around.resources.proxies.items(), key=_order):
@@ -67,7 +70,8 @@ def build_hosts(around: Around, memo: Memo[ObjectName, Root]) -> Hosts:
             roots.append(root)
     memo.keep(around.resources.proxies)
     _report_orphans(around, included)
-    return _assemble(roots, frozenset(fqdn for fqdn in around.owners if is_dns_name(fqdn)))
+    unread = {each.host.lower() for each in _unread_roots(around) if each.host is not None}
+    return _assemble(roots, frozenset(fqdn for fqdn in unread.union(around.owners) if is_dns_name(fqdn)))
 
 
 def _root(name: ObjectName, around: Around, tables: Tables) -> Root:
@@ -240,7 +244,7 @@ def _fqdn(virtual_host: VirtualHost, around: Around, problems: Problems) -> str:
         if len(around.owners[fqdn]) > 1:
             names = _names(around.owners[fqdn])
             problems.add("DuplicateVhost", f'fqdn "{fqdn}" is used in multiple HTTPProxies: {names}')
-        unread = _unread_roots(around) if fqdn.startswith("*.") else []
+        unread = [each.who for each in _unread_roots(around) if not _tells_host(each)] if fqdn.startswith("*.") else []
         if unread:
             problems.add(
                 "WildcardUncertain",
@@ -255,13 +259,17 @@ def _names(roots: Sequence[ObjectName]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def _unread_roots(around: Around) -> list[Ref]:
+def _unread_roots(around: Around) -> list[UnreadProxy]:
     """Return the HTTPProxies that may be roots, for all that is known of them."""
-    return sorted(
-        ref
-        for ref in around.resources.broken
-        if ref.kind == "HTTPProxy" and _may_be_root(ref.object_name, around.settings)
-    )
+    return [
+        each
+        for each in around.resources.unread_proxies
+        if not each.namespace or _may_be_root(ObjectName(each.namespace, ""), around.settings)
+    ]
+
+
+def _tells_host(unread: UnreadProxy) -> bool:
+    return unread.host is not None and is_dns_name(unread.host.lower())
 
 
 def _order(item: tuple[ObjectName, HTTPProxy]) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from authplane.resources.catalogue import KINDS, OWNED_GROUPS, OWNED_KINDS, POLI
 from authplane.resources.kinds.agentic import Backend, XBackend
 from authplane.resources.kinds.authplane import AuthplaneConfiguration
 from authplane.resources.kinds.authserver import AuthorizationServer, server_problems
+from authplane.resources.kinds.contour import HTTPProxy
 from authplane.resources.kinds.meta import Meta
 from authplane.resources.nodes import Fields, Items, Node, Scalar, is_null, value_of
 from authplane.resources.shapes import INVALID, Report, read_fields, shape_of, suggestion
@@ -28,6 +29,8 @@ class Decoded:
     """What a policy is meant to protect; None where that cannot be read, and for other kinds."""
     controllers: tuple[str, ...] = ()
     """Who has written into a policy's status, once for each entry of its ancestors."""
+    host: str | None = None
+    """The name that an HTTPProxy with errors claims as a root; None where that cannot be read, and for other kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,19 @@ def _unusable(kind: str, root: Fields, problems: tuple[Problem, ...]) -> Decoded
     """Return a document that cannot be used; a policy with what it was meant to protect."""
     ref = _ref(kind, root)
     protects = _targets(root, ref.namespace) if ref is not None and kind in _AIMED else None
-    return Decoded(ref=ref, resource=None, problems=problems, protects=protects)
+    host = _host(root) if kind == HTTPProxy.__name__ else None
+    return Decoded(ref=ref, resource=None, problems=problems, protects=protects, host=host)
+
+
+def _host(root: Fields) -> str | None:
+    """Read the name that an HTTPProxy claims, whatever errors it has elsewhere; without one it may have meant any."""
+    virtual_host = _fields(_fields(root, "spec"), "virtualhost")
+    return None if virtual_host is None else _word(virtual_host, "fqdn")
+
+
+def _fields(node: Fields | None, name: str) -> Fields | None:
+    entry = None if node is None else node.entries.get(name)
+    return entry.node if entry is not None and isinstance(entry.node, Fields) else None
 
 
 def _targets(root: Fields, namespace: str) -> tuple[Ref, ...] | None:

@@ -38,6 +38,18 @@ class Finding:
     problem: Problem
 
 
+@dataclass(frozen=True, slots=True)
+class UnreadProxy:
+    """An HTTPProxy that cannot be used and has no earlier version, or a file that may hold one."""
+
+    who: str
+    """Its name, or that of the file."""
+    namespace: str
+    """Empty where it cannot be read."""
+    host: str | None
+    """The name that it claims as a root; None where that cannot be read, so that it may be any."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
     """Every usable document by name. What is broken and has no earlier version is named in ``broken``."""
@@ -79,5 +91,6 @@ class Resources:
     """BackendTLSPolicies among the broken, and their targets; None where those cannot be read either."""
     status_controllers: Mapping[Ref, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """Who has written into the status of a policy, once for each entry of its ancestors."""
+    unread_proxies: tuple[UnreadProxy, ...] = ()
     doubt: str = ""
     """Which file may hold a policy that cannot be read at all: it may protect anything. Empty if there is none."""

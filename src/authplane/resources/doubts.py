@@ -1,13 +1,16 @@
 """Texts that may be policies or settings and cannot be read at all, not even their names."""
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from typing import Final
 
 from authplane.base.names import Ref
 from authplane.resources.catalogue import POLICIES
-from authplane.resources.chunks import Chunk, is_error
+from authplane.resources.chunks import Chunk, Doc, is_error
+from authplane.resources.documents import UnreadProxy
+from authplane.resources.kinds.contour import HTTPProxy
 from authplane.resources.source import Source
 
+_PROXY: Final = HTTPProxy.__name__
 _WORDS: Final = tuple(sorted(POLICIES))
 _SETTINGS: Final = {"AuthplaneConfiguration": "AuthplaneConfig", "ContourConfiguration": "ContourConfig"}
 """Kinds of which there is at most one object, and what a text that is meant to be one has in it."""
@@ -31,6 +34,18 @@ def lost_settings(sources: Mapping[str, Source], known: Container[Ref]) -> froze
     texts = [chunk.text for source in sources.values() for chunk, _ in source.faulty if any(map(is_error, chunk.spots))]
     missing = {Ref(kind, "", ""): word for kind, word in _SETTINGS.items()}
     return frozenset(ref for ref, word in missing.items() if ref not in known and any(word in text for text in texts))
+
+
+def unread_proxies(
+    broken: Iterable[Doc], sources: Mapping[str, Source], holders: Collection[str]
+) -> tuple[UnreadProxy, ...]:
+    """Return the HTTPProxies among the broken documents, and the files that may hold one that cannot be read at all."""
+    found = {UnreadProxy(str(doc.ref), doc.ref.namespace, doc.host) for doc in broken if doc.ref.kind == _PROXY}
+    for file, source in sources.items():
+        lost = any(_PROXY in chunk.text and any(map(is_error, chunk.spots)) for chunk, _ in source.faulty)
+        if file not in holders and (source.damage is not None or lost):
+            found.add(UnreadProxy(file, "", None))
+    return tuple(sorted(found, key=lambda each: (each.who, each.host or "")))
 
 
 def _may_hold_policy(source: Source) -> bool:

@@ -7,7 +7,7 @@ before and declares no more stays as well.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from weakref import WeakValueDictionary
 
@@ -15,7 +15,7 @@ from authplane.base.names import Ref
 from authplane.resources.catalogue import POLICIES, TLS_POLICY, Resource
 from authplane.resources.chunks import Chunk, is_error
 from authplane.resources.documents import Finding
-from authplane.resources.doubts import doubt_in, lost_settings
+from authplane.resources.doubts import doubt_in, lost_settings, unread_proxies
 from authplane.resources.findings import FileState, build_clashes, build_findings
 from authplane.resources.loaded import Claim, Loaded, Origins, key_of
 from authplane.resources.source import NO_SOURCE, Source, parse_source, unreadable_source
@@ -239,14 +239,17 @@ class Library:
         broken = frozenset(ref for refs in self._broken.values() for ref in refs)
         broken |= lost_settings(self._sources, self._good.keys() | self._broken.keys())
         ignored = {kind: count for kind, count in sorted(self._ignored.items()) if count > 0}
+        holders = set(self._orphans.values())
+        resources = self._tables.resources(
+            broken,
+            self._broken_policies(POLICIES),
+            self._broken_policies({TLS_POLICY}),
+            MappingProxyType(dict(self._controllers)),
+            doubt_in(self._sources, holders),
+        )
+        docs = (claim.doc for key in self._broken for claim in self._claims[key])
         return Loaded(
-            resources=self._tables.resources(
-                broken,
-                self._broken_policies(POLICIES),
-                self._broken_policies({TLS_POLICY}),
-                MappingProxyType(dict(self._controllers)),
-                doubt_in(self._sources, set(self._orphans.values())),
-            ),
+            resources=replace(resources, unread_proxies=unread_proxies(docs, self._sources, holders)),
             findings=tuple(finding for file in sorted(self._findings) for finding in self._findings[file]),
             ignored=MappingProxyType(ignored),
             last_good=frozenset(self._good[key].ref for key in self._stale),
