@@ -42,7 +42,15 @@ from authplane.dataplane.config.decode import decode_listener, decode_routes
 from authplane.dataplane.hosts import HostTable
 from authplane.dataplane.listeners import ApiListener, ConnectionManager, ServerListener
 from authplane.dataplane.routes import RouteConfiguration, VirtualHost
-from authplane.dataplane.routing import NO_HOST, NO_ROUTE, Routed, RoutesMissing, RouteTable, build_route_table
+from authplane.dataplane.routing import (
+    NO_AUTHORITY,
+    NO_HOST,
+    NO_ROUTE,
+    Routed,
+    RoutesMissing,
+    RouteTable,
+    build_route_table,
+)
 from authplane.filters.calls import Call, Code, Metadata, Side, Stop
 from authplane.filters.registry import Kept, Scope, State
 from authplane.filters.standard import standard_registry
@@ -241,6 +249,17 @@ def test_routes_see_headers_as_grpc_shows_them(name: str, metadata: Metadata, wa
     match = pb.RouteMatch(prefix="", headers=[pb.HeaderMatcher(name=name, **specifier)])
     table = on_client(route_config(host(to_cluster("yes", match=match), to_cluster("no"))))
     assert table.route(call(metadata=metadata), never).cluster == "yes"
+
+
+@pytest.mark.parametrize("name", [":authority", "Host"])
+def test_a_route_that_asks_for_an_authority_that_nobody_knows_stops_calls_before_the_next_one_takes_them(
+    name: str,
+) -> None:
+    match = pb.RouteMatch(prefix="/a", headers=[pb.HeaderMatcher(name=name, exact_match="guarded")])
+    table = on_server(route_config(host(here(match=match), here())))
+    assert table.route(call(authority=None), never) == NO_AUTHORITY
+    assert table.route(call("/b.B/C", authority=None), never) == Routed()
+    assert table.route(call(authority="open"), never) == Routed()
 
 
 @pytest.mark.requirement("HF-21")

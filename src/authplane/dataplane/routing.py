@@ -18,7 +18,7 @@ from authplane.dataplane.routes import (
     RouteMatch,
     VirtualHost,
 )
-from authplane.filters.call_headers import lookup_in
+from authplane.filters.call_headers import AUTHORITY, lookup_in
 from authplane.filters.calls import Call, Code, Flow, Running, Side, Stop
 from authplane.filters.chain import run_filters
 from authplane.filters.metadata import FilterMetadata
@@ -55,6 +55,9 @@ class RoutesMissing:
 
 NO_HOST: Final = Routed(stop=Stop(code=Code.UNAVAILABLE, message="no virtual host serves this authority"))
 NO_ROUTE: Final = Routed(stop=Stop(code=Code.UNAVAILABLE, message="no route matches this call"))
+NO_AUTHORITY: Final = Routed(
+    stop=Stop(code=Code.UNAVAILABLE, message="the authority of the call is unknown, and a route asks for it")
+)
 _NO_ACTION: Final = {
     Side.SERVER: Stop(code=Code.UNAVAILABLE, message="the route does not let calls be answered here"),
     Side.CLIENT: Stop(code=Code.UNAVAILABLE, message="the route does not name a cluster"),
@@ -76,6 +79,11 @@ class _BuiltRoute:
     headers: tuple[HeaderMatcher, ...]
     fraction: Fraction | None
     choices: tuple[_Choice, ...]
+
+    @property
+    def asks_authority(self) -> bool:
+        """Whether a header that it asks for stands for the authority of a call."""
+        return any(each.name in AUTHORITY for each in self.headers)
 
     def matches(self, call: Call, draw: Draw) -> bool:
         return (
@@ -121,6 +129,9 @@ class RouteTable:
         if place is None:
             return NO_HOST
         for each in self.routes[place]:
+            # The next route could have weaker filters.
+            if call.authority is None and each.headers and each.path(call.path) and each.asks_authority:
+                return NO_AUTHORITY
             if each.matches(call, draw):
                 return each.pick(draw)
         return NO_ROUTE
