@@ -67,6 +67,51 @@ async def test_http_checks_are_answered_too(engine: str) -> None:
         assert (await client.get("/x")).status_code == 401
 
 
+STRANGERS = {
+    "testserver": ("testserver",),
+    "htpasswd": ("htpasswd", "--file", "users"),
+    "policy": ("policy", "."),
+    "serve": ("serve", "server.yaml"),
+}
+SERVER = """
+apiVersion: authplane.dev/v1alpha1
+kind: AuthorizationServer
+metadata: {name: server}
+spec: {backends: [{name: all, testserver: {}}]}
+"""
+
+
+@pytest.mark.requirement("E22")
+@pytest.mark.parametrize("where", [("--address", "0.0.0.0:0"), ("--address", ":0"), ("--http-address", "[::]:0")])
+@pytest.mark.parametrize("command", STRANGERS.values(), ids=STRANGERS.keys())
+def test_no_server_lets_other_machines_ask_without_a_certificate_by_accident(
+    command: tuple[str, ...], where: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("server.yaml").write_text(SERVER, encoding="utf-8")
+    # Certificates of its own do not tell a server who asks.
+    for tls in ((), ("--tls-cert-path", "x", "--tls-key-path", "x")):
+        result = CliRunner().invoke(build_app(), ["authserver", *command, *where, *tls])
+        assert result.exit_code == 2
+        assert "give a CA for clients" in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.requirement("E22")
+def test_policies_are_never_asked_by_strangers(tmp_path: Path) -> None:
+    arguments = ["authserver", "policy", str(tmp_path), "--address", ":0", "--public"]
+    result = CliRunner().invoke(build_app(), arguments)
+    assert result.exit_code == 2
+    assert "policies believe what a proxy says" in result.stderr
+
+
+async def test_a_server_for_everybody_says_so() -> None:
+    server = Server()
+    async with server.running("testserver", "--engine", "grpcio", "--public", "--http-address", "0.0.0.0:0"):
+        assert (await server.ask("/")).status.code == 0
+        await server.says("other machines can ask for decisions without showing a certificate")
+
+
 BAD = {
     "no users": (["htpasswd"], "there are no users"),
     "no selector": (["htpasswd", "--file", "x", "--selector", "a in b"], "is not a label selector"),

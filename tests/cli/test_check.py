@@ -279,7 +279,7 @@ async def test_external_services_are_asked_if_that_is_wanted(protocol: str, fold
         found = await asyncio.to_thread(answer, folder, both, "--ask")
         assert [(*short(each), each["notes"]) for each in found] == [
             ("allow", None, "rule-0", "granted", []),
-            ("deny", 403, "rule-0", "external:denied", []),
+            ("deny", 401, "rule-0", "external:denied", []),
         ]
     late = await asyncio.to_thread(answer, folder, asked(more=", path: /allow"), "--ask")
     assert short(late) == ("unavailable", 503, "rule-0", "external:no_answer")
@@ -346,6 +346,8 @@ def test_files_that_are_not_there_are_one_sentence(folder: Path) -> None:
     file = folder.parent / "r.yaml"
     missing = invoke("check", str(folder), "--request", str(file))
     assert (missing.exit_code, missing.stderr.count("\n")) == (2, 1)
+    both = invoke("check", str(folder / "nowhere"), "--request", str(file))
+    assert (both.exit_code, "nowhere cannot be read" in both.stderr) == (2, True)
     file.write_text(asked(), encoding="utf-8")
     missing = invoke("check", str(folder / "nowhere"), "--request", str(file))
     assert (missing.exit_code, missing.stderr.count("\n")) == (2, 1)

@@ -108,7 +108,8 @@ async def test_an_external_service_is_asked_about_every_request(tmp_path: Path) 
                 # What the service says of the request reaches the server.
                 assert seen.structured_content is not None
                 assert "auth-handler" in seen.structured_content["result"]
-            assert await status(it, "add", path=PATH) == 403
+            # What it says of a denial reaches the client.
+            assert await status(it, "add", path=PATH) == 401
             [grounds] = [grounds for _, grounds in it.decided if grounds.tool == "headers"]
             assert (grounds.policy, grounds.entry) == ("AccessPolicy/default/external-authz", "0:ExternalAuth")
         assert len(it.decided) > 2

@@ -50,6 +50,8 @@ class ServerPlan:
     serving: ServingPlan
     address: Address
     tls: TlsPaths
+    public: bool = False
+    """Other machines may ask without a certificate, unless policies believe what they say."""
     engine: Engine
     workers: int = 1
     in_flight: int = 1000
@@ -66,7 +68,7 @@ def serve_checks(plan: ServerPlan) -> None:
 
     async def program(stop: Stop) -> None:
         if not _asked_by_known_proxies(plan):
-            _require_no_trust(plan.serving)
+            _require_permission(plan)
             log.warning("other machines can ask for decisions without showing a certificate: give a CA for clients")
         async with _fronts(plan) as addresses:
             for kind, address in addresses.items():
@@ -83,12 +85,17 @@ def _asked_by_known_proxies(plan: ServerPlan) -> bool:
     return local or bool(plan.tls.ca)
 
 
-def _require_no_trust(plan: ServingPlan) -> None:
-    """Raise `DescriptionError` if a backend believes what its proxy says of the client."""
-    if any(isinstance(branch.backend, PolicyPlan) for branch in plan.branches):
+def _require_permission(plan: ServerPlan) -> None:
+    """Raise `DescriptionError` if a backend believes what its proxy says, or nobody said that strangers may ask."""
+    if any(isinstance(branch.backend, PolicyPlan) for branch in plan.serving.branches):
         raise DescriptionError(
             "policies believe what a proxy says of its client's certificate, so other machines must show one:"
             " give a CA for clients, or listen on this machine only"
+        )
+    if not plan.public:
+        raise DescriptionError(
+            "other machines could ask for decisions without showing a certificate:"
+            " give a CA for clients, listen on this machine only, or say --public"
         )
 
 

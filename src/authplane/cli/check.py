@@ -51,9 +51,9 @@ def check_requests(
     Example: authplane check ./gateway --request call.yaml --explain
     """
     set_up_log(level=logging.ERROR)
+    enforced = read_enforced(folder)
     found = parse_requests(read_text(request, binary="body"))
     stop_at(found.findings)
-    enforced = read_enforced(folder)
     at_hand = read_keys(enforced, keys, fetch=fetch, allow_private=allow_private_issuers)
     endpoints = asked_endpoints(enforced.policies, enforced.loaded.resources)
     answer = partial(ask_once, endpoints) if ask else None

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, assert_never
+from typing import Annotated, Any, TypeAlias, assert_never
 
 import typer
 from rich.markup import escape
@@ -39,33 +39,40 @@ _WORDS = {
 """What held for a request that was let through, by what the access log says of its route."""
 
 
+FolderArgument: TypeAlias = Annotated[
+    Path | None,
+    typer.Argument(metavar="[DIR]", help="A folder of resources; without it, the quickstart.", show_default=False),
+]
+StateOption: TypeAlias = Annotated[Path, typer.Option(help="Where certificates and the quickstart are kept.")]
+ModeOption: TypeAlias = Annotated[Mode, typer.Option(help="What the authorization server allows.")]
+AuthserverOption: TypeAlias = Annotated[
+    str, typer.Option(help="Where the authorization server listens; empty runs none.")
+]
+EchoOption: TypeAlias = Annotated[str, typer.Option(help="Where the echo origin listens; empty runs none.")]
+ToolsOption: TypeAlias = Annotated[
+    str, typer.Option(help="Where the MCP server of the quickstart listens; empty runs none.")
+]
+IssuerOption: TypeAlias = Annotated[
+    str, typer.Option(help="Where the development issuer of the quickstart listens; empty runs none.")
+]
+PrivateOption: TypeAlias = Annotated[
+    bool, typer.Option("--allow-private-issuers", help="For development: fetch keys from private networks as well.")
+]
+DeltaOption: TypeAlias = Annotated[bool, typer.Option("--delta", help="Let Envoy ask for changes only (delta xDS).")]
+PollOption: TypeAlias = Annotated[bool, typer.Option("--poll", help="Look for changes from time to time.")]
+
+
 def run(
-    folder: Annotated[
-        Path | None,
-        typer.Argument(metavar="[DIR]", help="A folder of resources; without it, the quickstart.", show_default=False),
-    ] = None,
-    state_dir: Annotated[Path, typer.Option(help="Where certificates and the quickstart are kept.")] = Path(
-        ".authplane"
-    ),
-    mode: Annotated[Mode, typer.Option(help="What the authorization server allows.")] = Mode.PATH,
-    authserver_address: Annotated[
-        str, typer.Option(help="Where the authorization server listens; empty runs none.")
-    ] = "127.0.0.1:9443",
-    echo_address: Annotated[
-        str, typer.Option(help="Where the echo origin listens; empty runs none.")
-    ] = "127.0.0.1:9080",
-    tools_address: Annotated[
-        str, typer.Option(help="Where the MCP server of the quickstart listens; empty runs none.")
-    ] = str(TOOLS_ADDRESS),
-    issuer_address: Annotated[
-        str, typer.Option(help="Where the development issuer of the quickstart listens; empty runs none.")
-    ] = str(ISSUER_ADDRESS),
-    allow_private_issuers: Annotated[
-        bool,
-        typer.Option("--allow-private-issuers", help="For development: fetch keys from private networks as well."),
-    ] = False,
-    delta: Annotated[bool, typer.Option("--delta", help="Let Envoy ask for changes only (delta xDS).")] = False,
-    poll: Annotated[bool, typer.Option("--poll", help="Look for changes from time to time.")] = False,
+    folder: FolderArgument = None,
+    state_dir: StateOption = Path(".authplane"),
+    mode: ModeOption = Mode.PATH,
+    authserver_address: AuthserverOption = "127.0.0.1:9443",
+    echo_address: EchoOption = "127.0.0.1:9080",
+    tools_address: ToolsOption = str(TOOLS_ADDRESS),
+    issuer_address: IssuerOption = str(ISSUER_ADDRESS),
+    allow_private_issuers: PrivateOption = False,
+    delta: DeltaOption = False,
+    poll: PollOption = False,
 ) -> None:
     """Run everything on this machine: control plane, authorization servers, an echo origin and Envoy.
 
