@@ -63,6 +63,13 @@ asyncio.run(main())
 """
 
 
+_IN_BATCHES: Final = """
+import os
+os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+"""
+"""What a program and all that it starts are like then: `authplane.io.pyvoy_front.run_in_batches`."""
+
+
 async def bare(_scope: Scope, receive: Receive, send: Send) -> None:
     """Read a check and answer the same to all: as little as an application can do."""
     event = await receive()
@@ -116,6 +123,20 @@ async def bare_grpcio() -> AsyncGenerator[int]:
 async def bare_pyvoy() -> AsyncGenerator[int]:
     """Run `bare` as pyvoy runs applications; yields its port."""
     async with _program(_PYVOY) as port:
+        yield port
+
+
+@asynccontextmanager
+async def bare_grpcio_in_batches() -> AsyncGenerator[int]:
+    """Run the same with its threads scheduled as ours are."""
+    async with _program(_IN_BATCHES + _GRPCIO) as port:
+        yield port
+
+
+@asynccontextmanager
+async def bare_pyvoy_in_batches() -> AsyncGenerator[int]:
+    """Run the same with its threads scheduled as ours are."""
+    async with _program(_IN_BATCHES + _PYVOY) as port:
         yield port
 
 
