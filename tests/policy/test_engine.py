@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.policy.checks import check
 
 from authplane.base.headers import HeaderEdits
+from authplane.policy import engine
 from authplane.policy.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.engine import FAILED, Answer, answer
 from authplane.policy.engine import check as begin
@@ -204,3 +205,26 @@ def test_random_checks_are_answered_and_allowed_only_by_the_backend(message: pb.
 def test_a_random_check_is_never_allowed_by_a_backend_that_denies(message: pb.CheckRequest) -> None:
     made = answer(Constant(Deny(http_status=403, rule="no")), message.SerializeToString(), NOW)
     assert _code(made.reply) == 7
+
+
+KEPT: Final = {
+    "an allowance": (Allow(), 1),
+    "an allowance with a short header": (Allow(edits=HeaderEdits(set=(("auth-username", "ann"),))), 1),
+    "an allowance with credentials": (Allow(edits=HeaderEdits(set=(("Authorization", "Bearer x"),))), 0),
+    "an allowance with a cookie for the origin": (Allow(edits=HeaderEdits(set=(("cookie", "a=b"),))), 0),
+    "an allowance with a cookie for the client": (Allow(response_headers=(("set-cookie", "a=b"),)), 0),
+    "an allowance with much to say": (
+        Allow(edits=HeaderEdits(set=tuple((f"x-{index}", "x" * 1000) for index in range(5)))), 0
+    ),
+    "a denial": (Deny(http_status=403, rule="no"), 1),
+    "a denial with a cookie": (Deny(http_status=403, rule="no", headers=(("Set-Cookie", "a=b"),)), 0),
+    "a denial with much to say": (Deny(http_status=403, rule="no", body="x" * 5000), 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("decision", "count"), KEPT.values(), ids=KEPT.keys())
+def test_what_is_large_or_secret_is_not_kept(decision: Decision, count: int) -> None:
+    engine._EQUAL.clear()
+    engine._SAME.clear()
+    answer(Constant(decision), check("/a").SerializeToString(), NOW)
+    assert (len(engine._EQUAL), len(engine._SAME)) == (count, count)

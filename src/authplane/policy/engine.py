@@ -95,7 +95,8 @@ class _Kept(NamedTuple):
 
 _MOST_KEPT: Final = 4096
 _MOST_TEXT: Final = 4096
-"""Characters that a denial may say and still be kept: an external service may say more, and ever something else."""
+"""Characters that a decision may say and still be kept: an external service may say more, and ever something else."""
+_SECRET: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
 _EQUAL: Final[dict[Decision, _Kept]] = {}
 """The same few decisions are made again and again; checking and writing them costs more than all the rest."""
 _SAME: Final[dict[int, _Kept]] = {}
@@ -115,10 +116,11 @@ def _keep(decision: Decision) -> _Kept:
 
 
 def _repeats(decision: Decision) -> bool:
-    """Tell whether a decision may be kept: what goes to the client may be a session, and is its own."""
+    """Tell whether a decision may be kept: a session of the client is its own, and so are credentials for the origin."""
     match decision:
-        case Allow(response_headers=headers):
-            return not headers
+        case Allow(edits=edits, response_headers=headers):
+            size = sum(len(value) for _, value in edits.set)
+            return not headers and size <= _MOST_TEXT and all(name.lower() not in _SECRET for name, _ in edits.set)
         case Deny(headers=headers, body=body):
             size = len(body) + sum(len(value) for _, value in headers)
             return size <= _MOST_TEXT and all(name.lower() != "set-cookie" for name, _ in headers)
