@@ -116,7 +116,7 @@ def _keep(decision: Decision) -> _Kept:
 
 
 def _repeats(decision: Decision) -> bool:
-    """Tell whether a decision may be kept: a session of the client is its own, and so are credentials for the origin."""
+    """Tell whether a decision may be kept: neither sessions of the client nor credentials for the origin may."""
     match decision:
         case Allow(edits=edits, response_headers=headers):
             size = sum(len(value) for _, value in edits.set)
