@@ -171,6 +171,24 @@ async def test_a_call_is_drawn_once_whether_it_is_dropped() -> None:
     )
 
 
+async def test_a_channel_is_ready_when_it_is_connected(cart: Cart) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        server = grpc.server(pool, [cart.threads()])
+        taken = server.add_insecure_port("127.0.0.1:0")
+        options = (("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 100))
+        aio_channel = authplane.grpc.aio.channel(f"127.0.0.1:{taken}", options=options)
+        with authplane.grpc.channel(f"127.0.0.1:{taken}", options=options) as channel:
+            ready = grpc.channel_ready_future(channel)
+            assert aio_channel.get_state() is grpc.ChannelConnectivity.IDLE
+            assert not ready.done()
+            server.start()
+            await asyncio.to_thread(ready.result, PATIENCE)
+            async with asyncio.timeout(PATIENCE):
+                await aio_channel.channel_ready()
+        await aio_channel.close()
+        assert server.stop(0).wait(PATIENCE)
+
+
 def test_a_callback_that_fails_keeps_nobody_from_being_told() -> None:
     course = Course()
     told: list[grpc.ChannelConnectivity] = []

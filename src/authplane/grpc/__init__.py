@@ -44,7 +44,7 @@ from authplane.grpc.wiring import (
     joined,
 )
 from authplane.io.bootstrap import BootstrapError
-from authplane.io.calling.channel import Course, FilteredChannel
+from authplane.io.calling.channel import Course, FilteredChannel, Parts
 from authplane.io.calling.plan import Open
 from authplane.io.calling.xds import SCHEME, XdsChannelCredentials
 from authplane.io.calling.xds_channels import open_xds_channel
@@ -228,4 +228,6 @@ def channel(  # noqa: PLR0913 (grpcio's own four, and ours)
     lines, side = Lines(lambda _: Open(inner)), SideChannels()
     lines.keep(frozenset({TARGET}))
     side.keep(channel_keys(named))
-    return FilteredChannel(naming, Course(plan), lines, side, inner.close)
+    return FilteredChannel(
+        Parts(naming=naming, course=Course(plan), lines=lines, side=side, close=inner.close, only=inner)
+    )

@@ -159,5 +159,6 @@ def channel(  # noqa: PLR0913 (grpcio's own five, and ours)
             side=side,
             interceptors=joined(interceptors),
             close=inner.close,
+            only=inner,
         )
     )

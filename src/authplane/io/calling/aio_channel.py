@@ -95,6 +95,8 @@ class AioParts:
     begin: Callable[[], None] = lambda: None
     """Called before the first call: there may be something to start on the event loop."""
     close: Callable[[], Awaitable[None]] | None = None
+    only: grpc.aio.Channel | None = None
+    """The channel that all calls go to, if that is always the same one."""
 
 
 class AioFilteredChannel(MakesCalls, grpc.aio.Channel):
@@ -110,13 +112,18 @@ class AioFilteredChannel(MakesCalls, grpc.aio.Channel):
         self._idle = asyncio.Event()
 
     def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
-        """Tell how the channel is; it is ready when it knows where calls go."""
+        """Tell how the channel is; one that may lead anywhere is ready when it knows where calls go."""
+        if self.parts.only is not None:
+            return self.parts.only.get_state(try_to_connect)
         if try_to_connect:
             self.parts.begin()
         return self.parts.course.connectivity
 
     async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
         """Wait until the channel is otherwise."""
+        if self.parts.only is not None:
+            await self.parts.only.wait_for_state_change(last_observed_state)
+            return
         while self.parts.course.connectivity is last_observed_state:
             await self.parts.course.changed()
 

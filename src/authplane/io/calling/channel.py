@@ -99,31 +99,43 @@ class Course:
             _log.error("a callback for the state of a channel failed: %s", place_of(error))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a channel is made of."""
+
+    naming: Naming
+    course: Course
+    lines: Lines
+    side: SideChannels
+    close: Callable[[], None]
+    only: grpc.Channel | None = None
+    """The channel that all calls go to, if that is always the same one."""
+
+
 class FilteredChannel(MakesCalls, grpc.Channel):
     """Judges every call, then lets the channel make it to which the call's route leads."""
 
-    def __init__(
-        self,
-        naming: Naming,
-        course: Course,
-        lines: Lines,
-        side: SideChannels,
-        close: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._naming = naming
-        self._course = course
-        self._lines = lines
-        self._side = side
-        self._close = close
+    def __init__(self, parts: Parts) -> None:
+        self._naming = parts.naming
+        self._course = parts.course
+        self._lines = parts.lines
+        self._side = parts.side
+        self._close = parts.close
+        self._only = parts.only
 
     def subscribe(self, callback: Callable[[grpc.ChannelConnectivity], None], try_to_connect: bool = False) -> None:
-        """Tell how the channel is; it is ready when it knows where calls go."""
-        del try_to_connect
-        self._course.tell(callback)
+        """Tell how the channel is; one that may lead anywhere is ready when it knows where calls go."""
+        if self._only is not None:
+            self._only.subscribe(callback, try_to_connect)
+        else:
+            self._course.tell(callback)
 
     def unsubscribe(self, callback: Callable[[grpc.ChannelConnectivity], None]) -> None:
         """Tell no longer."""
-        self._course.tell_no_more(callback)
+        if self._only is not None:
+            self._only.unsubscribe(callback)
+        else:
+            self._course.tell_no_more(callback)
 
     def close(self) -> None:
         """End the channel and all of its calls."""

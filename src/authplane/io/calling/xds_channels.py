@@ -14,7 +14,7 @@ from authplane.dataplane.resource_types import ResourceTypes
 from authplane.filters.calls import Stop
 from authplane.filters.registry import Kept
 from authplane.io.calling.aio_channel import AioCourse, AioFilteredChannel, AioParts
-from authplane.io.calling.channel import Course, FilteredChannel
+from authplane.io.calling.channel import Course, FilteredChannel, Parts
 from authplane.io.calling.plan import Naming, Plan
 from authplane.io.calling.xds import Reaching, XdsTarget, backend_keys, build_plan, failure
 from authplane.io.lines import AioLines, Lines
@@ -101,7 +101,7 @@ def open_xds_channel(calling: XdsCalling) -> FilteredChannel:
         resolving.end()
         client.close()
 
-    return FilteredChannel(calling.naming, course, lines, side, close)
+    return FilteredChannel(Parts(naming=calling.naming, course=course, lines=lines, side=side, close=close))
 
 
 def open_aio_xds_channel(

@@ -26,7 +26,8 @@ class CallConnection:
     @property
     def remote(self) -> Endpoint:
         """The peer's address."""
-        return parse_peer(self._named_peer())
+        peer = self._peer
+        return parse_peer(self._named_peer() if peer is None else peer)
 
     @property
     def local(self) -> Endpoint:
@@ -37,7 +38,9 @@ class CallConnection:
     @property
     def certificate(self) -> PeerCertificate | None:
         """What the peer proved."""
-        auth = self._auth_context()
+        auth = self._auth
+        if auth is None:
+            auth = self._auth_context()
         if "x509_pem_cert" not in auth:
             return None
         return PeerCertificate(
@@ -50,7 +53,8 @@ class CallConnection:
     @property
     def own_principal(self) -> str:
         """Who we are."""
-        return self._own if _first(self._auth_context(), "transport_security_type") in _TLS else ""
+        own = self._own
+        return own if own and _first(self._auth_context(), "transport_security_type") in _TLS else ""
 
     @property
     def tls_version(self) -> str:
