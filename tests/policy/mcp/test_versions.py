@@ -56,6 +56,13 @@ def test_an_unknown_version_is_refused_and_the_known_ones_are_named(header: str)
     assert opened == McpRefusal(http_status=400, code=-32022, fault=Fault.VERSION)
 
 
+@pytest.mark.requirement("M3")
+@pytest.mark.parametrize("version", [None, "", 7, "2025-11-25"])
+def test_a_message_that_names_a_version_needs_a_header_that_names_the_same(version: object) -> None:
+    said = {"name": "add", "_meta": {VERSION_MEMBER: version}}
+    assert post(message(params=said)) == MISMATCH
+
+
 class Newest(NamedTuple):
     method: str
     params: dict[str, Any]
