@@ -17,7 +17,7 @@ from authplane.cel.vocabulary import Vocabulary
 from authplane.filters.attributes import VOCABULARIES, CallAttributes
 from authplane.filters.calls import Call, Endpoint, PeerCertificate, Side
 from authplane.filters.metadata import FilterMetadata
-from authplane.matching.expressions.matcher import ExpressionMatcher
+from authplane.matching.expressions.matcher import ExpressionMatcher, Reads
 
 
 def matcher(text: str, vocabulary: Vocabulary = SERVER_CALLS) -> ExpressionMatcher:
@@ -123,6 +123,9 @@ class Shy:
         self.asked.append(name)
         return self._inner.fact(name)
 
+    def seen(self, reads: Reads) -> Any:
+        return self._inner.seen(reads)
+
 
 @pytest.mark.requirement("CEL-7")
 def test_only_what_an_expression_reads_is_made() -> None:
@@ -135,6 +138,44 @@ def test_only_what_an_expression_reads_is_made() -> None:
     shy = Shy(BUSY)
     assert matcher("request.headers[request.headers.a] == 'x'").matches(shy) is False
     assert shy.asked == [None]
+
+
+LOOKS = {
+    "a header": (call(("a", "b")), call(("a", "c"))),
+    "a header or none": (call(("a", "b")), call()),
+    "an empty header or none": (call(("a", "")), call()),
+    "a path": (CALL, replace(CALL, path="/a.B/C")),
+    "an authority or none": (CALL, replace(CALL, authority=None)),
+    "a port": (CALL, replace(CALL, connection=Wire(remote=Endpoint(address="10.1.2.3", port=80)))),
+    "metadata": (CALL, replace(CALL, route_metadata=FilterMetadata({"a": {"b": 1}}))),
+}
+
+
+@pytest.mark.parametrize(("one", "other"), LOOKS.values(), ids=LOOKS.keys())
+def test_what_is_remembered_of_a_call_is_not_taken_for_another(one: Call, other: Call) -> None:
+    text = (
+        '(has(request.headers.a) && request.headers["A"] == "b") '
+        '|| ("a" in request.headers && request.headers.a == "") '
+        '|| request.path == "/a.B/C" || !has(request.host) || source.port == 80 '
+        "|| xds.route_metadata.filter_metadata.a.b == 1"
+    )
+    asked = matcher(text)
+    for each in (one, other, one, other):
+        assert asked.matches(CallAttributes(each)) == (asked.outcome(CallAttributes(each)) is HOLDS)
+    reads = tuple((step.variable, step.keys) for step in asked.program.steps)
+    assert CallAttributes(one).seen(reads) != CallAttributes(other).seen(reads)
+
+
+def test_long_texts_and_whole_maps_are_not_remembered_and_others_only_so_many() -> None:
+    asked = matcher('request.headers.a.startsWith("b")')
+    for number in range(1_000):
+        assert asked.matches(CallAttributes(call(("a", f"b{number}"))))
+        assert asked.matches(CallAttributes(call(("a", f"b{number}" + "x" * 300))))
+    assert 0 < len(asked._known) <= 256
+    assert all(len(str(each)) < 20 for each in asked._known)
+    whole = matcher("size(request.headers) > 5")
+    assert not whole.matches(CallAttributes(call()))
+    assert not whole._known
 
 
 def test_a_computed_name_of_a_header_is_in_lower_case() -> None:

@@ -3,21 +3,25 @@
 import binascii
 import re
 from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
 from authplane.cel.admit import Admitted, admit, admit_texts
-from authplane.cel.calls import CLIENT_CALLS, CLUSTER_METADATA, ROUTE_METADATA, SERVER_CALLS
+from authplane.cel.calls import CLIENT_CALLS, CLUSTER_METADATA, HEADERS, ROUTE_METADATA, SERVER_CALLS
 from authplane.cel.facts import ABSENT, Absent, Fact, build_fact
 from authplane.cel.vocabulary import Vocabulary
 from authplane.filters.call_headers import lookup_in
 from authplane.filters.calls import Call, Connection, Endpoint, Side
+from authplane.filters.metadata import FilterMetadata
+from authplane.matching.expressions.matcher import Reads
 
 VOCABULARIES: Final[Mapping[Side, Vocabulary]] = {Side.SERVER: SERVER_CALLS, Side.CLIENT: CLIENT_CALLS}
 
+_LONGEST: Final = 256
+"""A longer text is not worth keeping."""
 _PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
 _PSEUDO: Final = (":path", ":method", ":authority", "host", "content-type")
 
@@ -55,14 +59,36 @@ class CallAttributes:
 
     def fact(self, name: str) -> Fact:
         """Return any other attribute by its dotted name."""
-        return build_fact(_MAKERS[name](self._call))
+        found = _MAKERS[name](self._call)
+        match found:
+            case FilterMetadata(fact=fact):
+                return fact
+            case int():
+                # What is admitted otherwise becomes a double.
+                return Admitted(found, 8)
+            case _:
+                return build_fact(found)
+
+    def seen(self, reads: Reads) -> tuple[Hashable, ...] | None:
+        """Return the values themselves, unless they are long."""
+        call = self._call
+        lookup = lookup_in(call)
+        found: list[Hashable] = []
+        for name, keys in reads:
+            if name != HEADERS:
+                found.append(_MAKERS[name](call))
+            elif keys is None:
+                return None
+            else:
+                found += [lookup(key.lower()) for key in keys]
+        return None if any(type(each) is str and len(each) > _LONGEST for each in found) else tuple(found)
 
 
 def _header(name: str) -> Callable[[Call], str]:
     return lambda call: lookup_in(call)(name) or ""
 
 
-def _of_connection(read: Callable[[Connection], object]) -> Callable[[Call], object]:
+def _of_connection(read: Callable[[Connection], Hashable]) -> Callable[[Call], Hashable]:
     return lambda call: ABSENT if call.connection is None else read(call.connection)
 
 
@@ -88,12 +114,7 @@ def _digest_of(pem: bytes) -> str | Absent:
         return ABSENT
 
 
-def _integer(number: int) -> Admitted:
-    # What is admitted otherwise becomes a double.
-    return Admitted(number, 8)
-
-
-_MAKERS: Final[Mapping[str, Callable[[Call], object]]] = {
+_MAKERS: Final[Mapping[str, Callable[[Call], Hashable]]] = {
     "request.path": lambda call: call.path,
     "request.url_path": lambda call: call.path,
     "request.host": lambda call: ABSENT if call.authority is None else call.authority,
@@ -105,11 +126,11 @@ _MAKERS: Final[Mapping[str, Callable[[Call], object]]] = {
     "request.scheme": lambda _: ABSENT,
     "request.protocol": lambda _: ABSENT,
     "request.time": lambda _: ABSENT,
-    ROUTE_METADATA: lambda call: call.route_metadata.fact,
-    CLUSTER_METADATA: lambda call: call.cluster_metadata.fact,
+    ROUTE_METADATA: lambda call: call.route_metadata,
+    CLUSTER_METADATA: lambda call: call.cluster_metadata,
     "source.address": _of_connection(lambda connection: _address(connection.remote)),
     "source.ip": _of_connection(lambda connection: connection.remote.address),
-    "source.port": _of_connection(lambda connection: _integer(connection.remote.port)),
+    "source.port": _of_connection(lambda connection: connection.remote.port),
     "connection.requested_server_name": _of_connection(lambda connection: connection.requested_server_name),
     "connection.tls_version": _of_connection(lambda connection: connection.tls_version),
     "connection.sha256_peer_certificate_digest": _of_connection(_digest),

@@ -12,9 +12,9 @@ _EXACT: Final = 2**53
 """Up to here every integer is a double of its own."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class FilterMetadata:
-    """The ``filter_metadata`` of a resource."""
+    """The ``filter_metadata`` of a resource. Equal only to itself, so that it can be a key."""
 
     members: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: MappingProxyType({}))
     fact: Admitted | Failed = field(init=False, repr=False, compare=False)

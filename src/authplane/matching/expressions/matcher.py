@@ -1,13 +1,20 @@
 """Matchers that ask an expression."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol, TypeAlias
 
 from authplane.cel.calls import HEADERS
 from authplane.cel.evaluate import evaluate, evaluate_text
 from authplane.cel.facts import Fact
 from authplane.cel.outcome import HOLDS, Outcome
 from authplane.cel.program import Program
+
+Reads: TypeAlias = tuple[tuple[str, tuple[str, ...] | None], ...]
+"""Variables by their dotted names, each with the keys of a map that are read; None means the whole."""
+
+_MOST_KNOWN: Final = 256
+"""Of one expression: clients choose the values, so there can be many."""
 
 
 class Attributes(Protocol):
@@ -19,20 +26,39 @@ class Attributes(Protocol):
     def fact(self, name: str) -> Fact:
         """Return any other attribute by its dotted name."""
 
+    def seen(self, reads: Reads) -> tuple[Hashable, ...] | None:
+        """Return what is equal for calls that look the same to an expression; None if that is not worth keeping."""
+
 
 @dataclass(frozen=True, slots=True)
 class ExpressionMatcher:
-    """Matches if the expression is true; an error, or a result that is no bool, is no match."""
+    """Matches if the expression is true; an error, or a result that is no bool, is no match.
+
+    What it came to for the last calls is remembered: an expression says the same of the same values, and to look at
+    them takes much less time. Calls of a server are alike.
+    """
 
     program: Program
+    _reads: Reads = field(init=False, repr=False, compare=False)
     _headers: tuple[str, ...] | None = field(init=False, repr=False, compare=False)
+    _known: dict[tuple[Hashable, ...], bool] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_headers", _headers_read(self.program))
+        object.__setattr__(self, "_reads", tuple((step.variable, step.keys) for step in self.program.steps))
 
     def matches(self, value: Attributes) -> bool:
-        """Tell whether the expression is true."""
-        return self.outcome(value) is HOLDS
+        """Tell whether the expression is true. Safe to use from several threads."""
+        seen = value.seen(self._reads)
+        if seen is None:
+            return self.outcome(value) is HOLDS
+        known = self._known.get(seen)
+        if known is None:
+            known = self.outcome(value) is HOLDS
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[seen] = known
+        return known
 
     def outcome(self, value: Attributes) -> Outcome:
         """Tell what the expression says, also why it says nothing."""
