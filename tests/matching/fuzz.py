@@ -11,6 +11,7 @@ from tests.matching.unparse import unparsed
 
 from authplane.base.problems import Problems
 from authplane.matching.explain import explain
+from authplane.matching.inputs import HasHeaders
 from authplane.matching.search import as_search
 from authplane.matching.tree import find, find_all
 from authplane.matching.tree_wire import parse_tree
@@ -40,7 +41,10 @@ def fuzz(cases: int, seed: int, report: Callable[[str], None]) -> int:
         if parse_tree(unparsed(tree, PACKAGES[0].Matcher()), kinds(), Problems()) != tree:
             differing += 1
             report(f"written and read again it is another:\n{text_format.MessageToString(message)}")
-        search = as_search(tree) if number % 2 else partial(find, tree)
+        search: Callable[[HasHeaders], str | None] = partial(find, tree)
+        if number % 2:
+            ready = as_search(tree)
+            search = ready
         for _ in range(_REQUESTS):
             request = made.request()
             want = verdict(message, request)

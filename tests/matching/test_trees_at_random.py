@@ -13,7 +13,7 @@ from authplane.matching.search import as_search
 from authplane.matching.tree import Matcher, actions_of, find, find_all, with_actions
 from authplane.matching.tree_wire import parse_tree
 
-TREES: Final = 1_500
+TREES: Final = 1_050
 REQUESTS: Final = 10
 
 

@@ -8,7 +8,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from envoy.config.common.matcher.v3 import matcher_pb2 as envoy_pb
 from envoy.type.matcher.v3 import http_inputs_pb2
@@ -34,6 +34,10 @@ class Request:
     metadata: tuple[tuple[str, str | bytes], ...] = ()
 
 
+Read: TypeAlias = Callable[[str, Request], str | None]
+"""How the value of a header is found."""
+
+
 class Verdict(NamedTuple):
     """What the model finds."""
 
@@ -56,10 +60,18 @@ def kinds(*, keep_matching: bool = True) -> Kinds[HasHeaders, str]:
 class Trees:
     """Makes trees; the same number makes the same ones."""
 
-    def __init__(self, seed: int, *, keep_matching: bool = True, names: tuple[str, ...] = NAMES) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        keep_matching: bool = True,
+        names: tuple[str, ...] = NAMES,
+        prefixes: tuple[str, ...] = TEXTS,
+    ) -> None:
         self._random = Random(seed)  # noqa: S311 (the same cases every time)
         self._keep_matching = keep_matching
         self._names = names
+        self._prefixes = prefixes
         self._actions = 0
 
     def tree(self, message: Any, depth: int = 4) -> Any:
@@ -73,7 +85,7 @@ class Trees:
                     self._on_match(entry.on_match, depth)
             case 2 | 3:
                 self._input(message.matcher_tree.input)
-                for key in chance.sample(TEXTS, chance.randint(1, 5)):
+                for key in chance.sample(self._prefixes, chance.randint(1, 5)):
                     self._on_match(message.matcher_tree.prefix_match_map.map[key], depth)
             case _:
                 self._input(message.matcher_tree.input)
@@ -157,50 +169,57 @@ def cases(seed: int, trees: int, requests: int, *, keep_matching: bool = True) -
 # --- The model
 
 
-def verdict(message: Any, request: Request) -> Verdict:
-    """Find what a tree leads to: UM-8 to UM-16, and the decisions about absent headers and missed branches."""
+def verdict(message: Any, request: Request, read: Read | None = None) -> Verdict:
+    """Find what a tree leads to: UM-8 to UM-16, and the decisions about absent headers and missed branches.
+
+    Others read headers in other ways.
+    """
     noted: list[str] = []
-    matched = _tree(message, request, noted)
+    matched = _Model(request, read or header).tree(message, noted)
     return Verdict(tuple(noted), matched)
 
 
-def _tree(message: Any, request: Request, noted: list[str]) -> bool:
-    if any(_on_match(each, request, noted) for each in _tried(message, request)):
-        return True
-    return message.HasField("on_no_match") and _on_match(message.on_no_match, request, noted)
+class _Model:
+    """The rules, for one request."""
 
+    def __init__(self, request: Request, read: Read) -> None:
+        self._request = request
+        self._read = read
 
-def _tried(message: Any, request: Request) -> list[Any]:
-    if message.HasField("matcher_list"):
-        return [each.on_match for each in message.matcher_list.matchers if _holds(each.predicate, request)]
-    tree = message.matcher_tree
-    value = header(_name(tree.input), request)
-    if value is None:
-        return []
-    if tree.HasField("exact_match_map"):
-        return [hit for key, hit in tree.exact_match_map.map.items() if key == value]
-    hits = [(len(key), hit) for key, hit in tree.prefix_match_map.map.items() if value.startswith(key)]
-    return [hit for _, hit in sorted(hits, key=lambda each: -each[0])]
+    def tree(self, message: Any, noted: list[str]) -> bool:
+        if any(self._on_match(each, noted) for each in self._tried(message)):
+            return True
+        return message.HasField("on_no_match") and self._on_match(message.on_no_match, noted)
 
+    def _tried(self, message: Any) -> list[Any]:
+        if message.HasField("matcher_list"):
+            return [each.on_match for each in message.matcher_list.matchers if self._holds(each.predicate)]
+        tree = message.matcher_tree
+        value = self._read(_name(tree.input), self._request)
+        if value is None:
+            return []
+        if tree.HasField("exact_match_map"):
+            return [hit for key, hit in tree.exact_match_map.map.items() if key == value]
+        hits = [(len(key), hit) for key, hit in tree.prefix_match_map.map.items() if value.startswith(key)]
+        return [hit for _, hit in sorted(hits, key=lambda each: -each[0])]
 
-def _on_match(message: Any, request: Request, noted: list[str]) -> bool:
-    if message.HasField("matcher"):
-        found = _tree(message.matcher, request, noted)
-    else:
-        noted.append(wrappers_pb2.StringValue.FromString(message.action.typed_config.value).value)
-        found = True
-    return found and not message.keep_matching
+    def _on_match(self, message: Any, noted: list[str]) -> bool:
+        if message.HasField("matcher"):
+            found = self.tree(message.matcher, noted)
+        else:
+            noted.append(wrappers_pb2.StringValue.FromString(message.action.typed_config.value).value)
+            found = True
+        return found and not message.keep_matching
 
-
-def _holds(message: Any, request: Request) -> bool:
-    kind = message.WhichOneof("match_type")
-    if kind == "single_predicate":
-        value = header(_name(message.single_predicate.input), request)
-        return value is not None and _matches(message.single_predicate.value_match, value)
-    if kind == "not_matcher":
-        return not _holds(message.not_matcher, request)
-    parts = [_holds(each, request) for each in getattr(message, kind).predicate]
-    return (all if kind == "and_matcher" else any)(parts)
+    def _holds(self, message: Any) -> bool:
+        kind = message.WhichOneof("match_type")
+        if kind == "single_predicate":
+            value = self._read(_name(message.single_predicate.input), self._request)
+            return value is not None and _matches(message.single_predicate.value_match, value)
+        if kind == "not_matcher":
+            return not self._holds(message.not_matcher)
+        parts = [self._holds(each) for each in getattr(message, kind).predicate]
+        return (all if kind == "and_matcher" else any)(parts)
 
 
 _TESTS: Final[Mapping[str, Callable[[str, str], bool]]] = {
