@@ -12,10 +12,10 @@ from typing import Any, Final, NoReturn, TypeAlias
 import grpc
 import grpc.aio
 
-from authplane.filters.calls import Code, Proceed, Stop
+from authplane.filters.calls import Code, Stop
 from authplane.io.interceptors.contexts import EditedAioContext, ThreadContext
 from authplane.io.interceptors.core import cygrpc
-from authplane.io.interceptors.gate import NOT_FOUND, STATUSES, Gate, concluded, trailers_of
+from authplane.io.interceptors.gate import NOT_FOUND, STATUSES, Gate, concluded, edits_of, trailers_of
 from authplane.io.interceptors.gated import (
     UNREADABLE,
     UNWRITTEN,
@@ -27,9 +27,9 @@ from authplane.io.interceptors.gated import (
     Handler,
     MaybeHandler,
     behaviour_of,
+    changes_nothing,
     handler_like,
     rebuilt,
-    seen_by_handler,
 )
 from authplane.io.interceptors.judging import VERDICTS, judge_on_loop
 from authplane.io.process import place_of
@@ -62,10 +62,7 @@ class AioGated(Gated):
         Most calls wait for nothing here, and a coroutine that never waits costs them much of their time.
         """
         begun = self.begin(method, context, None)
-        verdict = begun[3]
-        if isinstance(verdict, Proceed) and begun[1].stop is None:
-            return seen_by_handler(verdict, begun[0], context, EditedAioContext)
-        return self._wait(begun, context)
+        return context if begun is None else self._wait(begun, context)
 
     async def _wait(self, begun: Begun, context: Any) -> Any:
         call, routed, flow, verdict = begun
@@ -74,7 +71,9 @@ class AioGated(Gated):
         verdict = concluded(verdict, routed)
         if isinstance(verdict, Stop):
             await _end(context, verdict)
-        return seen_by_handler(verdict, call, context, EditedAioContext)
+        if changes_nothing(verdict, call):
+            return context
+        return EditedAioContext(context, verdict.metadata, edits_of(verdict))
 
     def _wrap(self, found: Handler, method: str) -> Handler:
         found = on_loop(found, self._pool)

@@ -15,7 +15,7 @@ class CallConnection:
 
     __slots__ = ("_addresses", "_auth", "_context", "_own", "_peer")
 
-    def __init__(self, context: Any, addresses: LocalAddresses, own_principal: str, *, secured: bool) -> None:
+    def __init__(self, context: Any, addresses: LocalAddresses, own_principal: str, secured: bool) -> None:
         self._context = context
         self._addresses = addresses
         self._own = own_principal

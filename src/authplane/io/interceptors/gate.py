@@ -1,6 +1,7 @@
 """What the calls of a server or a channel are judged by, and how a call looks to filters."""
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, Protocol
 
 import grpc
@@ -8,7 +9,6 @@ import grpc
 from authplane.dataplane.routing import Routed
 from authplane.filters.calls import Call, Code, Metadata, Mutation, Proceed, Side, Stop, Verdict
 from authplane.filters.headers import mutated
-from authplane.io.clock import now
 from authplane.io.interceptors.connection import CallConnection
 from authplane.io.interceptors.local_addresses import LocalAddresses
 
@@ -45,14 +45,15 @@ class Gate:
 
     def call(self, method: str, context: Any, authority: str | None) -> Call:
         """Return a call as filters see it."""
+        left = context.time_remaining()
         return Call(
             side=Side.SERVER,
             path=method,
             authority=authority or self.default_authority,
             metadata=tuple(context.invocation_metadata() or ()),
-            started=now(),
-            remaining=remaining(context.time_remaining()),
-            connection=CallConnection(context, self.addresses, self.own_principal, secured=self.secured),
+            started=datetime.now(UTC),
+            remaining=None if left is None or left > _FOR_EVER else left,
+            connection=CallConnection(context, self.addresses, self.own_principal, self.secured),
         )
 
 
@@ -85,11 +86,6 @@ def edits_of(verdict: Proceed) -> ResponseEdits | None:
 def concluded(verdict: Verdict, routed: Routed) -> Verdict:
     """Return what becomes of a call after its filters: some routes lead nowhere."""
     return routed.stop if routed.stop is not None and isinstance(verdict, Proceed) else verdict
-
-
-def remaining(seconds: float | None) -> float | None:
-    """Return how long a call has; None without a deadline."""
-    return None if seconds is None or seconds > _FOR_EVER else seconds
 
 
 def trailers_of(stop: Stop) -> tuple[tuple[str, str | bytes], ...]:

@@ -9,7 +9,7 @@ import grpc
 from authplane.dataplane.routing import Routed
 from authplane.filters.calls import Call, Effect, Flow, Proceed, Verdict
 from authplane.filters.chain import run_chain
-from authplane.io.interceptors.gate import Gate, ResponseEdits, edits_of
+from authplane.io.interceptors.gate import Gate
 from authplane.io.interceptors.judging import judge_at_once
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
@@ -69,13 +69,19 @@ class Gated(grpc.GenericRpcHandler, ABC):
         self._wrapped[method] = (found, made)
         return made
 
-    def begin(self, method: str, context: Any, authority: str | None) -> Begun:
-        """Let filters judge a call as far as they wait for nothing."""
+    def begin(self, method: str, context: Any, authority: str | None) -> Begun | None:
+        """Let filters judge a call as far as they wait for nothing; None if it goes on as it is.
+
+        Every call comes this way, on a machine that does other things in between: each step counts several times.
+        """
         gate = self._gate
         call = gate.call(method, context, authority)
         routed = gate.rules.route(call)
         flow = run_chain(routed.filters, call)
-        return call, routed, flow, judge_at_once(flow)
+        begun = judge_at_once(flow)
+        if isinstance(begun, Proceed) and routed.stop is None and changes_nothing(begun, call):
+            return None
+        return call, routed, flow, begun
 
     @abstractmethod
     def _wrap(self, found: Handler, method: str) -> Handler:
@@ -93,14 +99,9 @@ class Gated(grpc.GenericRpcHandler, ABC):
         return None
 
 
-def seen_by_handler(
-    verdict: Proceed, call: Call, context: Any, edit: Callable[[Any, Any, ResponseEdits | None], Any]
-) -> Any:
-    """Return the context that a handler sees: the call's own if filters have changed nothing."""
-    edits = edits_of(verdict)
-    if edits is None and verdict.metadata is call.metadata:
-        return context
-    return edit(context, verdict.metadata, edits)
+def changes_nothing(verdict: Proceed, call: Call) -> bool:
+    """Tell whether filters let a call go on as it is."""
+    return verdict.metadata is call.metadata and not (verdict.response_metadata or verdict.response_mutations)
 
 
 def behaviour_of(handler: Handler) -> Behaviour:

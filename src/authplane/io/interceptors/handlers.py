@@ -8,7 +8,7 @@ import grpc
 
 from authplane.filters.calls import Code, Effect, Flow, Stop, Verdict
 from authplane.io.interceptors.contexts import EditedContext
-from authplane.io.interceptors.gate import NOT_FOUND, STATUSES, Gate, concluded, trailers_of
+from authplane.io.interceptors.gate import NOT_FOUND, STATUSES, Gate, concluded, edits_of, trailers_of
 from authplane.io.interceptors.gated import (
     UNREADABLE,
     UNWRITTEN,
@@ -19,9 +19,9 @@ from authplane.io.interceptors.gated import (
     Handler,
     MaybeHandler,
     behaviour_of,
+    changes_nothing,
     handler_like,
     rebuilt,
-    seen_by_handler,
 )
 from authplane.io.interceptors.judging import VERDICTS, CallEndedError, judge
 from authplane.io.process import place_of
@@ -46,13 +46,18 @@ class ThreadGated(Gated):
 
     def admit(self, method: str, context: Any) -> Any:
         """Let filters judge a call; returns the context that its handler sees, or ends the call."""
-        call, routed, flow, verdict = self.begin(method, context, authority_of(context))
+        begun = self.begin(method, context, authority_of(context))
+        if begun is None:
+            return context
+        call, routed, flow, verdict = begun
         if not isinstance(verdict, VERDICTS):
             verdict = self._wait(flow, verdict, context)
         verdict = concluded(verdict, routed)
         if isinstance(verdict, Stop):
             _end(context, verdict)
-        return seen_by_handler(verdict, call, context, EditedContext)
+        if changes_nothing(verdict, call):
+            return context
+        return EditedContext(context, verdict.metadata, edits_of(verdict))
 
     def _wait(self, flow: Flow, effect: Effect, context: Any) -> Verdict:
         try:
