@@ -153,6 +153,7 @@ def test_authorization_without_tls_is_enforced_if_the_operator_allows_it() -> No
 
 
 @pytest.mark.requirement("AZ-20")
+@pytest.mark.requirement("X18")
 def test_authorization_with_the_fallback_certificate_is_refused() -> None:
     made = world(proxy=PROXY.replace("{secretName: tls}", "{secretName: tls, enableFallbackCertificate: true}"))
     assert (

@@ -51,6 +51,7 @@ PAGES: Final = {
 }
 
 
+@pytest.mark.requirement("A08")
 @pytest.mark.parametrize(("asked", "want"), PAGES.items())
 async def test_pages(asked: str, want: HttpResponse) -> None:
     method, target = asked.split(" ")
@@ -78,6 +79,7 @@ async def test_readiness_names_the_parts_that_are_not() -> None:
     assert (await _ask("/readyz", parts={"keys": keys})).status == 200
 
 
+@pytest.mark.requirement("A08")
 async def test_a_part_that_cannot_tell_is_not_ready_and_says_nothing_of_why() -> None:
     with capture_logs() as lines:
         answer = await _ask("/readyz", parts={"keys": _broken, "front": _ready})

@@ -226,6 +226,13 @@ ANSWERS: Final[dict[str, tuple[bytes, Outcome]]] = {
         response("status { code: 14 } error_response { status { code: ServiceUnavailable } }"),
         NoAnswer("the service could not decide"),
     ),
+    "OK with metadata for other filters, which goes no further": (
+        response(
+            'status {} dynamic_metadata { fields { key: "envoy.filters.http.rbac" value { string_value: "x" } } }'
+            ' ok_response { dynamic_metadata { fields { key: "authplane" value { bool_value: true } } } }'
+        ),
+        Granted(),
+    ),
     "an edit that cannot be made": (
         response('status {} ok_response { query_parameters_to_remove: "a" }'),
         NoAnswer("the service wants to change the query"),
@@ -233,7 +240,7 @@ ANSWERS: Final[dict[str, tuple[bytes, Outcome]]] = {
 }
 
 
-@pytest.mark.requirement("R61")
+@pytest.mark.requirement("E31", "R61")
 @pytest.mark.parametrize(("reply", "want"), ANSWERS.values(), ids=ANSWERS.keys())
 async def test_over_grpc_only_a_clear_word_grants(reply: bytes, want: Outcome) -> None:
     outcome, _ = await over_grpc(reply)

@@ -32,6 +32,7 @@ CLEAN = {
 }
 
 
+@pytest.mark.requirement("X10")
 @pytest.mark.parametrize("case", CLEAN.values(), ids=CLEAN.keys())
 def test_clean_message(case: tuple[str, str]) -> None:
     text, want = case

@@ -39,6 +39,7 @@ PARTS = {
 }
 
 
+@pytest.mark.requirement("E19")
 @pytest.mark.parametrize("rules", RULES.values(), ids=RULES.keys())
 @pytest.mark.parametrize(("header", "kept"), PARTS.values(), ids=PARTS.keys())
 def test_a_part_of_a_body_satisfies_nothing(rules: str, header: tuple[str, str], kept: int) -> None:

@@ -17,7 +17,7 @@ from authplane.policy.access.settings import Settings
 from authplane.policy.access.tracing import Tracer
 from authplane.policy.mcp.calls import McpCall, ToolCall, method_of
 from authplane.policy.mcp.context import Unfit, mcp_context
-from authplane.policy.mcp.front import WATCHED
+from authplane.policy.mcp.front import WATCHED, canonical_path
 from authplane.policy.mcp.read import read_mcp
 from authplane.policy.mcp.refusal import McpRefusal
 from authplane.policy.request import Request
@@ -130,7 +130,8 @@ class Case:
             case "request.method":
                 return request.method
             case "request.path" | "request.url_path":
-                return request.path
+                # One that servers read in different ways is none that an expression could judge.
+                return request.path if canonical_path(request.path) else ABSENT
             case "request.query" | "request.host":
                 return request.query if name == "request.query" else request.host
             case "request.headers":
