@@ -13,9 +13,12 @@ from tests.filters.world import CALL, CLIENT_CALL, Watched, call, drive, no_effe
 
 from authplane.filters.calls import Answered, Ask, Change, Code, Effect, Mutation, Outcome, Proceed, Stop
 from authplane.filters.chain import run_chain
-from authplane.filters.composite.filter import NO_MATCH, Composite
+from authplane.filters.composite.filter import NO_AUTHORITY, NO_MATCH, Composite
 from authplane.filters.registry import Kept
 from authplane.grpc.matching import (
+    Branch,
+    all_of,
+    any_of,
     by_header,
     by_prefix,
     cel,
@@ -24,6 +27,7 @@ from authplane.grpc.matching import (
     execute,
     first_match,
     header,
+    not_,
     skip,
     when,
 )
@@ -62,6 +66,33 @@ def test_the_tree_chooses_who_judges_a_call() -> None:
 @pytest.mark.requirement("CF-3")
 def test_without_a_tree_every_call_goes_on() -> None:
     assert no_effects(Composite().build(Watched().state, None).run(CALL)) == Proceed(metadata=CALL.metadata)
+
+
+ASKING = {
+    "a header": when(not_(header(":authority").is_("a")), then=skip()),
+    "another name of it": when(all_of(IS_A, any_of(header("host").is_("a"), IS_B)), then=skip()),
+    "a map": when(IS_A, then=by_header("host", {"a": skip()}, otherwise=skip())),
+    "a map of prefixes at the end": when(
+        IS_A, then=by_header("x", {"a": skip()}, otherwise=by_prefix("host", {"a": skip()}))
+    ),
+    "an expression": when(cel('request.host != "a"'), then=skip()),
+    "a header in an expression": when(cel('!("HOST" in request.headers)'), then=skip()),
+    "all headers": when(cel("size(request.headers) > 0"), then=skip()),
+}
+
+
+@pytest.mark.parametrize("branch", ASKING.values(), ids=ASKING.keys())
+def test_a_tree_that_asks_for_an_authority_that_is_not_known_refuses(branch: Branch) -> None:
+    unknown = replace(CALL, authority=None)
+    asking = build(composite(first_match(branch, otherwise=skip())))
+    assert no_effects(asking.run(unknown)) == NO_AUTHORITY
+    assert no_effects(asking.run(CALL)) == Proceed(metadata=CALL.metadata)
+
+
+def test_other_trees_do_not_need_the_authority() -> None:
+    tree = first_match(when(cel('request.path == "/" || request.headers.a == "b"'), then=skip()), otherwise=skip())
+    running = build(composite(tree))
+    assert no_effects(running.run(replace(CALL, authority=None))) == Proceed(metadata=CALL.metadata)
 
 
 @pytest.mark.requirement("CF-5")

@@ -6,12 +6,16 @@ from typing import Final, TypeAlias, assert_never
 
 from authplane.filters.calls import Call, Code, Flow, Proceed, Running, Stop
 from authplane.filters.chain import run_filters
+from authplane.filters.composite.authority import asks_authority
 from authplane.filters.registry import FilterConfig, State
 from authplane.matching.fractions import ALWAYS, Fraction, is_drawn
-from authplane.matching.search import as_search
+from authplane.matching.search import Search, as_search
 from authplane.matching.tree import Matcher, with_actions
 
 NO_MATCH: Final = Stop(code=Code.UNAVAILABLE, message="no match found in composite filter")
+NO_AUTHORITY: Final = Stop(
+    code=Code.UNAVAILABLE, message="the composite filter asks for the authority of the call, which is not known"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,9 @@ class Composite:
         matcher = override.matcher if isinstance(override, Choice) else self.matcher
         if matcher is None:
             return _CompositeFilter(lambda _: _PASS, state.random)
-        return _CompositeFilter(as_search(with_actions(matcher, _Builder(state).built)), state.random)
+        search = as_search(with_actions(matcher, _Builder(state).built))
+        # Whoever is not told the authority would take it for another than the one that a branch is for.
+        return _CompositeFilter(_if_known(search) if asks_authority(matcher) else search, state.random)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,11 @@ class _Run:
 
 
 _PASS: Final = _Run(None)
+_UNKNOWN: Final = _Run(NO_AUTHORITY)
+
+
+def _if_known(search: Search[Call, _Run]) -> Search[Call, _Run]:
+    return lambda call: _UNKNOWN if call.authority is None else search(call)
 
 
 class _Builder:
@@ -121,7 +132,7 @@ class _CompositeFilter:
 
     __slots__ = ("_random", "_search")
 
-    def __init__(self, search: Callable[[Call], _Run | None], random: Callable[[], float]) -> None:
+    def __init__(self, search: Search[Call, _Run], random: Callable[[], float]) -> None:
         self._search = search
         self._random = random
 
