@@ -27,6 +27,7 @@ from authplane.base.secret import Secret
 from authplane.filters.extauthz.grpc_service.service import (
     AccessToken,
     GrpcService,
+    NamedChannelCredentials,
     NamedCredentials,
     SideChannel,
     XdsOr,
@@ -235,10 +236,18 @@ def test_all_call_credentials_that_are_supported_apply() -> None:
 
 
 @pytest.mark.requirement("GS-6")
-def test_a_token_is_not_sent_in_plain_text() -> None:
-    message = google_grpc(TARGET, INSECURE)
+@pytest.mark.parametrize(
+    ("plugin", "channel"),
+    [
+        (INSECURE, Insecure()),
+        (xds_or(INSECURE), XdsOr(Insecure())),
+        (nested(2), XdsOr(XdsOr(Insecure()))),
+    ],
+)
+def test_a_token_is_not_sent_in_plain_text(plugin: any_pb2.Any, channel: NamedChannelCredentials) -> None:
+    message = google_grpc(TARGET, plugin)
     message.google_grpc.call_credentials_plugin.append(TOKEN)
-    assert named(message) == NamedCredentials(channel=Insecure())
+    assert named(message) == NamedCredentials(channel=channel)
 
 
 @pytest.mark.requirement("GS-6")

@@ -91,7 +91,12 @@ def _parse_credentials(message: pb.GrpcService.GoogleGrpc, trust: Trust, problem
     if channel is None:
         return _NO_CREDENTIALS
     # A token is for private connections only.
-    return NamedCredentials(channel=channel, calls=() if isinstance(channel, Insecure) else calls)
+    return NamedCredentials(channel=channel, calls=() if _is_plain(channel) else calls)
+
+
+def _is_plain(channel: NamedChannelCredentials) -> bool:
+    """Tell whether connections may be in plain text in the end."""
+    return _is_plain(channel.fallback) if isinstance(channel, XdsOr) else isinstance(channel, Insecure)
 
 
 def _parse_channel(
