@@ -5,7 +5,7 @@ Those who may ask are people on this machine and peers with a certificate, unles
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
 import grpc
@@ -59,13 +59,7 @@ def csds_service(clients: ThreadedClients, *, permitted: Permitted = local_or_ce
         for body in bodies:
             yield fetch(body, context)
 
-    return grpc.method_handlers_generic_handler(
-        SERVICE,
-        {
-            "FetchClientStatus": grpc.unary_unary_rpc_method_handler(fetch),
-            "StreamClientStatus": grpc.stream_stream_rpc_method_handler(stream),
-        },
-    )
+    return _service(fetch, stream)
 
 
 def aio_csds_service(clients: Clients, *, permitted: Permitted = local_or_certified) -> grpc.GenericRpcHandler:
@@ -88,6 +82,10 @@ def aio_csds_service(clients: Clients, *, permitted: Permitted = local_or_certif
         async for body in bodies:
             yield await fetch(body, context)
 
+    return _service(fetch, stream)
+
+
+def _service(fetch: Callable[..., Any], stream: Callable[..., Any]) -> grpc.GenericRpcHandler:
     return grpc.method_handlers_generic_handler(
         SERVICE,
         {

@@ -10,7 +10,7 @@ import grpc.aio
 from authplane.io.interceptors.gate import Gate
 from authplane.io.interceptors.local_addresses import parse_bound
 from authplane.io.process import owned_tasks
-from authplane.io.serving.crashes import crashed, pause, stop_quietly
+from authplane.io.serving.endings import AioEnds, crashed, pause, stop_quietly
 from authplane.io.serving.parts import Registered, TakesHandlers
 from authplane.io.side_channels import AioSideChannels
 
@@ -18,7 +18,7 @@ _LAST_CALLS: Final = 30.0
 """Seconds that calls have on a server that has ended by itself."""
 
 
-class AioFilteredServer(TakesHandlers, grpc.aio.Server):
+class AioFilteredServer(AioEnds, TakesHandlers, grpc.aio.Server):
     """Serves as the server in it does, and lets filters judge every call first."""
 
     def __init__(
@@ -63,15 +63,6 @@ class AioFilteredServer(TakesHandlers, grpc.aio.Server):
         await stop_quietly(self._inner, grace)
         await self._side.close()
         self._ended.set()
-
-    async def wait_for_termination(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 (as grpcio has it)
-        """Wait until the server has stopped; returns whether the time was over before that."""
-        try:
-            async with asyncio.timeout(timeout):
-                await self._ended.wait()
-        except TimeoutError:
-            return True
-        return False
 
     def _bound(self, address: str, credentials: grpc.ServerCredentials | None, port: int) -> int:
         endpoint = parse_bound(address, port)

@@ -11,7 +11,7 @@ import grpc.aio
 from authplane.dataplane.resolver import Failed, ServerConfiguration
 from authplane.io.interceptors.gate import Gate
 from authplane.io.process import owned_tasks, place_of
-from authplane.io.serving.crashes import crashed, stop_quietly
+from authplane.io.serving.endings import AioEnds, crashed, stop_quietly
 from authplane.io.serving.obeying import Addresses, XdsSettings
 from authplane.io.serving.parts import Registered, TakesHandlers
 from authplane.io.serving.ports import Credentials, NotServableError, Port
@@ -26,7 +26,7 @@ _NO_AUTHORITY: Final = (
 )
 
 
-class AioXdsServer(TakesHandlers, grpc.aio.Server):
+class AioXdsServer(AioEnds, TakesHandlers, grpc.aio.Server):
     """Listens where and as long as its Listeners say so.
 
     Every new call is judged by the newest configuration, whenever its connection was made. If the TLS of a Listener
@@ -87,15 +87,6 @@ class AioXdsServer(TakesHandlers, grpc.aio.Server):
         self._addresses.give_up()
         await self._side.close()
         self._ended.set()
-
-    async def wait_for_termination(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 (as grpcio has it)
-        """Wait until the server has stopped; returns whether the time was over before that."""
-        try:
-            async with asyncio.timeout(timeout):
-                await self._ended.wait()
-        except TimeoutError:
-            return True
-        return False
 
     @property
     def states(self) -> tuple[ServingState, ...]:

@@ -1,4 +1,7 @@
-"""grpcio ends an asynchronous server whose client sends a path that is not UTF-8: others take its place."""
+"""How asynchronous servers end.
+
+grpcio ends one whose client sends a path that is not UTF-8: another takes its place, and only ours has not ended.
+"""
 
 import asyncio
 import contextlib
@@ -12,6 +15,21 @@ from authplane.io.process import place_of
 _log: Final = logging.getLogger("authplane.grpc")
 _LOOK: Final = 0.1
 """How often a server is looked after, in seconds."""
+
+
+class AioEnds:
+    """The part of a server that can be waited for."""
+
+    _ended: asyncio.Event
+
+    async def wait_for_termination(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 (as grpcio has it)
+        """Wait until the server has stopped; returns whether the time was over before that."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._ended.wait()
+        except TimeoutError:
+            return True
+        return False
 
 
 async def crashed(server: grpc.aio.Server) -> bool:
