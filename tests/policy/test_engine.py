@@ -228,3 +228,11 @@ def test_what_is_large_or_secret_is_not_kept(decision: Decision, count: int) -> 
     engine._SAME.clear()
     answer(Constant(decision), check("/a").SerializeToString(), NOW)
     assert (len(engine._EQUAL), len(engine._SAME)) == (count, count)
+
+
+def test_a_decision_never_gets_the_reply_of_one_that_is_gone() -> None:
+    body = check().SerializeToString()
+    for index in range(10_000):
+        # Each may lie in memory where the last one lay, and there are more of them than replies are kept.
+        deny = Deny(http_status=403, rule="no", headers=(("x-index", str(index)),))
+        assert answer(Constant(deny), body, NOW)[::2] == (render_decision(deny), deny)
