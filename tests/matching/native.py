@@ -74,7 +74,7 @@ def aborting(message: Any) -> matcher_pb2.Matcher:
     """Return the tree with actions that abort, each with its status."""
     made = matcher_pb2.Matcher()
     made.CopyFrom(message)
-    for outcome in _outcomes(made):
+    for outcome in outcomes(made):
         name = wrappers_pb2.StringValue.FromString(outcome.action.typed_config.value).value
         fault = fault_pb2.HTTPFault()
         fault.abort.grpc_status = code_of(name)
@@ -83,14 +83,14 @@ def aborting(message: Any) -> matcher_pb2.Matcher:
     return made
 
 
-def _outcomes(message: Any) -> list[Any]:
+def outcomes(message: Any) -> list[Any]:
     """Return everything in a tree that has an action."""
     tree = message.matcher_tree
     found = [each.on_match for each in message.matcher_list.matchers]
     found += [*tree.exact_match_map.map.values(), *tree.prefix_match_map.map.values()]
     if message.HasField("on_no_match"):
         found.append(message.on_no_match)
-    inner = [each for outcome in found if outcome.HasField("matcher") for each in _outcomes(outcome.matcher)]
+    inner = [each for outcome in found if outcome.HasField("matcher") for each in outcomes(outcome.matcher)]
     return [outcome for outcome in found if outcome.HasField("action")] + inner
 
 
