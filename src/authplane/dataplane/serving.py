@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from authplane.dataplane.chains import pick_chain
-from authplane.dataplane.listeners import ChainMatch, ConnectionManager, FilterChain, ServerListener
+from authplane.dataplane.listeners import ChainMatch, ConnectionManager, FilterChain, ServerListener, SourceType
 from authplane.dataplane.resolver import Failed, ServerConfiguration
 from authplane.dataplane.routing import Draw, Routed, RoutesMissing, RouteTable, build_route_table
 from authplane.filters.calls import Call, Code, Side, Stop
@@ -44,6 +44,8 @@ class ServerRules:
     only: RouteTable | None
     """The one for all connections, if there is no other."""
     draw: Draw
+    asks_local: bool
+    """Whether it depends on our own address which chain serves a connection."""
     passes: bool
     """Whether every call goes on as it is."""
 
@@ -56,7 +58,7 @@ class ServerRules:
         tables = {id(chain): _table(configuration, chain.manager, state, built) for chain in chains}
         only = tables[id(chains[0])] if len(chains) == 1 and _takes_all(listener, chains[0]) else None
         passes = only is not None and only.always is not None and _passes(only.always)
-        return cls(listener, tables, only, state.random, passes)
+        return cls(listener, tables, only, state.random, _asks_local(listener), passes)
 
     def route(self, call: Call) -> Routed:
         """Tell what becomes of a call, by its connection and its route."""
@@ -64,13 +66,22 @@ class ServerRules:
             return self.only.route(call, self.draw)
         if call.connection is None:
             return _UNKNOWN_CONNECTION
-        chain = pick_chain(self.listener, call.connection.local, call.connection.remote)
+        local = call.connection.local
+        # Some servers cannot tell their own address: another chain could have weaker filters than the one meant.
+        if self.asks_local and not local.is_known:
+            return _UNKNOWN_CONNECTION
+        chain = pick_chain(self.listener, local, call.connection.remote)
         return _NO_CHAIN if chain is None else self.tables[id(chain)].route(call, self.draw)
 
 
 def _chains(listener: ServerListener) -> tuple[FilterChain, ...]:
     default = () if listener.default_chain is None else (listener.default_chain,)
     return (*listener.chains, *default)
+
+
+def _asks_local(listener: ServerListener) -> bool:
+    matches = [chain.match for chain in listener.chains if chain.match is not None]
+    return any(each.destinations or each.source_type is not SourceType.ANY for each in matches)
 
 
 def _takes_all(listener: ServerListener, chain: FilterChain) -> bool:

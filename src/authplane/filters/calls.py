@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import Enum, IntEnum
 from typing import Final, Protocol, TypeAlias
 
+from authplane.base.addresses import parse_ip_address
 from authplane.filters.metadata import NO_METADATA, FilterMetadata
 
 Metadata: TypeAlias = tuple[tuple[str, str | bytes], ...]
@@ -52,6 +53,12 @@ class Endpoint:
 
     address: str = ""
     port: int = 0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is one end, and not nothing or all addresses of a host, which is all that some servers can tell."""
+        address = parse_ip_address(self.address)
+        return bool(self.address) and (address is None or not address.is_unspecified)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -245,14 +245,32 @@ OF_HOST: Final = meant(
 )
 
 
+ON_OURS: Final = permitted(destination_ip={"address_prefix": "10.8.0.0", "prefix_len": {"value": 16}})
+ON_PORT: Final = permitted(or_rules={"rules": [{"not_rule": {"destination_port": 50052}}]})
+UNNAMED: Final = replace(CALL, authority=None)
+ANYWHERE: Final = replace(CALL, connection=Wire(local=Endpoint(address="0.0.0.0", port=50051)))
+NOWHERE: Final = replace(CALL, connection=Wire(local=Endpoint()))
+UNKNOWN: Final = {
+    "an authority": (policy(NOT_EVIL), UNNAMED),
+    "an authority, of a principal": (policy(principal=OF_HOST), UNNAMED),
+    "our address": (policy(ON_OURS), NOWHERE),
+    "our address of several": (policy(ON_OURS), ANYWHERE),
+    "our port": (policy(ON_PORT), NOWHERE),
+}
+
+
 @pytest.mark.parametrize("action", [pb.RBAC.ALLOW, pb.RBAC.DENY])
-@pytest.mark.parametrize("rule", [policy(NOT_EVIL), policy(principal=OF_HOST)])
-def test_rules_on_an_authority_that_nobody_knows_let_no_call_pass(action: int, rule: pb.Policy) -> None:
-    unknown = replace(CALL, authority=None)
-    assert not passes(rbac(action, p=rule), unknown)
-    assert not passes(rbac(action, a=policy(pb.Permission(not_rule=ANYTHING)), p=rule), unknown)
-    assert passes(rbac(action, p=rule)) is (action == pb.RBAC.ALLOW)
-    assert passes(rbac(pb.RBAC.ALLOW, p=policy()), unknown)
+@pytest.mark.parametrize(("rule", "made"), UNKNOWN.values(), ids=UNKNOWN.keys())
+def test_rules_on_what_nobody_knows_let_no_call_pass(action: int, rule: pb.Policy, made: Call) -> None:
+    never = policy(pb.Permission(not_rule=ANYTHING))
+    assert not passes(rbac(action, p=rule), made)
+    assert not passes(rbac(action, a=never, p=rule), made)
+    assert passes(rbac(action, p=rule)) is not passes(rbac(pb.RBAC.DENY - action, p=rule))
+    assert passes(rbac(pb.RBAC.ALLOW, p=policy()), made)
+
+
+def test_the_port_of_any_address_is_known() -> None:
+    assert keeps(ON_PORT, ANYWHERE)
 
 
 # --- Problems

@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Final
 
 from authplane.filters.calls import Call, Code, Flow, Proceed, Running, Stop
-from authplane.filters.rbac.rules import Rule, asks_authority, keeps
+from authplane.filters.rbac.rules import Need, Rule, is_known, keeps, needs_of
 from authplane.filters.registry import State
 
 _DENIED: Final = Stop(code=Code.PERMISSION_DENIED, message="the call is not permitted")
@@ -35,12 +35,12 @@ class Rbac:
 
     action: Action
     policies: tuple[Policy, ...] = ()
-    asks_authority: bool = field(init=False, repr=False, compare=False)
-    """Whether a rule asks for the authority of a call."""
+    needs: frozenset[Need] = field(init=False, repr=False, compare=False)
+    """What must be known of every call."""
 
     def __post_init__(self) -> None:
         rules = [rule for each in self.policies for rule in (each.permission, each.principal)]
-        object.__setattr__(self, "asks_authority", any(map(asks_authority, rules)))
+        object.__setattr__(self, "needs", frozenset().union(*map(needs_of, rules)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class RbacFilter:
 def permits(rules: Rbac, call: Call) -> bool:
     """Tell whether a call may go on; one of which nobody knows what the rules ask for may not."""
     connection = call.connection
-    if connection is None or (rules.asks_authority and call.authority is None):
+    if connection is None or not all(is_known(need, call, connection) for need in rules.needs):
         return False
     matched = any(
         keeps(each.permission, call, connection) and keeps(each.principal, call, connection) for each in rules.policies

@@ -4,6 +4,7 @@ Permissions and principals are made of the same rules: what a call does, and who
 """
 
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import TypeAlias, assert_never
@@ -108,17 +109,42 @@ def keeps(rule: Rule, call: Call, connection: Connection) -> bool:
             return _is_fact(rule, call, connection)
 
 
-def asks_authority(rule: Rule) -> bool:
-    """Tell whether a rule depends on the authority of a call, which is not always known."""
+class Need(Enum):
+    """What a rule asks for and is not always known."""
+
+    AUTHORITY = auto()
+    LOCAL_ADDRESS = auto()
+    LOCAL_PORT = auto()
+
+
+def needs_of(rule: Rule) -> frozenset[Need]:
+    """Return what must be known of a call so that one can tell whether it keeps a rule."""
     match rule:
         case All(rules) | Some(rules):
-            return any(map(asks_authority, rules))
+            return frozenset().union(*map(needs_of, rules))
         case Not(inner):
-            return asks_authority(inner)
-        case Header(matcher):
-            return matcher.name in AUTHORITY
+            return needs_of(inner)
+        case Header(matcher) if matcher.name in AUTHORITY:
+            return frozenset({Need.AUTHORITY})
+        case LocalAddress():
+            return frozenset({Need.LOCAL_ADDRESS})
+        case LocalPort():
+            return frozenset({Need.LOCAL_PORT})
         case _:
-            return False
+            return frozenset()
+
+
+def is_known(need: Need, call: Call, connection: Connection) -> bool:
+    """Tell whether something is known of a call."""
+    match need:
+        case Need.AUTHORITY:
+            return call.authority is not None
+        case Need.LOCAL_ADDRESS:
+            return connection.local.is_known
+        case Need.LOCAL_PORT:
+            return bool(connection.local.address)
+        case _:
+            assert_never(need)
 
 
 def _is_fact(fact: Fact, call: Call, connection: Connection) -> bool:
