@@ -56,7 +56,7 @@ class Endpoint:
 
     @property
     def is_known(self) -> bool:
-        """Whether it is one end: some servers can tell nothing of theirs, or only that it is any address of the host."""
+        """Whether it is one end: some servers can tell nothing of theirs, or only that it is any of the host."""
         address = parse_ip_address(self.address)
         return bool(self.address) and (address is None or not address.is_unspecified)
 
