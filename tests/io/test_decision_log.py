@@ -190,6 +190,7 @@ def test_writing_never_waits_and_what_finds_no_room_is_counted_and_reported() ->
     assert _said(sink.pieces) == ["first", 2, "line 0", "line 1", "line 2"]
 
 
+@pytest.mark.requirement("F07")
 @pytest.mark.parametrize(
     "error", [OSError(errno.ENOSPC, "No space left on device"), BrokenPipeError(), ValueError("hunter2")]
 )

@@ -1,9 +1,11 @@
 """Files on disk to resources."""
 
 import os
+import resource
 import shutil
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -183,6 +185,7 @@ def make_socket(path: Path) -> None:
         server.bind(str(path))
 
 
+@pytest.mark.requirement("F07")
 @pytest.mark.parametrize("make", [os.mkfifo, make_socket], ids=["fifo", "socket"])
 def test_what_is_no_file_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None]
@@ -196,6 +199,7 @@ def test_what_is_no_file_is_not_waited_for(
     assert names(folder) == ["a"]
 
 
+@pytest.mark.requirement("F07")
 def test_a_file_beyond_the_limit_is_a_finding(tmp_path: Path) -> None:
     write(tmp_path / "a.yaml", service("a") + "# " + "x" * 100)
     folder = Folder(tmp_path, largest_file=100)
@@ -206,6 +210,48 @@ def test_a_file_beyond_the_limit_is_a_finding(tmp_path: Path) -> None:
     write(tmp_path / "a.yaml", service("a"))
     assert folder.scan()
     assert names(folder) == ["a"]
+    assert findings(folder) == []
+
+
+@contextmanager
+def no_more_files() -> Generator[None]:
+    """Let the process open nothing."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.requirement("F07")
+def test_where_no_file_can_be_opened_nothing_is_lost_and_all_is_found_again(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write(tmp_path / f"{name}.yaml", service(name))
+    folder = Folder(tmp_path)
+    folder.scan()
+    write(tmp_path / "b.yaml", service("c"))
+    with no_more_files():
+        folder.scan([str(tmp_path.resolve() / "b.yaml")])
+    assert names(folder) == ["a", "b"]
+    assert findings(folder) == [
+        f"{tmp_path}/b.yaml: the file cannot be read: Too many open files;"
+        " 1 resource that is missing from the file stays in force as before [FileUnreadable]"
+    ]
+    with no_more_files(), pytest.raises(FolderError, match="Too many open files"):
+        folder.scan()
+    assert names(folder) == ["a", "b"]
+    assert folder.scan()
+    assert (names(folder), findings(folder)) == (["a", "c"], [])
+
+
+@pytest.mark.requirement("F07")
+def test_masses_of_files_and_documents_are_read(tmp_path: Path) -> None:
+    for index in range(200):
+        write(tmp_path / f"d{index}/a.yaml", "\n---\n".join(service(f"s{index}-{each}") for each in range(50)))
+    folder = Folder(tmp_path)
+    folder.scan()
+    assert len(names(folder)) == 10_000
     assert findings(folder) == []
 
 
