@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from bench import change, check, front, grpc_servers, latency, load, matching, memory, policy, scale, startup
+from bench import change, check, composite, front, grpc_servers, latency, load, matching, memory, policy, scale, startup
 
 BENCHMARKS = {
     "startup": startup.main,
@@ -16,6 +16,7 @@ BENCHMARKS = {
     "latency": latency.main,
     "grpc": grpc_servers.main,
     "matching": matching.main,
+    "composite": composite.main,
     "memory": memory.main,
 }
 

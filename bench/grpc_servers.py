@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
 import grpc
+from envoy.extensions.filters.network.http_connection_manager.v3.http_connection_manager_pb2 import HttpFilter
 from google.protobuf.message import Message
 from tests.public_grpc.control import Control, controlling, ext_authz, listener, manager, routes, served
 
@@ -33,7 +34,9 @@ _VARIANTS: Final = ("bare", "empty", "cached", "call-out", "by hand")
 _LIMITS: Final = (("empty", "bare", 0.8), ("cached", "bare", 0.7), ("call-out", "by hand", 0.9))
 
 
-class _Measured(NamedTuple):
+class Measured(NamedTuple):
+    """What a server did."""
+
     rate: float
     cost: float
     """Seconds of processor time a call: on a machine that does other things as well, this tells more."""
@@ -50,7 +53,7 @@ async def main() -> None:
             await _updates(control)
 
 
-def _compare(stack: str, best: dict[str, _Measured]) -> None:
+def _compare(stack: str, best: dict[str, Measured]) -> None:
     for name, other, limit in _LIMITS:
         one, two = best[name], best[other]
         print(
@@ -61,32 +64,35 @@ def _compare(stack: str, best: dict[str, _Measured]) -> None:
         )
 
 
-async def _best(stack: str, core: int, control: Control) -> dict[str, _Measured]:
+async def _best(stack: str, core: int, control: Control) -> dict[str, Measured]:
     """Load all servers in each round: what else the machine does then falls on all of them."""
-    rounds: dict[str, list[_Measured]] = {name: [] for name in _VARIANTS}
+    rounds: dict[str, list[Measured]] = {name: [] for name in _VARIANTS}
     async with AsyncExitStack() as open_servers:
-        check = await open_servers.enter_async_context(_elsewhere(core))
+        check = await open_servers.enter_async_context(elsewhere(core))
         resources: list[Message] = []
         ports, processes = {}, {}
         for name in _VARIANTS:
             before = started_here()
             target = f"127.0.0.1:{check}"
-            ports[name] = await open_servers.enter_async_context(_server(stack, name, target, control, resources))
+            filters = () if name == "empty" else (ext_authz(target),)
+            ports[name] = await open_servers.enter_async_context(
+                served_process(stack, name, target, control, resources, *filters)
+            )
             processes[name] = started_here() - before
         for port in ports.values():
-            await _load(port, core, 500)
+            await load(port, core, 500)
         for name in list(_VARIANTS) * _ROUNDS:
             used = seconds_used(processes[name])
-            rate = await _load(ports[name], core, _CALLS)
-            rounds[name].append(_Measured(rate, (seconds_used(processes[name]) - used) / _CALLS))
+            rate = await load(ports[name], core, _CALLS)
+            rounds[name].append(Measured(rate, (seconds_used(processes[name]) - used) / _CALLS))
     return {
-        name: _Measured(max(each.rate for each in all_), min(each.cost for each in all_))
+        name: Measured(max(each.rate for each in all_), min(each.cost for each in all_))
         for name, all_ in rounds.items()
     }
 
 
 @asynccontextmanager
-async def _elsewhere(core: int) -> AsyncGenerator[int]:
+async def elsewhere(core: int) -> AsyncGenerator[int]:
     """Run an authorization service that allows everything, where the load is."""
     mine = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})
@@ -96,9 +102,10 @@ async def _elsewhere(core: int) -> AsyncGenerator[int]:
 
 
 @asynccontextmanager
-async def _server(
-    stack: str, variant: str, check: str, control: Control, resources: list[Message]
+async def served_process(
+    stack: str, variant: str, check: str, control: Control, resources: list[Message], *filters: HttpFilter
 ) -> AsyncGenerator[int]:
+    """Run a server in a process of its own that has these filters from xDS; yields its port."""
     lines: asyncio.Queue[str] = asyncio.Queue()
 
     async def tell(line: Line) -> None:
@@ -108,7 +115,6 @@ async def _server(
     environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
     async with run_process(argv, sink=tell, environment=environment):
         port = int(await lines.get())
-        filters = [] if variant == "empty" else [ext_authz(check)]
         resources.append(listener(port, manager(*filters)))
         control.publish(*resources)
         while await lines.get() != "serves":
@@ -116,7 +122,7 @@ async def _server(
         yield port
 
 
-async def _load(port: int, core: int, calls: int) -> float:
+async def load(port: int, core: int, calls: int) -> float:
     """Send so many calls, as fast as they are answered; every one must be answered."""
     lines: list[str] = []
 
@@ -144,7 +150,7 @@ async def _load(port: int, core: int, calls: int) -> float:
 async def _updates(control: Control) -> None:
     """Measure from the moment a control plane sends a route to the first call that obeys it."""
     for stack in ("aio", "threads"):
-        async with _server(stack, "empty", "127.0.0.1:1", control, []) as port:
+        async with served_process(stack, "empty", "127.0.0.1:1", control, []) as port:
             seconds = [await asyncio.to_thread(_change, control, port, number) for number in range(_UPDATES)]
         print(f"  {stack}: from an update to the first call that obeys it {median(seconds) * 1000:.1f} ms", flush=True)
 

@@ -1,9 +1,11 @@
 """Trees that are made ready find what the others find."""
 
 import pytest
-from tests.matching.trees import cases, kinds
+from tests.matching.trees import NAMES, cases, kinds
 
 from authplane.base.problems import Problems
+from authplane.matching.header_reader import header_reader
+from authplane.matching.inputs import HeaderInput
 from authplane.matching.search import as_search
 from authplane.matching.tree import Act, ListMatcher, Nested, find
 from authplane.matching.tree_wire import parse_tree
@@ -19,6 +21,13 @@ def test_the_same_is_found() -> None:
             assert search(request) == find(tree, request)
             found += search(request) is not None
     assert found > 400
+
+
+def test_headers_are_read_as_inputs_read_them() -> None:
+    for _, requests in cases(3, 20, 10):
+        for name in (*NAMES, "nothing"):
+            read = header_reader(name)
+            assert [read(each) for each in requests] == [HeaderInput(name).read(each) for each in requests]
 
 
 def test_a_tree_that_keeps_matching_is_not_taken() -> None:

@@ -17,6 +17,7 @@ from authplane.filters.call_headers import lookup_in
 from authplane.filters.calls import Call, Connection, Endpoint, Side
 from authplane.filters.metadata import FilterMetadata
 from authplane.matching.expressions.matcher import Reads
+from authplane.matching.header_reader import header_reader
 
 VOCABULARIES: Final[Mapping[Side, Vocabulary]] = {Side.SERVER: SERVER_CALLS, Side.CLIENT: CLIENT_CALLS}
 
@@ -71,17 +72,29 @@ class CallAttributes:
 
     def seen(self, reads: Reads) -> tuple[Hashable, ...] | None:
         """Return the values themselves, unless they are long."""
+        readers = _readers(reads)
+        if readers is None:
+            return None
         call = self._call
-        lookup = lookup_in(call)
-        found: list[Hashable] = []
-        for name, keys in reads:
-            if name != HEADERS:
-                found.append(_MAKERS[name](call))
-            elif keys is None:
+        found = [read(call) for read in readers]
+        for each in found:
+            if type(each) is str and len(each) > _LONGEST:
                 return None
-            else:
-                found += [lookup(key.lower()) for key in keys]
-        return None if any(type(each) is str and len(each) > _LONGEST for each in found) else tuple(found)
+        return tuple(found)
+
+
+@lru_cache(maxsize=4096)
+def _readers(reads: Reads) -> tuple[Callable[[Call], Hashable], ...] | None:
+    """Return what reads each value; None if all headers are read."""
+    found: list[Callable[[Call], Hashable]] = []
+    for name, keys in reads:
+        if name != HEADERS:
+            found.append(_MAKERS[name])
+        elif keys is None:
+            return None
+        else:
+            found += [header_reader(key.lower()) for key in keys]
+    return tuple(found)
 
 
 def _header(name: str) -> Callable[[Call], str]:

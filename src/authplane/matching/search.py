@@ -1,8 +1,11 @@
 """Trees made ready for many subjects: what finds the same as `find`, in less time."""
 
 from collections.abc import Callable
-from typing import Generic, TypeAlias, TypeVar, assert_never
+from typing import Any, Generic, TypeAlias, TypeVar, assert_never
 
+from authplane.matching.header_reader import header_reader
+from authplane.matching.inputs import HeaderInput, TextMatcher
+from authplane.matching.strings import as_test
 from authplane.matching.tree import (
     Act,
     And,
@@ -70,7 +73,7 @@ class _Ready(Generic[S, A]):
         return search
 
     def _exact(self, matcher: ExactMap[S, A]) -> Search[S, A]:
-        read = matcher.input.read
+        read = _reader(matcher.input)
         outcomes = {key: self._outcome(each) for key, each in matcher.entries}
 
         def search(subject: S) -> A | None:
@@ -81,7 +84,7 @@ class _Ready(Generic[S, A]):
         return search
 
     def _prefixes(self, matcher: PrefixMap[S, A]) -> Search[S, A]:
-        read, places = matcher.input.read, matcher.index.of
+        read, places = _reader(matcher.input), matcher.index.of
         outcomes = [self._outcome(each) for _, each in matcher.entries]
 
         def search(subject: S) -> A | None:
@@ -107,10 +110,15 @@ class _Ready(Generic[S, A]):
                 assert_never(outcome)
 
 
+def _reader(source: Any) -> Callable[[Any], Any]:
+    return header_reader(source.name) if isinstance(source, HeaderInput) else source.read
+
+
 def _test(predicate: Predicate[S]) -> Test[S]:
     match predicate:
         case Single(source, matcher):
-            read, matches = source.read, matcher.matches
+            read: Callable[[Any], Any] = _reader(source)
+            matches = as_test(matcher.matcher) if isinstance(matcher, TextMatcher) else matcher.matches
 
             def single(subject: S) -> bool:
                 value = read(subject)

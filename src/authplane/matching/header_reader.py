@@ -1,0 +1,37 @@
+"""Headers that are read often: what reads one of them, as `HeaderInput` does, in less time."""
+
+from base64 import b64encode
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Final, TypeAlias
+
+from authplane.matching.inputs import HasHeaders
+
+HeaderReader: TypeAlias = Callable[[HasHeaders], str | None]
+
+
+def header_reader(name: str) -> HeaderReader:
+    """Return what reads the header of a name in lower case."""
+    known = _KNOWN.get(name)
+    if known is not None:
+        return known
+
+    def read(subject: HasHeaders) -> str | None:
+        found = None
+        for key, value in subject.metadata:
+            if key == name:
+                text = value if isinstance(value, str) else b64encode(value).rstrip(b"=").decode()
+                found = text if found is None else f"{found},{text}"
+        return found
+
+    return read
+
+
+_KNOWN: Final[dict[str, HeaderReader]] = {
+    ":path": attrgetter("path"),
+    ":authority": attrgetter("authority"),
+    "host": attrgetter("authority"),
+    ":method": lambda _: "POST",
+    "content-type": lambda _: "application/grpc",
+    "te": lambda _: None,
+}
