@@ -8,10 +8,11 @@ from typing import Final
 
 from authplane.base.names import Ref
 from authplane.base.problems import Problem, Problems, Severity
-from authplane.policy.access.drafts import Draft, Written, build_draft
+from authplane.policy.access.drafts import Draft, Written, build_draft, build_excess
 from authplane.policy.access.external import Destination, ExternalService, Missing
 from authplane.policy.access.guards import Guard, Policies, build_guard, rules_of, trust_domains
 from authplane.policy.access.model import AnyPolicy, Asked, Oidc, Policy, Rule, Screen, Unusable, issuers_of
+from authplane.policy.access.quota import over_quota
 from authplane.policy.access.references import resolve
 from authplane.policy.access.settings import Options, Settings, configuration_ref, issuer_settings, read_settings
 from authplane.policy.access.targets import GROUPS, Aim, absence, all_in, exists, listeners, meant_kind
@@ -85,13 +86,23 @@ class _Pass:
             self.before.setdefault(aim, []).append(policy)
 
 
+@dataclass(frozen=True, slots=True)
+class _Excess:
+    """A policy that its namespace has no room for, and what is said of it, which takes no time in later passes."""
+
+    aims: tuple[Aim, ...]
+    problems: Problems
+    policy: Unusable
+    standing: PolicyStanding
+
+
 class PolicyCompiler:
     """Compiles generation after generation; a document that has not changed is not read again."""
 
     def __init__(self, options: Options | None = None) -> None:
         self._options = options or Options()
         self._settings: Settings | None = None
-        self._drafts: dict[Ref, tuple[Written, Draft]] = {}
+        self._drafts: dict[Ref, tuple[Written, Draft | _Excess]] = {}
 
     def compile(self, resources: Resources) -> Compiled:
         """Compile what is in force.
@@ -103,9 +114,13 @@ class PolicyCompiler:
         tls = read_backend_tls(resources)
         work = _Pass(resources, settings or Settings(), self._options, tls)
         work.problems[configuration_ref(resources)] = configuration
-        for draft in sorted(self._draft_all(resources, work.settings), key=lambda each: each.seniority):
+        drafts = list(self._draft_all(resources, work.settings))
+        for draft in sorted((each for each in drafts if isinstance(each, Draft)), key=lambda each: each.seniority):
             _place(draft, work)
         _place_broken(work)
+        for excess in drafts:
+            if isinstance(excess, _Excess):
+                _place_excess(excess, work)
         for ref, found in tls.problems.items():
             work.of(ref).extend(found)
         return Compiled(
@@ -117,21 +132,39 @@ class PolicyCompiler:
             tls=tls,
         )
 
-    def _draft_all(self, resources: Resources, settings: Settings) -> Iterator[Draft]:
+    def _draft_all(self, resources: Resources, settings: Settings) -> Iterator[Draft | _Excess]:
         known = self._drafts if settings == self._settings else {}
         self._settings, self._drafts = settings, {}
         tables: tuple[tuple[str, Iterable[Written]], ...] = (
             ("AccessPolicy", resources.access_policies.values()),
             ("XAccessPolicy", resources.x_access_policies.values()),
         )
+        excess = over_quota(resources, self._options.most_per_namespace)
         for kind, documents in tables:
             for written in documents:
                 ref = Ref(kind, written.metadata.namespace, written.metadata.name)
+                over = ref in excess
                 before = known.get(ref)
-                fresh = before is None or before[0] is not written
-                draft = build_draft(written, settings, self._options) if before is None or fresh else before[1]
-                self._drafts[ref] = (written, draft)
-                yield draft
+                if before is None or before[0] is not written or isinstance(before[1], _Excess) is not over:
+                    draft = build_draft(written, settings, self._options) if not over else self._excess(written)
+                    before = (written, draft)
+                self._drafts[ref] = before
+                yield before[1]
+
+    def _excess(self, written: Written) -> _Excess:
+        draft = build_excess(written, self._options.most_per_namespace)
+        problem = draft.problems[-1]
+        standing = PolicyStanding(
+            ref=draft.ref,
+            generation=draft.generation,
+            targets=tuple(
+                Standing(aim, accepted=False, reason=problem.reason, message=str(problem)) for aim in draft.aims
+            ),
+        )
+        problems = Problems()
+        problems.extend(draft.problems)
+        policy = Unusable(ref=draft.ref, reason=problem.reason, message=problem.message)
+        return _Excess(draft.aims, problems, policy, standing)
 
 
 def compile_policies(resources: Resources, options: Options | None = None) -> Compiled:
@@ -230,6 +263,15 @@ def _with_destinations(rule: Rule, found: Mapping[ExternalService, Destination])
         for each in rule.entries
     )
     return replace(rule, entries=entries)
+
+
+def _place_excess(excess: _Excess, work: _Pass) -> None:
+    """Let a policy deny what it protects; a listener that is not there may be any of its Gateway."""
+    ref = excess.policy.ref
+    work.problems[ref] = excess.problems
+    work.standings[ref] = excess.standing
+    for aim in excess.aims:
+        work.put((aim if not aim.section or exists(work.resources, aim) else Aim(aim.ref),), excess.policy)
 
 
 def _place_broken(work: _Pass) -> None:

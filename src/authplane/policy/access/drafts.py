@@ -42,8 +42,7 @@ _NEVER: Final = "~"
 def build_draft(written: Written, settings: Settings, options: Options) -> Draft:
     """Read a document, with every problem of it."""
     meta, problems = written.metadata, Problems()
-    kind = "AccessPolicy" if isinstance(written, AccessPolicy) else "XAccessPolicy"
-    ref = Ref(kind, meta.namespace, meta.name)
+    ref = _ref(written)
     reading = _reading(written, ref, settings)
     aims = parse_targets(written.spec.target_refs, meta.namespace, problems)
     screen = _screen(written, problems)
@@ -53,7 +52,7 @@ def build_draft(written: Written, settings: Settings, options: Options) -> Draft
     return Draft(
         ref=ref,
         generation=meta.generation,
-        seniority=(meta.creation_timestamp or _NEVER, f"{meta.namespace}/{meta.name}", kind),
+        seniority=seniority_of(written),
         aims=aims,
         rules=found,
         base=_base_mode(written),
@@ -61,6 +60,37 @@ def build_draft(written: Written, settings: Settings, options: Options) -> Draft
         asks=asks,
         problems=tuple(problems),
     )
+
+
+def build_excess(written: Written, most: int) -> Draft:
+    """Read no more of a document than what it protects, since its namespace has ``most`` older policies already."""
+    meta, problems = written.metadata, Problems()
+    aims = parse_targets(written.spec.target_refs, meta.namespace, problems)
+    with problems.at("metadata", "namespace"):
+        said = f"the namespace {meta.namespace!r} has {most} older policies; so this one denies what it protects"
+        problems.add("LimitPerNamespaceExceeded", said)
+    return Draft(
+        ref=_ref(written),
+        generation=meta.generation,
+        seniority=seniority_of(written),
+        aims=aims,
+        rules=(),
+        base=_base_mode(written),
+        screen=None,
+        asks=(),
+        problems=tuple(problems),
+    )
+
+
+def seniority_of(written: Written) -> tuple[str, str, str]:
+    """Return what policies are sorted by: the oldest first, then by name."""
+    meta, ref = written.metadata, _ref(written)
+    return (meta.creation_timestamp or _NEVER, f"{meta.namespace}/{meta.name}", ref.kind)
+
+
+def _ref(written: Written) -> Ref:
+    kind = "AccessPolicy" if isinstance(written, AccessPolicy) else "XAccessPolicy"
+    return Ref(kind, written.metadata.namespace, written.metadata.name)
 
 
 def _reading(written: Written, ref: Ref, settings: Settings) -> Reading:

@@ -47,6 +47,7 @@ class Options:
 
     allow_http_issuers: bool = False
     """For development: issuers on this machine may be reached without TLS."""
+    most_per_namespace: int = 2000
     most_per_target: int = 5
     most_screens_per_target: int = 1
     """How many policies with the action ExternalAuth."""
