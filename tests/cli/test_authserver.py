@@ -5,6 +5,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from tests.support.authserver import Server, basic, entry
+from tests.support.certificates import server as issued
 from tests.support.eventually import eventually
 from typer.testing import CliRunner
 
@@ -110,6 +111,29 @@ async def test_a_server_for_everybody_says_so() -> None:
     async with server.running("testserver", "--engine", "grpcio", "--public", "--http-address", "0.0.0.0:0"):
         assert (await server.ask("/")).status.code == 0
         await server.says("other machines can ask for decisions without showing a certificate")
+
+
+@pytest.mark.requirement("F10")
+@pytest.mark.parametrize(("mode", "warned"), [(0o644, True), (0o640, False), (0o600, False)])
+async def test_a_secret_that_everybody_can_read_is_a_warning_and_is_not_shown(
+    mode: int, warned: bool, tmp_path: Path
+) -> None:
+    users, key = tmp_path / "users", tmp_path / "tls.key"
+    users.write_text(entry("ann", "secret-1"), encoding="utf-8")
+    pair = issued("localhost")
+    key.write_bytes(pair.key.reveal())
+    (tmp_path / "tls.crt").write_bytes(pair.certificate)
+    for file in (users, key):
+        file.chmod(mode)
+    server = Server()
+    tls = ("--tls-cert-path", str(tmp_path / "tls.crt"), "--tls-key-path", str(key))
+    async with server.running("htpasswd", "--file", str(users), "--engine", "grpcio", *tls, admin=False):
+        pass
+    said = [line.text for line in server.lines]
+    named = [file for file in (users, key) if any("can read a secret" in line and str(file) in line for line in said)]
+    assert named == ([users, key] if warned else [])
+    hidden = (*pair.key.reveal().decode().splitlines()[1:-1], users.read_text(encoding="utf-8").strip())
+    assert not [line for line in said for secret in hidden if secret in line]
 
 
 BAD = {

@@ -9,7 +9,7 @@ from typing import Final, assert_never
 
 import structlog
 
-from authplane.app.backends import DescriptionError, ServingPlan, require_usable, serving
+from authplane.app.backends import DescriptionError, HtpasswdPlan, ServingPlan, require_usable, serving
 from authplane.app.policy_plan import PolicyPlan
 from authplane.base.addresses import is_loopback
 from authplane.io.admin import Obstacle, admin_pages, serve_admin
@@ -22,6 +22,7 @@ from authplane.io.log import LogFormat
 from authplane.io.metrics import Metrics
 from authplane.io.process import Line, LineSink, Stream, forward
 from authplane.io.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
+from authplane.io.secret_files import warn_of_open_files
 from authplane.io.serve import Stop, on_hangup, run_program
 from authplane.io.tls_files import TlsFiles
 from authplane.policy.http_check import Form
@@ -70,12 +71,24 @@ def serve_checks(plan: ServerPlan) -> None:
         if not _asked_by_known_proxies(plan):
             _require_permission(plan)
             log.warning("other machines can ask for decisions without showing a certificate: give a CA for clients")
+        warn_of_open_files(_secrets(plan))
         async with _fronts(plan) as addresses:
             for kind, address in addresses.items():
                 log.info("authorization server listens", protocol=kind, address=str(address), engine=plan.engine.value)
             await stop.asked()
 
     run_program(program)
+
+
+def _secrets(plan: ServerPlan) -> tuple[str, ...]:
+    """Return the files that hold a key or passwords."""
+    users = (
+        file.path
+        for each in plan.serving.branches
+        if isinstance(each.backend, HtpasswdPlan)
+        for file in each.backend.files
+    )
+    return (plan.tls.key, *users)
 
 
 def _asked_by_known_proxies(plan: ServerPlan) -> bool:

@@ -14,6 +14,7 @@ from authplane.io.ads_stream import Connected, Disconnected
 from authplane.io.folder import Folder
 from authplane.io.listen import parse_address
 from authplane.io.log import LogFormat, set_up_log
+from authplane.io.secret_files import warn_of_open_files
 from authplane.io.serve import Stop, first_of, run_program
 from authplane.io.tls_files import TlsFiles
 from authplane.xds.messages import Acked, Nacked
@@ -41,6 +42,7 @@ def control(
     Example: authplane bootstrap --address 127.0.0.1:18000 > envoy.json && envoy -c envoy.json
     """
     set_up_log(log_format)
+    warn_of_open_files([tls_key_path])
     with serving():
         settings = ControlSettings(
             address=parse_address(address),
