@@ -7,14 +7,15 @@ from typing import Any, Final, NamedTuple
 import pytest
 from envoy.config.listener.v3 import listener_components_pb2
 from google.protobuf import wrappers_pb2
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.dataplane.parts import SERVER, chain, cidr, matching, server_listener
 
 from authplane.dataplane.chains import pick_chain
 from authplane.dataplane.config.decode import decode_listener
-from authplane.dataplane.listeners import ChainMatch, FilterChain, Network, ServerListener, SourceType
+from authplane.dataplane.listeners import ChainMatch, FilterChain, ServerListener, SourceType
 from authplane.filters.calls import Endpoint
+from authplane.filters.networks import Network
 
 LOOPBACK: Final = listener_components_pb2.FilterChainMatch.SAME_IP_OR_LOOPBACK
 EXTERNAL: Final = listener_components_pb2.FilterChainMatch.EXTERNAL
@@ -90,6 +91,9 @@ CASES: Final = {
     ),
     "a type of source is closer than any": Case({"any": matching(), "far": matching(source_type=EXTERNAL)}, "far"),
     "the closest source": Case({"wide": sources(("10.0.0.0", 8)), "close": sources(("10.9.0.0", 16))}, "close"),
+    "a range of IPv4 as a part of IPv6": Case(
+        {"all": matching(), "mapped": sources(("::ffff:10.9.0.0", 112))}, "mapped"
+    ),
     "the closest destination counts before the source": Case(
         {
             "destination": ranges(("10.0.0.1", 32)),
@@ -162,6 +166,7 @@ def step_by_step(matches: list[ChainMatch], local: Endpoint, remote: Endpoint) -
 
 
 @pytest.mark.requirement("SL-4")
+@settings(deadline=None)
 @given(st.lists(MATCHES, max_size=5), ENDPOINTS, ENDPOINTS)
 def test_picking_agrees_with_the_rule_told_step_by_step(
     matches: list[ChainMatch], local: Endpoint, remote: Endpoint

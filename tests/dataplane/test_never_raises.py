@@ -42,13 +42,14 @@ def judge(decode: Decode, data: bytes) -> None:
 
 
 @ALL
+@settings(deadline=None)
 @given(data=st.binary(max_size=200))
 def test_any_bytes(decode: Decode, data: bytes) -> None:
     judge(decode, data)
 
 
 @ALL
-@settings(suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(data=st.data())
 def test_bytes_of_resources_with_some_of_them_changed(decode: Decode, data: st.DataObject) -> None:
     found = bytearray(data.draw(st.sampled_from(TABLES[decode])).SerializeToString())

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.dataplane.parts import (
     REGISTRY,
@@ -277,6 +277,7 @@ def test_every_cluster_of_a_weighted_route_is_needed() -> None:
     assert done.clusters == {"a": (group("a"),), "b": Failed("gone")}
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from("rabcd"), st.lists(st.sampled_from("rabcdz"), min_size=1, max_size=3)))
 def test_any_graph_of_clusters_ends_in_clusters_that_it_reaches(graph: dict[str, list[str]]) -> None:
     made = [aggregate(name, *others) for name, others in graph.items()] + [dns("z")]

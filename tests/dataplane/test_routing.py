@@ -12,7 +12,7 @@ from envoy.extensions.filters.http.ext_authz.v3 import ext_authz_pb2
 from envoy.extensions.filters.http.fault.v3 import fault_pb2
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.dataplane.parts import (
     CLIENT,
@@ -151,6 +151,7 @@ def test_of_equal_domains_the_first_serves_and_without_one_nobody() -> None:
 
 
 @pytest.mark.requirement("RT-1")
+@settings(deadline=None)
 @given(
     st.lists(st.text("ab", max_size=3).flatmap(lambda text: st.sampled_from([text or "a", f"*{text}", f"{text}*"]))),
     st.text("ab", max_size=4),
@@ -275,6 +276,7 @@ def test_each_fraction_and_each_choice_has_a_number_of_its_own() -> None:
 
 
 @pytest.mark.requirement("RT-3")
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 5), min_size=2, max_size=5), st.floats(0, 1, exclude_max=True))
 def test_clusters_are_chosen_by_weight(weights: list[int], number: float) -> None:
     table = on_client(route_config(host(weighted(*((str(index), each) for index, each in enumerate(weights))))))

@@ -4,7 +4,7 @@ import json
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from authplane.base.guards import Guards
@@ -375,6 +375,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(VALUES)
 def test_any_json_is_a_bootstrap_or_problems_whose_paths_lead_somewhere(value: object) -> None:
     made = read(value)

@@ -14,7 +14,7 @@ from envoy.extensions.transport_sockets.tls.v3.tls_pb2 import UpstreamTlsContext
 from envoy.service.status.v3 import csds_pb2 as pb
 from google.protobuf.any_pb2 import Any
 from google.protobuf.message import Message
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from xds.type.v3.typed_struct_pb2 import TypedStruct
 
@@ -114,6 +114,7 @@ def test_messages_within_messages_within_messages_are_cut_off() -> None:
     assert len(redact(message).SerializeToString()) < len(message.SerializeToString())
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=80))
 def test_bytes_of_any_kind_are_redacted(body: bytes) -> None:
     redact(Any(type_url=KEY.type_url, value=body))

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.jwt_files import part, token
 
@@ -106,6 +106,7 @@ def test_neither_a_token_nor_what_is_wrong_with_one_shows_its_text() -> None:
 
 
 @pytest.mark.requirement("W11")
+@settings(deadline=None)
 @given(st.binary(max_size=200) | st.text(max_size=100).map(lambda text: f"{GOOD}{text}".encode()))
 def test_any_content_is_a_token_fit_for_a_header_or_is_refused(content: bytes) -> None:
     found = parse_token(content)

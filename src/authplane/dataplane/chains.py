@@ -6,8 +6,9 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import TypeAlias, TypeVar
 
 from authplane.base.addresses import parse_ip_address
-from authplane.dataplane.listeners import ChainMatch, FilterChain, Network, ServerListener, SourceType
+from authplane.dataplane.listeners import ChainMatch, FilterChain, ServerListener, SourceType
 from authplane.filters.calls import Endpoint
+from authplane.filters.networks import Network
 
 T = TypeVar("T")
 Address: TypeAlias = IPv4Address | IPv6Address

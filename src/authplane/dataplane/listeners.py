@@ -2,15 +2,13 @@
 
 from dataclasses import dataclass
 from enum import Enum
-from ipaddress import IPv4Network, IPv6Network
 from typing import TypeAlias
 
 from authplane.dataplane.routes import RouteConfiguration
 from authplane.dataplane.security import ServerTls
 from authplane.filters.calls import Endpoint
+from authplane.filters.networks import Network
 from authplane.filters.registry import FilterConfig, FilterType
-
-Network: TypeAlias = IPv4Network | IPv6Network
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from envoy.service.discovery.v3 import discovery_pb2 as pb
 from google.protobuf.any_pb2 import Any
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from authplane.xds.bootstrap import Locality, Node
@@ -51,6 +51,7 @@ def test_a_response_is_read_whole_with_wrapped_resources_and_errors() -> None:
     )
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_bytes_of_any_kind_are_read_or_refused(data: bytes) -> None:
     assert parse_response(data) is None or isinstance(parse_response(data), Response)

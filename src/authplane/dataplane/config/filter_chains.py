@@ -1,7 +1,6 @@
 """Filter chains of server listeners, and which connections they match (gRFC A36)."""
 
 from collections.abc import Iterator, Sequence
-from ipaddress import ip_network
 from itertools import product
 from typing import Final
 
@@ -9,12 +8,12 @@ from envoy.config.core.v3 import address_pb2
 from envoy.config.listener.v3 import listener_components_pb2 as pb
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb
 
-from authplane.base.addresses import parse_ip_address
 from authplane.base.problems import Problems
 from authplane.dataplane.config.connection_manager import parse_connection_manager
 from authplane.dataplane.config.messages import parse_packed
 from authplane.dataplane.config.tls import parse_server_tls
-from authplane.dataplane.listeners import ChainMatch, ConnectionManager, FilterChain, Network, SourceType
+from authplane.dataplane.listeners import ChainMatch, ConnectionManager, FilterChain, SourceType
+from authplane.filters.networks import Network, network_of
 from authplane.filters.registry import Scope
 
 _UNCHECKABLE: Final = frozenset({"address_suffix", "suffix_len", "direct_source_prefix_ranges"})
@@ -102,13 +101,12 @@ def _parse_match(message: pb.FilterChainMatch, problems: Problems) -> ChainMatch
 def _parse_ranges(name: str, messages: Sequence[address_pb2.CidrRange], problems: Problems) -> tuple[Network, ...]:
     found = []
     for index, message in enumerate(messages):
-        address = parse_ip_address(message.address_prefix)
-        if address is None:
-            with problems.at(name, index, "address_prefix"):
-                problems.add("AddressInvalid", f"'{message.address_prefix}' is not an IP address")
+        network = network_of(message.address_prefix, message.prefix_len.value)
+        if network is not None:
+            found.append(network)
             continue
-        length = min(message.prefix_len.value, address.max_prefixlen)
-        found.append(ip_network((int(address).to_bytes(address.max_prefixlen // 8), length), strict=False))
+        with problems.at(name, index, "address_prefix"):
+            problems.add("AddressInvalid", f"'{message.address_prefix}' is not an IP address")
     return tuple(found)
 
 

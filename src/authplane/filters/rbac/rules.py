@@ -6,16 +6,15 @@ Permissions and principals are made of the same rules: what a call does, and who
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from ipaddress import IPv4Address, IPv6Address
 from typing import TypeAlias, assert_never
 
 from authplane.base.addresses import parse_ip_address
 from authplane.filters.call_headers import AUTHORITY, lookup_in
 from authplane.filters.calls import Call, Connection, PeerCertificate
+from authplane.filters.networks import Network
 from authplane.matching.headers import HeaderMatcher, matches_header
 from authplane.matching.strings import StringMatcher, matches
-
-Network: TypeAlias = IPv4Network | IPv6Network
 
 
 @dataclass(frozen=True, slots=True)

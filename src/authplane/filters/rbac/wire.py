@@ -1,7 +1,6 @@
 """``RBAC`` to our value, and the filter as the registry knows it."""
 
 from collections.abc import Callable, Iterable, Mapping
-from ipaddress import IPv4Address, IPv4Network, IPv6Network
 from typing import Final, TypeVar
 
 from envoy.config.core.v3 import address_pb2
@@ -11,9 +10,9 @@ from envoy.extensions.filters.http.rbac.v3 import rbac_pb2 as filter_pb
 from envoy.type.matcher.v3 import path_pb2
 from google.protobuf.message import DecodeError
 
-from authplane.base.addresses import parse_ip_address
 from authplane.base.problems import Problem, Problems
 from authplane.filters.calls import Side
+from authplane.filters.networks import Network, network_of
 from authplane.filters.rbac.filter import Action, Policy, Rbac, RbacFilter
 from authplane.filters.rbac.rules import (
     All,
@@ -22,7 +21,6 @@ from authplane.filters.rbac.rules import (
     Header,
     LocalAddress,
     LocalPort,
-    Network,
     Not,
     PeerAddress,
     Rule,
@@ -40,8 +38,6 @@ OVERRIDE_NAME: Final = "envoy.extensions.filters.http.rbac.v3.RBACPerRoute"
 M = TypeVar("M")
 _NOTHING: Final = Always(holds=False)
 """Stands where there is a problem."""
-_MAPPED: Final = 96
-"""The bits that addresses of IPv4 have in common as a part of IPv6."""
 
 
 def parse_rbac(packed: Packed, scope: Scope) -> RbacFilter | tuple[Problem, ...]:
@@ -205,18 +201,12 @@ def _parse_authenticated(message: pb.Principal.Authenticated, problems: Problems
 
 
 def _parse_network(message: address_pb2.CidrRange, make: Callable[[Network], Rule], problems: Problems) -> Rule:
-    """Read a network; its length is cut to what an address has, and bits beyond it do not count."""
-    address = parse_ip_address(message.address_prefix)
-    if address is None:
-        with problems.at("address_prefix"):
-            problems.add("AddressInvalid", f"'{message.address_prefix}' is not an IP address")
-        return _NOTHING
-    length = min(message.prefix_len.value, address.max_prefixlen)
-    if isinstance(address, IPv4Address):
-        return make(IPv4Network((int(address), length), strict=False))
-    if address.ipv4_mapped is not None and length >= _MAPPED:
-        return make(IPv4Network((int(address.ipv4_mapped), length - _MAPPED), strict=False))
-    return make(IPv6Network((int(address), length), strict=False))
+    network = network_of(message.address_prefix, message.prefix_len.value)
+    if network is not None:
+        return make(network)
+    with problems.at("address_prefix"):
+        problems.add("AddressInvalid", f"'{message.address_prefix}' is not an IP address")
+    return _NOTHING
 
 
 def _parse_server_name(message: pb.Permission, problems: Problems) -> Rule:
