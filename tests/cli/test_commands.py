@@ -16,7 +16,8 @@ from authplane.cli.main import build_app, wanted
 from authplane.io.envoy import validate
 
 COMMANDS = [
-    "run", "control", "authserver", "validate", "status", "compile", "bootstrap", "check", "test", "lint", "dev",
+    "run", "control", "authserver", "validate", "status", "compile", "bootstrap", "check", "match", "test", "lint",
+    "dev",
 ]  # fmt: skip
 GROUPS = {
     "authserver": ["testserver", "htpasswd", "policy", "serve"],
