@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from authplane.base.names import ObjectName, Ref
 from authplane.graph.guards import Enforced
@@ -20,6 +20,19 @@ FILTERS = "#"
 """Stands in the name of a route table before the filters that it is made for."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerAnswers:
+    """What the connected gRPC servers together say."""
+
+    asked: frozenset[XdsName] = frozenset()
+    """What at least one of them asks for."""
+    pending: frozenset[XdsName] = frozenset()
+    refused: Mapping[XdsName, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+NO_SERVERS: Final = ServerAnswers()
+
+
 @dataclass(frozen=True, slots=True)
 class NotServed:
     """No control plane is at work, so no proxy could say anything."""
@@ -29,6 +42,8 @@ class NotServed:
 class NoProxy:
     """No proxy is connected, so nobody has said anything."""
 
+    servers: ServerAnswers = NO_SERVERS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
@@ -37,6 +52,7 @@ class Answered:
     pending: frozenset[XdsName] = frozenset()
     refused: Mapping[XdsName, str] = field(default_factory=lambda: MappingProxyType({}))
     """With the words of the proxy that refused."""
+    servers: ServerAnswers = NO_SERVERS
 
 
 Programming: TypeAlias = NotServed | NoProxy | Answered

@@ -1,6 +1,6 @@
 """The xDS server: aggregated discovery in both variants, and gRPC health."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Protocol, TypeVar
 
@@ -8,7 +8,7 @@ import grpc
 import grpc.aio
 
 from authplane.base.addresses import is_loopback
-from authplane.graph.programming import Answered, NoProxy, Programming, without_filters
+from authplane.graph.programming import Answered, NoProxy, Programming, ServerAnswers, without_filters
 from authplane.io.ads_stream import DELTA, SOTW, STOPPING, AdsEvent, Ending, Stream, Variant
 from authplane.io.grpc_server import Tls, serve_grpc
 from authplane.io.health import health_service
@@ -89,11 +89,14 @@ class Ads:
     def programming(self) -> Programming:
         """Return what all connected clients together say of the latest snapshot."""
         standings = [stream.standing for stream in self._streams]
-        if not standings:
-            return NoProxy()
+        servers = _server_answers([each for each in standings if each.named is not None])
+        proxies = [each for each in standings if each.named is None]
+        if not proxies:
+            return NoProxy(servers)
         return Answered(
-            pending=frozenset(without_filters(name) for each in standings for name in each.pending),
-            refused={without_filters(name): words for each in standings for name, words in each.refused.items()},
+            pending=frozenset(without_filters(name) for each in proxies for name in each.pending),
+            refused={without_filters(name): words for each in proxies for name, words in each.refused.items()},
+            servers=servers,
         )
 
     def _serving(self) -> bool:
@@ -125,6 +128,14 @@ class Ads:
             await stream.run()
         finally:
             self._streams.discard(stream)
+
+
+def _server_answers(standings: Sequence[Standing]) -> ServerAnswers:
+    return ServerAnswers(
+        asked=frozenset(name for each in standings for name in each.named or ()),
+        pending=frozenset(name for each in standings for name in each.pending),
+        refused={name: words for each in standings for name, words in each.refused.items()},
+    )
 
 
 def require_protection(address: Address, tls: Tls | None) -> None:

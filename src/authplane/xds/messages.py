@@ -102,6 +102,8 @@ class Standing:
     """It has not answered for these, or not asked for them yet."""
     refused: Mapping[XdsName, str]
     """It refused these, in these words."""
+    named: frozenset[XdsName] | None = None
+    """The Listeners that it asks for by name, and nothing else counts for it; None of a proxy, for which all does."""
 
 
 R = TypeVar("R")

@@ -5,7 +5,7 @@ from typing import Final, Generic, TypeVar
 
 from authplane.xds.messages import Acked, Event, Nacked, Standing, XdsName
 from authplane.xds.refusal import clean_message, mentioned
-from authplane.xds.snapshot import Snapshot, same
+from authplane.xds.snapshot import NO_RESOURCES, Snapshot, same
 from authplane.xds.subscription import Answer, Manner, Scope, Sent, Subscription
 from authplane.xds.types import BREAK_ORDER, MAKE_ORDER, TypeUrl
 
@@ -117,14 +117,26 @@ class Rollout(Generic[R]):
         """Return what the client says of the snapshot."""
         pending: set[XdsName] = set()
         refused: dict[XdsName, str] = {}
+        named = self._named()
         for type_url in TypeUrl:
-            existing = self.snapshot.resources(type_url) if self.snapshot else {}
+            collection = self.snapshot.collection(type_url) if self.snapshot else NO_RESOURCES
             subscription = self.subscriptions.get(type_url)
-            lacking = existing.keys() if subscription is None else subscription.lacking(existing)
+            if subscription is None:
+                pending |= {(type_url, name) for name in collection.public} if named is None else set()
+                continue
+            existing = subscription.visible(collection)
+            lacking = subscription.lacking(existing)
             pending |= {(type_url, name) for name in lacking}
-            words = subscription.refused if subscription else {}
+            words = subscription.refused
             refused |= {(type_url, name): words[name] for name in words if name in existing and name not in lacking}
-        return Standing(pending=frozenset(pending), refused=refused)
+        return Standing(pending=frozenset(pending), refused=refused, named=named)
+
+    def _named(self) -> frozenset[XdsName] | None:
+        """Return which Listeners the client asks for; None if it asks for all, or for none yet."""
+        listeners = self.subscriptions.get(TypeUrl.LISTENER)
+        if listeners is None or listeners.wildcard:
+            return None
+        return frozenset((TypeUrl.LISTENER, name) for name in listeners.names)
 
     def _give_up(self, now: float) -> None:
         for subscription in self.subscriptions.values():
@@ -156,7 +168,7 @@ class Rollout(Generic[R]):
 
     def _send(self, subscription: Subscription, snapshot: Snapshot, scope: Scope, now: float) -> R | None:
         type_url = subscription.type_url
-        answer = subscription.answer(snapshot.resources(type_url), scope)
+        answer = subscription.answer(subscription.visible(snapshot.collection(type_url)), scope)
         if answer is None:
             return None
         self._nonces += 1

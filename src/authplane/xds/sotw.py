@@ -98,7 +98,7 @@ class SotwSession:
 
 def _believe(subscription: Subscription, snapshot: Snapshot) -> None:
     """Compare the version that a client brings from an earlier stream with what it would be sent now."""
-    existing = snapshot.resources(subscription.type_url)
+    existing = subscription.visible(snapshot.collection(subscription.type_url))
     wanted = (
         existing if subscription.wildcard else {name: existing[name] for name in subscription.names & existing.keys()}
     )

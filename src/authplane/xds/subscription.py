@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final, assert_never
 
-from authplane.xds.snapshot import Versioned, same
+from authplane.xds.snapshot import Collection, Versioned, same
 from authplane.xds.types import TypeUrl
 
 WILDCARD: Final = "*"
@@ -96,6 +96,13 @@ class Subscription:
     def covers(self, names: Iterable[str]) -> bool:
         """Tell whether the client is subscribed to all of these names."""
         return self.wildcard or self.names.issuperset(names)
+
+    def visible(self, collection: Collection) -> Mapping[str, Versioned]:
+        """Return what of a collection is there for the client."""
+        if not self.wildcard or collection.public is collection.resources:
+            return collection.resources
+        named = {name: collection.resources[name] for name in self.names & collection.resources.keys()}
+        return {**collection.public, **named} if named.keys() - collection.public.keys() else collection.public
 
     def lacking(self, existing: Mapping[str, Versioned]) -> set[str]:
         """Return what the client is subscribed to and has not said that it accepts or refuses."""

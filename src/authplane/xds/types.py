@@ -20,6 +20,12 @@ MAKE_ORDER: Final = (TypeUrl.CLUSTER, TypeUrl.ENDPOINT, TypeUrl.SECRET, TypeUrl.
 BREAK_ORDER: Final = tuple(reversed(MAKE_ORDER))
 """Removals go out in this order."""
 
+BY_NAME: Final = "grpc/"
+"""What the names of those resources begin with that only clients get who ask for them by name.
+
+A client that asks for everything is a proxy, and they are for programs: it would refuse them.
+"""
+
 FULL_SETS: Final = frozenset({TypeUrl.LISTENER, TypeUrl.CLUSTER})
 """In the state-of-the-world variant a response of these types carries every resource that the client may keep.
 
