@@ -34,6 +34,7 @@ ROOTS = (
     "envoy/extensions/filters/listener/tls_inspector/v3/tls_inspector.proto",
     "envoy/extensions/filters/network/http_connection_manager/v3/http_connection_manager.proto",
     "envoy/extensions/grpc_service/call_credentials/access_token/v3/access_token_credentials.proto",
+    "envoy/extensions/grpc_service/channel_credentials/insecure/v3/insecure_credentials.proto",
     "envoy/extensions/grpc_service/channel_credentials/tls/v3/tls_credentials.proto",
     "envoy/extensions/grpc_service/channel_credentials/xds/v3/xds_credentials.proto",
     "envoy/extensions/load_balancing_policies/client_side_weighted_round_robin/v3/client_side_weighted_round_robin.proto",

@@ -66,14 +66,15 @@ def build_generation(
     """
     memory = before.memory if before else Memory()
     bodies = before.bodies if before else Bodies()
-    built = build_graph(loaded.resources, memory, policy_server)
-    snapshot = snapshot_of(built.graph, bodies, before.snapshot if before else None)
     compiler = before.compiler if before else PolicyCompiler()
+    compiled = compiler.compile(loaded.resources)
+    built = build_graph(loaded.resources, memory, policy_server, compiled.policies)
+    snapshot = snapshot_of(built.graph, bodies, before.snapshot if before else None)
     return Generation(
         loaded=loaded,
         built=built,
         snapshot=snapshot,
-        compiled=compiler.compile(loaded.resources),
+        compiled=compiled,
         memory=memory,
         compiler=compiler,
         bodies=bodies,

@@ -11,7 +11,9 @@ from authplane.base.timeouts import After, Disabled, Timeout, UseDefault
 from authplane.cli.folder import FolderArgument, read_generation
 from authplane.cli.output import Output, OutputOption, err, findings_summary, out, print_json
 from authplane.graph import guards, model
+from authplane.graph.grpc_model import GrpcServer, Judged, Open, PolicyCheck
 from authplane.graph.words import condition_words
+from authplane.policy.access.reach import Anybody, Callers, Nobody, Workloads
 from authplane.render.bootstrap import static_bootstrap
 from authplane.render.dump import dump, json_text
 
@@ -26,7 +28,7 @@ def compile_folder(
         bool, typer.Option("--show-secrets", help="Print private keys, which are left out otherwise.")
     ] = False,
 ) -> None:
-    """Show what a folder of resources becomes in Envoy.
+    """Show what a folder of resources becomes in Envoy and in gRPC servers.
 
     Problems do not stop it: what is invalid is left out, as it would be from the running gateway.
 
@@ -70,8 +72,39 @@ def _summary(graph: model.Graph) -> Iterator[str]:
             yield from _routes(host)
     for port in graph.gateways:
         yield from _port(port)
-    if not (graph.plain_hosts or graph.secure_hosts or graph.gateways):
+    for server in graph.grpc_servers:
+        yield from _grpc_server(server)
+    if not (graph.plain_hosts or graph.secure_hosts or graph.gateways or graph.grpc_servers):
         yield "no virtual host can be served"
+
+
+def _grpc_server(server: GrpcServer) -> Iterator[str]:
+    clients = ", clients show certificates" if server.tls is not None and server.tls.clients else ""
+    yield f"[bold]gRPC server {escape(str(server.ref))}[/], Listener {escape(server.listener)}{clients}"
+    match server.authorization:
+        case Open():
+            yield "  every call  [dim]unprotected[/]"
+        case Judged(reach=reach, check=check):
+            calls = [(path, callers) for path, callers in reach.paths]
+            calls += [(f"{prefix}*", callers) for prefix, callers in reach.prefixes]
+            rest = "every other call" if calls else "every call"
+            for path, callers in (*calls, (rest, reach.others)):
+                yield f"  {escape(path)}  {_callers(callers, check)}"
+        case _:
+            assert_never(server.authorization)
+
+
+def _callers(callers: Callers, check: PolicyCheck) -> str:
+    asked = f"[green]checked by {escape(check.target)}[/] within {_timeout(check.timeout)}, fails closed"
+    match callers:
+        case Nobody():
+            return "[red]denied[/]"
+        case Workloads(ids=ids):
+            return f"denied, but for {escape(', '.join(sorted(ids)))}: {asked}"
+        case Anybody():
+            return asked
+        case _:
+            assert_never(callers)
 
 
 def _port(port: model.GatewayPort) -> Iterator[str]:

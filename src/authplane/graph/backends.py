@@ -41,15 +41,16 @@ Backends: TypeAlias = Mapping[Ref, BackendTarget]
 def build_backends(
     resources: Resources, settings: Settings, ca_file: str, clusters: Clusters, reports: Reports
 ) -> Backends:
-    """Resolve every Backend and XBackend, whether a route leads there or not."""
+    """Resolve every Backend and XBackend that is an MCP server, whether a route leads there or not."""
     build = _Build(resources, settings, CaFile(ca_file), clusters, read_service_tls(resources))
     found = {}
     written: list[Backend | XBackend] = [*resources.backends.values(), *resources.x_backends.values()]
     for each in written:
         ref = backend_ref(each)
         problems = reports.of(ref)
-        with problems.at("spec", "mcp"):
-            found[ref] = build.target(ref, each.spec.mcp, problems)
+        if each.spec.mcp is not None:
+            with problems.at("spec", "mcp"):
+                found[ref] = build.target(ref, each.spec.mcp, problems)
     return found
 
 

@@ -9,6 +9,7 @@ from authplane.graph.around import Around
 from authplane.graph.authorization import global_authorization
 from authplane.graph.extensions import extension_clusters
 from authplane.graph.gateway_api import NO_GATEWAYS, Gateways, build_gateways
+from authplane.graph.grpc_servers import build_grpc_servers
 from authplane.graph.hosts import build_hosts, owners
 from authplane.graph.memory import Memory
 from authplane.graph.model import Address, Certificate, Graph
@@ -20,6 +21,7 @@ from authplane.graph.services import report_endpoint_slices
 from authplane.graph.settings import DEFAULTS, Settings, read_settings, unusable_configuration
 from authplane.graph.upstream_tls import client_certificate
 from authplane.graph.upstreams import Cluster, Plaintext
+from authplane.policy.access.guards import Policies
 from authplane.resources.documents import Resources
 
 
@@ -33,11 +35,17 @@ class Built:
     """What became of Gateways, HTTPRoutes and Backends."""
 
 
-def build_graph(resources: Resources, memory: Memory | None = None, policy_server: PolicyServer | None = None) -> Built:
+def build_graph(
+    resources: Resources,
+    memory: Memory | None = None,
+    policy_server: PolicyServer | None = None,
+    policies: Policies | None = None,
+) -> Built:
     """Turn resources into the routing graph; what is invalid is left out and reported.
 
     With the memory of an earlier build the result is the same, and what has not changed is the same object.
-    A ``policy_server`` is asked instead of the one that the resources name.
+    A ``policy_server`` is asked instead of the one that the resources name. With ``policies``, as they are compiled,
+    gRPC servers are told whom they need not ask about.
     """
     memory = memory or Memory()
     reports = Reports()
@@ -64,8 +72,10 @@ def build_graph(resources: Resources, memory: Memory | None = None, policy_serve
     where = settings.listeners
     taken = [each.port for each, served in ((where.http, hosts.plain), (where.https, hosts.secure)) if served]
     gateways = build_gateways(resources, settings, policy_server or server, services, taken, reports)
+    asked = policy_server or server
+    grpc_servers = build_grpc_servers(resources, asked, gateways.protection, policies, reports)
     if unusable:
-        gateways = gateways.withdrawn()
+        gateways, grpc_servers = gateways.withdrawn(), ()
     services.forget_unused()
     known = services.built()
     used = sorted({*hosts.clusters, *gateways.services})
@@ -79,6 +89,7 @@ def build_graph(resources: Resources, memory: Memory | None = None, policy_serve
         fallback=hosts.fallback,
         refused=hosts.refused,
         gateways=gateways.ports,
+        grpc_servers=grpc_servers,
         clusters=tuple(sorted(clusters, key=lambda cluster: cluster.name)),
         certificates=_certificates(resources, settings, (*hosts.certificates, *gateways.certificates), clusters),
     )

@@ -5,8 +5,9 @@ from typing import Final
 
 from authplane.base.names import ObjectName
 from authplane.graph.paths import target_problem
+from authplane.policy.access.targets import mcp_servers
 from authplane.resources.documents import Resources
-from authplane.resources.kinds.agentic import Backend, XBackend
+from authplane.resources.kinds.agentic import Backend, McpBackend, XBackend
 from authplane.resources.kinds.authplane import GatewaySettings
 from authplane.resources.kinds.contour_policies import NamespacedName
 from authplane.resources.kinds.gateway import (
@@ -36,10 +37,10 @@ _GROUP: Final = "agentic.networking.x-k8s.io"
 
 
 def has_default_gateway(resources: Resources) -> bool:
-    """Tell whether there are Backends and no Gateway; one that cannot be read might be meant to lead to them."""
+    """Tell whether there are MCP servers and no Gateway; one that cannot be read might be meant to lead to them."""
     if resources.gateways or any(ref.kind == "Gateway" for ref in resources.broken):
         return False
-    return bool(resources.backends or resources.x_backends)
+    return mcp_servers(resources)
 
 
 def default_gateway(settings: GatewaySettings) -> Gateway:
@@ -58,8 +59,9 @@ def default_gateway(settings: GatewaySettings) -> Gateway:
 
 def default_routes(resources: Resources) -> Mapping[ObjectName, HTTPRoute]:
     """Write a route to each Backend; of a Backend and an XBackend with one name, to the Backend."""
-    backends: dict[ObjectName, Backend | XBackend] = {**resources.x_backends, **resources.backends}
-    return {name: _route(name, backend) for name, backend in sorted(backends.items())}
+    written: list[Backend | XBackend] = [*resources.x_backends.values(), *resources.backends.values()]
+    backends = {each.metadata.object_name: (each, each.spec.mcp) for each in written if each.spec.mcp is not None}
+    return {name: _route(name, *backends[name]) for name in sorted(backends)}
 
 
 def _tls(settings: GatewaySettings) -> ListenerTls | None:
@@ -76,8 +78,8 @@ def _secret(name: NamespacedName) -> SecretRef:
     return SecretRef(name=name.name, namespace=name.namespace)
 
 
-def _route(name: ObjectName, backend: Backend | XBackend) -> HTTPRoute:
-    path = backend.spec.mcp.path
+def _route(name: ObjectName, backend: Backend | XBackend, mcp: McpBackend) -> HTTPRoute:
+    path = mcp.path
     rewrite = UrlRewrite(path=PathModifier(type="ReplacePrefixMatch", replace_prefix_match=path))
     rule = HTTPRouteRule(
         matches=(HTTPRouteMatch(path=HTTPPathMatch(value=f"/{name}")),),

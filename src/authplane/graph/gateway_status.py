@@ -11,6 +11,7 @@ from authplane.graph.backends import BackendTarget, backend_ref
 from authplane.graph.build import Built
 from authplane.graph.gateway_api import Gateways
 from authplane.graph.gateways import Fault, Listener
+from authplane.graph.grpc_model import GrpcServer
 from authplane.graph.http_routes import Parent, RouteOutcome
 from authplane.graph.programming import Programming, gateway_listener, gateway_routes
 from authplane.graph.status import (
@@ -21,6 +22,7 @@ from authplane.graph.status import (
     outdated_condition,
     problems_by_ref,
     programmed_condition,
+    server_condition,
     valid_condition,
 )
 from authplane.resources.documents import Finding, Resources
@@ -47,7 +49,8 @@ def build_gateway_status(
     programming: Programming,
 ) -> tuple[Status, ...]:
     """Return the status of every Gateway, HTTPRoute and Backend, in name order."""
-    build = _Build(resources, built.gateways, problems_by_ref(findings, built.problems), last_good, programming)
+    problems = problems_by_ref(findings, built.problems)
+    build = _Build(resources, built.gateways, built.graph.grpc_servers, problems, last_good, programming)
     return tuple(sorted(build.statuses(), key=lambda status: status.ref))
 
 
@@ -57,6 +60,7 @@ class _Build:
 
     resources: Resources
     gateways: Gateways
+    grpc_servers: tuple[GrpcServer, ...]
     problems: Mapping[Ref, tuple[Problem, ...]]
     last_good: frozenset[Ref]
     programming: Programming
@@ -137,6 +141,8 @@ class _Build:
 
     def _backend(self, backend: Backend | XBackend) -> Status:
         ref = backend_ref(backend)
+        if backend.spec.mcp is None:
+            return self._grpc_server(ref, backend.metadata.generation)
         target = self.gateways.backends[ref]
         used = target.cluster is not None and target.cluster in self._clusters()
         names = _cluster_names(target.cluster) if target.cluster is not None and used else frozenset()
@@ -152,9 +158,27 @@ class _Build:
             ),
         )
 
+    def _grpc_server(self, ref: Ref, generation: int) -> Status:
+        served = next((each for each in self.grpc_servers if each.ref == ref), None)
+        programmed = (
+            self._programmed(frozenset(), "NotValid")
+            if served is None
+            else server_condition((TypeUrl.LISTENER, served.listener), self.programming)
+        )
+        resolved = self._resolved_as(ref, resolved=served is not None or not self.gateways.usable)
+        return Status(
+            ref=ref,
+            api_version=_VERSIONS[ref.kind],
+            generation=generation,
+            conditions=(resolved, self._protected(ref), programmed, *self._outdated(ref)),
+        )
+
     def _resolved(self, target: BackendTarget) -> Condition:
-        errors = [each for each in self.problems.get(target.ref, ()) if each.severity is Severity.ERROR]
-        if target.cluster is not None:
+        return self._resolved_as(target.ref, resolved=target.cluster is not None)
+
+    def _resolved_as(self, ref: Ref, *, resolved: bool) -> Condition:
+        errors = [each for each in self.problems.get(ref, ()) if each.severity is Severity.ERROR]
+        if resolved:
             return _unless("ResolvedRefs", None)
         words = "; ".join(f"{dotted(each.path)}: {each.message}" for each in errors)
         return _unless("ResolvedRefs", Fault(errors[0].reason, words))

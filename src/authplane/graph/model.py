@@ -11,6 +11,7 @@ from authplane.base.headers import NO_EDITS, HeaderEdits
 from authplane.base.names import ObjectName
 from authplane.base.secret import Secret
 from authplane.base.timeouts import Timeout, UseDefault
+from authplane.graph.grpc_model import GrpcServer
 from authplane.graph.guards import RouteAuthorization
 from authplane.graph.upstreams import Cluster
 
@@ -378,5 +379,6 @@ class Graph:
     """Withdrawn names that a wildcard on the plain listener would answer for."""
     gateways: tuple[GatewayPort, ...] = ()
     """By port."""
+    grpc_servers: tuple[GrpcServer, ...] = ()
     clusters: tuple[Cluster, ...] = ()
     certificates: tuple[Certificate, ...] = ()

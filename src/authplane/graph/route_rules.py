@@ -13,6 +13,7 @@ from authplane.graph.model import Match, NewPath, NewPrefix
 from authplane.graph.protection import Protection, Tokens
 from authplane.graph.route_matches import read_match, read_rewrite, read_timeout
 from authplane.graph.service_clusters import Clusters, Wanted
+from authplane.policy.access.targets import is_grpc
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.gateway import HTTPBackendRef, HTTPRoute, HTTPRouteRule
 
@@ -136,6 +137,8 @@ class _Read:
         tokens = self._beside.protection.backend(ref.object_name)
         if found is None or found.cluster is None:
             why = "cannot be used" if found is not None or ref in self._beside.resources.broken else "not found"
+            if is_grpc(self._beside.resources, ref):
+                why = "is a gRPC server, which no Gateway leads to"
             self._add("BackendNotFound", f'{ref.kind} "{ref.object_name}" {why}')
             return RuleBackend(target=ref, tokens=tokens, cluster=None, weight=weight)
         return RuleBackend(target=ref, tokens=tokens, cluster=found.cluster, weight=weight, host=found.host or host)

@@ -206,6 +206,20 @@ def programmed_condition(names: frozenset[XdsName], programming: Programming) ->
             assert_never(programming)
 
 
+def server_condition(name: XdsName, programming: Programming) -> Condition:
+    """Say whether gRPC servers accepted the Listener that a resource became."""
+    if isinstance(programming, NotServed):
+        return programmed_condition(frozenset({name}), programming)
+    servers = programming.servers
+    if name in servers.refused:
+        return _programmed_as("False", "Rejected", servers.refused[name][:_LONGEST_MESSAGE])
+    if name not in servers.asked:
+        return _programmed_as("Unknown", "NoServerConnected", f"no gRPC server asks for the Listener {name[1]}")
+    if name in servers.pending:
+        return _programmed_as("Unknown", "Pending", "a gRPC server has not answered yet")
+    return _programmed_as("True", "Programmed", "accepted by every gRPC server that asks for it")
+
+
 def _not_sent(valid: Condition) -> Condition:
     if valid.status == "True":
         return _programmed_as("False", "RootNotServed", "no root HTTPProxy that includes it is served")

@@ -15,6 +15,8 @@ from authplane.io.checks import Checks
 from authplane.io.health_check import HealthFault, check_health
 from authplane.io.services import SERVICES
 from authplane.io.traces import NO_TRACE, caller_trace
+from authplane.policy.context import TARGET, TARGET_METADATA
+from authplane.policy.wire import with_context
 
 Message: TypeAlias = Mapping[str, Any]
 Scope: TypeAlias = Mapping[str, Any]
@@ -26,6 +28,7 @@ _HEALTH: Final = b"/grpc.health.v1.Health/Check"
 _METHODS: Final = _CHECKS | {_HEALTH}
 _TYPES: Final = frozenset({b"application/grpc", b"application/grpc+proto"})
 _FAMILY: Final = b"application/grpc"
+_TARGET: Final = TARGET_METADATA.encode("ascii")
 
 _RESOURCE_EXHAUSTED: Final = 8
 _UNIMPLEMENTED: Final = 12
@@ -87,7 +90,7 @@ class GrpcApplication:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one call."""
         path = scope["raw_path"]
-        kind, patience = _about(scope["headers"])
+        kind, patience, target = _about(scope["headers"])
         if path not in _METHODS or kind not in _TYPES or scope["method"] != "POST" or scope["http_version"] != "2":
             fault = _fault(scope, path, kind)
             await (_plain(send, fault) if fault else self._others.get(path, _unknown)(scope, receive, send))
@@ -102,7 +105,10 @@ class GrpcApplication:
             body = await _read_on(first, receive, self._largest + _PREFIX)
             if body is None:
                 return
-        reply = self._reply(scope, parse_frame(body, self._largest), limit)
+        message = parse_frame(body, self._largest)
+        if target and isinstance(message, bytes):
+            message = with_context(message, TARGET, target.decode("latin-1"))
+        reply = self._reply(scope, message, limit)
         if not isinstance(reply, (bytes, Refusal)):
             reply = await reply
         if isinstance(reply, Refusal):
@@ -178,15 +184,18 @@ async def _read_on(event: Message, receive: Receive, largest: int) -> bytes | No
     return None
 
 
-def _about(headers: Sequence[tuple[bytes, bytes]]) -> tuple[bytes, bytes | None]:
-    """Return the content type and the timeout of a call."""
-    kind, timeout = b"", None
+def _about(headers: Sequence[tuple[bytes, bytes]]) -> tuple[bytes, bytes | None, bytes]:
+    """Return the content type and the timeout of a call, and what a check is about if that is said there."""
+    kind, timeout, target = b"", None, b""
     for name, value in headers:
         if name == b"content-type":
             kind = value
         elif name == b"grpc-timeout":
             timeout = value
-    return kind, timeout
+        elif name == _TARGET:
+            # Of two, neither is believed: together they name nothing.
+            target = target + b"," + value if target else value
+    return kind, timeout, target
 
 
 def _fault(scope: Scope, path: bytes, kind: bytes) -> int:

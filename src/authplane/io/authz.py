@@ -14,8 +14,10 @@ from authplane.io.health import health_service
 from authplane.io.listen import Address
 from authplane.io.reflection import Reflection
 from authplane.io.services import REFLECTIONS, SERVICES
-from authplane.io.traces import caller_trace
+from authplane.io.traces import NO_TRACE, caller_trace
+from authplane.policy.context import TARGET, TARGET_METADATA
 from authplane.policy.engine import Backend
+from authplane.policy.wire import with_context
 
 _OPTIONS: Final = (
     # Without this a second server on the same port would get half of the checks.
@@ -83,8 +85,13 @@ def _authorization(checks: Checks, service: str) -> grpc.GenericRpcHandler:
         body = await anext(aiter(bodies), None)
         if body is None:
             await context.abort(grpc.StatusCode.INTERNAL, "the body ends before its message")
-        metadata = context.invocation_metadata() if checks.traces else ()
-        return await checks.reply(body, limit=context.time_remaining(), caller=caller_trace(metadata or ()))
+        metadata = context.invocation_metadata() or ()
+        # Of two, neither is believed: together they name nothing.
+        target = ",".join(str(value) for key, value in metadata if key == TARGET_METADATA)
+        if target:
+            body = with_context(body, TARGET, target)
+        caller = caller_trace(metadata) if checks.traces else NO_TRACE
+        return await checks.reply(body, limit=context.time_remaining(), caller=caller)
 
     # Without serializers the messages stay bytes: the engine reads and writes them. A handler of one message would
     # leave a call that ends before its message without an answer, for as long as its connection lives.

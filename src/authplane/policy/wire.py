@@ -64,6 +64,13 @@ def parse_check(body: bytes) -> Request | Malformed:
     return partly_read(reader, attributes, method, host, path, known)
 
 
+def with_context(body: bytes, key: str, value: str) -> bytes:
+    """Add to a serialized CheckRequest what its context says; what it says there itself goes before."""
+    said = attribute_context_pb2.AttributeContext(context_extensions={key: value})
+    # Messages one after the other are one message, in which what comes later counts.
+    return pb.CheckRequest(attributes=said).SerializeToString() + body
+
+
 def render_decision(decision: Decision) -> bytes:
     """Build the CheckResponse; only an `Allow` has the status OK.
 

@@ -19,12 +19,14 @@ def dump(rendered: Rendered, *, show_secrets: bool) -> dict[str, Any]:
     if not show_secrets:
         for secret in secrets:
             secret["tlsCertificate"]["privateKey"]["inlineBytes"] = REDACTED
+    servers = {"grpcListeners": _dicts(rendered.grpc_listeners)} if rendered.grpc_listeners else {}
     return {
         "listeners": _dicts(rendered.listeners),
         "routes": _dicts(rendered.routes),
         "clusters": _dicts(rendered.clusters),
         "endpoints": _dicts(rendered.endpoints),
         "secrets": secrets,
+        **servers,
     }
 
 

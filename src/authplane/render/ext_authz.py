@@ -76,10 +76,7 @@ def render_filter(manner: Manner, service: AuthorizationService | None, *, clear
         clear_route_cache=clear_route_cache,
         include_peer_certificate=True,
         validate_mutations=True,
-        decoder_header_mutation_rules=mutation_rules_pb2.HeaderMutationRules(
-            disallow_expression=regex_pb2.RegexMatcher(regex=_KEPT_HEADERS),
-            disallow_is_error=BoolValue(value=True),
-        ),
+        decoder_header_mutation_rules=kept_headers(),
     )
     _ask(message, service or _nobody(manner))
     if isinstance(manner.ask, AskHttp) and manner.ask.request_headers:
@@ -113,6 +110,13 @@ def render_check(service: AuthorizationService | None, context: tuple[tuple[str,
 def set_shadow_mode(message: pb.ExtAuthz) -> None:
     """Make the filter ask, count the answer and let every request through, as Envoy 1.38 and later can."""
     message.MergeFromString(varint(SHADOW_MODE << 3) + b"\x01")
+
+
+def kept_headers() -> mutation_rules_pb2.HeaderMutationRules:
+    """Return the rules for what an authorization service changes about a request."""
+    return mutation_rules_pb2.HeaderMutationRules(
+        disallow_expression=regex_pb2.RegexMatcher(regex=_KEPT_HEADERS), disallow_is_error=BoolValue(value=True)
+    )
 
 
 def _status_on_error(on_failure: FailClosed | FailOpen | Shadow) -> http_status_pb2.HttpStatus:

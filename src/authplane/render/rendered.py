@@ -14,6 +14,7 @@ from authplane.graph.model import Graph
 from authplane.render.clusters import has_endpoints, render_cluster, render_endpoints
 from authplane.render.gateway_listeners import gateway_listeners_of
 from authplane.render.gateway_routes import gateway_tables_of
+from authplane.render.grpc_listeners import grpc_listeners_of
 from authplane.render.listeners import listeners_of
 from authplane.render.parts import Bodies, Part, Resource, Single, message_of
 from authplane.render.routes import route_tables_of
@@ -31,6 +32,8 @@ class Rendered:
     clusters: tuple[Cluster, ...]
     endpoints: tuple[ClusterLoadAssignment, ...]
     secrets: tuple[Secret, ...]
+    grpc_listeners: tuple[Listener, ...] = ()
+    """Those of gRPC servers, which are not for proxies."""
 
 
 def render_graph(graph: Graph) -> Rendered:
@@ -41,6 +44,7 @@ def render_graph(graph: Graph) -> Rendered:
         clusters=tuple(message_of(each) for each in _clusters(graph)),
         endpoints=tuple(message_of(each) for each in _endpoints(graph)),
         secrets=tuple(message_of(each) for each in _secrets(graph)),
+        grpc_listeners=tuple(message_of(each) for each in grpc_listeners_of(graph.grpc_servers)),
     )
 
 
@@ -49,7 +53,7 @@ def snapshot_of(graph: Graph, bodies: Bodies, before: Snapshot | None = None) ->
     bodies.next_generation()
     return Snapshot.of(
         {
-            TypeUrl.LISTENER: bodies.serialize(_listeners(graph)),
+            TypeUrl.LISTENER: bodies.serialize((*_listeners(graph), *grpc_listeners_of(graph.grpc_servers))),
             TypeUrl.ROUTE: bodies.serialize(_tables(graph)),
             TypeUrl.CLUSTER: bodies.serialize(_clusters(graph)),
             TypeUrl.ENDPOINT: bodies.serialize(_endpoints(graph)),

@@ -90,12 +90,23 @@ def _decode(made: type[Resource], kind: str, root: Fields) -> Decoded:
 
 
 def _backend(resource: Resource) -> Iterator[Problem]:
-    if isinstance(resource, Backend | XBackend) and (resource.spec.mcp.service_name is None) == (
-        resource.spec.mcp.hostname is None
-    ):
-        given = "neither is" if resource.spec.mcp.hostname is None else "both are"
+    if not isinstance(resource, Backend | XBackend):
+        return
+    spec = resource.spec
+    if spec.type == "GRPC" and isinstance(resource, XBackend):
+        yield Problem(("spec", "type"), "FieldInvalid", "an XBackend is an MCP server; use Backend for others")
+    for kind, field, member in (("MCP", "mcp", spec.mcp), ("GRPC", "grpc", spec.grpc)):
+        if spec.type == kind and member is None:
+            yield Problem(("spec", field), "FieldRequired", f"{field!r} is required")
+        if spec.type != kind and member is not None:
+            yield Problem(("spec", field), "FieldInvalid", f"a Backend of type {spec.type} has no {field!r}")
+    if spec.mcp is not None and (spec.mcp.service_name is None) == (spec.mcp.hostname is None):
+        given = "neither is" if spec.mcp.hostname is None else "both are"
         message = f"exactly one of 'serviceName' and 'hostname' is needed; {given} given"
         yield Problem(("spec", "mcp"), "FieldInvalid", message)
+    if spec.grpc is not None and parse_ip_address(spec.grpc.address) is None:
+        message = f"{_cut(spec.grpc.address)!r} is not an IP address such as 127.0.0.1"
+        yield Problem(("spec", "grpc", "address"), "FieldInvalid", message)
 
 
 def _configuration(resource: Resource) -> Iterator[Problem]:

@@ -12,13 +12,14 @@ from authplane.policy.access.evidence import Identifier, RequestEvidence
 from authplane.policy.access.guards import NO_POLICIES, Policies, Target
 from authplane.policy.access.targets import BACKENDS
 from authplane.policy.access.verdict import Verdict, VerdictFlow
+from authplane.policy.context import TARGET
 from authplane.policy.decision import Decision
 from authplane.policy.flow import Flow
 from authplane.policy.peers.reviewing import Reviewed, ReviewFailed, ReviewToken
 from authplane.policy.request import Request
 
-TARGET: Final = "authplane.target"
-"""The key of a route's context that names the backend: ``Backend/<namespace>/<name>``."""
+__all__ = ["GATEWAY", "NOWHERE", "TARGET", "AccessPolicies", "Told", "parse_target"]
+
 GATEWAY: Final = "authplane.gateway"
 """The key that names the Gateway, and perhaps the listener: ``Gateway/<namespace>/<name>[/<listener>]``."""
 

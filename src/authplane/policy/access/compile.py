@@ -15,7 +15,7 @@ from authplane.policy.access.model import AnyPolicy, Asked, Oidc, Policy, Rule, 
 from authplane.policy.access.quota import over_quota
 from authplane.policy.access.references import resolve
 from authplane.policy.access.settings import Options, Settings, configuration_ref, issuer_settings, read_settings
-from authplane.policy.access.targets import GROUPS, Aim, absence, all_in, exists, listeners, meant_kind
+from authplane.policy.access.targets import GROUPS, Aim, absence, all_in, exists, is_grpc, listeners, meant_kind
 from authplane.policy.backend_tls import BackendTlsPolicies, read_backend_tls
 from authplane.policy.tokens.issuer import Issuer
 from authplane.resources.documents import Resources
@@ -178,6 +178,10 @@ def _place(draft: Draft, work: _Pass) -> None:
     problems.extend(draft.problems)
     policy = _resolved(draft, work, problems)
     present = [aim for aim in draft.aims if exists(work.resources, aim)]
+    if any(is_grpc(work.resources, aim.ref) for aim in present):
+        for path, why in draft.unknown_to_grpc:
+            with problems.at(*path):
+                problems.add("NotKnownToServer", why)
     refusal = _refusal(draft, present, work, problems)
     if refusal is None:
         work.taken.update(present)
@@ -306,7 +310,7 @@ def _guards(work: _Pass) -> Iterator[tuple[Aim, Guard]]:
     for kind, names in (("Backend", work.resources.backends), ("XBackend", work.resources.x_backends)):
         for name in names:
             aim = Aim(Ref(kind, name.namespace, name.name))
-            yield aim, build_guard(aim, work.before.get(aim, ()))
+            yield aim, build_guard(aim, work.before.get(aim, ()), mcp=not is_grpc(work.resources, aim.ref))
     for ref, sections in listeners(work.resources).items():
         whole = Aim(ref)
         common = work.before.get(whole, [])

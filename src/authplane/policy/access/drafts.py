@@ -7,6 +7,7 @@ from authplane.base.names import Ref
 from authplane.base.problems import Path, Problem, Problems
 from authplane.policy.access.entries import SKIP_BASE, Reading, parse_entries
 from authplane.policy.access.external import ExternalService
+from authplane.policy.access.grpc_limits import Unknown, unknown_in_rule, unknown_in_service
 from authplane.policy.access.model import AnySource, Asked, Entry, Rule
 from authplane.policy.access.references import parse_external
 from authplane.policy.access.settings import Options, Settings
@@ -32,6 +33,8 @@ class Draft:
     """Whom a policy with the action ExternalAuth asks."""
     asks: tuple[tuple[Path, ExternalService], ...]
     """Every external service, and where it is named."""
+    unknown_to_grpc: tuple[Unknown, ...]
+    """What it asks for that nobody knows where the target is a gRPC server."""
     problems: tuple[Problem, ...]
 
 
@@ -46,7 +49,7 @@ def build_draft(written: Written, settings: Settings, options: Options) -> Draft
     reading = _reading(written, ref, settings)
     aims = parse_targets(written.spec.target_refs, meta.namespace, problems)
     screen = _screen(written, problems)
-    found, asks = _rules(written, reading, settings, options, problems)
+    found, asks, unknown = _rules(written, reading, settings, options, problems)
     if screen is not None:
         asks = ((("spec",), screen), *asks)
     return Draft(
@@ -58,6 +61,7 @@ def build_draft(written: Written, settings: Settings, options: Options) -> Draft
         base=_base_mode(written),
         screen=screen,
         asks=asks,
+        unknown_to_grpc=(*unknown_in_service(("spec",), screen), *unknown),
         problems=tuple(problems),
     )
 
@@ -78,6 +82,7 @@ def build_excess(written: Written, most: int) -> Draft:
         base=_base_mode(written),
         screen=None,
         asks=(),
+        unknown_to_grpc=(),
         problems=tuple(problems),
     )
 
@@ -123,9 +128,10 @@ def _screen(written: Written, problems: Problems) -> ExternalService | None:
 
 def _rules(
     written: Written, reading: Reading, settings: Settings, options: Options, problems: Problems
-) -> tuple[tuple[Rule, ...], tuple[tuple[Path, ExternalService], ...]]:
+) -> tuple[tuple[Rule, ...], tuple[tuple[Path, ExternalService], ...], tuple[Unknown, ...]]:
     found: list[Rule] = []
     asks: list[tuple[Path, ExternalService]] = []
+    unknown: list[Unknown] = []
     selects = isinstance(written, XAccessPolicy) and written.spec.action == "ExternalAuth"
     with problems.at("spec", "rules"):
         if not written.spec.rules and not selects:
@@ -136,10 +142,11 @@ def _rules(
                 source = parse_source(rule.source, reading.ref.namespace, settings, options, problems)
                 entries = parse_entries(rule, reading, problems)
             asks += _asks(("spec", "rules", index), rule, entries)
+            unknown += unknown_in_rule(("spec", "rules", index), rule, entries)
             if source is not None:
                 base = _grants_base(rule, entries, everybody=isinstance(source, AnySource))
                 found.append(Rule(name=name, source=source, entries=entries, base=base))
-    return tuple(found), tuple(asks)
+    return tuple(found), tuple(asks), tuple(unknown)
 
 
 def _names(rules: tuple[AccessRule, ...], problems: Problems) -> list[str]:

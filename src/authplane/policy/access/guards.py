@@ -47,9 +47,11 @@ class Guard:
     """The scopes that rules ask for, in order."""
     accounts: bool = False
     """Some rule is for a ServiceAccount."""
+    mcp: bool = True
+    """The target, if it is a backend, is an MCP server; otherwise it is a gRPC server."""
 
 
-def build_guard(aim: Aim, policies: Iterable[AnyPolicy]) -> Guard:
+def build_guard(aim: Aim, policies: Iterable[AnyPolicy], *, mcp: bool = True) -> Guard:
     """Put the policies of a target in order; those of one kind keep theirs."""
     ordered = tuple(sorted(policies, key=_turn))
     rules = tuple(rule for policy in ordered for rule in rules_of(policy))
@@ -62,6 +64,7 @@ def build_guard(aim: Aim, policies: Iterable[AnyPolicy]) -> Guard:
         issuers=tuple(dict.fromkeys(source.issuer.url for source in oidc)),
         scopes=tuple(dict.fromkeys(scope for source in oidc for scope in source.scopes)),
         accounts=any(isinstance(rule.source, Account) for rule in rules),
+        mcp=mcp,
     )
 
 
@@ -157,7 +160,7 @@ class Policies:
         guards = tuple(guard for aim in aims if (guard := self.guards.get(aim)) is not None)
         if not aims or len(guards) != len(aims):
             return None
-        is_mcp = target.backend is not None and target.backend.kind in BACKENDS
+        is_mcp = target.backend is not None and target.backend.kind in BACKENDS and guards[-1].mcp
         reads_mcp = any(guard.reads_mcp for guard in guards)
         way = self._ways[target] = Way(
             guards=guards,

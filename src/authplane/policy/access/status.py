@@ -147,6 +147,8 @@ def _protected(guard: Guard, *, allow: bool) -> Condition:
 
 def _resolved_backend(backend: Backend | XBackend, resources: Resources) -> Condition:
     mcp, namespace = backend.spec.mcp, backend.metadata.namespace
+    if mcp is None:
+        return _condition("ResolvedRefs", True, "ResolvedRefs", "a gRPC server refers to nothing")
     if mcp.service_name is None:
         return _condition("ResolvedRefs", True, "ResolvedRefs", f"{mcp.hostname}:{mcp.port} is outside")
     ref = Ref("Service", namespace, mcp.service_name)

@@ -84,9 +84,20 @@ def listeners(resources: Resources) -> Mapping[Ref, tuple[str, ...]]:
         for name, gateway in resources.gateways.items()
     }
     unread = any(ref.kind == "Gateway" for ref in resources.broken)
-    if found or unread or not (resources.backends or resources.x_backends):
+    if found or unread or not mcp_servers(resources):
         return found
     return {DEFAULT_GATEWAY: (DEFAULT_LISTENER,)}
+
+
+def is_grpc(resources: Resources, ref: Ref) -> bool:
+    """Tell whether a target is a gRPC server, which no Gateway leads to."""
+    backend = resources.backends.get(ref.object_name) if ref.kind == "Backend" else None
+    return backend is not None and backend.spec.grpc is not None
+
+
+def mcp_servers(resources: Resources) -> bool:
+    """Tell whether there are MCP servers."""
+    return bool(resources.x_backends) or any(each.spec.mcp is not None for each in resources.backends.values())
 
 
 def exists(resources: Resources, aim: Aim) -> bool:

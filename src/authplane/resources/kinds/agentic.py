@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
 from authplane.resources.kinds.meta import LABEL, Meta
-from authplane.resources.schema import Length, OneOf, OneOrMany, Range
+from authplane.resources.schema import Filled, Length, OneOf, OneOrMany, Range
 
 _PORT: Final = Range(1, 65535)
 _NAME: Final = Length(1, 253)
@@ -28,11 +28,33 @@ class McpBackend:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BackendSpec:
-    """``spec`` of a Backend."""
+class GrpcTls:
+    """TLS of a gRPC server, by the names that certificate providers have in its bootstrap."""
 
-    type: Annotated[str, OneOf(("MCP",))] = "MCP"
-    mcp: McpBackend
+    certificate_provider: Annotated[str, _NAME]
+    """Has the certificate that the server shows, and its key."""
+    client_ca_provider: Annotated[str, _NAME] | None = None
+    """Has the CAs of clients; with it every client has to show a certificate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrpcBackend:
+    """A gRPC server that enforces policies by itself, where it listens."""
+
+    address: Annotated[str, Length(1, 64)] = "0.0.0.0"  # noqa: S104 (a server is there to be reached)
+    port: Annotated[int, _PORT]
+    tls: Annotated[GrpcTls | None, Filled()] = None
+    policy_server_ca_provider: Annotated[str, _NAME] | None = None
+    """Has the CA of the policy server, if that is reached over TLS."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendSpec:
+    """``spec`` of a Backend: the member that ``type`` names is there, and no other."""
+
+    type: Annotated[str, OneOf(("MCP", "GRPC"))] = "MCP"
+    mcp: McpBackend | None = None
+    grpc: GrpcBackend | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,62 @@
+"""gRPC servers that enforce policies by themselves: what they are told, in no protocol's vocabulary."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from authplane.base.names import Ref
+from authplane.base.timeouts import Timeout
+from authplane.policy.access.reach import Reach
+from authplane.xds.types import BY_NAME
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerTls:
+    """TLS of a server, by the names of certificate providers in its bootstrap."""
+
+    certificate: str
+    clients: str = ""
+    """Has the CAs of clients, who all have to show a certificate then; empty does not ask them for one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyCheck:
+    """How a server asks the policy server."""
+
+    target: str
+    """As gRPC names what it connects to."""
+    ca: str = ""
+    """The certificate provider that verifies it; empty is plain text on the same machine."""
+    timeout: Timeout
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """No policy protects the server, and that is allowed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """Who does not come into question is refused at once; about the others the policy server is asked."""
+
+    reach: Reach
+    check: PolicyCheck
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrpcServer:
+    """A gRPC server, as one Backend describes it."""
+
+    ref: Ref
+    address: str
+    port: int
+    tls: ServerTls | None
+    authorization: "Authorization"
+
+    @property
+    def listener(self) -> str:
+        """The name of its Listener: ``grpc/<namespace>/<name>/<address>``."""
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{BY_NAME}{self.ref.namespace}/{self.ref.name}/{host}:{self.port}"
+
+
+Authorization: TypeAlias = Open | Judged

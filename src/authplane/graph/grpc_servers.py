@@ -1,0 +1,127 @@
+"""Backends of the type GRPC: gRPC servers that xDS configures, and that enforce policies without a proxy."""
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from authplane.base.addresses import parse_ip_address
+from authplane.base.names import Ref
+from authplane.base.problems import Problems
+from authplane.graph.backends import backend_ref
+from authplane.graph.grpc_model import Authorization, GrpcServer, Judged, Open, PolicyCheck, ServerTls
+from authplane.graph.policy_server import OverSocket, OverTcp, PolicyServer, Where
+from authplane.graph.protection import Protection
+from authplane.graph.reports import Reports
+from authplane.graph.upstreams import Plaintext, VerifiedTls
+from authplane.policy.access.guards import Policies, uses_certificates
+from authplane.policy.access.reach import ANYBODY_ANYWHERE, NOBODY_ANYWHERE, Reach, build_reach
+from authplane.policy.access.targets import Aim
+from authplane.resources.documents import Resources
+from authplane.resources.kinds.agentic import GrpcBackend
+
+
+def build_grpc_servers(
+    resources: Resources, server: PolicyServer, protection: Protection, policies: Policies | None, reports: Reports
+) -> tuple[GrpcServer, ...]:
+    """Build every gRPC server, in name order; one that has an error is left out, and then serves nobody.
+
+    Without ``policies`` nothing is known of those that protect a server but that there are some.
+    """
+    return tuple(sorted(_servers(resources, server, protection, policies, reports), key=lambda each: each.ref))
+
+
+def _servers(
+    resources: Resources, server: PolicyServer, protection: Protection, policies: Policies | None, reports: Reports
+) -> Iterator[GrpcServer]:
+    spec = resources.configuration.spec if resources.configuration is not None else None
+    denied = spec is not None and spec.unprotected_backends == "Deny"
+    for backend in resources.backends.values():
+        written = backend.spec.grpc
+        if written is None:
+            continue
+        ref = backend_ref(backend)
+        problems = reports.of(ref)
+        with problems.at("spec", "grpc"):
+            protected = protection.backend(ref.object_name) is not None
+            check = _check(server, written, problems)
+            _doubt(ref, written, policies, problems)
+        authorization: Authorization = Open()
+        if protected or denied:
+            if check is None:
+                continue
+            authorization = Judged(reach=_reach(ref, policies, protected=protected), check=check)
+        yield GrpcServer(
+            ref=ref,
+            address=written.address,
+            port=written.port,
+            tls=_tls(written),
+            authorization=authorization,
+        )
+
+
+def _reach(ref: Ref, policies: Policies | None, *, protected: bool) -> Reach:
+    """Say who comes into question; whoever decides by other documents than we know is asked about everybody."""
+    if not protected:
+        return NOBODY_ANYWHERE
+    guard = policies.guards.get(Aim(ref)) if policies is not None and not policies.closed else None
+    if policies is None or guard is None or not guard.policies:
+        return ANYBODY_ANYWHERE
+    return build_reach(guard, policies.settings.composition)
+
+
+def _tls(written: GrpcBackend) -> ServerTls | None:
+    if written.tls is None:
+        return None
+    return ServerTls(certificate=written.tls.certificate_provider, clients=written.tls.client_ca_provider or "")
+
+
+def _check(server: PolicyServer, written: GrpcBackend, problems: Problems) -> PolicyCheck | None:
+    """Say how the policy server is asked; None is a problem."""
+    target = _target(server.where)
+    provider = written.policy_server_ca_provider
+    with problems.at("policyServerCaProvider"):
+        match server.tls:
+            case Plaintext():
+                if provider is not None:
+                    problems.add("PolicyServerNotValid", "the policyServer of the configuration is reached without TLS")
+                    return None
+                return PolicyCheck(target=target, timeout=server.timeout)
+            case VerifiedTls(server_name=name):
+                if provider is None:
+                    problems.add(
+                        "PolicyServerNotValid",
+                        "the policyServer of the configuration has TLS: say which certificate provider has its CA",
+                    )
+                    return None
+                if not isinstance(server.where, OverTcp) or name != server.where.host:
+                    problems.add(
+                        "PolicyServerNotValid",
+                        f"a gRPC server cannot ask for the certificate of {name!r}: only for that of the address",
+                    )
+                    return None
+                return PolicyCheck(target=target, ca=provider, timeout=server.timeout)
+            case _:
+                assert_never(server.tls)
+
+
+def _target(where: Where) -> str:
+    match where:
+        case OverTcp(host=host, port=port):
+            address = parse_ip_address(host)
+            if address is None:
+                return f"dns:///{host}:{port}"
+            return f"ipv4:{host}:{port}" if address.version == 4 else f"ipv6:[{host}]:{port}"
+        case OverSocket(path=path):
+            return f"unix:{path}"
+        case _:
+            assert_never(where)
+
+
+def _doubt(ref: Ref, written: GrpcBackend, policies: Policies | None, problems: Problems) -> None:
+    """Warn where policies ask for certificates that nobody can show."""
+    guard = policies.guards.get(Aim(ref)) if policies is not None else None
+    asked = written.tls is not None and written.tls.client_ca_provider is not None
+    if guard is not None and uses_certificates(guard) and not asked:
+        with problems.at("tls"):
+            problems.warn(
+                "SourceNeverMatches", "policies ask for certificates, and without 'clientCaProvider' nobody shows one"
+            )
