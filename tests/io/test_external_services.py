@@ -498,6 +498,16 @@ def test_the_machine_trusts_what_it_is_told_to(tmp_path: Path, monkeypatch: pyte
     assert authority().certificate in trusted_certificates(SystemTrust())
 
 
+@pytest.mark.parametrize("protocol", [OverGrpc(), OverHttp()], ids=["grpc", "http"])
+async def test_without_anybody_to_trust_nobody_is_asked(protocol: OverGrpc | OverHttp) -> None:
+    # gRPC would take the CAs that it brings along.
+    nobody = replace(TRUSTED, ca=b"")
+    async with external_services() as services:
+        services.publish({WHERE._replace(tls=nobody): (Endpoint("127.0.0.1", 1),)})
+        outcome = await services.ask(asked_over(protocol, nobody))
+    assert outcome == NoAnswer("this machine trusts no CA that could be found")
+
+
 # --- Whatever goes wrong
 
 

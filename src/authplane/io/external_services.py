@@ -6,6 +6,7 @@ Whatever goes wrong on the way is no answer, and no answer grants nothing.
 import asyncio
 import contextlib
 import itertools
+import ssl
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -20,7 +21,7 @@ from authplane.base.names import ObjectName
 from authplane.io.careful_network import CarefulNetwork
 from authplane.io.process import owned_tasks, place_of
 from authplane.io.services import SERVICE
-from authplane.io.upstream_trust import trusted_certificates, trusting
+from authplane.io.upstream_trust import NobodyTrustedError, trusted_certificates, trusting
 from authplane.policy.access.external import OverGrpc, OverHttp
 from authplane.policy.asking.hops import MOST_HOPS, hops_of
 from authplane.policy.asking.http import HttpQuestion, build_question, read_answer
@@ -104,14 +105,14 @@ class ExternalServices:
             return NoAnswer("no time is left")
         if hops_of(ask.request) >= MOST_HOPS:
             return NoAnswer("the question was passed on too often")
-        client = self._client(ask)
-        if client is None:
-            return NoAnswer("the service has no endpoints")
         try:
             async with asyncio.timeout(seconds):
-                return await client.ask(ask, seconds)
+                client = await self._client(ask)
+                return await client.ask(ask, seconds) if client else NoAnswer("the service has no endpoints")
         except TimeoutError:
             return NoAnswer("no answer in time")
+        except NobodyTrustedError as error:
+            return NoAnswer(str(error))
         except Exception as error:  # noqa: BLE001 (a question that fails must not end a check without a decision)
             _log.error("a service could not be asked", service=str(ask.service.service), error=place_of(error))
             return NoAnswer("a fault of ours")
@@ -122,17 +123,19 @@ class ExternalServices:
             await client.close()
         self._clients.clear()
 
-    def _client(self, ask: Ask) -> _Client | None:
+    async def _client(self, ask: Ask) -> _Client | None:
         where = ServicePort(ask.service.service, ask.service.port, ask.service.tls)
         key = (where, type(ask.service.protocol))
         known = self._clients.get(key)
         if known is not None:
             return known
-        endpoints = self._endpoints.get(where)
-        if not endpoints:
+        if not self._endpoints.get(where):
             return None
-        made = _GrpcClient if isinstance(ask.service.protocol, OverGrpc) else _HttpClient
-        return self._clients.setdefault(key, made(endpoints, where.tls))
+        make = _grpc_client if isinstance(ask.service.protocol, OverGrpc) else _http_client
+        made = await make(where.tls)
+        # Others may have been quicker, and the service may have moved meanwhile.
+        endpoints = self._endpoints.get(where)
+        return self._clients.get(key) or self._clients.setdefault(key, made(endpoints)) if endpoints else None
 
 
 @asynccontextmanager
@@ -146,11 +149,25 @@ async def external_services() -> AsyncGenerator[ExternalServices]:
             await services.close()
 
 
+async def _grpc_client(tls: BackendTls | None) -> Callable[[tuple[Endpoint, ...]], _Client]:
+    """Read whom to trust, which takes long enough to hold up others; the client is made at once then."""
+    trusted = await asyncio.to_thread(trusted_certificates, tls.ca) if tls is not None else b""
+    return lambda endpoints: _GrpcClient(_channel(_target(endpoints), tls, trusted))
+
+
+async def _http_client(tls: BackendTls | None) -> Callable[[tuple[Endpoint, ...]], _Client]:
+    """Do the same for HTTP."""
+    if tls is None:
+        return lambda endpoints: _HttpClient(endpoints, None, "")
+    context = await asyncio.to_thread(trusting, tls.ca)
+    return lambda endpoints: _HttpClient(endpoints, context, tls.hostname)
+
+
 class _GrpcClient:
     """Asks over one channel to all endpoints."""
 
-    def __init__(self, endpoints: tuple[Endpoint, ...], tls: BackendTls | None) -> None:
-        self._channel = _channel(_target(endpoints), tls)
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._channel = channel
         self._check: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(f"/{SERVICE}/Check")
 
     async def ask(self, ask: Ask, seconds: float) -> Outcome:
@@ -171,11 +188,11 @@ class _GrpcClient:
         await self._channel.close(_GRACE)
 
 
-def _channel(target: str, tls: BackendTls | None) -> grpc.aio.Channel:
+def _channel(target: str, tls: BackendTls | None, trusted: bytes) -> grpc.aio.Channel:
     if tls is None:
         return grpc.aio.insecure_channel(target, options=_OPTIONS)
     named = (("grpc.ssl_target_name_override", tls.hostname), ("grpc.default_authority", tls.hostname))
-    credentials = grpc.ssl_channel_credentials(root_certificates=trusted_certificates(tls.ca))
+    credentials = grpc.ssl_channel_credentials(root_certificates=trusted)
     return grpc.aio.secure_channel(target, credentials, options=(*_OPTIONS, *named))
 
 
@@ -195,14 +212,15 @@ def _is_address(host: str) -> bool:
 class _HttpClient:
     """Asks the endpoints in turn."""
 
-    def __init__(self, endpoints: tuple[Endpoint, ...], tls: BackendTls | None) -> None:
-        self._tls = tls
+    def __init__(self, endpoints: tuple[Endpoint, ...], tls: ssl.SSLContext | None, name: str) -> None:
+        self._name = name
+        """Asked for, and what the certificate must be for; empty without TLS."""
         self._turns: Iterator[Endpoint] = itertools.cycle(endpoints)
         # One more, for a connection that its server has just closed.
         self._tries = len(endpoints) + 1
         self._pool = httpcore2.AsyncConnectionPool(
             network_backend=CarefulNetwork(httpcore2.AnyIOBackend()),
-            ssl_context=trusting(tls.ca) if tls is not None else None,
+            ssl_context=tls,
             max_connections=_CONNECTIONS,
             keepalive_expiry=_IDLE,
         )
@@ -244,16 +262,15 @@ class _HttpClient:
         self, endpoint: Endpoint, question: HttpQuestion, seconds: float
     ) -> tuple[int, list[tuple[str, str]], bytes | None]:
         url = httpcore2.URL(
-            scheme=b"http" if self._tls is None else b"https",
+            scheme=b"https" if self._name else b"http",
             host=endpoint.host.encode("ascii"),
             port=endpoint.port,
             target=question.target.encode(errors="surrogateescape"),
         )
         headers = [(name.encode("ascii"), value.encode(errors="surrogateescape")) for name, value in question.headers]
         extensions: dict[str, Any] = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), seconds)}
-        if self._tls is not None:
-            # This name is asked for, and the certificate must be for it: that of the endpoint says nothing.
-            extensions["sni_hostname"] = self._tls.hostname
+        if self._name:
+            extensions["sni_hostname"] = self._name
         async with self._pool.stream(
             question.method, url, headers=headers, content=question.body, extensions=extensions
         ) as response:
