@@ -1,8 +1,6 @@
 """Rules of rbac end calls alike on servers of grpcio, grpc-go and ours; docs/grpc-differences.md has the exceptions."""
 
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -13,12 +11,11 @@ from envoy.config.rbac.v3 import rbac_pb2 as pb
 from envoy.config.route.v3 import route_components_pb2
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2 as filter_pb
 from google.protobuf import json_format
-from tests.public_grpc.control import controlling, http_filter, listener, manager, packed, routes
-from tests.public_grpc.peers import GRPC_GO, GRPCIO, free_port, peer_argv, running
-from tests.public_grpc.world import PATIENCE
+from tests.public_grpc.control import packed
+from tests.public_grpc.judged import judging
+from tests.public_grpc.peers import GRPC_GO, GRPCIO, peer_argv
 from tests.support import certificates
 
-import authplane.grpc
 from authplane.io.certificates import KeyPair, Leaf, Usage, issue
 
 Metadata: TypeAlias = tuple[tuple[str, str | bytes], ...]
@@ -127,42 +124,6 @@ def _host(action: int) -> route_components_pb2.VirtualHost:
     return made
 
 
-class AnyMethod(grpc.GenericRpcHandler):
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
-        return grpc.unary_unary_rpc_method_handler(lambda request, _context: request)
-
-
-@contextmanager
-def judging(argv: list[str], action: int, pair: KeyPair | None, folder: Path) -> Iterator[Mapping[str, int]]:
-    """Run a server of ours and one of theirs with the same rules; yields their ports."""
-    files = None if pair is None else _files(pair, folder)
-    with controlling() as control, ThreadPoolExecutor(4) as pool, ExitStack() as stack:
-        ours = authplane.grpc.server(pool, [AnyMethod()], xds=control.bootstrap())
-        if pair is None:
-            port = ours.add_insecure_port("127.0.0.1:0")
-        else:
-            root = certificates.authority().certificate
-            own = grpc.ssl_server_credentials([(pair.key.reveal(), pair.certificate)], root, require_client_auth=True)
-            port = ours.add_secure_port("127.0.0.1:0", own)
-        ours.start()
-        stack.callback(lambda: ours.stop(0).wait(PATIENCE))
-        ports = {"ours": port, "theirs": free_port()}
-        made = manager(http_filter("rbac", filter_pb.RBAC()), inline=routes("inline", _host(action)))
-        control.publish(*(listener(each, made) for each in ports.values()))
-        assert ours.wait_until_serving(PATIENCE), control.nacks
-        orders = {"serve": {"address": f"127.0.0.1:{ports['theirs']}", "tls": files}}
-        stack.enter_context(running(argv, control.bootstrap(), orders))
-        yield ports
-        assert control.nacks == []
-
-
-def _files(pair: KeyPair, folder: Path) -> dict[str, str]:
-    parts = {"certificate": pair.certificate, "key": pair.key.reveal(), "ca": certificates.authority().certificate}
-    for name, content in parts.items():
-        (folder / name).write_bytes(content)
-    return {name: str(folder / name) for name in parts}
-
-
 def passed(port: int, caller: Caller) -> dict[tuple[int, Metadata], bool]:
     """Make every call to a server; returns which were permitted."""
     target = f"127.0.0.1:{port}"
@@ -201,7 +162,7 @@ def test_calls_end_as_on_a_server_of_theirs(
 ) -> None:
     callers = NAMED if secure else PLAIN
     pair = certificates.server("localhost") if secure else None
-    with judging(peer_argv(peer, request.config), action, pair, tmp_path) as ports:
+    with judging(peer_argv(peer, request.config), [_host(action)], pair, tmp_path) as ports:
         for name, caller in callers.items():
             ours, theirs = passed(ports["ours"], caller), passed(ports["theirs"], caller)
             known = DIFFERS.get((name, peer), ())
