@@ -1,18 +1,24 @@
 """Expressions about calls that come over the wire, checked by somebody else."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
 from cel.expr import checked_pb2 as pb
 from cel.expr.syntax_pb2 import Constant, Expr
+from google.protobuf import any_pb2
 from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from authplane.base.problems import Problems
+from authplane.cel.admit import Admitted
 from authplane.cel.calls import CLIENT_CALLS, SERVER_CALLS, compile_call_expression
 from authplane.cel.checked_wire import LARGEST, checked_expression, parse_checked
+from authplane.cel.engine import load
+from authplane.cel.evaluate import evaluate
+from authplane.cel.facts import Facts
 from authplane.cel.program import Program
 from authplane.cel.shape import is_same
 from authplane.cel.vocabulary import Vocabulary
@@ -436,3 +442,71 @@ def _above(below: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
 @given(st.recursive(_LEAVES, _above, max_leaves=12))
 def test_no_tree_breaks_the_reader(expr: Expr) -> None:
     read(boolean(expr))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(ALLOWED), st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 255)), min_size=1, max_size=4)
+)
+def test_no_bytes_break_the_reader(text: str, changes: list[tuple[int, int]]) -> None:
+    data = bytearray(checked(text).SerializeToString())
+    for place, value in changes:
+        data[place % len(data)] = value
+    try:
+        message = pb.CheckedExpr.FromString(bytes(data))
+    except DecodeError:
+        return
+    read(message)
+
+
+_TEXTS = st.sampled_from(
+    ["request.path", "request.host", 'request.headers["a"]', '"a"', '"/a\\\\b"', "source.ip", '""']
+)
+_NUMBERS = st.recursive(
+    st.sampled_from(["source.port", "1", "-2", "0", 'xds.route_metadata.filter_metadata["n"].n']),
+    lambda below: st.one_of(
+        st.builds("({0} {2} {1})".format, below, below, st.sampled_from(["+", "-", "*", "/", "%"])),
+        st.builds("-({0})".format, below),
+        st.builds("size({0})".format, _TEXTS),
+        st.builds("int({0})".format, _TEXTS),
+    ),
+    max_leaves=4,
+)
+_BOOLS = st.recursive(
+    st.one_of(
+        st.builds("{0} {2} {1}".format, _TEXTS, _TEXTS, st.sampled_from(["==", "!=", "<", ">="])),
+        st.builds("1 + {0} {2} 2 * {1}".format, _NUMBERS, _NUMBERS, st.sampled_from(["==", "!=", "<=", ">"])),
+        st.builds("{0}.{2}({1})".format, _TEXTS, _TEXTS, st.sampled_from(["startsWith", "endsWith", "contains"])),
+        st.builds("{0} in [{1}, {1}]".format, _TEXTS, _TEXTS),
+        st.sampled_from(['has(request.headers.a) && "b" in request.headers', "has(request.time)", "true", "false"]),
+    ),
+    lambda below: st.one_of(
+        st.builds("({0}) {2} ({1})".format, below, below, st.sampled_from(["&&", "||", "=="])),
+        st.builds("!({0})".format, below),
+    ),
+    max_leaves=5,
+)
+_FACTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "request.path": st.sampled_from(["", "a", "/a\\b", "7"]),
+        "request.host": st.sampled_from(["a", "b"]),
+        "request.headers": st.dictionaries(st.sampled_from(["a", "b"]), st.sampled_from(["", "a", "12"])),
+        "source.ip": st.sampled_from(["a", "10.0.0.1"]),
+        "source.port": st.builds(Admitted, st.integers(-3, 3), st.just(8)),
+        "xds.route_metadata.filter_metadata": st.sampled_from([{}, {"n": {"n": 1.0}}, {"n": {"n": "a"}}]),
+    },
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(_BOOLS, st.lists(_FACTS, min_size=1, max_size=5))
+def test_what_is_run_says_what_the_sent_one_says(text: str, calls: list[dict[str, object]]) -> None:
+    sent = checked(text)
+    program = read(sent)
+    assert isinstance(program, Program)
+    packed = any_pb2.Any()
+    packed.Pack(sent)
+    theirs = replace(program, running=load(packed.SerializeToString(), SERVER_CALLS))
+    for each in calls:
+        assert evaluate(program, Facts.of(each)) == evaluate(theirs, Facts.of(each))

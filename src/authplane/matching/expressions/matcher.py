@@ -1,7 +1,7 @@
 """Matchers that ask an expression."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from authplane.cel.calls import HEADERS
@@ -30,25 +30,36 @@ class Attributes(Protocol):
         """Return what is equal for calls that look the same to an expression; None if that is not worth keeping."""
 
 
-@dataclass(frozen=True, slots=True)
 class ExpressionMatcher:
     """Matches if the expression is true; an error, or a result that is no bool, is no match.
 
     What it came to for the last calls is remembered: an expression says the same of the same values, and to look at
-    them takes much less time. Calls of a server are alike.
+    them takes much less time. Calls of a server are alike. Safe to use from several threads.
     """
 
-    program: Program
-    _reads: Reads = field(init=False, repr=False, compare=False)
-    _headers: tuple[str, ...] | None = field(init=False, repr=False, compare=False)
-    _known: dict[tuple[Hashable, ...], bool] = field(init=False, repr=False, compare=False, default_factory=dict)
+    # Not a dataclass: who looks through configurations shall not find what is remembered.
+    __slots__ = ("_headers", "_known", "_reads", "program")
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_headers", _headers_read(self.program))
-        object.__setattr__(self, "_reads", tuple((step.variable, step.keys) for step in self.program.steps))
+    def __init__(self, program: Program) -> None:
+        self.program: Final = program
+        self._headers = _headers_read(program)
+        self._reads: Reads = tuple((step.variable, step.keys) for step in program.steps)
+        self._known: dict[tuple[Hashable, ...], bool] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ExpressionMatcher) and self.program == other.program
+
+    def __hash__(self) -> int:
+        return hash((ExpressionMatcher, self.program.text))
+
+    def __repr__(self) -> str:
+        return f"ExpressionMatcher({self.program.text!r})"
+
+    def __str__(self) -> str:
+        return f"satisfies {self.program.text}"
 
     def matches(self, value: Attributes) -> bool:
-        """Tell whether the expression is true. Safe to use from several threads."""
+        """Tell whether the expression is true."""
         seen = value.seen(self._reads)
         if seen is None:
             return self.outcome(value) is HOLDS
@@ -64,9 +75,6 @@ class ExpressionMatcher:
         """Tell what the expression says, also why it says nothing."""
         names = self._headers
         return evaluate(self.program, lambda name: value.headers(names) if name == HEADERS else value.fact(name))
-
-    def __str__(self) -> str:
-        return f"satisfies {self.program.text}"
 
 
 @dataclass(frozen=True, slots=True)
