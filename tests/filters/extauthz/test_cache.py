@@ -310,6 +310,22 @@ def test_those_who_wait_ask_themselves_if_the_other_check_comes_to_nothing(end: 
     assert finish(follower, Answered(b"")) == Proceed(metadata=CALL.metadata)
 
 
+def test_whoever_waited_in_vain_does_not_end_the_check_of_another() -> None:
+    running = CONFIG.build(Watched().state, None)
+    first, waited, second, third = (running.run(CALL) for _ in range(4))
+    assert isinstance(next(first), Ask)
+    waiting(waited)
+    finish(first, Unanswered(Code.UNAVAILABLE, ""))
+    assert isinstance(waited.send(None), Ask)
+    assert isinstance(next(second), Ask)
+    finish(waited, Unanswered(Code.UNAVAILABLE, ""))
+    # The second check is still under way, and the third call waits for it.
+    woken = waiting(third)
+    assert woken == []
+    finish(second, Answered(b""))
+    assert woken == [True]
+
+
 def test_whoever_comes_after_a_flight_has_ended_is_woken_at_once() -> None:
     flight, woken = Flight(), []
     flight.end()
