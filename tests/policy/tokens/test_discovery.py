@@ -32,7 +32,7 @@ def test_without_a_path_there_are_two_places(url: str) -> None:
     )
 
 
-@pytest.mark.requirement("S3", "J31")
+@pytest.mark.requirement("A7", "J31", "S3")
 @pytest.mark.parametrize(
     "issuer", [f"{URL}/", URL.upper(), "https://evil.example", "", None, [URL], {"a": 1}, 5], ids=str
 )

@@ -51,7 +51,7 @@ def test_an_https_address_is_kept_as_it_is_written(text: str) -> None:
     assert not problems
 
 
-@pytest.mark.requirement("J36")
+@pytest.mark.requirement("A7", "J36")
 @pytest.mark.parametrize(("text", "why"), BAD.values(), ids=BAD.keys())
 def test_addresses_that_are_refused(text: str, why: str) -> None:
     problems = Problems()
