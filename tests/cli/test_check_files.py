@@ -76,6 +76,8 @@ def test_every_mistake_of_a_file_is_named_at_once(folder: Path) -> None:
         "a: 1\na: 2": "stands twice",
         "{": "this is not YAML",
         asked("{token: a, spiffe: spiffe://a/b}", more=", headers: {Authorization: x}"): "cannot both be given",
+        asked("{spiffe: spiffe://a/b}", more=", time: '9999-12-31T23:59:59Z'"): "expected a time with its zone",
+        asked("{spiffe: spiffe://a/b}", more=", time: '0001-01-01T00:00:00Z'"): "expected a time with its zone",
         asked("{token: {}}"): "expected a JWT as text, or 'issuer' and 'claims'",
         asked("{token: {jwt: a, claims: {}}}"): "which has its claims in it",
         "{target: {kind: Gateway, name: a, gateway: {name: b}}}": "a Gateway is not behind another one",

@@ -285,4 +285,5 @@ def _time(text: str) -> datetime | None:
         found = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return None if found.tzinfo is None else found
+    # Certificates and tokens are made for that time, which have no others.
+    return None if found.tzinfo is None or not 1970 < found.year < 9999 else found
