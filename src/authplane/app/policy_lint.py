@@ -25,10 +25,10 @@ from authplane.policy.access.model import (
     Tools,
 )
 from authplane.policy.access.settings import Composition
-from authplane.resources.catalogue import POLICIES
+from authplane.resources.catalogue import POLICIES, TLS_POLICY
 from authplane.resources.documents import Finding, Place
 
-KINDS: Final = POLICIES | {"Backend", "XBackend", "AuthplaneConfiguration"}
+KINDS: Final = POLICIES | {"Backend", "XBackend", "AuthplaneConfiguration", TLS_POLICY}
 """What policies are made of: problems of other kinds are for `validate`."""
 
 LINTS: Final[Mapping[str, str]] = MappingProxyType(

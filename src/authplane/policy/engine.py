@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias, assert_never
 
 from authplane.policy.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.flow import Effect, Flow, Outcome
-from authplane.policy.headers import fault_in, may_send
+from authplane.policy.headers import excess_in, fault_in, may_send
 from authplane.policy.request import Malformed, Request
 from authplane.policy.wire import parse_check, render_decision, render_failure
 
@@ -148,4 +148,7 @@ def _fault(headers: tuple[tuple[str, str], ...], body: str) -> str | None:
     unfit = [name for name, value in headers if not may_send(name, value)]
     if unfit:
         return f"the header {unfit[0]!r} of the response"
+    excess = excess_in(headers)
+    if excess:
+        return f"{excess} in the response"
     return None if body.encode(errors="replace").decode() == body else "the body of the response is not text"

@@ -40,7 +40,12 @@ def fault_in(edits: HeaderEdits) -> str | None:
     for name, value in edits.set:
         if not may_send(name, value):
             return f"the value for the header {name!r} cannot be sent"
-    if len(edits.set) > _MOST_HEADERS:
-        return f"{len(edits.set)} headers are more than {_MOST_HEADERS}"
-    size = sum(len(name) + len(value) for name, value in edits.set)
+    return excess_in(edits.set)
+
+
+def excess_in(headers: tuple[tuple[str, str], ...]) -> str | None:
+    """Say why a proxy cannot carry all of these, or None."""
+    if len(headers) > _MOST_HEADERS:
+        return f"{len(headers)} headers are more than {_MOST_HEADERS}"
+    size = sum(len(name) + len(value) for name, value in headers)
     return f"{size} bytes of headers are more than {_MOST_BYTES}" if size > _MOST_BYTES else None

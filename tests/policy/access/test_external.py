@@ -299,6 +299,15 @@ def test_a_client_gets_the_headers_of_all_who_let_its_request_go_on() -> None:
     assert verdict.decision.response_headers == (("set-cookie", "a=1"), ("set-cookie", "b=2"))
 
 
+@pytest.mark.requirement("E05")
+@pytest.mark.parametrize("headers", [(("x-a", "a"),) * 101, (("x-a", "a" * 4000),) * 16], ids=["many", "long"])
+def test_more_for_the_client_than_a_proxy_can_carry_is_denied(headers: tuple[tuple[str, str], ...]) -> None:
+    for each in (Allow(response_headers=headers), Deny(http_status=401, headers=headers, rule="x")):
+        sendable = sendable_form(each)
+        assert isinstance(sendable, Deny)
+        assert (sendable.http_status, sendable.headers) == (403, ())
+
+
 # --- Policies of the later kind whose action is to ask
 
 
