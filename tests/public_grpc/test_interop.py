@@ -28,7 +28,7 @@ from tests.support.eventually import eventually
 
 import authplane.grpc
 import authplane.grpc.aio
-from authplane.grpc import Proceed, Serving
+from authplane.grpc import FailOpen, Proceed, Serving
 from authplane.grpc import ext_authz as asking
 from authplane.io.ads import Ads
 from authplane.io.listen import TcpAddress
@@ -97,6 +97,28 @@ def test_a_server_made_for_envoy_is_asked_in_its_form(serve: Serve, cart: Cart, 
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         assert call(channel, "unary_unary", b"a", metadata=(("x-user", "ann"),))[0] == [b"a"]
         assert refusal(channel, metadata=(("x-user", "bob"),)).code() is grpc.StatusCode.PERMISSION_DENIED
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        (("traceparent", "00-" + "a" * 32 + "-" + "b" * 16 + "-01"), ("tracestate", "a=" + "b" * 7800)),
+        (("traceparent", "a" * 7800),),
+        (("grpc-trace-bin", b"a" * 5800),),
+    ],
+    ids=["a state", "a parent", "bytes"],
+)
+def test_no_trace_is_so_long_that_a_call_passes_without_a_decision(
+    serve: Serve, cart: Cart, authority: Authority, trace: tuple[tuple[str, str | bytes], ...]
+) -> None:
+    authority.decide = lambda _: deny()
+    port = serve(cart, filters=[asking(authority.target, credentials=None, on_failure=FailOpen(), timeout=PATIENCE)])
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        # Headers beyond 8 KiB are refused the more often the longer they are, by our server and by the service.
+        codes = {refusal(channel, metadata=trace).code() for _ in range(30)}
+    assert codes <= {grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.RESOURCE_EXHAUSTED}
+    assert cart.calls == 0
+    assert max(sum(len(name) + len(value) for name, value in each) for each in authority.metadata) < 1024
 
 
 async def test_what_a_server_was_told_can_be_looked_at(cart: Cart) -> None:

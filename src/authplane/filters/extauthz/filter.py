@@ -11,7 +11,6 @@ from authplane.filters.calls import (
     Code,
     Effect,
     Flow,
-    Metadata,
     Proceed,
     Running,
     Side,
@@ -26,6 +25,7 @@ from authplane.filters.extauthz.check.shown import Shown
 from authplane.filters.extauthz.check.wire import METHOD, Questions, read_reply
 from authplane.filters.extauthz.decision import Allow, Deny, Failed, Outcome
 from authplane.filters.extauthz.grpc_service.service import GrpcService
+from authplane.filters.extauthz.trace import trace_of
 from authplane.filters.headers import NO_RULES, Rules, edited, replaced, without
 from authplane.filters.registry import State
 from authplane.matching.fractions import ALWAYS, Fraction, is_drawn
@@ -35,7 +35,6 @@ FAILURE_MARK: Final = "x-envoy-auth-failure-mode-allowed"
 MOST_BYTES: Final = 512 * 1024
 """How large a check may be; services refuse larger ones, so that a client could choose to have no decision."""
 
-_TRACE: Final = frozenset({"traceparent", "tracestate", "grpc-trace-bin"})
 _TOO_LARGE: Final = Stop(code=Code.RESOURCE_EXHAUSTED, message="the headers of the call are too large to be checked")
 _TOO_LATE: Final = Stop(code=Code.DEADLINE_EXCEEDED, message="the deadline passed before there was a decision")
 _NO_DECISION: Final = "there is no decision of the authorization service"
@@ -192,7 +191,7 @@ class _ExtAuthzFilter:
             method=METHOD,
             request=request,
             timeout=min(limits, default=None),
-            metadata=(*service.metadata, *_trace(call.metadata, service.metadata)),
+            metadata=(*service.metadata, *trace_of(call.metadata, service.metadata)),
         )
         match answer:
             case Answered(reply):
@@ -230,15 +229,3 @@ def _unmarked(call: Call) -> Call:
     """Drop what a client wrote where only we say that there was no decision."""
     metadata = without(call.metadata, FAILURE_MARK)
     return call if metadata is call.metadata else replace(call, metadata=metadata)
-
-
-def _trace(metadata: Metadata, ours: Metadata) -> Metadata:
-    """Find the trace that the call is part of; what the configuration sets stands."""
-    found = [pair for pair in metadata if pair[0] in _TRACE]
-    if not found:
-        return ()
-    # W3C Trace Context, 3.2.1: more than one traceparent is as good as none.
-    if sum(name == "traceparent" for name, _ in found) > 1:
-        found = [pair for pair in found if pair[0] == "grpc-trace-bin"]
-    taken = {name for name, _ in ours}
-    return tuple([pair for pair in found if pair[0] not in taken])
