@@ -47,7 +47,8 @@ def build_denial(result: NotPassed, case: Case, guards: tuple[Guard, ...]) -> De
     """
     if result.unavailable:
         return Unavailable(cause=f"{result.policy} {result.unavailable}")
-    return _denied(_answer(result, case, guards), result)
+    answer = _answer(result, case, guards)
+    return _denied(answer if guards[-1].mcp else _without_body(answer), result)
 
 
 def build_refusal(refusal: McpRefusal, policy: str) -> Decision:
@@ -109,6 +110,12 @@ def _passed_on(declined: Declined, ours: McpAnswer) -> McpAnswer:
     if declined.body:
         return McpAnswer(http_status=status, headers=kept, body=declined.body)
     return McpAnswer(http_status=status, headers=(*bare, *ours.headers), body=ours.body)
+
+
+def _without_body(answer: McpAnswer) -> McpAnswer:
+    """Leave out what a gRPC server cannot send: its answer has no body, and a type of its own."""
+    kept = tuple((name, value) for name, value in answer.headers if not name.lower().startswith("content-"))
+    return McpAnswer(http_status=answer.http_status, headers=kept)
 
 
 def _denied(answer: McpAnswer, result: NotPassed) -> Deny:
