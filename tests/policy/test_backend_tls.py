@@ -66,6 +66,7 @@ class Case(NamedTuple):
 
 NO_CA = TlsRefused("NoValidCACertificate", "no CA certificate can be used")
 UNREADABLE = TlsRefused("Invalid", 'BackendTLSPolicy "default/tls" cannot be read')
+NO_YAML = TlsRefused("Invalid", "a.yaml may hold a BackendTLSPolicy and cannot be read")
 NOT_THERE = TlsRefused("TargetNotFound", "Service \"default/authz\" has no port 'gprc'")
 BAD_NAME = TlsRefused("Invalid", "'*.example' is not the name of a host such as 'authz.example.com'")
 ONE_OF = TlsRefused(
@@ -121,6 +122,8 @@ CASES = {
     ),
     "a version that nobody knows": Case((CA, tls_policy().replace("io/v1", "io/v9")), UNREADABLE, UNREADABLE),
     "targets that cannot be read": Case((CA, tls_policy("7")), UNREADABLE, UNREADABLE),
+    "what is no YAML": Case((CA, tls_policy() + "  - {\n"), NO_YAML, NO_YAML),
+    "what is no YAML, and no such policy": Case(("apiVersion: v1\nkind: Secret\n  - {\n",), None, None),
     "targets of others that cannot be read": Case((CA, tls_policy("[{kind: Service, name: x, b: 1}]")), None, None),
 }  # fmt: skip
 

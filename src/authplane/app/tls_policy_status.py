@@ -23,7 +23,8 @@ def tls_policy_statuses(loaded: Loaded, compiled: Compiled) -> Iterator[Status]:
             conditions=outdated,
             ancestors=tuple(_ancestor(each, standing) for each in standing.targets),
         )
-    for ref, targets in loaded.resources.broken_tls_policies.items():
+    named = ((ref, targets) for ref, targets in loaded.resources.broken_tls_policies.items() if ref.namespace)
+    for ref, targets in named:
         ancestors = tuple(
             AncestorStatus(ref=_reference(each.object_name, ""), conditions=(_UNREADABLE,)) for each in targets or ()
         )

@@ -82,7 +82,10 @@ class BackendTlsPolicies:
     services: Mapping[ObjectName, Mapping[str, Tls]] = field(default_factory=lambda: MappingProxyType({}))
     """By the name of a port; the empty name is the whole Service."""
     closed: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Namespaces with a policy of which nobody knows for which Services it is, and what to say of that."""
+    """Namespaces with a policy of which nobody knows for which Services it is, and what to say of that.
+
+    The empty one stands for all.
+    """
     standings: tuple[TlsPolicyStanding, ...] = field(default=(), compare=False)
     problems: Mapping[Ref, tuple[Problem, ...]] = field(default_factory=lambda: MappingProxyType({}), compare=False)
 
@@ -102,7 +105,7 @@ class BackendTlsPolicies:
             stray = said.keys() - {each.name for each in service.spec.ports}
             if stray:
                 return TlsRefused("TargetNotFound", f'Service "{name}" has no port {min(stray)!r}')
-        why = self.closed.get(name.namespace)
+        why = self.closed.get(name.namespace) or self.closed.get("")
         return None if why is None else TlsRefused("Invalid", why)
 
 
@@ -249,6 +252,8 @@ def _close(resources: Resources, services: dict[ObjectName, dict[str, Tls]]) -> 
     """Close what policies that cannot even be read were meant for, or all that they can have been meant for."""
     for ref, targets in sorted(resources.broken_tls_policies.items()):
         message = f'{ref.kind} "{ref.object_name}" cannot be read'
+        if not ref.namespace:
+            message = f"{ref.name} may hold a {ref.kind} and cannot be read"
         if targets is None:
             yield ref.namespace, message
         for each in _services(targets or ()):

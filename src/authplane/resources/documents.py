@@ -88,7 +88,10 @@ class Resources:
     broken_policies: Mapping[Ref, tuple[Ref, ...] | None] = field(default_factory=lambda: MappingProxyType({}))
     """Policies among the broken, and what they were meant to protect; None where that cannot be read either."""
     broken_tls_policies: Mapping[Ref, tuple[Ref, ...] | None] = field(default_factory=lambda: MappingProxyType({}))
-    """BackendTLSPolicies among the broken, and their targets; None where those cannot be read either."""
+    """BackendTLSPolicies among the broken, and their targets; None where those cannot be read either.
+
+    One without a namespace may be in the file that it is named after, and for anything.
+    """
     status_controllers: Mapping[Ref, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """Who has written into the status of a policy, once for each entry of its ancestors."""
     unread_proxies: tuple[UnreadProxy, ...] = ()

@@ -4,7 +4,7 @@ from collections.abc import Collection, Container, Iterable, Mapping
 from typing import Final
 
 from authplane.base.names import Ref
-from authplane.resources.catalogue import POLICIES
+from authplane.resources.catalogue import POLICIES, TLS_POLICY
 from authplane.resources.chunks import Chunk, Doc, is_error
 from authplane.resources.documents import UnreadProxy
 from authplane.resources.kinds.contour import HTTPProxy
@@ -46,6 +46,16 @@ def unread_proxies(
         if file not in holders and (source.damage is not None or lost):
             found.add(UnreadProxy(file, "", None))
     return tuple(sorted(found, key=lambda each: (each.who, each.host or "")))
+
+
+def unread_tls_policies(sources: Mapping[str, Source], holders: Collection[str]) -> Mapping[Ref, None]:
+    """Return the files that may hold a BackendTLSPolicy that cannot be read at all, as policies of no namespace."""
+    return {
+        Ref(TLS_POLICY, "", file): None
+        for file, source in sources.items()
+        if file not in holders
+        and any(TLS_POLICY in chunk.text and any(map(is_error, chunk.spots)) for chunk, _ in source.faulty)
+    }
 
 
 def _may_hold_policy(source: Source) -> bool:

@@ -15,7 +15,7 @@ from authplane.base.names import Ref
 from authplane.resources.catalogue import POLICIES, TLS_POLICY, Resource
 from authplane.resources.chunks import Chunk, is_error
 from authplane.resources.documents import Finding
-from authplane.resources.doubts import doubt_in, lost_settings, unread_proxies
+from authplane.resources.doubts import doubt_in, lost_settings, unread_proxies, unread_tls_policies
 from authplane.resources.findings import FileState, build_clashes, build_findings
 from authplane.resources.loaded import Claim, Loaded, Origins, key_of
 from authplane.resources.source import NO_SOURCE, Source, parse_source, unreadable_source
@@ -243,7 +243,7 @@ class Library:
         resources = self._tables.resources(
             broken,
             self._broken_policies(POLICIES),
-            self._broken_policies({TLS_POLICY}),
+            MappingProxyType({**self._broken_policies({TLS_POLICY}), **unread_tls_policies(self._sources, holders)}),
             MappingProxyType(dict(self._controllers)),
             doubt_in(self._sources, holders),
         )
