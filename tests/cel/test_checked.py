@@ -463,7 +463,7 @@ _TEXTS = st.sampled_from(
     ["request.path", "request.host", 'request.headers["a"]', '"a"', '"/a\\\\b"', "source.ip", '""']
 )
 _NUMBERS = st.recursive(
-    st.sampled_from(["source.port", "1", "-2", "0", 'xds.route_metadata.filter_metadata["n"].n']),
+    st.sampled_from(["source.port", "1", "-2", "0", 'xds.route_metadata.filter_metadata["n"].n * 1']),
     lambda below: st.one_of(
         st.builds("({0} {2} {1})".format, below, below, st.sampled_from(["+", "-", "*", "/", "%"])),
         st.builds("-({0})".format, below),
