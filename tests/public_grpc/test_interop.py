@@ -7,7 +7,9 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from envoy.extensions.filters.http.ext_authz.v3 import ext_authz_pb2
 from envoy.service.status.v3 import csds_pb2
+from google.protobuf import duration_pb2
 from grpc_reflection.v1alpha import reflection
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from tests.public_grpc.control import (
@@ -119,6 +121,31 @@ def test_no_trace_is_so_long_that_a_call_passes_without_a_decision(
     assert codes <= {grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.RESOURCE_EXHAUSTED}
     assert cart.calls == 0
     assert max(sum(len(name) + len(value) for name, value in each) for each in authority.metadata) < 1024
+
+
+@pytest.mark.requirement("GS-8")
+async def test_calls_go_on_under_the_longest_limits_that_can_be_said(
+    stack: str, serve: Serve, cart: Cart, authority: Authority
+) -> None:
+    port = serve(cart)
+    longest = duration_pb2.Duration(seconds=315_576_000_000)
+    host = forwarded("c")
+    host.routes[0].route.max_stream_duration.max_stream_duration.CopyFrom(longest)
+    asked = ext_authz(authority.target)
+    config = ext_authz_pb2.ExtAuthz.FromString(asked.typed_config.value)
+    config.grpc_service.timeout.CopyFrom(longest)
+    asked.typed_config.Pack(config)
+    with controlling() as control:
+        shop = api_listener("shop", manager(asked, inline=routes("inline", host)))
+        control.publish(shop, cluster("c"), endpoints("c", (port,)))
+        if stack == "threads":
+            with authplane.grpc.channel("xds:///shop", xds=control.bootstrap()) as channel:
+                assert (await asyncio.to_thread(call, channel, "unary_unary", b"a", timeout=None))[0] == [b"a"]
+        else:
+            async with authplane.grpc.aio.channel("xds:///shop", xds=control.bootstrap()) as channel:
+                say: Any = channel.unary_unary(PATHS["unary_unary"])
+                assert await say(b"a") == b"a"
+    assert len(authority.checks) == 1
 
 
 async def test_what_a_server_was_told_can_be_looked_at(cart: Cart) -> None:

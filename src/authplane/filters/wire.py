@@ -18,6 +18,8 @@ from authplane.matching.wire import parse_regex
 
 _MOST_SECONDS: Final = 315_576_000_000
 _NANOS: Final = 1_000_000_000
+_FOR_EVER: Final = 3e9
+"""Seconds, about a century: what waits longer than that cannot be told to grpcio, whose clock ends before."""
 
 
 def parse_metadata(messages: Iterable[pb.HeaderValue], problems: Problems) -> Metadata:
@@ -58,11 +60,11 @@ def parse_rules(message: rules_pb.HeaderMutationRules, problems: Problems) -> Ru
 
 
 def parse_seconds(message: duration_pb2.Duration, problems: Problems) -> float | None:
-    """Read a duration that is not negative; None is a problem."""
+    """Read a duration that is not negative, of which nothing beyond a century counts; None is a problem."""
     if not (0 <= message.seconds <= _MOST_SECONDS and 0 <= message.nanos < _NANOS):
         problems.add("DurationInvalid", f"{message.seconds} s and {message.nanos} ns is not a duration of zero or more")
         return None
-    return message.seconds + message.nanos / _NANOS
+    return min(message.seconds + message.nanos / _NANOS, _FOR_EVER)
 
 
 def check_missing_header(message: route_pb.HeaderMatcher, problems: Problems) -> None:

@@ -14,6 +14,8 @@ from authplane.filters.extensions.wire import parse_message, parse_type_url
 M = TypeVar("M", bound=Message)
 
 _MOST_SECONDS: Final = 315_576_000_000
+_FOR_EVER: Final = 3e9
+"""Seconds, about a century: what waits longer than that cannot be told to grpcio, whose clock ends before."""
 
 
 def parse_packed(kind: type[M], message: any_pb2.Any, problems: Problems) -> M | None:
@@ -29,7 +31,7 @@ def parse_packed(kind: type[M], message: any_pb2.Any, problems: Problems) -> M |
 
 
 def parse_duration(message: duration_pb2.Duration, problems: Problems) -> float | None:
-    """Return the seconds of a duration that is not negative; None is a problem."""
+    """Return the seconds of a duration that is not negative, at most a century; None is a problem."""
     if not 0 <= message.seconds <= _MOST_SECONDS:
         with problems.at("seconds"):
             problems.add("DurationInvalid", f"{message.seconds} is not from 0 to {_MOST_SECONDS}")
@@ -38,7 +40,7 @@ def parse_duration(message: duration_pb2.Duration, problems: Problems) -> float 
         with problems.at("nanos"):
             problems.add("DurationInvalid", f"{message.nanos} is not from 0 to 999999999")
         return None
-    return message.seconds + message.nanos / 1e9
+    return min(message.seconds + message.nanos / 1e9, _FOR_EVER)
 
 
 def parse_ads_source(message: config_source_pb2.ConfigSource, problems: Problems) -> None:
