@@ -12,7 +12,7 @@ import grpc.aio
 import pytest
 from tests.public_grpc.filters import Doing, Sleeping
 from tests.public_grpc.ways import Ways, no_task_is_left
-from tests.public_grpc.world import KINDS, PATHS, PATIENCE, Authority, Cart, allow, call, deny, refusal
+from tests.public_grpc.world import KINDS, PATHS, PATIENCE, Authority, Cart, allow, call, deny
 
 import authplane.grpc
 import authplane.grpc.aio
@@ -227,7 +227,15 @@ def test_interceptors_wrap_a_channel_of_ours(port: int, cart: Cart) -> None:
 def test_a_channel_that_is_closed_makes_no_calls(port: int) -> None:
     with threads(port) as channel:
         grpc.channel_ready_future(channel).result(PATIENCE)
-    assert refusal(channel).code() is grpc.StatusCode.CANCELLED
+    with pytest.raises(ValueError, match="closed channel"):
+        call(channel, "unary_unary", b"x")
+
+
+async def test_a_channel_of_a_loop_that_is_closed_makes_no_calls(port: int) -> None:
+    async with authplane.grpc.aio.channel(f"127.0.0.1:{port}") as channel:
+        pass
+    with pytest.raises(grpc.aio.UsageError, match="closed"):
+        channel.unary_unary(PATHS["unary_unary"])(b"x")
 
 
 async def _awaited(made: Any) -> Any:

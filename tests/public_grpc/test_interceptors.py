@@ -211,3 +211,25 @@ def test_handlers_for_threads_may_end_a_call(mixed: Any, cart: Cart, kind: str) 
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         error = refusal(channel, kind)
     assert (error.code(), error.details()) == (grpc.StatusCode.FAILED_PRECONDITION, "handler")
+
+
+@pytest.mark.parametrize("intercepted", [False, True])
+def test_handlers_for_threads_may_end_a_call_after_some_responses(mixed: Any, cart: Cart, intercepted: bool) -> None:
+    def count(_: bytes, context: Any) -> Iterator[bytes]:
+        yield b"1"
+        context.abort(grpc.StatusCode.FAILED_PRECONDITION, "handler", (("x-why", "tests"),))
+
+    handler: Any = grpc.unary_stream_rpc_method_handler(count)
+    cart.threads = lambda: grpc.method_handlers_generic_handler(  # type: ignore[method-assign]
+        "shop.Cart", {"unary_stream": handler}
+    )
+    port = mixed(filters=[FILTER], interceptors=[AioRecording([], "one")] if intercepted else [])
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        multi: Any = channel.unary_stream(PATHS["unary_stream"])
+        for _ in range(20):
+            made = multi(b"a", timeout=PATIENCE)
+            assert next(made) == b"1"
+            with pytest.raises(grpc.RpcError) as caught:
+                next(made)
+            assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.FAILED_PRECONDITION, "handler")
+            assert ("x-why", "tests") in [tuple(each) for each in made.trailing_metadata()]

@@ -217,7 +217,10 @@ class AioFilteredChannel(MakesCalls, grpc.aio.Channel):
             found = LATE
         if isinstance(found, Stop):
             raise aio_failure(STATUSES[found.code], found.message, trailers_of(found))
-        left = None if timeout is None else max(timeout - elapsed(), 0.0)
+        left = None if timeout is None else timeout - elapsed()
+        if left is not None and left <= 0:
+            found.release()
+            raise aio_failure(STATUSES[LATE.code], LATE.message)
         return replace(found, timeout=shortest(left, found.timeout))
 
     async def _find(self, details: grpc.aio.ClientCallDetails, elapsed: Callable[[], float]) -> Bound | Stop:
@@ -280,7 +283,11 @@ class _Multi:
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         """Make a call."""
         given = named(dict(zip(_NAMES, arguments, strict=False)) | options)
+        if "request" not in given and self.method.kind.startswith("unary"):
+            raise TypeError("a call with one request needs that request")
         request = given.pop("request", None)
+        if self.channel.parts.course.closed:
+            raise grpc.aio.UsageError("Channel is closed.")
         bound = self.channel.bind_now(self.method.path, given.get("timeout"), given.get("metadata"))
         if bound is not None:
             return self.channel.start(self.method, bound, request, given)

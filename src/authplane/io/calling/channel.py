@@ -48,6 +48,11 @@ class Course:
         self._told: list[Callable[[grpc.ChannelConnectivity], None]] = []
 
     @property
+    def closed(self) -> bool:
+        """Whether the channel has ended."""
+        return self._closed
+
+    @property
     def connectivity(self) -> grpc.ChannelConnectivity:
         """How the channel is: ready when it has a plan."""
         return connectivity_of(self._state, closed=self._closed)
@@ -154,6 +159,8 @@ class FilteredChannel(MakesCalls, grpc.Channel):
 
     def begin(self, method: str, timeout: float | None, metadata: Any, *, patient: bool) -> Bound | Stop:
         """Let filters judge a call that starts; whoever starts it waits for them, not longer than the call may take."""
+        if self._course.closed:
+            raise ValueError("Cannot invoke RPC on closed channel!")
         until = None if timeout is None else monotonic() + timeout
         plan = self._course.plan(timeout, patient=patient)
         if isinstance(plan, Stop):
@@ -168,13 +175,14 @@ class FilteredChannel(MakesCalls, grpc.Channel):
             except CallEndedError:
                 return LATE
         verdict = concluded(verdict, routed)
-        if isinstance(verdict, Stop):
-            return verdict
+        left = _left(until)
+        if isinstance(verdict, Stop) or left == 0:
+            return verdict if isinstance(verdict, Stop) else LATE
         backends = plan.backends(routed.cluster)
         taken = backends if isinstance(backends, Stop) else self._take(backends)
         if isinstance(taken, Stop):
             return taken
-        return Bound(*taken, shortest(_left(until), routed.longest), verdict.metadata, edits_of(verdict))
+        return Bound(*taken, shortest(left, routed.longest), verdict.metadata, edits_of(verdict))
 
     def _multi(self, method: Method) -> Any:
         return _StreamedMulti(self, method) if method.kind.endswith("stream") else _Multi(self, method)

@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
@@ -17,8 +16,6 @@ from authplane.io.interceptors.contexts import EditedAioContext, ThreadContext
 from authplane.io.interceptors.core import cygrpc
 from authplane.io.interceptors.gate import NOT_FOUND, STATUSES, Gate, concluded, edits_of, trailers_of
 from authplane.io.interceptors.gated import (
-    UNREADABLE,
-    UNWRITTEN,
     Begun,
     Behaviour,
     Details,
@@ -32,13 +29,10 @@ from authplane.io.interceptors.gated import (
     rebuilt,
 )
 from authplane.io.interceptors.judging import VERDICTS, judge_on_loop
-from authplane.io.process import place_of
 from authplane.io.side_channels import AioSideChannels
 
 Admit: TypeAlias = Callable[[Any], Any]
 """Lets filters judge a call, given its context; see `AioGated.admit`."""
-
-_log: Final = logging.getLogger("authplane.grpc")
 
 
 class AioGated(Gated):
@@ -159,9 +153,14 @@ def on_loop(handler: Handler, pool: Executor | None) -> Handler:
         threaded = ThreadContext(context, loop)
         argument = cygrpc.async_generator_to_generator(request, loop) if streams else request
         try:
-            return await loop.run_in_executor(pool, inner, argument, threaded)
+            response = await loop.run_in_executor(pool, inner, argument, threaded)
+        except Exception:
+            await threaded.conclude()
+            raise
         finally:
             threaded.call_back()
+        await threaded.conclude()
+        return response
 
     async def behave_with_generator(request: Any, context: Any) -> AsyncIterator[Any]:
         loop = asyncio.get_running_loop()
@@ -170,8 +169,12 @@ def on_loop(handler: Handler, pool: Executor | None) -> Handler:
         try:
             async for each in cygrpc.generator_to_async_generator(inner(argument, threaded), loop, pool):
                 yield each
+        except Exception:
+            await threaded.conclude()
+            raise
         finally:
             threaded.call_back()
+        await threaded.conclude()
 
     return rebuilt(handler, behave_with_generator if handler.response_streaming else behave)
 
@@ -217,26 +220,26 @@ class _Called:
         return await _end(self._plain, _NO_REQUEST)
 
     async def _messages(self, incoming: Any, *, streamed: bool) -> AsyncIterator[Any]:
+        # What is no message raises, and grpcio makes a status of it.
+        read = self._handler.request_deserializer or _itself
         if not streamed:
-            yield await self._converted(self._handler.request_deserializer, incoming, UNREADABLE)
+            yield read(incoming)
             return
         async for each in incoming:
-            yield await self._converted(self._handler.request_deserializer, each, UNREADABLE)
+            yield read(each)
 
     async def _answer(self, response: Any, *, many: bool) -> Any:
         if many:
             await self._context.write(response)
             return None
-        written = await self._converted(self._handler.response_serializer, response, UNWRITTEN)
+        write = self._handler.response_serializer or _itself
+        written = write(response)
         await self._context.respond()
         return written
 
-    async def _converted(self, convert: Callable[[Any], Any] | None, message: Any, words: str) -> Any:
-        try:
-            return message if convert is None else convert(message)
-        except Exception as error:  # noqa: BLE001 (the other side sent what is no message)
-            _log.error("%s %s", words, place_of(error))
-            await _end(self._plain, Stop(code=Code.INTERNAL, message=words))
+
+def _itself(message: Any) -> Any:
+    return message
 
 
 _NO_REQUEST: Final = Stop(code=Code.UNIMPLEMENTED, message="the method requires exactly one request message")

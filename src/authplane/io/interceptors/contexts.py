@@ -113,6 +113,10 @@ class EditedContext(grpc.ServicerContext):
         return self._context.details()
 
 
+class HandlerEndedError(Exception):
+    """A handler has ended its call."""
+
+
 class ThreadContext(EditedContext):
     """The context of a call on an event loop, for a handler that runs on a thread."""
 
@@ -120,20 +124,26 @@ class ThreadContext(EditedContext):
         super().__init__(context, context.invocation_metadata(), None)
         self._loop = loop
         self._callbacks: list[Callable[[], None]] = []
+        # To end the call at once, while a response is on its way, makes grpcio hang.
+        self._end: tuple[Any, ...] | None = None
 
     def send_initial_metadata(self, initial_metadata: Any) -> None:
         """Send it on the event loop."""
         self._on_loop(self._context.send_initial_metadata(initial_metadata))
 
     def abort(self, code: grpc.StatusCode, details: str = "", *more: Any) -> NoReturn:
-        """End the call on the event loop."""
-        self._on_loop(self._context.abort(code, details, *more))
-        raise AssertionError
+        """End the call, after what the handler has said before."""
+        self._end = (code, details, *more)
+        raise HandlerEndedError
 
     def abort_with_status(self, status: grpc.Status) -> NoReturn:
-        """End the call on the event loop."""
-        self._on_loop(self._context.abort_with_status(status))
-        raise AssertionError
+        """End the call, after what the handler has said before."""
+        self.abort(status.code, status.details, tuple(status.trailing_metadata or ()))
+
+    async def conclude(self) -> None:
+        """End the call if the handler has said so."""
+        if self._end is not None:
+            await self._context.abort(*self._end)
 
     def is_active(self) -> bool:
         """Tell whether somebody waits for an answer."""

@@ -18,9 +18,6 @@ Behaviour: TypeAlias = Callable[..., Any]
 Begun: TypeAlias = tuple[Call, Routed, Flow, Verdict | Effect]
 """A call, where it goes, its filters, and what these say, or what they wait for first."""
 
-UNREADABLE: Final = "Exception deserializing request!"
-UNWRITTEN: Final = "Failed to serialize response!"
-"""What grpcio itself says."""
 _MOST_METHODS: Final = 1024
 """How many wrapped handlers are kept; generic handlers may serve any number of names."""
 

@@ -1,7 +1,7 @@
 """Handlers of a server with threads, behind a gate."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 import grpc
@@ -10,8 +10,6 @@ from authplane.filters.calls import Code, Effect, Flow, Stop, Verdict
 from authplane.io.interceptors.contexts import EditedContext
 from authplane.io.interceptors.gate import NOT_FOUND, STATUSES, Gate, concluded, edits_of, trailers_of
 from authplane.io.interceptors.gated import (
-    UNREADABLE,
-    UNWRITTEN,
     Behaviour,
     Details,
     Found,
@@ -28,6 +26,9 @@ from authplane.io.process import place_of
 from authplane.io.side_channels import SideChannels
 
 _log: Final = logging.getLogger("authplane.grpc")
+_UNREADABLE: Final = "Exception deserializing request!"
+_UNWRITTEN: Final = "Failed to serialize response!"
+"""What grpcio itself says."""
 _ENDED: Final = Stop(code=Code.CANCELLED, message="the call has ended")
 
 
@@ -126,18 +127,24 @@ def _streaming(gated: ThreadGated, inner: Behaviour, method: str) -> Behaviour:
 
 
 def _begun(responses: Iterator[Any], context: EditedContext) -> Iterator[Any]:
-    for response in responses:
+    for response in _each(responses):
         context.respond()
+        yield response
+
+
+def _each(responses: Iterator[Any]) -> Iterator[Any]:
+    """Read responses as grpcio does: they are an iterator, and None ends it."""
+    while (response := next(responses, None)) is not None:
         yield response
 
 
 def _called(handler: Handler, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
     """Call a handler of any kind; bytes go in and come out."""
-    deserialize, serialize = handler.request_deserializer, handler.response_serializer
+    deserialize = handler.request_deserializer
 
     def read() -> Iterator[Any]:
         for each in requests:
-            yield each if deserialize is None else _converted(deserialize, each, context, UNREADABLE)
+            yield each if deserialize is None else _converted(deserialize, each, context, _UNREADABLE)
 
     if handler.request_streaming:
         argument: Any = read()
@@ -146,8 +153,13 @@ def _called(handler: Handler, requests: Iterator[bytes], context: Any) -> Iterat
         if argument is None:
             _end(context, Stop(code=Code.UNIMPLEMENTED, message="the method requires exactly one request message"))
     made = behaviour_of(handler)(argument, context)
-    for response in made if handler.response_streaming else (made,):
-        written = response if serialize is None else _converted(serialize, response, context, UNWRITTEN)
+    return _written(handler, _each(made) if handler.response_streaming else (made,), context)
+
+
+def _written(handler: Handler, responses: Iterable[Any], context: Any) -> Iterator[bytes]:
+    serialize = handler.response_serializer
+    for response in responses:
+        written = response if serialize is None else _converted(serialize, response, context, _UNWRITTEN)
         if isinstance(context, EditedContext):
             context.respond()
         yield written
