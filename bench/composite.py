@@ -20,8 +20,8 @@ from bench.grpc_servers import Measured, load, served_process
 from bench.h2load import cores
 from bench.processes import seconds_used, started_here
 
-_CALLS: Final = 4_000
-_ROUNDS: Final = 3
+_CALLS: Final = 2_000
+_ROUNDS: Final = 7
 
 
 async def main() -> None:
