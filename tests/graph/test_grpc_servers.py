@@ -144,8 +144,9 @@ UNASKABLE = {
 
 @pytest.mark.parametrize(("grpc", "server", "words"), UNASKABLE.values(), ids=UNASKABLE.keys())
 def test_who_cannot_ask_the_policy_server_serves_nobody(grpc: str, server: str, words: str) -> None:
-    world = World([backend(grpc), policy(), configuration(f"{{policyServer: {server}}}")])
-    assert world.graph.grpc_servers == ()
+    written = configuration(f"{{policyServer: {server}}}")
+    world = World([backend(grpc), policy(), written])
+    assert [world.graph.grpc_servers, servers(backend(grpc), written)] == [(), ()]
     [(reason, message)] = world.problems("Backend")
     assert reason == "PolicyServerNotValid"
     assert words in message

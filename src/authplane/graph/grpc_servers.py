@@ -44,10 +44,10 @@ def _servers(
             protected = protection.backend(ref.object_name) is not None
             check = _check(server, written, problems)
             _doubt(ref, written, policies, problems)
+        if check is None:
+            continue
         authorization: Authorization = Open()
         if protected or denied:
-            if check is None:
-                continue
             authorization = Judged(reach=_reach(ref, policies, protected=protected), check=check)
         yield GrpcServer(
             ref=ref,
