@@ -263,6 +263,21 @@ def test_a_route_that_asks_for_an_authority_that_nobody_knows_stops_calls_before
     assert table.route(call(authority="open"), never) == Routed()
 
 
+def test_a_route_that_asks_for_other_headers_needs_no_authority() -> None:
+    match = pb.RouteMatch(prefix="/a", headers=[pb.HeaderMatcher(name="x", present_match=True)])
+    table = on_server(route_config(host(here(match=match))))
+    assert table.route(call(authority=None, metadata=(("x", "1"),)), never) == Routed()
+    assert table.route(call(authority=None), never) == NO_ROUTE
+
+
+@pytest.mark.requirement("RT-1")
+def test_a_host_for_all_leaves_others_their_calls() -> None:
+    every, one = host(here()), host(here("/x"), domains=("a",))
+    table = on_server(route_config(every, one))
+    assert table.route(call(authority="a"), never) == NO_ROUTE
+    assert table.route(call(authority="b"), never) == Routed()
+
+
 @pytest.mark.requirement("HF-21")
 @pytest.mark.requirement("RT-2")
 def test_each_fraction_and_each_choice_has_a_number_of_its_own() -> None:

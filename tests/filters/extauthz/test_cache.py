@@ -249,6 +249,15 @@ def test_a_changed_configuration_forgets_and_an_equal_one_does_not() -> None:
     assert len(service.asked) == 3
 
 
+def test_a_cache_of_one_remembers_the_last() -> None:
+    service = Service()
+    running = replace(CONFIG, caching=Caching(most=1)).build(Watched().state, None)
+    other = replace(CALL, path="/shop.Cart/Empty")
+    for made in (CALL, CALL, other, other, CALL):
+        ask(running, made, service)
+    assert len(service.asked) == 3
+
+
 def test_what_cannot_be_a_cache_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one decision"):
         Caching(most=0)
