@@ -108,6 +108,7 @@ STATES = {
     [
         ("{kind: Backend, name: x}", "agentic.networking.x-k8s.io"),
         ("{kind: Gateway, name: x}", "gateway.networking.k8s.io"),
+        ("{group: agentic.prototype.x-k8s.io, kind: XBackend, name: x}", "agentic.networking.x-k8s.io"),
         ("{group: apps, kind: Backend, name: x}", "apps"),
         ("{kind: Service, name: x}", ""),
     ],

@@ -16,7 +16,7 @@ from authplane.policy.access.compile import (
 )
 from authplane.policy.access.guards import Guard
 from authplane.policy.access.model import Unusable
-from authplane.policy.access.targets import BACKENDS, Aim
+from authplane.policy.access.targets import BACKENDS, GROUPS, Aim
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.agentic import Backend, XBackend
 
@@ -173,7 +173,7 @@ def _with_warnings(message: str, warnings: tuple[Problem, ...]) -> str:
 def ancestor_ref(aim: Aim) -> dict[str, str]:
     """Return how a target is referred to in a status."""
     usual = _AGENTIC if aim.ref.kind in BACKENDS else _GATEWAY if aim.ref.kind == "Gateway" else ""
-    group = usual if aim.group is None else aim.group
+    group = usual if aim.group is None or aim.group in GROUPS.get(aim.ref.kind, ()) else aim.group
     whole = {"group": group, "kind": aim.ref.kind, "namespace": aim.ref.namespace, "name": aim.ref.name}
     return whole | ({"sectionName": aim.section} if aim.section else {})
 
