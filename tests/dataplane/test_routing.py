@@ -145,6 +145,13 @@ def test_the_closest_domain_serves(authority: str | None, want: str) -> None:
 
 
 @pytest.mark.requirement("RT-1")
+@pytest.mark.parametrize(("domain", "other"), [("a.b", "a.c"), ("*.b", "a.c"), ("a.*", "b.b")])
+def test_a_domain_alone_serves_its_own_authority_and_no_other(domain: str, other: str) -> None:
+    table = HostTable.of([VirtualHost(domains=(domain,))])
+    assert (table.pick("a.b"), table.pick(other)) == (0, None)
+
+
+@pytest.mark.requirement("RT-1")
 def test_of_equal_domains_the_first_serves_and_without_one_nobody() -> None:
     hosts = [VirtualHost(domains=("a",)), VirtualHost(domains=("a", "*b"))]
     assert [HostTable.of(hosts).pick(each) for each in ("a", "xb", "b", None)] == [0, 1, None, None]
