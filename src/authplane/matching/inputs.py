@@ -3,6 +3,7 @@
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final, Protocol, assert_never
 
 from authplane.matching.strings import Contains, Exact, Prefix, Regex, StringMatcher, Suffix, as_test
@@ -24,27 +25,43 @@ class HasHeaders(Protocol):
         """Keys in lower case; the values of ``-bin`` keys are bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderInput:
-    """The value of a header as gRFC A41 has it.
+KNOWN: Final[Mapping[str, Callable[[HasHeaders], str | None]]] = {
+    ":path": attrgetter("path"),
+    ":authority": attrgetter("authority"),
+    "host": attrgetter("authority"),
+    ":method": lambda _: "POST",
+    "content-type": lambda _: "application/grpc",
+    "te": lambda _: None,
+}
+"""What reads headers that are not as in the metadata, by their names."""
+
+
+def read_header(name: str, subject: HasHeaders) -> str | None:
+    """Return the value of a header, by its name in lower case, as gRFC A41 has it; None without such a header.
 
     Several values are joined by commas, and those of ``-bin`` headers are base64. ``host`` is another name for
-    ``:authority``. ``te`` belongs to the connection and is never there, and the content type is that of gRPC.
+    ``:authority``. ``te`` belongs to the connection and is never there. The library does not tell the content type of a
+    call, so that it is always that of gRPC.
     """
+    known = KNOWN.get(name)
+    if known is not None:
+        return known(subject)
+    found = [value for key, value in subject.metadata if key == name]
+    if not found:
+        return None
+    return _text(found[0]) if len(found) == 1 else ",".join(map(_text, found))
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderInput:
+    """The value of a header, as `read_header` finds it."""
 
     name: str
     """In lower case."""
 
     def read(self, subject: HasHeaders) -> str | None:
         """Return the value, or None without such a header."""
-        name = self.name
-        known = _KNOWN.get(name)
-        if known is not None:
-            return known(subject)
-        found = [value for key, value in subject.metadata if key == name]
-        if not found:
-            return None
-        return _text(found[0]) if len(found) == 1 else ",".join(map(_text, found))
+        return read_header(self.name, subject)
 
     def __str__(self) -> str:
         return f"header {self.name}"
@@ -78,16 +95,6 @@ class TextMatcher:
                 return f"matches {pattern!r}"
             case _:
                 assert_never(self.matcher)
-
-
-_KNOWN: Final[Mapping[str, Callable[[HasHeaders], str | None]]] = {
-    ":path": lambda subject: subject.path,
-    ":authority": lambda subject: subject.authority,
-    "host": lambda subject: subject.authority,
-    ":method": lambda _: "POST",
-    "content-type": lambda _: "application/grpc",
-    "te": lambda _: None,
-}
 
 
 def _text(value: str | bytes) -> str:
