@@ -180,6 +180,13 @@ ANSWERS: Final[dict[str, tuple[bytes, Outcome]]] = {
         ),
         Granted(HeaderEdits(set=(("x-team", "red,blue,green"), ("x-user", "alice")), remove=("cookie",))),
     ),
+    "OK with orders for proxies": (
+        response(
+            'status {} ok_response { headers { header { key: "X-Envoy-Retry-On" value: "5xx" } }'
+            ' headers { header { key: "x-authplane-hops" value: "0" } } }'
+        ),
+        Granted(),
+    ),
     "allowed without a status": (response("ok_response {}"), Granted()),
     "denied": (response("status { code: 7 }"), Declined()),
     "denied with a status and headers": (
@@ -299,7 +306,15 @@ async def test_over_http_a_service_is_told_five_things_and_the_headers_that_are_
 @pytest.mark.requirement("R65")
 async def test_over_http_all_headers_of_an_allowance_are_taken_over_unless_some_are_listed() -> None:
     said = HttpResponse(
-        status=200, headers=(("X-User", "alice"), ("X-Team", "a"), ("X-Team", "b"), ("Host", "evil"), ("Date", "now"))
+        status=200,
+        headers=(
+            ("X-User", "alice"),
+            ("X-Team", "a"),
+            ("X-Team", "b"),
+            ("Host", "evil"),
+            ("Date", "now"),
+            ("X-Envoy-Retry-On", "5xx"),
+        ),
     )
     outcome, _ = await over_http(said, ask(OverHttp()))
     assert outcome == Granted(HeaderEdits(set=(("date", "now"), ("x-team", "a, b"), ("x-user", "alice"))))

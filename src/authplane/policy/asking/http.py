@@ -8,7 +8,7 @@ from authplane.base.headers import HeaderEdits
 from authplane.policy.access.external import OverHttp
 from authplane.policy.asking.headers import told_headers
 from authplane.policy.asking.hops import HOPS_HEADER, hops_of
-from authplane.policy.asking.replies import build_declined
+from authplane.policy.asking.replies import build_declined, is_for_proxies
 from authplane.policy.flow import Ask, Declined, Granted, NoAnswer
 from authplane.policy.headers import fit_name
 from authplane.policy.mcp.front import canonical_path
@@ -63,6 +63,10 @@ def read_answer(
         named[name] = f"{named[name]}, {value}" if name in named else value
     removed = tuple(name.strip().lower() for name in named.pop(_REMOVE, "").split(",") if name.strip())
     wanted = protocol.response_headers
-    kept = {name: value for name, value in named.items() if name not in _FRAMING and (not wanted or name in wanted)}
+    kept = {
+        name: value
+        for name, value in named.items()
+        if name not in _FRAMING and not is_for_proxies(name) and (not wanted or name in wanted)
+    }
     gone = tuple(sorted({name for name in removed if fit_name(name) and name not in kept}))
     return Granted(HeaderEdits(set=tuple(sorted(kept.items())), remove=gone))

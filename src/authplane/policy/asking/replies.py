@@ -14,6 +14,11 @@ _MOST_HEADERS: Final = 64
 _MOST_BYTES: Final = 32 * 1024
 
 
+def is_for_proxies(name: str) -> bool:
+    """Tell whether a header speaks to a proxy: a service may not, neither to ours nor to one behind it."""
+    return name.lower().startswith(_PROXY)
+
+
 def client_headers(headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Return what a client may be sent, in order and with names in lower case; a name may stand there twice.
 
@@ -25,7 +30,7 @@ def client_headers(headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str],
     kept = tuple(
         (name, value)
         for name, value in named
-        if may_send(name, value) and name not in _OWN | nominated and not name.startswith(_PROXY)
+        if may_send(name, value) and name not in _OWN | nominated and not is_for_proxies(name)
     )
     size = sum(len(name) + len(value) for name, value in kept)
     return kept if len(kept) <= _MOST_HEADERS and size <= _MOST_BYTES else ()

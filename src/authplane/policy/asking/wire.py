@@ -13,7 +13,7 @@ from authplane.base.headers import HeaderEdits
 from authplane.policy.access.external import OverGrpc
 from authplane.policy.asking.headers import PARTIAL, told_headers
 from authplane.policy.asking.hops import HOPS, hops_of
-from authplane.policy.asking.replies import added_headers, build_declined
+from authplane.policy.asking.replies import added_headers, build_declined, is_for_proxies
 from authplane.policy.flow import Ask, Declined, Granted, NoAnswer
 from authplane.policy.request import Peer, Request
 
@@ -112,6 +112,8 @@ def _granted(ok: pb.OkHttpResponse, request: Request) -> Granted | NoAnswer:
     wanted: dict[str, str] = {}
     for option in ok.headers:
         name, value = option.header.key.lower(), _value(option.header)
+        if is_for_proxies(name):
+            continue
         there = wanted.get(name) or ",".join(request.values(name))
         if there and option.append_action == base_pb2.HeaderValueOption.ADD_IF_ABSENT:
             continue
