@@ -18,7 +18,7 @@ from tests.support import certificates
 from authplane.base.secret import Secret
 from authplane.filters.calls import Answered, Ask, Code, Outcome, Unanswered
 from authplane.filters.extauthz.grpc_service.service import AccessToken, NamedCredentials, SideChannel, XdsOr
-from authplane.io.side_channels import AioSideChannels, SideChannels, channel_keys
+from authplane.io.side_channels import AioSideChannels, CallEndedError, SideChannels, channel_keys
 from authplane.xds.credentials import IdentityFiles, Insecure, ServiceCredentials, TlsFiles
 
 METHOD = "/envoy.service.auth.v3.Authorization/Check"
@@ -183,19 +183,25 @@ def test_a_side_call_without_a_limit_ends_with_the_call_it_is_for(authority: Aut
     authority.hold.clear()
     side = SideChannels()
     ends: SimpleQueue[Callable[[], None]] = SimpleQueue()
-    answers: list[Outcome] = []
+    raised: list[type[Exception]] = []
 
     def when_ended(callback: Callable[[], None]) -> bool:
         ends.put(callback)
         return True
 
     ask = asking(SideChannel(target=authority.target, credentials=PLAIN), timeout=None)
-    asked = threading.Thread(target=lambda: answers.append(side.ask(ask, when_ended)))
+
+    def give_up() -> None:
+        with pytest.raises(CallEndedError) as caught:
+            side.ask(ask, when_ended)
+        raised.append(caught.type)
+
+    asked = threading.Thread(target=give_up)
     asked.start()
     assert authority.asked.wait(5)
     ends.get(timeout=5)()
     asked.join(5)
-    assert answers == [Unanswered(Code.CANCELLED, "the call has ended")]
+    assert raised == [CallEndedError]
     side.close()
 
 

@@ -120,6 +120,31 @@ def test_a_hanging_service_holds_no_call_past_its_deadline(serve: Serve, cart: C
     assert cart.calls == 0
 
 
+@pytest.mark.requirement("EA-5", "EA-36")
+@pytest.mark.parametrize("ends", ["cancelled", "late"])
+def test_a_call_that_ends_before_its_decision_never_reaches_its_handler(
+    serve: Serve, cart: Cart, authority: Authority, ends: str
+) -> None:
+    authority.hold.clear()
+    authority.decide = lambda _: deny()
+    asks = ext_authz(authority.target, credentials=None, timeout=None, on_failure=FailOpen())
+    port = serve(cart, filters=[asks])
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        multi: Any = channel.unary_unary(PATHS["unary_unary"])
+        for _ in range(10):
+            authority.asked.clear()
+            authority.given_up.clear()
+            made = multi.future(b"a", timeout=0.3 if ends == "late" else 60)
+            assert authority.asked.wait(PATIENCE)
+            if ends == "cancelled":
+                made.cancel()
+            assert authority.given_up.wait(PATIENCE)
+        authority.decide = Authority().decide
+        authority.hold.set()
+        assert call(channel, "unary_unary", b"b", metadata=(("x-last", "1"),))[0] == [b"b"]
+    assert [("x-last", "1") in each for each in cart.metadata] == [True]
+
+
 def test_remembered_decisions_outlive_the_service_and_errors_are_never_remembered(serve: Serve, cart: Cart) -> None:
     with authorizing() as authority:
         asks = ext_authz(authority.target, credentials=None, cache=Caching(headers=("x-user",), allow_ttl=60))

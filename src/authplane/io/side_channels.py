@@ -37,6 +37,10 @@ _BRIEF: Final = 5.0
 """Seconds that a thread may wait for an answer which nobody wants any more."""
 
 
+class CallEndedError(Exception):
+    """The call ended while its filters waited for something: nobody wants to know what they think."""
+
+
 def channel_keys(value: object) -> frozenset[SideChannel]:
     """Find the side channels that a configuration names, however deep.
 
@@ -72,7 +76,7 @@ class SideChannels:
         self._lines.keep(keys)
 
     def ask(self, ask: Ask, when_ended: WhenEnded | None = None) -> Outcome:
-        """Make a side call; it is given up when the call for which it is made has ended."""
+        """Make a side call; when the call for which it is made has ended it is given up, with `CallEndedError`."""
         try:
             line = self._lines.take(ask.channel)
         except CredentialsUnusableError as error:
@@ -192,7 +196,8 @@ def _blocking_ask(line: Line, ask: Ask, when_ended: WhenEnded | None) -> Outcome
             call.cancel()
         return Answered(call.result())
     except grpc.FutureCancelledError:
-        return Unanswered(Code.CANCELLED, "the call has ended")
+        # Not a failure of the service: whoever lets calls pass on those must not let this one pass.
+        raise CallEndedError from None
     except grpc.RpcError as error:
         return _unanswered(error)
     except ValueError:

@@ -30,10 +30,10 @@ from authplane.io.calling.plan import (
 from authplane.io.dialing import CredentialsUnusableError
 from authplane.io.failed_call import FailedCall
 from authplane.io.interceptors.gate import STATUSES, concluded, edits_of, trailers_of
-from authplane.io.interceptors.judging import VERDICTS, CallEndedError, judge, judge_at_once
+from authplane.io.interceptors.judging import VERDICTS, judge, judge_at_once
 from authplane.io.lines import Line, Lines
 from authplane.io.process import place_of
-from authplane.io.side_channels import SideChannels
+from authplane.io.side_channels import CallEndedError, SideChannels
 
 _log: Final = logging.getLogger("authplane.grpc")
 

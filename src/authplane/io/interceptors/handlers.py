@@ -21,9 +21,9 @@ from authplane.io.interceptors.gated import (
     handler_like,
     rebuilt,
 )
-from authplane.io.interceptors.judging import VERDICTS, CallEndedError, judge
+from authplane.io.interceptors.judging import VERDICTS, judge
 from authplane.io.process import place_of
-from authplane.io.side_channels import SideChannels
+from authplane.io.side_channels import CallEndedError, SideChannels
 
 _log: Final = logging.getLogger("authplane.grpc")
 _UNREADABLE: Final = "Exception deserializing request!"

@@ -11,14 +11,10 @@ from typing import Final, assert_never
 
 from authplane.filters.calls import INTERNAL_FAULT, Ask, Effect, Flow, Outcome, Proceed, Stop, Until, Verdict, Wait
 from authplane.io.process import place_of
-from authplane.io.side_channels import AioSideChannels, SideChannels, WhenEnded
+from authplane.io.side_channels import AioSideChannels, CallEndedError, SideChannels, WhenEnded
 
 _log: Final = logging.getLogger("authplane.grpc")
 VERDICTS: Final = (Proceed, Stop)
-
-
-class CallEndedError(Exception):
-    """The call ended while its filters waited for something: nobody wants to know what they think."""
 
 
 def judge(
