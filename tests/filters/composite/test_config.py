@@ -144,14 +144,14 @@ def test_an_override_is_read_as_the_tree_of_the_filter_is() -> None:
     assert read_override(composite_override(first_match(when(IS_A, then=mark("a")))))
 
 
-@pytest.mark.requirement("CF-4")
+@pytest.mark.requirement("CF-4", "E37")
 def test_other_actions_are_refused() -> None:
     assert read(of(mark("a"))) == [
         f"{ACTION}.type_url: 'google.protobuf.StringValue' is no action that is known here [TypeUnknown]"
     ]
 
 
-@pytest.mark.requirement("CF-5")
+@pytest.mark.requirement("CF-5", "E37")
 def test_a_chain_wins_over_one_filter_and_neither_is_refused() -> None:
     action = composite_pb2.ExecuteFilterAction(typed_config=extension(router_pb2.Router()))
     action.dynamic_config.name = "ignored"
@@ -231,7 +231,7 @@ def nested(depth: int) -> Message:
     return made
 
 
-@pytest.mark.requirement("CF-10")
+@pytest.mark.requirement("CF-10", "E37")
 def test_filters_nest_eight_deep_and_not_nine() -> None:
     assert isinstance(read(nested(MOST_DEPTH)), Composite)
     found = read(nested(MOST_DEPTH + 1))
