@@ -23,8 +23,10 @@ from tests.policy.access.world import (
     word,
 )
 
+from authplane.base.headers import HeaderEdits
 from authplane.policy.basic import Unfit
-from authplane.policy.flow import Declined
+from authplane.policy.decision import Allow
+from authplane.policy.flow import Declined, Granted
 from authplane.policy.request import Peer, Request
 from authplane.policy.tokens.outcome import Reason, Refused
 
@@ -124,3 +126,22 @@ def test_the_first_kind_leaves_the_base_protocol_too_to_a_service_that_is_asked_
         "allow",
         [],
     )
+
+
+SETS, REMOVES = HeaderEdits(set=(("x-team", "red"),)), HeaderEdits(remove=("X-Team",))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kept", "gone"),
+    [(SETS, REMOVES, {}, True), (REMOVES, SETS, {"x-team": "red"}, False)],
+    ids=["removed at last", "set at last"],
+)
+def test_of_two_services_the_later_one_has_the_last_word_on_a_header(
+    first: HeaderEdits, second: HeaderEdits, kept: dict[str, str], gone: bool
+) -> None:
+    screen = policy(name="s", kind="XAccessPolicy", more=f"  action: ExternalAuth\n  externalAuth: {external()}")
+    held = policies(BACKEND, SERVICES, screen, policy(anybody(f"[{asks('authz2')}]")))
+    services = Services(authz=Granted(first), authz2=Granted(second))
+    allowed = judge(held, ADD_CALL, Proof(), services).decision
+    assert isinstance(allowed, Allow)
+    assert (dict(allowed.edits.set), "x-team" in allowed.edits.remove) == (kept, gone)

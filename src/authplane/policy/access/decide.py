@@ -212,10 +212,11 @@ def _edits(passes: Sequence[Passed], request: Request, *, tokens: bool) -> Heade
     wanted: dict[str, str] = {}
     removed: set[str] = set()
     for each in passes:
-        removed.update(name.lower() for name in each.edits.remove)
-        for name, value in _sendable(each.edits.set):
-            wanted[name] = value
-            removed.discard(name)
+        for name in each.edits.remove:
+            # Who comes later has seen what the others did.
+            wanted.pop(name.lower(), None)
+            removed.add(name.lower())
+        wanted.update(_sendable(each.edits.set))
     strip = _strip(odd, tokens=tokens).remove
     kept = {name for name in strip if name != "authorization"}
     settled = {name: value for name, value in wanted.items() if name not in kept}
