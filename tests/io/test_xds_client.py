@@ -21,6 +21,7 @@ from tests.support.scripted_ads import ScriptedAds
 
 from authplane.base.guards import Guards
 from authplane.base.problems import Problem
+from authplane.graph.programming import NoProxy, ServerAnswers
 from authplane.io.ads import Ads
 from authplane.io.listen import TcpAddress
 from authplane.io.xds_client import XdsClient, XdsClientThread, xds_client
@@ -366,9 +367,9 @@ async def test_our_control_plane_and_our_client_agree() -> None:
             assert isinstance(await told.next(), Ambient)
 
             async def refused() -> bool:
-                programming = control.programming()
-                words = getattr(programming, "refused", {}).get((TypeUrl.LISTENER, "a"))
-                return words == "a: stat_prefix: is bad [Bad]"
+                a = (TypeUrl.LISTENER, "a")
+                said = ServerAnswers(asked=frozenset({a}), refused={a: "a: stat_prefix: is bad [Bad]"})
+                return control.programming() == NoProxy(said)
 
             await eventually(refused)
             control.publish(Snapshot.of({TypeUrl.LISTENER: {"a": listener("a", "3")}}))

@@ -150,6 +150,10 @@ REACHES: dict[str, tuple[tuple[str, ...], Reach]] = {
         (policy(rule(SPIFFE, inline(GET, "/shop.*"))[:-1] + ", " + rule(SPIFFE_OTHER, inline(GET))[1:]),),
         Reach(paths=((GET, BOTH),), prefixes=(("/shop.", ONE),), others=Nobody()),
     ),
+    "a path in a prefix": (
+        (policy(rule(SPIFFE, inline("/shop.*"))[:-1] + ", " + rule(SPIFFE_OTHER, inline(GET))[1:]),),
+        Reach(paths=((GET, BOTH),), prefixes=(("/shop.", ONE),), others=Nobody()),
+    ),
     "a prefix in a prefix": (
         (policy(rule(SPIFFE, inline("/shop.*"))[:-1] + ", " + rule(SPIFFE_OTHER, inline("/shop.Orders/*"))[1:]),),
         Reach(prefixes=(("/shop.", ONE), ("/shop.Orders/", BOTH)), others=Nobody()),
@@ -233,7 +237,7 @@ _rules = st.builds(
 _policies = st.lists(st.lists(_rules, max_size=3), min_size=1, max_size=3)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(written=_policies, composition=st.sampled_from(("All", "Any")))
 def test_nobody_is_refused_whom_policies_grant_a_call(written: list[list[str]], composition: str) -> None:
     documents = [policy(f"[{', '.join(rules)}]", name=f"p{index}") for index, rules in enumerate(written)]
