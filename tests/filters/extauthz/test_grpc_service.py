@@ -415,3 +415,18 @@ def test_no_bytes_raise(data: bytes, trusted: bool) -> None:
 def test_no_target_raises(target: str) -> None:
     for scheme in ("", "dns:", "ipv4:", "ipv6:", "unix:", "xds:"):
         target_fault(scheme + target)
+
+
+@pytest.mark.parametrize("timeout", [0.0, -1.0, float("nan")])
+def test_a_program_cannot_give_a_check_no_time(timeout: float) -> None:
+    with pytest.raises(ValueError, match="no time"):
+        GrpcService(channel=CHANNEL, timeout=timeout)
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [("X-Tenant", "a"), ("", "a"), ("host", "a"), ("grpc-timeout", "1S"), ("x", "a\n"), ("x", b"a"), ("x-bin", "a")],
+)
+def test_a_program_cannot_send_headers_with_checks_that_are_none(pair: tuple[str, str | bytes]) -> None:
+    with pytest.raises(ValueError, match="header|value of"):
+        GrpcService(channel=CHANNEL, metadata=(pair,))

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from authplane.base.secret import Secret
 from authplane.filters.calls import Metadata
+from authplane.filters.headers import is_protected, name_fault, value_fault
 from authplane.xds.credentials import ChannelCredentials
 
 
@@ -53,3 +54,13 @@ class GrpcService:
     """Seconds that a call may take; None leaves it to the deadline of the call that is judged."""
     metadata: Metadata = ()
     """Goes with every call."""
+
+    def __post_init__(self) -> None:
+        # A program that gets this wrong must hear of it at once: no call could be made, and where a service that
+        # cannot be asked stops nobody everybody would pass.
+        if self.timeout is not None and not self.timeout > 0:
+            raise ValueError("a call that may take no time cannot be made")
+        for name, value in self.metadata:
+            fault = name_fault(name) or value_fault(name, value)
+            if fault or is_protected(name) or isinstance(value, bytes) != name.endswith("-bin"):
+                raise ValueError(fault or f"the header '{name}' cannot be set so")

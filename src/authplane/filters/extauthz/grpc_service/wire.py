@@ -66,7 +66,7 @@ def _parse_timeout(message: pb.GrpcService, problems: Problems) -> float | None:
         seconds = parse_seconds(message.timeout, problems)
         if seconds == 0:
             problems.add("DurationInvalid", "must be longer than zero")
-        return seconds
+        return seconds or None
 
 
 def _parse_google_grpc(message: pb.GrpcService.GoogleGrpc, trust: Trust, problems: Problems) -> SideChannel:
