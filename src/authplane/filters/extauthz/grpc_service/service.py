@@ -2,12 +2,15 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from authplane.base.secret import Secret
 from authplane.filters.calls import Metadata
 from authplane.filters.headers import is_protected, name_fault, value_fault
 from authplane.xds.credentials import ChannelCredentials
+
+LONGEST: Final = 3e9
+"""Seconds that a call may take at most, about a century: grpcio's clock ends before it is three."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +61,8 @@ class GrpcService:
     def __post_init__(self) -> None:
         # A program that gets this wrong must hear of it at once: no call could be made, and where a service that
         # cannot be asked stops nobody everybody would pass.
-        if self.timeout is not None and not self.timeout > 0:
-            raise ValueError("a call that may take no time cannot be made")
+        if self.timeout is not None and not 0 < self.timeout <= LONGEST:
+            raise ValueError("a call may take some time, and at most a century")
         for name, value in self.metadata:
             fault = name_fault(name) or value_fault(name, value)
             if fault or is_protected(name) or isinstance(value, bytes) != name.endswith("-bin"):
