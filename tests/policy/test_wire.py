@@ -266,3 +266,21 @@ def test_render_decision(decision: Decision, want: pb.CheckResponse) -> None:
 def test_a_denial_cannot_look_like_a_success(status: int) -> None:
     with pytest.raises(ValueError, match=f"a denial cannot have the HTTP status {status}"):
         Deny(http_status=status, rule="r")
+
+
+@pytest.mark.requirement("E08")
+def test_headers_in_both_forms_are_all_seen_whatever_was_seen_before() -> None:
+    message = check("/a", headers={"content-type": "application/json"})
+    assert isinstance(parse_check(message.SerializeToString()), Request)
+    assert "content-type" in _PLAIN
+    message.attributes.request.http.header_map.headers.extend(
+        [
+            base_pb2.HeaderValue(key="content-type", raw_value=b"text/plain"),
+            base_pb2.HeaderValue(key="mcp_name", raw_value=b"add"),
+        ]
+    )
+    made = parse_check(message.SerializeToString())
+    assert isinstance(made, Request)
+    assert sorted(made.values("content-type")) == ["application/json", "text/plain"]
+    assert made.odd_names == ("mcp_name",)
+    assert isinstance(made.headers_for(("content-type",)), tuple)

@@ -72,3 +72,10 @@ def test_the_last_good_configuration_stays_in_force(harm: Callable[[str], str]) 
 def test_another_document_that_cannot_be_read_costs_no_settings() -> None:
     resources = load(BACKEND, BACKEND.replace("name: shop", "name: [")).resources
     assert (resources.broken, word(judge(compile_policies(resources).policies))) == (frozenset(), "allow")
+
+
+def test_a_gateway_that_cannot_be_read_is_not_replaced_by_the_default_one() -> None:
+    gateway = "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: edge}\nspec: 7\n"
+    for documents, kinds in (((BACKEND,), ["Backend", "Gateway"]), ((BACKEND, gateway), ["Backend"])):
+        guards = compile_policies(load(*documents).resources).policies.guards
+        assert sorted({aim.ref.kind for aim in guards}) == kinds
