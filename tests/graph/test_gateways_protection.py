@@ -9,7 +9,7 @@ from authplane.graph.gateway_api import gateway_hosts, splits
 from authplane.graph.guards import CheckedBody, Enforced, FailClosed, RouteAuthorization, Unprotected
 from authplane.graph.policy_server import POLICY_CLUSTER
 from authplane.policy.access import backend as deciding
-from authplane.policy.access import status
+from authplane.policy.access import compile as compiling
 from authplane.policy.access.backend import parse_target
 from authplane.policy.access.guards import Target
 
@@ -128,7 +128,7 @@ def test_a_check_has_the_whole_body_and_fails_closed() -> None:
 
 def test_whoever_decides_reads_the_target_from_the_context() -> None:
     assert (http_routes.TARGET, http_routes.GATEWAY) == (deciding.TARGET, deciding.GATEWAY)
-    assert gateway_status.CONTROLLER == status.CONTROLLER
+    assert gateway_status.CONTROLLER == compiling.CONTROLLER
     found = authorizations(policy("[{kind: Gateway, name: edge}]"))
     for place, backend in (("8002/old", Ref("XBackend", "default", "old")), ("8002/service", None)):
         enforced = found[place]
