@@ -66,6 +66,10 @@ ABOUT_BODIES = POLICY.replace(
     '{type: Inline, paths: ["/shop.Cart/unary_*", "/shop.Cart/stream_stream"]}', "{type: InlineTools, tools: [add]}"
 )
 
+TOKENS = POLICY.replace(
+    f'{{type: SPIFFE, spiffe: "{WEB}"}}', "{type: OIDC, oidc: {issuerUrl: 'https://issuer.example', audiences: [cart]}}"
+)
+
 
 def workload(*uris: str) -> KeyPair:
     leaf = Leaf(name="workload", usage=Usage.CLIENT, uris=uris)
@@ -238,6 +242,7 @@ def test_mistakes_deny_until_they_are_corrected_and_nobody_is_let_in_without_an_
             assert plane.accepted() == ("False", "NotKnownToServer")
             becomes("policy", POLICY, grpc.StatusCode.OK)
             assert plane.accepted() == ("True", "Accepted")
+            becomes("policy", TOKENS, grpc.StatusCode.UNAUTHENTICATED)
             becomes("backend", elsewhere, grpc.StatusCode.UNAVAILABLE)
 
 

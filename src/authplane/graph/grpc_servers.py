@@ -1,6 +1,7 @@
 """Backends of the type GRPC: gRPC servers that xDS configures, and that enforce policies without a proxy."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import assert_never
 
 from authplane.base.addresses import parse_ip_address
@@ -49,13 +50,21 @@ def _servers(
         authorization: Authorization = Open()
         if protected or denied:
             authorization = Judged(reach=_reach(ref, policies, protected=protected), check=check)
-        yield GrpcServer(
-            ref=ref,
-            address=written.address,
-            port=written.port,
-            tls=_tls(written),
-            authorization=authorization,
+        yield _known(
+            GrpcServer(
+                ref=ref,
+                address=written.address,
+                port=written.port,
+                tls=_tls(written),
+                authorization=authorization,
+            )
         )
+
+
+@lru_cache(maxsize=4096)
+def _known(server: GrpcServer) -> GrpcServer:
+    """Return the same object for an equal server, so that it is not rendered again."""
+    return server
 
 
 def _reach(ref: Ref, policies: Policies | None, *, protected: bool) -> Reach:

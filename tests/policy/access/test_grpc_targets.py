@@ -202,6 +202,18 @@ def test_who_comes_into_question_follows_from_paths_and_certificates(documents: 
     assert reach_of(compiled(SERVER, *documents)) == wanted
 
 
+def test_a_server_is_not_told_of_more_paths_and_ids_than_it_can_look_through() -> None:
+    paths = [f"/shop.Orders/Get{index}" for index in range(257)]
+    made = compiled(SERVER, policy(rule(SPIFFE, inline(*paths))[:-1] + ", " + rule(SPIFFE_OTHER, inline(GET))[1:]))
+    assert reach_of(made) == Reach(others=BOTH)
+    workloads = [f"spiffe://example.org/{index}" for index in range(1001)]
+    crowd = f"{{type: SPIFFE, spiffe: {workloads}}}"
+    assert reach_of(compiled(SERVER, policy(rule(crowd, "[{type: Inline, ports: [1]}]")))) == Reach(others=Anybody())
+    some = f"{{type: SPIFFE, spiffe: {workloads[:1000]}}}"
+    made = compiled(SERVER, policy(rule(some, inline(*paths[:11]))))
+    assert reach_of(made) == Reach(others=Workloads(frozenset(workloads[:1000])))
+
+
 def test_a_policy_that_only_asks_an_external_service_rules_nobody_out() -> None:
     screen = policy(kind="XAccessPolicy", more=f"  action: ExternalAuth\n  externalAuth: {external()}")
     made = compiled(SERVER, SERVICES, screen)

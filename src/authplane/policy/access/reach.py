@@ -27,6 +27,10 @@ from authplane.policy.access.settings import Composition
 
 _METHOD: Final = "POST"
 """That of every call of gRPC."""
+_MOST_PATTERNS: Final = 256
+_MOST_IDS: Final = 1000
+_MOST_PAIRS: Final = 10_000
+"""Of paths and ids: a server is told each id for each path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +90,13 @@ def build_reach(guard: Guard, composition: Composition) -> Reach:
     def callers(covers: Callable[[str], bool]) -> Callers:
         found = _joined((_of_policy(policy, covers) for policy in policies), join)
         # Who has no token is told so, which only those who decide can do.
-        return Anybody() if guard.uses_tokens and isinstance(found, Workloads) else found
+        known = isinstance(found, Workloads) and not guard.uses_tokens and len(found.ids) <= _MOST_IDS
+        return found if known or isinstance(found, Nobody) else Anybody()
 
+    ids = sum(len(each.by_id) for each in policies)
+    if len(patterns) > _MOST_PATTERNS or len(patterns) * ids > _MOST_PAIRS:
+        # A server would be told too much: who comes into question for one path does so for all.
+        return Reach(others=callers(lambda _: True))
     exact = sorted(each for each in patterns if not each.endswith("*"))
     prefixes = sorted(each[:-1] for each in patterns if each.endswith("*"))
     return _without_repetition(
