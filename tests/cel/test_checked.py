@@ -267,6 +267,9 @@ HOSTILE = {
     "much deeper than is allowed": Hostile(
         deep(45), f"expr{'.call_expr.args[0]' * 39}.call_expr: is nested too deep [ExpressionTooLarge]"
     ),
+    "one name with more members than is allowed": Hostile(
+        ident("request" + ".a" * 900), "expr.ident_expr: is nested too deep [ExpressionTooLarge]"
+    ),
     "deeper than is allowed": Hostile(deep(35), "expr: the expression is nested too deep"),
 }  # fmt: skip
 
@@ -375,6 +378,18 @@ SPELLINGS = {
             text("/"),
         ),
         'request.headers["x-a"] == "/"',
+    ),
+    "a header in capitals": (
+        call(
+            "_==_",
+            Expr(
+                select_expr=Expr.Select(
+                    operand=Expr(select_expr=Expr.Select(operand=ident("request"), field="headers")), field="Host"
+                )
+            ),
+            text("/"),
+        ),
+        'request.headers["host"] == "/"',
     ),
     "a question for a member that is no identifier": (
         Expr(

@@ -131,7 +131,7 @@ class Shy:
 def test_only_what_an_expression_reads_is_made() -> None:
     shy = Shy(replace(BUSY, connection=Fragile()))
     assert matcher('request.path == "/" || request.headers["X-Many"] == "a,b"').matches(shy)
-    assert shy.asked == ["request.path", ("X-Many",)]
+    assert shy.asked == ["request.path", ("x-many",)]
     shy = Shy(BUSY)
     assert matcher("size(request.headers) > 5").matches(shy)
     assert shy.asked == [None]
@@ -176,6 +176,27 @@ def test_long_texts_and_whole_maps_are_not_remembered_and_others_only_so_many() 
     whole = matcher("size(request.headers) > 5")
     assert not whole.matches(CallAttributes(call()))
     assert not whole._known
+
+
+IN_ANY_CASE = [
+    '"X-Blocked" in request.headers',
+    "has(request.headers.In)",
+    'request.headers["X-Blocked"] == "1"',
+    'request.headers.In == "2"',
+    '!!("X-Blocked" in request.headers)',
+    '[request.headers["X-Blocked"]] == ["1"]',
+    '{"a": request.headers["X-Blocked"]} == {"a": "1"}',
+    'request.headers["X-Blocked"].startsWith("1")',
+]
+
+
+@pytest.mark.requirement("CEL-8")
+@pytest.mark.parametrize("text", IN_ANY_CASE)
+@pytest.mark.parametrize("beside", ["true", "size(request.headers) > 0", 'request.headers != {"a": "b"}'])
+def test_names_of_headers_are_in_any_case_also_beside_a_read_of_all_headers(text: str, beside: str) -> None:
+    blocked = call(("x-blocked", "1"), ("in", "2"))
+    for whole in (f"{beside} && {text}", f"!({beside} && !({text}))"):
+        assert outcome(whole, blocked) is HOLDS
 
 
 def test_a_computed_name_of_a_header_is_in_lower_case() -> None:

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
+from authplane.cel.header_names import with_small_names
 from authplane.cel.patterns import pattern_size
 from authplane.cel.problem import CelProblem, Reason, problem_at
 from authplane.cel.program import Program, Result, compile_expression
+from authplane.cel.text import render_text
 from authplane.cel.tree import Call, Const, Ident, Node, walk
 from authplane.cel.vocabulary import OPERATORS, Kind, Macro, Variable, Vocabulary
 from authplane.cel.wire import parse_overloads
@@ -88,13 +90,19 @@ _NUMERIC: Final = frozenset({
 def compile_call_expression(
     text: str, vocabulary: Vocabulary, result: Result = Result.BOOL
 ) -> Program | tuple[CelProblem, ...]:
-    """Check an expression about calls: the program, or everything that is wrong with it."""
+    """Check an expression about calls: the program, or everything that is wrong with it.
+
+    What is run asks for headers by their names in lower case, whatever they are in ``text``.
+    """
     program = compile_expression(text, vocabulary, result)
     if isinstance(program, tuple):
         return program
     overloads = parse_overloads(program.checked)
     found = [each for node in walk(program.tree) for each in _problems(node, program, overloads)]
-    return tuple(found) or program
+    if found:
+        return tuple(found)
+    tree = with_small_names(program.tree)
+    return program if tree is program.tree else compile_call_expression(render_text(tree), vocabulary, result)
 
 
 def _problems(node: Node, program: Program, overloads: dict[int, frozenset[str]]) -> Iterator[CelProblem]:

@@ -10,6 +10,7 @@ from cel.expr import checked_pb2 as pb
 
 from authplane.base.problems import Problems
 from authplane.cel.calls import SERVER_CALLS, compile_call_expression
+from authplane.cel.header_names import with_small_names
 from authplane.cel.problem import CelProblem
 from authplane.cel.program import Program, Result
 from authplane.cel.received_wire import parse_expression
@@ -35,6 +36,7 @@ def parse_checked(
         tree = parse_expression(message, vocabulary, problems)
         if tree is None or problems.error_count != before:
             return None
+        tree = with_small_names(tree)
         program = compile_call_expression(render_text(tree), vocabulary, result)
         if isinstance(program, tuple):
             for each in program:

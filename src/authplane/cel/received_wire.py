@@ -36,7 +36,7 @@ class _Reader:
     def node(self, expr: Expr) -> Node | None:
         with self._problems.at(expr.WhichOneof("expr_kind") or "expr_kind"):
             if self._depth == _DEEPEST - 1:
-                self._problems.add("ExpressionTooLarge", "is nested too deep")
+                self._too_deep()
                 return None
             self._depth += 1
             found = self._kind(expr)
@@ -93,6 +93,9 @@ class _Reader:
             self._problems.add(
                 "ExpressionUndeclared", f"{printable(name[:80])!r} is not known here; names begin with {known}"
             )
+            return None
+        if self._depth + len(members) >= _DEEPEST:
+            self._too_deep()
             return None
         found: Node = Ident(**_PLACE, name=root)
         for each in members:
@@ -186,6 +189,9 @@ class _Reader:
                 found.append(self.node(each))
         whole = tuple(each for each in found if each is not None)
         return whole if len(whole) == len(found) else None
+
+    def _too_deep(self) -> None:
+        self._problems.add("ExpressionTooLarge", "is nested too deep")
 
     def _refuse(self, message: str) -> None:
         self._problems.add("ExpressionNotAllowed", message)
