@@ -485,6 +485,7 @@ ROUTES: Final = {
     "an override of a filter of servers": Case(_override(rbac_pb2.RBACPerRoute(), "rbac"), taken=True),
     "an override of a filter that there is not": Case(_override(FAULT, "nobody"), taken=True),
     "an override without a name": Case(_override(FAULT, ""), taken=False),
+    "an override of no type": Case(_override(any_pb2.Any(type_url="fault")), taken=False),
     "an unknown override": Case(_override(UNKNOWN), taken=False),
     "an unreadable override": Case(_override(BAD), taken=False),
     "a configuration as an override": Case(_override(RBAC, "rbac"), taken=False),

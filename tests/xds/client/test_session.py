@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.xds.client.world import LISTENER, NODE, ROUTE, SIGNED, World, server
 
-from authplane.xds.bootstrap import Feature
+from authplane.xds.bootstrap import Authority, Feature
 from authplane.xds.client.cache import Standing
 from authplane.xds.client.events import Ambient, Changed, Failed, Fault, Trouble
 from authplane.xds.client.messages import Item, Report, Request, Response
@@ -441,6 +441,27 @@ def test_a_server_that_cannot_send_a_resource_is_heard_and_its_code_goes_nowhere
     world.respond(reports=[Report(name="a", code=code, message="no\x1b"), Report(name="z", code=5, message="")])
     assert world.heard(watcher) == [Changed("1@one"), want]
     assert [each.standing for each in world.session.dump()] == [Standing.RECEIVED_ERROR]
+
+
+def test_a_resource_that_was_sent_counts_more_than_the_word_that_it_cannot_be() -> None:
+    world, watcher = opened()
+    world.respond("a=1", reports=[Report(name="a", code=5, message="no")])
+    assert world.heard(watcher) == [Changed("1@one")]
+    assert [each.standing for each in world.session.dump()] == [Standing.ACKED]
+
+
+def test_a_report_is_of_the_resource_however_its_name_is_spelled_and_of_none_if_that_is_malformed() -> None:
+    world = World(authorities={"x": Authority(listener_template="%s")})
+    watcher = world.watch("xdstp://x/envoy.config.listener.v3.Listener/a?k=1&l=2")
+    world.open()
+    malformed = Report(name="xdstp:nonsense", code=5, message="no")
+    other_spelling = "xdstp://x/envoy.config.listener.v3.Listener/%61?l=2&k=1"
+    world.respond(reports=[malformed])
+    assert world.heard(watcher) == []
+    world.respond(reports=[malformed, Report(name=other_spelling, code=5, message="no")])
+    (event,) = world.heard(watcher)
+    assert isinstance(event, Failed)
+    assert event.fault.trouble is Trouble.REPORTED
 
 
 def test_a_server_that_says_at_once_that_it_cannot_send_needs_no_time_limit() -> None:
