@@ -216,6 +216,14 @@ def test_prefixes_of_one_another_are_found_with_few_comparisons() -> None:
     assert [*prefixes.of("aab")] == [1, 0]
 
 
+def test_keys_that_each_share_a_little_more_with_a_value_are_found_with_few_comparisons() -> None:
+    keys = tuple(sorted("a" * length + "B" for length in range(1_000)))
+    prefixes = Prefixes(keys)
+    Counted.compared = 0
+    assert [*prefixes.of(Counted("a" * 1_000))] == []
+    assert Counted.compared <= 30
+
+
 @pytest.mark.requirement("UM-12")
 def test_a_large_map_costs_about_as_much_as_a_small_one() -> None:
     keys = {size: {f"key-{number}": Act(str(number)) for number in range(size)} for size in (10, 10_000)}

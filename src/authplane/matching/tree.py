@@ -319,11 +319,14 @@ class Prefixes:
             place = self._shorter[place]
 
     def _longest(self, value: str) -> int:
-        # Whatever stands in order between a text and something that begins with it begins with it too. So the longest
-        # key that a value begins with is also the beginning of the last key that is not after the value.
+        # Whatever stands in order between a text and something that begins with it begins with it too. So all keys that
+        # a value begins with are beginnings of the last key that is not after the value.
         keys = self._keys
-        while (place := bisect_right(keys, value) - 1) >= 0 and not value.startswith(keys[place]):
-            value = value[: _common(keys[place], value)]
+        place = bisect_right(keys, value) - 1
+        if place >= 0 and not value.startswith(keys[place]):
+            shared = _common(keys[place], value)
+            while place >= 0 and len(keys[place]) > shared:
+                place = self._shorter[place]
         return place
 
 
