@@ -213,6 +213,15 @@ def test_calls_that_a_service_can_tell_apart_have_different_keys(shown: Shown, o
         assert lasting(one) == lasting(other)
 
 
+@settings(max_examples=400, deadline=None)
+@given(_SHOWN, st.lists(_CALLS, min_size=2, max_size=6))
+def test_a_check_has_nothing_of_those_before_it(shown: Shown, calls: list[Call]) -> None:
+    questions = Questions(shown)
+    for each in calls:
+        asked_before = pb.CheckRequest.FromString(questions.check(each)).attributes
+        assert asked_before == asked(each, shown)
+
+
 def test_without_the_address_of_the_peer_nothing_tells_it() -> None:
     attributes = asked(CALL, Shown(peer_address=False))
     assert attributes.HasField("source")
