@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import ssl
+import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -310,6 +311,39 @@ async def test_workers_share_the_port_and_one_that_dies_is_replaced() -> None:
 
             await eventually(answers)
     assert not _workers()
+
+
+@pytest.mark.requirement("F07")
+async def test_a_worker_for_which_there_is_no_room_is_replaced_later_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = PyvoySettings(address=HERE, workers=2)
+    with capture_logs() as lines:
+        async with serve_pyvoy(BackendPlan(factory=FACTORY, description="path"), settings):
+            first = _workers()
+            monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+            os.kill(min(first), signal.SIGKILL)
+
+            async def said() -> bool:
+                return "worker does not start" in [line["event"] for line in lines]
+
+            async def replaced() -> bool:
+                return len(_workers()) == 2
+
+            await eventually(said)
+            assert _workers() == {max(first)}
+            monkeypatch.undo()
+            await eventually(replaced)
+            assert max(first) in _workers()
+
+
+async def test_the_first_worker_for_which_there_is_no_room_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    with pytest.raises(EnvoyEndedError, match=r"^No worker can be started: \[Errno 2\] No such file or directory: "):
+        async with serve_pyvoy(BackendPlan(factory=FACTORY, description="path"), PyvoySettings(address=HERE)):
+            pass
 
 
 async def test_no_thread_of_a_worker_interrupts_another_by_waking_it() -> None:

@@ -22,17 +22,15 @@ from authplane.io.listen import (
     Address,
     AddressInvalidError,
     AddressTakenError,
-    ServerTls,
     TcpAddress,
     TlsPaths,
-    TlsUnusableError,
     UnixAddress,
     claim,
-    read_server_tls,
 )
 from authplane.io.log import LogFormat, settled
 from authplane.io.process import Line, LineSink, Stream, owned_tasks, run_process
-from authplane.io.pyvoy_config import STATS, Json, Limits, only_readable_paths, render_secrets, render_worker
+from authplane.io.pyvoy_config import STATS, Json, Limits, only_readable_paths, render_worker
+from authplane.io.worker_certificates import Certificates
 from authplane.io.workers import SOCKET, WorkerPlan, plan_environment
 from authplane.policy.http_check import Form
 
@@ -45,8 +43,6 @@ print(json.dumps([server.get_envoy_config(), get_envoy_environ()]))
 """
 _START: Final = 30.0
 _POLL: Final = 0.02
-_LOOK: Final = 1.0
-"""How often certificate files are looked at, in seconds."""
 _SHORTEST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 10.0
 """How long a worker that ended stays away, in seconds; one that lives longer than this starts again at once."""
@@ -104,8 +100,8 @@ async def serve_pyvoy(
     if settings.workers > 1 and isinstance(settings.address, UnixAddress):
         raise AddressInvalidError(f"{settings.workers} workers cannot share {settings.address}: use a port")
     claim(settings.address)
-    with TemporaryDirectory(prefix="authplane-") as name, _reserved(settings.address) as bound:
-        certificates = None if settings.tls is None else Certificates(settings.tls, Path(name))
+    with _private_folder() as folder, _reserved(settings.address) as bound:
+        certificates = None if settings.tls is None else Certificates(settings.tls, folder)
         secrets = None if certificates is None else certificates.files
         asked = await _ask_pyvoy()
         filters = asked.filters if settings.http is None else [only_readable_paths(), *asked.filters]
@@ -115,7 +111,8 @@ async def serve_pyvoy(
             grace=settings.grace,
             sink=sink,
             member=_members(fleet, "grpc" if settings.http is None else "http"),
-            folder=Path(name),
+            folder=folder,
+            restore=None if certificates is None else certificates.restore,
         )
         async with owned_tasks() as tasks:
             stop = asyncio.Event()
@@ -123,69 +120,23 @@ async def serve_pyvoy(
                 up = asyncio.Event()
                 tasks.create_task(_supervise(plan, number, stop=stop, up=up))
                 await up.wait()
-            if certificates is not None:
-                tasks.create_task(certificates.follow(stop))
+            follower = None if certificates is None else tasks.create_task(certificates.follow())
             try:
                 yield _shown(settings.address, bound)
             finally:
                 stop.set()
+                if follower is not None:
+                    follower.cancel()
 
 
-class Certificates:
-    """What the workers show, as files of their own that are replaced whole when the user's files change."""
-
-    def __init__(self, given: TlsPaths, folder: Path) -> None:
-        self._given = given
-        self._folder = folder
-        self._stamp = self._stat()
-        tls = read_server_tls(certificate=given.certificate, key=given.key, ca=given.ca)
-        if tls is None:
-            raise TlsUnusableError("TLS needs a certificate and its key: give both paths")
-        self._current = tls
-        self.files: Mapping[str, Path] = {name: folder / f"{name}.json" for name in render_secrets(tls)}
-        self._write(tls)
-
-    async def follow(self, stop: asyncio.Event) -> None:
-        """Take over what changes until ``stop``; what cannot be used is said once, and the last good stays."""
-        while not await _set_within(stop, _LOOK):
-            stamp = self._stat()
-            if stamp != self._stamp:
-                self._stamp = stamp
-                self._reload()
-
-    def _reload(self) -> None:
-        given = self._given
-        try:
-            tls = read_server_tls(certificate=given.certificate, key=given.key, ca=given.ca)
-        except TlsUnusableError as error:
-            _log.error("the new certificate cannot be used; the last one stays", why=str(error))
-            return
-        if tls is not None and tls != self._current:
-            self._current = tls
-            self._write(tls)
-            _log.info("the certificate was replaced", path=given.certificate)
-
-    def _write(self, tls: ServerTls) -> None:
-        # Envoy sees a file that is moved into place, not one that is written.
-        for name, text in render_secrets(tls).items():
-            draft = self._folder / f"{name}.new"
-            draft.touch(mode=0o600)
-            draft.write_text(text, encoding="ascii")
-            draft.replace(self.files[name])
-
-    def _stat(self) -> "_Stamp":
-        return tuple(_stamp(path) for path in (self._given.certificate, self._given.key, self._given.ca) if path)
-
-
-_Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
-
-
-def _stamp(path: str) -> tuple[int, int, int] | None:
+@contextmanager
+def _private_folder() -> Iterator[Path]:
     try:
-        found = Path(path).stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+        made = TemporaryDirectory(prefix="authplane-")
+    except OSError as error:
+        raise EnvoyEndedError(f"No worker can be started: {error}") from error
+    with made as name:
+        yield Path(name)
 
 
 class _Asked(NamedTuple):
@@ -239,6 +190,8 @@ class _Plan:
     member: "_Member"
     folder: Path
     """Where the workers' sockets are."""
+    restore: Callable[[], None] | None
+    """Makes sure that the files are there that the configuration names."""
 
 
 _Member: TypeAlias = Callable[[int, str], AbstractContextManager[None]]
@@ -261,6 +214,11 @@ async def _supervise(plan: _Plan, number: int, *, stop: asyncio.Event, up: async
             if not up.is_set():
                 raise
             _log.error("worker does not start", worker=number, why=str(error))
+        except OSError as error:
+            # No room for a file or for a process, for instance: the other workers must not end of it.
+            if not up.is_set():
+                raise EnvoyEndedError(f"No worker can be started: {error}") from error
+            _log.error("worker does not start", worker=number, why=str(error))
         else:
             if stop.is_set():
                 return
@@ -276,6 +234,8 @@ async def _live(plan: _Plan, number: int, *, stop: asyncio.Event, up: asyncio.Ev
     settings = EnvoySettings(
         concurrency=1, log_level="warning", grace=plan.grace, environment={**plan.environment, SOCKET: socket}
     )
+    if plan.restore is not None:
+        plan.restore()
     async with run_envoy(plan.config, sink=plan.sink, settings=settings) as envoy, owned_tasks() as tasks:
         await envoy.ready(limit=_START)
         run_in_batches(envoy.pid)
