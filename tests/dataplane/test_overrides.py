@@ -1,6 +1,7 @@
 """What routes override of filters, and which level wins."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import pytest
@@ -15,10 +16,12 @@ from xds.type.v3 import typed_struct_pb2 as xds_pb
 
 from authplane.dataplane.config.decode import decode_routes
 from authplane.dataplane.frozen import FrozenMap
-from authplane.dataplane.listeners import HttpFilter
+from authplane.dataplane.listeners import ConnectionManager, HttpFilter
 from authplane.dataplane.overrides import Effective, Mismatch, effective_chain
 from authplane.dataplane.routes import NO_OVERRIDES, Override, Overrides
+from authplane.dataplane.routing import build_route_table
 from authplane.filters.calls import Side
+from authplane.filters.registry import State
 from authplane.xds.client.types import Invalid
 
 UNKNOWN: Final = any_pb2.Any(type_url="type.googleapis.com/test.Unknown")
@@ -183,3 +186,29 @@ def test_the_most_specific_level_decides_alone(level: Level) -> None:
 def test_an_override_of_another_kind_of_filter_is_not_handed_to_a_filter() -> None:
     held = HttpFilter(name="f", kind=RBAC, config=Config("x", b""))
     assert effective_chain((held,), override("route")) == Mismatch("f")
+
+
+class Large:
+    """An override that takes long to compare, and so counts how often that is done."""
+
+    compared = 0
+
+    def __hash__(self) -> int:
+        self.compared += 1
+        return 1
+
+
+def test_an_override_that_many_routes_share_is_compared_once() -> None:
+    large = Large()
+    made = [to_cluster("c", match=pb.RouteMatch(path=f"/a.B/{number}")) for number in range(20)]
+    got = decode_routes(route_config(host(*made)).SerializeToString(), CLIENT)
+    assert not isinstance(got, Invalid)
+    overrides = FrozenMap({"fault": Override(kind=FAULT, config=large)})
+    routes = replace(got, virtual_hosts=(replace(got.virtual_hosts[0], overrides=overrides),))
+    fault = HttpFilter(name="fault", kind=FAULT, config=Config("fault", b"", Side.CLIENT))
+    held = ConnectionManager(filters=(fault,), routes=routes)
+    table = build_route_table(held, routes, Side.CLIENT, State(random=lambda: 0.0, monotonic=lambda: 0.0))
+    assert {id(each.choices[0].routed.filters[0]) for each in table.routes[0]} == {
+        id(table.routes[0][0].choices[0].routed.filters[0])
+    }
+    assert large.compared <= 3

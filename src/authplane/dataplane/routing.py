@@ -185,6 +185,8 @@ class _Builder:
         self._state = state
         self._clusters = clusters
         self._built: dict[tuple[str, Hashable], Running] = {}
+        self._at_once: dict[tuple[str, int], Running] = {}
+        """The same by the identity of the override: a large one takes long to compare, and many routes may share it."""
 
     def host(self, host: VirtualHost) -> tuple[_BuiltRoute, ...]:
         return tuple(
@@ -231,7 +233,10 @@ class _Builder:
 
     def _running(self, each: Effective) -> Running:
         override = None if each.override is None else each.override.config
-        key = (each.filter.name, override)
-        if key not in self._built:
-            self._built[key] = each.filter.config.build(self._state, override)
-        return self._built[key]
+        place = (each.filter.name, id(override))
+        if place not in self._at_once:
+            key = (each.filter.name, override)
+            if key not in self._built:
+                self._built[key] = each.filter.config.build(self._state, override)
+            self._at_once[place] = self._built[key]
+        return self._at_once[place]
