@@ -1,5 +1,6 @@
 """Certificates that are renewed while a server runs."""
 
+import logging
 import shutil
 from pathlib import Path
 from typing import Any
@@ -103,3 +104,21 @@ async def test_a_running_server_shows_the_new_certificate_and_keeps_open_connect
         assert await speaks_as(address, "two.example")
         assert not await speaks_as(address, "one.example")
         await call(BODY, timeout=5)
+
+
+def test_what_happens_to_the_files_is_told_where_the_program_says(tmp_path: Path) -> None:
+    write(tmp_path, server("one.example"))
+    told: list[tuple[int, str]] = []
+    path = tmp_path / "tls.crt"
+    files = TlsFiles.open(
+        certificate=str(path),
+        key=str(tmp_path / "tls.key"),
+        tell=lambda level, sentence: told.append((level, sentence)),
+    )
+    assert files is not None
+    write(tmp_path, server("two.example"))
+    assert files.renewed() is not None
+    path.write_text("rubbish")
+    assert files.renewed() is None
+    assert [level for level, _ in told] == [logging.INFO, logging.WARNING]
+    assert told[0] == (logging.INFO, f"the TLS files were read again: {path}")

@@ -7,12 +7,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from math import inf
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 import grpc
 import grpc.aio
 
 from authplane.filters.calls import Metadata
+
+_MOST_METHODS: Final = 1024
+"""How many methods of a line are remembered; a program that names ever new ones costs time, and no room."""
 
 
 class Opener(ABC):
@@ -55,6 +58,8 @@ class Line:
         key = (kind, method, serialize, deserialize)
         found = self._made.get(key)
         if found is None:
+            if len(self._made) >= _MOST_METHODS:
+                self._made.clear()
             found = self._made[key] = getattr(self.channel, kind)(method, serialize, deserialize)
         return found
 

@@ -1,5 +1,7 @@
 """Certificates in files, which somebody renews while a server runs."""
 
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -10,7 +12,13 @@ from authplane.io.listen import ServerTls, TlsUnusableError, read_server_tls
 
 _log: Final = structlog.stdlib.get_logger()
 
+Tell: TypeAlias = Callable[[int, str], None]
+"""Takes a level of the log and a sentence."""
 _Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
+
+
+def _tell_log(level: int, sentence: str) -> None:
+    _log.log(level, sentence)
 
 
 @dataclass(slots=True)
@@ -26,13 +34,17 @@ class TlsFiles:
     current: ServerTls
     """What holds now."""
     _stamp: _Stamp
+    _tell: Tell
 
     @classmethod
-    def open(cls, *, certificate: str, key: str, ca: str = "") -> "TlsFiles | None":
-        """Read PEM files; all empty means no TLS, anything else that is not usable raises `TlsUnusableError`."""
+    def open(cls, *, certificate: str, key: str, ca: str = "", tell: Tell = _tell_log) -> "TlsFiles | None":
+        """Read PEM files; all empty means no TLS, anything else that is not usable raises `TlsUnusableError`.
+
+        What happens to them later is told to the log of our own servers, or where the program says.
+        """
         stamp = _stamp_of(certificate, key, ca)
         current = read_server_tls(certificate=certificate, key=key, ca=ca)
-        return None if current is None else cls(certificate, key, ca, current, stamp)
+        return None if current is None else cls(certificate, key, ca, current, stamp, tell)
 
     @property
     def client_ca(self) -> bytes | None:
@@ -49,14 +61,15 @@ class TlsFiles:
             found = read_server_tls(certificate=self.certificate, key=self.key, ca=self.ca)
         except TlsUnusableError as error:
             # A certificate without its key yet, for instance: the next handshake finds both.
-            _log.warning(
-                "the TLS files changed and cannot be used; what was read before stays in force", why=str(error)
+            self._tell(
+                logging.WARNING,
+                f"the TLS files changed and cannot be used; what was read before stays in force: {error}",
             )
             return None
         if found is None or found == self.current:
             return None
         self.current = found
-        _log.info("the TLS files were read again", certificate=self.certificate)
+        self._tell(logging.INFO, f"the TLS files were read again: {self.certificate}")
         return found
 
 

@@ -1,5 +1,6 @@
 """The addresses of a server that xDS configures."""
 
+import logging
 import socket
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -21,6 +22,8 @@ from authplane.io.serving.states import NotServing, ServingState
 from authplane.io.tls_files import TlsFiles
 from authplane.xds.bootstrap import Bootstrap
 from authplane.xds.templates import server_listener_name
+
+_log: Final = logging.getLogger("authplane.grpc")
 
 NOT_CONFIGURED: Final = FixedRules(Routed(stop=Stop(code=Code.UNAVAILABLE, message="the server is not configured")))
 
@@ -149,7 +152,7 @@ def _files(tls: ServerTls, bootstrap: Bootstrap) -> TlsFiles:
         raise NotServableError("no file says which certificates of clients are trusted")
     try:
         ca = roots if tls.require_client_certificate and roots else ""
-        files = TlsFiles.open(certificate=identity.certificate, key=identity.private_key, ca=ca)
+        files = TlsFiles.open(certificate=identity.certificate, key=identity.private_key, ca=ca, tell=_log.log)
     except TlsUnusableError as error:
         raise NotServableError(str(error)) from None
     if files is None:
