@@ -216,7 +216,17 @@ KEPT: Final = {
     "an allowance with much to say": (
         Allow(edits=HeaderEdits(set=tuple((f"x-{index}", "x" * 1000) for index in range(5)))), 0
     ),
+    "an allowance with much to remove": (
+        Allow(edits=HeaderEdits(remove=tuple(f"auth-context-{index}-{'x' * 200}" for index in range(25)))), 0
+    ),
+    "an allowance with long names": (
+        Allow(edits=HeaderEdits(set=tuple((f"x-{index}-{'x' * 200}", "") for index in range(25)))), 0
+    ),
+    "an allowance of somebody with a long name": (Allow(identity="x" * 5000), 0),
     "a denial": (Deny(http_status=403, rule="no"), 1),
+    "a denial with long names": (
+        Deny(http_status=403, rule="no", headers=tuple((f"x-{index}-{'x' * 200}", "") for index in range(25))), 0
+    ),
     "a denial with a cookie": (Deny(http_status=403, rule="no", headers=(("Set-Cookie", "a=b"),)), 0),
     "a denial with much to say": (Deny(http_status=403, rule="no", body="x" * 5000), 0),
 }  # fmt: skip

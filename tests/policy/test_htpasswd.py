@@ -2,7 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -13,6 +13,7 @@ from tests.policy.test_passwords import BCRYPT, KINDS, parsed
 
 from authplane.base.headers import HeaderEdits
 from authplane.base.secret import Secret
+from authplane.policy import htpasswd
 from authplane.policy.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.flow import Busy, Outcome, Work
 from authplane.policy.htpasswd import Attempt, Htpasswd, HtpasswdSettings
@@ -165,6 +166,16 @@ def test_verified_credentials_take_no_work_until_they_expire() -> None:
         asking.now = NOW + timedelta(seconds=seconds)
         assert asking(request("alice:wonder")) == allow("alice")
         assert len(asking.works) == works
+
+
+@pytest.mark.requirement("E24")
+def test_ever_new_names_of_a_client_take_no_memory() -> None:
+    judging, before = judge(), htpasswd._usual_allow.cache_info().currsize
+    for index in range(50):
+        asked = request("alice:wonder")
+        named = replace(asked, headers=(*asked.headers, (f"auth-context-{index}", "x")))
+        assert judging(named) == allow("alice", remove=(f"auth-context-{index}",))
+    assert htpasswd._usual_allow.cache_info().currsize == before
 
 
 def test_a_failure_is_not_remembered() -> None:

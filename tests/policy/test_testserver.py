@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from authplane.base.headers import HeaderEdits
+from authplane.policy import testserver
 from authplane.policy.decision import Allow, Decision, Deny
 from authplane.policy.request import Request
 from authplane.policy.testserver import Mode, TestServer
@@ -83,3 +84,11 @@ def test_decide(case: Case) -> None:
 def test_the_query_is_no_part_of_the_path() -> None:
     request = Request(method="GET", path="/x", query="y=allow")
     assert TestServer(mode=Mode.PATH).decide(request, NOW) == _deny()
+
+
+@pytest.mark.requirement("E24")
+def test_ever_new_names_of_a_client_take_no_memory() -> None:
+    server, before = TestServer(), testserver._usual_allow.cache_info().currsize
+    for index in range(50):
+        server.decide(_request(headers=(f"auth-context-{index}",), context={"of": "this test"}), NOW)
+    assert testserver._usual_allow.cache_info().currsize == before

@@ -95,7 +95,8 @@ class _Kept(NamedTuple):
 
 _MOST_KEPT: Final = 4096
 _MOST_TEXT: Final = 4096
-"""Characters that a decision may say and still be kept: an external service may say more, and ever something else."""
+"""Characters that a decision may have and still be kept: clients and external services may cause longer ones, and ever
+others."""
 _SECRET: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
 _EQUAL: Final[dict[Decision, _Kept]] = {}
 """The same few decisions are made again and again; checking and writing them costs more than all the rest."""
@@ -118,16 +119,20 @@ def _keep(decision: Decision) -> _Kept:
 def _repeats(decision: Decision) -> bool:
     """Tell whether a decision may be kept: neither sessions of the client nor credentials for the origin may."""
     match decision:
-        case Allow(edits=edits, response_headers=headers):
-            size = sum(len(value) for _, value in edits.set)
+        case Allow(edits=edits, response_headers=headers, identity=identity):
+            size = _size(edits.set) + sum(map(len, edits.remove)) + len(identity)
             return not headers and size <= _MOST_TEXT and all(name.lower() not in _SECRET for name, _ in edits.set)
-        case Deny(headers=headers, body=body):
-            size = len(body) + sum(len(value) for _, value in headers)
+        case Deny(headers=headers, body=body, rule=rule, identity=identity):
+            size = _size(headers) + len(body) + len(rule) + len(identity)
             return size <= _MOST_TEXT and all(name.lower() != "set-cookie" for name, _ in headers)
         case Unavailable():
             return True
         case _:
             assert_never(decision)
+
+
+def _size(headers: tuple[tuple[str, str], ...]) -> int:
+    return sum(len(name) + len(value) for name, value in headers)
 
 
 def sendable_form(decision: Decision) -> Decision:

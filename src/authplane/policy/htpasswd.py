@@ -152,14 +152,13 @@ class Htpasswd:
         return self._challenges.get(realm, _NO_REALM)
 
     def _allow(self, request: Request, realm: str, user: str) -> Allow:
-        context = tuple(request.context.items())
-        return _allow(user, realm, context, request.auth_names, self._settings.forward_credentials)
+        context, forward = tuple(request.context.items()), self._settings.forward_credentials
+        names = request.auth_names
+        return _allow(user, realm, context, forward, names) if names else _usual_allow(user, realm, context, forward)
 
 
-# Users come again, and the context comes from the configuration.
-@lru_cache(maxsize=4096)
 def _allow(
-    user: str, realm: str, context: tuple[tuple[str, str], ...], auth_names: tuple[str, ...], forward: bool
+    user: str, realm: str, context: tuple[tuple[str, str], ...], forward: bool, auth_names: tuple[str, ...] = ()
 ) -> Allow:
     told = (
         ("Auth-Handler", NAME),
@@ -171,6 +170,11 @@ def _allow(
     if not forward:
         removed = ("authorization", *removed)
     return Allow(edits=HeaderEdits(set=told, remove=removed), identity=user)
+
+
+# Users come again, and the context comes from the configuration. Names of headers come from clients, who could send
+# ever new ones: answers about them are made and forgotten.
+_usual_allow: Final = lru_cache(maxsize=4096)(_allow)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

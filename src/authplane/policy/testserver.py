@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
-from typing import ClassVar, TypeAlias, assert_never
+from typing import ClassVar, Final, TypeAlias, assert_never
 
 from authplane.base.headers import HeaderEdits
 from authplane.policy.auth_headers import context_headers, spoofed_headers
@@ -39,17 +39,23 @@ class TestServer:
     def decide(self, request: Request, _now: datetime) -> Decision:
         """Judge by the mode; the answer says that it is ours and repeats the context."""
         context = tuple(request.context.items())
-        return _allow(context, request.auth_names) if self._part in request.path else _deny(context, self.mode)
+        if self._part not in request.path:
+            return _deny(context, self.mode)
+        names = request.auth_names
+        return _allow(context, names) if names else _usual_allow(context)
 
 
 _Pairs: TypeAlias = tuple[tuple[str, str], ...]
 
 
-# Contexts come from the configuration: there are few of them, and so there are few answers.
-@lru_cache(maxsize=1024)
-def _allow(context: _Pairs, auth_names: tuple[str, ...]) -> Allow:
+def _allow(context: _Pairs, auth_names: tuple[str, ...] = ()) -> Allow:
     echo = _echo(context)
     return Allow(edits=HeaderEdits(set=echo, remove=spoofed_headers(auth_names, echo)))
+
+
+# Contexts come from the configuration: there are few of them, and so there are few answers. Names of headers come from
+# clients, who could send ever new ones: answers about them are made and forgotten.
+_usual_allow: Final = lru_cache(maxsize=1024)(_allow)
 
 
 @lru_cache(maxsize=1024)
