@@ -2,7 +2,7 @@
 
 import pytest
 
-from authplane.base.problems import Problem, Problems, Severity
+from authplane.base.problems import MOST, Problem, Problems, Severity
 from authplane.base.secret import Secret
 
 
@@ -24,6 +24,20 @@ def test_a_problem_has_the_path_at_which_it_was_found() -> None:
         "alone [Orphaned]",
     ]
     assert [problem.reason for problem in problems.errors] == ["FieldInvalid", "Orphaned"]
+
+
+def test_of_very_many_errors_all_count_and_only_some_are_kept() -> None:
+    problems = Problems()
+    with problems.at("spec"):
+        for _ in range(3 * MOST):
+            problems.add("FieldInvalid", "no")
+        problems.warn("IgnoredField", "not used")
+    assert problems.error_count == 3 * MOST
+    assert problems.errors == (
+        *[Problem(("spec",), "FieldInvalid", "no")] * (MOST - 1),
+        Problem((), "TooMany", "there are more errors than are told"),
+    )
+    assert problems.warnings == (Problem(("spec",), "IgnoredField", "not used", Severity.WARNING),)
 
 
 def test_a_message_cannot_garble_a_terminal() -> None:

@@ -3,7 +3,10 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
+
+MOST: Final = 10_000
+"""How many errors of one document are told: one of a few megabytes could have a million, each with a long path."""
 
 Path: TypeAlias = tuple[str | int, ...]
 """The way to a field from the root of its document: names and list indexes."""
@@ -33,7 +36,7 @@ class Problem:
 
 
 class Problems:
-    """Collects every problem of a document, so that a user fixes them in one pass."""
+    """Collects every problem of a document, so that a user fixes them in one pass; of errors at most `MOST`."""
 
     def __init__(self) -> None:
         self._path: list[str | int] = []
@@ -47,7 +50,10 @@ class Problems:
     def add(self, reason: str, message: str) -> None:
         """Record an error at the current path."""
         self._error_count += 1
-        self._found.append(Problem(tuple(self._path), reason, printable(message)))
+        if self._error_count < MOST:
+            self._found.append(Problem(tuple(self._path), reason, printable(message)))
+        elif self._error_count == MOST:
+            self._found.append(Problem((), "TooMany", "there are more errors than are told"))
 
     def warn(self, reason: str, message: str) -> None:
         """Record a warning at the current path."""
