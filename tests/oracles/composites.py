@@ -224,9 +224,9 @@ def _service(answers: Answers, asked: list[int]) -> Callable[[Effect], Outcome]:
     def answer(effect: Effect) -> Outcome:
         assert isinstance(effect, Ask)
         assert isinstance(effect.channel, SideChannel)
-        number = targets[effect.channel.target]
+        number = targets.get(effect.channel.target, -1)
         asked.append(number)
-        match answers[number]:
+        match answers.get(number, Silence()):
             case Grant(name, text):
                 return Answered(allowed(headers=[header(name, text, 2)]).SerializeToString())
             case Remove(name):

@@ -62,6 +62,15 @@ def compile_text(text: str, vocabulary: Vocabulary) -> Any | tuple[CelProblem, .
         return tuple(dict.fromkeys(_parse_problems(str(error), vocabulary)))
 
 
+def result_type(compiled: Any) -> Any | None:
+    """Return the type of an expression's result; None for one that the engine has no name for."""
+    try:
+        return compiled.return_type()
+    except RuntimeError:
+        # A map whose keys are such that no map can have them: the checker takes it.
+        return None
+
+
 def load(checked: bytes, vocabulary: Vocabulary) -> Any | CelProblem:
     """Return what runs a checked expression."""
     try:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from authplane.cel.checks import check_tree
-from authplane.cel.engine import BOOL, DYN, STRING, compile_text, load, type_name
+from authplane.cel.engine import BOOL, DYN, STRING, compile_text, load, result_type, type_name
 from authplane.cel.problem import CelProblem, Reason, problem_at
 from authplane.cel.reads import Read, find_reads
 from authplane.cel.text import render_text
@@ -81,15 +81,16 @@ def compile_expression(
     compiled = compile_text(text, vocabulary)
     if isinstance(compiled, tuple):
         return compiled
-    returns = compiled.return_type()
+    returns = result_type(compiled)
     checked = sorted_bytes(compiled.serialize())
     tree = parse_tree(checked)
     if tree is None:
         return (CelProblem(reason=Reason.NOT_ALLOWED, message="it has a macro that is not known here"),)
     reads, bare = find_reads(tree, vocabulary)
     problems = check_tree(tree, text, vocabulary, bare)
-    if returns not in _RESULTS[result]:
-        said = f"the result is {type_name(returns)}, not {type_name(_RESULTS[result][0])}"
+    if returns is None or returns not in _RESULTS[result]:
+        wanted = type_name(_RESULTS[result][0])
+        said = f"the result is no {wanted}" if returns is None else f"the result is {type_name(returns)}, not {wanted}"
         problems = (problem_at(text, tree.at, Reason.NOT_BOOL, said), *problems)
     return problems or _program(text, vocabulary, checked, tree, reads)
 

@@ -1,0 +1,47 @@
+"""Cases at random: some of each kind, and what many more of them have found. ``make fuzz`` tries a million."""
+
+from typing import Final
+
+import pytest
+from cel.expr import checked_pb2 as pb
+from cel.expr.syntax_pb2 import Expr
+from tests.oracles.cases import KINDS
+
+from authplane.base.problems import Problems
+from authplane.cel.calls import SERVER_CALLS
+from authplane.cel.checked_wire import parse_checked
+from authplane.cel.problem import CelProblem, Reason
+from authplane.cel.program import compile_expression
+from authplane.cel.vocabulary import ACCESS_POLICY
+
+SOME: Final = {"expressions": 600, "hostile": 1_500, "spoiled": 200}
+"""Numbers of each kind; those that are not here have tests of their own."""
+
+
+@pytest.mark.requirement("CEL-3", "CEL-6")
+@pytest.mark.parametrize(("kind", "numbers"), SOME.items())
+def test_no_case_differs(kind: str, numbers: int) -> None:
+    assert {number: said for number in range(numbers) if (said := KINDS[kind].differs(number))} == {}
+
+
+UNNAMED: Final = ("{null: 1}", "{1.5: 1}", '[{b"a": 1}]', '{"a": {[1]: 2}}', "{identity: 1}", "{timestamp(0): 1}")
+
+
+@pytest.mark.parametrize("text", UNNAMED)
+def test_a_result_that_the_engine_has_no_type_for_is_no_bool(text: str) -> None:
+    found = compile_expression(text, ACCESS_POLICY)
+    assert found == (CelProblem(reason=Reason.NOT_BOOL, message="the result is no bool", line=1, column=1),)
+
+
+@pytest.mark.requirement("CEL-2")
+def test_a_result_that_the_engine_has_no_type_for_is_refused_when_it_is_sent() -> None:
+    message = pb.CheckedExpr(expr=Expr(id=1, struct_expr=Expr.CreateStruct()))
+    entry = message.expr.struct_expr.entries.add()
+    entry.map_key.const_expr.double_value = 1.5
+    entry.value.const_expr.bool_value = True
+    message.type_map[1].primitive = pb.Type.BOOL
+    problems = Problems()
+    assert parse_checked(message, SERVER_CALLS, problems) is None
+    assert [str(each) for each in problems] == [
+        "expr: the result is no bool (at 1:1 of {1.5: true}) [ExpressionNotBool]"
+    ]
