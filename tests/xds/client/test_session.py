@@ -482,6 +482,17 @@ def test_faults_have_words_and_no_status_code_of_the_server() -> None:
     assert Fault.__slots__ == ("trouble", "message")
 
 
+@pytest.mark.requirement("XC-1")
+def test_the_server_hears_when_nothing_of_a_type_is_wanted_any_more() -> None:
+    world, _ = opened()
+    watcher = world.watch("r", ROUTE)
+    world.requests()
+    nonce = world.respond("r=1", kind=ROUTE)
+    world.requests()
+    world.unwatch(watcher)
+    assert world.requests() == [ask(type_url=ROUTE.type_url, version="v", nonce=nonce)]
+
+
 # --- Watchers
 
 
