@@ -5,6 +5,11 @@ from pathlib import Path
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says more of what else the machine does than of the code.
+settings.register_profile("authplane", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("authplane")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
