@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 STUBS  := typings/.generated
 
-.PHONY: run test lint bench format lock clean curl
+.PHONY: run test lint bench fuzz format lock clean curl
 .DEFAULT_GOAL := test
 
 run: $(STAMP) curl
@@ -22,6 +22,11 @@ lint: $(STAMP) $(STUBS)
 
 bench: $(STAMP)
 	@$(BIN)/python -m bench $(ARGS)
+
+# N cases at random in all, beginning with the number SEED; what differs is printed, and how to try it again.
+N ?= 1000000
+fuzz: $(STAMP)
+	@$(BIN)/python -m tests.oracles.fuzz $(N) $(SEED)
 
 format: $(STAMP)
 	@$(BIN)/ruff format .
