@@ -13,11 +13,12 @@ import bcrypt
 import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from tests.policy.checks import check
+from tests.support.eventually import eventually
 from tests.support.observing import Told
 
 from authplane.base.secret import Secret
 from authplane.io.checks import Checks
-from authplane.io.hashing import HashPool
+from authplane.io.hashing import MOST_LEFT, HashPool
 from authplane.policy.crypts import SHA512, sha_crypt
 from authplane.policy.flow import Busy, Outcome, Work
 from authplane.policy.htpasswd import Htpasswd, HtpasswdSettings
@@ -83,6 +84,68 @@ async def test_a_work_that_everybody_left_is_not_begun_and_can_be_asked_for_agai
             go.set()
         assert (first.result(), again.result()) == (True, True)
     assert begun == ["a", "b"]
+
+
+async def left_alone(pool: HashPool, held: Held, work: Work) -> None:
+    """Ask for a work, leave as soon as it has begun, and let it end then."""
+
+    async def has_begun() -> bool:
+        return bool(held.begun)
+
+    async def has_ended() -> bool:
+        return len(pool) == 0
+
+    async with asyncio.TaskGroup() as tasks:
+        asking = tasks.create_task(pool.perform(work))
+        await eventually(has_begun)
+        asking.cancel()
+        await asyncio.wait([asking])
+        assert len(pool) == 1
+        held.go.set()
+        await eventually(has_ended)
+
+
+async def runs_again(pool: HashPool, name: str, key: bytes) -> bool:
+    """Ask for a work and tell whether it was done for us."""
+    held = Held(name)
+    held.go.set()
+    assert await pool.perform(Work(held, key)) is True
+    return bool(held.begun)
+
+
+async def test_who_comes_after_everybody_left_has_the_outcome_of_a_work_that_had_begun() -> None:
+    held = Held("a")
+    with HashPool() as pool:
+        await left_alone(pool, held, Work(held, b"a"))
+        assert [await runs_again(pool, "a", b"a") for _ in range(2)] == [False, True]
+
+
+async def test_an_outcome_without_a_name_is_not_kept() -> None:
+    held = Held("a")
+    with HashPool() as pool:
+        await left_alone(pool, held, Work(held))
+        assert await runs_again(pool, "a", b"")
+
+
+async def test_few_outcomes_are_kept_and_the_oldest_goes_first() -> None:
+    with HashPool() as pool:
+        for number in range(MOST_LEFT + 1):
+            held = Held(str(number))
+            await left_alone(pool, held, Work(held, b"%d" % number))
+        again = [await runs_again(pool, str(number), b"%d" % number) for number in range(MOST_LEFT + 1)]
+    assert again == [True] + [False] * MOST_LEFT
+
+
+async def test_what_a_work_raises_when_everybody_left_harms_nobody() -> None:
+    held = Held("a")
+
+    def fail() -> bool:
+        held()
+        raise RuntimeError("broken")
+
+    with HashPool() as pool:
+        await left_alone(pool, held, Work(fail, b"a"))
+        assert await runs_again(pool, "a", b"a")
 
 
 async def test_one_who_leaves_does_not_disturb_the_others() -> None:

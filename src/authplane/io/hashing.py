@@ -2,8 +2,9 @@
 
 import asyncio
 import sys
+from collections import OrderedDict
 from collections.abc import Generator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final, Self
 
@@ -12,6 +13,8 @@ from authplane.policy.flow import Busy, Effect, Outcome, Work
 THREADS: Final = 2
 LIMIT: Final = 32
 """How many computations run or wait; the next one hears that there is no room."""
+MOST_LEFT: Final = 64
+"""How many outcomes are kept that nobody waited for; the oldest goes first."""
 _TURN: Final = 0.0005
 """Seconds for which a thread may keep the interpreter while the event loop waits for it.
 
@@ -23,13 +26,16 @@ up the event loop for tens of milliseconds.
 class HashPool:
     """Performs the work of flows on a few threads, while the context lasts.
 
-    Works that are equal share one run. A work that everybody has stopped waiting for is not begun.
+    Works that are equal share one run. A work that everybody has stopped waiting for is not begun. One that has begun
+    by then goes on, and whoever asks next has its outcome at once: a proxy that waits for less time than a hash takes
+    would never hear of it otherwise, however often it asks.
     """
 
     def __init__(self, *, threads: int = THREADS, limit: int = LIMIT) -> None:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="authplane-hash")
         self._limit = limit
         self._runs: dict[Work, _Run] = {}
+        self._left: OrderedDict[bytes, bool] = OrderedDict()
         self._turn_before = sys.getswitchinterval()
 
     def __enter__(self) -> Self:
@@ -48,6 +54,9 @@ class HashPool:
         """Run a work and return its result, or `Busy` at once; raises what the work raises."""
         if not isinstance(effect, Work):
             return Busy()  # nobody here can ask anybody
+        known = self._left.pop(effect.key, None)
+        if known is not None:
+            return known
         run = self._runs.get(effect)
         if run is None or run.future.cancelled():
             if len(self._runs) >= self._limit:
@@ -57,7 +66,7 @@ class HashPool:
             return await asyncio.shield(run.future)
 
     def _begin(self, effect: Work) -> "_Run":
-        run = _Run(asyncio.get_running_loop().run_in_executor(self._executor, effect.run))
+        run = _Run(self._executor.submit(effect.run))
         self._runs[effect] = run
         run.future.add_done_callback(lambda _: self._end(effect, run))
         return run
@@ -66,22 +75,32 @@ class HashPool:
         # One that was given up may have been begun anew meanwhile.
         if self._runs.get(effect) is run:
             del self._runs[effect]
+        if run.alone and not run.future.cancelled() and run.future.exception() is None and effect.key:
+            self._left[effect.key] = run.future.result()
+            while len(self._left) > MOST_LEFT:
+                self._left.popitem(last=False)
 
 
 class _Run:
     """A work in progress and how many wait for it."""
 
-    def __init__(self, future: asyncio.Future[bool]) -> None:
-        self.future = future
+    def __init__(self, working: Future[bool]) -> None:
+        self.future = asyncio.wrap_future(working)
+        self._working = working
         self._waiting = 0
+
+    @property
+    def alone(self) -> bool:
+        """Whether nobody waits."""
+        return not self._waiting
 
     @contextmanager
     def awaited(self) -> Generator[None]:
-        """Count the caller among those who wait; when the last one leaves early, the work is given up."""
+        """Count the caller among those who wait; when the last one leaves, work that has not begun is given up."""
         self._waiting += 1
         try:
             yield
         finally:
             self._waiting -= 1
-            if not self._waiting and not self.future.done():
+            if self.alone and self._working.cancel():
                 self.future.cancel()

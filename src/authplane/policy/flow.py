@@ -21,6 +21,8 @@ class Work:
     """Effect: a pure computation that takes so long that it must not hold up other checks."""
 
     run: Callable[[], bool]
+    key: bytes = b""
+    """Names the outcome, which may be kept by it for those who come after everybody has left; empty if it may not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -133,7 +133,8 @@ class Htpasswd:
                     stored=users.users.get(begun.credentials.user),
                     costliest=users.costliest,
                     password=begun.credentials.password,
-                )
+                ),
+                key=begun.mark,
             )
         finally:
             if first:
