@@ -226,3 +226,11 @@ def test_channel_keys_are_found_wherever_they_stand() -> None:
     one, two, three, four = (SideChannel(target=name, credentials=PLAIN) for name in "abcd")
     value = Outer(Inner(one), (Inner(two),), MappingProxyType({"x": [Inner(three), Other(four), "text", None]}))
     assert channel_keys(value) == {one, two, three, four}
+
+
+def test_parts_that_stand_in_several_places_are_looked_at_once() -> None:
+    key = SideChannel(target="a", credentials=PLAIN)
+    value: object = Inner(key)
+    for _ in range(200):
+        value = (value, {"again": value})
+    assert channel_keys(value) == {key}

@@ -46,20 +46,30 @@ def channel_keys(value: object) -> frozenset[SideChannel]:
 
     It is looked for in dataclasses, mappings and sequences, and in the attribute ``side_channels`` of anything else.
     """
-    if isinstance(value, SideChannel):
-        return frozenset({value})
+    found: set[SideChannel] = set()
+    # Each part is looked at once: trees have some of theirs in two places, an index besides the entries.
+    seen: dict[int, object] = {}
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if id(each) not in seen:
+            seen[id(each)] = each
+            if isinstance(each, SideChannel):
+                found.add(each)
+            else:
+                waiting += _parts(each)
+    return frozenset(found)
+
+
+def _parts(value: object) -> Iterable[object]:
     if is_dataclass(value):
-        return _joined(getattr(value, each.name) for each in fields(value))
+        return [getattr(value, each.name) for each in fields(value)]
     if isinstance(value, Mapping):
-        return _joined(value.values())
+        return value.values()
     if isinstance(value, tuple | list | frozenset | set):
-        return _joined(value)
+        return value
     named = getattr(value, "side_channels", ())
-    return _joined(named) if isinstance(named, tuple | list | frozenset | set) else frozenset()
-
-
-def _joined(values: Iterable[object]) -> frozenset[SideChannel]:
-    return frozenset().union(*(channel_keys(each) for each in values))
+    return named if isinstance(named, tuple | list | frozenset | set) else ()
 
 
 class SideChannels:
