@@ -47,11 +47,7 @@ from tests.public_grpc.world import (
 from tests.public_grpc.xds_world import Served, xds_serving
 from tests.support import certificates
 
-from authplane.filters.calls import Side
-from authplane.filters.composite.filter import Composite
-from authplane.filters.composite.wire import parse_composite
-from authplane.filters.registry import Packed, Scope, Trust
-from authplane.filters.standard import standard_registry
+from authplane.grpc import filter_from
 from authplane.grpc.matching import (
     by_header,
     by_prefix,
@@ -91,14 +87,6 @@ def asking(authority: Authority) -> ext_authz_pb2.ExtAuthz:
 
 def filter_of(config: Message) -> Any:
     return http_filter("choice", config)
-
-
-def built(config: Message, side: Side = Side.SERVER) -> Composite:
-    """Return the filter for a server that is told its filters in Python."""
-    scope = Scope(side=side, trust=Trust(trusted=True), registry=standard_registry())
-    found = parse_composite(Packed(config.DESCRIPTOR.full_name, config.SerializeToString()), scope)
-    assert isinstance(found, Composite), found
-    return found
 
 
 def on(server: Served) -> grpc.Channel:
@@ -265,7 +253,7 @@ def test_the_side_channels_of_nested_filters_are_found() -> None:
     authority = Authority()
     authority.target = "authz.example:1"
     inner = composite(by_prefix(":path", {"/": execute(asking(authority))}))
-    found = channel_keys(built(composite(first_match(when(cel("true"), then=execute(inner))))))
+    found = channel_keys(filter_from(composite(first_match(when(cel("true"), then=execute(inner))))))
     assert [each.target for each in found] == ["authz.example:1"]
 
 
@@ -285,7 +273,7 @@ def test_expressions_see_the_connection_as_it_is(serve: Serve, cart: Cart, kind:
         )
     )
     credentials = server_credentials(pair, mutual=True)
-    port = serve(cart, credentials=credentials, filters=[built(composite(tree))], certificate=pair.certificate)
+    port = serve(cart, credentials=credentials, filters=[filter_from(composite(tree))], certificate=pair.certificate)
     with secured(port, client) as channel:
         assert call(channel, kind, b"a")[0][:1] == [b"a"]
     with secured(port, spiffe_client()) as channel:
@@ -294,7 +282,7 @@ def test_expressions_see_the_connection_as_it_is(serve: Serve, cart: Cart, kind:
 
 def test_many_calls_at_once_choose_each_for_itself(serve: Serve, cart: Cart) -> None:
     tree = first_match(when(cel("int(request.headers['n']) % 2 == 0"), then=skip()))
-    port = serve(cart, filters=[built(composite(tree))])
+    port = serve(cart, filters=[filter_from(composite(tree))])
     wrong: list[int] = []
 
     def work(channel: grpc.Channel, start: int) -> None:

@@ -33,7 +33,7 @@ from authplane.filters.extauthz.filter import ExtAuthz, FailClosed, FailOpen
 from authplane.filters.extauthz.grpc_service.service import SideChannel
 from authplane.filters.extauthz.wire import ExtAuthzOptions
 from authplane.filters.registry import FilterConfig, FilterType, Packed, Registry, Scope, State, Structured
-from authplane.grpc.filters import ext_authz
+from authplane.grpc.filters import ext_authz, filter_from
 from authplane.grpc.wiring import (
     TARGET,
     ChannelCredentials,
@@ -100,6 +100,7 @@ __all__ = (
     "channel",
     "csds_service",
     "ext_authz",
+    "filter_from",
     "filter_registry",
     "jwt_token_file_call_credentials",
     "server",

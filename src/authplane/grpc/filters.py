@@ -4,12 +4,17 @@ from collections.abc import Sequence
 from typing import Literal
 
 import grpc
+from google.protobuf.message import Message
 
-from authplane.filters.calls import Metadata
+from authplane.base.problems import Problems
+from authplane.filters.calls import Metadata, Side
 from authplane.filters.extauthz.cache import Caching
 from authplane.filters.extauthz.check.shown import CheckForm, Shown
 from authplane.filters.extauthz.filter import FAIL_CLOSED, ExtAuthz, FailurePolicy
 from authplane.filters.extauthz.grpc_service.service import GrpcService, NamedCredentials, SideChannel
+from authplane.filters.extensions.wire import parse_filter
+from authplane.filters.registry import FilterConfig, Packed, Registry, Scope, Trust
+from authplane.filters.standard import standard_registry
 from authplane.xds.credentials import Insecure
 
 
@@ -39,3 +44,24 @@ def ext_authz(  # noqa: PLR0913 (all but one have defaults)
         shown=Shown(peer_certificate=peer_certificate, form=CheckForm(check_request)),
         caching=cache,
     )
+
+
+def filter_from(config: Message, *, side: Side = Side.SERVER, registry: Registry | None = None) -> FilterConfig:
+    """Return the filter that a message configures: what `authplane.grpc.matching.composite` makes, or any other.
+
+    It is read as if a trusted control plane had sent it, for servers unless ``side`` says otherwise; what is wrong with
+    it is a `ValueError` with every problem. ``registry`` has the kinds of filters that it may name; without one, ours.
+    """
+    known = standard_registry() if registry is None else registry
+    name = config.DESCRIPTOR.full_name
+    kind = known.configs.get(name)
+    if kind is None or kind.terminal:
+        raise ValueError(f"{name} configures no filter that a program can name")
+    if side not in kind.sides:
+        raise ValueError(f"{name} is not supported on {side.value}s")
+    problems = Problems()
+    packed = Packed(name, config.SerializeToString(deterministic=True))
+    made = parse_filter(kind, packed, Scope(side=side, trust=Trust(trusted=True), registry=known), problems)
+    if made is None:
+        raise ValueError("; ".join(map(str, problems)))
+    return made
