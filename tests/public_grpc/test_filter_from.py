@@ -93,7 +93,8 @@ WRONG: dict[str, tuple[Message, Side, str]] = {
         nested(),
         Side.SERVER,
         r"xds_matcher\.matcher_tree\.exact_match_map\.map\.a\.action\.typed_config: one of typed_config and "
-        r"filter_chain must be set \[FilterMissing\]; xds_matcher\.matcher_tree\.exact_match_map\.map\.b\.action\.typed_config\.",
+        r"filter_chain must be set \[FilterMissing\]; "
+        r"xds_matcher\.matcher_tree\.exact_match_map\.map\.b\.action\.typed_config\.",
     ),
     "what only servers know": (CONNECTION, Side.CLIENT, "'source' is not known here"),
 }  # fmt: skip
