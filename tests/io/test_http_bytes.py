@@ -56,6 +56,14 @@ CASES: Final = {
     "a client that waits to be told to go on": Case(
         b"/allow", (b"host: a", b"expect: 100-continue", b"content-length: 1"), frozenset({100, 200})
     ),
+    "an upgrade to WebSocket": Case(b"/allow", (b"host: a", b"connection: upgrade", b"upgrade: websocket")),
+    "an upgrade to WebSocket that is denied": Case(
+        b"/x", (b"host: a", b"connection: upgrade", b"upgrade: websocket"), REFUSED
+    ),
+    "an upgrade to HTTP/2": Case(
+        b"/allow", (b"host: a", b"connection: upgrade, http2-settings", b"upgrade: h2c", b"http2-settings: AAMAAABk")
+    ),
+    "an upgrade to anything": Case(b"/allow", (b"host: a", b"connection: Upgrade", b"upgrade: x/1, y")),
     "a header of bytes": Case(b"/allow", (b"host: a", b"x: \xff\xfe")),
     "a header's name of bytes": Case(b"/allow", (b"host: a", b"x\xff: 1"), frozenset({400})),
     "no host": Case(b"/allow", (b"x: 1",), frozenset({400})),

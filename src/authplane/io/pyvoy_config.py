@@ -20,6 +20,7 @@ CLIENTS: Final = "clients"
 _TYPE: Final = "type.googleapis.com/"
 _SECRET: Final = f"{_TYPE}envoy.extensions.transport_sockets.tls.v3.Secret"
 _WINDOW: Final = 1024 * 1024
+_ANYTHING: Final = {"safe_regex": {"regex": ".*"}}
 
 _NEXT: Final = "%[89ABab][0-9A-Fa-f]"
 """An escape of a byte that continues a character."""
@@ -96,8 +97,9 @@ def _manager(filters: list[Json], limits: Limits) -> Json:
         "stat_prefix": STATS,
         "route_config": {"virtual_hosts": [{"name": STATS, "domains": ["*"]}]},
         "http_filters": filters,
-        # What nginx speaks unless it is told otherwise.
-        "http_protocol_options": {"accept_http_10": True},
+        # What nginx speaks unless it is told otherwise. A request that would rather be something else has a body that
+        # never ends, and no answer then.
+        "http_protocol_options": {"accept_http_10": True, "ignore_http_11_upgrade": [_ANYTHING]},
         "http2_protocol_options": {
             "max_concurrent_streams": limits.streams,
             "initial_stream_window_size": _WINDOW,
