@@ -64,8 +64,8 @@ CODES: Final = (1, 2, 3, 5, 6, 8, 9, 10, 11, 13, 15)
 """Those that no other filter ends a call with."""
 SHARES: Final = (0, 1, 250_000, 500_000, 999_999, MILLION)
 DRAWN: Final = (0.0, 0.1, 0.25, 0.499_999, 0.5, 0.999_999)
-_KINDS: Final = ("write", "write", "abort", "permit", "check", "check", "inner", "inner")
-_NATIVE: Final = ("abort", "abort", "abort", "permit")
+KINDS: Final = ("write", "write", "abort", "permit", "check", "check", "inner", "inner")
+"""Of filters; what stands there twice is twice as likely."""
 Answers: TypeAlias = dict[int, Grant | Remove | Deny | Silence]
 
 
@@ -76,13 +76,18 @@ class Configs:
     """Makes plans; the same number makes the same ones."""
 
     def __init__(
-        self, seed: int, *, names: tuple[str, ...] = NAMES, prefixes: tuple[str, ...] = TEXTS, native: bool = False
+        self,
+        seed: int,
+        *,
+        names: tuple[str, ...] = NAMES,
+        prefixes: tuple[str, ...] = TEXTS,
+        kinds: tuple[str, ...] = KINDS,
+        shares: tuple[int, ...] = SHARES,
     ) -> None:
-        """Make plans of a seed; those that are ``native`` have only what grpcio has, and leave nothing to chance."""
         self.chance = Random(seed)  # noqa: S311 (the same cases every time)
         self._trees = Trees(seed, keep_matching=False, names=names, prefixes=prefixes)
-        self._native = native
-        self._shares = (0, MILLION) if native else SHARES
+        self._kinds = kinds
+        self._shares = shares
         self.answers: Answers = {}
         """What the services say that are asked."""
 
@@ -119,7 +124,7 @@ class Configs:
     def _filter(self, depth: int) -> Filter:
         chance = self.chance
         name, text = chance.choice(WRITTEN), chance.choice(PLAIN)
-        match chance.choice(_NATIVE if self._native else _KINDS):
+        match chance.choice(self._kinds):
             case "write":
                 return Write(name, text)
             case "abort":

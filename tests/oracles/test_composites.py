@@ -9,7 +9,7 @@ from google.protobuf.wrappers_pb2 import StringValue
 from tests.matching.native import AUTHORITY, Sent, native_branches
 from tests.matching.trees import TEXTS, Request
 from tests.oracles.composites import DRAWN, PLAIN, Configs, our_judge
-from tests.oracles.plans import Abort, Choice, Config, Ended, Inner, Passed, Run, judged
+from tests.oracles.plans import MILLION, Abort, Choice, Config, Ended, Inner, Passed, Run, judged
 from tests.oracles.resources import render_listener, render_tree
 
 from authplane.filters.calls import Side
@@ -63,7 +63,11 @@ THERE: Final = header(":path").is_there()
 
 def native_configs(seed: int) -> list[Choice]:
     """Return what both filters know: chains, also empty ones, shares of nothing and of all, faults, rules."""
-    return [Configs(seed + number, names=NAMES, prefixes=TEXTS[1:], native=True).choice() for number in range(TREES)]
+    kinds, shares = ("abort", "abort", "abort", "permit"), (0, MILLION)
+    return [
+        Configs(seed + number, names=NAMES, prefixes=TEXTS[1:], kinds=kinds, shares=shares).choice()
+        for number in range(TREES)
+    ]
 
 
 @pytest.mark.requirement("CF-5", "CF-7", "CF-9", "CF-11", "CF-12")
