@@ -13,7 +13,8 @@ import bcrypt
 from envoy.service.auth.v3 import external_auth_pb2
 
 from authplane.base.secret import Secret
-from authplane.io.asgi import Receive, Scope, Send
+from authplane.io.asgi import Scope, Send
+from authplane.io.bodies import Receive
 from authplane.io.envoy import shim_folder
 from authplane.io.hashing import HashPool
 from authplane.io.listen import TcpAddress

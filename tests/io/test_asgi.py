@@ -12,7 +12,8 @@ from tests.policy.checks import check
 from tests.support.front_backends import Gate
 from tests.support.observing import Told
 
-from authplane.io.asgi import GrpcApplication, Message, Refusal, parse_frame
+from authplane.io.asgi import GrpcApplication, Refusal, parse_frame
+from authplane.io.bodies import Message
 from authplane.io.checks import LATE, Checks
 from authplane.policy.engine import answer
 from authplane.policy.flow import Effect, Outcome
@@ -126,3 +127,31 @@ async def test_a_check_that_waits_ends_with_the_deadline_of_its_caller() -> None
 def test_the_largest_message_is_served() -> None:
     assert parse_frame(frame(b"a" * 10), 10) == b"a" * 10
     assert parse_frame(frame(b"a" * 11), 10) == Refusal(8, "the message is larger than 10 bytes")
+
+
+@pytest.mark.requirement("E24")
+async def test_bodies_that_do_not_end_share_one_room_and_small_calls_need_none_of_it() -> None:
+    application = GrpcApplication(Checks(TestServer(mode=Mode.PATH), observer=Told()), room=300)
+    told, began, go_on = [], asyncio.Event(), asyncio.Event()
+    whole = {"type": "http", "method": "POST", "http_version": "2", "raw_path": V3.encode()}
+    chunks = [frame(BODY)[:10], frame(BODY)[10:]]
+
+    async def receive() -> Message:
+        if len(chunks) == 1:
+            began.set()
+            await go_on.wait()
+        return {"type": "http.request", "body": chunks.pop(0), "more_body": bool(chunks)}
+
+    async def send(message: Message) -> None:
+        told.append(message)
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+        slow = whole | {"headers": [(b"content-type", b"application/grpc")]}
+        tasks.create_task(application(slow, receive, send))
+        await began.wait()
+        assert await ask(application, [frame(BODY)]) == Reply(200, frame(REPLY), 0)
+        assert await ask(application, [frame(b"a" * 900)[:291], b"b"]) == Reply(200, b"", 8)
+        assert await ask(application, [frame(b"a" * 900)[:290], b""]) == Reply(200, b"", 13)
+        go_on.set()
+    assert told[1]["body"] == frame(REPLY)
+    assert await ask(application, [frame(b"a" * 900)[:300], b""]) == Reply(200, b"", 13)

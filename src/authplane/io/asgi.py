@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias
 
+from authplane.io.bodies import ROOM, Bodies, Message, NoRoom, Receive, whole_body
 from authplane.io.checks import Checks
 from authplane.io.health_check import HealthFault, check_health
 from authplane.io.services import SERVICES
@@ -18,9 +19,7 @@ from authplane.io.traces import NO_TRACE, caller_trace
 from authplane.policy.context import TARGET, TARGET_METADATA
 from authplane.policy.wire import with_context
 
-Message: TypeAlias = Mapping[str, Any]
 Scope: TypeAlias = Mapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 _CHECKS: Final = frozenset(f"/{service}/Check".encode("ascii") for service in SERVICES)
@@ -68,6 +67,7 @@ class Refusal:
     message: str
 
 
+_NO_ROOM: Final = Refusal(_RESOURCE_EXHAUSTED, "too many large messages at a time")
 _NO_OTHERS: Final[Mapping[bytes, Application]] = MappingProxyType({})
 
 
@@ -81,9 +81,11 @@ class GrpcApplication:
         largest_message: int = 4 * 1024 * 1024,
         serving: Callable[[], bool] = lambda: True,
         others: Mapping[bytes, Application] = _NO_OTHERS,
+        room: int = ROOM,
     ) -> None:
         self._checks = checks
         self._largest = largest_message
+        self._bodies = Bodies(largest=largest_message + _PREFIX, room=room)
         self._serving = serving
         self._others = others
 
@@ -100,12 +102,12 @@ class GrpcApplication:
             await _refuse(send, limit)
             return
         first = await receive()
-        body = whole_body(first)
+        body: bytes | NoRoom | None = whole_body(first)
         if body is None:
-            body = await _read_on(first, receive, self._largest + _PREFIX)
+            body = await self._bodies.read_on(first, receive)
             if body is None:
                 return
-        message = parse_frame(body, self._largest)
+        message = _NO_ROOM if isinstance(body, NoRoom) else parse_frame(body, self._largest)
         if target and isinstance(message, bytes):
             message = with_context(message, TARGET, target.decode("latin-1"))
         reply = self._reply(scope, message, limit)
@@ -154,34 +156,6 @@ def parse_frame(body: bytes, largest: int) -> bytes | Refusal:
         end = "before its message does" if len(body) < size + _PREFIX else "later than its message"
         return Refusal(_INTERNAL, f"the body ends {end}")
     return body[_PREFIX:]
-
-
-async def read_body(receive: Receive, largest: int) -> bytes | None:
-    """Read a whole body; None means that the client left, and more than ``largest`` bytes are not waited for."""
-    first = await receive()
-    body = whole_body(first)
-    return await _read_on(first, receive, largest) if body is None else body
-
-
-def whole_body(first: Message) -> bytes | None:
-    """Return the body if it came in one piece, as most do; None means that there is more to it."""
-    if first["type"] != "http.request" or first.get("more_body", False):
-        return None
-    body: bytes = first.get("body", b"")
-    return body
-
-
-async def _read_on(event: Message, receive: Receive, largest: int) -> bytes | None:
-    """Read what follows the first event of a body."""
-    chunks: list[bytes] = []
-    size = 0
-    while event["type"] == "http.request":
-        chunks.append(event.get("body", b""))
-        size += len(chunks[-1])
-        if size > largest or not event.get("more_body", False):
-            return b"".join(chunks)
-        event = await receive()
-    return None
 
 
 def _about(headers: Sequence[tuple[bytes, bytes]]) -> tuple[bytes, bytes | None, bytes]:

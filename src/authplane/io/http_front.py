@@ -5,7 +5,8 @@ from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from typing import Final, assert_never
 
-from authplane.io.asgi import Receive, Scope, Send, read_body
+from authplane.io.asgi import Scope, Send
+from authplane.io.bodies import Bodies, NoRoom, Receive
 from authplane.io.checks import Driver, Observing, Perform, Unanswered, no_room
 from authplane.io.http import HttpLimits, HttpRequest, HttpResponse, serve_http
 from authplane.io.listen import Address
@@ -67,14 +68,18 @@ class HttpApplication:
     def __init__(self, checks: HttpChecks, *, largest_body: int) -> None:
         self._checks = checks
         self._largest = largest_body
+        self._bodies = Bodies(largest=largest_body)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one question."""
-        body = await read_body(receive, self._largest)
+        body = await self._bodies.read(receive)
         if body is None:
             return
-        response = HttpResponse(status=413)
-        if len(body) <= self._largest:
+        if isinstance(body, NoRoom):
+            response = UNDECIDED
+        elif len(body) > self._largest:
+            response = HttpResponse(status=413)
+        else:
             response = await self._checks.respond(_question(scope, body))
         length = (b"content-length", b"%d" % len(response.body))
         headers = [(name.lower().encode("ascii"), value.encode("ascii")) for name, value in response.headers]

@@ -20,7 +20,8 @@ from google.protobuf.json_format import ParseDict
 from google.protobuf.message import DecodeError
 from grpc_reflection.v1alpha import reflection_pb2 as pb
 
-from authplane.io.asgi import Message, Receive, Refusal, Scope, Send
+from authplane.io.asgi import Refusal, Scope, Send
+from authplane.io.bodies import Message, Receive
 from authplane.io.services import HEALTH, REFLECTIONS, SERVICES
 
 METHOD: Final = "ServerReflectionInfo"

@@ -15,7 +15,8 @@ from typing import Any, Final, TypeAlias
 
 import structlog
 
-from authplane.io.asgi import Application, GrpcApplication, Receive, Scope, Send
+from authplane.io.asgi import Application, GrpcApplication, Scope, Send
+from authplane.io.bodies import Receive
 from authplane.io.checks import Checks, Observing, Perform, no_room
 from authplane.io.http import Respond, serve_http
 from authplane.io.http_front import HttpApplication, HttpChecks
