@@ -19,7 +19,7 @@ from tests.support.gateway import free_port
 
 from authplane.app.control import Control, ControlSettings
 from authplane.base.names import Ref
-from authplane.grpc import XdsServerCredentials
+from authplane.grpc import NotServing, ServingState, XdsServerCredentials
 from authplane.io.certificates import KeyPair, Leaf, Usage, issue
 from authplane.io.folder import Folder
 from authplane.io.listen import TcpAddress
@@ -103,7 +103,7 @@ class Plane:
             path = self.files / f"{name}.pem"
             path.write_bytes(data)
             config[name] = str(path)
-        features = ["xds_v3", "trusted_xds_server"]
+        features = ["xds_v3", "trusted_xds_server", "fail_on_data_errors"]
         return {
             "xds_servers": [
                 {"server_uri": self.bound, "channel_creds": [{"type": "insecure"}], "server_features": features}
@@ -244,6 +244,35 @@ def test_mistakes_deny_until_they_are_corrected_and_nobody_is_let_in_without_an_
             assert plane.accepted() == ("True", "Accepted")
             becomes("policy", TOKENS, grpc.StatusCode.UNAUTHENTICATED)
             becomes("backend", elsewhere, grpc.StatusCode.UNAVAILABLE)
+
+
+def test_a_server_that_was_open_serves_nobody_once_its_backend_has_a_mistake(
+    stack: str, plane: Plane, cart: Cart
+) -> None:
+    """A policy that comes with the mistake would otherwise not be enforced: the server would go on with the old rules."""
+    (plane.root / "policy.yaml").unlink()
+    told: list[ServingState] = []
+
+    async def stopped() -> bool:
+        return bool(told) and isinstance(told[-1], NotServing)
+
+    with xds_serving(stack) as make:
+        options = {"xds": plane.bootstrap(), "on_serving_state": told.append}
+        server = make(cart, f"127.0.0.1:{plane.port}", XdsServerCredentials(None), **options)
+        assert server.is_serving()
+        with secured(plane.port, workload()) as channel:
+
+            async def is_open() -> bool:
+                return await asyncio.to_thread(outcome, channel) is grpc.StatusCode.OK
+
+            plane.loop.run(eventually(is_open, limit=15))
+        plane.write("policy", POLICY)
+        mistaken = BACKEND.format(asked=plane.authserver.grpc, port=plane.port)
+        plane.write("backend", mistaken.replace("    port:", "    policyServerCaProvider: server\n    port:"))
+        plane.loop.run(eventually(stopped, limit=15))
+        with secured(plane.port, workload()) as channel:
+            assert outcome(channel) is grpc.StatusCode.UNAVAILABLE
+    assert cart.calls == 1
 
 
 def outcome(channel: grpc.Channel) -> grpc.StatusCode:
