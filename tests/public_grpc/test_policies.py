@@ -249,7 +249,7 @@ def test_mistakes_deny_until_they_are_corrected_and_nobody_is_let_in_without_an_
 def test_a_server_that_was_open_serves_nobody_once_its_backend_has_a_mistake(
     stack: str, plane: Plane, cart: Cart
 ) -> None:
-    """A policy that comes with the mistake would otherwise not be enforced: the server would go on with the old rules."""
+    """A policy that comes with the mistake would otherwise not be enforced: it would go on with its old rules."""
     (plane.root / "policy.yaml").unlink()
     told: list[ServingState] = []
 
