@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote_to_bytes
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.io.test_http_front import Front, both
+from tests.io.test_http_front import Front, both, small
 from tests.support.eventually import LIMIT
 
 from authplane.io.listen import Address, TcpAddress
@@ -24,6 +24,7 @@ async def status(address: Address, target: bytes, *lines: bytes, body: bytes = b
     writer.write(b"\r\n".join(head))
     try:
         async with asyncio.timeout(LIMIT):
+            await writer.drain()
             return int((await reader.readline()).split()[1])
     finally:
         writer.close()
@@ -83,6 +84,24 @@ async def test_every_request_is_answered_and_only_what_is_allowed_with_200(front
     async with front(SameRequest(), "path") as address:
         for name, case in CASES.items():
             assert (name, await status(address, case.target, *case.lines) in case.want) == (name, True)
+
+
+SIZES: Final = {3 * 1024 * 1024: 200, 6 * 1024 * 1024: 413}
+
+
+@both
+async def test_a_body_up_to_the_limit_is_judged_and_a_larger_one_is_denied(front: Front) -> None:
+    async with front(SameRequest(), "path") as address:
+        for size, want in SIZES.items():
+            lines = (b"host: a", b"content-length: %d" % size)
+            assert await status(address, b"/allow", *lines, body=bytes(size)) == want
+
+
+async def test_a_client_that_sends_everything_before_it_looks_for_an_answer_finds_it() -> None:
+    size = 32 * 1024 * 1024
+    async with small(SameRequest(), "path") as address:
+        lines = (b"host: a", b"content-length: %d" % size)
+        assert await status(address, b"/allow", *lines, body=bytes(size)) == 413
 
 
 @both

@@ -18,6 +18,8 @@ from authplane.io.process import owned_tasks, place_of
 _log: Final = structlog.stdlib.get_logger()
 
 _CHUNK: Final = 64 * 1024
+_LINGER: Final = 1.0
+"""How many seconds a client that was refused may go on sending."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +229,15 @@ class _Connection:
         if self._http.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             async with asyncio.timeout(self._limits.patience):
                 await self._send(HttpResponse(status=status, headers=(("connection", "close"),)), without_body=False)
+                await self._linger()
+
+    async def _linger(self) -> None:
+        """Let the client send for a while: a connection that is closed meanwhile takes our answer away from it."""
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_LINGER):
+                self._writer.write_eof()
+                while await self._reader.read(_CHUNK):
+                    pass
 
     async def _send(self, response: HttpResponse, *, without_body: bool) -> None:
         headers = [*response.headers, ("content-length", str(len(response.body)))]

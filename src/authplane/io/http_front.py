@@ -18,6 +18,7 @@ FAILED: Final = HttpResponse(status=403)
 """When the backend raised: a denial. Envoy takes 5xx for "no decision", which a failure policy may turn into a pass."""
 UNDECIDED: Final = HttpResponse(status=503)
 """When there are too many checks at a time, or no decision in time."""
+_LIMITS: Final = HttpLimits(largest_body=4 * 1024 * 1024)
 
 
 class HttpChecks:
@@ -98,7 +99,7 @@ def serve_http_checks(
         question = Question(method=request.method, target=request.target, headers=raw, body=request.body)
         return await checks.respond(question)
 
-    return serve_http(address, respond, limits=limits or HttpLimits())
+    return serve_http(address, respond, limits=limits or _LIMITS)
 
 
 def _question(scope: Scope, body: bytes) -> Question:
