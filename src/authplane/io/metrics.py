@@ -9,22 +9,36 @@ import threading
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
-from typing import Final
+from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
-from authplane.policy.credentials import CacheCounts
 from authplane.policy.record import Conclusion
-from authplane.policy.tokens.cache import TokenCounts
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
 _BOUNDS: Final = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 """In seconds: most checks take less than a millisecond, and a proxy usually waits for 200."""
 _MOST_PASSED: Final = 256
+
+
+class CacheCounts(Protocol):
+    """How often a cache was asked and what came of it, in whatever backend: not all of them are loaded everywhere."""
+
+    @property
+    def hits(self) -> int:
+        """What was known."""
+
+    @property
+    def misses(self) -> int:
+        """What was not."""
+
+    @property
+    def evictions(self) -> int:
+        """What went because there was no more room."""
 
 
 class CheckMetrics:
@@ -112,7 +126,7 @@ class Metrics:
         """Return the counters of a backend; its name must come from our code or configuration."""
         return self._tables.checks.setdefault(backend, CheckMetrics())
 
-    def cache(self, backend: str, counts: CacheCounts | TokenCounts) -> None:
+    def cache(self, backend: str, counts: CacheCounts) -> None:
         """Show what the cache of a backend counts."""
         self._tables.caches[backend] = counts
 
@@ -139,7 +153,7 @@ class _Tables(Collector):
 
     def __init__(self) -> None:
         self.checks: dict[str, CheckMetrics] = {}
-        self.caches: dict[str, CacheCounts | TokenCounts] = {}
+        self.caches: dict[str, CacheCounts] = {}
         self.reloads: dict[str, ReloadMetrics] = {}
         self.lock = threading.Lock()
         self.lost = 0

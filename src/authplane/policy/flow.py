@@ -7,13 +7,16 @@ the decision. One that needs nothing just returns the decision.
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from authplane.base.headers import NO_EDITS, HeaderEdits
-from authplane.policy.access.external import ExternalService
 from authplane.policy.decision import Decision
 from authplane.policy.peers.reviewing import ReviewOutcome, ReviewToken
 from authplane.policy.request import Request
+
+if TYPE_CHECKING:
+    # Only named here: it brings all that reads certificates, and most servers ask nobody.
+    from authplane.policy.access.external import ExternalService
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ class Work:
 class Ask:
     """Effect: an external service is asked whether a request may go on."""
 
-    service: ExternalService
+    service: "ExternalService"
     request: Request
     deadline: float
     """In seconds since 1970; shared by all that is asked about one request."""
