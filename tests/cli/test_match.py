@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from envoy.extensions.filters.http.rbac.v3 import rbac_pb2
 from google.protobuf import json_format
 from typer.testing import CliRunner, Result
 
@@ -63,6 +64,22 @@ def test_no_match_is_no_mistake() -> None:
     tree = first_match(when(header("x-user").is_("alice"), then=skip()))
     assert printed(match(tree)) == "no match\n"
     assert printed(match(composite(tree))) == "no match; a composite filter refuses the call as UNAVAILABLE\n"
+
+
+@pytest.mark.usefixtures("place")
+def test_a_composite_filter_refuses_a_call_whose_authority_it_asks_for_and_does_not_know() -> None:
+    unknown = "path: /shop.Cart/Add"
+    asks = [
+        by_header(":authority", {"shop.example": execute(rbac_pb2.RBAC())}, otherwise=skip()),
+        first_match(when(cel("has(request.host)"), then=execute(rbac_pb2.RBAC())), otherwise=skip()),
+    ]
+    for tree in asks:
+        assert printed(match(composite(tree), unknown, "--explain")) == (
+            "no match; a composite filter refuses the call as UNAVAILABLE\n"
+            "   └─ no: tree (it asks for the authority of the call, which is not known)\n"
+        )
+        assert printed(match(tree, unknown)).startswith("skip")
+        assert printed(match(composite(tree), f"{unknown}\nauthority: shop.example")).startswith("execute")
 
 
 @pytest.mark.usefixtures("place")

@@ -19,6 +19,7 @@ from authplane.cel.outcome import Failed
 from authplane.cel.vocabulary import Vocabulary
 from authplane.filters.attributes import VOCABULARIES
 from authplane.filters.calls import Call, Side
+from authplane.filters.composite.authority import asks_authority
 from authplane.filters.composite.wire import EXECUTE_NAME, SKIP_NAME, composite_kinds
 from authplane.filters.registry import Scope, Trust
 from authplane.filters.standard import standard_registry
@@ -36,6 +37,9 @@ from authplane.resources.shapes import Report
 
 _XDS_MATCHER: Final = ("xds_matcher", "xdsMatcher")
 _EXTENSION: Final = ("extension_config", "extensionConfig")
+_NO_AUTHORITY: Final = Step(
+    path=(), text="tree", matched=False, why="it asks for the authority of the call, which is not known"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,8 @@ class TreeFile(NamedTuple):
 
     def explain(self, call: Call) -> Explanation[ActionText] | None:
         """Tell which way a call takes, and why."""
+        if self.tree is not None and self.composite and call.authority is None and asks_authority(self.tree):
+            return Explanation(_NO_AUTHORITY, None, (), ())
         return None if self.tree is None else explain_tree(self.tree, call, lambda action: action.text)
 
     def _before(self) -> Path:
@@ -196,7 +202,7 @@ def _cel(data: bytes, vocabulary: Vocabulary, problems: Problems) -> "ToldExpres
         expression = cel_pb2.CelMatcher().expr_match
     if not expression.cel_expr_string or expression.HasField("cel_expr_checked"):
         found = parse_cel_matcher(data, vocabulary, problems)
-        return None if found is None else ToldExpression(found)
+        return None if found is None else ToldExpression(found.program)
     with problems.at("expr_match", "cel_expr_string"):
         program = compile_call_expression(expression.cel_expr_string, vocabulary)
         if isinstance(program, tuple):
@@ -204,23 +210,17 @@ def _cel(data: bytes, vocabulary: Vocabulary, problems: Problems) -> "ToldExpres
                 problems.add(f"Expression{each.reason}", f"{each.line}:{each.column}: {each.message}")
             return None
         problems.warn("ExpressionUnchecked", "is a text; data planes take cel_expr_checked only")
-        return ToldExpression(ExpressionMatcher(program))
+        return ToldExpression(program)
 
 
-@dataclass(frozen=True, slots=True)
-class ToldExpression:
+class ToldExpression(ExpressionMatcher):
     """An expression that shows the value of every part of it."""
 
-    matcher: ExpressionMatcher
-
-    def matches(self, value: Attributes) -> bool:
-        """Tell whether the expression is true."""
-        return self.matcher.matches(value)
+    __slots__ = ()
 
     def tell(self, value: Attributes, path: Path) -> Step:
         """Say what every part of the expression is."""
-        lookup = _lookup(self.matcher, value)
-        root = explain(self.matcher.program, lookup, secret=lambda _: False).root
+        root = explain(self.program, _lookup(self, value), secret=lambda _: False).root
         return replace(_part(root, path), matched=self.matches(value))
 
 
