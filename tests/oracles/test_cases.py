@@ -1,5 +1,6 @@
 """Cases at random: some of each kind, and what many more of them have found. ``make fuzz`` tries a million."""
 
+import sys
 from typing import Final
 
 import pytest
@@ -10,8 +11,11 @@ from tests.oracles.cases import KINDS
 from authplane.base.problems import Problems
 from authplane.cel.calls import SERVER_CALLS
 from authplane.cel.checked_wire import parse_checked
+from authplane.cel.evaluate import evaluate
+from authplane.cel.explain import explain
+from authplane.cel.facts import Facts
 from authplane.cel.problem import CelProblem, Reason
-from authplane.cel.program import compile_expression
+from authplane.cel.program import Program, compile_expression
 from authplane.cel.vocabulary import ACCESS_POLICY
 
 SOME: Final = {"expressions": 600, "hostile": 1_500, "spoiled": 200}
@@ -45,3 +49,22 @@ def test_a_result_that_the_engine_has_no_type_for_is_refused_when_it_is_sent() -
     assert [str(each) for each in problems] == [
         "expr: the result is no bool (at 1:1 of {1.5: true}) [ExpressionNotBool]"
     ]
+
+
+NULLS: Final = {"a": None, "l": [None, {"b": None}]}
+
+
+@pytest.mark.parametrize("text", ["identity.a", "identity.l[0]", "identity.a == null", "identity.l == [identity.a]"])
+def test_values_that_are_null_take_nothing_from_the_interpreter(text: str) -> None:
+    """The engine gives out None without counting it: where None can end, the process ends with it."""
+    program = compile_expression(text, ACCESS_POLICY)
+    assert isinstance(program, Program)
+    facts = Facts.of({"identity": NULLS})
+    spare = [None] * 50_000
+    before = sys.getrefcount(None)
+    for _ in range(5_000):
+        evaluate(program, facts)
+    for _ in range(500):
+        explain(program, facts, secret=lambda _: False)
+    assert sys.getrefcount(None) - before > -400
+    assert len(spare) == 50_000

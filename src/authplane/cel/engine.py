@@ -20,6 +20,7 @@ BOOL: Final = cel.Type.BOOL
 DYN: Final = cel.Type.DYN
 STRING: Final = cel.Type.STRING
 ERROR: Final = cel.Type.ERROR
+NULL: Final = cel.Type.NULL
 TYPE: Final = cel.Type
 
 _MEMBERS: Final = cel.Type.Map(cel.Type.STRING, cel.Type.DYN)
@@ -77,6 +78,20 @@ def load(checked: bytes, vocabulary: Vocabulary) -> Any | CelProblem:
         return engine_for(vocabulary).running.deserialize(checked)
     except RuntimeError:
         return CelProblem(reason=Reason.NOT_ALLOWED, message="the engine cannot run it")
+
+
+def plain_value(result: Any) -> Any:
+    """Return a result as plain data; an error is a text."""
+    # The engine gives out None without counting it, and where None can end, the process ends with it.
+    if result.type() == NULL:
+        return None
+    match result.value():
+        case list() as items:
+            return [plain_value(each) for each in items]
+        case dict() as members:
+            return {key: plain_value(each) for key, each in members.items()}
+        case value:
+            return value
 
 
 _PLACED: Final = re.compile(r"^(?:INVALID_ARGUMENT: )?ERROR: <input>:(-?\d+):(-?\d+): (.*)$", re.MULTILINE)

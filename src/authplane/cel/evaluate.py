@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from authplane.cel.admit import MOST_DATA
-from authplane.cel.engine import BOOL, ERROR, STRING
+from authplane.cel.engine import BOOL, ERROR, NULL, STRING
 from authplane.cel.facts import Lookup
 from authplane.cel.outcome import HOLDS, HOLDS_NOT, Code, Failed, Outcome
 from authplane.cel.program import Program
@@ -32,6 +32,9 @@ def evaluate(program: Program, lookup: Lookup) -> Outcome:
         result = program.running.eval(data=data)
     except (RuntimeError, ValueError, TypeError) as error:
         return failure(str(error))
+    if program.untyped and result.type() == NULL:
+        # Not to be read: see `plain_value`.
+        return Failed(Code.NOT_BOOL)
     value = result.value()
     # An error comes as a string, and strings are truthy.
     if value is True:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from authplane.cel.engine import ERROR, TYPE, load, type_name
+from authplane.cel.engine import ERROR, TYPE, load, plain_value, type_name
 from authplane.cel.evaluate import build_data, evaluate, failure
 from authplane.cel.facts import Lookup
 from authplane.cel.hints import find_hints
@@ -82,7 +82,7 @@ def _value(running: Any, data: dict[str, Any]) -> Any:
         return Failed(Code.EVALUATION_FAILED)
     try:
         result = running.eval(data=data)
-        value = result.plain_value()
+        value = plain_value(result)
     except (RuntimeError, ValueError, TypeError) as error:
         return failure(str(error))
     if result.type() == ERROR:

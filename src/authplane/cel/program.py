@@ -56,6 +56,8 @@ class Program:
     steps: tuple[Step, ...] = field(repr=False, compare=False)
     empty: tuple[str, ...] = field(repr=False, compare=False)
     """The namespaces that are always there, though nothing may be in them."""
+    untyped: bool = field(repr=False, compare=False)
+    """Whether the type of its result is known only when a request comes: only then can it be null."""
     running: Any = field(repr=False, compare=False)
     """The engine's form of it."""
 
@@ -129,6 +131,7 @@ def _program(
         reads=reads,
         steps=tuple(_step(each) for each in reads),
         empty=tuple(sorted(vocabulary.roots & vocabulary.namespaces & {_root(each) for each in reads})),
+        untyped=running.return_type() == DYN,
         running=running,
     )
 
