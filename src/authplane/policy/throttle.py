@@ -36,18 +36,16 @@ class Buckets:
         """Return after how many seconds there is a token; zero means now."""
         return max(0.0, 1 - self._level(key, now)) / self._rate.per_second
 
-    def take(self, key: str, now: float) -> None:
-        """Take a token."""
-        self._levels[key] = (self._level(key, now) - 1, now)
+    def add(self, key: str, tokens: int, now: float) -> None:
+        """Take a token (-1) or put one back (1), which may be later than others were taken: no time passes by it."""
+        if tokens > 0:
+            level, then = self._levels.get(key, (self._rate.burst, now))
+        else:
+            level, then = self._level(key, now), now
+        self._levels[key] = (min(self._rate.burst, level + tokens), then)
         self._levels.move_to_end(key)
         while len(self._levels) > self._most:
             self._levels.popitem(last=False)
-
-    def put_back(self, key: str) -> None:
-        """Put a token back. No time passes by it: others may have been taken since, and filled in for already."""
-        found = self._levels.get(key)
-        if found is not None:
-            self._levels[key] = (min(self._rate.burst, found[0] + 1), found[1])
 
     def _level(self, key: str, now: float) -> float:
         level, then = self._levels.get(key, (self._rate.burst, now))
@@ -72,15 +70,17 @@ class Throttle:
         """Count an attempt; what it has to wait instead, in seconds, if there were too many."""
         wait = max(self._users.wait(user, now), self._sources.wait(source, now) if source else 0.0)
         if not wait:
-            self._users.take(user, now)
-            if source:
-                self._sources.take(source, now)
+            self._add(user, source, -1, now)
         return wait
 
-    def put_back(self, user: str, source: str) -> None:
-        """Do not count an attempt that was no failure."""
-        self._users.put_back(user)
-        self._sources.put_back(source)
+    def put_back(self, user: str, source: str, now: float) -> None:
+        """Do not count an attempt that was no failure and began at ``now``."""
+        self._add(user, source, 1, now)
+
+    def _add(self, user: str, source: str, tokens: int, now: float) -> None:
+        self._users.add(user, tokens, now)
+        if source:
+            self._sources.add(source, tokens, now)
 
 
 def source_of(address: str) -> str:
