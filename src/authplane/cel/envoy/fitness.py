@@ -1,0 +1,77 @@
+"""What Envoy refuses in a condition, or answers otherwise than we do."""
+
+import re
+from typing import Final
+
+from authplane.cel.envoy.release import Release
+from authplane.cel.patterns import pattern_size
+from authplane.cel.tree import Call, Const, Ident, Loop, Message, Node, Unsigned, parts
+from authplane.cel.vocabulary import FUNCTIONS, TYPES
+
+LARGEST_PATTERN: Final = 100
+"""In instructions of RE2: one more, and Envoy refuses everything that comes with the condition."""
+LARGEST_INTEGER: Final = 2**53
+DEEPEST: Final = 24
+"""In nodes. Envoy reads 100 objects and lists within each other from JSON, and a node is up to three of them."""
+
+_NUMERIC: Final = frozenset({
+    "add_int64", "add_uint64", "add_double",
+    "add_timestamp_duration", "add_duration_timestamp", "add_duration_duration",
+})  # fmt: skip
+_NAMES: Final = frozenset(each for each in TYPES if "." not in each)
+_HEADER: Final = re.compile(r"[a-z0-9!#$%&'*+.^`|~_-]+")
+_DIFFERENT: Final = frozenset({"authorization", "host", "x-envoy-auth-partial-body"})
+"""A filter takes the first away, Envoy has the second under another name, and the third is for those it asks."""
+
+
+def fault_in_leaf(node: Const | Ident | Loop | Message) -> str:
+    """Say why a literal, the name of a type, a loop or a message is not for Envoy, or nothing."""
+    match node:
+        case Const(value=Unsigned(value=number) | int(number)):
+            return "has a number that is too large to be exact" if abs(number) > LARGEST_INTEGER else ""
+        case Const():
+            return ""
+        case Ident(name=name):
+            return "" if name in _NAMES else f"compares with the type {name}"
+        case Loop(macro=macro):
+            return f"uses {macro}()"
+        case Message(name=name):
+            return f"makes a message {name}"
+
+
+def fault_in_header(name: str) -> str:
+    """Say why a header is not looked at by Envoy, or nothing."""
+    if name != name.lower():
+        # Here no header has that name; Envoy does not look at the case.
+        return f"names the header {name}, and names of headers are in lower case"
+    if name in _DIFFERENT or not _HEADER.fullmatch(name):
+        return f"reads the header {name}, which Envoy's filters see otherwise"
+    return ""
+
+
+def fault_in_call(node: Call, overloads: frozenset[str], envoy: Release) -> str:
+    """Say why a function is not for Envoy, or nothing; ``overloads`` is what the checker found that it may be."""
+    match node:
+        case Call(function="matches", args=(*_, Const(value=str(pattern)))):
+            large = pattern_size(pattern) > LARGEST_PATTERN
+            return "has a regular expression that is larger than Envoy accepts" if large else ""
+        case Call(function="string") if not envoy.converts_strings:
+            return "uses string()"
+        case Call(function="_+_") if not overloads <= _NUMERIC:
+            return "" if overloads <= _NUMERIC | {"add_string"} and envoy.converts_strings else "joins texts or lists"
+        case Call(function=function, args=args) if function.startswith("get") and args:
+            return "uses a time zone"
+        case Call(function=function) if function not in FUNCTIONS:
+            return f"uses {function}()"
+        case _:
+            return ""
+
+
+def is_too_deep(tree: Node) -> bool:
+    """Tell whether a tree has more levels than Envoy reads."""
+    level: tuple[Node, ...] = (tree,)
+    for _ in range(DEEPEST):
+        level = tuple(each for node in level for each in parts(node))
+        if not level:
+            return False
+    return True

@@ -1,0 +1,215 @@
+"""Checked expressions to conditions of Envoy's RBAC filter that give the same answer, or why there is none.
+
+One condition that Envoy refuses costs the whole listener or route table. So what it might refuse, and what it would
+answer otherwise than we do, is found here, and is a reason to leave the expression to the policy server.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias, assert_never
+
+from authplane.cel.envoy import nodes
+from authplane.cel.envoy.attributes import claims, is_unicode, presence, safe_match, variables
+from authplane.cel.envoy.fitness import fault_in_call, fault_in_header, fault_in_leaf, is_too_deep
+from authplane.cel.envoy.release import Release
+from authplane.cel.program import Program
+from authplane.cel.reads import read_path
+from authplane.cel.tree import Call, Const, Entries, Has, Ident, Items, Loop, Message, Node, Select, path_of
+from authplane.cel.vocabulary import MAPS, Variable
+from authplane.cel.wire import parse_overloads
+
+_UNREAD: Final = {
+    "request.mcp.params": "reads tool arguments",
+    "request.headers": "reads all headers, not one by its name",
+    "identity": "reads all claims, not one by its name",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """An identity of which the rule itself says everything."""
+
+    values: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Certified:
+    """One of several workloads: the first URI in the certificate is its id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """Whoever has a token: its claims are where the jwt_authn filter puts them under this key."""
+
+    key: str
+
+
+Who: TypeAlias = Members | Certified | Claims
+
+NOBODY: Final = Members()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """A condition that Envoy takes."""
+
+    tree: Node
+    conversion: bool = False
+    """It needs ``cel_config.enable_string_conversion``."""
+    concatenation: bool = False
+    """It needs ``cel_config.enable_string_concat``."""
+    reads_mcp: bool = False
+    """It needs what the mcp filter finds in the body."""
+
+
+def translate(program: Program, who: Who, envoy: Release) -> Condition | tuple[str, ...]:
+    """Return the condition that holds in Envoy exactly if the expression does here, or every reason why there is none.
+
+    A reason continues a sentence about the expression: "uses exists()".
+    """
+    translator = _Translator(program, who, envoy)
+    tree = translator.node(program.tree)
+    if not translator.refused and is_too_deep(tree):
+        translator.refuse("is nested deeper than Envoy reads")
+    if translator.refused:
+        return tuple(translator.refused)
+    return Condition(
+        tree=tree,
+        conversion=translator.conversion,
+        concatenation=translator.concatenation,
+        reads_mcp=any(each.startswith("request.mcp.") for each in program.variables),
+    )
+
+
+class _Translator:
+    """Rewrites one expression, and collects why that cannot be done."""
+
+    def __init__(self, program: Program, who: Who, envoy: Release) -> None:
+        self._program = program
+        self._who = who
+        self._envoy = envoy
+        self._overloads = parse_overloads(program.checked)
+        self.refused: dict[str, None] = {}
+        self.conversion = False
+        self.concatenation = False
+
+    def refuse(self, why: str) -> Node:
+        self.refused[why] = None
+        return nodes.literal(value=False)
+
+    def node(self, node: Node) -> Node:
+        """Rewrite a node and all below it."""
+        path = path_of(node)
+        if path is not None and path[0] in self._program.vocabulary.roots:
+            return self._path(path)
+        match node:
+            case Const() | Ident() | Loop() | Message():
+                fault = fault_in_leaf(node)
+                return self.refuse(fault) if fault else replace(node, id=0, at=0)
+            case Select() | Has():
+                return self._select(node)
+            case Call():
+                return self._call(node)
+            case Items(values=values):
+                return Items(id=0, at=0, values=tuple(map(self.node, values)))
+            case Entries(pairs=pairs):
+                return Entries(id=0, at=0, pairs=tuple((self.node(key), self.node(value)) for key, value in pairs))
+            case _:
+                assert_never(node)
+
+    def _call(self, node: Call) -> Node:
+        tested = self._tested(node)
+        if tested is not None:
+            return self._contains(*tested)
+        overloads = self._overloads.get(node.id, frozenset())
+        fault = fault_in_call(node, overloads, self._envoy)
+        if fault:
+            return self.refuse(fault)
+        self.conversion |= node.function == "string"
+        self.concatenation |= node.function == "_+_" and "add_string" in overloads
+        target = None if node.target is None else self.node(node.target)
+        args = tuple(map(self.node, node.args))
+        made = Call(id=0, at=0, function=node.function, target=target, args=args)
+        return safe_match(args[0] if target is None else target, made) if node.function == "matches" else made
+
+    def _tested(self, node: Call) -> tuple[str, str] | None:
+        """Return the variable and the key of ``"key" in variable``, if a node is that."""
+        match node:
+            case Call(function="@in", args=(Const(value=str(key)), container)):
+                path = path_of(container)
+                variable, keys = (None, ()) if path is None else self._found(path)
+                return None if variable is None or keys or variable.kind not in MAPS else (variable.name, key)
+            case _:
+                return None
+
+    def _select(self, node: Select | Has) -> Node:
+        if isinstance(node, Select):
+            return nodes.select(self.node(node.operand), node.field)
+        above = path_of(node.operand)
+        if above is None or above[0] not in self._program.vocabulary.roots:
+            return nodes.has(self.node(node.operand), node.field)
+        variable, keys = self._found((*above, node.field))
+        if variable is not None and len(keys) == 1:
+            return self._contains(variable.name, node.field)
+        if variable is not None and keys:
+            return nodes.has(self._path(above), node.field)
+        name = ".".join((*above, node.field))
+        tests = presence(self._envoy, knows_method="request.mcp.method" in self._program.variables)
+        return tests[name] if name in tests else self.refuse(f"asks whether there is any {name}")
+
+    def _found(self, path: tuple[str, ...]) -> tuple[Variable | None, tuple[str, ...]]:
+        return read_path(path, self._program.vocabulary) or (None, ())
+
+    def _path(self, path: tuple[str, ...]) -> Node:
+        """Rewrite ``request.headers["a"]``, ``identity.a.b`` and the like."""
+        variable, keys = self._found(path)
+        if variable is None:
+            return self.refuse(f"reads {'.'.join(path)}")
+        if not keys:
+            return self._whole(variable.name)
+        container = self._map(variable.name, keys[0])
+        found = nodes.member(container, *keys)
+        if variable.name != "request.headers":
+            return found
+        there = nodes.call("@in", nodes.literal(keys[0]), container)
+        return nodes.only_if(there, nodes.only_if(is_unicode(found), found))
+
+    def _contains(self, variable: str, key: str) -> Node:
+        """Rewrite ``"key" in variable`` and ``has(variable.key)``."""
+        found = self._map(variable, key)
+        test = nodes.call("@in", nodes.literal(key), found)
+        if variable != "request.headers":
+            return test
+        readable = nodes.only_if(is_unicode(nodes.member(found, key)), nodes.literal(value=True))
+        return nodes.call("_?_:_", test, readable, nodes.literal(value=False))
+
+    def _map(self, variable: str, key: str) -> Node:
+        """Return a map of which one key is looked at."""
+        fault = ""
+        if variable == "request.headers":
+            fault = fault_in_header(key)
+        elif variable != "identity":
+            fault = "reads tool arguments"
+        elif isinstance(self._who, Claims) and key in {"scope", "scp"}:
+            fault = f"reads identity.{key}, which Envoy is told to take apart"
+        if fault:
+            return self.refuse(fault)
+        return self._identity() if variable == "identity" else nodes.name(variable)
+
+    def _whole(self, variable: str) -> Node:
+        known = variables(self._envoy)
+        if variable in known:
+            return known[variable]
+        if variable == "identity" and not isinstance(self._who, Claims):
+            return self._identity()
+        return self.refuse(_UNREAD.get(variable, f"reads {variable}"))
+
+    def _identity(self) -> Node:
+        match self._who:
+            case Members(values=values):
+                return nodes.record((key, nodes.literal(value)) for key, value in values)
+            case Certified():
+                return nodes.record((("spiffe_id", nodes.name("connection.uri_san_peer_certificate")),))
+            case Claims(key=key):
+                return claims(key)
+            case _:
+                assert_never(self._who)

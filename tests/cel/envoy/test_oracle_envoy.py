@@ -1,0 +1,182 @@
+"""Envoy takes every condition of ours, and answers as our evaluator does."""
+
+import json
+from itertools import product
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pytest
+from tests.cel.envoy.conditions import Sent, answering, bootstrap
+from tests.cel.envoy.test_translate import REFUSED, TRANSLATED
+from tests.cel.expressions import program
+from tests.support.minting import ISSUER
+
+from authplane.cel.envoy import nodes
+from authplane.cel.envoy.fitness import DEEPEST, LARGEST_PATTERN
+from authplane.cel.envoy.release import CURRENT
+from authplane.cel.envoy.translate import NOBODY, Claims, Condition, Who, translate
+from authplane.cel.envoy.wire import render_condition
+from authplane.cel.outcome import Holds
+from authplane.cel.patterns import pattern_size
+from authplane.cel.program import Program
+from authplane.cel.tree import Node
+from authplane.io.envoy import validate
+from authplane.policy.mcp.front import canonical_path
+
+EXPRESSIONS: Final = 260
+REQUESTS: Final = 8
+"""So many of the requests below are sent for each expression."""
+
+ATOMS: Final = (
+    'request.method == "POST"', 'request.method in ["GET", "PUT"]', 'request.method < "H"', "size(request.method) == 4",
+    'request.path == "/mcp"', 'request.path != "/mcp"', 'request.path.startsWith("/a")', "has(request.path)",
+    'request.url_path.matches("^/[a-m]+$")', 'request.host == "shop.test"', 'request.query == ""',
+    'request.query.contains("x=")', 'request.headers["x-a"] == "a"', 'request.headers["x-a"] != "a"',
+    'request.headers["x-a"] == "a,b"', 'size(request.headers["x-a"]) == 1', '"x-a" in request.headers',
+    "has(request.headers.accept)", 'request.headers["x-b"].matches("^[0-9]+$")', 'int(request.headers["x-b"]) > 5',
+    'request.headers["x-a"] in ["a", "é"]', 'bool(request.headers["x-b"])', 'request.headers["x-a"] + "!" == "a!"',
+    'string(size(request.headers["x-a"])) == request.headers["x-b"]', "request.time.getFullYear() > 2000",
+    'request.time < timestamp("2020-01-01T00:00:00Z")', 'request.time - duration("1h") < request.time',
+    'request.mcp.method == "tools/call"', 'request.mcp.method != "tools/call"', "has(request.mcp.method)",
+    'request.mcp.tool_name.startsWith("read_")', 'request.mcp.tool_name != "read_x"', "has(request.mcp.tool_name)",
+)  # fmt: skip
+ABOUT_CLAIMS: Final = (
+    'identity.group == "admin"', 'identity.group != "admin"', '"admin" in identity.group', "has(identity.group)",
+    "identity.level > 3", "identity.level == 4", "identity.level + 1.5 > 5.0", "type(identity.level) == double",
+    "type(identity.group) == string", "type(identity.group) == list", "identity.group == null", "identity.flag",
+    "size(identity.group) == 5", "identity.nested.a[0] == 1", 'identity.nested["a"] == [1, 2]', '"group" in identity',
+    "has(identity.nested.a)", "identity.nested == {}", 'identity["https://ns/c"] == "x"',
+    'identity.group.matches("^(admin|staff)$")', "identity.group == request.mcp.tool_name",
+    'identity.aud == "shop"', '"shop" in identity.aud', "identity.level >= identity.nested.b",
+    "int(identity.level) % 2 == 0", "dyn(identity.flag) == true",
+)  # fmt: skip
+CLAIMS: Final[tuple[dict[str, Any], ...]] = (
+    {},
+    {"group": "admin", "level": 4, "flag": True, "aud": "shop"},
+    {"group": ["admin", "a"], "level": 2.5, "flag": "true", "nested": {"a": [1, 2], "b": 2}, "aud": ["shop", "x"]},
+    {"group": None, "level": "4", "nested": {}, "https://ns/c": "x"},
+    {"group": {"admin": 1}, "level": 2**53, "flag": False, "nested": {"a": ["1"], "b": 1e300}},
+    {"group": "staff", "level": -1, "nested": [1, 2]},
+)
+
+
+def rpc(method: str, **params: object) -> str:
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+
+
+BODIES: Final = (
+    "",
+    rpc("tools/call", name="read_x", arguments={}),
+    rpc("tools/call", name="admin", arguments={}),
+    rpc("tools/list"),
+    rpc("prompts/get", name="read_x"),
+    json.dumps({"jsonrpc": "2.0", "id": 1, "result": {}}),
+)
+PATHS: Final = ("/mcp", "/abc", "/abc/", "/a//b", "/a/../b", "/a%2fb", "/a%20b", "/mcp?x=1", "/a;b", "/", "/a/.b?x=%ff")
+HEADERS: Final[tuple[tuple[tuple[str, str | bytes], ...], ...]] = (
+    (),
+    (("x-a", "a"), ("x-b", "7")),
+    (("X-A", "a"), ("x-a", "b"), ("x-b", "true")),
+    (("x-a", "é"), ("x-b", "1")),
+    (("x-a", b"\xff"),),
+    (("x-a", ""), ("x-b", "0")),
+)
+
+
+def expression(chance: Random, atoms: tuple[str, ...], depth: int) -> str:
+    """Write an expression at random."""
+    if depth == 0 or chance.random() < 0.2:
+        return chance.choice(atoms)
+    one, other, third = (expression(chance, atoms, depth - 1) for _ in range(3))
+    return chance.choice((f"({one} && {other})", f"({one} || {other})", f"!({one})", f"({third} ? {one} : {other})"))
+
+
+def requests(chance: Random, *, claims: bool) -> list[Sent]:
+    return [
+        Sent(
+            method="POST" if body else chance.choice(("GET", "PUT", "POST")),
+            path=chance.choice(PATHS),
+            headers=chance.choice(HEADERS),
+            body=body,
+            claims=chance.choice(CLAIMS) if claims else None,
+        )
+        for body in chance.choices(BODIES, k=REQUESTS)
+    ]
+
+
+def ours(checked: Program, sent: Sent) -> bool:
+    case = sent.case()
+    return isinstance(case.evaluate(checked, case.lookup(sent.identity())), Holds)
+
+
+def condition(text: str, who: Who) -> Condition:
+    made = translate(program(text), who, CURRENT)
+    assert isinstance(made, Condition), (text, made)
+    return made
+
+
+@pytest.mark.requirement("R33")
+@pytest.mark.requirement("R53")
+@pytest.mark.requirement("R56")
+async def test_envoy_gives_our_answers(tmp_path: Path) -> None:
+    chance = Random(8)  # noqa: S311 (the same cases every time)
+    asked: list[tuple[str, bool]] = [(text, text in ABOUT_CLAIMS) for text in (*ATOMS, *ABOUT_CLAIMS)]
+    asked += [(expression(chance, ATOMS, 2), False) for _ in range(EXPRESSIONS // 2)]
+    asked += [(expression(chance, ATOMS + ABOUT_CLAIMS, 2), True) for _ in range(EXPRESSIONS // 2)]
+    conditions = [condition(text, Claims(ISSUER) if claims else NOBODY) for text, claims in asked]
+    found: list[tuple[str, Sent, bool]] = []
+    wanted: list[tuple[str, Sent, bool]] = []
+    async with answering(conditions, tmp_path) as envoy:
+        for number, (text, claims) in enumerate(asked):
+            for sent in requests(chance, claims=claims):
+                # Of a request with another path nothing that it calls is known, whatever else is in it: no rule about
+                # MCP grants it, which is not for an expression to find out.
+                if conditions[number].reads_mcp and not canonical_path(sent.path.partition("?")[0]):
+                    continue
+                found.append((text, sent, await envoy.holds(number, sent)))
+                wanted.append((text, sent, ours(program(text), sent)))
+    different = [each for each, want in zip(found, wanted, strict=True) if each != want]
+    assert [each for each in different if each[1].is_unicode() or each[2]] == []
+    assert envoy.statuses == {299, 403}
+    assert 0.2 < sum(holds for *_, holds in wanted) / len(wanted) < 0.8, "the cases are of one sort"
+
+
+async def test_envoy_takes_every_construct_that_we_send(tmp_path: Path) -> None:
+    made = [condition(text, who) for text, who, _ in TRANSLATED.values()]
+    made += [condition(f'request.method.matches("{pattern}")', NOBODY) for pattern in largest_patterns()]
+    made.append(Condition(tree=deepest()))
+    verdict = await validate(bootstrap(made, tmp_path / "s"))
+    assert verdict.ok, verdict.output
+
+
+@pytest.mark.parametrize("name", ["exists", "all", "map", "filter", "a large pattern"])
+async def test_envoy_refuses_what_we_leave_to_the_policy_server(name: str, tmp_path: Path) -> None:
+    text, _, _ = REFUSED[name]
+    if name == "a large pattern":
+        bad: Node = program(text).tree
+        verdict = await validate(bootstrap([Condition(tree=bad)], tmp_path / "s"))
+        assert not verdict.ok
+        assert "exceeded RE2 max program size" in verdict.output
+    else:
+        with pytest.raises(ValueError, match="no loops"):
+            render_condition(program(text).tree)
+
+
+def largest_patterns() -> list[str]:
+    """Return patterns of the largest size that we send, of several kinds."""
+    found = []
+    for piece, bounds in product(("a", "[a-f0-9]", "(ab|cd)", "é", "(?i)k"), ("^{}$", "{}")):
+        pattern = ""
+        while pattern_size(bounds.format(pattern + piece)) <= LARGEST_PATTERN and len(pattern + piece) < 240:
+            pattern += piece
+        found.append(bounds.format(pattern))
+    assert {pattern_size(each) for each in found} >= {LARGEST_PATTERN}
+    return found
+
+
+def deepest() -> Node:
+    made = nodes.equal(nodes.name("request.method"), "GET")
+    for _ in range(DEEPEST - 3):
+        made = nodes.negated(made)
+    return made

@@ -1,0 +1,268 @@
+"""What becomes of each construct of the language in Envoy, and why some of it is left to the policy server."""
+
+from functools import reduce
+from typing import Final
+
+import pytest
+from google.api.expr.v1alpha1 import syntax_pb2 as pb
+from google.protobuf import text_format
+from tests.cel.expressions import program
+
+from authplane.cel.envoy import nodes
+from authplane.cel.envoy.fitness import DEEPEST, is_too_deep
+from authplane.cel.envoy.release import CURRENT, Release
+from authplane.cel.envoy.translate import NOBODY, Certified, Claims, Condition, Members, Who, translate
+from authplane.cel.envoy.wire import render_condition
+from authplane.cel.text import render_text
+from authplane.cel.tree import Loop
+from authplane.cel.vocabulary import Macro
+
+ISSUER: Final = Claims("https://issuer.example")
+AGENT: Final = Members((("spiffe_id", "spiffe://cluster.local/ns/default/sa/agent"),))
+ACCOUNT: Final = Members((("service_account", "agent"), ("namespace", "default")))
+
+TOKEN: Final = 'metadata.filter_metadata["envoy.filters.http.jwt_authn"]["https://issuer.example"]'
+MCP: Final = 'metadata.filter_metadata["envoy.filters.http.mcp"]'
+MISSING: Final = 'metadata.filter_metadata["authplane.missing"]'
+METHOD: Final = f'({MCP}["method"] != "__jsonrpc_response" ? {MCP}["method"] : {MISSING})'
+TOOL: Final = f'({MCP}["method"] == "tools/call" ? {MCP}["params"]["name"] : {MISSING})'
+TEXT: Final = '.matches("^(?s:.)*$")'
+
+
+def header(name: str) -> str:
+    found = f'request.headers["{name}"]'
+    return f'("{name}" in request.headers ? ({found}{TEXT} ? {found} : {MISSING}) : {MISSING})'
+
+
+TRANSLATED: Final[dict[str, tuple[str, Who, str]]] = {
+    "the method": ('request.method == "GET"', NOBODY, 'request.method == "GET"'),
+    "the host": ('request.host == "a"', NOBODY, 'request.host == "a"'),
+    "the time": ("request.time < request.time", NOBODY, "request.time < request.time"),
+    "the query is text": (
+        'request.query == "a"',
+        NOBODY,
+        f'(request.query{TEXT} ? request.query : {MISSING}) == "a"',
+    ),
+    "a header by index": ('request.headers["x-a"] == "a"', NOBODY, f'{header("x-a")} == "a"'),
+    "a header by member": ('request.headers.accept == "a"', NOBODY, f'{header("accept")} == "a"'),
+    "whether there is a header": (
+        '"x-a" in request.headers',
+        NOBODY,
+        f'"x-a" in request.headers ? (request.headers["x-a"]{TEXT} ? true : {MISSING}) : false',
+    ),
+    "a claim": ('identity.group == "a"', ISSUER, f'{TOKEN}["group"] == "a"'),
+    "a claim within a claim": ("identity.a.b[0] == 1", ISSUER, f'{TOKEN}["a"]["b"][0] == 1'),
+    "a claim by an odd name": ('identity["https://ns/a"] == 1', ISSUER, f'{TOKEN}["https://ns/a"] == 1'),
+    "whether there is a claim": ("has(identity.a)", ISSUER, f'"a" in {TOKEN}'),
+    "whether there is a claim within a claim": ("has(identity.a.b)", ISSUER, f'has({TOKEN}["a"].b)'),
+    "a workload is what the rule says": (
+        'identity.spiffe_id.endsWith("agent")',
+        AGENT,
+        '{"spiffe_id": "spiffe://cluster.local/ns/default/sa/agent"}["spiffe_id"].endsWith("agent")',
+    ),
+    "one of several workloads": (
+        'identity.spiffe_id == "a"',
+        Certified(),
+        '{"spiffe_id": connection.uri_san_peer_certificate}["spiffe_id"] == "a"',
+    ),
+    "a ServiceAccount": (
+        "identity.namespace == identity.service_account",
+        ACCOUNT,
+        '{"service_account": "agent", "namespace": "default"}["namespace"] == '
+        '{"service_account": "agent", "namespace": "default"}["service_account"]',
+    ),
+    "nobody has no members": ("has(identity.a)", NOBODY, '"a" in {}'),
+    "all of an identity that the rule says": (
+        "size(identity) == 1",
+        AGENT,
+        'size({"spiffe_id": "spiffe://cluster.local/ns/default/sa/agent"}) == 1',
+    ),
+    "the JSON-RPC method": ('request.mcp.method == "a"', NOBODY, f'{METHOD} == "a"'),
+    "the tool": ('request.mcp.tool_name == "a"', NOBODY, f'{TOOL} == "a"'),
+    "whether there is a tool, if nothing else is read": (
+        "has(request.mcp.tool_name)",
+        NOBODY,
+        f'{METHOD} == "tools/call" ? true : {MISSING}',
+    ),
+    "lists, maps and operators": (
+        'request.method in ["a", "b"] || {"a": 1}[request.method] == 1 && !(1 == 3) ? 1.5 < 2.0 : b"a" == b""',
+        NOBODY,
+        'request.method in ["a", "b"] || {"a": 1}[request.method] == 1 && !(1 == 3) ? 1.5 < 2.0 : b"\\x61" == b""',
+    ),
+    "a pattern, which Envoy wants no errors with": (
+        'identity.a.matches("^b$")',
+        ISSUER,
+        f'type({TOKEN}["a"]) == string ? {TOKEN}["a"].matches("^b$") : {MISSING}',
+    ),
+    "a pattern as a function": (
+        'matches(request.method, "b")',
+        NOBODY,
+        f'type(request.method) == string ? matches(request.method, "b") : {MISSING}',
+    ),
+    "types": ("type(identity.a) == string", ISSUER, f'type({TOKEN}["a"]) == string'),
+    "the largest exact number": ("identity.a == 9007199254740992", ISSUER, f'{TOKEN}["a"] == 9007199254740992'),
+}
+
+REFUSED: Final[dict[str, tuple[str, Who, tuple[str, ...]]]] = {
+    "exists": ("identity.a.exists(x, x == 1)", ISSUER, ("uses exists()",)),
+    "exists_one": ("identity.a.exists_one(x, x == 1)", ISSUER, ("uses exists_one()",)),
+    "all": ("identity.a.all(x, x == 1)", ISSUER, ("uses all()",)),
+    "map": ("identity.a.map(x, x) == []", ISSUER, ("uses map()",)),
+    "filter": ("identity.a.filter(x, x == 1) == []", ISSUER, ("uses filter()",)),
+    "arguments": ("request.mcp.params.a == 1", NOBODY, ("reads tool arguments",)),
+    "all arguments": ("size(request.mcp.params) == 1", NOBODY, ("reads tool arguments",)),
+    "whether there is an argument": ("has(request.mcp.params.a)", NOBODY, ("reads tool arguments",)),
+    "whether there are arguments": (
+        "has(request.mcp.params)",
+        NOBODY,
+        ("asks whether there is any request.mcp.params",),
+    ),
+    "whether it is MCP": ("has(request.mcp)", NOBODY, ("asks whether there is any request.mcp",)),
+    "scope": ('identity.scope == "a"', ISSUER, ("reads identity.scope, which Envoy is told to take apart",)),
+    "scp": ('"a" in identity["scp"]', ISSUER, ("reads identity.scp, which Envoy is told to take apart",)),
+    "whether there are scopes": (
+        "has(identity.scope)",
+        ISSUER,
+        ("reads identity.scope, which Envoy is told to take apart",),
+    ),
+    "all claims": ("size(identity) == 1", ISSUER, ("reads all claims, not one by its name",)),
+    "a claim whose name comes with the request": (
+        "identity[request.method] == 1",
+        ISSUER,
+        ("reads all claims, not one by its name",),
+    ),
+    "all headers": ("size(request.headers) == 1", NOBODY, ("reads all headers, not one by its name",)),
+    "a header whose name comes with the request": (
+        'request.headers[request.query] == "a"',
+        NOBODY,
+        ("reads all headers, not one by its name",),
+    ),
+    "whether there are headers": ("has(request.headers)", NOBODY, ("asks whether there is any request.headers",)),
+    "a header in upper case": (
+        'request.headers["X-A"] == "a"',
+        NOBODY,
+        ("names the header X-A, and names of headers are in lower case",),
+    ),
+    "the token itself": (
+        'request.headers.authorization == "a"',
+        NOBODY,
+        ("reads the header authorization, which Envoy's filters see otherwise",),
+    ),
+    "a pseudo-header": (
+        'request.headers[":path"] == "a"',
+        NOBODY,
+        ("reads the header :path, which Envoy's filters see otherwise",),
+    ),
+    "a large pattern": (
+        'request.method.matches("^[A-Za-z0-9._-]{1,64}$")',
+        NOBODY,
+        ("has a regular expression that is larger than Envoy accepts",),
+    ),
+    "a large number": ("identity.a == 9007199254740993", ISSUER, ("has a number that is too large to be exact",)),
+    "a large unsigned number": (
+        "identity.a == 9007199254740993u",
+        ISSUER,
+        ("has a number that is too large to be exact",),
+    ),
+    "lists that are joined": ("[1] + [2] == [1, 2]", NOBODY, ("joins texts or lists",)),
+    "who knows what is joined": ("identity.a + identity.b == 1", ISSUER, ("joins texts or lists",)),
+    "a time zone": ('request.time.getHours("Europe/Berlin") == 1', NOBODY, ("uses a time zone",)),
+    "a type of protobuf": (
+        "type(request.time) == google.protobuf.Timestamp",
+        NOBODY,
+        ("compares with the type google.protobuf.Timestamp",),
+    ),
+    "every reason is said, and once": (
+        "identity.a.all(x, x == 1) && identity.b.all(x, x == 1) && request.mcp.params.a == 9007199254740993",
+        ISSUER,
+        ("uses all()", "reads tool arguments", "has a number that is too large to be exact"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "who", "want"), TRANSLATED.values(), ids=TRANSLATED.keys())
+def test_a_construct_has_its_counterpart(text: str, who: Who, want: str) -> None:
+    condition = translate(program(text), who, CURRENT)
+    assert isinstance(condition, Condition), condition
+    assert render_text(condition.tree) == want
+
+
+@pytest.mark.parametrize(("text", "who", "reasons"), REFUSED.values(), ids=REFUSED.keys())
+def test_a_construct_is_left_to_the_policy_server(text: str, who: Who, reasons: tuple[str, ...]) -> None:
+    assert translate(program(text), who, CURRENT) == reasons
+
+
+def test_a_path_that_servers_read_in_different_ways_is_none() -> None:
+    condition = translate(program('request.path == "/a"'), NOBODY, CURRENT)
+    whole = translate(program('request.url_path == "/a"'), NOBODY, CURRENT)
+    present = translate(program("has(request.path)"), NOBODY, CURRENT)
+    assert isinstance(condition, Condition)
+    assert isinstance(present, Condition)
+    assert condition == whole
+    assert render_text(condition.tree) == f'({render_text(present.tree)} ? request.url_path : {MISSING}) == "/a"'
+
+
+def test_a_tool_may_be_absent_where_the_method_is_read_as_well() -> None:
+    condition = translate(program('has(request.mcp.tool_name) || request.mcp.method == "a"'), NOBODY, CURRENT)
+    assert isinstance(condition, Condition)
+    assert render_text(condition.tree) == f'{METHOD} == "tools/call" || {METHOD} == "a"'
+
+
+@pytest.mark.parametrize(
+    ("release", "namespace"),
+    [
+        (Release(1, 36), "mcp_proxy"),
+        (Release(1, 37), "mcp_proxy"),
+        (Release(1, 38), "envoy.filters.http.mcp"),
+        (Release(1, 40), "envoy.filters.http.mcp"),
+        (Release(2, 0), "envoy.filters.http.mcp"),
+    ],
+)
+def test_the_metadata_of_mcp_has_the_name_of_its_release(release: Release, namespace: str) -> None:
+    condition = translate(program('request.mcp.tool_name == "a"'), NOBODY, release)
+    assert isinstance(condition, Condition)
+    assert render_text(condition.tree) == f'{TOOL} == "a"'.replace("envoy.filters.http.mcp", namespace)
+
+
+def test_texts_are_joined_and_made_where_the_release_can_be_told_to() -> None:
+    both = program('string(identity.a) + "b" == "ab"')
+    condition = translate(both, ISSUER, Release(1, 37))
+    assert isinstance(condition, Condition)
+    assert (condition.conversion, condition.concatenation, condition.reads_mcp) == (True, True, False)
+    assert translate(both, ISSUER, Release(1, 36)) == ("joins texts or lists",)
+    assert translate(program('string(identity.a) == "b"'), ISSUER, Release(1, 36)) == ("uses string()",)
+
+
+def test_sums_of_numbers_need_no_setting() -> None:
+    condition = translate(program('request.mcp.method == "a" && 1 + 1 == 2'), NOBODY, CURRENT)
+    assert isinstance(condition, Condition)
+    assert (condition.conversion, condition.concatenation, condition.reads_mcp) == (False, False, True)
+
+
+def test_what_is_nested_too_deeply_for_protobuf_is_found() -> None:
+    fit = reduce(lambda inner, _: nodes.negated(inner), range(DEEPEST - 1), nodes.name("request"))
+    assert (is_too_deep(fit), is_too_deep(nodes.negated(fit))) == (False, True)
+
+
+def test_the_message_is_written_with_ids_of_its_own() -> None:
+    condition = translate(program("[1u, null] != [] && {} == {2: true}"), NOBODY, CURRENT)
+    assert isinstance(condition, Condition)
+    want = """
+        id: 1 call_expr { function: "_&&_"
+          args { id: 2 call_expr { function: "_!=_"
+            args { id: 3 list_expr {
+              elements { id: 4 const_expr { uint64_value: 1 } } elements { id: 5 const_expr { null_value: NULL_VALUE } }
+            } }
+            args { id: 6 list_expr {} } } }
+          args { id: 7 call_expr { function: "_==_"
+            args { id: 8 struct_expr {} }
+            args { id: 9 struct_expr { entries { id: 10
+              map_key { id: 11 const_expr { int64_value: 2 } } value { id: 12 const_expr { bool_value: true } } } } }
+          } } }"""
+    assert render_condition(condition.tree) == text_format.Parse(want, pb.Expr())
+
+
+def test_no_loop_is_ever_written() -> None:
+    loop = Loop(id=0, at=0, macro=Macro.ALL, variable="x", over=nodes.literal(1), test=None, result=None)
+    with pytest.raises(ValueError, match="no loops"):
+        render_condition(loop)
