@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 from tests.policy.test_passwords import BCRYPT
 
 from authplane.base.secret import Secret
@@ -219,3 +220,17 @@ async def test_a_secret_cannot_take_the_place_of_a_user_of_the_operators_file(tm
         state = await states.until_users("root")
         assert state.realms.lists["default"].users["root"].stored == BCRYPT.encode()
         assert [each.problem.reason for each in state.findings] == ["LineInvalid", "UserConflict"]
+
+
+async def test_of_many_problems_the_log_names_some_errors_first_and_how_many_there_are_more(tmp_path: Path) -> None:
+    path = tmp_path / "users"
+    weak = "".join(f"user{number}:{{SHA}}qvTGHdzF6KLavt4PO0gs2a6pQ00=\n" for number in range(200))
+    path.write_text(f"{weak}broken\n{weak.replace('user', 'other')}")
+    with capture_logs() as lines:
+        async with kept(PasswordFile(path=path)) as states:
+            state = await states.until(lambda each: len(each.findings) == 401)
+    told = [line for line in lines if line["event"] == "users"]
+    assert [line["log_level"] for line in told] == ["error"] + ["warning"] * 49
+    more = [line for line in lines if line["event"] == "more problems of users are not shown"]
+    assert [line["count"] for line in more] == [351]
+    assert len(users(state)) == 400

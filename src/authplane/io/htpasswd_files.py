@@ -32,6 +32,8 @@ LARGEST_FILE: Final = 16 * 2**20
 """A larger file is not read, in bytes."""
 LOOK: Final = 0.25
 """How often the files are looked at, in seconds: they are few, and no way of replacing them goes unseen."""
+_MOST_SAID: Final = 50
+"""How many problems are named in the log at a time, errors first."""
 _SETTLES: Final = 1_000_000_000
 """A file that was written so many nanoseconds ago may be written again without looking different."""
 
@@ -165,10 +167,13 @@ async def _follow_folder(folder: Folder, news: asyncio.Event, *, poll: bool) -> 
 
 
 def _log_news(state: UserState, known: frozenset[Finding]) -> None:
-    for finding in state.findings:
-        if finding not in known:
-            say = _log.error if finding.problem.severity is Severity.ERROR else _log.warning
-            say("users", where=str(finding.place), problem=str(finding.problem))
+    news = [finding for finding in state.findings if finding not in known]
+    # What is wrong with every line of a long file is said of some: checks wait while it is.
+    for finding in sorted(news, key=lambda each: each.problem.severity is not Severity.ERROR)[:_MOST_SAID]:
+        say = _log.error if finding.problem.severity is Severity.ERROR else _log.warning
+        say("users", where=str(finding.place), problem=str(finding.problem))
+    if len(news) > _MOST_SAID:
+        _log.warning("more problems of users are not shown", count=len(news) - _MOST_SAID)
     counts = {realm: len(users.users) for realm, users in state.realms.lists.items()}
     _log.info("users in force", realms=counts, stale=sorted(state.stale))
 
