@@ -153,10 +153,9 @@ def _smaller_plans(plan: Pass | Run) -> Iterator[Pass | Run]:
             yield replace(plan, filters=(*before, Inner(choice), *after))
 
 
-def differing_spoiled(seed: int) -> str:
-    """Spoil a resource: whatever it is then, it is refused or obeyed, and nothing is raised."""
-    made = Configs(seed)
-    data = bytearray(render_listener(made.config(), made.chance).SerializeToString())
+def spoiled_listener(made: Configs) -> bytes:
+    """Return a resource of which some bytes are others."""
+    data = bytearray(render_listener(made.config(), made.chance).SerializeToString(deterministic=True))
     for _ in range(made.chance.randint(1, 5)):
         place = made.chance.randrange(len(data))
         match made.chance.randrange(3):
@@ -166,7 +165,13 @@ def differing_spoiled(seed: int) -> str:
                 del data[place : place + made.chance.randint(1, 8)]
             case _:
                 data[place:place] = made.chance.randbytes(made.chance.randint(1, 4))
-    judge = our_judge(bytes(data), made.answers)
+    return bytes(data)
+
+
+def differing_spoiled(seed: int) -> str:
+    """Spoil a resource: whatever it is then, it is refused or obeyed, and nothing is raised."""
+    made = Configs(seed)
+    judge = our_judge(spoiled_listener(made), made.answers)
     if not isinstance(judge, str):
         for _ in range(3):
             judge(made.request(), made.chance.choice(DRAWN))

@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final, TypeAlias, assert_never
 
-from google.protobuf import any_pb2, wrappers_pb2
+from google.protobuf import wrappers_pb2
 from tests.filters.extauthz.messages import allowed, denied, header
 from tests.filters.world import CALL, CLIENT_CALL, Watched, drive
-from tests.matching.native import outcomes
 from tests.matching.trees import NAMES, TEXTS, Request, Trees
 from tests.oracles.plans import (
     MILLION,
@@ -30,10 +29,10 @@ from tests.oracles.plans import (
     Write,
     by_name,
 )
-from tests.oracles.resources import target_of
+from tests.oracles.resources import named_outcomes, target_of
 from xds.type.matcher.v3 import matcher_pb2
 
-from authplane.base.problems import Problem
+from authplane.base.problems import Problem, Problems
 from authplane.dataplane.config.decode import decode_listener
 from authplane.dataplane.listeners import ApiListener, ServerListener
 from authplane.dataplane.routes import RouteConfiguration
@@ -54,6 +53,7 @@ from authplane.filters.calls import (
 )
 from authplane.filters.chain import run_chain
 from authplane.filters.extauthz.grpc_service.service import SideChannel
+from authplane.filters.extensions.wire import parse_message
 from authplane.filters.registry import FilterType, Packed, Scope, State, Trust
 from authplane.filters.standard import standard_registry
 
@@ -106,8 +106,7 @@ class Configs:
             # Otherwise most calls would lead nowhere.
             tree.on_no_match.action.name = "end"
             tree.on_no_match.action.typed_config.Pack(wrappers_pb2.StringValue(value="end"))
-        names = (wrappers_pb2.StringValue.FromString(each.value).value for each in _actions(tree))
-        return Choice(tree, {name: self._plan(depth) for name in names})
+        return Choice(tree, {name: self._plan(depth) for name, _ in named_outcomes(tree)})
 
     def request(self) -> Request:
         found = self._trees.request()
@@ -143,10 +142,6 @@ class Configs:
                 return Check(number, self.answers[number], chance.random() < 0.5)
 
 
-def _actions(tree: matcher_pb2.Matcher) -> list[any_pb2.Any]:
-    return [each.action.typed_config for each in outcomes(tree)]
-
-
 # --- A filter of the tests' own
 
 
@@ -166,7 +161,11 @@ class Writing:
 
 
 def parse_writing(raw: Packed, scope: Scope) -> Writing | tuple[Problem, ...]:
-    name, _, text = wrappers_pb2.StringValue.FromString(raw.value).value.partition("=")
+    problems = Problems()
+    message = parse_message(wrappers_pb2.StringValue, raw.value, problems)
+    if message is None:
+        return problems.errors
+    name, _, text = message.value.partition("=")
     return Writing(name, text)
 
 

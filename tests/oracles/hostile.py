@@ -53,7 +53,7 @@ class Hostile:
         return copy
 
     def _spoiled(self, message: pb.CheckedExpr) -> pb.CheckedExpr:
-        data = bytearray(message.SerializeToString())
+        data = bytearray(message.SerializeToString(deterministic=True))
         for _ in range(self._chance.randint(1, 4)):
             data[self._chance.randrange(len(data))] = self._chance.randrange(256)
         try:
@@ -147,11 +147,11 @@ class Hostile:
             message.expr.call_expr.args.append(copy)
 
     def _types(self, message: pb.CheckedExpr) -> None:
-        number = self._chance.choice([*message.type_map, 0, 99])
+        number = self._chance.choice([*sorted(message.type_map), 0, 99])
         message.type_map[number].primitive = self._chance.choice((pb.Type.BOOL, pb.Type.STRING, pb.Type.INT64))
 
     def _references(self, message: pb.CheckedExpr) -> None:
-        reference = message.reference_map[self._chance.choice([*message.reference_map, 0, 99])]
+        reference = message.reference_map[self._chance.choice([*sorted(message.reference_map), 0, 99])]
         match self._chance.randrange(3):
             case 0:
                 reference.name = self._chance.choice(NAMES)

@@ -22,7 +22,6 @@ from tests.dataplane.parts import (
     host,
     http_filter,
     manager,
-    packed,
     route_config,
     router,
     server_listener,
@@ -43,7 +42,7 @@ NAME: Final = "choice"
 def render_listener(config: Config, chance: Random) -> listener_pb2.Listener:
     """Return a Listener with one route for all calls; chance decides which predicates become expressions."""
     named = {
-        level: {} if choice is None else {NAME: packed(composite_override(render_tree(choice, chance)))}
+        level: {} if choice is None else {NAME: pack(composite_override(render_tree(choice, chance)))}
         for level, choice in (("host", config.host), ("route", config.route), ("cluster", config.cluster))
     }
     if config.filter is None:
@@ -53,7 +52,7 @@ def render_listener(config: Config, chance: Random) -> listener_pb2.Listener:
         top = composite(render_tree(config.filter, chance))
     route = _route(config.side, named["route"], named["cluster"])
     routes = route_config(host(route, typed_per_filter_config=named["host"]))
-    held = manager(http_filter(NAME, top), router(), route_config=routes)
+    held = manager(http_filter(NAME, pack(top)), router(), route_config=routes)
     return api_listener(held) if config.side is Side.CLIENT else server_listener(chain(held))
 
 
@@ -70,12 +69,25 @@ def render_tree(choice: Choice, chance: Random | None = None) -> matcher_pb2.Mat
     """Return the tree with actions of a composite filter."""
     made = matcher_pb2.Matcher()
     made.CopyFrom(choice.tree)
-    for outcome in outcomes(made):
-        name = wrappers_pb2.StringValue.FromString(outcome.action.typed_config.value).value
-        outcome.action.typed_config.Pack(render_action(choice.plans[name], chance))
+    for name, outcome in named_outcomes(made):
+        outcome.action.typed_config.CopyFrom(pack(render_action(choice.plans[name], chance)))
     if chance is not None:
         _express(made, chance)
     return made
+
+
+def named_outcomes(tree: matcher_pb2.Matcher) -> list[tuple[str, Any]]:
+    """Return everything in a tree that has an action, by the name of its plan: maps have no order of their own."""
+    found = [
+        (wrappers_pb2.StringValue.FromString(each.action.typed_config.value).value, each) for each in outcomes(tree)
+    ]
+    return sorted(found, key=lambda pair: pair[0])
+
+
+def pack(message: Message) -> any_pb2.Any:
+    """Pack a message; the same one gives the same bytes in every process."""
+    url = f"type.googleapis.com/{message.DESCRIPTOR.full_name}"
+    return any_pb2.Any(type_url=url, value=message.SerializeToString(deterministic=True))
 
 
 def render_action(plan: Pass | Run, chance: Random | None = None) -> Message:
@@ -85,13 +97,13 @@ def render_action(plan: Pass | Run, chance: Random | None = None) -> Message:
     action = composite_pb2.ExecuteFilterAction()
     # One filter may stand alone or in a chain.
     if len(plan.filters) == 1 and (chance is None or chance.random() < 0.5):
-        action.typed_config.typed_config.Pack(render_filter(plan.filters[0], chance))
+        action.typed_config.typed_config.CopyFrom(pack(render_filter(plan.filters[0], chance)))
         action.typed_config.name = "alone"
     else:
         action.filter_chain.SetInParent()
         for number, each in enumerate(plan.filters):
             link = action.filter_chain.typed_config.add(name=f"link-{number}")
-            link.typed_config.Pack(render_filter(each, chance))
+            link.typed_config.CopyFrom(pack(render_filter(each, chance)))
     if plan.per_million is not None:
         action.sample_percent.default_value.numerator = plan.per_million
         action.sample_percent.default_value.denominator = percent_pb2.FractionalPercent.MILLION
@@ -147,9 +159,8 @@ def _express(tree: Any, chance: Random) -> None:
         _express_predicate(branch.predicate, chance)
         if branch.on_match.HasField("matcher"):
             _express(branch.on_match.matcher, chance)
-    entries = tree.matcher_tree
-    others = [*entries.exact_match_map.map.values(), *entries.prefix_match_map.map.values(), tree.on_no_match]
-    for other in others:
+    maps = (tree.matcher_tree.exact_match_map.map, tree.matcher_tree.prefix_match_map.map)
+    for other in (*(each[key] for each in maps for key in sorted(each)), tree.on_no_match):
         if other.HasField("matcher"):
             _express(other.matcher, chance)
 

@@ -1,6 +1,8 @@
 """What ``make fuzz`` notices."""
 
 import io
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Final
@@ -60,3 +62,26 @@ def test_some_cases_of_each_kind_are_tried() -> None:
 def test_one_number_is_tried_again(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--again", "trees", "7"]) == 0
     assert capsys.readouterr().out == "nothing differs\n"
+
+
+SAME: Final = """
+from hashlib import sha256
+from tests.oracles.cases import Configs, Expressions, Hostile, spoiled_listener
+made = sha256()
+for number in range(30):
+    made.update(spoiled_listener(Configs(number)))
+    made.update(Hostile(number).message().SerializeToString(deterministic=True))
+    made.update(repr(Expressions(number).truth()).encode())
+print(made.hexdigest())
+"""
+
+
+def test_a_number_is_the_same_case_in_every_process() -> None:
+    order = [sys.executable, "-c", SAME]
+    digests = {
+        subprocess.run(
+            order, check=True, capture_output=True, timeout=60, env={**os.environ, "PYTHONHASHSEED": seed}
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(digests) == 1
