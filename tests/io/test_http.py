@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -148,6 +149,17 @@ async def test_a_unix_socket_is_served_and_a_dead_one_is_replaced_but_not_a_live
                 async with serve_http(address, _respond):
                     pass
             assert (await client.get("http://x/")).text == "hello"
+
+
+@pytest.mark.requirement("E22")
+async def test_only_its_user_can_open_a_socket_whatever_the_mask_is(tmp_path: Path) -> None:
+    address = UnixAddress(path=str(tmp_path / "web.sock"))
+    before = os.umask(0)
+    try:
+        async with serve_http(address, _respond):
+            assert Path(address.path).stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(before)
 
 
 def _unix(address: UnixAddress) -> httpx2.AsyncClient:

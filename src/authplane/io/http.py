@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import responses
+from pathlib import Path
 from typing import Final, TypeAlias, assert_never
 
 import h11
@@ -117,7 +118,9 @@ async def _listen(address: Address, accept: Accept) -> asyncio.Server:
             case TcpAddress(host=host, port=port):
                 return await asyncio.start_server(accept, host or None, port)
             case UnixAddress(path=path):
-                return await asyncio.start_unix_server(accept, path)
+                server = await asyncio.start_unix_server(accept, path)
+                Path(path).chmod(0o600)
+                return server
             case _:
                 assert_never(address)
     except OSError as error:
