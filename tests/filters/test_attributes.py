@@ -144,6 +144,7 @@ LOOKS = {
     "a header": (call(("a", "b")), call(("a", "c"))),
     "a header or none": (call(("a", "b")), call()),
     "an empty header or none": (call(("a", "")), call()),
+    "the second header that is read": (call(("a", "x")), call(("a", "x"), ("z", "1"))),
     "a path": (CALL, replace(CALL, path="/a.B/C")),
     "an authority or none": (CALL, replace(CALL, authority=None)),
     "a port": (CALL, replace(CALL, connection=Wire(remote=Endpoint(address="10.1.2.3", port=80)))),
@@ -155,7 +156,7 @@ LOOKS = {
 def test_what_is_remembered_of_a_call_is_not_taken_for_another(one: Call, other: Call) -> None:
     text = (
         '(has(request.headers.a) && request.headers["A"] == "b") '
-        '|| ("a" in request.headers && request.headers.a == "") '
+        '|| ("a" in request.headers && request.headers.a == "") || request.headers["z"] == "1" '
         '|| request.path == "/a.B/C" || !has(request.host) || source.port == 80 '
         "|| xds.route_metadata.filter_metadata.a.b == 1"
     )
