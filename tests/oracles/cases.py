@@ -14,6 +14,7 @@ from tests.oracles.composites import DRAWN, Configs, our_judge
 from tests.oracles.expressions import Expr, Expressions, Values, text_of, value_of
 from tests.oracles.hostile import Hostile
 from tests.oracles.plans import Choice, Config, Inner, Pass, Run, judged
+from tests.oracles.policies import Policies
 from tests.oracles.resources import render_listener
 from tests.oracles.shrink import shrunk, smaller_messages
 
@@ -22,10 +23,14 @@ from authplane.cel.admit import Admitted
 from authplane.cel.calls import SERVER_CALLS
 from authplane.cel.checked_wire import checked_expression, parse_checked
 from authplane.cel.evaluate import evaluate
+from authplane.cel.explain import Shown
+from authplane.cel.explain import explain as explain_expression
 from authplane.cel.facts import Facts
+from authplane.cel.lint import lint
 from authplane.cel.outcome import HOLDS, HOLDS_NOT, Failed
 from authplane.cel.program import Program, compile_expression
 from authplane.cel.tree import Call, Loop, Message, walk
+from authplane.cel.vocabulary import ACCESS_POLICY
 from authplane.matching.explain import explain
 from authplane.matching.inputs import HasHeaders
 from authplane.matching.search import as_search
@@ -259,10 +264,31 @@ def _hostile_difference(message: Any, seed: int) -> str:
     return "" if evaluate(again, facts) == found else f"comes to {found}, and by its text to something else"
 
 
+# --- Expressions of policies
+
+
+def differing_policy(seed: int) -> str:
+    """Write anything as a policy: it is refused, or has a result, which is the same when it is explained."""
+    made = Policies(seed)
+    text = made.text()
+    program = compile_expression(text, ACCESS_POLICY)
+    if not isinstance(program, Program):
+        return "" if program else f"refused without a reason: {text}"
+    lint(program)
+    for _ in range(_VALUES):
+        identity = made.identity()
+        facts = Facts.of({"identity": identity, "request.path": "/a", "request.headers": {"a": "b"}})
+        found, told = evaluate(program, facts), explain_expression(program, facts, secret=lambda _: False)
+        if told.outcome != found or (found == HOLDS) != (told.root.value == Shown("true")):
+            return f"{found}, and explained {told}: {text} of {identity}"
+    return ""
+
+
 KINDS: Final[Mapping[str, Kind]] = {
     "trees": Kind(_REQUESTS, differing_tree),
     "composites": Kind(_CALLS, differing_composite),
     "spoiled": Kind(1, differing_spoiled),
     "expressions": Kind(_VALUES, differing_expression),
     "hostile": Kind(1, differing_hostile),
+    "policies": Kind(_VALUES, differing_policy),
 }

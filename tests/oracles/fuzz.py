@@ -21,7 +21,9 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from tests.oracles.cases import KINDS
 
 CASES: Final = 1_000_000
-SHARES: Final = {"trees": 0.6, "composites": 0.2, "expressions": 0.1, "hostile": 0.08, "spoiled": 0.02}
+SHARES: Final = {
+    "trees": 0.5, "composites": 0.2, "expressions": 0.1, "hostile": 0.08, "policies": 0.1, "spoiled": 0.02,
+}  # fmt: skip
 """How much of all cases each kind has: those that take longer have fewer."""
 SLOWEST: Final = 5.0
 """Seconds of the processor that one number may take."""
