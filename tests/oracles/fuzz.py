@@ -29,6 +29,7 @@ SLOWEST: Final = 5.0
 """Seconds of the processor that one number may take."""
 MOST_SHOWN: Final = 5
 """Of each kind; then it stops."""
+ROOT: Final = Path(__file__).parents[2]
 WORK: Final = (sys.executable, "-m", "tests.oracles.fuzz", "--work")
 _REPORT: Final = 0.5
 
@@ -106,7 +107,7 @@ class Run:
         """Return the number to go on with, and what is wrong with the one before it."""
         place = self._folder / kind
         order = (*self._command, kind, str(first), str(last), str(place))
-        child = await asyncio.create_subprocess_exec(*order, stdout=asyncio.subprocess.PIPE, limit=2**24)
+        child = await asyncio.create_subprocess_exec(*order, stdout=asyncio.subprocess.PIPE, limit=2**24, cwd=ROOT)
         assert child.stdout is not None
         begun = first
         try:

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 from tests.oracles.cases import KINDS
-from tests.oracles.fuzz import SHARES, Run, Tally, fuzz, main
+from tests.oracles.fuzz import ROOT, SHARES, Run, Tally, fuzz, main
 
 DIES: Final = """
 import os, pathlib, sys
@@ -80,8 +80,8 @@ def test_a_number_is_the_same_case_in_every_process() -> None:
     order = [sys.executable, "-c", SAME]
     digests = {
         subprocess.run(
-            order, check=True, capture_output=True, timeout=60, env={**os.environ, "PYTHONHASHSEED": seed}
+            order, check=True, capture_output=True, timeout=60, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": seed}
         ).stdout
-        for seed in ("1", "2", "3")
+        for seed in ("1", "2")
     }
     assert len(digests) == 1
