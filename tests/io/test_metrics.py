@@ -58,6 +58,23 @@ def test_latencies_are_in_the_bucket_of_the_next_higher_bound() -> None:
     }
 
 
+def test_checks_that_pass_at_once_are_counted_like_others_however_many_there_are() -> None:
+    metrics = Metrics()
+    checks = metrics.checks("a")
+    for index in range(1000):
+        checks.passed(Conclusion.DENY if index % 4 else Conclusion.ALLOW, 0.0004 if index % 2 else 2)
+    want = {f"authplane_checks_total a {end}": 0 for end in Conclusion} | _buckets((0, 0, 0, *[500] * 10, 1000))
+    for _ in range(2):
+        assert _samples(metrics, "authplane_check") == want | {
+            "authplane_checks_total a allow": 250,
+            "authplane_checks_total a deny": 750,
+            "authplane_check_seconds_count a": 1000,
+            "authplane_check_seconds_sum a": pytest.approx(1000.2),
+            "authplane_checks_in_flight a": 0,
+            "authplane_checks_shed_total a": 0,
+        }
+
+
 def test_checks_in_flight_and_shed_are_told_apart() -> None:
     metrics = Metrics()
     checks = metrics.checks("a")

@@ -105,6 +105,28 @@ async def test_the_older_service_answers_the_same_bytes(front: Front) -> None:
             assert [(each.header.key, each.header.value) for each in headers] == [("Auth-Handler", "testserver")]
 
 
+ABOUT: Final = {
+    "named beside the check": ((("authplane-target", "Backend/a/b"),), {}, "Backend/a/b"),
+    "named twice means nothing": (
+        (("authplane-target", "Backend/a/b"), ("authplane-target", "Backend/a/c")), {}, "Backend/a/b,Backend/a/c"
+    ),
+    "the context of the check itself counts more": (
+        (("authplane-target", "Backend/a/b"),), {"authplane.target": "Backend/own/x"}, "Backend/own/x"
+    ),
+}  # fmt: skip
+
+
+@both
+async def test_what_a_check_is_about_can_be_said_beside_it(front: Front) -> None:
+    async with front(Wanted()) as address, grpc.aio.insecure_channel(str(address)) as channel:
+        call = channel.unary_unary(f"/{SERVICE}/Check", request_serializer=bytes, response_deserializer=bytes)
+        for name, (metadata, context, want) in ABOUT.items():
+            body = check("/allow", context=context).SerializeToString()
+            reply = pb.CheckResponse.FromString(await call(body, metadata=metadata, timeout=5))
+            told = {each.header.key: each.header.value for each in reply.ok_response.headers}
+            assert (name, told["Auth-Context-Authplane.target"]) == (name, want)
+
+
 @both
 async def test_health_knows_the_server_and_its_services_only(front: Front) -> None:
     health = "/grpc.health.v1.Health/Check"

@@ -94,6 +94,14 @@ UNSENDABLE: Final[dict[str, tuple[Decision, str]]] = {
         Allow(edits=HeaderEdits(set=tuple((f"x-{index:02}", "a" * 4092) for index in range(16)))),
         "65536 bytes of headers are more than 61440",
     ),
+    "an allowance with too many headers for the client": (
+        Allow(response_headers=tuple((f"x-{index}", "") for index in range(101))),
+        "101 headers are more than 100 in the response",
+    ),
+    "a denial with too many bytes in its headers": (
+        Deny(http_status=403, headers=tuple((f"x-{index:02}", "a" * 4092) for index in range(16)), rule="r"),
+        "65536 bytes of headers are more than 61440 in the response",
+    ),
     "a denial with a line break in a header": (
         Deny(http_status=403, headers=(("x-why", "a\nb"),), rule="r"),
         "the header 'x-why' of the response",
@@ -246,3 +254,4 @@ def test_a_decision_never_gets_the_reply_of_one_that_is_gone() -> None:
         # Each may lie in memory where the last one lay, and there are more of them than replies are kept.
         deny = Deny(http_status=403, rule="no", headers=(("x-index", str(index)),))
         assert answer(Constant(deny), body, NOW)[::2] == (render_decision(deny), deny)
+        assert len(engine._SAME) <= len(engine._EQUAL) <= engine._MOST_KEPT

@@ -228,6 +228,32 @@ def test_one_attempt_many_times_at_once_counts_as_one() -> None:
     assert len(set(works)) == 1
 
 
+@pytest.mark.requirement("H11")
+def test_one_success_many_times_at_once_puts_back_one_attempt() -> None:
+    asking = judge(settings=HtpasswdSettings(per_user=Rate(burst=3, per_second=0.25)))
+    asking(request("alice:wrong"))
+    asking(request("alice:wrong too"))
+    flows = [asking.backend.decide(request("alice:wonder"), NOW) for _ in range(10)]
+    begun = [flow for flow in flows if not isinstance(flow, Allow | Deny | Unavailable)]
+    for flow in begun:
+        next(flow)
+    for flow in begun:
+        with pytest.raises(StopIteration):
+            flow.send(True)
+    decisions = [asking(request(f"alice:{number}")) for number in range(2)]
+    assert [decision.http_status for decision in decisions if isinstance(decision, Deny)] == [401, 429]
+
+
+def test_the_outcome_of_an_attempt_may_be_kept_by_its_mark_which_has_no_password_in_it() -> None:
+    flow = judge().backend.decide(request("alice:wonder"), NOW)
+    assert not isinstance(flow, Allow | Deny | Unavailable)
+    work = next(flow)
+    assert isinstance(work, Work)
+    assert isinstance(work.run, Attempt)
+    assert (work.key, len(work.key)) == (work.run.mark, 32)
+    assert b"wonder" not in work.key
+
+
 def test_an_attempt_that_is_given_up_counts() -> None:
     asking = judge(settings=HtpasswdSettings(per_user=Rate(burst=1, per_second=1)))
     flow = asking.backend.decide(request("alice:wrong"), NOW)

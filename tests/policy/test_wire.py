@@ -15,7 +15,7 @@ from tests.policy.checks import check
 from authplane.base.headers import HeaderEdits
 from authplane.policy.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.request import Malformed, Peer, Request
-from authplane.policy.wire import _PLAIN, parse_check, render_decision
+from authplane.policy.wire import _PLAIN, parse_check, render_decision, with_context
 
 
 def test_every_attribute_reaches_the_request() -> None:
@@ -93,6 +93,23 @@ def test_headers_like_ours_are_found_the_first_time_and_every_time(
             base_pb2.HeaderValue(key=name, value=value) for name, value in headers.items()
         )
         assert sorted(_parsed(raw).auth_names) == sorted(want)
+
+
+def test_names_with_underscores_are_found_the_first_time_and_every_time() -> None:
+    for _ in range(3):
+        made = _parsed(check(headers={"x-a": "1", "mcp_name": "2", "MCP_Tool": "3"}))
+        assert (made.odd_names, made.headers_for(())) == (
+            ("mcp_name", "mcp_tool"),
+            (("mcp_name", "2"), ("mcp_tool", "3"), ("x-a", "1")),
+        )
+
+
+def test_what_is_said_beside_a_check_is_in_its_context_unless_the_check_says_it_itself() -> None:
+    bare, own = check(), check(context={"key": "own", "other": "x"})
+    for message, want in ((bare, {"key": "beside"}), (own, {"key": "own", "other": "x"})):
+        made = parse_check(with_context(message.SerializeToString(), "key", "beside"))
+        assert isinstance(made, Request)
+        assert (made.context, made.path, made.headers) == (want, "/", (("user-agent", "test"),))
 
 
 def test_a_name_that_was_fit_once_makes_no_other_fit() -> None:
