@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 import httpx2
@@ -22,6 +21,7 @@ from authplane.policy.access.case import NOBODY, Case, Identity
 from authplane.policy.access.decide import MEANS
 from authplane.policy.access.guards import Way
 from authplane.policy.access.settings import Settings
+from authplane.policy.placement.sources import header_key
 from authplane.policy.request import Peer, Request
 from authplane.policy.tokens.freeze import freeze
 from authplane.policy.tokens.outcome import Verified
@@ -38,12 +38,13 @@ class Sent:
 
     method: str = "POST"
     path: str = "/mcp"
+    host: str = "shop.test"
     headers: tuple[tuple[str, str | bytes], ...] = ()
     body: str = ""
     claims: dict[str, Any] | None = None
 
     def all_headers(self) -> list[tuple[str, str | bytes]]:
-        found: list[tuple[str, str | bytes]] = [("host", "shop.test"), ("user-agent", "test"), ("accept", ACCEPT)]
+        found: list[tuple[str, str | bytes]] = [("host", self.host), ("user-agent", "test"), ("accept", ACCEPT)]
         if self.body:
             found.append(("content-type", "application/json"))
         if self.claims is not None:
@@ -58,21 +59,24 @@ class Sent:
         """Tell whether all headers are UTF-8."""
         return not any(isinstance(value, bytes) for _, value in self.headers)
 
-    def case(self) -> Case:
+    def case(self, evidence: Any = None) -> Case:
         """Return the request as the policy engine judges it."""
+        return Case(Settings(), _WAY, self.request(), evidence, datetime.now(UTC), MEANS)
+
+    def request(self) -> Request:
+        """Return the request as Envoy tells it to those whom it asks."""
         path, _, query = self.path.partition("?")
         headers = [(name.lower(), _text(value)) for name, value in self.all_headers() if name != "host"]
-        request = Request(
+        return Request(
             method=self.method,
-            host="shop.test",
+            host=self.host,
             path=path,
             query=query,
-            headers=(*headers, (":authority", "shop.test")),
+            headers=(*headers, (":authority", self.host)),
             body=self.body.encode(),
             time=datetime.now(UTC),
             destination=Peer(address="127.0.0.1", port=0),
         )
-        return Case(Settings(), _WAY, request, NO_EVIDENCE, datetime.now(UTC), MEANS)
 
     def identity(self) -> Identity:
         if self.claims is None:
@@ -80,10 +84,6 @@ class Sent:
         made = self.token()
         verified = Verified(issuer=ISSUER, subject="alice", claims=freeze(made), expires_at=made["exp"], id="")
         return Identity("alice", verified)
-
-
-NO_EVIDENCE: Any = MappingProxyType({})
-"""Nobody asks for any: identities are given."""
 
 
 @dataclass(slots=True)
@@ -140,6 +140,9 @@ def bootstrap(conditions: Sequence[Condition], socket: Path) -> str:
         "local_jwks": {"inline_string": json.dumps({"keys": [signer("ES256").jwk()]})},
         "from_headers": [{"name": "Authorization", "value_prefix": "Bearer "}],
         "payload_in_metadata": ISSUER,
+        "header_in_metadata": header_key(ISSUER),
+        "require_expiration": True,
+        "clock_skew_seconds": 30,
         "forward": True,
     }
     rule = {"match": {"prefix": "/"}, "requires": {"requires_any": {"requirements": [

@@ -176,7 +176,8 @@ def largest_patterns() -> list[str]:
 
 
 def deepest() -> Node:
+    """Return a condition that is as deep as those of entries that stand behind those of their senders."""
     made = nodes.equal(nodes.name("request.method"), "GET")
-    for _ in range(DEEPEST - 3):
+    for _ in range(DEEPEST - 1):
         made = nodes.negated(made)
     return made

@@ -11,7 +11,7 @@ from authplane.cel.vocabulary import FUNCTIONS, TYPES
 LARGEST_PATTERN: Final = 100
 """In instructions of RE2: one more, and Envoy refuses everything that comes with the condition."""
 LARGEST_INTEGER: Final = 2**53
-DEEPEST: Final = 24
+DEEPEST: Final = 22
 """In nodes. Envoy reads 100 objects and lists within each other from JSON, and a node is up to three of them."""
 
 _NUMERIC: Final = frozenset({

@@ -1,0 +1,209 @@
+"""Where a rule is enforced, as values."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from authplane.base.names import Ref
+from authplane.cel.envoy import nodes
+from authplane.cel.envoy.release import CURRENT, Release
+from authplane.cel.envoy.translate import NOBODY, Condition, Who
+from authplane.policy.access.model import Oidc, Source
+from authplane.policy.access.settings import Composition
+
+# --- What a Backend or a Gateway chooses
+
+
+class Placement(StrEnum):
+    """Who may decide."""
+
+    AUTO = "Auto"
+    """Envoy, wherever it gives the same answer."""
+    CALL_OUT = "CallOut"
+    """The policy server, always."""
+
+
+class BodyInspection(StrEnum):
+    """Who reads the bodies of MCP requests."""
+
+    STRICT = "Strict"
+    """The policy server: what two readers could read differently is denied."""
+    NATIVE = "Native"
+    """Envoy's mcp filter. It takes some bodies that the policy server denies: see `RESIDUES`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """What is chosen for a target, and which Envoy stands before it. The defaults never allow more than the engine."""
+
+    placement: Placement = Placement.AUTO
+    body_inspection: BodyInspection = BodyInspection.STRICT
+    envoy: Release = CURRENT
+
+
+# --- Where one entry of a rule is enforced
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """Envoy decides: the condition holds exactly if the entry grants the request, its source aside."""
+
+    condition: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class CallOut:
+    """The policy server decides."""
+
+    reason: str
+    """Continues a sentence about the rule: "reads tool arguments"."""
+
+
+Place: TypeAlias = Native | CallOut
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sender:
+    """A source that Envoy recognises by itself."""
+
+    condition: Condition
+    """Holds for whom the rule is, besides what ``ids`` demand."""
+    ids: frozenset[str] = frozenset()
+    """If there are any, the peer's verified certificate must have one of them as a URI (``mtls_authenticated``)."""
+    who: Who = NOBODY
+    """What expressions of the rule call ``identity``."""
+
+
+# --- All that stands before a target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedEntry:
+    """One entry of a rule, or the base protocol that comes with it."""
+
+    rule: str
+    entry: str
+    """Its place and its type, as in logs."""
+    source: Source
+    sender: Sender | CallOut
+    place: Place
+    """A `CallOut` if the source is one."""
+
+    def granted(self) -> Condition | None:
+        """Return what holds exactly for the requests that Envoy grants by this entry; None if it grants none.
+
+        Besides, the peer must have proved one of the sender's ids, if there are any. It may fail, so nobody negates it
+        or joins it with others: each has its own rule in Envoy.
+        """
+        if isinstance(self.sender, CallOut) or isinstance(self.place, CallOut):
+            return None
+        sender, entry = self.sender.condition, self.place.condition
+        return replace(entry, tree=nodes.every((sender.tree, entry.tree)))
+
+    def reached(self) -> Condition:
+        """Return what holds at least for the senders whom the policy server may grant something by this entry.
+
+        Some proofs are good for the server and not for Envoy: so whoever shows any token is among them.
+        """
+        if isinstance(self.sender, CallOut):
+            return Condition(tree=nodes.literal(value=True))
+        if isinstance(self.source, Oidc):
+            shown = nodes.call("@in", nodes.literal("authorization"), nodes.name("request.headers"))
+            return Condition(tree=shown)
+        return self.sender.condition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedPolicy:
+    """One policy: a request passes that a native entry grants; who is not granted so may be asked about."""
+
+    ref: Ref
+    entries: tuple[PlacedEntry, ...] = ()
+    """Empty denies everything."""
+    required: bool = False
+    """It must let a request pass even where one of several policies suffices."""
+
+    def key(self, entry: PlacedEntry) -> str:
+        """Return what Envoy calls an entry in its logs and metadata."""
+        return f"{self.ref.namespace}/{self.ref.name}/{entry.rule}/{entry.entry}"
+
+    @property
+    def native(self) -> tuple[PlacedEntry, ...]:
+        """The entries that Envoy decides."""
+        return tuple(each for each in self.entries if isinstance(each.place, Native))
+
+    @property
+    def asked(self) -> tuple[PlacedEntry, ...]:
+        """The entries that the policy server decides."""
+        return tuple(each for each in self.entries if isinstance(each.place, CallOut))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedGuard:
+    """The policies of the Gateway, or those of the backend; guards are and-ed."""
+
+    policies: tuple[PlacedPolicy, ...] = ()
+    composition: Composition = Composition.ALL
+
+
+class Decider(StrEnum):
+    """Who decides about the requests to a target."""
+
+    NOBODY = "Nobody"
+    """No policy protects it."""
+    ENVOY = "Envoy"
+    """Envoy alone; `Plan.front` says about which requests the server is asked all the same."""
+    BOTH = "Envoy and policy server"
+    """The server is asked only about what Envoy does not grant and the server could."""
+    SERVER = "Policy server"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How the policies before a target are enforced.
+
+    A request that `front` does not hold for is the server's. Of the others, Envoy allows those that a native entry of
+    every policy grants; asks the server about those that each policy could grant, by a native entry or to the sender of
+    an entry that is not native; and denies the rest. The server judges the whole request, by all policies.
+    """
+
+    guards: tuple[PlacedGuard, ...] = ()
+    decider: Decider
+    front: Condition
+    """Never fails, so that its negation holds where it does not."""
+    worded: bool = False
+    """Some denial says more than a status: which scopes are missing, or what the rule's author has to say. Only the
+    server can; Envoy alone denies the same requests with fewer words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Residue:
+    """Where Envoy does not do what the policy engine does, although the rule is native."""
+
+    what: str
+    wider: bool
+    """Envoy allows it and the engine does not; else the other way round."""
+    why: str
+
+
+RESIDUES: Final = (
+    Residue("a body with members such as Params, NAME, or name and a NUL, beside the real ones", wider=True,
+            why="only with bodyInspection: Native; a server whose parser folds names would read another tool"),
+    Residue("a body with a second name, params or method whose value is a list, or with duplicates inside of lists",
+            wider=True, why="only with bodyInspection: Native; the mcp filter does not look into lists"),
+    Residue("a body with a second object behind the first, in a later chunk", wider=True,
+            why="only with bodyInspection: Native; the mcp filter stops at the end of the first"),
+    Residue("a body with single quotes, bare names or trailing commas", wider=True,
+            why="only with bodyInspection: Native; the mcp filter takes it for JSON"),
+    Residue("a certificate that ends while its connection goes on, or that has a second URI", wider=True,
+            why="Envoy looks at certificates when connections begin, and shows conditions the first URI only"),
+    Residue("a token in which a member stands twice", wider=True, why="the jwt_authn filter takes the last one"),
+    Residue("a token without kid, with an audience that is no text, or with more than four of them", wider=False,
+            why="Envoy would try every key, wants texts even where no rule asks, and conditions have no loops"),
+    Residue("a token behind the word bearer in lower case, or behind two spaces", wider=False,
+            why="the jwt_authn filter finds the first nowhere, and finds tokens behind more than spaces"),
+    Residue("a header twice with the same value that a rule asks for", wider=False,
+            why="conditions see the values joined by a comma"),
+    Residue("a header that is not UTF-8", wider=False, why="those whom Envoy asks get it with exclamation marks"),
+)  # fmt: skip
+"""Everything that is known, each with its reason."""

@@ -1,0 +1,153 @@
+"""How everything that stands before a target is enforced."""
+
+from collections.abc import Iterator
+from typing import Final, assert_never
+
+from authplane.policy.access.guards import Guard, Way, rules_of
+from authplane.policy.access.judging import BASE
+from authplane.policy.access.model import (
+    AnyPolicy,
+    AnySource,
+    Asked,
+    Expression,
+    Oidc,
+    Policy,
+    Rule,
+    Screen,
+    Unusable,
+    entry_words,
+)
+from authplane.policy.access.settings import Settings
+from authplane.policy.mcp.base_methods import BaseMode
+from authplane.policy.placement.entries import ASKS, CHOSEN, place_base, place_entry
+from authplane.policy.placement.front import build_front
+from authplane.policy.placement.model import (
+    BodyInspection,
+    CallOut,
+    Choices,
+    Decider,
+    Native,
+    Place,
+    PlacedEntry,
+    PlacedGuard,
+    PlacedPolicy,
+    Placement,
+    Plan,
+)
+from authplane.policy.placement.sources import place_source
+
+SEVERAL: Final = "asks one of several external services"
+SCREENED: Final = "stands beside a policy that asks an external service about requests to the same target"
+BESIDE: Final = (
+    "stands beside rules that read the body, which only the policy server reads strictly (bodyInspection: Strict)"
+)
+
+
+def place_way(way: Way, settings: Settings, choices: Choices) -> Plan:
+    """Say who enforces what before a target, and why; the whole never allows what the policy engine denies.
+
+    What Envoy and the engine are known to see differently is in `RESIDUES`.
+    """
+    placer = _Placer(way, settings, choices)
+    guards = tuple(
+        PlacedGuard(policies=tuple(map(placer.policy, guard.policies)), composition=settings.composition)
+        for guard in way.guards
+        if guard.policies
+    )
+    rules = [rule for guard in way.guards for policy in guard.policies for rule in rules_of(policy)]
+    return Plan(
+        guards=guards,
+        decider=_decider(way, guards, choices),
+        front=build_front(choices.envoy, is_mcp=way.is_mcp, reads_mcp=way.reads_mcp),
+        worded=any(map(_is_worded, rules)),
+    )
+
+
+class _Placer:
+    """Places the policies before one target: what some of them are matters to the others."""
+
+    def __init__(self, way: Way, settings: Settings, choices: Choices) -> None:
+        self._way = way
+        self._settings = settings
+        self._choices = choices
+        self._asks = SEVERAL if len(set(_destinations(way.guards))) > 1 else ASKS
+        self._general = self._obstacle()
+
+    def _obstacle(self) -> str:
+        """Say why nothing before this target is native, whatever the rules are."""
+        if self._choices.placement is Placement.CALL_OUT:
+            return CHOSEN
+        if any(isinstance(policy, Screen) for guard in self._way.guards for policy in guard.policies):
+            return SCREENED
+        strict = self._choices.body_inspection is BodyInspection.STRICT
+        return BESIDE if strict and self._way.reads_mcp and self._way.is_mcp else ""
+
+    def policy(self, policy: AnyPolicy) -> PlacedPolicy:
+        match policy:
+            case Unusable(ref=ref):
+                return PlacedPolicy(ref=ref, required=True)
+            case Screen(ref=ref):
+                # Whom its rules select is the server's to say: it asks about those it is not sure of, too.
+                asked = self._entry("ExternalAuth", Rule(name="", source=AnySource()), CallOut(self._asks))
+                return PlacedPolicy(ref=ref, entries=(asked,), required=True)
+            case Policy(ref=ref, rules=rules, base=base):
+                entries = [each for rule in rules for each in self._rule(rule)]
+                if base is BaseMode.ANY_SOURCE and not _asks_everybody(policy):
+                    entries.append(self._entry(BASE, Rule(name="", source=AnySource()), self._base()))
+                return PlacedPolicy(ref=ref, entries=tuple(entries))
+            case _:
+                assert_never(policy)
+
+    def _rule(self, rule: Rule) -> Iterator[PlacedEntry]:
+        sender = place_source(rule.source, self._settings)
+        for index, entry in enumerate(rule.entries):
+            if isinstance(entry, Asked):
+                place: Place = CallOut(self._asks)
+            elif isinstance(sender, CallOut):
+                place = sender
+            else:
+                place = place_entry(entry, sender.who, self._choices, is_mcp=self._way.is_mcp)
+            yield self._entry(entry_words(entry, index), rule, place)
+        if rule.base:
+            yield self._entry(BASE, rule, self._base())
+
+    def _base(self) -> Place:
+        return place_base(self._choices, is_mcp=self._way.is_mcp)
+
+    def _entry(self, entry: str, of: Rule, place: Place) -> PlacedEntry:
+        sender = place_source(of.source, self._settings)
+        if isinstance(place, Native) and isinstance(sender, CallOut):
+            place = sender
+        if isinstance(place, Native) and self._general:
+            place = CallOut(self._general)
+        return PlacedEntry(rule=of.name, entry=entry, source=of.source, sender=sender, place=place)
+
+
+def _decider(way: Way, guards: tuple[PlacedGuard, ...], choices: Choices) -> Decider:
+    if not way.guarded:
+        return Decider.NOBODY
+    policies = [policy for guard in guards for policy in guard.policies]
+    screened = any(isinstance(policy, Screen) for guard in way.guards for policy in guard.policies)
+    if choices.placement is Placement.CALL_OUT or screened:
+        return Decider.SERVER
+    if not any(policy.asked for policy in policies):
+        return Decider.ENVOY
+    return Decider.BOTH if any(policy.native for policy in policies) else Decider.SERVER
+
+
+def _destinations(guards: tuple[Guard, ...]) -> Iterator[object]:
+    for guard in guards:
+        for policy in guard.policies:
+            if isinstance(policy, Screen):
+                yield policy.destination
+            yield from (asked.destination for rule in rules_of(policy) for _, asked in rule.asked)
+
+
+def _asks_everybody(policy: Policy) -> bool:
+    """Tell whether an external service is asked about everybody, and so about everything."""
+    return any(isinstance(rule.source, AnySource) and rule.asked for rule in policy.rules)
+
+
+def _is_worded(rule: Rule) -> bool:
+    said = any(isinstance(entry, Expression) and entry.message for entry in rule.entries)
+    return said or (isinstance(rule.source, Oidc) and bool(rule.source.scopes))

@@ -1,0 +1,156 @@
+"""For whom a rule is, as far as Envoy can tell by itself."""
+
+import re
+from collections.abc import Iterable
+from typing import Final, assert_never
+
+from authplane.cel.envoy import nodes
+from authplane.cel.envoy.attributes import JWT_METADATA, claims
+from authplane.cel.envoy.fitness import LARGEST_PATTERN
+from authplane.cel.envoy.translate import Certified, Claims, Condition, Members
+from authplane.cel.patterns import LONGEST, pattern_size
+from authplane.cel.tree import Node
+from authplane.policy.access.model import Account, AnySource, Oidc, Source, Spiffe
+from authplane.policy.access.settings import IssuerSettings, Settings
+from authplane.policy.placement.model import CallOut, Sender
+from authplane.policy.tokens.verify import Demands
+
+WORKLOAD_TOKENS: Final = "is for workloads, whose tokens count here too and must agree with their certificates"
+TWO_NAMES: Final = "is for an issuer that has two names"
+AGE: Final = "is for an issuer whose tokens may only be so old"
+SKEW: Final = "is for an issuer whose clock skew is not whole seconds, one at least"
+UNUSABLE: Final = "is for an issuer that cannot be reached"
+SCOPE: Final = "asks for a scope of which the regular expression is larger than Envoy accepts"
+
+_URI: Final = nodes.name("connection.uri_san_peer_certificate")
+_BEARER: Final = r"^Bearer [A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$"
+_MOST_AUDIENCES: Final = 4
+_MOST_SCOPES: Final = 12
+
+
+def header_key(issuer: str) -> str:
+    """Return the key under which the jwt_authn filter keeps a token's header (``header_in_metadata``)."""
+    return f"header {issuer}"
+
+
+def place_source(source: Source, settings: Settings) -> Sender | CallOut:
+    """Say how Envoy recognises for whom a rule is, or why it cannot."""
+    match source:
+        case AnySource():
+            return Sender(condition=Condition(tree=nodes.literal(value=True)))
+        case Spiffe(ids=ids):
+            who = Members((("spiffe_id", next(iter(ids))),)) if len(ids) == 1 else Certified()
+            return CallOut(WORKLOAD_TOKENS) if settings.workloads.authorities else _workload(ids, who)
+        case Account(account=account, spiffe_id=spiffe_id):
+            members = Members((("service_account", account.name), ("namespace", account.namespace)))
+            ids = frozenset({spiffe_id})
+            return CallOut(WORKLOAD_TOKENS) if settings.workloads.authorities else _workload(ids, members)
+        case Oidc():
+            return _token(source, settings)
+        case _:
+            assert_never(source)
+
+
+def _workload(ids: frozenset[str], who: Members | Certified) -> Sender:
+    """Take the first URI: Envoy's principals match any of several, and the policy engine takes none of them."""
+    return Sender(condition=Condition(tree=nodes.one_of(_URI, ids)), ids=ids, who=who)
+
+
+def _token(source: Oidc, settings: Settings) -> Sender | CallOut:
+    issuer = settings.issuers.get(source.issuer.url, IssuerSettings())
+    obstacle = _obstacle(source, issuer)
+    if obstacle:
+        return CallOut(obstacle)
+    url = source.issuer.url
+    conditions = (
+        nodes.equal(nodes.member(claims(url), "iss"), url),
+        nodes.matches(nodes.member(nodes.name("request.headers"), "authorization"), _BEARER),
+        *_header(nodes.member(nodes.METADATA, JWT_METADATA, header_key(url)), issuer.demands),
+        *_claims(claims(url), int(issuer.demands.times.skew)),
+        *([_audience(claims(url), source.audiences)] if source.audiences else ()),
+        *([_scope(claims(url), source.scopes)] if source.scopes else ()),
+    )
+    return Sender(condition=Condition(tree=nodes.every(conditions)), who=Claims(url))
+
+
+def _obstacle(source: Oidc, issuer: IssuerSettings) -> str:
+    times = issuer.demands.times
+    if len(source.names) > 1:
+        return TWO_NAMES
+    if issuer.unusable:
+        return UNUSABLE
+    if times.longest_age is not None:
+        return AGE
+    if times.skew < 1 or times.skew != int(times.skew):
+        # Envoy has whole seconds, and takes 0 for its default of a minute.
+        return SKEW
+    fits = all(len(each) <= LONGEST and pattern_size(each) <= LARGEST_PATTERN for each in map(_word, source.scopes))
+    return "" if fits else SCOPE
+
+
+def _header(header: Node, demands: Demands) -> Iterable[Node]:
+    """Return what a token's header must say; Envoy itself looks at the signature only."""
+    kind = nodes.member(header, "typ")
+    wanted = "|".join(re.escape(each) for each in sorted(demands.types) if each)
+    fits = nodes.matches(kind, f"^(?i:(?:application/)?(?:{wanted}))$")
+    yield nodes.one_of(nodes.member(header, "alg"), demands.algorithms)
+    yield _there(header, "kid")
+    yield from (nodes.negated(_there(header, each)) for each in ("b64", "crit", "cty"))
+    yield nodes.call("_?_:_", _there(header, "typ"), fits, nodes.literal("" in demands.types))
+
+
+def _claims(found: Node, skew: int) -> Iterable[Node]:
+    """Return what a token's claims must say besides what Envoy looks at."""
+    yield from (_if_there(found, each, _is(nodes.member(found, each), "string")) for each in ("sub", "jti"))
+    issued = nodes.member(found, "iat")
+    time = nodes.call("timestamp", nodes.call("int", issued))
+    latest = nodes.call("_+_", nodes.name("request.time"), nodes.call("duration", nodes.literal(f"{skew}s")))
+    yield _if_there(found, "iat", nodes.every((_is(issued, "double"), nodes.call("_<=_", time, latest))))
+
+
+def _audience(found: Node, audiences: frozenset[str]) -> Node:
+    named = nodes.member(found, "aud")
+    listed = _listed(named, audiences, _MOST_AUDIENCES)
+    return nodes.call("_?_:_", _is(named, "string"), nodes.one_of(named, audiences), listed)
+
+
+def _scope(found: Node, scopes: tuple[str, ...]) -> Node:
+    return nodes.some(_if_there(found, each, _scoped(nodes.member(found, each), scopes), otherwise=False)
+                      for each in ("scope", "scp"))  # fmt: skip
+
+
+def _scoped(value: Node, scopes: tuple[str, ...]) -> Node:
+    words = nodes.some(nodes.matches(value, _word(each)) for each in scopes)
+    return nodes.call("_?_:_", _is(value, "string"), words, _listed(value, scopes, _MOST_SCOPES))
+
+
+def _word(scope: str) -> str:
+    return f"(?:^| ){re.escape(scope)}(?: |$)"
+
+
+def _listed(value: Node, wanted: Iterable[str], most: int) -> Node:
+    """Return what holds for a list, of texts alone, that has one of these; conditions have no loops."""
+    size = nodes.call("size", value)
+    texts = (
+        nodes.some(
+            (
+                nodes.call("_<=_", size, nodes.literal(index)),
+                _is(nodes.call("_[_]", value, nodes.literal(index)), "string"),
+            )
+        )
+        for index in range(most)
+    )
+    has_one = nodes.some(nodes.call("@in", nodes.literal(each), value) for each in sorted(wanted))
+    return nodes.every((_is(value, "list"), nodes.call("_<=_", size, nodes.literal(most)), has_one, *texts))
+
+
+def _is(value: Node, kind: str) -> Node:
+    return nodes.call("_==_", nodes.call("type", value), nodes.name(kind))
+
+
+def _there(container: Node, key: str) -> Node:
+    return nodes.call("@in", nodes.literal(key), container)
+
+
+def _if_there(container: Node, key: str, condition: Node, *, otherwise: bool = True) -> Node:
+    return nodes.call("_?_:_", _there(container, key), condition, nodes.literal(otherwise))

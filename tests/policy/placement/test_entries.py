@@ -1,0 +1,231 @@
+"""Where each kind of entry is enforced, for each kind of source."""
+
+from datetime import timedelta
+from itertools import product
+from typing import Final
+
+import pytest
+from tests.cel.expressions import program
+
+from authplane.base.names import ObjectName
+from authplane.cel.envoy.release import Release
+from authplane.cel.envoy.translate import NOBODY, Certified, Claims, Condition, Members
+from authplane.cel.text import render_text
+from authplane.policy.access.external import ExternalService, OverGrpc
+from authplane.policy.access.model import (
+    Account,
+    AnySource,
+    Asked,
+    Entry,
+    Everything,
+    Expression,
+    Family,
+    Inline,
+    McpGrant,
+    Method,
+    Oidc,
+    Source,
+    Spiffe,
+    Tools,
+)
+from authplane.policy.access.settings import IssuerSettings, Settings
+from authplane.policy.peers.authorities import SvidAuthority, WorkloadTokens
+from authplane.policy.peers.service_account import ServiceAccount
+from authplane.policy.placement.entries import (
+    ASKS,
+    CHOSEN,
+    COMMA,
+    LARGE_HOST,
+    MANY_HYPHENS,
+    NO_MCP,
+    STRICT,
+    SUBJECTS,
+    place_base,
+    place_entry,
+)
+from authplane.policy.placement.model import BodyInspection, CallOut, Choices, Native, Placement, Sender
+from authplane.policy.placement.sources import (
+    AGE,
+    SCOPE,
+    SKEW,
+    TWO_NAMES,
+    UNUSABLE,
+    WORKLOAD_TOKENS,
+    header_key,
+    place_source,
+)
+from authplane.policy.tokens.claims import Times
+from authplane.policy.tokens.issuer_url import IssuerUrl
+from authplane.policy.tokens.verify import Demands
+
+NATIVE: Final = Choices(body_inspection=BodyInspection.NATIVE)
+SERVICE: Final = ExternalService(service=ObjectName("default", "authz"), port=9000, protocol=OverGrpc())
+MCP: Final = 'metadata.filter_metadata["envoy.filters.http.mcp"]'
+URL: Final = "https://issuer.example"
+ISSUER: Final = IssuerUrl(url=URL, literal=URL)
+AGENT: Final = "spiffe://cluster.local/ns/default/sa/agent"
+OTHER: Final = "spiffe://cluster.local/ns/default/sa/other"
+
+CONDITIONS: Final[dict[str, tuple[Entry, str]]] = {
+    "everything": (Everything(), "true"),
+    "tools in order": (
+        Tools(frozenset({"b", "a"})),
+        f'{MCP}["method"] == "tools/call" && {MCP}["params"]["name"] in ["a", "b"]',
+    ),
+    "methods": (Inline(methods=frozenset({"GET"})), 'request.method in ["GET"]'),
+    "ports": (Inline(ports=frozenset({81, 80})), "destination.port == 80 || destination.port == 81"),
+    "a host": (Inline(hosts=("a.example",)), r'request.host.matches("^(?i:a\\.example)\\.?(?::[0-9]+)?$")'),
+    "hosts below one": (
+        Inline(hosts=("*.example",)),
+        r'request.host.matches("^(?i:(?:[a-z0-9_-]+\\.)+example)\\.?(?::[0-9]+)?$")',
+    ),
+    "a header": (
+        Inline(headers=(("x-a", "b"),)),
+        'request.headers["x-a"] == "b" && !("x_a" in request.headers)',
+    ),
+    "an expression": (Expression(program=program('request.method == "GET"')), 'request.method == "GET"'),
+    "a method about something": (
+        Inline(mcp=McpGrant(methods=(Method("resources/read", frozenset({"a"})),))),
+        f'{MCP}["method"] == "resources/read" && {MCP}["params"]["uri"] in ["a"]',
+    ),
+}
+CALL_OUTS: Final[dict[str, tuple[Entry, str]]] = {
+    "an external service": (Asked(SERVICE), ASKS),
+    "arguments": (Expression(program=program("request.mcp.params.a == 1")), "reads tool arguments"),
+    "loops and arguments": (
+        Expression(program=program("[1].exists(x, x == 1) && request.mcp.params.a == 1")),
+        "uses exists(), reads tool arguments",
+    ),
+    "a task": (Inline(mcp=McpGrant(methods=(Method("tasks/get", frozenset({"a"})),))), SUBJECTS),
+    "a completion": (Inline(mcp=McpGrant(methods=(Method("completion/complete", frozenset({"a"})),))), SUBJECTS),
+    "a long host": (Inline(hosts=(".".join(["shop"] * 24),)), LARGE_HOST),
+    "a very long host": (Inline(hosts=("a" * 250,)), LARGE_HOST),
+    "a header with many hyphens": (Inline(headers=(("a-b-c-d-e", "a"),)), MANY_HYPHENS),
+    "values with commas": (Inline(headers=(("a", "b,c"),)), COMMA),
+    "the token": (
+        Inline(headers=(("authorization", "a"),)),
+        "reads the header authorization, which Envoy's filters see otherwise",
+    ),
+}
+READERS: Final[dict[str, Entry]] = {
+    "tools": Tools(frozenset({"a"})),
+    "MCP methods": Inline(mcp=McpGrant(methods=(Family("tools/"),))),
+    "expressions about tools": Expression(program=program('request.mcp.tool_name == "a"')),
+}
+
+
+@pytest.mark.parametrize(("entry", "want"), CONDITIONS.values(), ids=CONDITIONS.keys())
+def test_an_entry_is_a_condition(entry: Entry, want: str) -> None:
+    place = place_entry(entry, NOBODY, NATIVE, is_mcp=True)
+    assert isinstance(place, Native), place
+    assert render_text(place.condition.tree) == want
+
+
+@pytest.mark.parametrize(("entry", "reason"), CALL_OUTS.values(), ids=CALL_OUTS.keys())
+def test_an_entry_is_left_to_the_policy_server(entry: Entry, reason: str) -> None:
+    assert place_entry(entry, NOBODY, NATIVE, is_mcp=True) == CallOut(reason)
+
+
+@pytest.mark.parametrize("entry", READERS.values(), ids=READERS.keys())
+def test_who_reads_bodies_is_native_only_where_that_is_chosen(entry: Entry) -> None:
+    assert place_entry(entry, NOBODY, Choices(), is_mcp=True) == CallOut(STRICT)
+    assert isinstance(place_entry(entry, NOBODY, NATIVE, is_mcp=True), Native)
+    assert place_entry(entry, NOBODY, NATIVE, is_mcp=False) == CallOut(NO_MCP)
+
+
+def test_the_base_protocol_reads_bodies_too() -> None:
+    assert place_base(Choices(), is_mcp=True) == CallOut(STRICT)
+    assert place_base(NATIVE, is_mcp=False) == CallOut(NO_MCP)
+    assert isinstance(place_base(NATIVE, is_mcp=True), Native)
+
+
+def test_the_choice_of_call_out_leaves_nothing_to_envoy() -> None:
+    chosen = Choices(placement=Placement.CALL_OUT, body_inspection=BodyInspection.NATIVE)
+    entries = [entry for entry, _ in CONDITIONS.values()]
+    assert {place_entry(entry, NOBODY, chosen, is_mcp=True) for entry in entries} == {CallOut(CHOSEN)}
+    assert place_base(chosen, is_mcp=True) == CallOut(CHOSEN)
+
+
+SOURCES: Final[dict[str, Source]] = {
+    "anybody": AnySource(),
+    "a workload": Spiffe(frozenset({AGENT})),
+    "workloads": Spiffe(frozenset({AGENT, OTHER})),
+    "an account": Account(ServiceAccount("default", "agent"), AGENT),
+    "a token": Oidc(issuer=ISSUER, audiences=frozenset({"a"}), scopes=("b",)),
+}
+ALL_CHOICES: Final = [
+    Choices(placement=placement, body_inspection=body, envoy=envoy)
+    for placement, body, envoy in product(Placement, BodyInspection, (Release(1, 36), Release(1, 40)))
+]
+
+
+def test_every_entry_has_a_place_for_every_source_and_choice() -> None:
+    entries = [entry for entry, _ in (*CONDITIONS.values(), *CALL_OUTS.values())] + list(READERS.values())
+    for entry, source, choices, is_mcp in product(entries, SOURCES.values(), ALL_CHOICES, (True, False)):
+        sender = place_source(source, Settings())
+        assert isinstance(sender, Sender)
+        place = place_entry(entry, sender.who, choices, is_mcp=is_mcp)
+        assert isinstance(place, Native) or place.reason
+
+
+def test_workloads_are_recognised_by_the_first_name_in_their_certificates() -> None:
+    one, several, account = (
+        place_source(SOURCES[name], Settings()) for name in ("a workload", "workloads", "an account")
+    )
+    uri = "connection.uri_san_peer_certificate"
+    assert [(render_text(each.condition.tree), each.ids, each.who) for each in (one, several, account)
+            if isinstance(each, Sender)] == [
+        (f'{uri} in ["{AGENT}"]', frozenset({AGENT}), Members((("spiffe_id", AGENT),))),
+        (f'{uri} in ["{AGENT}", "{OTHER}"]', frozenset({AGENT, OTHER}), Certified()),
+        (
+            f'{uri} in ["{AGENT}"]',
+            frozenset({AGENT}),
+            Members((("service_account", "agent"), ("namespace", "default"))),
+        ),
+    ]  # fmt: skip
+
+
+def test_tokens_are_recognised_by_what_a_filter_keeps_of_them() -> None:
+    sender = place_source(Oidc(issuer=ISSUER), Settings())
+    assert isinstance(sender, Sender)
+    text = render_text(sender.condition.tree)
+    assert (sender.who, sender.ids) == (Claims(URL), frozenset())
+    assert f'["envoy.filters.http.jwt_authn"]["{URL}"]["iss"] == "{URL}"' in text
+    assert f'["{header_key(URL)}"]["alg"] in [' in text
+    assert 'duration("30s")' in text
+
+
+def issuer(times: Times | None = None, unusable: str = "") -> Settings:
+    demands = Demands(times=times or Times())
+    return Settings(issuers={URL: IssuerSettings(demands=demands, unusable=unusable)})
+
+
+TOKENS: Final = WorkloadTokens(
+    (SvidAuthority(issuer=ISSUER, trust_domain="other.example", audiences=frozenset({"a"})),)
+)
+UNTOLD: Final[dict[str, tuple[Source, Settings, str]]] = {
+    "a workload where tokens of workloads count": (SOURCES["a workload"], Settings(workloads=TOKENS), WORKLOAD_TOKENS),
+    "an account where tokens of workloads count": (SOURCES["an account"], Settings(workloads=TOKENS), WORKLOAD_TOKENS),
+    "an issuer with two names": (
+        Oidc(issuer=IssuerUrl(url=URL, literal="issuer.example")), Settings(), TWO_NAMES,
+    ),
+    "an issuer with an age": (
+        Oidc(issuer=ISSUER), issuer(Times(longest_age=timedelta(hours=1).total_seconds())), AGE,
+    ),
+    "an exact clock": (Oidc(issuer=ISSUER), issuer(Times(skew=0)), SKEW),
+    "half a second": (Oidc(issuer=ISSUER), issuer(Times(skew=1.5)), SKEW),
+    "an issuer that cannot be reached": (Oidc(issuer=ISSUER), issuer(unusable="no CA"), UNUSABLE),
+    "a long scope": (Oidc(issuer=ISSUER, scopes=("é" * 60,)), Settings(), SCOPE),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "settings", "reason"), UNTOLD.values(), ids=UNTOLD.keys())
+def test_a_source_is_left_to_the_policy_server(source: Source, settings: Settings, reason: str) -> None:
+    assert place_source(source, settings) == CallOut(reason)
+
+
+def test_anybody_is_anybody() -> None:
+    sender = place_source(AnySource(), Settings())
+    assert isinstance(sender, Sender)
+    assert (render_text(sender.condition.tree), sender.who) == ("true", NOBODY)
+    assert isinstance(sender.condition, Condition)
