@@ -1,5 +1,6 @@
 """Metadata of clusters and routes."""
 
+from collections.abc import Callable
 from typing import Final
 
 import pytest
@@ -10,9 +11,10 @@ from google.protobuf.json_format import ParseDict
 from tests.dataplane.parts import CLIENT, eds_cluster, host, packed, route_config, to_cluster
 from xds.type.v3 import typed_struct_pb2 as xds_pb
 
+from authplane.cel.admit import Admitted
 from authplane.dataplane.config.decode import decode_cluster, decode_routes
 from authplane.dataplane.frozen import FrozenMap
-from authplane.dataplane.metadata import NO_METADATA, Audience, JsonObject, ResourceMetadata
+from authplane.dataplane.metadata import NO_METADATA, Audience, JsonObject, ResourceMetadata, shown_to_filters
 from authplane.xds.client.types import Invalid
 
 AUDIENCE: Final = packed(gcp_authn_pb2.Audience(url="https://a"))
@@ -92,3 +94,15 @@ def test_what_is_no_json_is_refused(read: type) -> None:
         "metadata.filter_metadata.a.n: is a number that JSON does not have [NotJson]",
         "metadata.filter_metadata.a.v: is no value [NotJson]",
     ]
+
+
+@pytest.mark.requirement("CEL-10")
+@BOTH
+def test_filters_see_json_objects_and_nothing_that_has_a_type(read: Callable[..., ResourceMetadata]) -> None:
+    told = read(
+        base_pb2.Metadata(
+            typed_filter_metadata={"a": AUDIENCE},
+            filter_metadata={"a": struct(b="hidden"), "c": struct(d=[1, {"e": None}])},
+        )
+    )
+    assert shown_to_filters(told).fact == Admitted({"c": {"d": [1, {"e": None}]}}, 75)

@@ -294,3 +294,8 @@ def test_without_metadata_the_map_is_empty() -> None:
 def test_metadata_with_a_nul_character_says_nothing() -> None:
     odd = replace(CALL, route_metadata=FilterMetadata({"a": {"b": "c\0"}}))
     assert outcome('xds.route_metadata.filter_metadata.a.b == "c"', odd) == Failed(Code.NUL_IN_INPUT)
+
+
+def test_numbers_that_no_integer_can_be_stay_doubles() -> None:
+    large = replace(CALL, route_metadata=FilterMetadata({"a": {"b": 1e300}}))
+    assert outcome("xds.route_metadata.filter_metadata.a.b > 1e299", large) is HOLDS
