@@ -33,6 +33,8 @@ _NEVER: Final = {
     "http2-settings": Fault.UPGRADE,
     ":protocol": Fault.UPGRADE,
 }
+_COMMA_FREE: Final = ("authorization", "last-event-id", "mcp-session-id")
+"""Envoy joins headers of one name by commas, and these have none of their own: so they are known to be several."""
 _WATCHED: Final = _SINGLE | _LISTS | frozenset(_NEVER)
 WATCHED: Final = tuple(sorted(_WATCHED))
 """The headers that are looked at, besides those that are spelled almost like them."""
@@ -103,5 +105,8 @@ def _fault(found: Mapping[str, str]) -> Fault | None:
     connection = found.get("connection")
     if connection is not None and "upgrade" in connection.lower():
         return Fault.UPGRADE
+    for name in _COMMA_FREE:
+        if name in found and "," in found[name]:
+            return Fault.HEADER_REPEATED
     session = found.get("mcp-session-id")
     return Fault.SESSION if session is not None and not _SESSION.fullmatch(session) else None

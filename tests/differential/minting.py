@@ -1,0 +1,79 @@
+"""Signs the tokens of cases, with keys that are made once."""
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final
+
+from tests.differential.model import CLUSTER, FIRST, ISSUERS, SECOND, SPIRE, STRANGER, THIRD, Token
+from tests.support.minting import Signer, key_set, mint, segment, signer
+
+from authplane.base.strict_json import NotStrict
+from authplane.policy.tokens.keys import KeySet, parse_key_set
+
+_ALGORITHMS: Final = {
+    FIRST: "ES256", SECOND: "RS256", THIRD: "EdDSA", SPIRE: "ES256", CLUSTER: "ES384", STRANGER: "ES256",
+}  # fmt: skip
+DEFECTS: Final = (
+    "no signature", "alg none", "hmac of the public key", "cut", "changed payload", "four parts", "padding",
+    "two kids", "blank inside", "not base64", "claims twice", "empty",
+)  # fmt: skip
+
+
+@cache
+def signer_of(issuer: str) -> Signer:
+    """Return whoever signs for an issuer."""
+    # The algorithm decides which key a signer has, so each name has to be its own.
+    return signer(_ALGORITHMS[issuer], kid=f"key-of-{issuer[8:]}", number=len(issuer))
+
+
+def published(issuer: str) -> bytes:
+    """Return the keys that an issuer shows."""
+    return key_set(signer_of(issuer).jwk())
+
+
+def keys_of(urls: Mapping[str, str]) -> dict[str, KeySet]:
+    """Return the keys of all issuers by where they are."""
+    found = {}
+    for issuer in ISSUERS:
+        keys = parse_key_set(published(issuer))
+        assert not isinstance(keys, NotStrict)
+        found[urls[issuer]] = keys
+    return found
+
+
+def sign(token: Token, now: int, claims: Mapping[str, Any], issuer: str) -> str:
+    """Sign a token whose claims have been filled in."""
+    by = signer_of(token.signer)
+    whole = {"iss": issuer, **claims, **{name: now + seconds for name, seconds in token.times.items()}}
+    header = by.header(**token.header)
+    return _spoiled(mint(header, whole, by.sign), token, by, whole)
+
+
+def _spoiled(signed: str, token: Token, by: Signer, claims: Mapping[str, Any]) -> str:
+    head, payload, signature = signed.split(".")
+    spoiled = {
+        "no signature": f"{head}.{payload}.",
+        "alg none": f"{segment(by.header(alg='none'))}.{payload}.",
+        "hmac of the public key": mint(by.header(alg="HS256"), claims, lambda data: _hmac(by, data)),
+        "cut": signed[:-3],
+        "changed payload": f"{head}.{segment({**claims, 'sub': 'root', 'group': 'admin'})}.{signature}",
+        "four parts": f"{signed}.{signature}",
+        "padding": f"{signed}=",
+        "two kids": mint(b'{"kid":"x",' + base64.urlsafe_b64decode(head + "==")[1:], claims, by.sign),
+        "blank inside": f"{head}. {payload}.{signature}",
+        "not base64": f"{head}.{payload[:-1]}*.{signature}",
+        "claims twice": mint(by.header(), _twice(payload), by.sign),
+        "empty": "",
+    }  # fmt: skip
+    return spoiled[token.defect] if token.defect else signed
+
+
+def _hmac(by: Signer, data: bytes) -> bytes:
+    return hmac.new(key_set(by.jwk()), data, hashlib.sha256).digest()
+
+
+def _twice(payload: str) -> bytes:
+    return b'{"sub":"root",' + base64.urlsafe_b64decode(payload + "==")[1:]

@@ -1,0 +1,94 @@
+"""What the reference engine says: the code of ``authplane check``, in this process."""
+
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any
+
+from tests.differential.minting import keys_of
+from tests.differential.model import Answer
+from tests.differential.site import Shot, Site, pair_of
+
+from authplane.app.check_records import http_status
+from authplane.app.checking import Circumstances, Enforced, check, enforce
+from authplane.app.request_files import AskedRequest, parse_request
+from authplane.app.strict_files import Text
+from authplane.io.folder import Folder
+from authplane.policy.access.decide import MEANS
+from authplane.policy.decision import Allow
+from authplane.resources.nodes import Entry, Fields, Items, Node, Scalar
+from authplane.resources.shapes import Report
+
+_BINARY = (1, 1)
+"""Where bodies stand: there only bytes do."""
+
+
+class Reference:
+    """Judges requests by the documents of a site."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        folder = Folder(site.folder)
+        folder.scan()
+        self.enforced: Enforced = enforce(folder.library.current())
+        self._given = Circumstances(now=site.now, keys=keys_of(site.issuers), means=MEANS)
+
+    def answer(self, shot: Shot) -> Answer:
+        """Judge a request."""
+        checked = check(self.enforced.policies, asked(document_of(self._site, shot)), self._given)
+        grounds, status = checked.verdict.grounds, http_status(checked.verdict.decision)
+        why = " ".join(filter(None, (grounds.policy, grounds.rule, grounds.entry, grounds.reason)))
+        return Answer(isinstance(checked.verdict.decision, Allow), 200 if status is None else status, why=why)
+
+
+def document_of(site: Site, shot: Shot) -> dict[str, Any]:
+    """Describe a request as ``authplane check`` reads it."""
+    secure = bool(shot.certificate)
+    ports = site.gateways[shot.gateway]
+    headers: dict[str, list[str]] = {"host": [shot.host]}
+    for name, value in shot.seen_headers:
+        headers.setdefault(name, []).append(value)
+    made: dict[str, Any] = {
+        "target": {
+            "kind": "Backend",
+            "name": f"s{shot.place}",
+            "gateway": {"name": f"g{shot.gateway}", "sectionName": "secure" if secure else "plain"},
+        },
+        "method": shot.method,
+        "path": shot.seen_path,
+        "scheme": "https" if secure else "http",
+        "port": ports.secure if secure else ports.plain,
+        "headers": headers,
+        "time": site.now.isoformat(),
+    }
+    if shot.body:
+        made["body"] = shot.body
+    if secure:
+        made["peer"] = {"certificate": pair_of(shot.certificate).certificate.decode()}
+    return made
+
+
+def asked(document: Mapping[str, Any]) -> AskedRequest:
+    """Read a description, as it would be read from a file; one that could not be is a mistake of ours."""
+    report = Report()
+    text = Text(file="request.yaml", root=None, findings=(), binary=frozenset({_BINARY}))
+    found = parse_request(_node(document), (), text, report)
+    assert found is not None, [str(each) for each in report.problems]
+    return found
+
+
+def _node(value: Any) -> Node:
+    match value:
+        case dict():
+            return Fields({name: Entry(_node(each), 0, 0) for name, each in value.items()}, 0, 0)
+        case list():
+            return Items(tuple(_node(each) for each in value), 0, 0)
+        case bytes():
+            return Scalar(_base64(value), False, *_BINARY)
+        case str():
+            return Scalar(value, False, 0, 0)
+        case _:
+            return Scalar(str(value), True, 0, 0)
+
+
+def _base64(value: bytes) -> str:
+    return b64encode(value).decode()

@@ -1,0 +1,348 @@
+"""Requests at random: most are nearly what some rule grants."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any, Final
+
+from tests.differential.bodies import CONTENT_TYPES, SPOILED_BODIES
+from tests.differential.minting import DEFECTS
+from tests.differential.model import (
+    AGENT,
+    CERTIFICATES,
+    CLUSTER,
+    HOST,
+    ISSUERS,
+    OTHER,
+    SPIRE,
+    STRANGER,
+    Case,
+    Framing,
+    Sent,
+    Token,
+    World,
+)
+from tests.differential.policies import TOOLS
+
+VERSIONS: Final = (None, "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+NEWEST: Final = "2026-07-28"
+_META: Final = "io.modelcontextprotocol/protocolVersion"
+
+METHODS: Final[Mapping[str, Any]] = {
+    "initialize": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
+    "ping": None,
+    "server/discover": {},
+    "tools/list": {},
+    "resources/list": None,
+    "resources/read": {"uri": "add"},
+    "resources/templates/list": {},
+    "resources/subscribe": {"uri": "file:///a"},
+    "subscriptions/listen": {},
+    "prompts/list": {"cursor": "x"},
+    "prompts/get": {"name": "add"},
+    "completion/complete": {"ref": {"type": "ref/prompt", "name": "add"}, "argument": {"name": "a", "value": "b"}},
+    "logging/setLevel": {"level": "debug"},
+    "tasks/get": {"taskId": "add"},
+    "tasks/list": {},
+    "notifications/initialized": None,
+    "notifications/cancelled": {"requestId": 1},
+    "notifications/progress": {"progressToken": 1, "progress": 1},
+    "notifications/roots/list_changed": None,
+    "elicitation/create": {},
+    "x-vendor/tool": {"name": "add"},
+    "Tools/Call": {"name": "add"},
+    "tools/call ": {"name": "add"},
+}
+ARGUMENTS: Final[tuple[Mapping[str, Any], ...]] = (
+    {},
+    {"a": 1},
+    {"a": 11, "b": 2},
+    {"a": "1"},
+    {"path": "/tmp/abc"},  # noqa: S108 (nobody opens it)
+    {"path": "/etc/passwd"},
+    {"list": ["x", "y"]},
+    {"list": []},
+    {"deep": {"x": {"y": "z"}}},
+    {"deep": [1]},
+    {"a": 9_007_199_254_740_993},
+    {"name": "wipe", "method": "x"},
+)
+CLAIMS: Final[tuple[Mapping[str, Any], ...]] = (
+    {},
+    {},
+    {"group": "admin"},
+    {"group": "blocked"},
+    {"group": ["admin"]},
+    {"group": None},
+    {"level": 4},
+    {"level": 3.5},
+    {"level": "9"},
+    {"tools": ["add", "wipe"]},
+    {"tools": "add"},
+    {"scope": "tools"},
+    {"scope": "read admin"},
+    {"scope": ["tools"]},
+    {"scp": ["admin"]},
+    {"scp": "tools x"},
+    {"scope": "toolsx"},
+    {"scope": "read", "scp": "tools"},
+    {"sub": 7},
+    {"sub": ""},
+)
+AUDIENCES: Final[tuple[Any, ...]] = (
+    ["shop"], ["desk", "shop"], "desk", "Shop", "shop ", [], ["cafe"], None, 7, "https://shop.example/",
+    "https://shop.example", ["shop", 7],
+)  # fmt: skip
+USUAL_TIMES: Final = ({"exp": 3000, "iat": -60}, {"exp": 3000}, {"exp": 3000, "nbf": -600})
+TIMES: Final[tuple[Mapping[str, int], ...]] = (
+    {"exp": -600, "iat": -1200},
+    {"exp": 3000, "iat": 1200},
+    {"exp": 3000, "nbf": 1200},
+    {},
+    {"iat": -60},
+)
+HEADERS: Final[tuple[Mapping[str, Any], ...]] = (
+    {"kid": "unknown"}, {"kid": None}, {"kid": ""}, {"alg": "none"}, {"alg": "HS256"}, {"alg": "ES512"},
+    {"typ": "at+jwt"}, {"typ": "x"}, {"typ": None}, {"crit": ["x"], "x": 1}, {"jku": "https://evil.example/keys"},
+    {"b64": False}, {"alg": "es256"},
+)  # fmt: skip
+
+ODD_HEADERS: Final[tuple[tuple[tuple[str, str], ...], ...]] = (
+    (("x-team", "red"),),
+    (("x-team", "blue"),),
+    (("X-Team", "red"),),
+    (("x-team", "red"), ("x-team", "blue")),
+    (("x-team", "red,blue"),),
+    (("x_team", "red"),),
+    (("x-admin", ""),),
+    (("user-agent", "an agent"),),
+    (("mcp-session-id", "abc"),),
+    (("mcp-session-id", "a b"),),
+    (("mcp-session-id", "a"), ("mcp-session-id", "b")),
+    (("mcp-name", "add"),),
+    (("mcp-name", "=?base64?YWRk?="),),
+    (("mcp-name", "wipe"),),
+    (("mcp-method", "tools/call"),),
+    (("mcp-method", "tools/list"),),
+    (("mcp_name", "add"),),
+    (("origin", "https://evil.example"),),
+    (("x-http-method-override", "GET"),),
+    (("upgrade", "websocket"), ("connection", "upgrade")),
+    (("upgrade", "h2c"), ("connection", "Upgrade, HTTP2-Settings"), ("http2-settings", "AAMAAABkAAQAAP__")),
+    (("connection", "x-team"), ("x-team", "red")),
+    (("content-encoding", "gzip"),),
+    (("content-encoding", "identity"),),
+    (("expect", "100-continue"),),
+    (("te", "trailers"),),
+    (("x-forwarded-client-cert", f"URI={AGENT}"),),
+    (("x-forwarded-for", "10.0.0.1"), ("x-forwarded-proto", "https")),
+    (("x-forwarded-host", "other.example"),),
+    (("x-envoy-auth-partial-body", "false"),),
+    (("x-envoy-original-path", "/public"),),
+    (("x-original-url", "/public"), ("x-rewrite-url", "/public")),
+    (("x-authplane-identity", AGENT),),
+    (("auth-user", "root"),),
+    (("cookie", "a=b"), ("cookie", "c=d")),
+    (("last-event-id", "1"),),
+    (("content-type", "application/json"),),
+    (("accept", "text/html"),),
+    (("authorization", "Basic eDp5"),),
+    (("proxy-authorization", "Bearer x"),),
+)  # fmt: skip
+PATHS: Final = (
+    "/mcp/", "/mcp/x", "/other", "/", "/mcp?admin=1", "/mcp?x", "/MCP", "//mcp", "/mcp//x", "/x/../mcp", "/./mcp",
+    "/mcp/..", "/%6dcp", "/mcp%2fx", "/mcp;a=b", "/mcp\\x", "/mcp%00", "/mcp/%2e%2e/other", "/mcp?a=/../b", "/mcp%20",
+    "/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp", "/caf%C3%A9",
+)  # fmt: skip
+VERBS: Final = ("GET", "DELETE", "PUT", "OPTIONS", "HEAD", "PATCH", "TRACE", "post")
+HOSTS: Final = (f"alt.{HOST}", HOST.upper(), f"{HOST}.", f"{HOST}:80", f"a.alt.{HOST}")
+
+
+_ANYBODY: Final[tuple[Mapping[str, Any], ...]] = ({}, {"type": "OIDC", "oidc": {}}, {"type": "SPIFFE"})
+
+
+class Requests:
+    """Makes requests for the sets of a world; the same ones for the same numbers."""
+
+    def __init__(self, seed: int, world: World) -> None:
+        self._random = Random(seed)  # noqa: S311 (the same cases every time)
+        self._world = world
+        self._rules = [[rule for draft in each.backend for rule in draft.spec["rules"]] for each in world.sets]
+
+    def cases(self, number: int) -> list[Case]:
+        """Make so many, as many for each set."""
+        places = len(self._world.sets)
+        return [Case(place=index % places, sent=self._sent(index % places)) for index in range(number)]
+
+    def _sent(self, place: int) -> Sent:
+        chance, rules = self._random, self._rules[place]
+        aim = chance.choice(rules) if rules and chance.random() < 0.85 else {}
+        sent = replace(self._call(aim), **self._who(aim.get("source")))
+        for _ in range(chance.choice((0, 0, 0, 0, 1, 1, 2))):
+            sent = chance.choice(_MUTATIONS)(sent, chance)
+        return sent
+
+    def _call(self, aim: Mapping[str, Any]) -> Sent:
+        chance, version = self._random, self._random.choice(VERSIONS)
+        if chance.random() < 0.06:
+            return self._session(version)
+        params: dict[str, Any] | None
+        if chance.random() < 0.65:
+            listed = [tool for entry in aim.get("authorization", ()) for tool in entry.get("tools", ())]
+            tools = listed if listed and chance.random() < 0.85 else TOOLS
+            method, params = "tools/call", {"name": chance.choice(tools), "arguments": dict(chance.choice(ARGUMENTS))}
+        else:
+            method = chance.choice(tuple(METHODS))
+            given = METHODS[method]
+            params = None if given is None else dict(given)
+        return _posted(method, params, version, chance)
+
+    def _session(self, version: str | None) -> Sent:
+        headers = [("accept", "text/event-stream"), ("mcp-session-id", "abc")][self._random.choice((0, 0, 1)) :]
+        if version:
+            headers.append(("mcp-protocol-version", version))
+        return Sent(method=self._random.choice(("GET", "DELETE")), headers=tuple(headers))
+
+    def _who(self, source: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Be whom a source is for, more or less; nobody in particular without one."""
+        chance = self._random
+        source = source or chance.choice(_ANYBODY)
+        made: dict[str, Any] = {}
+        match source.get("type"):
+            case "SPIFFE" | "ServiceAccount" if chance.random() < 0.8:
+                made["certificate"] = self._certificate(source)
+            case "SPIFFE" | "ServiceAccount":
+                made["token"] = self._workload_token()
+            case "OIDC":
+                made["token"] = self._token(**_asked_of(source["oidc"]))
+            case _ if chance.random() < 0.2:
+                made["token"] = self._workload_token()
+        return {"certificate": "agent", "token": self._token(), **made} if chance.random() < 0.08 else made
+
+    def _certificate(self, source: Mapping[str, Any]) -> str:
+        chance = self._random
+        if chance.random() < 0.2:
+            return chance.choice(tuple(CERTIFICATES))
+        named = str(source.get("spiffe", source.get("serviceAccount", "")))
+        fit = [name for name in ("agent", "other", "foreign") if name in named or CERTIFICATES[name][0] in named]
+        return chance.choice(fit or ("agent",))
+
+    def _token(self, issuer: str = "", audiences: tuple[str, ...] = (), scopes: tuple[str, ...] = ()) -> Token:
+        chance = self._random
+        issuer = issuer or chance.choice(ISSUERS)
+        claims = {"sub": chance.choice(("ann", "bob")), **chance.choice(CLAIMS)}
+        if scopes and chance.random() < 0.8:
+            claims["scope"] = chance.choice((chance.choice(scopes), f"x {chance.choice(scopes)}", list(scopes)))
+        audience = self._usually(audiences or ("shop",), AUDIENCES)
+        odd = chance.random() < 0.04
+        return Token(
+            issuer=STRANGER if chance.random() < 0.02 else issuer,
+            claims=claims if audience is None else {**claims, "aud": audience},
+            times=self._usually(USUAL_TIMES, TIMES),
+            signer=chance.choice((*ISSUERS, STRANGER)) if odd else issuer,
+            header=self._usually(({},), HEADERS),
+            defect=self._usually(("",), DEFECTS),
+        )
+
+    def _usually(self, usual: Sequence[Any], odd: Sequence[Any]) -> Any:
+        return self._random.choice(usual if self._random.random() < 0.93 else odd)
+
+    def _workload_token(self) -> Token:
+        chance = self._random
+        made = self._token(chance.choice((SPIRE, CLUSTER)), ("shop",))
+        if made.issuer == SPIRE:
+            return replace(made, claims={**made.claims, "sub": chance.choice((AGENT, AGENT, OTHER, "spiffe://x/y"))})
+        name = chance.choice(("agent", "agent", "other"))
+        stated = {"namespace": "default", "serviceaccount": {"name": chance.choice((name,) * 5 + ("x",)), "uid": "2"}}
+        stated["pod"] = {"name": "p", "uid": "1"}
+        return replace(
+            made,
+            claims={**made.claims, "sub": f"system:serviceaccount:default:{name}", "kubernetes.io": stated},
+        )
+
+
+def _asked_of(oidc: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a token needs for a source."""
+    return {
+        "issuer": oidc.get("issuerUrl", ""),
+        "audiences": tuple(oidc.get("audiences", ())),
+        "scopes": tuple(oidc.get("scopes", ())),
+    }
+
+
+def _posted(method: str, params: dict[str, Any] | None, version: str | None, chance: Random) -> Sent:
+    headers = [("content-type", "application/json"), ("accept", "application/json, text/event-stream")]
+    name = (params or {}).get("uri" if method.startswith("resources/") else "name")
+    if version is not None:
+        headers.append(("mcp-protocol-version", version))
+    if version == NEWEST and chance.random() < 0.93:
+        headers.append(("mcp-method", method))
+        if isinstance(name, str) and name.isascii():
+            headers.append(("mcp-name", name))
+        params = {**(params or {}), "_meta": {_META: version}}
+    message: dict[str, Any] = {"jsonrpc": "2.0"}
+    if not method.startswith("notifications/"):
+        message["id"] = chance.choice((1, "x-7", 0))
+    message["method"] = method
+    if params is not None:
+        message["params"] = params
+    return Sent(headers=tuple(headers), body=json.dumps(message, ensure_ascii=chance.random() < 0.5).encode())
+
+
+# --- What is odd about a request
+
+
+def _other_body(sent: Sent, chance: Random) -> Sent:
+    return replace(sent, body=chance.choice(SPOILED_BODIES)(sent.body))
+
+
+def _other_type(sent: Sent, chance: Random) -> Sent:
+    kept = tuple(pair for pair in sent.headers if pair[0] != "content-type")
+    kind = chance.choice(CONTENT_TYPES)
+    return replace(sent, headers=kept if kind is None else (*kept, ("content-type", kind)))
+
+
+def _more_headers(sent: Sent, chance: Random) -> Sent:
+    return replace(sent, headers=(*sent.headers, *chance.choice(ODD_HEADERS)))
+
+
+def _fewer_headers(sent: Sent, chance: Random) -> Sent:
+    if not sent.headers:
+        return sent
+    gone = chance.randrange(len(sent.headers))
+    return replace(sent, headers=sent.headers[:gone] + sent.headers[gone + 1 :])
+
+
+def _other_path(sent: Sent, chance: Random) -> Sent:
+    return replace(sent, path=chance.choice(PATHS))
+
+
+def _other_host(sent: Sent, chance: Random) -> Sent:
+    return replace(sent, host=chance.choice(HOSTS))
+
+
+def _other_verb(sent: Sent, chance: Random) -> Sent:
+    verb = chance.choice(VERBS)
+    return replace(sent, method=verb, body=b"" if verb == "TRACE" or chance.random() < 0.5 else sent.body)
+
+
+def _chunked(sent: Sent, _chance: Random) -> Sent:
+    return replace(sent, framing=Framing.CHUNKED) if sent.body else sent
+
+
+def _no_token(sent: Sent, _chance: Random) -> Sent:
+    return replace(sent, token=None, certificate="")
+
+
+_MUTATIONS: Final[tuple[Callable[[Sent, Random], Sent], ...]] = (
+    *(_other_body,) * 4,
+    _other_type,
+    *(_more_headers,) * 4,
+    _fewer_headers,
+    *(_other_path,) * 2,
+    _other_host,
+    _other_verb,
+    *(_chunked,) * 2,
+    _no_token,
+)

@@ -1,0 +1,194 @@
+"""HTTP/1.1 to the byte: a client that tidies nothing up, and the server that all Backends are."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from tests.differential.site import Shot
+
+from authplane.io.process import owned_tasks
+
+NUMBER: Final = b"x-case"
+"""The header that says which case it is."""
+NOTED: Final = (b"upgrade", b"x-team")
+"""Headers that must reach the server behind if, and only if, they were judged."""
+_LIMIT: Final = 60.0
+_CHUNKS: Final = 3
+_FRAMED: Final = frozenset({b"content-length", b"transfer-encoding"})
+
+
+class Reached(NamedTuple):
+    """What the server behind is asked."""
+
+    method: str
+    path: str
+    body: bytes
+    noted: tuple[str, ...] = ()
+    """The values of `NOTED`; several of one name are joined."""
+
+
+class Message(NamedTuple):
+    """A request or a response as it came."""
+
+    start: str
+    headers: dict[bytes, bytes]
+    """By names in lower case; several of one name are joined."""
+
+
+@dataclass
+class Origin:
+    """Says yes to everything, and notes what it was asked."""
+
+    port: int = 0
+    reached: dict[int, "Reached"] = field(default_factory=dict)
+    """By the number of the case."""
+
+    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            while True:
+                message = await _message(reader)
+                body = await _body(reader, message, bodiless=_FRAMED.isdisjoint(message.headers))
+                self._note(message, body)
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 7\r\nx-origin: yes\r\n\r\n")
+                writer.write(b"" if message.start.startswith("HEAD ") else b"reached")
+                await writer.drain()
+        writer.close()
+
+    def _note(self, message: Message, body: bytes) -> None:
+        method, path, _ = message.start.split(" ")
+        reached = Reached(method, path, body, tuple(message.headers.get(name, b"").decode() for name in NOTED))
+        number = int(message.headers[NUMBER])
+        self.reached[number] = reached
+
+
+@asynccontextmanager
+async def origin_server() -> AsyncGenerator[Origin]:
+    """Serve on this machine while the block runs."""
+    origin = Origin()
+    listening = await asyncio.start_server(origin.accept, "127.0.0.1", 0)
+    origin.port = listening.sockets[0].getsockname()[1]
+    try:
+        yield origin
+    finally:
+        listening.close()
+
+
+class Line:
+    """A connection that is opened when it is needed, and again after it was closed."""
+
+    def __init__(self, lane: "Lane") -> None:
+        self._lane = lane
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def ask(self, number: int, shot: Shot) -> int:
+        """Send a request and return the status of the answer; 0 if the connection was closed without one."""
+        async with asyncio.timeout(_LIMIT):
+            reused = self._streams is not None
+            status = await self._try(number, shot)
+            # The other side may have closed it just before.
+            return await self._try(number, shot) if status == 0 and reused else status
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
+    async def _try(self, number: int, shot: Shot) -> int:
+        if self._streams is None:
+            name = "localhost" if self._lane.tls else None
+            self._streams = await asyncio.open_connection(
+                "127.0.0.1",
+                self._lane.port,
+                ssl=self._lane.tls,
+                server_hostname=name,
+                local_addr=(self._lane.address, 0),
+            )
+        reader, writer = self._streams
+        try:
+            writer.write(bytes_of(number, shot))
+            await writer.drain()
+            return await self._answer(reader, shot.method)
+        except (OSError, asyncio.IncompleteReadError):
+            self.close()
+            return 0
+
+    async def _answer(self, reader: asyncio.StreamReader, method: str) -> int:
+        while True:
+            message = await _message(reader)
+            status = int(message.start.split()[1])
+            if status >= 200 or status == 101:
+                break
+        await _body(reader, message, bodiless=method == "HEAD" or status in {101, 204, 304})
+        if message.headers.get(b"connection", b"").lower() == b"close" or status == 101:
+            self.close()
+        return status
+
+
+def bytes_of(number: int, shot: Shot) -> bytes:
+    """Write a request."""
+    lines = [f"{shot.method} {shot.path} HTTP/1.1", f"host: {shot.host}", f"{NUMBER.decode()}: {number}"]
+    lines += [f"{name}: {value}" for name, value in shot.headers]
+    head = "\r\n".join((*lines, "", "")).encode("latin-1")
+    if not shot.chunked:
+        return head + shot.body
+    size = len(shot.body) // _CHUNKS + 1
+    parts = [shot.body[start : start + size] for start in range(0, len(shot.body), size)]
+    return head + b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
+
+
+async def ask_all(lanes: Sequence["Lane"], at_a_time: int) -> dict[int, int]:
+    """Send the requests of all lanes; return their statuses by number."""
+    found: dict[int, int] = {}
+    room = asyncio.Semaphore(at_a_time)
+
+    async def run(lane: Lane) -> None:
+        async with room:
+            line = Line(lane)
+            try:
+                for number, shot in lane.shots:
+                    found[number] = await line.ask(number, shot)
+            finally:
+                line.close()
+
+    async with owned_tasks() as tasks:
+        for lane in lanes:
+            tasks.create_task(run(lane))
+    return found
+
+
+class Lane(NamedTuple):
+    """Requests that go over one connection, one after the other."""
+
+    address: str
+    """Of the client: who shows too many bad tokens from one is not listened to for a while."""
+    port: int
+    tls: ssl.SSLContext | None
+    shots: tuple[tuple[int, Shot], ...]
+
+
+async def _message(reader: asyncio.StreamReader) -> Message:
+    head = await reader.readuntil(b"\r\n\r\n")
+    start, *lines = head[:-4].split(b"\r\n")
+    headers: dict[bytes, bytes] = {}
+    for name, _, value in (line.partition(b":") for line in lines):
+        known = headers.get(name.lower())
+        headers[name.lower()] = value.strip() if known is None else known + b"," + value.strip()
+    return Message(start.decode("latin-1"), headers)
+
+
+async def _body(reader: asyncio.StreamReader, message: Message, *, bodiless: bool) -> bytes:
+    if bodiless:
+        return b""
+    if b"chunked" in message.headers.get(b"transfer-encoding", b"").lower():
+        found = b""
+        while size := int(await reader.readuntil(b"\r\n"), 16):
+            found += (await reader.readexactly(size + 2))[:-2]
+        await reader.readuntil(b"\r\n")
+        return found
+    if b"content-length" in message.headers:
+        return await reader.readexactly(int(message.headers[b"content-length"]))
+    return await reader.read()
