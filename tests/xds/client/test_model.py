@@ -66,7 +66,10 @@ class Server:
             topic = self.topics[request.type_url] = Topic(request.names)
         topic.names = request.names
         assert request.nonce == topic.nonce
-        assert request.version == (self.accepted.get(request.type_url, "") if topic.nonce else "")
+        if request.error is None or not topic.nonce:
+            assert request.version == (self.accepted.get(request.type_url, "") if topic.nonce else "")
+        else:  # what was accepted is forgotten where nothing was wanted for a while
+            assert request.version in {"", self.accepted.get(request.type_url, "")}
         assert (request.error is not None) == topic.unsaid, "every refusal is said, once"
         topic.unsaid = False
 
@@ -100,13 +103,20 @@ class Watcher:
     key: Key
     view: View = field(default_factory=View)
 
+    @property
+    def known(self) -> View:
+        """What still holds: where nothing is in use, nobody is told that a server can be reached again."""
+        fault = self.view.fault
+        over = self.view.value is None and fault is not None and fault.trouble is Trouble.UNREACHABLE
+        return View() if over else self.view
+
     def hear(self, event: Event[object]) -> None:
         match event:
             case Changed(value):
                 assert self.view.value != value, "nothing has changed"
                 self.view = View(value=value)
             case Failed(fault):
-                assert self.view.value is not None or self.view.fault is None or self.view.fault != fault
+                assert self.known != View(fault=fault)
                 self.view = View(fault=fault)
             case Ambient(fault):
                 assert self.view.value is not None, "nothing is in use"
@@ -247,7 +257,7 @@ class Machine(RuleBasedStateMachine):
     def watchers_of_one_resource_know_the_same(self) -> None:
         known: dict[Key, View] = {}
         for watcher in getattr(self, "watchers", {}).values():
-            assert known.setdefault(watcher.key, watcher.view) == watcher.view
+            assert known.setdefault(watcher.key, watcher.known) == watcher.known
 
     @invariant()
     def nothing_is_left_behind(self) -> None:
