@@ -24,7 +24,9 @@ from authplane.cel.tree import (
 
 def render_condition(tree: Node) -> pb.Expr:
     """Build the message of a condition that was found fit for Envoy; its parts are numbered from 1."""
-    return _Writer().node(tree)
+    made = pb.Expr()
+    _Writer().fill(made, tree)
+    return made
 
 
 class _Writer:
@@ -33,40 +35,47 @@ class _Writer:
     def __init__(self) -> None:
         self._ids = count(1)
 
-    def node(self, node: Node) -> pb.Expr:
-        made = pb.Expr(id=next(self._ids))
+    def fill(self, made: pb.Expr, node: Node) -> None:
+        """Write a node into a message that is empty: copies of all below it would take the longest."""
+        made.id = next(self._ids)
         match node:
             case Const(value=value):
-                made.const_expr.CopyFrom(_constant(value))
+                _fill_constant(made.const_expr, value)
             case Ident(name=name):
                 made.ident_expr.name = name
             case Select(operand=operand, field=field) | Has(operand=operand, field=field):
-                made.select_expr.operand.CopyFrom(self.node(operand))
+                self.fill(made.select_expr.operand, operand)
                 made.select_expr.field = field
                 made.select_expr.test_only = isinstance(node, Has)
             case Call():
-                made.call_expr.CopyFrom(self._call(node))
+                self._fill_call(made.call_expr, node)
             case Items(values=values):
-                made.list_expr.CopyFrom(pb.Expr.CreateList(elements=[self.node(each) for each in values]))
+                made.list_expr.SetInParent()
+                for each in values:
+                    self.fill(made.list_expr.elements.add(), each)
             case Entries(pairs=pairs):
-                entries = [self._entry(key, value) for key, value in pairs]
-                made.struct_expr.CopyFrom(pb.Expr.CreateStruct(entries=entries))
+                self._fill_map(made.struct_expr, pairs)
             case Loop() | Message():
                 raise ValueError("Envoy takes no loops and no messages in conditions")
             case _:
                 assert_never(node)
-        return made
 
-    def _call(self, node: Call) -> pb.Expr.Call:
-        target = None if node.target is None else self.node(node.target)
-        return pb.Expr.Call(function=node.function, target=target, args=[self.node(each) for each in node.args])
+    def _fill_call(self, made: pb.Expr.Call, node: Call) -> None:
+        made.function = node.function
+        if node.target is not None:
+            self.fill(made.target, node.target)
+        for each in node.args:
+            self.fill(made.args.add(), each)
 
-    def _entry(self, key: Node, value: Node) -> pb.Expr.CreateStruct.Entry:
-        return pb.Expr.CreateStruct.Entry(id=next(self._ids), map_key=self.node(key), value=self.node(value))
+    def _fill_map(self, made: pb.Expr.CreateStruct, pairs: tuple[tuple[Node, Node], ...]) -> None:
+        made.SetInParent()
+        for key, value in pairs:
+            entry = made.entries.add(id=next(self._ids))
+            self.fill(entry.map_key, key)
+            self.fill(entry.value, value)
 
 
-def _constant(value: Literal) -> pb.Constant:
-    made = pb.Constant()
+def _fill_constant(made: pb.Constant, value: Literal) -> None:
     match value:
         case None:
             made.null_value = struct_pb2.NULL_VALUE
@@ -84,4 +93,3 @@ def _constant(value: Literal) -> pb.Constant:
             made.bytes_value = value
         case _:
             assert_never(value)
-    return made

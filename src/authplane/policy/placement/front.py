@@ -1,5 +1,6 @@
 """Requests that Envoy may judge by itself: about all others the policy server is asked."""
 
+from functools import lru_cache
 from typing import Final
 
 from authplane.cel.envoy import nodes
@@ -22,6 +23,7 @@ _SESSIONS: Final = tuple(each.value for each in ProtocolVersion if each is not P
 _JSON: Final = r'^application/json(?:; ?(?i:charset)=(?i:utf-8|"utf-8"))?$'
 
 
+@lru_cache(maxsize=16)
 def build_front(envoy: Release, *, is_mcp: bool, reads_mcp: bool) -> Condition:
     """Return what holds for the requests that Envoy may judge; it never fails."""
     if not is_mcp:

@@ -33,14 +33,16 @@ from authplane.policy.placement.model import (
     PlacedPolicy,
     Placement,
     Plan,
+    Sender,
 )
-from authplane.policy.placement.sources import place_source
+from authplane.policy.placement.sources import ANYBODY, place_source
 
 SEVERAL: Final = "asks one of several external services"
 SCREENED: Final = "stands beside a policy that asks an external service about requests to the same target"
 BESIDE: Final = (
     "stands beside rules that read the body, which only the policy server reads strictly (bodyInspection: Strict)"
 )
+_EVERYBODY: Final = Rule(name="", source=AnySource())
 
 
 def place_way(way: Way, settings: Settings, choices: Choices) -> Plan:
@@ -88,12 +90,12 @@ class _Placer:
                 return PlacedPolicy(ref=ref, required=True)
             case Screen(ref=ref):
                 # Whom its rules select is the server's to say: it asks about those it is not sure of, too.
-                asked = self._entry("ExternalAuth", Rule(name="", source=AnySource()), CallOut(self._asks))
+                asked = self._entry("ExternalAuth", _EVERYBODY, ANYBODY, CallOut(self._asks))
                 return PlacedPolicy(ref=ref, entries=(asked,), required=True)
             case Policy(ref=ref, rules=rules, base=base):
                 entries = [each for rule in rules for each in self._rule(rule)]
                 if base is BaseMode.ANY_SOURCE and not _asks_everybody(policy):
-                    entries.append(self._entry(BASE, Rule(name="", source=AnySource()), self._base()))
+                    entries.append(self._entry(BASE, _EVERYBODY, ANYBODY, self._base()))
                 return PlacedPolicy(ref=ref, entries=tuple(entries))
             case _:
                 assert_never(policy)
@@ -107,15 +109,14 @@ class _Placer:
                 place = sender
             else:
                 place = place_entry(entry, sender.who, self._choices, is_mcp=self._way.is_mcp)
-            yield self._entry(entry_words(entry, index), rule, place)
+            yield self._entry(entry_words(entry, index), rule, sender, place)
         if rule.base:
-            yield self._entry(BASE, rule, self._base())
+            yield self._entry(BASE, rule, sender, self._base())
 
     def _base(self) -> Place:
         return place_base(self._choices, is_mcp=self._way.is_mcp)
 
-    def _entry(self, entry: str, of: Rule, place: Place) -> PlacedEntry:
-        sender = place_source(of.source, self._settings)
+    def _entry(self, entry: str, of: Rule, sender: Sender | CallOut, place: Place) -> PlacedEntry:
         if isinstance(place, Native) and isinstance(sender, CallOut):
             place = sender
         if isinstance(place, Native) and self._general:

@@ -27,6 +27,8 @@ _BEARER: Final = r"^Bearer [A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$"
 _MOST_AUDIENCES: Final = 4
 _MOST_SCOPES: Final = 12
 
+ANYBODY: Final = Sender(condition=Condition(tree=nodes.literal(value=True)))
+
 
 def header_key(issuer: str) -> str:
     """Return the key under which the jwt_authn filter keeps a token's header (``header_in_metadata``)."""
@@ -37,7 +39,7 @@ def place_source(source: Source, settings: Settings) -> Sender | CallOut:
     """Say how Envoy recognises for whom a rule is, or why it cannot."""
     match source:
         case AnySource():
-            return Sender(condition=Condition(tree=nodes.literal(value=True)))
+            return ANYBODY
         case Spiffe(ids=ids):
             who = Members((("spiffe_id", next(iter(ids))),)) if len(ids) == 1 else Certified()
             return CallOut(WORKLOAD_TOKENS) if settings.workloads.authorities else _workload(ids, who)
