@@ -37,15 +37,26 @@ class Reply(NamedTuple):
     grpc: int | None = None
 
 
-async def ask(application: GrpcApplication, chunks: Sequence[bytes], **scope: Any) -> Reply | None:
-    """Ask as a server does; None means that nothing was answered."""
+async def ask(
+    application: GrpcApplication,
+    chunks: Sequence[bytes],
+    *,
+    left: asyncio.Event | None = None,
+    again: bool = False,
+    **scope: Any,
+) -> Reply | None:
+    """Ask as a server does, for a client that stays until ``left``; None means that nothing was answered."""
     events = [
         {"type": "http.request", "body": chunk, "more_body": index < len(chunks) - 1}
         for index, chunk in enumerate(chunks)
     ]
+    if again:
+        events.append({"type": "http.request", "body": b"", "more_body": False})
     sent: list[Message] = []
 
     async def receive() -> Message:
+        if chunks and not events:
+            await (left or asyncio.Event()).wait()
         return events.pop(0) if events else {"type": "http.disconnect"}
 
     async def send(message: Message) -> None:
@@ -122,6 +133,24 @@ async def test_a_check_that_waits_ends_with_the_deadline_of_its_caller() -> None
 
     application = GrpcApplication(Checks(Gate(Path("unused")), observer=Told(), perform=never))
     assert await ask(application, [frame(BODY)], patience=b"10m") == Reply(200, frame(LATE), 0)
+
+
+async def test_a_check_that_waits_is_given_up_when_its_caller_leaves() -> None:
+    ended, left = asyncio.Event(), asyncio.Event()
+
+    async def never(_: Effect) -> Outcome:
+        left.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        raise AssertionError
+
+    application = GrpcApplication(Checks(Gate(Path("unused")), observer=Told(), perform=never))
+    async with asyncio.timeout(5):
+        # pyvoy says once more that the body is over before it says anything else.
+        assert await ask(application, [frame(BODY)], left=left, again=True) is None
+        await ended.wait()
 
 
 def test_the_largest_message_is_served() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias
 
-from authplane.io.bodies import ROOM, Bodies, Message, NoRoom, Receive, whole_body
+from authplane.io.bodies import ROOM, Bodies, Message, NoRoom, Receive, unless_left, whole_body
 from authplane.io.checks import Checks
 from authplane.io.health_check import HealthFault, check_health
 from authplane.io.services import SERVICES
@@ -112,7 +112,10 @@ class GrpcApplication:
             message = with_context(message, TARGET, target.decode("latin-1"))
         reply = self._reply(scope, message, limit)
         if not isinstance(reply, (bytes, Refusal)):
-            reply = await reply
+            found = await unless_left(reply, receive)
+            if found is None:
+                return
+            reply = found
         if isinstance(reply, Refusal):
             await _refuse(send, reply)
             return

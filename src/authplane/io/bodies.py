@@ -1,8 +1,13 @@
-"""Bodies of requests, as an ASGI application gets them: most in one piece, some bit by bit."""
+"""What an ASGI application hears of its client: the body, in one piece or bit by bit, and that the client left."""
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
+
+from authplane.io.process import owned_tasks
+
+T = TypeVar("T")
 
 Message: TypeAlias = Mapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -64,3 +69,25 @@ class Bodies:
         finally:
             self._held -= size
         return None
+
+
+async def unless_left(answering: Coroutine[None, None, T], receive: Receive) -> T | None:
+    """Wait for an answer to a whole body as long as its client does; None means that the client left."""
+    async with owned_tasks() as tasks:
+        answer = tasks.create_task(answering)
+
+        def listen() -> None:
+            # Not cancelled when the answer is there: it belongs to pyvoy, which sets it when the call is over.
+            asyncio.ensure_future(receive()).add_done_callback(heard)
+
+        def heard(news: asyncio.Future[Message]) -> None:
+            if answer.done() or news.cancelled() or news.exception() is not None:
+                return
+            if news.result()["type"] == "http.disconnect":
+                answer.cancel()
+            else:
+                listen()
+
+        listen()
+        await asyncio.wait([answer])
+    return None if answer.cancelled() else answer.result()
