@@ -92,13 +92,14 @@ class Asked:
 
     client: httpx2.AsyncClient
     statuses: set[int] = field(default_factory=set)
+    scheme: str = "http"
 
     async def holds(self, number: int, sent: Sent) -> bool:
         headers = [(name.encode(), _bytes(value)) for name, value in (("x-case", str(number)), *sent.all_headers())]
         response = await self.client.send(
             self.client.build_request(
                 sent.method,
-                "http://shop.test/",
+                f"{self.scheme}://shop.test/",
                 headers=headers,
                 content=sent.body,
                 extensions={"target": sent.path.encode("latin-1")},

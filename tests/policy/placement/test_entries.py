@@ -168,17 +168,22 @@ def test_every_entry_has_a_place_for_every_source_and_choice() -> None:
         assert isinstance(place, Native) or place.reason
 
 
-def test_workloads_are_recognised_by_the_first_name_in_their_certificates() -> None:
+def test_workloads_are_recognised_by_the_only_uri_in_their_certificates() -> None:
     one, several, account = (
         place_source(SOURCES[name], Settings()) for name in ("a workload", "workloads", "an account")
     )
     uri = "connection.uri_san_peer_certificate"
+    header = 'request.headers["x-forwarded-client-cert"]'
+    alone = (
+        f'("x-forwarded-client-cert" in request.headers ? {header}.matches("URI=") && '
+        f'!{header}.matches("URI=.*URI=") : false)'
+    )
     assert [(render_text(each.condition.tree), each.ids, each.who) for each in (one, several, account)
             if isinstance(each, Sender)] == [
-        (f'{uri} in ["{AGENT}"]', frozenset({AGENT}), Members((("spiffe_id", AGENT),))),
-        (f'{uri} in ["{AGENT}", "{OTHER}"]', frozenset({AGENT, OTHER}), Certified()),
+        (f'{uri} in ["{AGENT}"] && {alone}', frozenset({AGENT}), Members((("spiffe_id", AGENT),))),
+        (f'{uri} in ["{AGENT}", "{OTHER}"] && {alone}', frozenset({AGENT, OTHER}), Certified()),
         (
-            f'{uri} in ["{AGENT}"]',
+            f'{uri} in ["{AGENT}"] && {alone}',
             frozenset({AGENT}),
             Members((("service_account", "agent"), ("namespace", "default"))),
         ),

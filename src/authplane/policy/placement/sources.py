@@ -23,6 +23,9 @@ UNUSABLE: Final = "is for an issuer that cannot be reached"
 SCOPE: Final = "asks for a scope of which the regular expression is larger than Envoy accepts"
 
 _URI: Final = nodes.name("connection.uri_san_peer_certificate")
+CERTIFICATE_HEADER: Final = "x-forwarded-client-cert"
+_HEADERS: Final = nodes.name("request.headers")
+_CERTIFICATE: Final = nodes.member(_HEADERS, CERTIFICATE_HEADER)
 _BEARER: Final = r"^Bearer [A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$"
 _MOST_AUDIENCES: Final = 4
 _MOST_SCOPES: Final = 12
@@ -54,8 +57,13 @@ def place_source(source: Source, settings: Settings) -> Sender | CallOut:
 
 
 def _workload(ids: frozenset[str], who: Members | Certified) -> Sender:
-    """Take the first URI: Envoy's principals match any of several, and the policy engine takes none of them."""
-    return Sender(condition=Condition(tree=nodes.one_of(_URI, ids)), ids=ids, who=who)
+    """Take the one URI of the certificate: Envoy's principals match any of several, and conditions see the first.
+
+    All of them are in a header that Envoy writes itself, if it is told to: without it nobody is recognised.
+    """
+    one = nodes.every((nodes.matches(_CERTIFICATE, "URI="), nodes.negated(nodes.matches(_CERTIFICATE, "URI=.*URI="))))
+    told = _if_there(_HEADERS, CERTIFICATE_HEADER, one, otherwise=False)
+    return Sender(condition=Condition(tree=nodes.every((nodes.one_of(_URI, ids), told))), ids=ids, who=who)
 
 
 def _token(source: Oidc, settings: Settings) -> Sender | CallOut:
@@ -66,7 +74,7 @@ def _token(source: Oidc, settings: Settings) -> Sender | CallOut:
     url = source.issuer.url
     conditions = (
         nodes.equal(nodes.member(claims(url), "iss"), url),
-        nodes.matches(nodes.member(nodes.name("request.headers"), "authorization"), _BEARER),
+        nodes.matches(nodes.member(_HEADERS, "authorization"), _BEARER),
         *_header(nodes.member(nodes.METADATA, JWT_METADATA, header_key(url)), issuer.demands),
         *_claims(claims(url), int(issuer.demands.times.skew)),
         *([_audience(claims(url), source.audiences)] if source.audiences else ()),

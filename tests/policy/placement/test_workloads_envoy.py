@@ -1,0 +1,136 @@
+"""Envoy recognises workloads by their certificates, and nobody whom the policy engine does not."""
+
+import json
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID
+from tests.cel.envoy.conditions import Asked, Sent, bootstrap
+from tests.policy.peers.svids import AGENT, key, named, purposes, shown, uri, usage
+
+from authplane.cel.envoy.translate import Condition
+from authplane.io.envoy import EnvoySettings, run_envoy
+from authplane.io.process import Line
+from authplane.policy.access.model import Spiffe
+from authplane.policy.access.settings import Settings
+from authplane.policy.peers.certificates import PeerCertificates
+from authplane.policy.peers.spiffe import SpiffeId
+from authplane.policy.placement.model import Sender
+from authplane.policy.placement.sources import place_source
+
+OTHER: Final = "spiffe://cluster.local/ns/default/sa/other"
+NAMES: Final[dict[str, tuple[x509.GeneralName, ...]]] = {
+    "the workload": (uri(),),
+    "another workload": (uri(OTHER),),
+    "the workload and another": (uri(), uri(OTHER)),
+    "another and the workload": (uri(OTHER), uri()),
+    "the workload twice": (uri(), uri()),
+    "the workload and a host": (x509.DNSName("shop.test"), uri()),
+    "a host that is spelled like it": (x509.DNSName(AGENT),),
+    "a longer id": (uri(f"{AGENT}2"),),
+    "no name": (),
+}
+
+
+def certificate(*names: x509.GeneralName, ca: bool = False) -> x509.Certificate:
+    """Make a certificate that holds now."""
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(named("authority" if ca else "workload"))
+        .issuer_name(named("authority"))
+        .public_key(key(1 if ca else 0).public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+        .add_extension(usage("key_cert_sign") if ca else usage("digital_signature"), critical=True)
+    )
+    if not ca:
+        both = purposes(ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
+        builder = builder.add_extension(both, critical=False)
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    return builder.sign(key(1), hashes.SHA256())
+
+
+def pem(made: x509.Certificate) -> str:
+    return made.public_bytes(Encoding.PEM).decode()
+
+
+def private() -> str:
+    return key(0).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+
+def with_tls(config: str) -> str:
+    """Let the listener ask for certificates, and tell filters which URIs they have."""
+    whole: dict[str, Any] = json.loads(config)
+    [chain] = whole["static_resources"]["listeners"][0]["filter_chains"]
+    manager = chain["filters"][0]["typed_config"]
+    manager["forward_client_cert_details"] = "SANITIZE_SET"
+    manager["set_current_client_cert_details"] = {"uri": True}
+    server = certificate(x509.DNSName("shop.test"), uri("spiffe://cluster.local/envoy"))
+    chain["transport_socket"] = {
+        "name": "tls",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
+            "require_client_certificate": True,
+            "common_tls_context": {
+                "tls_certificates": [
+                    {"certificate_chain": {"inline_string": pem(server)}, "private_key": {"inline_string": private()}}
+                ],
+                "validation_context": {"trusted_ca": {"inline_string": pem(certificate(ca=True))}},
+            },
+        },
+    }
+    return json.dumps(whole)
+
+
+def context(shown_one: x509.Certificate, folder: Path) -> ssl.SSLContext:
+    made = ssl.create_default_context(cadata=pem(certificate(ca=True)))
+    made.check_hostname = False
+    (folder / "client.pem").write_text(pem(shown_one) + private(), encoding="utf-8")
+    made.load_cert_chain(folder / "client.pem")
+    return made
+
+
+async def _ignore(_line: Line) -> None:
+    pass
+
+
+def engine(made: x509.Certificate, first: str) -> bool:
+    """Tell whether the policy engine takes a certificate for the workload's; Envoy says which name is the first."""
+    now = datetime.now(UTC).timestamp()
+    found = PeerCertificates().identify(first, shown(made), frozenset({"cluster.local"}), now)
+    return isinstance(found, SpiffeId) and str(found) == AGENT
+
+
+@pytest.mark.requirement("R15")
+async def test_envoy_and_the_engine_recognise_the_same_workloads(tmp_path: Path) -> None:
+    sender = place_source(Spiffe(frozenset({AGENT})), Settings())
+    assert isinstance(sender, Sender)
+    conditions: list[Condition] = [sender.condition]
+    found = {}
+    settings = EnvoySettings(concurrency=1, log_level="error")
+    config = with_tls(bootstrap(conditions, tmp_path / "s"))
+    async with run_envoy(config, sink=_ignore, settings=settings) as envoy:
+        await envoy.ready()
+        for name, names in NAMES.items():
+            made = certificate(*names)
+            transport = httpx2.AsyncHTTPTransport(uds=str(tmp_path / "s"), verify=context(made, tmp_path))
+            async with httpx2.AsyncClient(transport=transport, timeout=20) as client:
+                asked = Asked(client, scheme="https")
+                # A header of the client's own must not help.
+                claimed = (("x-forwarded-client-cert", f"URI={AGENT}"),)
+                holds = await asked.holds(0, Sent(method="GET", headers=claimed))
+            uris = [each.value for each in names if isinstance(each, x509.UniformResourceIdentifier)]
+            found[name] = (holds, engine(made, uris[0] if uris else ""))
+    assert [name for name, (envoys, ours) in found.items() if envoys != ours] == []
+    assert {name for name, (envoys, _) in found.items() if envoys} == {"the workload", "the workload and a host"}
