@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 STUBS  := typings/.generated
 
-.PHONY: run test lint bench fuzz format lock clean curl
+.PHONY: run test lint bench fuzz differential format lock clean curl
 .DEFAULT_GOAL := test
 
 run: $(STAMP) curl
@@ -27,6 +27,11 @@ bench: $(STAMP)
 N ?= 1000000
 fuzz: $(STAMP)
 	@$(BIN)/python -m tests.oracles.fuzz $(N) $(SEED)
+
+# N requests at random, to the reference engine and through Envoy; what differs is printed and kept in .authplane.
+differential: N = 50000
+differential: $(STAMP)
+	@$(BIN)/python -m tests.differential.run $(N) $(SEED)
 
 format: $(STAMP)
 	@$(BIN)/ruff format .

@@ -118,11 +118,13 @@ async def running(world: World, root: Path, placement: Placement = CALL_OUT) -> 
         yield made
 
 
-async def compare(made: Running, cases: Sequence[Case]) -> list[tuple[Case, Shot, Answer, Answer]]:
+async def compare(
+    made: Running, cases: Sequence[Case], reference: Reference | None = None
+) -> list[tuple[Case, Shot, Answer, Answer]]:
     """Return with each case what the reference says to it, and what Envoy does."""
-    reference = Reference(made.site)
+    judge = reference or Reference(made.site)
     shots = [made.site.shot(case) for case in cases]
-    wanted = [reference.answer(shot) for shot in shots]
+    wanted = [judge.answer(shot) for shot in shots]
     return list(zip(cases, shots, wanted, await made.answers(shots), strict=True))
 
 

@@ -179,11 +179,11 @@ def text_of(documents: list[Json]) -> str:
 
 def _tidied(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     """Leave out what Envoy drops as it reads a request: what is for it alone, and an offer to go on with HTTP/2."""
-    gone = set()
+    gone = {"transfer-encoding"}
     if ("upgrade", "h2c") in headers:
-        gone = {"upgrade", "http2-settings", "connection"}
+        gone |= {"upgrade", "http2-settings", "connection"}
     elif ("connection", "x-team") in headers:
-        gone = {"x-team", "connection"}
+        gone |= {"x-team", "connection"}
     return tuple(pair for pair in headers if pair[0] not in gone)
 
 

@@ -1,0 +1,118 @@
+"""The harness finds what differs, makes it small, and writes it down so that it can be seen again."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.differential.differences import Tally
+from tests.differential.envoy import CALL_OUT, compare, running
+from tests.differential.model import AGENT, ISSUERS, Case, Draft, PolicySet, Sent, Token, World
+from tests.differential.reference import Reference, asked, document_of
+from tests.differential.report import BYTES, KEYS, POLICIES, REQUEST, SUMMARY, write_report, yaml_of
+from tests.differential.run import batches
+from tests.differential.shrink import Small, reduced, shrunk
+from tests.differential.site import Listeners, Site, gateways_of, text_of
+from typer.testing import CliRunner
+
+from authplane.app.request_files import parse_requests
+from authplane.app.strict_files import parse_text
+from authplane.cli.main import build_app
+
+HEADERS = (("content-type", "application/json"), ("accept", "application/json, text/event-stream"))
+
+
+def body(tool: str) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool}}).encode()
+
+
+def tools(*names: str) -> Draft:
+    source = {"type": "SPIFFE", "spiffe": AGENT}
+    return Draft(spec={"rules": [{"source": source, "authorization": [{"type": "InlineTools", "tools": list(names)}]}]})
+
+
+def sent(tool: str, **more: Any) -> Sent:
+    return Sent(headers=HEADERS, body=body(tool), certificate="agent", **more)
+
+
+async def test_envoy_that_allows_more_is_found_and_written_down(tmp_path: Path) -> None:
+    wide = World(sets=(PolicySet(backend=(tools("add", "wipe"),)),))
+    narrow = World(sets=(PolicySet(backend=(tools("add"),)),))
+    cases = [Case(place=0, sent=sent(tool)) for tool in ("add", "wipe", "other")]
+    root, elsewhere = tmp_path / "wide", tmp_path / "narrow"
+    (elsewhere / "resources").mkdir(parents=True)
+    root.mkdir()
+    async with running(wide, root) as made:
+        site = replace(made.site, world=World(sets=(*narrow.sets, made.site.world.sets[-1])), root=elsewhere)
+        (site.folder / "all.yaml").write_text(text_of(site.documents()), encoding="utf-8")
+        tally = Tally()
+        tally.add(narrow, await compare(made, cases, Reference(site)))
+    [found] = tally.differences
+    assert (found.kind, found.case, tally.allowed) == ("Envoy allows what the reference denies", cases[1], 1)
+    report = tmp_path / "report"
+    said = write_report(found, site, site.shot(found.case), report)
+    assert said.startswith("Envoy allows what the reference denies\nreference: deny 403  AccessPolicy/default/s0-0 ")
+    assert sorted(each.name for each in report.iterdir()) == sorted((POLICIES, REQUEST, KEYS, BYTES, SUMMARY))
+    arguments = ["check", str(report / POLICIES), "--request", str(report / REQUEST), "--keys", str(report / KEYS)]
+    answer = CliRunner().invoke(build_app(), [*arguments, "-o", "json"])
+    assert answer.exit_code == 0
+    record = json.loads(answer.stdout)
+    assert (record["decision"], record["httpStatus"], record["tool"]) == ("deny", 403, "wipe")
+
+
+async def test_what_is_left_of_a_difference_is_what_it_takes() -> None:
+    async def differ(tried: Sequence[Small]) -> list[bool]:
+        return ["'wipe'" in repr(each.policies) and ("x-team", "red") in each.sent.headers for each in tried]
+
+    long = Small(
+        policies=PolicySet(backend=(tools("add"), tools("add", "wipe")), gateway=(tools("add"),)),
+        sent=sent("add", token=Token(claims={"sub": "ann"}), path="/mcp/x"),
+    )
+    long = replace(long, sent=replace(long.sent, headers=(*HEADERS, ("x-team", "red"))))
+    kept = {"authorization": [{"tools": ["wipe"]}]}
+    assert await shrunk(long, differ) == Small(
+        policies=PolicySet(backend=(Draft(spec={"rules": [kept]}),)), sent=Sent(headers=(("x-team", "red"),))
+    )
+
+
+def test_one_thing_less_at_any_depth() -> None:
+    assert list(reduced({"a": [1, {"b": 2}], "c": 3})) == [
+        {"c": 3},
+        {"a": [1, {"b": 2}]},
+        {"a": [{"b": 2}], "c": 3},
+        {"a": [1], "c": 3},
+        {"a": [1, {}], "c": 3},
+    ]
+
+
+def test_the_same_number_makes_the_same_cases() -> None:
+    def made(seed: int) -> str:
+        return repr(list(batches(200, seed, sets=10, per_set=10)))
+
+    assert made(7) == made(7)
+    assert made(7) != made(8)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    [batch] = batches(300, 3, sets=10, per_set=30)
+    return Site(
+        world=batch.world,
+        root=tmp_path,
+        origin=1,
+        issuers={each: each.replace(".invalid", ".example") for each in ISSUERS},
+        gateways=tuple(Listeners(8000 + index, 8100 + index) for index in range(len(gateways_of(batch.world)))),
+        now=datetime(2026, 1, 1, tzinfo=UTC),
+        settings=CALL_OUT.settings,
+    )
+
+
+def test_a_file_asks_what_the_reference_is_asked(site: Site) -> None:
+    [batch] = batches(300, 3, sets=10, per_set=30)
+    for case in batch.cases:
+        document = document_of(site, site.shot(case))
+        text = parse_text("request.yaml", yaml_of(document).encode(), binary="body")
+        assert parse_requests(text).requests == (asked(document),)
