@@ -34,7 +34,11 @@ class BodyInspection(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """What is chosen for a target, and which Envoy stands before it. The defaults never allow more than the engine."""
+    """What is chosen for a target, and which Envoy stands before it.
+
+    By default everything before a target whose rules read MCP is the policy server's. Elsewhere Envoy allows no more than
+    the engine, but for those of `RESIDUES` that are wider and are not about bodies.
+    """
 
     placement: Placement = Placement.AUTO
     body_inspection: BodyInspection = BodyInspection.STRICT
