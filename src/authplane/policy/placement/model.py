@@ -36,8 +36,8 @@ class BodyInspection(StrEnum):
 class Choices:
     """What is chosen for a target, and which Envoy stands before it.
 
-    By default everything before a target whose rules read MCP is the policy server's. Elsewhere Envoy allows no more than
-    the engine, but for those of `RESIDUES` that are wider and are not about bodies.
+    By default everything before a target whose rules read MCP is the policy server's. Elsewhere Envoy allows no more
+    than the engine, but for those of `RESIDUES` that are wider and are not about bodies.
     """
 
     placement: Placement = Placement.AUTO
