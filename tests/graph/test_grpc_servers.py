@@ -8,7 +8,7 @@ from tests.support.world import ECHO, World
 from authplane.base.names import Ref
 from authplane.base.problems import Severity
 from authplane.base.timeouts import After, parse_timeout
-from authplane.graph.grpc_model import Authorization, GrpcServer, Judged, Open, PolicyCheck, ServerTls
+from authplane.graph.grpc_model import Authorization, Closed, GrpcServer, Judged, Open, PolicyCheck, ServerTls
 from authplane.graph.programming import Answered, NoProxy, NotServed, Programming, ServerAnswers
 from authplane.policy.access.reach import Anybody, Nobody, Reach, Workloads
 from authplane.xds.messages import XdsName
@@ -146,7 +146,8 @@ UNASKABLE = {
 def test_who_cannot_ask_the_policy_server_serves_nobody(grpc: str, server: str, words: str) -> None:
     written = configuration(f"{{policyServer: {server}}}")
     world = World([backend(grpc), policy(), written])
-    assert [world.graph.grpc_servers, servers(backend(grpc), written)] == [(), ()]
+    for made in (world.graph.grpc_servers, servers(backend(grpc), written)):
+        assert [each.authorization for each in made] == [Closed()]
     [(reason, message)] = world.problems("Backend")
     assert reason == "PolicyServerNotValid"
     assert words in message
@@ -188,9 +189,9 @@ spec:
     ]
 
 
-def test_a_configuration_that_cannot_be_used_takes_the_listeners_away() -> None:
+def test_a_configuration_that_cannot_be_used_closes_every_server() -> None:
     world = World([backend(), configuration("{policyServer: {address: nowhere}}")])
-    assert world.graph.grpc_servers == ()
+    assert [each.authorization for each in world.graph.grpc_servers] == [Closed()]
     assert conditions_of(world, NoProxy())["Programmed"] == ("False", "ConfigurationNotValid")
 
 

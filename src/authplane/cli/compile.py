@@ -11,7 +11,7 @@ from authplane.base.timeouts import After, Disabled, Timeout, UseDefault
 from authplane.cli.folder import FolderArgument, read_generation
 from authplane.cli.output import Output, OutputOption, err, findings_summary, out, print_json
 from authplane.graph import guards, model
-from authplane.graph.grpc_model import GrpcServer, Judged, Open, PolicyCheck
+from authplane.graph.grpc_model import Closed, GrpcServer, Judged, Open, PolicyCheck
 from authplane.graph.words import condition_words
 from authplane.policy.access.reach import Anybody, Callers, Nobody, Workloads
 from authplane.render.bootstrap import static_bootstrap
@@ -84,6 +84,8 @@ def _grpc_server(server: GrpcServer) -> Iterator[str]:
     match server.authorization:
         case Open():
             yield "  every call  [dim]unprotected[/]"
+        case Closed():
+            yield "  every call  [red]denied[/]: the Backend or the configuration has a mistake"
         case Judged(reach=reach, check=check):
             calls = [(path, callers) for path, callers in reach.paths]
             calls += [(f"{prefix}*", callers) for prefix, callers in reach.prefixes]

@@ -9,7 +9,7 @@ from authplane.graph.around import Around
 from authplane.graph.authorization import global_authorization
 from authplane.graph.extensions import extension_clusters
 from authplane.graph.gateway_api import NO_GATEWAYS, Gateways, build_gateways
-from authplane.graph.grpc_servers import build_grpc_servers
+from authplane.graph.grpc_servers import build_grpc_servers, close_all
 from authplane.graph.hosts import build_hosts, owners
 from authplane.graph.memory import Memory
 from authplane.graph.model import Address, Certificate, Graph
@@ -75,7 +75,7 @@ def build_graph(
     asked = policy_server or server
     grpc_servers = build_grpc_servers(resources, asked, gateways.protection, policies, reports)
     if unusable:
-        gateways, grpc_servers = gateways.withdrawn(), ()
+        gateways, grpc_servers = gateways.withdrawn(), close_all(grpc_servers)
     services.forget_unused()
     known = services.built()
     used = sorted({*hosts.clusters, *gateways.services})

@@ -11,7 +11,7 @@ from authplane.graph.backends import BackendTarget, backend_ref
 from authplane.graph.build import Built
 from authplane.graph.gateway_api import Gateways
 from authplane.graph.gateways import Fault, Listener
-from authplane.graph.grpc_model import GrpcServer
+from authplane.graph.grpc_model import Closed, GrpcServer
 from authplane.graph.http_routes import Parent, RouteOutcome
 from authplane.graph.programming import Programming, gateway_listener, gateway_routes
 from authplane.graph.status import (
@@ -159,7 +159,8 @@ class _Build:
         )
 
     def _grpc_server(self, ref: Ref, generation: int) -> Status:
-        served = next((each for each in self.grpc_servers if each.ref == ref), None)
+        found = next((each for each in self.grpc_servers if each.ref == ref), None)
+        served = None if found is None or isinstance(found.authorization, Closed) else found
         programmed = (
             self._programmed(frozenset(), "NotValid")
             if served is None

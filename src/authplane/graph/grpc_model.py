@@ -42,6 +42,14 @@ class Judged:
     check: PolicyCheck
 
 
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Something is wrong with what is said of the server: every call is refused.
+
+    A server that has no Listener any more goes on with the one it had, unless its bootstrap says otherwise.
+    """
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrpcServer:
     """A gRPC server, as one Backend describes it."""
@@ -59,4 +67,4 @@ class GrpcServer:
         return f"{BY_NAME}{self.ref.namespace}/{self.ref.name}/{host}:{self.port}"
 
 
-Authorization: TypeAlias = Open | Judged
+Authorization: TypeAlias = Open | Judged | Closed

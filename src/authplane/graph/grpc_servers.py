@@ -1,6 +1,7 @@
 """Backends of the type GRPC: gRPC servers that xDS configures, and that enforce policies without a proxy."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import assert_never
 
@@ -8,7 +9,7 @@ from authplane.base.addresses import parse_ip_address
 from authplane.base.names import Ref
 from authplane.base.problems import Problems
 from authplane.graph.backends import backend_ref
-from authplane.graph.grpc_model import Authorization, GrpcServer, Judged, Open, PolicyCheck, ServerTls
+from authplane.graph.grpc_model import Authorization, Closed, GrpcServer, Judged, Open, PolicyCheck, ServerTls
 from authplane.graph.policy_server import OverSocket, OverTcp, PolicyServer, Where
 from authplane.graph.protection import Protection
 from authplane.graph.reports import Reports
@@ -23,7 +24,7 @@ from authplane.resources.kinds.agentic import GrpcBackend
 def build_grpc_servers(
     resources: Resources, server: PolicyServer, protection: Protection, policies: Policies | None, reports: Reports
 ) -> tuple[GrpcServer, ...]:
-    """Build every gRPC server, in name order; one that has an error is left out, and then serves nobody.
+    """Build every gRPC server, in name order; one that has an error is closed.
 
     Without ``policies`` nothing is known of those that protect a server but that there are some.
     """
@@ -45,10 +46,10 @@ def _servers(
             protected = protection.backend(ref.object_name) is not None
             check = _check(server, written, problems)
             _doubt(ref, written, policies, problems)
-        if check is None:
-            continue
         authorization: Authorization = Open()
-        if protected or denied:
+        if check is None:
+            authorization = Closed()
+        elif protected or denied:
             authorization = Judged(reach=_reach(ref, policies, protected=protected), check=check)
         yield _known(
             GrpcServer(
@@ -59,6 +60,11 @@ def _servers(
                 authorization=authorization,
             )
         )
+
+
+def close_all(servers: tuple[GrpcServer, ...]) -> tuple[GrpcServer, ...]:
+    """Return the servers while nobody knows what holds for them."""
+    return tuple(_known(replace(each, authorization=Closed())) for each in servers)
 
 
 @lru_cache(maxsize=4096)

@@ -24,7 +24,7 @@ from xds.core.v3 import extension_pb2 as xds_extension_pb2
 from xds.type.matcher.v3 import matcher_pb2
 
 from authplane.base.names import Ref
-from authplane.graph.grpc_model import GrpcServer, Judged, Open, PolicyCheck, ServerTls
+from authplane.graph.grpc_model import Closed, GrpcServer, Judged, Open, PolicyCheck, ServerTls
 from authplane.policy.access.reach import Anybody, Callers, Nobody, Workloads
 from authplane.policy.context import TARGET_METADATA
 from authplane.render.ext_authz import kept_headers
@@ -100,6 +100,8 @@ def _judges(server: GrpcServer) -> _Filters:
     match server.authorization:
         case Open():
             return ()
+        case Closed():
+            return (("rbac", _NOBODY),)
         case Judged(reach=reach, check=check):
             asks = _ext_authz(server.ref, check)
             if not reach.paths and not reach.prefixes:
