@@ -12,7 +12,8 @@ import pytest
 from tests.support.front_backends import FACTORY, Gate, make
 from tests.support.observing import Told
 
-from authplane.io.http_front import HttpChecks, serve_http_checks
+from authplane.io.bodies import Message
+from authplane.io.http_front import HttpApplication, HttpChecks, serve_http_checks
 from authplane.io.listen import Address, TcpAddress
 from authplane.io.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
 from authplane.policy.decision import Allow, Decision, Deny
@@ -136,6 +137,35 @@ async def test_no_decision_in_time_and_one_check_too_many_are_undecided() -> Non
         assert not first.done()
     assert first.result().status == 503
     assert (await checks.respond(QUESTION)).status == 503
+
+
+async def test_a_check_that_waits_is_given_up_when_its_caller_leaves() -> None:
+    asked, ended = asyncio.Event(), asyncio.Event()
+
+    async def never(_: Effect) -> Outcome:
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        raise AssertionError
+
+    events = iter([{"type": "http.request", "body": b"", "more_body": False}])
+
+    async def receive() -> Message:
+        event = next(events, None)
+        if event is None:
+            await asked.wait()
+        return event or {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        raise AssertionError(message)
+
+    checks = HttpChecks(Gate(Path("unused")), SameRequest(), observer=Told(), perform=never)
+    scope = {"method": "GET", "raw_path": b"/slow", "query_string": b"", "scheme": "http", "headers": [(b"host", b"a")]}
+    async with asyncio.timeout(5):
+        await HttpApplication(checks, largest_body=10)(scope, receive, send)
+        await ended.wait()
 
 
 async def test_every_decision_is_told() -> None:

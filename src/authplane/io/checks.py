@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from datetime import UTC, datetime
 from enum import Enum, auto
 from time import perf_counter
-from typing import Final, ParamSpec, Protocol, TypeAlias, TypeVar, assert_never
+from typing import Final, Generic, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar, assert_never
 
 import structlog
 
@@ -107,6 +107,18 @@ class Driver:
         caller: CallerTrace = NO_TRACE,
     ) -> T | Unanswered:
         """Run a flow to its end, within ``limit`` seconds if there is something to wait for."""
+        made = self.begin(flow, answer_of, limit=limit, caller=caller)
+        return await made if isinstance(made, Coroutine) else made
+
+    def begin(
+        self,
+        flow: Generator[Effect, Outcome, T],
+        answer_of: Callable[[T], Answer],
+        *,
+        limit: float | None,
+        caller: CallerTrace = NO_TRACE,
+    ) -> T | Unanswered | Coroutine[None, None, T | Unanswered]:
+        """Run a flow up to where it waits; returns its result, which is no coroutine, or what runs the rest of it."""
         begun = perf_counter()
         try:
             effect = next(flow)
@@ -117,7 +129,11 @@ class Driver:
         except Exception as error:  # noqa: BLE001 (a failed check must become an answer that does not allow)
             self.failed(error, perf_counter() - begun, caller)
             return Unanswered.FAILED
-        observer = self.observer.responsible
+        rest = _Begun(flow=flow, effect=effect, observer=self.observer.responsible, begun=begun, caller=caller)
+        return self._go_on(rest, answer_of, limit)
+
+    async def _go_on(self, rest: "_Begun[T]", answer_of: Callable[[T], Answer], limit: float | None) -> T | Unanswered:
+        flow, effect, observer, begun, caller = rest
         with contextlib.closing(flow):
             # Only a check that waits can pile up: the others are done before the next one is read.
             if self._waiting >= self._most:
@@ -145,6 +161,16 @@ class Driver:
                 raise
             finally:
                 self._waiting -= 1
+
+
+class _Begun(NamedTuple, Generic[T]):
+    """A check that waits for something."""
+
+    flow: Generator[Effect, Outcome, T]
+    effect: Effect
+    observer: Witness
+    begun: float
+    caller: CallerTrace
 
 
 P = ParamSpec("P")

@@ -1,12 +1,12 @@
 """HTTP checks: what nginx ``auth_request``, Traefik ``forwardAuth`` and Envoy's ``http_service`` ask."""
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from typing import Final, assert_never
 
 from authplane.io.asgi import Scope, Send
-from authplane.io.bodies import Bodies, NoRoom, Receive
+from authplane.io.bodies import Bodies, NoRoom, Receive, unless_left
 from authplane.io.checks import Driver, Observing, Perform, Unanswered, no_room
 from authplane.io.http import HttpLimits, HttpRequest, HttpResponse, serve_http
 from authplane.io.listen import Address
@@ -41,18 +41,31 @@ class HttpChecks:
 
     async def respond(self, question: Question) -> HttpResponse:
         """Return the response to a question; HTTP tells no deadline, so that ``limit`` is ours."""
+        made = self.begin(question)
+        return made if isinstance(made, HttpResponse) else await made
+
+    def begin(self, question: Question) -> HttpResponse | Coroutine[None, None, HttpResponse]:
+        """Return the response to a question, or what returns it if there is something to wait for."""
         flow = check_http(self._backend, self._form, question, datetime.now(UTC))
         caller = caller_trace(_texts(question.headers)) if self._driver.observer.traces else NO_TRACE
-        made = await self._driver.run(flow, _answer_of, limit=self._limit, caller=caller)
-        match made:
-            case HttpAnswer(status=status, headers=headers, body=body):
-                return HttpResponse(status=status, headers=headers, body=body)
-            case Unanswered.FAILED:
-                return FAILED
-            case Unanswered.SHED | Unanswered.LATE:
-                return UNDECIDED
-            case _:
-                assert_never(made)
+        made = self._driver.begin(flow, _answer_of, limit=self._limit, caller=caller)
+        return _finished(made) if isinstance(made, Coroutine) else _response(made)
+
+
+async def _finished(answering: Coroutine[None, None, HttpAnswer | Unanswered]) -> HttpResponse:
+    return _response(await answering)
+
+
+def _response(made: HttpAnswer | Unanswered) -> HttpResponse:
+    match made:
+        case HttpAnswer(status=status, headers=headers, body=body):
+            return HttpResponse(status=status, headers=headers, body=body)
+        case Unanswered.FAILED:
+            return FAILED
+        case Unanswered.SHED | Unanswered.LATE:
+            return UNDECIDED
+        case _:
+            assert_never(made)
 
 
 def _answer_of(made: HttpAnswer) -> Answer:
@@ -77,11 +90,14 @@ class HttpApplication:
         if body is None:
             return
         if isinstance(body, NoRoom):
-            response = UNDECIDED
+            response: HttpResponse | None = UNDECIDED
         elif len(body) > self._largest:
             response = HttpResponse(status=413)
         else:
-            response = await self._checks.respond(_question(scope, body))
+            made = self._checks.begin(_question(scope, body))
+            response = made if isinstance(made, HttpResponse) else await unless_left(made, receive)
+        if response is None:
+            return
         length = (b"content-length", b"%d" % len(response.body))
         headers = [(name.lower().encode("ascii"), value.encode("ascii")) for name, value in response.headers]
         await send({"type": "http.response.start", "status": response.status, "headers": [*headers, length]})
