@@ -2,7 +2,6 @@
 
 from collections.abc import Generator, Iterable, Sequence
 from datetime import datetime
-from functools import lru_cache
 from typing import Final
 
 from authplane.base.headers import HeaderEdits
@@ -233,8 +232,14 @@ def _may_edit(name: str, value: str) -> bool:
     return may_send(name, value) and name.lower().replace("_", "-") not in _JUDGED
 
 
-# The odd names come from clients, so there can be many; most requests have none.
-@lru_cache(maxsize=256)
 def _strip(odd: tuple[str, ...], *, tokens: bool) -> HeaderEdits:
+    # Odd names come from clients, who could send ever new ones; most requests have none.
+    return _stripping(odd, tokens=tokens) if odd else _USUAL[tokens]
+
+
+def _stripping(odd: tuple[str, ...], *, tokens: bool) -> HeaderEdits:
     names = headers_to_strip(odd)
     return HeaderEdits(remove=tuple(sorted({*names, "authorization"})) if tokens else names)
+
+
+_USUAL: Final = {tokens: _stripping((), tokens=tokens) for tokens in (False, True)}
