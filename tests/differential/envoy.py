@@ -12,11 +12,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from tests.differential.external import RedTeam
 from tests.differential.minting import published
 from tests.differential.model import CERTIFICATES, ISSUERS, Answer, Case, Draft, PolicySet, Sent, Token, World
 from tests.differential.reference import Reference
 from tests.differential.site import Listeners, Shot, Site, gateways_of, pair_of, text_of
 from tests.differential.wire import NOTED, Lane, Origin, Reached, ask_all, origin_server
+from tests.support.asked import asked
 from tests.support.certificates import authority
 from tests.support.eventually import eventually
 from tests.support.gateway import free_port
@@ -105,6 +107,7 @@ async def running(world: World, root: Path, placement: Placement = CALL_OUT) -> 
             world=probed,
             root=root,
             origin=origin.port,
+            external=await stack.enter_async_context(asked(RedTeam())),
             issuers=await stack.enter_async_context(_issuers(root)),
             gateways=tuple(Listeners(free_port(), free_port()) for _ in gateways_of(probed)),
             now=datetime.now(UTC),
@@ -166,8 +169,8 @@ async def _ready(made: Running) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     headers = (("content-type", "application/json"), ("accept", "application/json, text/event-stream"))
     tokens = [Token(issuer=issuer, signer=issuer, claims={"sub": "ann", "aud": "shop"}) for issuer in ISSUERS]
-    asked = Sent(headers=headers, body=json.dumps(message).encode())
-    shots = [made.site.shot(Case(place=place, sent=replace(asked, token=each))) for each in tokens]
+    plain = Sent(headers=headers, body=json.dumps(message).encode())
+    shots = [made.site.shot(Case(place=place, sent=replace(plain, token=each))) for each in tokens]
 
     async def known() -> bool:
         return all(answer.allowed for answer in await made.answers(shots))

@@ -3,6 +3,7 @@
 from random import Random
 from typing import Any, Final
 
+from tests.differential.external import PORT, SERVICE
 from tests.differential.model import (
     AGENT,
     FIRST,
@@ -106,7 +107,9 @@ class Policies:
         rules = [self._rule((kind, version)) for _ in range(self._random.choice((0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 4)))]
         if wide:
             rules.append({"authorization": [{"type": "CEL", "cel": self._random.choice(WIDE)}]})
-        return Draft(kind=kind, version=version, spec={"rules": rules})
+        screens = (kind, version) == V1 and self._random.random() < 0.25
+        more = {"action": "ExternalAuth", "externalAuth": self._external()} if screens else {}
+        return Draft(kind=kind, version=version, spec={**more, "rules": rules})
 
     def _rule(self, version: tuple[str, str]) -> dict[str, Any]:
         rule: dict[str, Any] = {}
@@ -141,11 +144,19 @@ class Policies:
 
     def _entry(self, version: tuple[str, str]) -> dict[str, Any]:
         kind = self._random.random()
-        if kind < 0.45:
+        if kind < 0.4:
             return self._cel()
+        if kind < 0.48 and version != V1:
+            return {"type": "ExternalAuth", "externalAuth": self._external()}
         # The later XAccessPolicy has no list of tools, and Inline instead.
         inline = version == V1 or kind < 0.55
         return self._inline() if inline else {"type": "InlineTools", "tools": self._some(TOOLS)}
+
+    def _external(self) -> dict[str, Any]:
+        name = SERVICE if self._random.random() < 0.9 else "gone"
+        made: dict[str, Any] = {"protocol": "GRPC", "backendRef": {"name": name, "port": PORT}}
+        size = self._random.choice((0, 0, 0, 16, 8192, 8192))
+        return {**made, "forwardBody": {"maxSize": size}} if size else made
 
     def _cel(self) -> dict[str, Any]:
         mistaken = self._random.random() < 0.015

@@ -4,6 +4,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
+from tests.differential.external import answer
 from tests.differential.minting import keys_of
 from tests.differential.model import Answer
 from tests.differential.site import Shot, Site, pair_of
@@ -30,7 +31,7 @@ class Reference:
         folder = Folder(site.folder)
         folder.scan()
         self.enforced: Enforced = enforce(folder.library.current())
-        self._given = Circumstances(now=site.now, keys=keys_of(site.issuers), means=MEANS)
+        self._given = Circumstances(now=site.now, keys=keys_of(site.issuers), answer=answer, means=MEANS)
 
     def answer(self, shot: Shot) -> Answer:
         """Judge a request."""

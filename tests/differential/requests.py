@@ -179,6 +179,8 @@ class Requests:
         chance, rules = self._random, self._rules[place]
         aim = chance.choice(rules) if rules and chance.random() < 0.85 else {}
         sent = replace(self._call(aim), **self._who(aim.get("source")))
+        if chance.random() < 0.2:
+            sent = replace(sent, headers=(*sent.headers, ("x-team", "red")))
         for _ in range(chance.choice((0, 0, 0, 0, 1, 1, 2))):
             sent = chance.choice(_MUTATIONS)(sent, chance)
         return sent

@@ -97,7 +97,7 @@ async def everything(cases: int, seed: int, console: Console) -> Tally:
                     shown += 1
                     folder = REPORTS / f"{seed}-{placement.name}-{shown}"
                     said = await reported(found, placement, folder)
-                    progress.console.print(said, markup=False, highlight=False)
+                    progress.console.print(said, markup=False, highlight=False, soft_wrap=True)
     return tally
 
 

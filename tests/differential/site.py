@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from tests.differential.external import PORT, SERVICE
 from tests.differential.minting import sign
 from tests.differential.model import (
     CERTIFICATES,
@@ -76,6 +77,8 @@ class Site:
     root: Path
     origin: int
     """The port of the server that all Backends are."""
+    external: int
+    """The port of the external service."""
     issuers: Mapping[str, str]
     """Where issuers are, by what they are called in cases."""
     gateways: tuple[Listeners, ...]
@@ -119,7 +122,12 @@ class Site:
 
     def documents(self) -> list[Json]:
         """Return everything that is in force."""
-        found = [self._configuration(), *_secrets(), *_origin(self.origin)]
+        found = [
+            self._configuration(),
+            *_secrets(),
+            *_service("origin", 80, self.origin),
+            *_service(SERVICE, PORT, self.external),
+        ]
         for number, drafts in enumerate(gateways_of(self.world)):
             found.append(_gateway(number, self.gateways[number]))
             aim = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": f"g{number}"}
@@ -180,7 +188,7 @@ def text_of(documents: list[Json]) -> str:
 def _tidied(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     """Leave out what Envoy drops as it reads a request: what is for it alone, and an offer to go on with HTTP/2."""
     gone = {"transfer-encoding"}
-    if ("upgrade", "h2c") in headers:
+    if {("upgrade", "h2c"), ("connection", "Upgrade, HTTP2-Settings")} <= set(headers):
         gone |= {"upgrade", "http2-settings", "connection"}
     elif ("connection", "x-team") in headers:
         gone |= {"x-team", "connection"}
@@ -250,15 +258,15 @@ def _secrets() -> list[Json]:
     ]
 
 
-def _origin(port: int) -> list[Json]:
+def _service(name: str, port: int, where: int) -> list[Json]:
     return [
-        _document("v1", "Service", "origin", {"ports": [{"name": "main", "port": 80}]}),
+        _document("v1", "Service", name, {"ports": [{"name": "main", "port": port}]}),
         {
             "apiVersion": "discovery.k8s.io/v1",
             "kind": "EndpointSlice",
-            "metadata": {"name": "origin-1", "labels": {"kubernetes.io/service-name": "origin"}},
+            "metadata": {"name": f"{name}-1", "labels": {"kubernetes.io/service-name": name}},
             "addressType": "IPv4",
             "endpoints": [{"addresses": ["127.0.0.1"]}],
-            "ports": [{"name": "main", "port": port}],
+            "ports": [{"name": "main", "port": where}],
         },
     ]

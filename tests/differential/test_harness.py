@@ -103,6 +103,7 @@ def site(tmp_path: Path) -> Site:
         world=batch.world,
         root=tmp_path,
         origin=1,
+        external=2,
         issuers={each: each.replace(".invalid", ".example") for each in ISSUERS},
         gateways=tuple(Listeners(8000 + index, 8100 + index) for index in range(len(gateways_of(batch.world)))),
         now=datetime(2026, 1, 1, tzinfo=UTC),
