@@ -31,6 +31,7 @@ from authplane.io.ready import reachable
 from authplane.render.bootstrap import ControlPlane, UnixSocket, ads_bootstrap
 from authplane.render.dump import json_text
 
+_UNAVAILABLE: Final = 503
 _PATIENCE: Final = 60.0
 _PER_LANE: Final = 40
 _AT_A_TIME: Final = 12
@@ -128,7 +129,12 @@ async def compare(
     judge = reference or Reference(made.site)
     shots = [made.site.shot(case) for case in cases]
     wanted = [judge.answer(shot) for shot in shots]
-    return list(zip(cases, shots, wanted, await made.answers(shots), strict=True))
+    got = await made.answers(shots)
+    for index, (want, answer) in enumerate(zip(wanted, got, strict=True)):
+        # On a busy machine somebody may be asked in vain. That is no decision, so one asks again, and nothing else.
+        if answer.status == _UNAVAILABLE != want.status and not answer.allowed:
+            [got[index]] = await made.answers([shots[index]])
+    return list(zip(cases, shots, wanted, got, strict=True))
 
 
 def _probe() -> PolicySet:

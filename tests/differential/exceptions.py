@@ -26,7 +26,7 @@ class Known:
 
 
 def _repeated(*names: str) -> Callable[[Shot], bool]:
-    return lambda shot: any(sum(name == each for name, _ in shot.headers) > 1 for each in names)
+    return lambda shot: any(sum(name.lower() == each for name, _ in shot.headers) > 1 for each in names)
 
 
 KNOWN: Final = {
@@ -69,6 +69,11 @@ KNOWN: Final = {
         reason="the document that tells where to get tokens is served by Envoy itself, to everybody",
         statuses=frozenset({200, 405}),
         concerns=lambda shot: shot.path.startswith("/.well-known/oauth-protected-resource"),
+    ),
+    "same header twice": Known(
+        reason="Envoy shows a header that is there twice with the same value as 'red,red', which is not 'red'",
+        statuses=frozenset({200, 401, 403}),
+        concerns=_repeated("x-team"),
     ),
     "joined headers": Known(
         reason="Envoy shows several headers of one name as one, which is wrong for another reason",

@@ -99,6 +99,8 @@ class Token:
     """Whose key signs it; `STRANGER` has one as well."""
     header: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """Members of the header that are unusual; None leaves one out."""
+    scheme: str = "Bearer "
+    """What stands before it, with the blank."""
     defect: str = ""
     """What is done to it afterwards: see `tests.differential.minting`."""
 

@@ -108,6 +108,8 @@ HEADERS: Final[tuple[Mapping[str, Any], ...]] = (
     {"b64": False}, {"alg": "es256"},
 )  # fmt: skip
 
+SCHEMES: Final = ("bearer ", "BEARER ", "Bearer  ", "Bearer\t", "Bearer", "", "DPoP ", "Basic ", "Bearer,", "Bearer x ")
+
 ODD_HEADERS: Final[tuple[tuple[tuple[str, str], ...], ...]] = (
     (("x-team", "red"),),
     (("x-team", "blue"),),
@@ -244,11 +246,12 @@ class Requests:
             times=self._usually(USUAL_TIMES, TIMES),
             signer=chance.choice((*ISSUERS, STRANGER)) if odd else issuer,
             header=self._usually(({},), HEADERS),
+            scheme=self._usually(("Bearer ",), SCHEMES),
             defect=self._usually(("",), DEFECTS),
         )
 
     def _usually(self, usual: Sequence[Any], odd: Sequence[Any]) -> Any:
-        return self._random.choice(usual if self._random.random() < 0.93 else odd)
+        return self._random.choice(usual if self._random.random() < 0.94 else odd)
 
     def _workload_token(self) -> Token:
         chance = self._random

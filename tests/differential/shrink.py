@@ -81,7 +81,7 @@ def _smaller_requests(sent: Sent) -> Iterator[Sent]:
 def _smaller_tokens(token: Token | None) -> Iterator[Token]:
     if token is None:
         return
-    yield replace(token, defect="", header={}, times={"exp": 3000})
+    yield replace(token, defect="", scheme="Bearer ", header={}, times={"exp": 3000})
     for name in ("claims", "header", "times"):
         for less in reduced(getattr(token, name)):
             yield replace(token, **{name: less})

@@ -104,7 +104,7 @@ class Site:
         if sent.token is not None:
             issuer = fill(sent.token.issuer, names)
             token = sign(sent.token, int(self.now.timestamp()), fill(dict(sent.token.claims), names), issuer)
-            headers.append(("authorization", f"Bearer {token}"))
+            headers.append(("authorization", f"{sent.token.scheme}{token}"))
         whole = (*headers, *_framing(sent))
         return Shot(
             method=sent.method,
@@ -188,11 +188,14 @@ def text_of(documents: list[Json]) -> str:
 def _tidied(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     """Leave out what Envoy drops as it reads a request: what is for it alone, and an offer to go on with HTTP/2."""
     gone = {"transfer-encoding"}
-    if {("upgrade", "h2c"), ("connection", "Upgrade, HTTP2-Settings")} <= set(headers):
+    connection = ",".join(value.lower() for name, value in headers if name == "connection")
+    if "upgrade" not in connection:
+        gone |= {"upgrade"}
+    elif ("upgrade", "h2c") in headers:
         gone |= {"upgrade", "http2-settings", "connection"}
-    elif ("connection", "x-team") in headers:
+    if "x-team" in connection:
         gone |= {"x-team", "connection"}
-    return tuple(pair for pair in headers if pair[0] not in gone)
+    return tuple(pair for pair in headers if pair[0].lower() not in gone)
 
 
 def _framing(sent: Sent) -> tuple[tuple[str, str], ...]:

@@ -14,6 +14,7 @@ JOINED: Final = {
 }
 
 
+@pytest.mark.requirement("P16")
 @pytest.mark.parametrize("joined", JOINED.values(), ids=JOINED.keys())
 def test_what_a_proxy_has_joined_is_refused_as_what_it_has_not(joined: tuple[str, str, str]) -> None:
     name, first, second = joined
