@@ -189,8 +189,8 @@ def _tidied(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]
     """Leave out what Envoy drops as it reads a request: what is for it alone, and an offer to go on with HTTP/2."""
     gone = {"transfer-encoding"}
     connection = ",".join(value.lower() for name, value in headers if name == "connection")
-    if "upgrade" not in connection:
-        gone |= {"upgrade"}
+    if "upgrade" not in connection or "upgrade" not in {name for name, _ in headers}:
+        gone |= {"upgrade", "connection"}
     elif ("upgrade", "h2c") in headers:
         gone |= {"upgrade", "http2-settings", "connection"}
     if "x-team" in connection:

@@ -5,7 +5,10 @@ from typing import Final
 import pytest
 from tests.policy.mcp.posting import fault, message, post
 
+from authplane.policy.basic import Absent, Unfit
 from authplane.policy.mcp.refusal import Fault
+from authplane.policy.request import Request
+from authplane.policy.tokens.bearer import parse_bearer
 
 JOINED: Final = {
     "two sessions": ("mcp-session-id", "a", "b"),
@@ -26,3 +29,17 @@ def test_what_a_proxy_has_joined_is_refused_as_what_it_has_not(joined: tuple[str
 def test_one_of_each_is_not_refused() -> None:
     for name, value, _ in JOINED.values():
         assert fault(post(message(), (name, value))) is None
+
+
+SCHEMES: Final = {
+    "a token after a password": ("Basic eDp5,Bearer x.y.z", Unfit("more than one Authorization header")),
+    "a token after a password and a blank": ("Basic eDp5, bearer x.y.z", Unfit("more than one Authorization header")),
+    "a password after a token": ("Bearer x.y.z,Basic eDp5", Unfit("not exactly one bearer token")),
+    "a password": ("Basic eDp5", Absent()),
+    "a digest": ('Digest username="Bearer", realm="x"', Absent()),
+}
+
+
+@pytest.mark.parametrize(("value", "want"), SCHEMES.values(), ids=SCHEMES.keys())
+def test_a_token_that_a_proxy_has_joined_to_something_is_not_overlooked(value: str, want: Absent | Unfit) -> None:
+    assert parse_bearer(Request(method="POST", path="/mcp", headers=(("authorization", value),))) == want

@@ -1,5 +1,6 @@
 """Where a request carries its token (RFC 6750): in Authorization, and nowhere else."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -17,6 +18,9 @@ class Bearer:
 Shown: TypeAlias = Bearer | Absent | Unfit
 
 _ABSENT: Final = Absent()
+_SEVERAL: Final = "more than one Authorization header"
+_JOINED: Final = re.compile(r",[ \t]*bearer(?:[ \t,]|$)", re.IGNORECASE)
+"""A token after other credentials: a proxy may join several headers into one."""
 
 
 def parse_bearer(request: Request) -> Shown:
@@ -28,11 +32,11 @@ def parse_bearer(request: Request) -> Shown:
     if not found:
         return _ABSENT
     if len(found) > 1:
-        return Unfit("more than one Authorization header")
+        return Unfit(_SEVERAL)
     value = found[0]
     if not value.startswith("Bearer "):  # as nearly all write it
         scheme, _, _ = value.partition(" ")
         if scheme.lower() != "bearer":
-            return _ABSENT
+            return Unfit(_SEVERAL) if _JOINED.search(value) else _ABSENT
     token = value[7:].strip(" ")
     return Bearer(token) if token and " " not in token and "," not in token else Unfit("not exactly one bearer token")
