@@ -3,9 +3,10 @@
 from typing import Final
 
 import pytest
-from tests.policy.mcp.posting import fault, message, post
+from tests.policy.mcp.posting import ACCEPT, JSON, fault, message, post
 
 from authplane.policy.basic import Absent, Unfit
+from authplane.policy.mcp.read import read_mcp
 from authplane.policy.mcp.refusal import Fault
 from authplane.policy.request import Request
 from authplane.policy.tokens.bearer import parse_bearer
@@ -43,3 +44,13 @@ SCHEMES: Final = {
 @pytest.mark.parametrize(("value", "want"), SCHEMES.values(), ids=SCHEMES.keys())
 def test_a_token_that_a_proxy_has_joined_to_something_is_not_overlooked(value: str, want: Absent | Unfit) -> None:
     assert parse_bearer(Request(method="POST", path="/mcp", headers=(("authorization", value),))) == want
+
+
+@pytest.mark.requirement("P16")
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_two_content_types_are_refused_even_where_there_is_no_content(method: str) -> None:
+    def read(*headers: tuple[str, str]) -> Fault | None:
+        return fault(read_mcp(method, (ACCEPT, ("mcp-session-id", "a"), *headers), "/mcp", b"", complete=True))
+
+    assert read(JSON) is None
+    assert read(JSON, JSON) is read(("content-type", "application/json,application/json")) is Fault.HEADER_REPEATED

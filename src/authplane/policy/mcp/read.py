@@ -82,6 +82,9 @@ def _bodiless(method: str, front: Front, body: bytes) -> OpenStream | EndSession
 def _bodiless_fault(front: Front, body: bytes) -> Fault | None:
     if body or front.get("transfer-encoding") is not None or front.get("content-encoding") is not None:
         return Fault.BODY_UNEXPECTED
+    # Envoy joins several into one, and nobody else looks at it where there is no body.
+    if "," in front.get("content-type", ""):
+        return Fault.HEADER_REPEATED
     # They repeat a message, and here is none.
     repeats = front.get("mcp-method") is not None or front.get("mcp-name") is not None
     return Fault.HEADER_MISMATCH if repeats else None
