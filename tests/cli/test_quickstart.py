@@ -25,6 +25,8 @@ class Quickstart:
     def __init__(self, state: Path) -> None:
         self.state = state
         self.ports = {port: free_port() for port in PORTS}
+        # Which of the two gateways has the greater number must not matter.
+        self.ports[8090], self.ports[8091] = sorted((self.ports[8090], self.ports[8091]), reverse=True)
         self.lines: list[Line] = []
         folder = state / "quickstart"
         folder.mkdir(parents=True)

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from authplane.graph.model import Graph, PlainPort
+from authplane.graph.model import Graph, SecurePort
 from authplane.io.listen import TcpAddress
 from authplane.io.workspace import Workspace
 
@@ -55,10 +55,9 @@ def tries(workspace: Workspace, graph: Graph) -> tuple[Try, ...]:
 
 def agent_tries(workspace: Workspace, graph: Graph) -> tuple[Try, ...]:
     """Return what to try with the tools that policies protect; empty if the folder has none by now."""
-    ports = [port.where.port for port in graph.gateways if not isinstance(port, PlainPort)]
-    if len(ports) < 2:
+    people, workloads = _port(graph, certificates=False), _port(graph, certificates=True)
+    if people is None or workloads is None:
         return ()
-    people, workloads = ports[:2]
     curl = f"curl -i --cacert {workspace.ca}"
     shown = f"--cert {workspace.dev}/janitor.crt --key {workspace.dev}/janitor.key"
     add, delete = _call("add", '{"a":1,"b":2}'), _call("delete_note", '{"name":"draft"}')
@@ -75,16 +74,28 @@ def agent_tries(workspace: Workspace, graph: Graph) -> tuple[Try, ...]:
 
 def agent_program(workspace: Workspace, graph: Graph) -> str:
     """Return a program that uses the tools with the MCP SDK; empty if there are none by now."""
-    ports = [port.where.port for port in graph.gateways if not isinstance(port, PlainPort)]
-    if not ports:
+    port = _port(graph, certificates=False)
+    if port is None:
         return ""
-    url = f"https://localhost:{ports[0]}/mcp"
+    url = f"https://localhost:{port}/mcp"
     return _AGENT.format(token=token_command(workspace), ca=str(workspace.ca), url=url)
 
 
 def token_command(workspace: Workspace) -> str:
     """Return the command that makes a token."""
     return f"{_program()} dev token --folder {workspace.dev} --sub alice --aud notes"
+
+
+def _port(graph: Graph, *, certificates: bool) -> int | None:
+    """Find a port for HTTPS that asks clients for certificates, or one that does not."""
+    return next(
+        (
+            port.where.port
+            for port in graph.gateways
+            if isinstance(port, SecurePort) and any(chain.clients is not None for chain in port.chains) is certificates
+        ),
+        None,
+    )
 
 
 def _program() -> str:
