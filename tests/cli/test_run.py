@@ -98,7 +98,7 @@ async def test_it_serves_tells_what_happens_follows_edits_and_stops_at_once(run:
 
         await eventually(open_now)
         assert time.monotonic() - begun < 5
-        assert any("routes changed: https/localhost" in line.text for line in run.lines)
+        assert any(line.text.endswith("routes changed: https/localhost, ingress_http") for line in run.lines)
         path.write_text("kind: [", encoding="utf-8")
         await run.says(f"{path}:1")
         assert [await run.status(each) for each in ("/allow", "/secret", "/open")] == [200, 401, 200]

@@ -164,7 +164,11 @@ class _Terminal:
             out.print(f"[green]{count(event.resolved, 'problem')} resolved[/]")
         if event.first:
             return
-        changes = [f"{key}: {_list(names)}" for key, names in event.difference.items()]
+        # Behind # is what tells route tables with different filters apart, which is for Envoy.
+        changes = [
+            f"{key}: {_list(list(dict.fromkeys(name.partition('#')[0] for name in names)))}"
+            for key, names in event.difference.items()
+        ]
         what = "; ".join(changes) or "nothing changed for Envoy"
         out.print(f"[cyan]reloaded[/] in {event.seconds * 1000:.0f} ms: {escape(what)}")
 
