@@ -82,6 +82,8 @@ class Request:
     """The names of those headers that have an underscore: an origin may take it for a hyphen."""
     _reader: Reader | None = field(default=None, init=False, repr=False, compare=False)
     _message: Any = field(default=None, init=False, repr=False, compare=False)
+    _taken: dict[str, object] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What was taken from the message by now."""
 
     def __post_init__(self) -> None:
         _name(self)
@@ -105,6 +107,7 @@ def partly_read(  # noqa: PLR0913, PLR0917 (every check makes one)
     request = _new(Request)
     _put_reader(request, reader)
     _put_message(request, message)
+    _put_taken(request, {})
     _put_method(request, method)
     _put_host(request, host)
     _put_path(request, path)
@@ -125,11 +128,11 @@ def _name(request: Request) -> None:
 
 
 _new: Final = object.__new__
-_source_of: Final = attrgetter("_reader", "_message")
-_put_reader, _put_message, _put_method, _put_host, _put_path, _put_context, _put_auth_names, _put_odd_names = (
-    vars(Request)[name].__set__
-    for name in ("_reader", "_message", "method", "host", "path", "context", "auth_names", "odd_names")
+_source_of: Final = attrgetter("_reader", "_message", "_taken")
+_put_reader, _put_message, _put_taken, _put_method, _put_host, _put_path, _put_context = (
+    vars(Request)[name].__set__ for name in ("_reader", "_message", "_taken", "method", "host", "path", "context")
 )
+_put_auth_names, _put_odd_names = (vars(Request)[name].__set__ for name in ("auth_names", "odd_names"))
 
 
 class _Later:
@@ -143,13 +146,15 @@ class _Later:
     def __get__(self, request: Request | None, _owner: type[Request]) -> object:
         if request is None:
             return self
-        try:
+        reader, message, taken = _source_of(request)
+        if reader is None:
             return self._find(request)
-        except AttributeError:
-            reader, message = _source_of(request)
-            value: object = reader.read(message, self._name)
-            self._put(request, value)
-            return value
+        # Not kept in the slot: to find out that it is empty costs more than to read the message.
+        name = self._name
+        if name not in taken:
+            taken[name] = reader.read(message, name)
+        value: object = taken[name]
+        return value
 
     def __set__(self, request: Request, value: object) -> None:
         self._put(request, value)

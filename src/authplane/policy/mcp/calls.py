@@ -72,6 +72,24 @@ class EndSession:
     session: str
 
 
+def build_tool_call(
+    id_: RpcId | None, name: str, arguments: Mapping[str, Any], version: ProtocolVersion, session: str
+) -> ToolCall:
+    """Do what ``ToolCall(...)`` does, in half the time: nearly every check makes one."""
+    call = _new(ToolCall)
+    _put_id(call, id_)
+    _put_name(call, name)
+    _put_arguments(call, arguments)
+    _put_version(call, version)
+    _put_session(call, session)
+    return call
+
+
+_new: Final = object.__new__
+_put_id, _put_name, _put_arguments, _put_version, _put_session = (
+    vars(ToolCall)[name].__set__ for name in ("id", "name", "arguments", "version", "session")
+)
+
 McpCall: TypeAlias = ToolCall | MethodCall | Notification | ClientResponse | OpenStream | EndSession
 
 

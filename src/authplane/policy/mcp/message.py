@@ -6,7 +6,15 @@ from json.encoder import encode_basestring_ascii
 from typing import Any, Final
 
 from authplane.base.strict_json import NotStrict, parse_json
-from authplane.policy.mcp.calls import TOOLS_CALL, ClientResponse, McpCall, MethodCall, Notification, RpcId, ToolCall
+from authplane.policy.mcp.calls import (
+    TOOLS_CALL,
+    ClientResponse,
+    McpCall,
+    MethodCall,
+    Notification,
+    RpcId,
+    build_tool_call,
+)
 from authplane.policy.mcp.front import Front
 from authplane.policy.mcp.limits import LONGEST_ID, McpLimits
 from authplane.policy.mcp.lookalikes import has_lookalike
@@ -101,7 +109,7 @@ def _call(
     session = front.get("mcp-session-id") or ""
     if method == TOOLS_CALL:
         arguments = params.get("arguments") or _NO_PARAMS
-        return ToolCall(id=id_, name=subject, arguments=arguments, version=version, session=session)
+        return build_tool_call(id_, subject, arguments, version, session)
     if id_ is None and method.startswith(NOTIFICATIONS):
         return Notification(method=method, params=params, version=version, session=session)
     return MethodCall(id=id_, method=method, subject=subject, params=params, version=version, session=session)
