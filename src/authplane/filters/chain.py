@@ -3,11 +3,13 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from authplane.filters.calls import Call, Code, Flow, Metadata, Mutation, Proceed, Running, Side, Stop
 
 _METHOD: Final = re.compile(r"/[^/]+/[^/]+")
+_SERVER: Final = Side.SERVER
 _NO_METHOD: Final = Stop(code=Code.UNIMPLEMENTED, message="the path does not name a method of a service")
 
 
@@ -17,15 +19,36 @@ def run_chain(filters: Sequence[Running], call: Call) -> Flow:
     A server refuses a path that is not of the form ``/service/method`` before any filter: what looks for the handler
     could otherwise read it differently from a rule that is to protect it.
     """
-    if call.side is Side.SERVER and not _METHOD.fullmatch(call.path):
+    if call.side is _SERVER and not _names_method(call.path):
         return _refused()
-    return run_filters(filters, call)
+    # As below; each step counts, as every call comes this way.
+    return filters[0].run(call) if len(filters) == 1 else _run_all(filters, call)
 
 
 def run_filters(filters: Sequence[Running], call: Call) -> Flow:
     """Do the same for a part of a chain, whose call has been looked at."""
     # One filter needs nothing around it, and most chains have one.
     return filters[0].run(call) if len(filters) == 1 else _run_all(filters, call)
+
+
+def passed(call: Call) -> Proceed:
+    """Do what ``Proceed(metadata=call.metadata)`` does, in half the time: most calls go on as they are."""
+    proceed = _new(Proceed)
+    _put_metadata(proceed, call.metadata)
+    _put_response_metadata(proceed, ())
+    _put_response_mutations(proceed, ())
+    return proceed
+
+
+_new: Final = object.__new__
+_put_metadata, _put_response_metadata, _put_response_mutations = (
+    vars(Proceed)[name].__set__ for name in ("metadata", "response_metadata", "response_mutations")
+)
+
+
+@lru_cache(maxsize=256)
+def _names_method(path: str) -> bool:
+    return _METHOD.fullmatch(path) is not None
 
 
 def _refused() -> Flow:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, assert_never
 
-from authplane.filters.calls import Call, Code, Flow, Proceed, Running, Stop
-from authplane.filters.chain import run_filters
+from authplane.filters.calls import Call, Code, Flow, Running, Stop
+from authplane.filters.chain import passed, run_filters
 from authplane.filters.composite.authority import asks_authority
 from authplane.filters.registry import FilterConfig, State
 from authplane.matching.fractions import ALWAYS, Fraction, is_drawn
@@ -142,10 +142,10 @@ class _CompositeFilter:
         if found is None:
             return NO_MATCH
         if found.sample is not ALWAYS and not is_drawn(found.sample, self._random()):
-            return Proceed(metadata=call.metadata)
+            return passed(call)
         match found.judge:
             case None:
-                return Proceed(metadata=call.metadata)
+                return passed(call)
             case Stop() as stop:
                 return stop
             case judge:

@@ -11,6 +11,7 @@ from authplane.filters.calls import (
     Code,
     Effect,
     Flow,
+    Metadata,
     Proceed,
     Running,
     Side,
@@ -20,9 +21,10 @@ from authplane.filters.calls import (
     Verdict,
 )
 from authplane.filters.calls import Outcome as EffectOutcome
+from authplane.filters.chain import passed
 from authplane.filters.extauthz.cache import Caching, DecisionCache, lifetime_of
 from authplane.filters.extauthz.check.shown import Shown
-from authplane.filters.extauthz.check.wire import METHOD, Questions, read_reply
+from authplane.filters.extauthz.check.wire import METHOD, PLAIN_ALLOW, Questions, read_reply
 from authplane.filters.extauthz.decision import Allow, Deny, Failed, Outcome
 from authplane.filters.extauthz.grpc_service.service import GrpcService
 from authplane.filters.extauthz.trace import trace_of
@@ -115,7 +117,7 @@ class _ExtAuthzFilter:
             self._count(call, "filter_disabled")
             if config.deny_at_disable:
                 return Stop(code=config.error_code, message=_DISABLED)
-            return Proceed(metadata=call.metadata)
+            return passed(call)
         if isinstance(config.on_failure, FailOpen):
             call = _unmarked(call)
         cache = self._cache
@@ -132,6 +134,9 @@ class _ExtAuthzFilter:
         return self._verdict(call, outcome)
 
     def _verdict(self, call: Call, outcome: Outcome) -> Verdict:
+        if outcome is PLAIN_ALLOW:
+            self._count(call, "allowed")
+            return passed(call)
         match outcome:
             case Allow(edits=edits, response_metadata=additions, response_mutations=mutations):
                 self._count(call, "allowed")
@@ -184,19 +189,15 @@ class _ExtAuthzFilter:
     def _ask(self, call: Call, request: bytes) -> _Judging:
         if len(request) > MOST_BYTES:
             return Failed("the check is too large", _TOO_LARGE)
-        service = self._config.service
-        limits = [limit for limit in (service.timeout, call.remaining) if limit is not None]
-        answer = yield Ask(
-            channel=service.channel,
-            method=METHOD,
-            request=request,
-            timeout=min(limits, default=None),
-            metadata=(*service.metadata, *trace_of(call.metadata, service.metadata)),
-        )
+        service, remaining = self._config.service, call.remaining
+        limit = service.timeout
+        if limit is None or (remaining is not None and remaining < limit):
+            limit = remaining
+        answer = yield _ask_of(service, request, limit, trace_of(call.metadata, service.metadata))
         match answer:
             case Answered(reply):
                 return read_reply(reply, self._config.rules, a102_append=self._config.a102_append)
-            case Unanswered(code=Code.DEADLINE_EXCEEDED) if limits and min(limits) == call.remaining:
+            case Unanswered(code=Code.DEADLINE_EXCEEDED) if limit is not None and limit == remaining:
                 # A client that gives a call too little time must not pass for it.
                 return Failed("the deadline of the call passed", _TOO_LATE)
             case Unanswered(code, message):
@@ -207,22 +208,42 @@ class _ExtAuthzFilter:
                 assert_never(answer)
 
     def _count(self, call: Call, outcome: str) -> None:
-        self._state.count(_METRICS[call.side, outcome], call.target)
+        self._state.count((_SERVER if call.side is _SERVER_SIDE else _CLIENT)[outcome], call.target)
 
     def _count_cache(self, call: Call, event: str) -> None:
         self._state.count(_CACHE_METRICS[call.side, event], call.target)
 
 
-_METRICS: Final = {
-    (side, outcome): f"grpc.{side.value}_ext_authz.{outcome}_rpcs"
-    for side in Side
-    for outcome in ("allowed", "denied", "filter_disabled", "failed")
-}
+_SERVER_SIDE: Final = Side.SERVER
+_CLIENT, _SERVER = (
+    {
+        outcome: f"grpc.{side.value}_ext_authz.{outcome}_rpcs"
+        for outcome in ("allowed", "denied", "filter_disabled", "failed")
+    }
+    for side in (Side.CLIENT, Side.SERVER)
+)
 _CACHE_METRICS: Final = {
     (side, event): f"authplane.{side.value}_ext_authz.cache_{event}"
     for side in Side
     for event in ("hits", "shared", "misses")
 }
+
+
+def _ask_of(service: GrpcService, request: bytes, timeout: float | None, trace: Metadata) -> Ask:
+    """Do what ``Ask(...)`` does, in half the time: every check makes one."""
+    ask = _new(Ask)
+    _put_channel(ask, service.channel)
+    _put_method(ask, METHOD)
+    _put_request(ask, request)
+    _put_timeout(ask, timeout)
+    _put_metadata(ask, (*service.metadata, *trace) if trace else service.metadata)
+    return ask
+
+
+_new: Final = object.__new__
+_put_channel, _put_method, _put_request, _put_timeout, _put_metadata = (
+    vars(Ask)[name].__set__ for name in ("channel", "method", "request", "timeout", "metadata")
+)
 
 
 def _unmarked(call: Call) -> Call:

@@ -9,6 +9,7 @@ import grpc
 from authplane.dataplane.routing import Routed
 from authplane.filters.calls import Call, Code, Metadata, Mutation, Proceed, Side, Stop, Verdict
 from authplane.filters.headers import mutated
+from authplane.filters.metadata import NO_METADATA
 from authplane.io.interceptors.connection import CallConnection
 from authplane.io.interceptors.local_addresses import LocalAddresses
 
@@ -46,15 +47,31 @@ class Gate:
     def call(self, method: str, context: Any, authority: str | None) -> Call:
         """Return a call as filters see it."""
         left = context.time_remaining()
-        return Call(
-            side=Side.SERVER,
-            path=method,
-            authority=authority or self.default_authority,
-            metadata=tuple(context.invocation_metadata() or ()),
-            started=datetime.now(UTC),
-            remaining=None if left is None or left > _FOR_EVER else left,
-            connection=CallConnection(context, self.addresses, self.own_principal, self.secured),
-        )
+        # Does what Call(...) does, in less than half the time: every call has one.
+        call = _new(Call)
+        _put_side(call, _SERVER)
+        _put_path(call, method)
+        _put_authority(call, authority or self.default_authority)
+        _put_metadata(call, tuple(context.invocation_metadata() or ()))
+        _put_started(call, _now(UTC))
+        _put_remaining(call, None if left is None or left > _FOR_EVER else left)
+        _put_connection(call, CallConnection(context, self.addresses, self.own_principal, self.secured))
+        _put_target(call, "")
+        _put_route_metadata(call, NO_METADATA)
+        _put_cluster_metadata(call, NO_METADATA)
+        return call
+
+
+_new: Final = object.__new__
+_now: Final = datetime.now
+# To find a member of an Enum takes as long as to call something.
+_SERVER: Final = Side.SERVER
+_put_side, _put_path, _put_authority, _put_metadata, _put_started, _put_remaining, _put_connection = (
+    vars(Call)[name].__set__ for name in ("side", "path", "authority", "metadata", "started", "remaining", "connection")
+)
+_put_target, _put_route_metadata, _put_cluster_metadata = (
+    vars(Call)[name].__set__ for name in ("target", "route_metadata", "cluster_metadata")
+)
 
 
 class Metadatum(NamedTuple):

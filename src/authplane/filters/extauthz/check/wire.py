@@ -24,7 +24,11 @@ METHOD: Final = "/envoy.service.auth.v3.Authorization/Check"
 CACHE_NAMESPACE: Final = "authplane.decision_cache"
 """The member of ``dynamic_metadata`` in which a service says for how long its decision may be remembered."""
 
-_PLAIN_ALLOW: Final = Allow()
+PLAIN_ALLOW: Final = Allow()
+"""What a service says that changes nothing: there is no other with the same content."""
+_PLAIN_REPLIES: Final = frozenset({b"", b"\n\0", b"\x1a\0", b"\n\0\x1a\0"})
+"""How such replies look: nothing, an empty status, an empty ok_response, or both."""
+_ENVOY: Final = CheckForm.ENVOY
 _FORBIDDEN: Final = 403
 _DENIED: Final = "denied by the authorization service"
 _LONGEST_MESSAGE: Final = 1024
@@ -34,6 +38,7 @@ _MOST_KNOWN: Final = 1024
 _LARGEST_FRAME: Final = 8192
 
 _Raw: TypeAlias = list[tuple[str, bytes]]
+_Http: TypeAlias = context_pb.AttributeContext.HttpRequest
 _Frame: TypeAlias = tuple[object, ...]
 
 
@@ -44,8 +49,8 @@ class Questions:
 
     def __init__(self, shown: Shown) -> None:
         self._shown = shown
-        self._known: dict[str, bool] = {}
-        """Which headers are shown: calls have the same names again and again."""
+        self._known: dict[str, str] = {}
+        """As what headers are shown, empty if they are not: calls have the same names again and again."""
         self._frames: dict[_Frame, bytes] = {}
         """Checks without headers and times: to read one takes a third of the time to write it."""
 
@@ -54,11 +59,18 @@ class Questions:
         key = self._frame_of(call)
         frame = self._frames.get(key)
         message = pb.CheckRequest.FromString(self._draw(key, call) if frame is None else frame)
-        request = message.attributes.request
+        attributes, started = message.attributes, call.started
+        request = attributes.request
         headers = self._fill_headers(request.http, call.metadata)
-        if self._shown.form is CheckForm.ENVOY:
+        if self._shown.form is _ENVOY:
             _fill_joined(request.http, headers)
-        self._add_moment(message, call)
+        time = request.time
+        time.seconds = int(started.timestamp())
+        time.nanos = started.microsecond * 1000
+        if call.connection is not None and self._shown.peer_address:
+            port = call.connection.remote.port
+            if port:
+                attributes.source.address.socket_address.port_value = port
         return message.SerializeToString()
 
     def key(self, call: Call) -> bytes:
@@ -71,8 +83,8 @@ class Questions:
         # Each part of the frame has its place before them: no header can stand for a certificate.
         parts: list[object] = [*self._frame_of(call)]
         for name, value in call.metadata:
-            shows = known.get(name)
-            if self._learn(name) if shows is None else shows:
+            shown = known.get(name)
+            if self._learn(name) if shown is None else shown:
                 parts += (name, value)
         # How Python writes a list of texts, bytes and numbers can be read in one way only.
         return sha256(repr(parts).encode()).digest()
@@ -80,7 +92,7 @@ class Questions:
     def _frame_of(self, call: Call) -> _Frame:
         """Return all that the frame of a check is drawn from."""
         shown, connection = self._shown, call.connection
-        authority = call.authority if shown.form is CheckForm.ENVOY else None
+        authority = call.authority if shown.form is _ENVOY else None
         if connection is None:
             return call.path, authority
         local, remote, certificate = connection.local, connection.remote, connection.certificate
@@ -99,7 +111,7 @@ class Questions:
         http.size = -1
         http.protocol = "HTTP/2"
         http.header_map.SetInParent()
-        if self._shown.form is CheckForm.ENVOY:
+        if self._shown.form is _ENVOY:
             http.host = _clean(call.authority or "")
         frame = message.SerializeToString()
         if len(frame) <= _LARGEST_FRAME:
@@ -127,33 +139,24 @@ class Questions:
         if own:
             destination.principal = _clean(own)
 
-    def _fill_headers(self, http: context_pb.AttributeContext.HttpRequest, metadata: Metadata) -> _Raw:
+    def _fill_headers(self, http: _Http, metadata: Metadata) -> _Raw:
         add, known = http.header_map.headers.add, self._known
         found: _Raw = []
         for name, value in metadata:
-            shows = known.get(name)
-            if shows is None:
-                shows = self._learn(name)
-            if shows:
-                raw = value.encode(errors="surrogateescape") if isinstance(value, str) else _base64(value)
-                clean = _clean(name)
-                add(key=clean, raw_value=raw)
-                found.append((clean, raw))
+            shown = known.get(name)
+            if shown is None:
+                shown = self._learn(name)
+            if shown:
+                raw = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else _base64(value)
+                add(key=shown, raw_value=raw)
+                found.append((shown, raw))
         return found
 
-    def _learn(self, name: str) -> bool:
+    def _learn(self, name: str) -> str:
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
-        shows = self._known[name] = shows_header(self._shown, name)
-        return shows
-
-    def _add_moment(self, message: pb.CheckRequest, call: Call) -> None:
-        attributes, started = message.attributes, call.started
-        time = attributes.request.time
-        time.seconds = int(started.timestamp())
-        time.nanos = started.microsecond * 1000
-        if call.connection is not None and self._shown.peer_address and call.connection.remote.port:
-            attributes.source.address.socket_address.port_value = call.connection.remote.port
+        shown = self._known[name] = _clean(name) if shows_header(self._shown, name) else ""
+        return shown
 
 
 def _fill_address(address: address_pb2.Address, endpoint: Endpoint) -> None:
@@ -164,7 +167,7 @@ def _fill_address(address: address_pb2.Address, endpoint: Endpoint) -> None:
         address.pipe.path = _clean(endpoint.address)
 
 
-def _fill_joined(http: context_pb.AttributeContext.HttpRequest, headers: _Raw) -> None:
+def _fill_joined(http: _Http, headers: _Raw) -> None:
     """Write the headers as a map as well: values joined by commas, and what is not text as Envoy shows it."""
     joined: dict[str, str] = {}
     for name, raw in headers:
@@ -199,6 +202,8 @@ def read_reply(reply: bytes, rules: Rules, *, a102_append: bool = False) -> Outc
     are the same, and so an empty reply allows. Bytes that are not empty and in which there is no field of a
     CheckResponse at all are the reply of something else, and no decision.
     """
+    if reply in _PLAIN_REPLIES:
+        return PLAIN_ALLOW
     try:
         message = pb.CheckResponse.FromString(reply)
     except DecodeError:
@@ -229,7 +234,7 @@ def _denial(message: pb.CheckResponse, rules: Rules, *, a102_append: bool) -> Ou
 
 def _allowance(message: pb.CheckResponse, rules: Rules, *, a102_append: bool) -> Outcome:
     if not message.HasField("ok_response") and not message.HasField("dynamic_metadata"):
-        return _PLAIN_ALLOW
+        return PLAIN_ALLOW
     ok = message.ok_response
     review = Review(rules)
     edits = Edits(
