@@ -81,8 +81,16 @@ def _question(way: Way, case: Case) -> Question | None:
         verified = token
     call = case.call()
     if isinstance(call, ToolCall):
-        return Question((who, id(verified), "", call.name), verified)
-    return Question((who, id(verified), call.version, call.method), verified) if isinstance(call, MethodCall) else None
+        key = (who, id(verified), "", call.name)
+    elif isinstance(call, MethodCall):
+        key = (who, id(verified), call.version, call.method)
+    else:
+        return None
+    # What `Question(...)` does, in half the time.
+    return _new_tuple(Question, (key, verified))
+
+
+_new_tuple: Final = tuple.__new__
 
 
 def _continue(flow: VerdictFlow, effect: Effect) -> VerdictFlow:

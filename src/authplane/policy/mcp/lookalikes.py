@@ -29,8 +29,7 @@ _FOLDED: Final = frozenset(fold(name) for name in MEMBERS)
 
 def has_lookalike(names: Collection[str]) -> bool:
     """Tell whether one of these members is none of `MEMBERS`, yet could be taken for one."""
-    # Nearly always all are, and this is fast.
-    return not MEMBERS.issuperset(names) and any(name not in MEMBERS and _misleads(name) for name in names)
+    return any(name not in MEMBERS and _misleads(name) for name in names)
 
 
 def _misleads(name: str) -> bool:

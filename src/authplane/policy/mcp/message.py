@@ -17,7 +17,7 @@ from authplane.policy.mcp.calls import (
 )
 from authplane.policy.mcp.front import Front
 from authplane.policy.mcp.limits import LONGEST_ID, McpLimits
-from authplane.policy.mcp.lookalikes import has_lookalike
+from authplane.policy.mcp.lookalikes import MEMBERS, has_lookalike
 from authplane.policy.mcp.methods import NOTIFICATIONS, fit_method, subject_of
 from authplane.policy.mcp.mirrors import fault_in_mirrors
 from authplane.policy.mcp.refusal import Fault, McpRefusal, refuse
@@ -54,7 +54,8 @@ def _fault_of(value: object) -> Fault:
 
 def _fault_in_envelope(message: Mapping[str, Any], id_: RpcId | None) -> Fault | None:
     """Say why nothing in a message can be believed, its id included."""
-    if has_lookalike(message):
+    # Nearly always all are members that we know, and this is fast.
+    if not MEMBERS.issuperset(message) and has_lookalike(message):
         return Fault.LOOKALIKE
     if message.get("jsonrpc") != "2.0":
         return Fault.JSONRPC
@@ -120,7 +121,7 @@ def _fault_in_call(method: object, params: object) -> Fault | None:
         return Fault.METHOD
     if not isinstance(params, dict):
         return Fault.PARAMS
-    if has_lookalike(params):
+    if not MEMBERS.issuperset(params) and has_lookalike(params):
         return Fault.LOOKALIKE
     arguments = params.get("arguments")
     # A null is how some clients write that there are none; other methods have arguments of other kinds, if any.

@@ -68,8 +68,7 @@ def subject_of(method: str, params: Mapping[str, Any]) -> str | None:
 
 def _subject(value: object, member: str) -> str | None:
     longest = LONGEST_ADDRESS if member == "uri" else LONGEST_NAME
-    fits = isinstance(value, str) and 0 < len(value) <= longest and value.isprintable()
-    return value if isinstance(value, str) and fits else None
+    return value if isinstance(value, str) and 0 < len(value) <= longest and value.isprintable() else None
 
 
 def _referenced(reference: object) -> str | None:

@@ -29,14 +29,17 @@ def fault_in_mirrors(
     fault = None if meta is None else _fault_in_meta(front, meta)
     if fault is not None:
         return fault
-    if front.get("mcp-method") not in (None, method) or not _same_name(front, method, subject, params):
+    if front.get("mcp-method") not in (None, method):
+        return Fault.HEADER_MISMATCH
+    name = front.get("mcp-name")
+    if name is not None and not _same_name(name, method, subject, params):
         return Fault.HEADER_MISMATCH
     # The core protocol demands nothing of the headers of notifications.
     if version is not ProtocolVersion.V2026_07_28 or method.startswith(NOTIFICATIONS):
         return None
     if meta is None or VERSION_MEMBER not in meta:
         return Fault.ENVELOPE
-    unnamed = method in NAMED_IN_HEADERS and front.get("mcp-name") is None
+    unnamed = method in NAMED_IN_HEADERS and name is None
     return Fault.HEADER_MISMATCH if unnamed or front.get("mcp-method") is None else None
 
 
@@ -64,10 +67,7 @@ def _fault_in_meta(front: Front, meta: object) -> Fault | None:
     return None if same and meta.get(VERSION_MEMBER, "") is not None else Fault.HEADER_MISMATCH
 
 
-def _same_name(front: Front, method: str, subject: str, params: Mapping[str, Any]) -> bool:
-    header = front.get("mcp-name")
-    if header is None:
-        return True
+def _same_name(header: str, method: str, subject: str, params: Mapping[str, Any]) -> bool:
     name = decode_value(header)
     if name is None:
         return False

@@ -55,14 +55,15 @@ class TokenCache:
         if entry is None:
             self.counts.misses += 1
             return None
+        verified, trust, since, until = entry
         # A clock that was set back must not lengthen anything.
-        if not entry.since <= now < entry.until or keyring.keys_of(entry.verified.issuer) is not entry.trust:
+        if not since <= now < until or keyring.keys_of(verified.issuer) is not trust:
             del self._entries[key]
             self.counts.misses += 1
             return None
         self._entries.move_to_end(key)
         self.counts.hits += 1
-        return entry.verified
+        return verified
 
     def add(self, key: bytes, verified: Verified, trust: Trust, now: float) -> None:
         """Remember what a token proves, as verified at ``now`` with the keys of ``trust``."""

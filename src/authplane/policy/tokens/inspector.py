@@ -40,7 +40,7 @@ class TokenInspector:
         """
         large = len(token) > self._limits.token
         key = b"" if large else token_key(token)
-        known = None if large else self.cache.find(key, self._keyring, now)
+        known = self.cache.find(key, self._keyring, now) if key else None
         if known is not None:
             return known
         source = shown_by if isinstance(shown_by, str) else shown_by()
