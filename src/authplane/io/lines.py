@@ -17,6 +17,8 @@ from authplane.filters.calls import Metadata
 _MOST_METHODS: Final = 1024
 """How many methods of a line are remembered; a program that names ever new ones costs time, and no room."""
 
+_NOTHING: Final[tuple[object, None]] = (object(), None)
+
 
 class Opener(ABC):
     """Knows how to open the channel of a key."""
@@ -91,13 +93,24 @@ class _Ways:
         self._opener_of = opener_of
         self._kept: frozenset[Any] = frozenset()
         self._ways: dict[Any, _Way] = {}
+        self._last: tuple[Any, _Way | None] = _NOTHING
+        """A key that is kept, and its way: it is asked for again and again, and to hash keys takes many steps."""
         self.closed = False
 
     def __len__(self) -> int:
         return sum(way.line is not None for way in self._ways.values())
 
-    def _way(self, key: Any) -> _Way:
+    def _known(self, key: Any) -> _Way | None:
+        last, way = self._last
+        if last is key:
+            return way
         way = self._ways.get(key)
+        if way is not None and key in self._kept:
+            self._last = (key, way)
+        return way
+
+    def _way(self, key: Any) -> _Way:
+        way = self._known(key)
         if way is None:
             way = self._ways[key] = _Way(self._opener_of(key))
         return way
@@ -105,6 +118,7 @@ class _Ways:
     def _replace_kept(self, keys: frozenset[Any]) -> list[Line]:
         """Keep these and no others; returns the lines to close now."""
         self._kept = keys
+        self._last = _NOTHING
         dropped = [key for key in self._ways if key not in keys]
         return [line for key in dropped if (line := _let_go(self._ways.pop(key))) is not None]
 
@@ -113,7 +127,7 @@ class _Ways:
         line.busy -= 1
         if line.busy:
             return None
-        if line.kept and key not in self._kept and not self.closed:
+        if line.kept and key is not self._last[0] and key not in self._kept and not self.closed:
             # Nothing that is known names it: it was for this call.
             way = self._ways.get(key)
             if way is not None and way.line is line:
@@ -123,6 +137,7 @@ class _Ways:
 
     def _all_lines(self) -> list[Line]:
         self.closed = True
+        self._last = _NOTHING
         lines = [way.line for way in self._ways.values() if way.line is not None]
         self._ways.clear()
         return lines
@@ -154,14 +169,16 @@ class Lines(_Ways):
                 way.line = Line(way.opener.open(), way.opener.metadata)
             line = way.line
             line.busy += 1
-        _close_all([gone])
+        if gone is not None:
+            gone.channel.close()
         return line
 
     def release(self, key: Any, line: Line) -> None:
         """End one use of a line."""
         with self._lock:
             gone = self._released(key, line)
-        _close_all([gone])
+        if gone is not None:
+            gone.channel.close()
 
     def close(self) -> None:
         """Close everything; calls that are under way are cancelled."""
@@ -183,7 +200,7 @@ class AioLines(_Ways):
 
     def take_now(self, key: Any) -> Line | None:
         """Begin to use the line of a key if it is open, and it is not time to look at it again."""
-        way = self._ways.get(key)
+        way = self._known(key)
         if way is None or way.line is None or way.look_at <= monotonic():
             return None
         way.line.busy += 1
@@ -240,10 +257,9 @@ def _let_go(way: _Way) -> Line | None:
     return None if line.busy else line
 
 
-def _close_all(lines: Iterable[Line | None]) -> None:
+def _close_all(lines: Iterable[Line]) -> None:
     for line in lines:
-        if line is not None:
-            line.channel.close()
+        line.channel.close()
 
 
 async def _quietly(closing: Awaitable[None]) -> None:

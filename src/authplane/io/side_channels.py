@@ -127,8 +127,20 @@ class AioSideChannels:
                 return Unanswered(Code.UNAVAILABLE, str(error))
             if line is None:
                 return _CLOSED
+        method, metadata = line.multi("unary_unary", ask.method), ask.metadata
+        if line.metadata:
+            metadata = (*metadata, *line.metadata)
         try:
-            return await _awaited_ask(line, ask)
+            return Answered(await method(ask.request, timeout=ask.timeout, metadata=metadata))
+        except grpc.aio.AioRpcError as error:
+            return _unanswered(error)
+        except grpc.aio.UsageError:
+            return _CLOSED
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return _CLOSED
         finally:
             lines.release(ask.channel, line)
 
@@ -212,21 +224,6 @@ def _blocking_ask(line: Line, ask: Ask, when_ended: WhenEnded | None) -> Outcome
         return _unanswered(error)
     except ValueError:
         # What grpcio raises on a channel that was closed meanwhile.
-        return _CLOSED
-
-
-async def _awaited_ask(line: Line, ask: Ask) -> Outcome:
-    method, metadata = line.multi("unary_unary", ask.method), (*ask.metadata, *line.metadata)
-    try:
-        return Answered(await method(ask.request, timeout=ask.timeout, metadata=metadata))
-    except grpc.aio.AioRpcError as error:
-        return _unanswered(error)
-    except grpc.aio.UsageError:
-        return _CLOSED
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
         return _CLOSED
 
 

@@ -5,6 +5,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
+from functools import partial
 from types import CoroutineType as Coroutine
 from typing import Any, Final, NoReturn, TypeAlias
 
@@ -72,10 +73,7 @@ class AioGated(Gated):
     def _wrap(self, found: Handler, method: str) -> Handler:
         found = on_loop(found, self._pool)
         inner = behaviour_of(found)
-
-        def admit(context: Any) -> Any:
-            return self.admit(method, context)
-
+        admit = partial(self.admit, method)
         return rebuilt(found, _stream(admit, inner) if found.response_streaming else _single(admit, inner))
 
     def _late(self, found: MaybeHandler, method: str) -> Handler:

@@ -50,7 +50,9 @@ async def judge_on_loop(flow: Flow, effect: Effect, side: AioSideChannels) -> Ve
     """Run filters to their end, from the first thing that they wait for."""
     try:
         while True:
-            effect = flow.send(await _perform_on_loop(effect, side))
+            # Nearly all wait for an answer, and each coroutine between them and it costs them time.
+            outcome = await (side.ask(effect) if isinstance(effect, Ask) else _pause_on_loop(effect))
+            effect = flow.send(outcome)
     except StopIteration as finished:
         return _checked(finished.value)
     except asyncio.CancelledError:
@@ -114,10 +116,8 @@ def _pause(event: threading.Event, seconds: float | None, when_ended: WhenEnded 
         raise CallEndedError
 
 
-async def _perform_on_loop(effect: Effect, side: AioSideChannels) -> Outcome:
+async def _pause_on_loop(effect: Wait | Until) -> Outcome:
     match effect:
-        case Ask():
-            return await side.ask(effect)
         case Wait(seconds):
             await asyncio.sleep(seconds)
         case Until(flight):
