@@ -57,10 +57,10 @@ class AccessPolicies:
     def decide(self, request: Request, now: datetime) -> Decision | Flow:
         """Judge a request by the policies of the target that its route names."""
         policies = self._policies
-        evidence = self._identifier.evidence(request, policies.trusted, now.timestamp())
+        evidence = RequestEvidence(self._identifier, request, policies.trusted, now.timestamp())
         backend, gateway = request.context.get(TARGET), request.context.get(GATEWAY)
         target = self._unnamed if backend is None and gateway is None else parse_target(backend, gateway)
-        if policies.reviews(target):
+        if policies.settings.workloads.reviewed and policies.reviews(target):
             review = evidence.review()
             if review is not None:
                 return self._review(review, policies, target, request, evidence, now)

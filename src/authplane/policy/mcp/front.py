@@ -56,8 +56,9 @@ def read_front(headers: dict[str, str] | Iterable[tuple[str, str]]) -> dict[str,
     Those that are given by name are in lower case, each is there once, and no other is spelled almost like one of them.
     """
     if isinstance(headers, dict):
-        never = None if _NEVER.keys().isdisjoint(headers) else next(name for name in _NEVER if name in headers)
-        fault = _fault(headers) if never is None else _NEVER[never]
+        if not _NEVER.keys().isdisjoint(headers):
+            return next(_NEVER[name] for name in _NEVER if name in headers)
+        fault = _fault(headers)
         return headers if fault is None else fault
     found: dict[str, str] = {}
     for spelt, value in headers:
@@ -90,9 +91,7 @@ def canonical_path(path: str) -> bool:
 
 def is_json(content_type: str | None) -> bool:
     """Tell whether a body is JSON in UTF-8, by the one header that says so."""
-    return content_type == "application/json" or (
-        content_type is not None and _CONTENT_TYPE.fullmatch(content_type) is not None
-    )
+    return content_type is not None and _CONTENT_TYPE.fullmatch(content_type) is not None
 
 
 def accepts_events(accept: str | None) -> bool:

@@ -58,7 +58,8 @@ def _body_fault(front: Front, body: bytes, limits: McpLimits, *, complete: bool)
 
 
 def _post(front: Front, body: bytes, limits: McpLimits) -> McpCall | McpRefusal:
-    if not is_json(front.get("content-type")):
+    kind = front.get("content-type")
+    if kind != "application/json" and not is_json(kind):
         return refuse(Fault.CONTENT_TYPE)
     if front.get("content-encoding") is not None:
         return refuse(Fault.ENCODED_BODY)
