@@ -107,6 +107,22 @@ async def test_what_no_configuration_names_any_more_is_closed_when_it_is_no_long
     assert len(side.side) == 0
 
 
+async def test_a_key_that_was_asked_often_is_forgotten_when_no_configuration_names_it(side: Either) -> None:
+    authority = Authority()
+    seen = ports_of(authority)
+    kept = []
+    with authorizing(authority=authority):
+        key = SideChannel(target=authority.target, credentials=PLAIN)
+        for keys in (frozenset({key}), frozenset[SideChannel](), frozenset({key})):
+            side.side.keep(keys)
+            for _ in range(3):
+                assert isinstance(await side.ask(asking(key)), Answered)
+            kept.append(len(side.side))
+    assert kept == [1, 0, 1]
+    # Those in the middle were for one call each; a port may be used again.
+    assert len(seen()) > 1
+
+
 async def test_a_service_that_is_not_there_is_no_answer(side: Either) -> None:
     with authorizing() as gone:
         pass

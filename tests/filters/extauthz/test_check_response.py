@@ -32,6 +32,17 @@ def test_status_ok_allows_even_if_it_is_not_set() -> None:
 
 
 @pytest.mark.requirement("EA-30")
+@pytest.mark.parametrize("fields", [(), ("status",), ("ok_response",), ("status", "ok_response")])
+def test_an_allowance_that_says_nothing_else_changes_nothing(fields: tuple[str, ...]) -> None:
+    message = pb.CheckResponse()
+    for each in fields:
+        getattr(message, each).SetInParent()
+    # A field that nobody knows makes it other bytes with the same meaning.
+    unknown = b"" if not fields else b"\xf8\x07\x01"
+    assert read(message) == read_reply(message.SerializeToString() + unknown, Rules()) == Allow()
+
+
+@pytest.mark.requirement("EA-30")
 @pytest.mark.parametrize("code", [1, 7, 16, 99, -1])
 def test_any_other_status_denies(code: int) -> None:
     message = pb.CheckResponse()

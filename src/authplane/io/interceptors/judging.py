@@ -26,7 +26,10 @@ def judge(
     """
     try:
         while True:
-            effect = flow.send(_perform(effect, side, when_ended, until))
+            if isinstance(effect, Ask):
+                effect = flow.send(side.ask(effect if until is None else _in_time(effect, until), when_ended))
+            else:
+                effect = flow.send(_pause_for(effect, when_ended, until))
     except StopIteration as finished:
         return _checked(finished.value)
     except CallEndedError:
@@ -76,10 +79,8 @@ def _fault(flow: Flow, error: Exception) -> Verdict:
     return INTERNAL_FAULT
 
 
-def _perform(effect: Effect, side: SideChannels, when_ended: WhenEnded | None, until: float | None) -> Outcome:
+def _pause_for(effect: Wait | Until, when_ended: WhenEnded | None, until: float | None) -> Outcome:
     match effect:
-        case Ask():
-            return side.ask(effect if until is None else _in_time(effect, until), when_ended)
         case Wait(seconds):
             _pause(threading.Event(), seconds, when_ended, until)
         case Until(flight):
