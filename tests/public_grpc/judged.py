@@ -10,9 +10,10 @@ import grpc
 from envoy.config.route.v3 import route_components_pb2
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2 as filter_pb
 from tests.public_grpc.control import controlling, http_filter, listener, manager, routes
-from tests.public_grpc.peers import free_port, running
+from tests.public_grpc.peers import running
 from tests.public_grpc.world import PATIENCE
 from tests.support import certificates
+from tests.support.gateway import free_port
 
 import authplane.grpc
 from authplane.io.certificates import KeyPair

@@ -26,9 +26,10 @@ from tests.public_grpc.control import (
     routes,
     served,
 )
-from tests.public_grpc.peers import PEERS, Answer, free_port, peer_argv, running
+from tests.public_grpc.peers import PEERS, Answer, peer_argv, running
 from tests.public_grpc.world import PATHS, PATIENCE, STACKS, Authority, Cart, call, deny, refusal
 from tests.public_grpc.xds_world import xds_serving
+from tests.support.gateway import free_port
 
 import authplane.grpc
 import authplane.grpc.aio

@@ -1,6 +1,7 @@
 """A whole gateway on this machine: the real programs, the real Envoy, a folder to edit."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -8,8 +9,10 @@ import ssl
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Final
 
 import httpx2
 from tests.support.certificates import authority, ca_secret, server, tls_secret
@@ -27,11 +30,18 @@ AUTH_NAME = "auth.example"
 PATH_MODE = ("testserver", "--mode", "path", "--engine", "grpcio")
 
 
+_PORTS: Final = count(10_240 + os.getpid() * 61 % 16_000)
+"""Below those that the system gives to whoever connects: such a one could take the port of a server that is to start,
+or a client that comes too early could connect to itself."""
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port that nobody has, and that nobody is given unless they ask for it."""
+    while True:
+        port = 10_240 + (next(_PORTS) - 10_240) % 22_000
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def service(name: str, port: int, *, namespace: str = "default") -> str:

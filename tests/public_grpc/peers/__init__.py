@@ -9,7 +9,6 @@ import json
 import os
 import queue
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -105,13 +104,6 @@ def peer_argv(name: str, config: pytest.Config) -> list[str]:
             return [str(NODE), str(HERE / "peer.mjs"), str(node_modules(config))]
         case _:
             return [str(_go_peer(config))]
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 def _go_peer(config: pytest.Config) -> Path:
