@@ -1,7 +1,6 @@
 """Fetches what issuers publish: briefly, in small amounts, and from nobody else."""
 
 import asyncio
-import contextlib
 import os
 import ssl
 import zlib
@@ -13,8 +12,8 @@ from typing import Final
 import httpcore2
 
 from authplane.base.problems import printable
+from authplane.io.careful_network import CarefulNetwork
 from authplane.io.private_networks import PublicNetwork
-from authplane.io.tidy_network import TidyNetwork
 from authplane.policy.tokens.issuer import HttpAnswer, Reach
 
 _HEADERS: Final = (("Accept", "application/json"), ("Accept-Encoding", "identity"), ("User-Agent", "authplane"))
@@ -67,10 +66,9 @@ class IssuerClient:
             raise FetchError(why) from error
 
     async def _exchange(self, url: str, context: ssl.SSLContext) -> HttpAnswer:
-        network = TidyNetwork(httpcore2.AnyIOBackend() if self.reach.allow_private_network else PublicNetwork())
+        network = CarefulNetwork(httpcore2.AnyIOBackend() if self.reach.allow_private_network else PublicNetwork())
         timeouts = {"connect": self.limits.connect, "read": self.limits.read, "write": self.limits.read}
         async with (
-            contextlib.aclosing(network),
             httpcore2.AsyncConnectionPool(ssl_context=context, network_backend=network) as pool,
             pool.stream("GET", url, headers=_HEADERS, extensions={"timeout": timeouts}) as response,
         ):
