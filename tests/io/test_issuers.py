@@ -443,3 +443,20 @@ async def test_a_key_can_be_wanted_from_another_thread(there: IssuerServer) -> N
         await issuers.tried(5)
         await asyncio.to_thread(issuers.wanted, there.url, "new")
         await there.until(lambda issuer: issuer.asked[-2:] == ["/keys", "/keys"])
+
+
+async def test_a_handshake_that_takes_too_long_leaves_no_connection() -> None:
+    left = asyncio.Event()
+
+    async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        left.set()
+        writer.close()
+
+    async with await asyncio.start_server(never_answer, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        client = IssuerClient(reach=Reach(allow_private_network=True), limits=FetchLimits(total=0.5))
+        with pytest.raises(FetchError, match=r"within 0\.5 s"):
+            await client.fetch(f"https://127.0.0.1:{port}/")
+        async with asyncio.timeout(5):
+            await left.wait()
