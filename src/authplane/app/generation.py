@@ -1,6 +1,6 @@
 """One generation of the configuration: from documents to what proxies get."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -58,17 +58,21 @@ class Generation:
 
 
 def build_generation(
-    loaded: Loaded, before: Generation | None = None, policy_server: PolicyServer | None = None
+    loaded: Loaded,
+    before: Generation | None = None,
+    policy_server: PolicyServer | None = None,
+    keys: Mapping[str, str] | None = None,
 ) -> Generation:
     """Build the graph and what it renders to; what equals the generation ``before`` is shared with it.
 
-    A ``policy_server`` is asked instead of the one that the documents name.
+    A ``policy_server`` is asked instead of the one that the documents name. ``keys`` are the key sets of issuers, as
+    JSON by address: proxies verify the tokens of those, and the policy server those of all others.
     """
     memory = before.memory if before else Memory()
     bodies = before.bodies if before else Bodies()
     compiler = before.compiler if before else PolicyCompiler()
     compiled = compiler.compile(loaded.resources)
-    built = build_graph(loaded.resources, memory, policy_server, compiled.policies)
+    built = build_graph(loaded.resources, memory, policy_server, compiled.policies, keys)
     snapshot = snapshot_of(built.graph, bodies, before.snapshot if before else None)
     return Generation(
         loaded=loaded,

@@ -13,6 +13,7 @@ from authplane.graph.grpc_servers import build_grpc_servers, close_all
 from authplane.graph.hosts import build_hosts, owners
 from authplane.graph.memory import Memory
 from authplane.graph.model import Address, Certificate, Graph
+from authplane.graph.placements import Placements
 from authplane.graph.policy_server import PolicyServer, read_policy_server
 from authplane.graph.reports import Reports
 from authplane.graph.service_clusters import ServiceClusters
@@ -40,12 +41,13 @@ def build_graph(
     memory: Memory | None = None,
     policy_server: PolicyServer | None = None,
     policies: Policies | None = None,
+    keys: Mapping[str, str] | None = None,
 ) -> Built:
     """Turn resources into the routing graph; what is invalid is left out and reported.
 
     With the memory of an earlier build the result is the same, and what has not changed is the same object.
     A ``policy_server`` is asked instead of the one that the resources name. With ``policies``, as they are compiled,
-    gRPC servers are told whom they need not ask about.
+    proxies and gRPC servers are told what they need not ask about; ``keys`` are the key sets of issuers by address.
     """
     memory = memory or Memory()
     reports = Reports()
@@ -71,8 +73,8 @@ def build_graph(
     hosts = build_hosts(around, memory.roots)
     where = settings.listeners
     taken = [each.port for each, served in ((where.http, hosts.plain), (where.https, hosts.secure)) if served]
-    gateways = build_gateways(resources, settings, policy_server or server, services, taken, reports)
-    asked = policy_server or server
+    asked, placements = policy_server or server, Placements(policies, keys)
+    gateways = build_gateways(resources, settings, asked, placements, services, taken, reports)
     grpc_servers = build_grpc_servers(resources, asked, gateways.protection, policies, reports)
     if unusable:
         gateways, grpc_servers = gateways.withdrawn(), close_all(grpc_servers)

@@ -28,6 +28,7 @@ from authplane.graph.model import (
     SecurePort,
     Split,
 )
+from authplane.graph.placements import Placements
 from authplane.graph.policy_server import PolicyServer, policy_cluster, policy_service
 from authplane.graph.protection import NOTHING_PROTECTED, Protection, read_protection
 from authplane.graph.reports import Reports
@@ -72,6 +73,7 @@ def build_gateways(  # noqa: PLR0913, PLR0917 (each of them decides something)
     resources: Resources,
     settings: Settings,
     server: PolicyServer,
+    placements: Placements,
     clusters: Clusters,
     taken: Collection[int],
     reports: Reports,
@@ -88,6 +90,7 @@ def build_gateways(  # noqa: PLR0913, PLR0917 (each of them decides something)
     )
     checks = Checks(
         service=policy_service(server, spec.max_request_body),
+        placements=placements,
         unprotected_backends=spec.unprotected_backends == "Deny",
     )
     listeners = read_listeners(resources.gateways, resources, taken, lambda name: reports.of(gateway_ref(name)))

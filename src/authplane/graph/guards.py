@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from authplane.base.timeouts import Timeout
+from authplane.graph.placements import Placing
 from authplane.resources.kinds.contour_policies import AuthPolicy
 
 
@@ -107,6 +108,8 @@ class Enforced:
     service: AuthorizationService
     context: tuple[tuple[str, str], ...]
     """Sorted by key."""
+    placing: Placing | None = None
+    """What the proxy may decide by itself, and when it need not ask; None always asks."""
 
 
 RouteAuthorization: TypeAlias = Unprotected | Disabled | Enforced

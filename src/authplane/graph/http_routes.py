@@ -20,6 +20,7 @@ from authplane.graph.model import (
     Share,
     Split,
 )
+from authplane.graph.placements import Placements
 from authplane.graph.protection import NO_TOKENS, Tokens
 from authplane.graph.route_matches import Precedence, precedence
 from authplane.graph.route_rules import Beside, ReadRoute, Rule, RuleBackend, read_route
@@ -74,6 +75,7 @@ class Checks:
     """Who checks requests, and whether those for Backends without policies are checked as well."""
 
     service: AuthorizationService
+    placements: Placements
     unprotected_backends: bool
 
 
@@ -282,7 +284,11 @@ class _Table:
             context[TARGET] = str(backend.target)
         if resource:
             context[RESOURCE] = resource
-        return Enforced(service=self._checks.service, context=tuple(sorted(context.items())))
+        return Enforced(
+            service=self._checks.service,
+            context=tuple(sorted(context.items())),
+            placing=self._checks.placements.before(context.get(TARGET), context[GATEWAY]),
+        )
 
     def _documents(self, entries: Iterable[_Entry]) -> Iterable[GatewayRoute]:
         """Return the routes of the RFC 9728 documents, unless somebody serves one by an exact path."""

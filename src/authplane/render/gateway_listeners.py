@@ -6,6 +6,7 @@ from typing import Final, assert_never
 
 from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
 
+from authplane.cel.envoy.release import CURRENT, Release
 from authplane.graph.gateway_api import splits
 from authplane.graph.guards import Enforced
 from authplane.graph.hostnames import ANY
@@ -27,7 +28,7 @@ _STATS: Final = "gateway"
 
 
 def gateway_listeners_of(
-    ports: Iterable[GatewayPort], timeouts: ConnectionTimeouts
+    ports: Iterable[GatewayPort], timeouts: ConnectionTimeouts, envoy: Release | None = CURRENT
 ) -> Iterator[Whole[listener_pb2.Listener]]:
     """Return the listener of every port."""
     for port in ports:

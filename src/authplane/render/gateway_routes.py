@@ -13,6 +13,7 @@ from envoy.type.matcher.v3 import regex_pb2
 from google.protobuf.struct_pb2 import Struct
 from google.protobuf.wrappers_pb2 import BoolValue, UInt32Value
 
+from authplane.cel.envoy.release import CURRENT, Release
 from authplane.graph.guards import Unprotected
 from authplane.graph.hostnames import ANY
 from authplane.graph.model import (
@@ -46,7 +47,9 @@ _AUTHORITY: Final = "%REQ(:AUTHORITY)%"
 _SAMPLE: Final = "authority.invalid"
 
 
-def gateway_tables_of(ports: Iterable[GatewayPort]) -> Iterator[Single[route_pb2.RouteConfiguration]]:
+def gateway_tables_of(
+    ports: Iterable[GatewayPort], envoy: Release | None = CURRENT
+) -> Iterator[Single[route_pb2.RouteConfiguration]]:
     """Return the route configurations of every port."""
     for port in ports:
         match port:

@@ -10,6 +10,7 @@ from envoy.config.listener.v3.listener_pb2 import Listener
 from envoy.config.route.v3.route_pb2 import RouteConfiguration
 from envoy.extensions.transport_sockets.tls.v3.secret_pb2 import Secret
 
+from authplane.cel.envoy.release import CURRENT, Release
 from authplane.graph.model import Graph
 from authplane.render.clusters import has_endpoints, render_cluster, render_endpoints
 from authplane.render.gateway_listeners import gateway_listeners_of
@@ -36,11 +37,14 @@ class Rendered:
     """Those of gRPC servers, which are not for proxies."""
 
 
-def render_graph(graph: Graph) -> Rendered:
-    """Render everything; a graph cannot be one that this fails for."""
+def render_graph(graph: Graph, envoy: Release | None = CURRENT) -> Rendered:
+    """Render everything; a graph cannot be one that this fails for.
+
+    It is for proxies of a release of Envoy; None is for those that do not say which one they are.
+    """
     return Rendered(
-        listeners=tuple(message_of(each) for each in _listeners(graph)),
-        routes=tuple(message_of(each) for each in _tables(graph)),
+        listeners=tuple(message_of(each) for each in _listeners(graph, envoy)),
+        routes=tuple(message_of(each) for each in _tables(graph, envoy)),
         clusters=tuple(message_of(each) for each in _clusters(graph)),
         endpoints=tuple(message_of(each) for each in _endpoints(graph)),
         secrets=tuple(message_of(each) for each in _secrets(graph)),
@@ -48,13 +52,18 @@ def render_graph(graph: Graph) -> Rendered:
     )
 
 
-def snapshot_of(graph: Graph, bodies: Bodies, before: Snapshot | None = None) -> Snapshot:
-    """Serialize everything: the same graph gives the same snapshot, and shares what ``before`` has already."""
+def snapshot_of(
+    graph: Graph, bodies: Bodies, before: Snapshot | None = None, envoy: Release | None = CURRENT
+) -> Snapshot:
+    """Serialize everything: the same graph gives the same snapshot, and shares what ``before`` has already.
+
+    ``bodies`` and ``before`` are those of the same release of Envoy.
+    """
     bodies.next_generation()
     return Snapshot.of(
         {
-            TypeUrl.LISTENER: bodies.serialize((*_listeners(graph), *grpc_listeners_of(graph.grpc_servers))),
-            TypeUrl.ROUTE: bodies.serialize(_tables(graph)),
+            TypeUrl.LISTENER: bodies.serialize((*_listeners(graph, envoy), *grpc_listeners_of(graph.grpc_servers))),
+            TypeUrl.ROUTE: bodies.serialize(_tables(graph, envoy)),
             TypeUrl.CLUSTER: bodies.serialize(_clusters(graph)),
             TypeUrl.ENDPOINT: bodies.serialize(_endpoints(graph)),
             TypeUrl.SECRET: bodies.serialize(_secrets(graph)),
@@ -63,14 +72,14 @@ def snapshot_of(graph: Graph, bodies: Bodies, before: Snapshot | None = None) ->
     )
 
 
-def _listeners(graph: Graph) -> Iterator[Resource[Listener]]:
+def _listeners(graph: Graph, envoy: Release | None) -> Iterator[Resource[Listener]]:
     yield from listeners_of(graph)
-    yield from gateway_listeners_of(graph.gateways, graph.timeouts)
+    yield from gateway_listeners_of(graph.gateways, graph.timeouts, envoy)
 
 
-def _tables(graph: Graph) -> Iterator[Resource[RouteConfiguration]]:
+def _tables(graph: Graph, envoy: Release | None) -> Iterator[Resource[RouteConfiguration]]:
     yield from route_tables_of(graph)
-    yield from gateway_tables_of(graph.gateways)
+    yield from gateway_tables_of(graph.gateways, envoy)
 
 
 def _clusters(graph: Graph) -> Iterator[Single[Cluster]]:
