@@ -28,7 +28,7 @@ from authplane.policy.access.model import (
     Spiffe,
     Tools,
 )
-from authplane.policy.access.settings import IssuerSettings, Settings
+from authplane.policy.access.settings import BodyInspection, IssuerSettings, Placement, Settings
 from authplane.policy.peers.authorities import SvidAuthority, WorkloadTokens
 from authplane.policy.peers.service_account import ServiceAccount
 from authplane.policy.placement.entries import (
@@ -43,9 +43,10 @@ from authplane.policy.placement.entries import (
     place_base,
     place_entry,
 )
-from authplane.policy.placement.model import BodyInspection, CallOut, Choices, Native, Placement, Sender
+from authplane.policy.placement.model import CallOut, Native, Sender, Terms
 from authplane.policy.placement.sources import (
     AGE,
+    NO_KEYS,
     SCOPE,
     SKEW,
     TWO_NAMES,
@@ -58,7 +59,7 @@ from authplane.policy.tokens.claims import Times
 from authplane.policy.tokens.issuer_url import IssuerUrl
 from authplane.policy.tokens.verify import Demands
 
-NATIVE: Final = Choices(body_inspection=BodyInspection.NATIVE)
+NATIVE: Final = Terms(body_inspection=BodyInspection.NATIVE)
 SERVICE: Final = ExternalService(service=ObjectName("default", "authz"), port=9000, protocol=OverGrpc())
 MCP: Final = 'metadata.filter_metadata["envoy.filters.http.mcp"]'
 URL: Final = "https://issuer.example"
@@ -128,19 +129,19 @@ def test_an_entry_is_left_to_the_policy_server(entry: Entry, reason: str) -> Non
 
 @pytest.mark.parametrize("entry", READERS.values(), ids=READERS.keys())
 def test_who_reads_bodies_is_native_only_where_that_is_chosen(entry: Entry) -> None:
-    assert place_entry(entry, NOBODY, Choices(), is_mcp=True) == CallOut(STRICT)
+    assert place_entry(entry, NOBODY, Terms(), is_mcp=True) == CallOut(STRICT)
     assert isinstance(place_entry(entry, NOBODY, NATIVE, is_mcp=True), Native)
     assert place_entry(entry, NOBODY, NATIVE, is_mcp=False) == CallOut(NO_MCP)
 
 
 def test_the_base_protocol_reads_bodies_too() -> None:
-    assert place_base(Choices(), is_mcp=True) == CallOut(STRICT)
+    assert place_base(Terms(), is_mcp=True) == CallOut(STRICT)
     assert place_base(NATIVE, is_mcp=False) == CallOut(NO_MCP)
     assert isinstance(place_base(NATIVE, is_mcp=True), Native)
 
 
 def test_the_choice_of_call_out_leaves_nothing_to_envoy() -> None:
-    chosen = Choices(placement=Placement.CALL_OUT, body_inspection=BodyInspection.NATIVE)
+    chosen = Terms(placement=Placement.CALL_OUT, body_inspection=BodyInspection.NATIVE)
     entries = [entry for entry, _ in CONDITIONS.values()]
     assert {place_entry(entry, NOBODY, chosen, is_mcp=True) for entry in entries} == {CallOut(CHOSEN)}
     assert place_base(chosen, is_mcp=True) == CallOut(CHOSEN)
@@ -153,18 +154,18 @@ SOURCES: Final[dict[str, Source]] = {
     "an account": Account(ServiceAccount("default", "agent"), AGENT),
     "a token": Oidc(issuer=ISSUER, audiences=frozenset({"a"}), scopes=("b",)),
 }
-ALL_CHOICES: Final = [
-    Choices(placement=placement, body_inspection=body, envoy=envoy)
+ALL_TERMS: Final = [
+    Terms(placement=placement, body_inspection=body, envoy=envoy)
     for placement, body, envoy in product(Placement, BodyInspection, (Release(1, 36), Release(1, 40)))
 ]
 
 
 def test_every_entry_has_a_place_for_every_source_and_choice() -> None:
     entries = [entry for entry, _ in (*CONDITIONS.values(), *CALL_OUTS.values())] + list(READERS.values())
-    for entry, source, choices, is_mcp in product(entries, SOURCES.values(), ALL_CHOICES, (True, False)):
+    for entry, source, terms, is_mcp in product(entries, SOURCES.values(), ALL_TERMS, (True, False)):
         sender = place_source(source, Settings())
         assert isinstance(sender, Sender)
-        place = place_entry(entry, sender.who, choices, is_mcp=is_mcp)
+        place = place_entry(entry, sender.who, terms, is_mcp=is_mcp)
         assert isinstance(place, Native) or place.reason
 
 
@@ -227,6 +228,21 @@ UNTOLD: Final[dict[str, tuple[Source, Settings, str]]] = {
 @pytest.mark.parametrize(("source", "settings", "reason"), UNTOLD.values(), ids=UNTOLD.keys())
 def test_a_source_is_left_to_the_policy_server(source: Source, settings: Settings, reason: str) -> None:
     assert place_source(source, settings) == CallOut(reason)
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"), [(None, True), (frozenset({URL}), True), (frozenset({f"{URL}/"}), False), (frozenset(), False)]
+)
+def test_tokens_are_the_servers_to_judge_until_envoy_can_be_given_keys(
+    keys: frozenset[str] | None, *, told: bool
+) -> None:
+    placed = place_source(Oidc(issuer=ISSUER), Settings(), keys)
+    assert placed == (place_source(Oidc(issuer=ISSUER), Settings()) if told else CallOut(NO_KEYS))
+
+
+def test_what_keys_would_not_help_is_said_before_they_are_missed() -> None:
+    source, settings = Oidc(issuer=ISSUER), issuer(Times(skew=0))
+    assert place_source(source, settings, frozenset()) == CallOut(SKEW)
 
 
 def test_anybody_is_anybody() -> None:

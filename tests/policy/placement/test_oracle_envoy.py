@@ -18,19 +18,19 @@ from authplane.cel.envoy.translate import Condition
 from authplane.policy.access.case import NOBODY, Identity
 from authplane.policy.access.matching import match_source, obstacle
 from authplane.policy.access.model import Entry, Everything, Family, Inline, McpGrant, Method, Oidc, Tools
-from authplane.policy.access.settings import Settings
+from authplane.policy.access.settings import BodyInspection, Settings
 from authplane.policy.mcp.base_methods import is_base
 from authplane.policy.mcp.refusal import McpRefusal
 from authplane.policy.placement.entries import place_base, place_entry
 from authplane.policy.placement.front import build_front
-from authplane.policy.placement.model import BodyInspection, Choices, Native, Sender
+from authplane.policy.placement.model import Native, Sender, Terms
 from authplane.policy.placement.sources import place_source
 from authplane.policy.request import Request
 from authplane.policy.tokens.bearer import Bearer, parse_bearer
 from authplane.policy.tokens.issuer_url import IssuerUrl
 from authplane.policy.tokens.verify import verify
 
-CHOICES: Final = Choices(body_inspection=BodyInspection.NATIVE)
+TERMS: Final = Terms(body_inspection=BodyInspection.NATIVE)
 
 
 def rpc(method: str, *, id_: object = 1, **params: object) -> str:
@@ -106,7 +106,7 @@ ASKED_ABOUT: Final = {"the version without sessions", "the name again"}
 def conditions(entries: Mapping[str, Entry]) -> list[Condition]:
     found = []
     for entry in entries.values():
-        place = place_entry(entry, NOBODY_HERE, CHOICES, is_mcp=True)
+        place = place_entry(entry, NOBODY_HERE, TERMS, is_mcp=True)
         assert isinstance(place, Native), place
         found.append(place.condition)
     return found
@@ -115,7 +115,7 @@ def conditions(entries: Mapping[str, Entry]) -> list[Condition]:
 @pytest.mark.requirement("R32")
 async def test_envoy_grants_what_entries_grant(tmp_path: Path) -> None:
     front = build_front(CURRENT, is_mcp=True, reads_mcp=True)
-    base = place_base(CHOICES, is_mcp=True)
+    base = place_base(TERMS, is_mcp=True)
     assert isinstance(base, Native)
     different = []
     async with answering([front, base.condition, *conditions(ENTRIES)], tmp_path) as envoy:

@@ -1,5 +1,6 @@
 """How the policies before a target are enforced together."""
 
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import pytest
@@ -28,22 +29,23 @@ from tests.policy.access.world import (
 from authplane.cel.envoy.release import CURRENT
 from authplane.cel.text import render_text
 from authplane.policy.access.guards import Policies, Target
-from authplane.policy.access.settings import Composition
+from authplane.policy.access.settings import BodyInspection, Composition, Placement
 from authplane.policy.placement.entries import ASKS, CHOSEN, STRICT
 from authplane.policy.placement.front import build_front
 from authplane.policy.placement.model import (
     RESIDUES,
-    BodyInspection,
     CallOut,
     Choices,
     Decider,
-    Placement,
     Plan,
     Sender,
 )
 from authplane.policy.placement.plan import BESIDE, SCREENED, SEVERAL, place_way
+from authplane.policy.placement.sources import NO_KEYS
 
-NATIVE: Final = Choices(body_inspection=BodyInspection.NATIVE)
+NATIVE: Final = BodyInspection.NATIVE
+AUTO: Final = Placement.AUTO
+CHOICES: Final = Choices()
 EXPLICIT: Final = "v1alpha1"
 GROUP: Final = "[{type: CEL, cel: {expression: 'identity.group == \"admin\"'}}]"
 GET: Final = "[{type: CEL, cel: {expression: 'request.method == \"GET\"'}}]"
@@ -51,11 +53,17 @@ ANY_A: Final = "[{type: CEL, cel: {expression: 'identity.a.exists(x, x == 1.0)'}
 EDGE: Final = "[{kind: Gateway, name: edge}]"
 
 
-def plan(*documents: str, choices: Choices = NATIVE, target: Target = TO_SHOP) -> Plan:
+def plan(
+    *documents: str,
+    bodies: BodyInspection = NATIVE,
+    placement: Placement = AUTO,
+    target: Target = TO_SHOP,
+    choices: Choices = CHOICES,
+) -> Plan:
     made: Policies = compiled(BACKEND, *documents).policies
     way = made.way(target)
     assert way is not None
-    return place_way(way, made.settings, choices)
+    return place_way(replace(way, body_inspection=bodies, placement=placement), made.settings, choices)
 
 
 def places(made: Plan) -> list[str]:
@@ -70,9 +78,10 @@ def places(made: Plan) -> list[str]:
 
 class Case(NamedTuple):
     documents: tuple[str, ...]
-    choices: Choices
+    bodies: BodyInspection
     decider: Decider
     want: list[str]
+    placement: Placement = AUTO
 
 
 CASES: Final = {
@@ -85,21 +94,22 @@ CASES: Final = {
     ),
     "bodies are the server's unless it is said": Case(
         (policy(rule()),),
-        Choices(),
+        BodyInspection.STRICT,
         Decider.SERVER,
         [f"default/p/rule-0/0:InlineTools: {STRICT}", f"default/p/rule-0/base_protocol: {STRICT}"],
     ),
     "what reads no body is the server's where others read it": Case(
         (policy(rule(OIDC, GROUP)),),
-        Choices(),
+        BodyInspection.STRICT,
         Decider.SERVER,
         [f"default/p/rule-0/0:CEL: {BESIDE}", f"default/p/rule-0/base_protocol: {STRICT}"],
     ),
     "everything is the server's if that is chosen": Case(
         (policy(rule()),),
-        Choices(placement=Placement.CALL_OUT, body_inspection=BodyInspection.NATIVE),
+        NATIVE,
         Decider.SERVER,
         [f"default/p/rule-0/0:InlineTools: {CHOSEN}", f"default/p/rule-0/base_protocol: {CHOSEN}"],
+        Placement.CALL_OUT,
     ),
     "a loop among native rules": Case(
         (policy(f"[{rule(OIDC, GROUP)[1:-1]}, {rule(OIDC, ANY_A)[1:-1]}]"),),
@@ -139,8 +149,16 @@ CASES: Final = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_policies_have_a_plan(case: Case) -> None:
-    made = plan(*case.documents, choices=case.choices)
+    made = plan(*case.documents, bodies=case.bodies, placement=case.placement)
     assert (places(made), made.decider) == (case.want, case.decider)
+
+
+def test_tokens_are_the_servers_to_judge_until_envoy_can_be_given_keys() -> None:
+    made = plan(policy(rule(OIDC, GROUP)), choices=Choices(keys=frozenset({"https://other.example"})))
+    assert (places(made), made.decider) == (
+        [f"default/p/rule-0/0:CEL: {NO_KEYS}", f"default/p/rule-0/base_protocol: {NO_KEYS}"],
+        Decider.SERVER,
+    )
 
 
 def test_a_policy_without_rules_denies_natively() -> None:

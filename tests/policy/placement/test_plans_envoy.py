@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -16,7 +17,8 @@ from tests.support.minting import signer
 
 from authplane.cel.envoy.translate import Condition
 from authplane.policy.access.guards import Policies
-from authplane.policy.placement.model import BodyInspection, Choices, PlacedPolicy, Plan
+from authplane.policy.access.settings import BodyInspection
+from authplane.policy.placement.model import Choices, PlacedPolicy, Plan
 from authplane.policy.placement.plan import place_way
 from authplane.policy.tokens.bearer import Bearer, parse_bearer
 from authplane.policy.tokens.verify import verify
@@ -138,7 +140,7 @@ async def test_envoy_alone_decides_as_the_engine_does(tmp_path: Path) -> None:
         made = policies(BACKEND, *documents(chance))
         way = made.way(TO_SHOP)
         assert way is not None
-        plan = place_way(way, made.settings, Choices(body_inspection=BodyInspection.NATIVE))
+        plan = place_way(replace(way, body_inspection=BodyInspection.NATIVE), made.settings, Choices())
         sets.append(Placed(made, plan, len(needed)))
         needed += conditions(plan)
     found: list[tuple[str, str, Sent, Policies]] = []

@@ -8,6 +8,7 @@ from typing import Final
 
 from authplane.base.names import Ref
 from authplane.base.problems import Problem, Problems, Severity
+from authplane.policy.access.choosing import NOTHING_CHOSEN, Chosen, parse_chosen
 from authplane.policy.access.drafts import Draft, Written, build_draft, build_excess
 from authplane.policy.access.external import Destination, ExternalService, Missing
 from authplane.policy.access.guards import Guard, Policies, build_guard, rules_of, trust_domains
@@ -19,6 +20,8 @@ from authplane.policy.access.targets import GROUPS, Aim, absence, all_in, exists
 from authplane.policy.backend_tls import BackendTlsPolicies, read_backend_tls
 from authplane.policy.tokens.issuer import Issuer
 from authplane.resources.documents import Resources
+from authplane.resources.kinds.agentic import Backend, XBackend
+from authplane.resources.kinds.gateway import Gateway
 
 UNRESOLVED: Final = frozenset({"RefNotPermitted", "BackendNotFound", "IssuerUnreachable"})
 """Problems of what a policy refers to: the policy holds, and what depends on them is not granted."""
@@ -308,17 +311,26 @@ def _policies(work: _Pass, closed: str) -> Policies:
 
 def _guards(work: _Pass) -> Iterator[tuple[Aim, Guard]]:
     for kind, names in (("Backend", work.resources.backends), ("XBackend", work.resources.x_backends)):
-        for name in names:
+        for name, backend in names.items():
             aim = Aim(Ref(kind, name.namespace, name.name))
-            yield aim, build_guard(aim, work.before.get(aim, ()), mcp=not is_grpc(work.resources, aim.ref))
+            mcp = not is_grpc(work.resources, aim.ref)
+            yield aim, build_guard(aim, work.before.get(aim, ()), mcp=mcp, chosen=_chosen(backend, aim.ref, work))
     for ref, sections in listeners(work.resources).items():
         whole = Aim(ref)
         common = work.before.get(whole, [])
-        yield whole, build_guard(whole, common)
+        chosen = _chosen(work.resources.gateways.get(ref.object_name), ref, work)
+        yield whole, build_guard(whole, common, chosen=chosen)
         for section in sections:
             aim = Aim(ref, section)
             own = work.before.get(aim, [])
-            yield aim, build_guard(aim, _by_age(common, own, work) if own else common)
+            yield aim, build_guard(aim, _by_age(common, own, work) if own else common, chosen=chosen)
+
+
+def _chosen(target: Backend | XBackend | Gateway | None, ref: Ref, work: _Pass) -> Chosen:
+    """Return what a target chooses; the Gateway that nobody wrote chooses nothing."""
+    if target is None or not target.metadata.annotations:
+        return NOTHING_CHOSEN
+    return parse_chosen(target.metadata.annotations, work.of(ref))
 
 
 def _by_age(common: list[AnyPolicy], own: list[AnyPolicy], work: _Pass) -> list[AnyPolicy]:

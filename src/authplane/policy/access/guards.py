@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from authplane.base.names import Ref
+from authplane.policy.access.choosing import NOTHING_CHOSEN, Chosen, pick_strictest
 from authplane.policy.access.evidence import Trusted
 from authplane.policy.access.memory import Memory, Proof, proof_of
 from authplane.policy.access.model import (
@@ -20,7 +21,7 @@ from authplane.policy.access.model import (
     issuers_of,
     reads_mcp,
 )
-from authplane.policy.access.settings import Settings
+from authplane.policy.access.settings import BodyInspection, Placement, Settings
 from authplane.policy.access.targets import BACKENDS, Aim
 from authplane.policy.mcp.base_methods import BaseMode
 from authplane.policy.peers.spiffe import SpiffeId, parse_spiffe_id
@@ -49,9 +50,12 @@ class Guard:
     """Some rule is for a ServiceAccount."""
     mcp: bool = True
     """The target, if it is a backend, is an MCP server; otherwise it is a gRPC server."""
+    placement: Placement | None = None
+    """What the target chooses itself, if it does."""
+    body_inspection: BodyInspection | None = None
 
 
-def build_guard(aim: Aim, policies: Iterable[AnyPolicy], *, mcp: bool = True) -> Guard:
+def build_guard(aim: Aim, policies: Iterable[AnyPolicy], *, mcp: bool = True, chosen: Chosen = NOTHING_CHOSEN) -> Guard:
     """Put the policies of a target in order; those of one kind keep theirs."""
     ordered = tuple(sorted(policies, key=_turn))
     rules = tuple(rule for policy in ordered for rule in rules_of(policy))
@@ -65,6 +69,8 @@ def build_guard(aim: Aim, policies: Iterable[AnyPolicy], *, mcp: bool = True) ->
         scopes=tuple(dict.fromkeys(scope for source in oidc for scope in source.scopes)),
         accounts=any(isinstance(rule.source, Account) for rule in rules),
         mcp=mcp,
+        placement=chosen.placement,
+        body_inspection=chosen.body_inspection,
     )
 
 
@@ -119,6 +125,10 @@ class Way:
     """The way leads to an MCP server."""
     proof: Proof | None
     """What alone of the sender decides here, if besides it only the tool or the method does; else None."""
+    placement: Placement = Placement.AUTO
+    """Who may decide: of what the targets on the way choose, the stricter."""
+    body_inspection: BodyInspection = BodyInspection.STRICT
+    """Who reads bodies: of what the targets on the way choose, the stricter."""
     memory: Memory = field(default_factory=Memory, repr=False, compare=False)
 
 
@@ -169,6 +179,12 @@ class Policies:
             reads_mcp=reads_mcp,
             is_mcp=is_mcp,
             proof=proof_of(policy for guard in guards for policy in guard.policies) if is_mcp and reads_mcp else None,
+            placement=pick_strictest(
+                (guard.placement for guard in guards), Placement.CALL_OUT, self.settings.placement
+            ),
+            body_inspection=pick_strictest(
+                (guard.body_inspection for guard in guards), BodyInspection.STRICT, self.settings.body_inspection
+            ),
         )
         return way
 

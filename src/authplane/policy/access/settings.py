@@ -41,6 +41,24 @@ class Composition(StrEnum):
     """One policy that allows suffices; those of a Gateway and of a backend still both have to."""
 
 
+class Placement(StrEnum):
+    """Who may decide."""
+
+    AUTO = "Auto"
+    """Envoy, wherever it gives the same answer."""
+    CALL_OUT = "CallOut"
+    """The policy server, always."""
+
+
+class BodyInspection(StrEnum):
+    """Who reads the bodies of MCP requests."""
+
+    STRICT = "Strict"
+    """The policy server: what two readers could read differently is denied."""
+    NATIVE = "Native"
+    """Envoy's mcp filter. It takes some bodies that the policy server denies: see ``policy.placement``."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """What whoever starts us decides, and not the documents."""
@@ -82,6 +100,9 @@ class Settings:
     limits: McpLimits = field(default_factory=McpLimits)
     strict: bool = False
     ask_seconds: float = 5.0
+    placement: Placement = Placement.AUTO
+    """Holds for targets that choose nothing themselves; so does ``body_inspection``."""
+    body_inspection: BodyInspection = BodyInspection.STRICT
 
 
 def read_settings(resources: Resources, options: Options, problems: Problems) -> Settings | None:
@@ -106,6 +127,8 @@ def read_settings(resources: Resources, options: Options, problems: Problems) ->
         limits=McpLimits(body=spec.max_request_body),
         strict=spec.strict,
         ask_seconds=options.ask_seconds,
+        placement=Placement(spec.placement),
+        body_inspection=BodyInspection(spec.body_inspection),
     )
     return settings if problems.error_count == before else None
 

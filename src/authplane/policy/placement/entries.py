@@ -24,9 +24,10 @@ from authplane.policy.access.model import (
     Tools,
     reads_mcp,
 )
+from authplane.policy.access.settings import BodyInspection, Placement
 from authplane.policy.mcp.base_methods import BASE, UPSTREAM_BASE, BaseMethods
 from authplane.policy.mcp.versions import ProtocolVersion
-from authplane.policy.placement.model import BodyInspection, CallOut, Choices, Native, Place, Placement
+from authplane.policy.placement.model import CallOut, Native, Place, Terms
 
 STRICT: Final = "reads the body, which only the policy server reads strictly (bodyInspection: Strict)"
 CHOSEN: Final = "is left to the policy server (placement: CallOut)"
@@ -48,19 +49,19 @@ _SUBJECTS: Final = {
 _MOST_HYPHENS: Final = 3
 
 
-def place_entry(entry: Entry, who: Who, choices: Choices, *, is_mcp: bool) -> Place:
+def place_entry(entry: Entry, who: Who, terms: Terms, *, is_mcp: bool) -> Place:
     """Say where an entry of a rule is enforced whose source Envoy recognises as ``who``."""
-    obstacle = _obstacle(entry, choices, is_mcp=is_mcp)
+    obstacle = _obstacle(entry, terms, is_mcp=is_mcp)
     if obstacle:
         return CallOut(obstacle)
     match entry:
         case Tools(names):
-            called = (is_method(choices.envoy, TOOLS_CALL), nodes.one_of(mcp_param(choices.envoy, "name"), names))
+            called = (is_method(terms.envoy, TOOLS_CALL), nodes.one_of(mcp_param(terms.envoy, "name"), names))
             return _native(nodes.every(called), reads_mcp=True)
         case Inline():
-            return _inline(entry, choices.envoy)
+            return _inline(entry, terms.envoy)
         case Expression(program=program):
-            made = translate(program, who, choices.envoy)
+            made = translate(program, who, terms.envoy)
             return Native(made) if isinstance(made, Condition) else CallOut(", ".join(made))
         case Everything():
             return _native(nodes.literal(value=True))
@@ -70,28 +71,28 @@ def place_entry(entry: Entry, who: Who, choices: Choices, *, is_mcp: bool) -> Pl
             assert_never(entry)
 
 
-def place_base(choices: Choices, *, is_mcp: bool) -> Place:
+def place_base(terms: Terms, *, is_mcp: bool) -> Place:
     """Say where the base protocol is granted; what is no call of a method is the policy server's anyway."""
     if not is_mcp:
         return CallOut(NO_MCP)
-    obstacle = _body_obstacle(choices)
+    obstacle = _body_obstacle(terms)
     if obstacle:
         return CallOut(obstacle)
-    return _native(_base(choices.envoy, BASE[ProtocolVersion.V2025_11_25]), reads_mcp=True)
+    return _native(_base(terms.envoy, BASE[ProtocolVersion.V2025_11_25]), reads_mcp=True)
 
 
-def _obstacle(entry: Entry, choices: Choices, *, is_mcp: bool) -> str:
-    if choices.placement is Placement.CALL_OUT:
+def _obstacle(entry: Entry, terms: Terms, *, is_mcp: bool) -> str:
+    if terms.placement is Placement.CALL_OUT:
         return CHOSEN
     if not reads_mcp(entry):
         return ""
-    return _body_obstacle(choices) if is_mcp else NO_MCP
+    return _body_obstacle(terms) if is_mcp else NO_MCP
 
 
-def _body_obstacle(choices: Choices) -> str:
-    if choices.placement is Placement.CALL_OUT:
+def _body_obstacle(terms: Terms) -> str:
+    if terms.placement is Placement.CALL_OUT:
         return CHOSEN
-    return STRICT if choices.body_inspection is BodyInspection.STRICT else ""
+    return STRICT if terms.body_inspection is BodyInspection.STRICT else ""
 
 
 def _native(tree: Node, *, reads_mcp: bool = False) -> Native:

@@ -9,31 +9,22 @@ from authplane.cel.envoy import nodes
 from authplane.cel.envoy.release import CURRENT, Release
 from authplane.cel.envoy.translate import NOBODY, Condition, Who
 from authplane.policy.access.model import Oidc, Source
-from authplane.policy.access.settings import Composition
+from authplane.policy.access.settings import BodyInspection, Composition, Placement
 
-# --- What a Backend or a Gateway chooses
-
-
-class Placement(StrEnum):
-    """Who may decide."""
-
-    AUTO = "Auto"
-    """Envoy, wherever it gives the same answer."""
-    CALL_OUT = "CallOut"
-    """The policy server, always."""
-
-
-class BodyInspection(StrEnum):
-    """Who reads the bodies of MCP requests."""
-
-    STRICT = "Strict"
-    """The policy server: what two readers could read differently is denied."""
-    NATIVE = "Native"
-    """Envoy's mcp filter. It takes some bodies that the policy server denies: see `RESIDUES`."""
+# --- What decides it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
+    """What stands before a target, besides what is chosen for it."""
+
+    envoy: Release = CURRENT
+    keys: frozenset[str] | None = None
+    """The addresses of the issuers whose keys Envoy is given; None stands for all of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
     """What is chosen for a target, and which Envoy stands before it.
 
     By default everything before a target whose rules read MCP is the policy server's. Elsewhere Envoy allows no more

@@ -17,12 +17,11 @@ from authplane.policy.access.model import (
     Unusable,
     entry_words,
 )
-from authplane.policy.access.settings import Settings
+from authplane.policy.access.settings import BodyInspection, Placement, Settings
 from authplane.policy.mcp.base_methods import BaseMode
 from authplane.policy.placement.entries import ASKS, CHOSEN, place_base, place_entry
 from authplane.policy.placement.front import build_front
 from authplane.policy.placement.model import (
-    BodyInspection,
     CallOut,
     Choices,
     Decider,
@@ -31,9 +30,9 @@ from authplane.policy.placement.model import (
     PlacedEntry,
     PlacedGuard,
     PlacedPolicy,
-    Placement,
     Plan,
     Sender,
+    Terms,
 )
 from authplane.policy.placement.sources import ANYBODY, place_source
 
@@ -59,7 +58,7 @@ def place_way(way: Way, settings: Settings, choices: Choices) -> Plan:
     rules = [rule for guard in way.guards for policy in guard.policies for rule in rules_of(policy)]
     return Plan(
         guards=guards,
-        decider=_decider(way, guards, choices),
+        decider=_decider(way, guards),
         front=build_front(choices.envoy, is_mcp=way.is_mcp, reads_mcp=way.reads_mcp),
         worded=any(map(_is_worded, rules)),
     )
@@ -71,17 +70,18 @@ class _Placer:
     def __init__(self, way: Way, settings: Settings, choices: Choices) -> None:
         self._way = way
         self._settings = settings
-        self._choices = choices
+        self._keys = choices.keys
+        self._terms = Terms(placement=way.placement, body_inspection=way.body_inspection, envoy=choices.envoy)
         self._asks = SEVERAL if len(set(_destinations(way.guards))) > 1 else ASKS
         self._general = self._obstacle()
 
     def _obstacle(self) -> str:
         """Say why nothing before this target is native, whatever the rules are."""
-        if self._choices.placement is Placement.CALL_OUT:
+        if self._way.placement is Placement.CALL_OUT:
             return CHOSEN
         if any(isinstance(policy, Screen) for guard in self._way.guards for policy in guard.policies):
             return SCREENED
-        strict = self._choices.body_inspection is BodyInspection.STRICT
+        strict = self._way.body_inspection is BodyInspection.STRICT
         return BESIDE if strict and self._way.reads_mcp and self._way.is_mcp else ""
 
     def policy(self, policy: AnyPolicy) -> PlacedPolicy:
@@ -101,20 +101,20 @@ class _Placer:
                 assert_never(policy)
 
     def _rule(self, rule: Rule) -> Iterator[PlacedEntry]:
-        sender = place_source(rule.source, self._settings)
+        sender = place_source(rule.source, self._settings, self._keys)
         for index, entry in enumerate(rule.entries):
             if isinstance(entry, Asked):
                 place: Place = CallOut(self._asks)
             elif isinstance(sender, CallOut):
                 place = sender
             else:
-                place = place_entry(entry, sender.who, self._choices, is_mcp=self._way.is_mcp)
+                place = place_entry(entry, sender.who, self._terms, is_mcp=self._way.is_mcp)
             yield self._entry(entry_words(entry, index), rule, sender, place)
         if rule.base:
             yield self._entry(BASE, rule, sender, self._base())
 
     def _base(self) -> Place:
-        return place_base(self._choices, is_mcp=self._way.is_mcp)
+        return place_base(self._terms, is_mcp=self._way.is_mcp)
 
     def _entry(self, entry: str, of: Rule, sender: Sender | CallOut, place: Place) -> PlacedEntry:
         if isinstance(place, Native) and isinstance(sender, CallOut):
@@ -124,12 +124,12 @@ class _Placer:
         return PlacedEntry(rule=of.name, entry=entry, source=of.source, sender=sender, place=place)
 
 
-def _decider(way: Way, guards: tuple[PlacedGuard, ...], choices: Choices) -> Decider:
+def _decider(way: Way, guards: tuple[PlacedGuard, ...]) -> Decider:
     if not way.guarded:
         return Decider.NOBODY
     policies = [policy for guard in guards for policy in guard.policies]
     screened = any(isinstance(policy, Screen) for guard in way.guards for policy in guard.policies)
-    if choices.placement is Placement.CALL_OUT or screened:
+    if way.placement is Placement.CALL_OUT or screened:
         return Decider.SERVER
     if not any(policy.asked for policy in policies):
         return Decider.ENVOY

@@ -19,6 +19,7 @@ WORKLOAD_TOKENS: Final = "is for workloads, whose tokens count here too and must
 TWO_NAMES: Final = "is for an issuer that has two names"
 AGE: Final = "is for an issuer whose tokens may only be so old"
 SKEW: Final = "is for an issuer whose clock skew is not whole seconds, one at least"
+NO_KEYS: Final = "is for an issuer whose keys the control plane does not have yet"
 UNUSABLE: Final = "is for an issuer that cannot be reached"
 SCOPE: Final = "asks for a scope of which the regular expression is larger than Envoy accepts"
 
@@ -38,8 +39,11 @@ def header_key(issuer: str) -> str:
     return f"header {issuer}"
 
 
-def place_source(source: Source, settings: Settings) -> Sender | CallOut:
-    """Say how Envoy recognises for whom a rule is, or why it cannot."""
+def place_source(source: Source, settings: Settings, keys: frozenset[str] | None = None) -> Sender | CallOut:
+    """Say how Envoy recognises for whom a rule is, or why it cannot.
+
+    ``keys`` are the addresses of the issuers whose keys it is given; None stands for all of them.
+    """
     match source:
         case AnySource():
             return ANYBODY
@@ -51,7 +55,9 @@ def place_source(source: Source, settings: Settings) -> Sender | CallOut:
             ids = frozenset({spiffe_id})
             return CallOut(WORKLOAD_TOKENS) if settings.workloads.authorities else _workload(ids, members)
         case Oidc():
-            return _token(source, settings)
+            sender = _token(source, settings)
+            unknown = keys is not None and source.issuer.url not in keys
+            return CallOut(NO_KEYS) if unknown and isinstance(sender, Sender) else sender
         case _:
             assert_never(source)
 

@@ -60,3 +60,7 @@ class PolicySettings:
     denial_format: Annotated[str, OneOf(("http403", "jsonrpc200"))] = "http403"
     max_request_body: Annotated[int, BODY] = 65536
     strict: bool = False
+    placement: Annotated[str, OneOf(("Auto", "CallOut"))] = "Auto"
+    """Who may decide where a Backend or a Gateway says nothing: Envoy where it can, or the policy server alone."""
+    body_inspection: Annotated[str, OneOf(("Strict", "Native"))] = "Strict"
+    """Who reads the bodies of MCP requests there: the policy server, or Envoy."""

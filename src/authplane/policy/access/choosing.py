@@ -1,0 +1,54 @@
+"""What a backend or a Gateway chooses for the policies before it, in its annotations."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from authplane.base.problems import Problems
+from authplane.policy.access.settings import BodyInspection, Placement
+
+PLACEMENT: Final = "authplane.dev/placement"
+BODY_INSPECTION: Final = "authplane.dev/body-inspection"
+
+_Choice = TypeVar("_Choice", Placement, BodyInspection)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """What is written; None says nothing, and then something else decides."""
+
+    placement: Placement | None = None
+    body_inspection: BodyInspection | None = None
+
+
+NOTHING_CHOSEN: Final = Chosen()
+
+
+def parse_chosen(annotations: Mapping[str, str], problems: Problems) -> Chosen:
+    """Read what a resource chooses; what cannot be read is reported and counts as the stricter choice."""
+    if PLACEMENT not in annotations and BODY_INSPECTION not in annotations:
+        return NOTHING_CHOSEN
+    return Chosen(
+        placement=_parse(annotations, PLACEMENT, Placement.CALL_OUT, problems),
+        body_inspection=_parse(annotations, BODY_INSPECTION, BodyInspection.STRICT, problems),
+    )
+
+
+def pick_strictest(written: Iterable[_Choice | None], strict: _Choice, otherwise: _Choice) -> _Choice:
+    """Return the strictest of what several resources choose, or what holds if none of them chooses anything."""
+    found = [each for each in written if each is not None]
+    return strict if strict in found else found[0] if found else otherwise
+
+
+def _parse(annotations: Mapping[str, str], key: str, strict: _Choice, problems: Problems) -> _Choice | None:
+    text = annotations.get(key)
+    if text is None:
+        return None
+    kind = type(strict)
+    try:
+        return kind(text)
+    except ValueError:
+        known = " or ".join(repr(each.value) for each in kind)
+        with problems.at("metadata", "annotations", key):
+            problems.add("AnnotationInvalid", f"{text!r} is not {known}; until it is, {strict.value!r} holds")
+        return strict
