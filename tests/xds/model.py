@@ -8,11 +8,11 @@ from authplane.xds.messages import DeltaRequest, DeltaResponse, SotwRequest, Sot
 from authplane.xds.types import TypeUrl
 
 CLUSTER, ENDPOINT, SECRET = TypeUrl.CLUSTER, TypeUrl.ENDPOINT, TypeUrl.SECRET
-LISTENER, ROUTE = TypeUrl.LISTENER, TypeUrl.ROUTE
+LISTENER, EXTENSION, ROUTE = TypeUrl.LISTENER, TypeUrl.EXTENSION, TypeUrl.ROUTE
 
 
 def refers_to(body: bytes) -> str:
-    """Return the cluster that a fake listener or route names after the colon."""
+    """Return the cluster that a fake listener, extension or route names after the colon."""
     return body.decode().partition(":")[2]
 
 
@@ -76,6 +76,7 @@ class _Common:
             if LISTENER not in self.started:
                 self.subscribe(LISTENER, set())
         if url is LISTENER:
+            self.subscribe(EXTENSION, set(self.held[LISTENER]))
             self.subscribe(ROUTE, set(self.held[LISTENER]))
 
 
@@ -93,7 +94,7 @@ class SotwClient(_Common):
         self.sent.clear()
         self.nonce.clear()
         self.subscribe(CLUSTER, set())
-        for url in (ENDPOINT, SECRET, ROUTE):
+        for url in (ENDPOINT, SECRET, EXTENSION, ROUTE):
             # The version speaks of all names: a client that has dropped something since has none.
             if not self.names[url] or not self.names[url] <= self.held[url].keys():
                 self.version.pop(url, None)
@@ -165,7 +166,7 @@ class DeltaClient(_Common):
         self.sent.clear()
         for url in TypeUrl:
             self.versions[url] = {name: self.versions[url][name] for name in self.held[url]}
-        first = [CLUSTER, *(url for url in (ENDPOINT, SECRET, ROUTE) if self.names[url])]
+        first = [CLUSTER, *(url for url in (ENDPOINT, SECRET, EXTENSION, ROUTE) if self.names[url])]
         for url in [*first, *([LISTENER] if self.ready else [])]:
             self.started.add(url)
             self._send(url, subscribe=self.names[url], versions=self.versions[url])
@@ -202,6 +203,7 @@ class DeltaClient(_Common):
             self.held[url][name] = self.acked[url][name] = item.body
             self.versions[url][name] = item.version
         for name in response.removed:
+            assert url is not EXTENSION or name not in self.acked[url], f"the filter {name} lost its configuration"
             self.held[url].pop(name, None)
             self.acked[url].pop(name, None)
         self._follow(url)

@@ -9,7 +9,7 @@ from authplane.xds.snapshot import Snapshot, Versioned
 from authplane.xds.types import TypeUrl
 
 LISTENER, ROUTE, CLUSTER = TypeUrl.LISTENER, TypeUrl.ROUTE, TypeUrl.CLUSTER
-ENDPOINT, SECRET = TypeUrl.ENDPOINT, TypeUrl.SECRET
+ENDPOINT, SECRET, EXTENSION = TypeUrl.ENDPOINT, TypeUrl.SECRET, TypeUrl.EXTENSION
 NOTHING: Output[DeltaResponse] = Output()
 
 
@@ -76,7 +76,28 @@ def test_who_comes_back_gets_only_what_it_lacks(url: TypeUrl) -> None:
     session.publish(Snapshot.of({url: {"same": b"1", "changed": b"2", "new": b"1"}}), 0)
     held = {"same": b"1", "changed": b"1", "gone": b"1"}
     assert sent(session.received(ask(url, "*", held=held), 0)) == [(url, {"changed": b"2", "new": b"1"}, ())]
-    assert sent(session.received(answer(url, "1"), 0)) == [(url, {}, ("gone",))]
+    gone = [] if url is EXTENSION else [(url, {}, ("gone",))]
+    assert sent(session.received(answer(url, "1"), 0)) == gone
+
+
+def test_the_configuration_of_a_filter_is_not_taken_from_whoever_still_asks_for_it() -> None:
+    session = ready(extension={"a": b"1", "b": b"1"})
+    session.received(ask(EXTENSION, "a", "b"), 0)
+    session.received(answer(EXTENSION, "1"), 0)
+    assert session.publish(snapshot(extension={"b": b"1"}), 1) == NOTHING
+    assert session.received(ask(EXTENSION, leave=("a",)), 1) == NOTHING
+    assert sent(session.received(ask(EXTENSION, "a"), 1)) == [(EXTENSION, {}, ("a",))]
+
+
+def test_the_configuration_of_a_filter_is_not_taken_from_whoever_comes_back_with_it() -> None:
+    session = ready(extension={"b": b"1"})
+    assert session.received(ask(EXTENSION, "a", "b", held={"a": b"1", "b": b"1"}), 0) == NOTHING
+    assert session.due() is None
+
+
+def test_whoever_asks_for_the_configuration_of_a_filter_that_is_not_there_is_told() -> None:
+    session = ready(extension={})
+    assert sent(session.received(ask(EXTENSION, "a"), 0)) == [(EXTENSION, {}, ("a",))]
 
 
 @pytest.mark.parametrize("url", TypeUrl)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.xds.model import CLUSTER, ENDPOINT, LISTENER, ROUTE, SECRET, DeltaClient, SotwClient, refers_to
+from tests.xds.model import CLUSTER, ENDPOINT, EXTENSION, LISTENER, ROUTE, SECRET, DeltaClient, SotwClient, refers_to
 
 from authplane.xds.delta import DeltaSession
 from authplane.xds.messages import Output
@@ -20,7 +20,7 @@ REVISIONS = st.integers(0, 2)
 
 @st.composite
 def contents(draw: st.DrawFn) -> dict[TypeUrl, dict[str, bytes]]:
-    """Draw a consistent generation: a route for each listener, an endpoint for each cluster."""
+    """Draw a consistent generation: an extension and a route for each listener, an endpoint for each cluster."""
     clusters = draw(st.lists(st.sampled_from(CLUSTERS), unique=True))
     listeners = draw(st.lists(st.sampled_from(["l0", "l1"]), unique=True)) if clusters else []
     secrets = draw(st.lists(st.sampled_from(["s0", "s1"]), unique=True))
@@ -33,6 +33,7 @@ def contents(draw: st.DrawFn) -> dict[TypeUrl, dict[str, bytes]]:
         ENDPOINT: {name: str(draw(REVISIONS)).encode() for name in clusters},
         SECRET: {name: str(draw(REVISIONS)).encode() for name in secrets},
         LISTENER: {name: referring() for name in listeners},
+        EXTENSION: {name: referring() for name in listeners},
         ROUTE: {name: referring() for name in listeners},
     }
 
@@ -147,14 +148,15 @@ class Machine(RuleBasedStateMachine):
         }
         # A full set that was refused is sent again only when it is another: one more makes sure of that.
         content[CLUSTER]["more"] = content[ENDPOINT]["more"] = str(self.revision).encode()
-        content[LISTENER]["more"] = content[ROUTE]["more"] = f"{self.revision}:more".encode()
+        for url in (LISTENER, EXTENSION, ROUTE):
+            content[url]["more"] = f"{self.revision}:more".encode()
         self.publish(content)
 
     @invariant()
     def nothing_refers_to_a_cluster_that_is_not_there(self) -> None:
         if self.tainted or self.catching_up:
             return
-        for url in (LISTENER, ROUTE):
+        for url in (LISTENER, EXTENSION, ROUTE):
             for name, body in self.client.held[url].items():
                 assert refers_to(body) in self.client.held[CLUSTER], f"{url} {name}"
 

@@ -11,13 +11,14 @@ from authplane.xds.sotw import SotwSession
 from authplane.xds.types import MAKE_ORDER, TypeUrl
 
 LISTENER, ROUTE, CLUSTER = TypeUrl.LISTENER, TypeUrl.ROUTE, TypeUrl.CLUSTER
-ENDPOINT, SECRET = TypeUrl.ENDPOINT, TypeUrl.SECRET
+ENDPOINT, SECRET, EXTENSION = TypeUrl.ENDPOINT, TypeUrl.SECRET, TypeUrl.EXTENSION
 
 OLD = {
     CLUSTER: {"c1": b"1"},
     ENDPOINT: {"c1": b"1"},
     SECRET: {"s": b"1"},
     LISTENER: {"l1": b"1"},
+    EXTENSION: {"x1": b"1"},
     ROUTE: {"l1": b"1"},
 }
 NEW = {
@@ -25,6 +26,7 @@ NEW = {
     ENDPOINT: {"c2": b"1"},
     SECRET: {"s": b"2"},
     LISTENER: {"l2": b"1"},
+    EXTENSION: {"x2": b"1"},
     ROUTE: {"l2": b"1"},
 }
 
@@ -98,7 +100,9 @@ def test_additions_go_out_in_order_and_removals_after_all_of_them() -> None:
     assert peer.answer(ENDPOINT) == ["SECRET s=2"]
     assert peer.answer(SECRET) == ["LISTENER l1=1 l2=1"]
     assert peer.answer(LISTENER) == []
-    assert peer.ask(ROUTE, "l1", "l2") == ["ROUTE l2=1"]
+    assert peer.ask(ROUTE, "l1", "l2") == []
+    assert peer.ask(EXTENSION, "x1", "x2") == ["EXTENSION x2=1"]
+    assert peer.answer(EXTENSION) == ["ROUTE l2=1"]
     assert peer.answer(ROUTE) == ["LISTENER l2=1"]
     assert peer.answer(LISTENER) == ["CLUSTER c2=1"]
     assert peer.answer(CLUSTER) == []
@@ -115,7 +119,9 @@ def test_delta_removes_in_the_reverse_order() -> None:
     assert peer.answer(ENDPOINT) == ["SECRET s=2"]
     assert peer.answer(SECRET) == ["LISTENER l2=1"]
     assert peer.answer(LISTENER) == []
-    assert peer.ask(ROUTE, "l1", "l2") == ["ROUTE l2=1"]
+    assert peer.ask(ROUTE, "l1", "l2") == []
+    assert peer.ask(EXTENSION, "x1", "x2") == ["EXTENSION x2=1"]
+    assert peer.answer(EXTENSION) == ["ROUTE l2=1"]
     assert peer.answer(ROUTE) == ["ROUTE -l1"]
     assert peer.answer(ROUTE) == ["LISTENER -l1"]
     assert peer.answer(LISTENER) == ["ENDPOINT -c1"]
@@ -146,7 +152,7 @@ def test_every_wait_has_a_limit(peer: Peer) -> None:
     changes = [["ROUTE -l1"], ["LISTENER -l1"], ["ENDPOINT -c1"], ["CLUSTER -c1"]]
     first = [["CLUSTER c2=1"]] if peer.delta else [["CLUSTER c1=1 c2=1"]]
     listener = [["LISTENER l2=1"]] if peer.delta else [["LISTENER l1=1 l2=1"]]
-    want = [*first, [], ["SECRET s=2"], *listener, [], *(changes if peer.delta else full), []]
+    want = [*first, [], ["SECRET s=2"], *listener, [], [], *(changes if peer.delta else full), []]
     assert steps == want
     assert peer.now == 5.0 * (len(want) - 1)
 
@@ -194,6 +200,7 @@ def test_a_new_client_is_answered_at_once_for_each_type(peer: Peer) -> None:
     peer.publish(OLD)
     assert peer.ask(LISTENER) == ["LISTENER l1=1"]
     assert peer.ask(CLUSTER) == ["CLUSTER c1=1"]
+    assert peer.ask(EXTENSION, "x1") == ["EXTENSION x1=1"]
     assert peer.ask(ROUTE, "l1") == ["ROUTE l1=1"]
     assert peer.ask(ENDPOINT, "c1") == ["ENDPOINT c1=1"]
     assert peer.ask(SECRET, "s") == ["SECRET s=1"]
@@ -220,6 +227,53 @@ def test_a_late_answer_is_still_reported() -> None:
     session.elapsed(5)
     (event,) = session.received(SotwRequest(type_url=CLUSTER, nonce="1", error="c1: no"), 6).events
     assert getattr(event, "version", None) == version
+
+
+def test_a_listener_that_is_accepted_late_gets_its_extensions_meanwhile(peer: Peer) -> None:
+    peer.settle_on_old()
+    peer.publish({**OLD, LISTENER: {"l1": b"2"}, EXTENSION: {"x1": b"1", "x2": b"1"}, ROUTE: {"l1": b"2"}})
+    assert peer.ask(EXTENSION, "x1", "x2") == ["EXTENSION x2=1"]
+    assert peer.answer(EXTENSION) == []
+    assert peer.answer(LISTENER) == ["ROUTE l1=2"]
+    assert peer.answer(ROUTE) == []
+    assert peer.session.due() is None
+
+
+def test_extensions_wait_for_the_clusters_that_they_may_use(peer: Peer) -> None:
+    peer.settle_on_old()
+    peer.publish({**OLD, CLUSTER: {"c1": b"1", "c2": b"1"}, EXTENSION: {"x1": b"2", "x2": b"1"}})
+    assert peer.ask(EXTENSION, "x1", "x2") == []
+    assert peer.answer(CLUSTER) == ["EXTENSION x1=2 x2=1"]
+
+
+def test_a_changed_extension_goes_out_alone_and_before_the_routes_that_rely_on_it(peer: Peer) -> None:
+    peer.settle_on_old()
+    assert peer.publish({**OLD, EXTENSION: {"x1": b"2"}, ROUTE: {"l1": b"2"}}) == ["EXTENSION x1=2"]
+    assert peer.answer(EXTENSION) == ["ROUTE l1=2"]
+    assert peer.answer(ROUTE) == []
+    assert peer.session.due() is None
+
+
+def test_a_refused_extension_holds_nothing_up_and_keeps_what_the_old_one_may_use() -> None:
+    peer = Peer(delta=True)
+    peer.settle_on_old()
+    peer.publish({**OLD, CLUSTER: {"c2": b"1"}, EXTENSION: {"x1": b"bad"}, ROUTE: {"l1": b"2"}})
+    assert peer.answer(CLUSTER) == ["EXTENSION x1=bad"]
+    assert peer.answer(EXTENSION, "x1: no") == ["ROUTE l1=2"]
+    assert peer.answer(ROUTE) == []
+    assert peer.session.standing.refused == {(EXTENSION, "x1"): "x1: no"}
+    assert peer.session.due() is None
+    assert peer.publish({**OLD, CLUSTER: {"c2": b"1"}, EXTENSION: {"x1": b"3"}}) == ["EXTENSION x1=3"]
+    assert peer.answer(EXTENSION) == ["ROUTE l1=1"]
+    assert peer.answer(ROUTE) == ["CLUSTER -c1"]
+    assert peer.session.standing.refused == {}
+
+
+def test_nobody_is_expected_to_ask_for_what_a_refused_listener_names(peer: Peer) -> None:
+    peer.settle_on_old()
+    peer.publish({**OLD, LISTENER: {"l1": b"bad"}, EXTENSION: {"x2": b"1"}, ROUTE: {"l2": b"1"}})
+    assert peer.answer(LISTENER, "l1: no") == []
+    assert peer.session.due() is None
 
 
 def test_the_endpoints_of_a_changed_cluster_are_sent_with_it(peer: Peer) -> None:

@@ -17,10 +17,18 @@ _STEPS: Final = (
     *((Scope.BREAK, type_url) for type_url in BREAK_ORDER),
 )
 _FIRST_BREAK: Final = len(MAKE_ORDER)
-_REFERRING: Final = frozenset({TypeUrl.LISTENER, TypeUrl.ROUTE})
-"""Types that a client must not see before the clusters of the same snapshot."""
-_FOLLOWING: Final = {TypeUrl.CLUSTER: TypeUrl.ENDPOINT, TypeUrl.LISTENER: TypeUrl.ROUTE}
-"""After a change of the first, a client asks for new names of the second."""
+_NOT_BEFORE: Final = {
+    TypeUrl.LISTENER: MAKE_ORDER.index(TypeUrl.LISTENER),
+    # A listener that warms may be accepted only when it has them.
+    TypeUrl.EXTENSION: MAKE_ORDER.index(TypeUrl.LISTENER),
+    TypeUrl.ROUTE: MAKE_ORDER.index(TypeUrl.ROUTE),
+}
+"""Types that a client must not see before what they refer to in the same snapshot, and from which step on it may."""
+_FOLLOWING: Final = {
+    TypeUrl.CLUSTER: (TypeUrl.ENDPOINT,),
+    TypeUrl.LISTENER: (TypeUrl.EXTENSION, TypeUrl.ROUTE),
+}
+"""After a change of the first, a client asks for new names of the others."""
 
 R = TypeVar("R")
 
@@ -72,8 +80,8 @@ class Rollout(Generic[R]):
         subscription.refused |= {name: message for name in culprits if same(held.get(name), sent.updated[name])}
         subscription.put_back(sent.taken)
         self._refused |= bool(sent.taken) or self._still_wanted(subscription)
-        if subscription.type_url in _FOLLOWING:
-            self._expected.pop(_FOLLOWING[subscription.type_url], None)
+        for following in _FOLLOWING.get(subscription.type_url, ()):
+            self._expected.pop(following, None)
         return Nacked(
             node=node,
             type_url=subscription.type_url,
@@ -147,9 +155,9 @@ class Rollout(Generic[R]):
     def _answer_asked(self, snapshot: Snapshot, now: float) -> list[R]:
         responses = []
         self._ask_for_rebuilt()
-        for place, type_url in enumerate(MAKE_ORDER):
+        for type_url in MAKE_ORDER:
             subscription = self.subscriptions.get(type_url)
-            if subscription is None or subscription.waiting or (type_url in _REFERRING and self._cursor < place):
+            if subscription is None or subscription.waiting or self._cursor < _NOT_BEFORE.get(type_url, 0):
                 continue
             if (subscription.asked or subscription.unanswered or subscription.owed) and (
                 response := self._send(subscription, snapshot, Scope.ASKED, now)
@@ -190,10 +198,9 @@ class Rollout(Generic[R]):
             deadline=now + self._patience,
         )
         subscription.replace_sent(sent)
-        following = _FOLLOWING.get(type_url)
         # A client that names its clusters or listeners does not ask for all endpoints or routes.
-        if following is not None and answer.updated and subscription.wildcard:
-            self._expected[following] = None
+        if answer.updated and subscription.wildcard:
+            self._expected |= dict.fromkeys(_FOLLOWING.get(type_url, ()))
         return response
 
     def _expects(self, type_url: TypeUrl, snapshot: Snapshot, now: float) -> bool:

@@ -6,7 +6,7 @@ from enum import Enum, auto
 from typing import Final, assert_never
 
 from authplane.xds.snapshot import Collection, Versioned, same
-from authplane.xds.types import TypeUrl
+from authplane.xds.types import LEFT_TO_CLIENTS, TypeUrl
 
 WILDCARD: Final = "*"
 _REMEMBERED: Final = 8
@@ -218,7 +218,9 @@ class Subscription:
                 # A full set would carry the refused content once more.
                 return self.refused.keys() - existing.keys() if self.manner is Manner.FULL_SET else ()
             case Scope.BREAK:
-                return () if existing is self.settled else [name for name in self.held if name not in existing]
+                if existing is self.settled or self.type_url in LEFT_TO_CLIENTS:
+                    return ()
+                return [name for name in self.held if name not in existing]
             case _:
                 assert_never(scope)
 

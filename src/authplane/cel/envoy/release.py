@@ -24,8 +24,15 @@ class Release:
         """Whether ``string()`` and ``+`` of texts can be had; the setting for them came with 1.37."""
         return self >= Release(1, 37)
 
+    @property
+    def rejects_duplicate_keys(self) -> bool:
+        """Whether the mcp filter can be told to refuse bodies in which a member stands twice."""
+        return self >= Release(1, 39)
+
 
 OLDEST: Final = Release(1, 36)
 """The first with an mcp filter."""
 CURRENT: Final = Release(1, 39)
 """What this project is tested with."""
+NEWEST: Final = Release(1, 40)
+"""The last that is known here; newer ones are taken for it."""
