@@ -91,6 +91,7 @@ def build_graph(
         fallback=hosts.fallback,
         refused=hosts.refused,
         gateways=gateways.ports,
+        keys=placements.keys,
         grpc_servers=grpc_servers,
         clusters=tuple(sorted(clusters, key=lambda cluster: cluster.name)),
         certificates=_certificates(resources, settings, (*hosts.certificates, *gateways.certificates), clusters),

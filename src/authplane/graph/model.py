@@ -3,8 +3,10 @@
 Every value here is valid: what is not has been left out and reported.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from authplane.base.headers import NO_EDITS, HeaderEdits
@@ -379,6 +381,8 @@ class Graph:
     """Withdrawn names that a wildcard on the plain listener would answer for."""
     gateways: tuple[GatewayPort, ...] = ()
     """By port."""
+    keys: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """The key sets of issuers, as JSON, by address."""
     grpc_servers: tuple[GrpcServer, ...] = ()
     clusters: tuple[Cluster, ...] = ()
     certificates: tuple[Certificate, ...] = ()

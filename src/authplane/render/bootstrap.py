@@ -7,7 +7,7 @@ from typing import Final, TypeAlias, assert_never
 
 from envoy.config.bootstrap.v3 import bootstrap_pb2
 from envoy.config.cluster.v3 import cluster_pb2
-from envoy.config.core.v3 import address_pb2, base_pb2, config_source_pb2, grpc_service_pb2, protocol_pb2
+from envoy.config.core.v3 import address_pb2, base_pb2, config_source_pb2, extension_pb2, grpc_service_pb2, protocol_pb2
 from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
 from envoy.config.listener.v3 import listener_pb2
 from envoy.config.overload.v3 import overload_pb2
@@ -187,12 +187,13 @@ def static_bootstrap(rendered: Rendered) -> bootstrap_pb2.Bootstrap:
     """Build a configuration that Envoy runs by itself: the same resources, each where another refers to it."""
     routes = {message.name: message for message in rendered.routes}
     endpoints = {message.cluster_name: message for message in rendered.endpoints}
+    extensions = {message.name: message for message in rendered.extensions}
     return bootstrap_pb2.Bootstrap(
         node=base_pb2.Node(id="authplane-static", cluster="authplane"),
         overload_manager=_overload_manager(),
         layered_runtime=_runtime(),
         static_resources=bootstrap_pb2.Bootstrap.StaticResources(
-            listeners=[_static_listener(listener, routes) for listener in rendered.listeners],
+            listeners=[_static_listener(listener, routes, extensions) for listener in rendered.listeners],
             clusters=[_static_cluster(cluster, endpoints) for cluster in rendered.clusters],
             secrets=rendered.secrets,
         ),
@@ -216,7 +217,9 @@ def _static_cluster(
 
 
 def _static_listener(
-    listener: listener_pb2.Listener, routes: Mapping[str, route_pb2.RouteConfiguration]
+    listener: listener_pb2.Listener,
+    routes: Mapping[str, route_pb2.RouteConfiguration],
+    extensions: Mapping[str, extension_pb2.TypedExtensionConfig],
 ) -> listener_pb2.Listener:
     static = listener_pb2.Listener()
     static.CopyFrom(listener)
@@ -224,6 +227,9 @@ def _static_listener(
         manager = hcm_pb2.HttpConnectionManager()
         chain.filters[0].typed_config.Unpack(manager)
         manager.route_config.CopyFrom(routes[manager.rds.route_config_name])
+        for each in manager.http_filters:
+            if each.HasField("config_discovery"):
+                each.typed_config.CopyFrom(extensions[each.name].typed_config)
         chain.filters[0].typed_config.CopyFrom(pack(manager))
         tls = tls_pb2.DownstreamTlsContext()
         if chain.transport_socket.typed_config.Unpack(tls):

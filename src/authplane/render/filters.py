@@ -4,17 +4,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
-from typing import Final, TypeAlias
+from typing import Final
 
 from envoy.extensions.filters.http.router.v3 import router_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from google.protobuf.any_pb2 import Any
-from google.protobuf.message import Message
 
 from authplane.graph.guards import AuthorizationService, Enforced, RouteAuthorization, Shadow
 from authplane.graph.model import Host
 from authplane.graph.programming import FILTERS
+from authplane.policy.placement.sources import CERTIFICATE_HEADER
 from authplane.render.ext_authz import Manner, manner_of, render_check, render_disabled, render_filter
+from authplane.render.native import Natives, native_changes, native_filters
+from authplane.render.placed import placed_of
+from authplane.render.rules import granted_matcher
 from authplane.render.wrap import pack
 
 EXT_AUTHZ: Final = "envoy.filters.http.ext_authz"
@@ -37,8 +40,14 @@ class Guard:
         return self.service == service if self.service is not None else self.manner == manner_of(service)
 
 
-Chain: TypeAlias = tuple[Guard, ...]
-"""What a connection manager knows when its filters are chosen. A route is checked by one guard at most."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """What a connection manager knows when its filters are chosen."""
+
+    guards: tuple[Guard, ...] = ()
+    """A route is checked by one of them at most."""
+    natives: Natives | None = None
+    """Envoy's own filters, which decide before anybody is asked."""
 
 
 def chain_of(hosts: Iterable[Host]) -> Chain:
@@ -61,10 +70,13 @@ def chain_of(hosts: Iterable[Host]) -> Chain:
     clear = steady and not any(isinstance(service.on_failure, Shadow) for service in services)
     if len(services) == 1:
         [service] = services
-        return (Guard(name=EXT_AUTHZ, manner=manner_of(service), service=service, clear_route_cache=clear),)
+        guard = Guard(name=EXT_AUTHZ, manner=manner_of(service), service=service, clear_route_cache=clear)
+        return Chain(guards=(guard,))
     manners = {_name(manner): manner for manner in map(manner_of, services)}
-    return tuple(
-        Guard(name=name, manner=manners[name], service=None, clear_route_cache=clear) for name in sorted(manners)
+    return Chain(
+        guards=tuple(
+            Guard(name=name, manner=manners[name], service=None, clear_route_cache=clear) for name in sorted(manners)
+        )
     )
 
 
@@ -79,11 +91,7 @@ def held_back(hosts: Iterable[Host]) -> int:
 
 def http_filters(chain: Chain) -> list[hcm_pb2.HttpFilter]:
     """Render the filters of a connection manager, in the order of the table."""
-    return [
-        hcm_pb2.HttpFilter(name=name, typed_config=pack(message))
-        for render in _ORDER
-        for name, message in render(chain)
-    ]
+    return [each for render in _ORDER for each in render(chain)]
 
 
 @lru_cache(maxsize=1 << 16)
@@ -94,7 +102,7 @@ def table_name(base: str, chain: Chain) -> str:
     connection manager ever sees the table of one with other filters: not while it drains, not if its successor was
     refused, not before its own table has come.
     """
-    if not chain:
+    if not chain.guards:
         return base
     digest = sha256(b"".join(each.SerializeToString(deterministic=True) for each in http_filters(chain)))
     return f"{base}{FILTERS}{digest.hexdigest()[:16]}"
@@ -102,13 +110,21 @@ def table_name(base: str, chain: Chain) -> str:
 
 def per_route(chain: Chain, authorization: RouteAuthorization) -> dict[str, Any]:
     """Render what a route changes about the filters of its connection manager."""
+    changes = _of_guards(chain.guards, authorization)
+    if chain.natives is not None:
+        placing = authorization.placing if isinstance(authorization, Enforced) else None
+        changes |= native_changes(chain.natives, placed_of(placing, chain.natives.envoy))
+    return changes
+
+
+def _of_guards(guards: tuple[Guard, ...], authorization: RouteAuthorization) -> dict[str, Any]:
     if not isinstance(authorization, Enforced):
-        return {guard.name: pack(render_disabled()) for guard in chain}
+        return {guard.name: pack(render_disabled()) for guard in guards}
     service = authorization.service
-    own = next((guard for guard in chain if guard.serves(service)), None)
+    own = next((guard for guard in guards if guard.serves(service)), None)
     if own is None:
         raise ValueError(f"no filter asks {service.cluster}")
-    changes = {guard.name: pack(render_disabled()) for guard in chain if guard is not own}
+    changes = {guard.name: pack(render_disabled()) for guard in guards if guard is not own}
     if own.service is None or authorization.context:
         changes[own.name] = pack(render_check(service if own.service is None else None, authorization.context))
     return changes
@@ -124,13 +140,22 @@ def _name(manner: Manner) -> str:
     return f"{EXT_AUTHZ}/{sha256(message.SerializeToString(deterministic=True)).hexdigest()[:8]}"
 
 
-def _ext_authz(chain: Chain) -> Iterable[tuple[str, Message]]:
-    for guard in chain:
-        yield guard.name, render_filter(guard.manner, guard.service, clear_route_cache=guard.clear_route_cache)
+def _native(chain: Chain) -> Iterable[hcm_pb2.HttpFilter]:
+    return () if chain.natives is None else native_filters(chain.natives)
 
 
-def _router(_: Chain) -> Iterable[tuple[str, Message]]:
-    yield _ROUTER, router_pb2.Router()
+def _ext_authz(chain: Chain) -> Iterable[hcm_pb2.HttpFilter]:
+    for guard in chain.guards:
+        message = render_filter(guard.manner, guard.service, clear_route_cache=guard.clear_route_cache)
+        if chain.natives is not None:
+            # What Envoy has not granted by itself is asked about, and so is what it has not looked at.
+            message.filter_enabled_metadata.CopyFrom(granted_matcher(otherwise=True))
+            message.disallowed_headers.patterns.add(exact=CERTIFICATE_HEADER)
+        yield hcm_pb2.HttpFilter(name=guard.name, typed_config=pack(message))
 
 
-_ORDER: Final[tuple[Callable[[Chain], Iterable[tuple[str, Message]]], ...]] = (_ext_authz, _router)
+def _router(_: Chain) -> Iterable[hcm_pb2.HttpFilter]:
+    yield hcm_pb2.HttpFilter(name=_ROUTER, typed_config=pack(router_pb2.Router()))
+
+
+_ORDER: Final[tuple[Callable[[Chain], Iterable[hcm_pb2.HttpFilter]], ...]] = (_native, _ext_authz, _router)

@@ -12,6 +12,7 @@ from authplane.graph.guards import Enforced
 from authplane.graph.hostnames import ANY
 from authplane.graph.model import ConnectionTimeouts, GatewayChain, GatewayHost, GatewayPort, PlainPort, SecurePort
 from authplane.graph.programming import gateway_listener, gateway_routes
+from authplane.policy.access.settings import Settings
 from authplane.render.ext_authz import manner_of
 from authplane.render.filters import EXT_AUTHZ, Chain, Guard
 from authplane.render.listeners import (
@@ -22,7 +23,9 @@ from authplane.render.listeners import (
     tls_inspector,
     transport_socket,
 )
+from authplane.render.native import Natives, join
 from authplane.render.parts import Part, Whole
+from authplane.render.placed import placed_of
 
 _STATS: Final = "gateway"
 
@@ -36,43 +39,67 @@ def gateway_listeners_of(
         shell = listener_shell(name, port.where)
         match port:
             case PlainPort():
-                manager = connection_manager(_STATS, name, checks_of(port.hosts), timeouts)
+                manager = connection_manager(_STATS, name, checks_of(port.hosts, envoy), timeouts)
                 shell.filter_chains.append(listener_components_pb2.FilterChain(filters=[manager]))
                 yield Whole(name, shell, "filter_chains", ())
             case SecurePort():
                 shell.listener_filters.append(tls_inspector())
                 number = port.where.port
-                parts = (Part("chain", each, partial(_chain, number, each, timeouts), timeouts) for each in port.chains)
+                parts = (
+                    Part("chain", each, partial(_chain, number, each, timeouts, envoy), timeouts)
+                    for each in port.chains
+                )
                 yield Whole(name, shell, "filter_chains", tuple(parts))
             case _:
                 assert_never(port)
 
 
-def checks_of(hosts: Iterable[GatewayHost]) -> Chain:
-    """Return the one filter that asks the policy server, if any request is checked.
+def checks_of(hosts: Iterable[GatewayHost], envoy: Release | None = CURRENT) -> Chain:
+    """Return the one filter that asks the policy server, if any request is checked, and what Envoy decides before.
 
     Routes are never chosen anew after a check: it was made for the backend that the first choice led to.
     """
-    for split in splits(hosts):
-        for share in split.shares:
-            if isinstance(share.authorization, Enforced):
-                service = share.authorization.service
-                manner = manner_of(service)
-                return (Guard(name=EXT_AUTHZ, manner=manner, service=service, clear_route_cache=False),)
-    return ()
+    enforced = [
+        share.authorization
+        for split in splits(hosts)
+        for share in split.shares
+        if isinstance(share.authorization, Enforced)
+    ]
+    if not enforced:
+        return Chain()
+    service = enforced[0].service
+    guard = Guard(name=EXT_AUTHZ, manner=manner_of(service), service=service, clear_route_cache=False)
+    return Chain(guards=(guard,), natives=_natives(enforced, envoy))
 
 
-def _chain(port: int, chain: GatewayChain, timeouts: ConnectionTimeouts) -> listener_components_pb2.FilterChain:
+def _natives(enforced: Iterable[Enforced], envoy: Release | None) -> Natives | None:
+    found = [(each, placed) for each in enforced if (placed := placed_of(each.placing, envoy)) is not None]
+    if envoy is None or not found:
+        return None
+    first, _ = found[0]
+    settings = first.placing.settings if first.placing is not None else Settings()
+    shared = Natives(envoy=envoy, most_bytes=settings.limits.body, denial_format=settings.denial_format)
+    return join((placed for _, placed in found), shared)
+
+
+def _chain(
+    port: int, chain: GatewayChain, timeouts: ConnectionTimeouts, envoy: Release | None
+) -> listener_components_pb2.FilterChain:
     name = gateway_routes(port, chain.name)
+    checks = checks_of(chain.hosts, envoy)
     tls = tls_context(chain.certificates)
     if chain.clients is not None:
         ask_for_certificates(tls, chain.clients)
+    if checks.natives is not None and checks.natives.certificates:
+        # Rules are for certificates that were verified, and on a session that is resumed Envoy does not verify any.
+        tls.disable_stateless_session_resumption = True
+        tls.disable_stateful_session_resumption = True
     match = listener_components_pb2.FilterChainMatch(transport_protocol="tls")
     if chain.hostname != ANY:
         match.server_names.append(chain.hostname)
     return listener_components_pb2.FilterChain(
         name=name,
         filter_chain_match=match,
-        filters=[connection_manager(_STATS, name, checks_of(chain.hosts), timeouts)],
+        filters=[connection_manager(_STATS, name, checks, timeouts)],
         transport_socket=transport_socket(tls),
     )

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any, Final, assert_never
+from typing import Any, Final, NamedTuple, assert_never
 
 from envoy.config.core.v3 import substitution_format_string_pb2
 from envoy.config.route.v3 import route_components_pb2 as pb
@@ -14,8 +14,9 @@ from google.protobuf.struct_pb2 import Struct
 from google.protobuf.wrappers_pb2 import BoolValue, UInt32Value
 
 from authplane.cel.envoy.release import CURRENT, Release
-from authplane.graph.guards import Unprotected
+from authplane.graph.guards import Enforced, Unprotected
 from authplane.graph.hostnames import ANY
+from authplane.graph.http_routes import RESOURCE
 from authplane.graph.model import (
     GatewayChain,
     GatewayHost,
@@ -33,10 +34,13 @@ from authplane.graph.model import (
 )
 from authplane.graph.programming import gateway_listener, gateway_routes
 from authplane.policy.mcp.metadata import render_metadata
+from authplane.policy.placement.sources import CERTIFICATE_HEADER
+from authplane.render.denials import challenge_fields
 from authplane.render.filters import Chain, per_route, table_name
 from authplane.render.gateway_listeners import checks_of
 from authplane.render.matches import render_match
 from authplane.render.parts import Part, Single
+from authplane.render.placed import Placed, placed_of
 from authplane.render.routes import MISDIRECTED, answering, authorization_word, route_metadata, route_table
 from authplane.render.wrap import limit
 
@@ -54,52 +58,62 @@ def gateway_tables_of(
     for port in ports:
         match port:
             case PlainPort():
-                name = table_name(gateway_listener(port.where.port), checks_of(port.hosts))
-                yield Single(Part("gateway routes", port, partial(_plain, name, port)))
+                name = table_name(gateway_listener(port.where.port), checks_of(port.hosts, envoy))
+                yield Single(Part("gateway routes", port, partial(_plain, name, port, envoy)))
             case SecurePort():
                 for chain in port.chains:
-                    name = table_name(gateway_routes(port.where.port, chain.name), checks_of(chain.hosts))
-                    yield Single(Part("gateway routes", chain, partial(_secure, name, chain)))
+                    name = table_name(gateway_routes(port.where.port, chain.name), checks_of(chain.hosts, envoy))
+                    yield Single(Part("gateway routes", chain, partial(_secure, name, chain, envoy)))
             case _:
                 assert_never(port)
 
 
-def _plain(name: str, port: PlainPort) -> route_pb2.RouteConfiguration:
-    checks = checks_of(port.hosts)
-    return _table(name, [_host(each, checks) for each in port.hosts])
+def _plain(name: str, port: PlainPort, envoy: Release | None) -> route_pb2.RouteConfiguration:
+    checks = checks_of(port.hosts, envoy)
+    return _table(name, [_host(each, _Kind("http", checks)) for each in port.hosts], checks)
 
 
-def _secure(name: str, chain: GatewayChain) -> route_pb2.RouteConfiguration:
-    checks = checks_of(chain.hosts)
-    hosts = [_host(each, checks) for each in chain.hosts]
+def _secure(name: str, chain: GatewayChain, envoy: Release | None) -> route_pb2.RouteConfiguration:
+    checks = checks_of(chain.hosts, envoy)
+    hosts = [_host(each, _Kind("https", checks)) for each in chain.hosts]
     elsewhere = [*([] if chain.hostname == ANY else [ANY]), *chain.elsewhere]
     if elsewhere:
         hosts.append(answering("misdirected", elsewhere, MISDIRECTED, checks))
-    return _table(name, hosts)
+    return _table(name, hosts, checks)
 
 
-def _table(name: str, hosts: Iterable[pb.VirtualHost]) -> route_pb2.RouteConfiguration:
+def _table(name: str, hosts: Iterable[pb.VirtualHost], checks: Chain) -> route_pb2.RouteConfiguration:
     table = route_table(name)
+    if checks.natives is not None and checks.natives.certificates:
+        # It is there for the rules alone.
+        table.request_headers_to_remove.append(CERTIFICATE_HEADER)
     # One cluster is never there: see NOWHERE.
     table.validate_clusters.CopyFrom(BoolValue(value=False))
     table.virtual_hosts.extend(hosts)
     return table
 
 
-def _host(host: GatewayHost, checks: Chain) -> pb.VirtualHost:
-    return pb.VirtualHost(name=host.name, domains=[host.name], routes=[_route(each, checks) for each in host.routes])
+class _Kind(NamedTuple):
+    """What all routes of a table have in common."""
+
+    scheme: str
+    checks: Chain
 
 
-def _route(route: GatewayRoute, checks: Chain) -> pb.Route:
+def _host(host: GatewayHost, kind: _Kind) -> pb.VirtualHost:
+    return pb.VirtualHost(name=host.name, domains=[host.name], routes=[_route(each, kind) for each in host.routes])
+
+
+def _route(route: GatewayRoute, kind: _Kind) -> pb.Route:
     message = pb.Route(name=route.name, match=render_match(route.match))
     match route.action:
         case Split():
-            message.metadata.CopyFrom(route_metadata(_word(route.action)))
-            _add_split(message, route.match, route.action, checks)
+            message.metadata.CopyFrom(route_metadata(_word(route.action), _told(route.action, kind)))
+            _add_split(message, route.match, route.action, kind.checks)
         case ResourceMetadata():
             message.metadata.CopyFrom(route_metadata(authorization_word(Unprotected())))
             message.direct_response.CopyFrom(_document(route.action))
-            _put(message.typed_per_filter_config, per_route(checks, Unprotected()))
+            _put(message.typed_per_filter_config, per_route(kind.checks, Unprotected()))
         case _:
             assert_never(route.action)
     return message
@@ -108,6 +122,31 @@ def _route(route: GatewayRoute, checks: Chain) -> pb.Route:
 def _word(split: Split) -> str:
     words = {authorization_word(share.authorization) for share in split.shares}
     return words.pop() if len(words) == 1 else "by-backend"
+
+
+def _placed(share: Share, checks: Chain) -> Placed | None:
+    if checks.natives is None or not isinstance(share.authorization, Enforced):
+        return None
+    return placed_of(share.authorization.placing, checks.natives.envoy)
+
+
+def _told(split: Split, kind: _Kind) -> dict[str, str]:
+    """Return what is said of a route where Envoy decides by itself."""
+    placed = [each for share in split.shares if (each := _placed(share, kind.checks)) is not None]
+    policies = dict.fromkeys(name for each in placed for name in each.policies)
+    return {"policies": " ".join(policies), **_challenge(split, kind)} if placed else {}
+
+
+def _challenge(split: Split, kind: _Kind) -> dict[str, str]:
+    """Return what those are told who show no token."""
+    for share in split.shares:
+        placed, authorization = _placed(share, kind.checks), share.authorization
+        if placed is None or not placed.providers or not isinstance(authorization, Enforced):
+            continue
+        resource = dict(authorization.context).get(RESOURCE, "")
+        if resource:
+            return challenge_fields(kind.scheme, placed.realm, resource, placed.scopes)
+    return {}
 
 
 # --- Sending on
@@ -127,6 +166,7 @@ def _add_split(message: pb.Route, match: Match, split: Split, checks: Chain) -> 
         action.cluster = share.cluster or NOWHERE
         if share.host:
             action.host_rewrite_literal = share.host
+        message.request_headers_to_remove.extend(_removed(share, checks))
         _put(message.typed_per_filter_config, per_route(checks, share.authorization))
     else:
         action.weighted_clusters.clusters.extend(_weighted(share, checks) for share in split.shares)
@@ -137,8 +177,15 @@ def _weighted(share: Share, checks: Chain) -> pb.WeightedCluster.ClusterWeight:
         name=share.cluster or NOWHERE,
         weight=UInt32Value(value=share.weight),
         host_rewrite_literal=share.host,
+        request_headers_to_remove=_removed(share, checks),
         typed_per_filter_config=per_route(checks, share.authorization),
     )
+
+
+def _removed(share: Share, checks: Chain) -> list[str]:
+    """Return the headers that go no further; whoever is asked sees to it by itself, and is not always asked."""
+    placed = _placed(share, checks)
+    return ["authorization"] if placed is not None and placed.uses_tokens else []
 
 
 def _put(target: Any, changes: dict[str, Any]) -> None:

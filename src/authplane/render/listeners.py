@@ -1,6 +1,6 @@
 """Listeners: a connection manager for all plain hosts, one for each host behind TLS."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from functools import lru_cache, partial
 from typing import Final
@@ -27,13 +27,19 @@ from authplane.graph.model import (
     SecureHost,
 )
 from authplane.graph.programming import FALLBACK_CHAIN, FALLBACK_ROUTES, HTTP_LISTENER, HTTPS_LISTENER, route_name
+from authplane.render.denials import ROUTE as METADATA
+from authplane.render.denials import local_replies
 from authplane.render.filters import Chain, chain_of, held_back, http_filters, table_name
+from authplane.render.native import Natives
 from authplane.render.parts import Part, Whole
-from authplane.render.routes import METADATA
+from authplane.render.rules import RBAC_METADATA
 from authplane.render.wrap import FROM_ADS, TLS_VERSIONS, duration, limit, pack, socket_address
 
 _BUFFER_LIMIT: Final = 32 * 1024
 _IDLE: Final = timedelta(minutes=5)
+_LONGEST_CONNECTION: Final = timedelta(hours=1)
+_LARGEST_HEADERS: Final = 32
+"""In KiB: expressions read no larger ones."""
 _HCM: Final = hcm_pb2.HttpConnectionManager
 ACCESS_LOG: Final = {
     "time": "%START_TIME%",
@@ -51,6 +57,12 @@ ACCESS_LOG: Final = {
 
 Every field costs a large gateway dear: Envoy compares all filter chains whenever the listener changes (decision 0009).
 """
+
+NATIVE_LOG: Final = {
+    "policies": f"%METADATA(ROUTE:{METADATA}:policies)%",
+    "decided": f"%DYNAMIC_METADATA({RBAC_METADATA})%",
+}
+"""Where Envoy decides by itself: by which policies, and which rule it was."""
 
 
 def listeners_of(graph: Graph) -> Iterator[Whole[listener_pb2.Listener]]:
@@ -167,7 +179,9 @@ def connection_manager(
         rds=hcm_pb2.Rds(config_source=FROM_ADS, route_config_name=table_name(routes, chain)),
         http_filters=http_filters(chain),
     )
-    manager.MergeFrom(_common_settings(timeouts))
+    manager.MergeFrom(_common_settings(timeouts, native=chain.natives is not None))
+    if chain.natives is not None:
+        _decide_natively(manager, chain.natives)
     if forwarded is not None:
         # What a client says of its certificate by itself is removed, here and, by default, everywhere else.
         manager.forward_client_cert_details = _HCM.ForwardClientCertDetails.SANITIZE_SET
@@ -175,6 +189,20 @@ def connection_manager(
     return listener_components_pb2.Filter(
         name="envoy.filters.network.http_connection_manager", typed_config=pack(manager)
     )
+
+
+def _decide_natively(manager: hcm_pb2.HttpConnectionManager, natives: Natives) -> None:
+    """Add what Envoy's own decisions need: words for those it denies, and limits that the policy server has too."""
+    manager.local_reply_config.CopyFrom(local_replies(natives.envoy, natives.denial_format))
+    manager.max_request_headers_kb.value = _LARGEST_HEADERS
+    if natives.certificates:
+        # Rules look at all names in a certificate, and Envoy shows them in a header alone. Routes remove it.
+        manager.forward_client_cert_details = _HCM.ForwardClientCertDetails.SANITIZE_SET
+        manager.set_current_client_cert_details.uri = True
+        options = manager.common_http_protocol_options
+        if not options.HasField("max_connection_duration"):
+            # Envoy looks at a certificate when a connection begins, and never again.
+            options.max_connection_duration.CopyFrom(duration(_LONGEST_CONNECTION))
 
 
 def _forwarded(forwarded: Forwarded) -> hcm_pb2.HttpConnectionManager.SetCurrentClientCertDetails:
@@ -188,12 +216,12 @@ def _forwarded(forwarded: Forwarded) -> hcm_pb2.HttpConnectionManager.SetCurrent
 
 
 @lru_cache(maxsize=8)
-def _common_settings(timeouts: ConnectionTimeouts) -> hcm_pb2.HttpConnectionManager:
+def _common_settings(timeouts: ConnectionTimeouts, *, native: bool) -> hcm_pb2.HttpConnectionManager:
     """Return what all connection managers have in common."""
     idle, longest = limit(timeouts.connection_idle), timeouts.max_connection_duration
     return _HCM(
         codec_type=_HCM.CodecType.AUTO,
-        access_log=[_access_log()],
+        access_log=[_access_log(ACCESS_LOG | NATIVE_LOG if native else ACCESS_LOG)],
         use_remote_address=BoolValue(value=True),
         # What a route matched must be what the origin reads.
         normalize_path=BoolValue(value=True),
@@ -218,8 +246,8 @@ def _common_settings(timeouts: ConnectionTimeouts) -> hcm_pb2.HttpConnectionMana
     )
 
 
-def _access_log() -> accesslog_pb2.AccessLog:
-    fields = Struct(fields={name: Value(string_value=text) for name, text in ACCESS_LOG.items()})
+def _access_log(texts: Mapping[str, str]) -> accesslog_pb2.AccessLog:
+    fields = Struct(fields={name: Value(string_value=text) for name, text in texts.items()})
     log = stream_pb2.StdoutAccessLog(
         log_format=substitution_format_string_pb2.SubstitutionFormatString(json_format=fields)
     )

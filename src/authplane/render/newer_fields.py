@@ -10,7 +10,11 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorP
 SHADOW_MODE: Final = 32
 """The number of ``ExtAuthz.shadow_mode``: Envoy 1.38 and later."""
 
+REJECT_DUPLICATE_KEYS: Final = 8
+"""The number of ``Mcp.reject_duplicate_keys``: Envoy 1.39 and later."""
+
 _EXT_AUTHZ: Final = "envoy/extensions/filters/http/ext_authz/v3/ext_authz.proto"
+_MCP: Final = "envoy/extensions/filters/http/mcp/v3/mcp.proto"
 
 
 @cache
@@ -35,13 +39,25 @@ def _newer(file: FileDescriptor) -> FileDescriptorProto:
     written = FileDescriptorProto()
     file.CopyToProto(written)
     if file.name == _EXT_AUTHZ:
-        [message] = [each for each in written.message_type if each.name == "ExtAuthz"]
-        if all(field.number != SHADOW_MODE for field in message.field):
-            message.field.add(
-                name="shadow_mode",
-                json_name="shadowMode",
-                number=SHADOW_MODE,
-                type=FieldDescriptorProto.Type.TYPE_BOOL,
-                label=FieldDescriptorProto.Label.LABEL_OPTIONAL,
-            )
+        _add(written, "ExtAuthz", "shadow_mode", SHADOW_MODE)
+    if file.name == _MCP:
+        _add(written, "Mcp", "reject_duplicate_keys", REJECT_DUPLICATE_KEYS, ".google.protobuf.BoolValue")
     return written
+
+
+def _add(file: FileDescriptorProto, message: str, name: str, number: int, kind: str = "") -> None:
+    """Add a field that is true or false, or of the type that is named."""
+    [found] = [each for each in file.message_type if each.name == message]
+    if any(field.number == number for field in found.field):
+        return
+    words = name.split("_")
+    types = FieldDescriptorProto.Type
+    added = found.field.add(
+        name=name,
+        json_name=words[0] + "".join(map(str.capitalize, words[1:])),
+        number=number,
+        type=types.TYPE_MESSAGE if kind else types.TYPE_BOOL,
+        label=FieldDescriptorProto.Label.LABEL_OPTIONAL,
+    )
+    if kind:
+        added.type_name = kind

@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from envoy.config.cluster.v3.cluster_pb2 import Cluster
+from envoy.config.core.v3.extension_pb2 import TypedExtensionConfig
 from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
 from envoy.config.listener.v3.listener_pb2 import Listener
 from envoy.config.route.v3.route_pb2 import RouteConfiguration
 from envoy.extensions.transport_sockets.tls.v3.secret_pb2 import Secret
 
 from authplane.cel.envoy.release import CURRENT, Release
+from authplane.graph.gateway_api import gateway_hosts, splits
+from authplane.graph.guards import Enforced
 from authplane.graph.model import Graph
 from authplane.render.clusters import has_endpoints, render_cluster, render_endpoints
 from authplane.render.gateway_listeners import gateway_listeners_of
@@ -18,8 +21,10 @@ from authplane.render.gateway_routes import gateway_tables_of
 from authplane.render.grpc_listeners import grpc_listeners_of
 from authplane.render.listeners import listeners_of
 from authplane.render.parts import Bodies, Part, Resource, Single, message_of
+from authplane.render.placed import placed_of
 from authplane.render.routes import route_tables_of
 from authplane.render.secrets import render_secret
+from authplane.render.tokens import render_tokens
 from authplane.xds.snapshot import Snapshot
 from authplane.xds.types import TypeUrl
 
@@ -33,6 +38,8 @@ class Rendered:
     clusters: tuple[Cluster, ...]
     endpoints: tuple[ClusterLoadAssignment, ...]
     secrets: tuple[Secret, ...]
+    extensions: tuple[TypedExtensionConfig, ...] = ()
+    """Filters that are configured by resources of their own."""
     grpc_listeners: tuple[Listener, ...] = ()
     """Those of gRPC servers, which are not for proxies."""
 
@@ -48,6 +55,7 @@ def render_graph(graph: Graph, envoy: Release | None = CURRENT) -> Rendered:
         clusters=tuple(message_of(each) for each in _clusters(graph)),
         endpoints=tuple(message_of(each) for each in _endpoints(graph)),
         secrets=tuple(message_of(each) for each in _secrets(graph)),
+        extensions=tuple(message_of(each) for each in _extensions(graph, envoy)),
         grpc_listeners=tuple(message_of(each) for each in grpc_listeners_of(graph.grpc_servers)),
     )
 
@@ -67,6 +75,7 @@ def snapshot_of(
             TypeUrl.CLUSTER: bodies.serialize(_clusters(graph)),
             TypeUrl.ENDPOINT: bodies.serialize(_endpoints(graph)),
             TypeUrl.SECRET: bodies.serialize(_secrets(graph)),
+            TypeUrl.EXTENSION: bodies.serialize(_extensions(graph, envoy)),
         },
         before,
     )
@@ -80,6 +89,21 @@ def _listeners(graph: Graph, envoy: Release | None) -> Iterator[Resource[Listene
 def _tables(graph: Graph, envoy: Release | None) -> Iterator[Resource[RouteConfiguration]]:
     yield from route_tables_of(graph)
     yield from gateway_tables_of(graph.gateways, envoy)
+
+
+def _extensions(graph: Graph, envoy: Release | None) -> Iterator[Single[TypedExtensionConfig]]:
+    """Return the filter that verifies tokens, if some rule is for whoever has one."""
+    found = {
+        placed
+        for port in graph.gateways
+        for split in splits(gateway_hosts(port))
+        for share in split.shares
+        if isinstance(share.authorization, Enforced)
+        and (placed := placed_of(share.authorization.placing, envoy)) is not None
+        and placed.providers
+    }
+    if found:
+        yield Single(Part("tokens", graph, partial(render_tokens, found, graph.keys)))
 
 
 def _clusters(graph: Graph) -> Iterator[Single[Cluster]]:

@@ -1,6 +1,6 @@
 """Route configurations."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final, assert_never
 
@@ -14,11 +14,11 @@ from authplane.graph.model import Graph, Host, Route, SecureHost
 from authplane.graph.programming import FALLBACK_ROUTES, HTTP_LISTENER, route_name
 from authplane.graph.words import match_words
 from authplane.render.actions import add_action
+from authplane.render.denials import ROUTE as METADATA
 from authplane.render.filters import Chain, chain_of, per_route, table_name
 from authplane.render.matches import render_match
 from authplane.render.parts import Part, Resource, Single, Whole
 
-METADATA: Final = "authplane"
 MISDIRECTED: Final = 421
 _WITHDRAWN: Final = 503
 _BAD_REQUEST: Final = 400
@@ -114,9 +114,10 @@ def _route(route: Route, chain: Chain) -> pb.Route:
     return message
 
 
-def route_metadata(authorization: str) -> base_pb2.Metadata:
-    """Let the access log say what held for the request."""
-    fields = Struct(fields={"authorization": Value(string_value=authorization)})
+def route_metadata(authorization: str, more: Mapping[str, str] | None = None) -> base_pb2.Metadata:
+    """Let the access log say what held for the request, and local replies what is to be told."""
+    texts = {"authorization": authorization, **(more or {})}
+    fields = Struct(fields={name: Value(string_value=text) for name, text in texts.items()})
     return base_pb2.Metadata(filter_metadata={METADATA: fields})
 
 

@@ -1,10 +1,12 @@
 """Releases of Envoy, as far as conditions depend on them."""
 
+import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 _MCP: Final = "envoy.filters.http.mcp"
 _MCP_BEFORE: Final = "mcp_proxy"
+_WRITTEN: Final = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})(\.[0-9]{1,9})?")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -13,6 +15,21 @@ class Release:
 
     major: int
     minor: int
+
+    def __str__(self) -> str:
+        """Write it as people do."""
+        return f"{self.major}.{self.minor}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Read ``1.39`` or ``1.39.3``; None means that the text is neither."""
+        found = _WRITTEN.fullmatch(text)
+        return None if found is None else cls(int(found[1]), int(found[2]))
+
+    @property
+    def edition(self) -> "Release | None":
+        """The first release that gets the same configuration; None is for those that are too old to decide anything."""
+        return max((each for each in EDITIONS if each <= self), default=None)
 
     @property
     def mcp_metadata(self) -> str:
@@ -36,3 +53,10 @@ CURRENT: Final = Release(1, 39)
 """What this project is tested with."""
 NEWEST: Final = Release(1, 40)
 """The last that is known here; newer ones are taken for it."""
+EDITIONS: Final = (OLDEST, Release(1, 37), Release(1, 38))
+"""Each gets another configuration than the releases before it."""
+
+
+def known_release(release: Release) -> Release | None:
+    """Return what a release may be taken for: itself, the newest for newer ones, and None for those before the oldest."""
+    return None if release < OLDEST else min(release, NEWEST)

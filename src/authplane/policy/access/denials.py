@@ -62,9 +62,8 @@ def _answer(result: NotPassed, case: Case, guards: tuple[Guard, ...]) -> McpAnsw
     if result.scopes:
         return render_insufficient_scope(_id(call), _challenge(case, guards, result.scopes))
     if result.wants_token:
-        scopes = tuple(dict.fromkeys(scope for guard in guards for scope in guard.scopes))
         cause = BadToken() if result.bad_token else NoToken()
-        return render_unauthenticated(_id(call), _challenge(case, guards, scopes), cause)
+        return render_unauthenticated(_id(call), _challenge(case, guards, scopes_of(guards)), cause)
     if isinstance(call, McpRefusal):
         return render_refusal(call)
     if result.too_large:
@@ -84,8 +83,17 @@ def _challenge(case: Case, guards: tuple[Guard, ...], scopes: tuple[str, ...]) -
     # Tokens of workloads are not to be had from an authorization server, so nothing is published about them.
     published = any(guard.issuers for guard in guards)
     where = metadata_url(request.scheme, request.host, request.context.get(RESOURCE, request.path)) if published else ""
-    realm = str(guards[-1].aim.ref.object_name)[:LONGEST_REALM]
-    return Challenge(realm=realm, resource_metadata=where or "", scopes=scopes)
+    return Challenge(realm=realm_of(guards), resource_metadata=where or "", scopes=scopes)
+
+
+def realm_of(guards: tuple[Guard, ...]) -> str:
+    """Return what is protected, for those who are told that it is."""
+    return str(guards[-1].aim.ref.object_name)[:LONGEST_REALM]
+
+
+def scopes_of(guards: tuple[Guard, ...]) -> tuple[str, ...]:
+    """Return the scopes that some rule asks for."""
+    return tuple(dict.fromkeys(scope for guard in guards for scope in guard.scopes))
 
 
 def _forbidden(call: McpCall | None, case: Case, message: str) -> McpAnswer:

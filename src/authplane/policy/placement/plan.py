@@ -41,6 +41,7 @@ SCREENED: Final = "stands beside a policy that asks an external service about re
 BESIDE: Final = (
     "stands beside rules that read the body, which only the policy server reads strictly (bodyInspection: Strict)"
 )
+OLD: Final = "stands beside rules that read the body, of which this release of Envoy reads only a part"
 _EVERYBODY: Final = Rule(name="", source=AnySource())
 
 
@@ -81,8 +82,11 @@ class _Placer:
             return CHOSEN
         if any(isinstance(policy, Screen) for guard in self._way.guards for policy in guard.policies):
             return SCREENED
-        strict = self._way.body_inspection is BodyInspection.STRICT
-        return BESIDE if strict and self._way.reads_mcp and self._way.is_mcp else ""
+        if not (self._way.reads_mcp and self._way.is_mcp):
+            return ""
+        if self._way.body_inspection is BodyInspection.STRICT:
+            return BESIDE
+        return "" if self._terms.envoy.rejects_duplicate_keys else OLD
 
     def policy(self, policy: AnyPolicy) -> PlacedPolicy:
         match policy:

@@ -1,0 +1,100 @@
+"""What clients are told whom Envoy denies by itself: the words of the policy server, as far as Envoy knows them."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from envoy.config.accesslog.v3 import accesslog_pb2
+from envoy.config.core.v3 import base_pb2, substitution_format_string_pb2
+from envoy.extensions.access_loggers.filters.cel.v3 import cel_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
+from google.protobuf.struct_pb2 import Struct
+from google.protobuf.wrappers_pb2 import UInt32Value
+
+from authplane.cel.envoy.attributes import JWT_METADATA
+from authplane.cel.envoy.release import Release
+from authplane.policy.mcp.answers import FORBIDDEN, UNAUTHENTICATED, UPSTREAM_FORBIDDEN, UPSTREAM_MESSAGE, DenialFormat
+from authplane.policy.mcp.challenge import BadToken, Cause, Challenge, NoToken, render_challenge
+from authplane.policy.mcp.metadata import metadata_path
+from authplane.render.wrap import pack
+
+ROUTE: Final = "authplane"
+"""Where routes keep what is said of them."""
+_BEFORE_HOST: Final = {NoToken: "challenge", BadToken: "challenge_after_bad_token"}
+_AFTER_HOST: Final = "challenge_end"
+_SAMPLE: Final = "authority.invalid"
+
+_DENIED: Final = 'response.code == 403 && response.code_details.startsWith("rbac_access_denied")'
+_ASKS: Final = (
+    f'"{_BEFORE_HOST[NoToken]}" in xds.route_metadata.filter_metadata["{ROUTE}"]'
+    f' && !("{JWT_METADATA}" in metadata.filter_metadata)'
+)
+_TRIED: Final = '"authorization" in request.headers'
+_Mapper = hcm_pb2.ResponseMapper
+
+
+def challenge_fields(scheme: str, realm: str, resource: str, scopes: tuple[str, ...]) -> dict[str, str]:
+    """Return what a route keeps for those who show no token, or a bad one: all but the host that they asked for."""
+    where = f"{scheme}://{_SAMPLE}{metadata_path(resource)}"
+    challenge = Challenge(realm=realm, resource_metadata=where, scopes=scopes)
+    fields: dict[str, str] = {}
+    for cause in (NoToken(), BadToken()):
+        before, _, after = render_challenge(challenge, cause).partition(_SAMPLE)
+        fields |= {_BEFORE_HOST[type(cause)]: before, _AFTER_HOST: after}
+    return fields
+
+
+def local_replies(envoy: Release, denial_format: DenialFormat) -> hcm_pb2.LocalReplyConfig:
+    """Render what takes the place of Envoy's own words."""
+    return hcm_pb2.LocalReplyConfig(mappers=_mappers(envoy, denial_format))
+
+
+def _mappers(envoy: Release, denial_format: DenialFormat) -> Iterator[_Mapper]:
+    found = f'"{envoy.mcp_metadata}" in metadata.filter_metadata'
+    answered = f'{found} && "id" in metadata.filter_metadata["{envoy.mcp_metadata}"]'
+    causes: tuple[tuple[str, Cause], ...] = ((_TRIED, BadToken()), ("true", NoToken()))
+    for condition, body in ((answered, _error(envoy, UNAUTHENTICATED, "authentication required")), ("true", None)):
+        for tried, cause in causes:
+            made = _mapper(f"{_DENIED} && {_ASKS} && {condition} && {tried}", 401, body)
+            made.headers_to_add.append(_challenged(cause))
+            yield made
+    if denial_format is DenialFormat.HTTP403:
+        yield _mapper(f"{_DENIED} && {answered}", 403, _error(envoy, FORBIDDEN, "access denied"))
+    else:
+        yield _mapper(f"{_DENIED} && {answered}", 200, _error(envoy, UPSTREAM_FORBIDDEN, UPSTREAM_MESSAGE))
+    yield _mapper(f"{_DENIED} && {found}", 403, None)
+    yield _mapper(_DENIED, 403, None, text="access denied\n")
+
+
+def _mapper(condition: str, status: int, body: Struct | None, text: str = "") -> _Mapper:
+    chosen = accesslog_pb2.ExtensionFilter(
+        name="envoy.access_loggers.extension_filters.cel",
+        typed_config=pack(cel_pb2.ExpressionFilter(expression=condition)),
+    )
+    made = _Mapper(
+        filter=accesslog_pb2.AccessLogFilter(extension_filter=chosen),
+        status_code=UInt32Value(value=status),
+        body=base_pb2.DataSource(inline_string=text),
+    )
+    if body is not None:
+        made.body_format_override.CopyFrom(
+            substitution_format_string_pb2.SubstitutionFormatString(json_format=body, content_type="application/json")
+        )
+    return made
+
+
+def _error(envoy: Release, code: int, message: str) -> Struct:
+    body = Struct()
+    body.update(
+        {
+            "jsonrpc": "2.0",
+            "id": f"%DYNAMIC_METADATA({envoy.mcp_metadata}:id)%",
+            "error": {"code": code, "message": message},
+        }
+    )
+    return body
+
+
+def _challenged(cause: Cause) -> base_pb2.HeaderValueOption:
+    before, after = (f"%METADATA(ROUTE:{ROUTE}:{key})%" for key in (_BEFORE_HOST[type(cause)], _AFTER_HOST))
+    value = f"{before}%REQ(:AUTHORITY)%{after}"
+    return base_pb2.HeaderValueOption(header=base_pb2.HeaderValue(key="www-authenticate", value=value))

@@ -1,0 +1,109 @@
+"""Envoy's own filters before the one that asks the policy server: what is the same for all routes, and what is not.
+
+Whatever a route forgets to say about them closes it: without rules nobody passes, and without a decision the policy
+server is asked.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from envoy.config.core.v3 import config_source_pb2
+from envoy.config.route.v3 import route_components_pb2
+from envoy.extensions.filters.http.jwt_authn.v3 import config_pb2 as jwt_pb2
+from envoy.extensions.filters.http.mcp.v3 import mcp_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
+from google.protobuf.any_pb2 import Any
+from google.protobuf.wrappers_pb2 import BoolValue, UInt32Value
+
+from authplane.cel.envoy.release import Release
+from authplane.policy.mcp.answers import DenialFormat
+from authplane.render.newer_fields import REJECT_DUPLICATE_KEYS
+from authplane.render.placed import Placed
+from authplane.render.rules import deny_everything
+from authplane.render.varint import varint
+from authplane.render.wrap import FROM_ADS, pack, type_url
+
+TOKENS: Final = "authplane/tokens"
+"""The filter that verifies tokens, and the resource that it gets its configuration from."""
+DECIDE: Final = "authplane/decide"
+_MCP: Final = "envoy.filters.http.mcp"
+_SLOT: Final = "authplane/policy-"
+_DISABLED: Final = pack(route_components_pb2.FilterConfig(disabled=True))
+_STRICT: Final = mcp_pb2.Mcp.TrafficMode.REJECT_NO_MCP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Natives:
+    """Which of Envoy's filters the routes of a connection manager use together."""
+
+    envoy: Release
+    slots: int = 0
+    """How many policies stand before one target at most, if several do."""
+    tokens: bool = False
+    reads_mcp: bool = False
+    most_bytes: int = 0
+    """How large a body may be that is read."""
+    certificates: bool = False
+    denial_format: DenialFormat = DenialFormat.HTTP403
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the filters, in order."""
+        slots = (f"{_SLOT}{number}" for number in range(self.slots))
+        return (*([TOKENS] if self.tokens else ()), *([_MCP] if self.reads_mcp else ()), *slots, DECIDE)
+
+
+def join(placed: Iterable[Placed], natives: Natives) -> Natives | None:
+    """Return what all of these targets need; None if there is none."""
+    found = list(placed)
+    if not found:
+        return None
+    return Natives(
+        envoy=natives.envoy,
+        slots=max(len(each.slots) for each in found),
+        tokens=any(each.providers for each in found),
+        reads_mcp=any(each.reads_mcp for each in found),
+        most_bytes=natives.most_bytes,
+        certificates=any(each.certificates for each in found),
+        denial_format=natives.denial_format,
+    )
+
+
+def native_filters(natives: Natives) -> Iterator[hcm_pb2.HttpFilter]:
+    """Render the filters."""
+    for name in natives.names:
+        if name == TOKENS:
+            yield _discovered(name, type_url(jwt_pb2.JwtAuthentication()))
+        elif name == _MCP:
+            yield hcm_pb2.HttpFilter(name=name, typed_config=pack(_mcp(natives)))
+        else:
+            yield hcm_pb2.HttpFilter(name=name, typed_config=pack(deny_everything()))
+
+
+def native_changes(natives: Natives, placed: Placed | None) -> dict[str, Any]:
+    """Render what a route changes about the filters: those that it does not need are switched off."""
+    changes = dict.fromkeys(natives.names, _DISABLED)
+    if placed is None:
+        return changes
+    changes[DECIDE] = placed.decide
+    changes |= {f"{_SLOT}{number}": each for number, each in enumerate(placed.slots)}
+    if placed.providers:
+        changes[TOKENS] = pack(jwt_pb2.PerRouteConfig(requirement_name=placed.requirement))
+    if placed.reads_mcp:
+        del changes[_MCP]
+    return changes
+
+
+def _discovered(name: str, kind: str) -> hcm_pb2.HttpFilter:
+    """Let a filter be configured by a resource of its own: when keys change, no connection is closed."""
+    source = config_source_pb2.ExtensionConfigSource(config_source=FROM_ADS, type_urls=[kind])
+    return hcm_pb2.HttpFilter(name=name, config_discovery=source)
+
+
+def _mcp(natives: Natives) -> mcp_pb2.Mcp:
+    message = mcp_pb2.Mcp(traffic_mode=_STRICT, max_request_body_size=UInt32Value(value=natives.most_bytes))
+    if natives.envoy.rejects_duplicate_keys:
+        wanted = BoolValue(value=True).SerializeToString()
+        message.MergeFromString(varint(REJECT_DUPLICATE_KEYS << 3 | 2) + varint(len(wanted)) + wanted)
+    return message

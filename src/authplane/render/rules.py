@@ -1,0 +1,157 @@
+"""Placed policies as rules of Envoy's RBAC filter.
+
+Envoy tries the rules of a filter in the order of their names, and the first that holds counts. A name with a slash is
+that of an entry, and allows. The others say that the policy server has to be asked, and come before or after those.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from envoy.config.core.v3 import extension_pb2
+from envoy.config.rbac.v3 import rbac_pb2 as pb
+from envoy.extensions.filters.http.rbac.v3 import rbac_pb2 as filter_pb2
+from envoy.extensions.rbac.principals.mtls_authenticated.v3 import mtls_authenticated_pb2
+from envoy.extensions.transport_sockets.tls.v3 import common_pb2
+from envoy.type.matcher.v3 import metadata_pb2, string_pb2, value_pb2
+
+from authplane.cel.envoy import nodes
+from authplane.cel.envoy.translate import Condition
+from authplane.cel.envoy.wire import render_condition
+from authplane.cel.tree import Const
+from authplane.policy.access.settings import Composition
+from authplane.policy.placement.model import PlacedGuard, PlacedPolicy, Plan, Sender
+from authplane.render.wrap import pack
+
+RBAC_METADATA: Final = "envoy.filters.http.rbac"
+DECIDED_BY: Final = "enforced_effective_policy_id"
+ALLOWS: Final = "/"
+"""What the names of rules that allow have in them, and the others have not."""
+TOGETHER: Final = "native/all"
+"""The rule that holds if every policy has granted the request."""
+
+_ASK_FIRST: Final = "!ask"
+_ASK_LAST: Final = "~ask"
+_ALLOW: Final = pb.RBAC.Action.ALLOW
+_EVERY: Final = Condition(tree=nodes.literal(value=True))
+_ANYTHING: Final = pb.Permission(any=True)
+_ANYBODY: Final = pb.Principal(any=True)
+_URI: Final = common_pb2.SubjectAltNameMatcher.SanType.URI
+
+
+def render_rules(policy: PlacedPolicy, plan: Plan) -> pb.RBAC:
+    """Render the rules of one policy: what is not for Envoy to judge, what it grants, whom to ask about."""
+    rules = pb.RBAC(action=_ALLOW)
+    if not _always(plan.front):
+        _add(rules, _ASK_FIRST, replace(plan.front, tree=nodes.negated(plan.front.tree)))
+    for entry in policy.native:
+        granted = entry.granted()
+        if granted is not None and isinstance(entry.sender, Sender):
+            _add(rules, _free(rules, policy.key(entry)), granted, entry.sender.ids)
+    # Only the server knows the words for those who are denied, where there are any.
+    reached = {_EVERY} if plan.worded else dict.fromkeys(entry.reached() for entry in policy.asked)
+    for each in [_EVERY] if any(map(_always, reached)) else reached:
+        _add(rules, _free(rules, _ASK_LAST), each)
+    return rules
+
+
+def render_together(plan: Plan) -> pb.RBAC:
+    """Render what several policies come to, each of which a filter has looked at already."""
+    rules = pb.RBAC(action=_ALLOW)
+    numbers = {id(policy): number for number, policy in enumerate(policies_of(plan))}
+    for name, contains in ((TOGETHER, ALLOWS), (_ASK_LAST, "")):
+        permissions = [_guard(guard, numbers, contains) for guard in plan.guards]
+        rules.policies[name].permissions.append(_every(permissions))
+        rules.policies[name].principals.append(_ANYBODY)
+    return rules
+
+
+def policies_of(plan: Plan) -> list[PlacedPolicy]:
+    """Return all policies, in the order in which their filters stand."""
+    return [policy for guard in plan.guards for policy in guard.policies]
+
+
+def slot_prefix(number: int) -> str:
+    """Return what stands before what the filter of a policy writes into the metadata."""
+    return f"policy_{number}_"
+
+
+def granted_matcher(*, otherwise: bool = False) -> metadata_pb2.MetadataMatcher:
+    """Return what holds for a request that Envoy has granted; ``otherwise`` turns it round."""
+    return _matcher(DECIDED_BY, ALLOWS, invert=otherwise)
+
+
+def deny_everything() -> filter_pb2.RBAC:
+    """Render the filter for routes that say nothing of it: there are none, and they would be closed."""
+    return filter_pb2.RBAC(rules=pb.RBAC(action=_ALLOW))
+
+
+# --- Several policies
+
+
+def _guard(guard: PlacedGuard, numbers: Mapping[int, int], contains: str) -> pb.Permission:
+    every = guard.composition is Composition.ALL
+    required: list[pb.Permission] = []
+    optional: list[pb.Permission] = []
+    for policy in guard.policies:
+        matcher = _matcher(f"{slot_prefix(numbers[id(policy)])}shadow_effective_policy_id", contains)
+        found = pb.Permission(sourced_metadata=pb.SourcedMetadata(metadata_matcher=matcher))
+        (required if every or policy.required else optional).append(found)
+    return _every([*required, *([_some(optional)] if optional else [])])
+
+
+def _every(permissions: Iterable[pb.Permission]) -> pb.Permission:
+    return pb.Permission(and_rules=pb.Permission.Set(rules=permissions))
+
+
+def _some(permissions: Iterable[pb.Permission]) -> pb.Permission:
+    return pb.Permission(or_rules=pb.Permission.Set(rules=permissions))
+
+
+# --- Parts of rules
+
+
+def _matcher(key: str, contains: str, *, invert: bool = False) -> metadata_pb2.MetadataMatcher:
+    """Return what holds if a filter has found a rule whose name has a text in it; an empty one is any."""
+    text = string_pb2.StringMatcher(contains=contains)
+    value = value_pb2.ValueMatcher(string_match=text) if contains else value_pb2.ValueMatcher(present_match=True)
+    return metadata_pb2.MetadataMatcher(
+        filter=RBAC_METADATA,
+        path=[metadata_pb2.MetadataMatcher.PathSegment(key=key)],
+        value=value,
+        invert=invert,
+    )
+
+
+def _add(rules: pb.RBAC, name: str, condition: Condition, ids: frozenset[str] = frozenset()) -> None:
+    made = rules.policies[name]
+    made.permissions.append(_ANYTHING)
+    made.principals.extend([_workload(each) for each in sorted(ids)] or [_ANYBODY])
+    if _always(condition):
+        return
+    made.condition.CopyFrom(render_condition(condition.tree))
+    if condition.conversion:
+        made.cel_config.enable_string_conversion = True
+    if condition.concatenation:
+        made.cel_config.enable_string_concat = True
+
+
+def _always(condition: Condition) -> bool:
+    return isinstance(condition.tree, Const) and condition.tree.value is True
+
+
+def _free(rules: pb.RBAC, name: str) -> str:
+    """Return a name that is not taken: one rule must never take the place of another."""
+    tried, number = name, 1
+    while tried in rules.policies:
+        number += 1
+        tried = f"{name}#{number}"
+    return tried
+
+
+def _workload(spiffe_id: str) -> pb.Principal:
+    """Name a workload by a URI of its certificate, which somebody trusted has signed."""
+    san = common_pb2.SubjectAltNameMatcher(san_type=_URI, matcher=string_pb2.StringMatcher(exact=spiffe_id))
+    config = mtls_authenticated_pb2.Config(san_matcher=san)
+    name = "envoy.rbac.principals.mtls_authenticated"
+    return pb.Principal(custom=extension_pb2.TypedExtensionConfig(name=name, typed_config=pack(config)))
