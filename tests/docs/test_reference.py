@@ -19,6 +19,7 @@ from authplane.io.access_notes import AccessMetrics, AccessNotes
 from authplane.io.fleet import Fleet
 from authplane.io.metrics import Metrics
 from authplane.policy.credentials import CacheCounts
+from authplane.policy.decision import Allow
 from authplane.policy.tokens.issuer import Standing
 from authplane.resources.catalogue import KINDS
 from authplane.resources.kinds.agentic import AccessPolicy
@@ -262,6 +263,7 @@ class _Followed:
 def _of_policies() -> AccessMetrics:
     notes = AccessNotes()
     notes.failures["AccessPolicy/default/a", "no_such_key"] += 1
+    notes.decided["AccessPolicy/default/a", "rule", "0:CEL", Allow] = 1
     return AccessMetrics("a", notes, _Followed(), lambda: 1)
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 from authplane.io.observer import Told, plainly
 from authplane.policy.access.record import access_line, with_grounds
 from authplane.policy.access.verdict import Grounds, Verdict
+from authplane.policy.decision import Allow, Decision, Deny
 from authplane.policy.engine import Answer
 from authplane.policy.record import Record
 from authplane.policy.request import Request
@@ -17,6 +18,12 @@ from authplane.policy.tokens.issuer import Standing
 
 _MOST_POLICIES: Final = 1000
 """Of how many policies failures are counted by name; they come and go while a server runs."""
+_MOST_DECISIONS: Final = 10_000
+"""Of how many rules decisions are counted by name; those beyond are counted together."""
+
+
+_Decided: TypeAlias = tuple[str, str, str, type[Decision]]
+"""Policy, rule, entry and the kind of decision: every check makes one, so it is nothing more."""
 
 
 class AccessNotes:
@@ -29,16 +36,27 @@ class AccessNotes:
         self._last: tuple[Request, Grounds] | None = None
         self.failures: Counter[tuple[str, str]] = Counter()
         """Expressions that failed, by policy and by how."""
+        self.decided: dict[_Decided, int] = {}
+        """Decisions, by what they rest on and what they are."""
 
     def told(self, request: Request, verdict: Verdict) -> None:
         """Take note of a decision."""
         grounds = verdict.grounds
         self._last = (request, grounds)
+        self._count((grounds[0], grounds[1], grounds[2], verdict.decision.__class__))
         for failure in grounds.failures:
             policy, _, rest = failure.partition(" ")
             code = rest.rpartition(" ")[2]
             known = (policy, code) in self.failures or len(self.failures) < _MOST_POLICIES
             self.failures[policy if known else "", code] += 1
+
+    def _count(self, decided: _Decided) -> None:
+        counts = self.decided
+        before = counts.get(decided)
+        if before is None and len(counts) >= _MOST_DECISIONS:
+            decided = ("", "", "", decided[3])
+            before = counts.get(decided)
+        counts[decided] = 1 if before is None else before + 1
 
     def describe(self, record: Record, made: Answer) -> Told:
         """Say what a decision rests on, if it is the last one."""
@@ -61,7 +79,7 @@ class Followed(Protocol):
 
 
 class AccessMetrics(Collector):
-    """Failed expressions, issuers and rebuilds, as Prometheus reads them."""
+    """Decisions, failed expressions and issuers, as Prometheus reads them."""
 
     def __init__(self, backend: str, notes: AccessNotes, issuers: Followed, policies: Callable[[], int]) -> None:
         self._backend = backend
@@ -80,7 +98,20 @@ class AccessMetrics(Collector):
             failures.add_metric((self._backend, policy, code), count)
         targets = GaugeMetricFamily("authplane_policy_targets", "Targets that policies protect.", labels=("backend",))
         targets.add_metric((self._backend,), self._policies())
-        return (failures, targets, *self._of_issuers())
+        return (failures, self._of_decisions(), targets, *self._of_issuers())
+
+    def _of_decisions(self) -> Metric:
+        decisions = CounterMetricFamily(
+            "authplane_policy_decisions",
+            "Decisions by policies: who granted, or who denied.",
+            labels=("backend", "policy", "rule", "entry", "decision"),
+        )
+        totals: Counter[tuple[str, str, str, str]] = Counter()
+        for (policy, rule, entry, kind), count in self._notes.decided.items():
+            totals[policy, rule, entry, _word(kind)] += count
+        for labels, count in sorted(totals.items()):
+            decisions.add_metric((self._backend, *labels), count)
+        return decisions
 
     def _of_issuers(self) -> Iterable[Metric]:
         events = CounterMetricFamily(
@@ -99,3 +130,9 @@ class AccessMetrics(Collector):
             if standing.age is not None:
                 age.add_metric((self._backend, standing.issuer), standing.age)
         return events, ready, age
+
+
+def _word(kind: type[Decision]) -> str:
+    if issubclass(kind, Allow):
+        return "allow"
+    return "deny" if issubclass(kind, Deny) else "unavailable"
