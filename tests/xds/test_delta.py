@@ -76,7 +76,7 @@ def test_who_comes_back_gets_only_what_it_lacks(url: TypeUrl) -> None:
     session.publish(Snapshot.of({url: {"same": b"1", "changed": b"2", "new": b"1"}}), 0)
     held = {"same": b"1", "changed": b"1", "gone": b"1"}
     assert sent(session.received(ask(url, "*", held=held), 0)) == [(url, {"changed": b"2", "new": b"1"}, ())]
-    gone = [] if url is EXTENSION else [(url, {}, ("gone",))]
+    gone: list[object] = [] if url is EXTENSION else [(url, {}, ("gone",))]
     assert sent(session.received(answer(url, "1"), 0)) == gone
 
 

@@ -4,8 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from authplane.app.editions import Snapshots
 from authplane.app.policy_status import with_policies
 from authplane.base.problems import Severity
+from authplane.cel.envoy.release import CURRENT, Release
 from authplane.graph.build import Built, build_graph
 from authplane.graph.gateway_status import build_gateway_status
 from authplane.graph.memory import Memory
@@ -13,8 +15,7 @@ from authplane.graph.policy_server import PolicyServer
 from authplane.graph.programming import Programming
 from authplane.graph.status import Status, build_status
 from authplane.policy.access.compile import Compiled, PolicyCompiler
-from authplane.render.parts import Bodies
-from authplane.render.rendered import Rendered, render_graph, snapshot_of
+from authplane.render.rendered import Rendered, render_graph
 from authplane.resources.documents import Finding, Place
 from authplane.resources.library import Loaded
 from authplane.xds.snapshot import Snapshot, change
@@ -27,17 +28,29 @@ class Generation:
 
     loaded: Loaded
     built: Built
-    snapshot: Snapshot
     compiled: Compiled
     """What policies come to."""
     memory: Memory = field(repr=False)
     compiler: PolicyCompiler = field(repr=False)
-    bodies: Bodies = field(repr=False)
+    snapshots: Snapshots = field(repr=False)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What proxies of the current release of Envoy get."""
+        return self.snapshots.current
+
+    def edition(self, envoy: Release | None) -> Snapshot:
+        """Return what proxies of a release get; None is for those that do not say it, and for old ones."""
+        return self.snapshots.of(envoy)
 
     @property
     def rendered(self) -> Rendered:
         """What the snapshot holds, as messages; rendered for whoever wants to look at them."""
-        return render_graph(self.built.graph)
+        return self.rendered_for(CURRENT)
+
+    def rendered_for(self, envoy: Release | None) -> Rendered:
+        """Return what an edition holds, as messages."""
+        return render_graph(self.built.graph, envoy)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -69,19 +82,16 @@ def build_generation(
     JSON by address: proxies verify the tokens of those, and the policy server those of all others.
     """
     memory = before.memory if before else Memory()
-    bodies = before.bodies if before else Bodies()
     compiler = before.compiler if before else PolicyCompiler()
     compiled = compiler.compile(loaded.resources)
     built = build_graph(loaded.resources, memory, policy_server, compiled.policies, keys)
-    snapshot = snapshot_of(built.graph, bodies, before.snapshot if before else None)
     return Generation(
         loaded=loaded,
         built=built,
-        snapshot=snapshot,
         compiled=compiled,
         memory=memory,
         compiler=compiler,
-        bodies=bodies,
+        snapshots=Snapshots(built.graph, before.snapshots if before else None),
     )
 
 

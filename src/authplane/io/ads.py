@@ -9,13 +9,13 @@ import grpc.aio
 
 from authplane.base.addresses import is_loopback
 from authplane.graph.programming import Answered, NoProxy, Programming, ServerAnswers, without_filters
-from authplane.io.ads_stream import DELTA, SOTW, STOPPING, AdsEvent, Ending, Stream, Variant
+from authplane.io.ads_stream import DELTA, SOTW, STOPPING, AdsEvent, Ending, Stream, Variant, Waits
 from authplane.io.grpc_server import Tls, serve_grpc
 from authplane.io.health import health_service
 from authplane.io.listen import Address, ListenError, UnixAddress
-from authplane.xds.messages import Standing
+from authplane.xds.messages import DeltaRequest, SotwRequest, Standing
 from authplane.xds.rollout import PATIENCE
-from authplane.xds.snapshot import Snapshot
+from authplane.xds.snapshot import Editions, Snapshot
 
 SERVICE: Final = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 _OPTIONS: Final = (
@@ -28,7 +28,7 @@ _OPTIONS: Final = (
 _GRACE: Final = 1.0
 """Seconds that streams have to end when the server stops."""
 
-Request = TypeVar("Request")
+Request = TypeVar("Request", bound=SotwRequest | DeltaRequest)
 Response = TypeVar("Response")
 
 
@@ -40,30 +40,33 @@ class _Open(Protocol):
     """A stream of either variant."""
 
     @property
-    def standing(self) -> Standing: ...
+    def standing(self) -> Standing | None: ...
 
+    def pick(self, editions: Editions) -> Snapshot | None: ...
     def publish(self, snapshot: Snapshot) -> None: ...
     def end(self, ending: Ending) -> None: ...
 
 
 class Ads:
-    """Serves the latest snapshot to every client; nothing before the first one."""
+    """Serves the latest generation to every client; nothing before the first one."""
 
     def __init__(
         self, sink: Callable[[AdsEvent], None], *, patience: float = PATIENCE, write_limit: float = 30.0
     ) -> None:
         self._sink = sink
-        self._patience = patience
-        self._write_limit = write_limit
-        self._snapshot: Snapshot | None = None
+        self._waits = Waits(patience=patience, write_limit=write_limit)
+        self._editions: Editions | None = None
         self._streams: set[_Open] = set()
         self._stopping = False
 
-    def publish(self, snapshot: Snapshot) -> None:
-        """Bring every client to this snapshot."""
-        self._snapshot = snapshot
-        for stream in self._streams:
-            stream.publish(snapshot)
+    def publish(self, editions: Editions) -> None:
+        """Bring every client to what is for it in this generation."""
+        # All are made before any is sent: if one cannot be, everybody stays where they are.
+        picked = [(stream, stream.pick(editions)) for stream in self._streams]
+        self._editions = editions
+        for stream, snapshot in picked:
+            if snapshot is not None:
+                stream.publish(snapshot)
 
     @asynccontextmanager
     async def serve(self, address: Address, tls: Tls | None = None) -> AsyncGenerator[Address]:
@@ -87,8 +90,8 @@ class Ads:
                     stream.end(STOPPING)
 
     def programming(self) -> Programming:
-        """Return what all connected clients together say of the latest snapshot."""
-        standings = [stream.standing for stream in self._streams]
+        """Return what all connected clients together say of the latest generation."""
+        standings = [standing for stream in self._streams if (standing := stream.standing) is not None]
         servers = _server_answers([each for each in standings if each.named is not None])
         proxies = [each for each in standings if each.named is None]
         if not proxies:
@@ -100,7 +103,7 @@ class Ads:
         )
 
     def _serving(self) -> bool:
-        return self._snapshot is not None and not self._stopping
+        return self._editions is not None and not self._stopping
 
     def _discovery(self) -> grpc.GenericRpcHandler:
         async def sotw(_: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
@@ -118,9 +121,7 @@ class Ads:
         )
 
     async def _run(self, variant: Variant[Request, Response], context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
-        stream = Stream(variant, context, self._sink, patience=self._patience, write_limit=self._write_limit)
-        if self._snapshot is not None:
-            stream.publish(self._snapshot)
+        stream = Stream(variant, context, self._sink, published=lambda: self._editions, waits=self._waits)
         if self._stopping:
             stream.end(STOPPING)
         self._streams.add(stream)

@@ -19,7 +19,7 @@ from authplane.xds.messages import (
     SotwResponse,
     Standing,
 )
-from authplane.xds.snapshot import Snapshot
+from authplane.xds.snapshot import Editions, Snapshot
 from authplane.xds.sotw import SotwSession
 from authplane.xds.wire import parse_delta_request, parse_sotw_request, render_delta_response, render_sotw_response
 
@@ -47,7 +47,7 @@ class Disconnected:
 
 AdsEvent: TypeAlias = Connected | Acked | Nacked | Disconnected
 
-Request = TypeVar("Request")
+Request = TypeVar("Request", bound=SotwRequest | DeltaRequest)
 Request_contra = TypeVar("Request_contra", contravariant=True)
 Response = TypeVar("Response")
 
@@ -105,6 +105,16 @@ class Ending:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """How many seconds a stream waits for its client."""
+
+    patience: float
+    """For an answer, before the next step."""
+    write_limit: float
+    """For room to write, before the stream ends."""
+
+
 STOPPING: Final = Ending(grpc.StatusCode.UNAVAILABLE, "the server stops")
 _GARBLED: Final = Ending(grpc.StatusCode.INVALID_ARGUMENT, "the request is not a discovery request")
 _SLOW: Final = Ending(grpc.StatusCode.DEADLINE_EXCEEDED, "the client does not read its responses")
@@ -119,28 +129,34 @@ class Stream(Generic[Request, Response]):
         context: grpc.aio.ServicerContext[bytes, bytes],
         sink: Callable[[AdsEvent], None],
         *,
-        patience: float,
-        write_limit: float,
+        published: Callable[[], Editions | None],
+        waits: Waits,
     ) -> None:
         self._variant = variant
-        self._session = variant.session(patience)
+        self._session = variant.session(waits.patience)
         self._context = context
         self._sink = sink
-        self._write_limit = write_limit
+        self._published = published
+        self._write_limit = waits.write_limit
         self._requests: asyncio.Queue[bytes] = asyncio.Queue(_BACKLOG)
         self._wake = asyncio.Event()
         self._snapshot: Snapshot | None = None
+        self._first: Request | None = None
         self._left = False
         self._ending: Ending | None = None
         self._connected = False
 
     @property
-    def standing(self) -> Standing:
-        """What the client says of the present snapshot."""
-        return self._session.standing
+    def standing(self) -> Standing | None:
+        """What the client says of the present snapshot; None before it has said anything."""
+        return None if self._first is None else self._session.standing
+
+    def pick(self, editions: Editions) -> Snapshot | None:
+        """Return what of a generation is for the client; None before it has said who it is."""
+        return None if self._first is None else editions.edition(self._first.edition)
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Bring the client to this snapshot; one that is not yet begun is replaced."""
+        """Bring the client to this snapshot, which was picked for it; one that is not yet begun is replaced."""
         self._snapshot = snapshot
         self._wake.set()
 
@@ -172,7 +188,6 @@ class Stream(Generic[Request, Response]):
         while self._going():
             await self._sleep()
             self._wake.clear()
-            # The snapshot comes first: a client's first request is then answered from it at once.
             if (snapshot := self._snapshot) is not None:
                 self._snapshot = None
                 await self._put_out(self._session.publish(snapshot, _now()))
@@ -196,6 +211,10 @@ class Stream(Generic[Request, Response]):
         if request is None:
             self.end(_GARBLED)
             return
+        if self._first is None:
+            self._first = request
+            if (editions := self._published()) is not None:
+                self._session.publish(editions.edition(request.edition), _now())
         output = self._session.received(request, _now())
         if not self._connected and self._session.node is not None:
             self._connected = True

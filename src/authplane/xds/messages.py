@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Generic, TypeAlias, TypeVar
 
+from authplane.cel.envoy.release import Release
 from authplane.xds.snapshot import Versioned
 from authplane.xds.types import TypeUrl
 
@@ -15,6 +16,8 @@ class SotwRequest:
 
     type_url: str
     node: str = ""
+    edition: Release | None = None
+    """The release of Envoy whose configuration fits the client; None if it may be any proxy."""
     names: tuple[str, ...] = ()
     version: str = ""
     """The version that the client accepted last, on this stream or an earlier one."""
@@ -29,6 +32,8 @@ class DeltaRequest:
 
     type_url: str
     node: str = ""
+    edition: Release | None = None
+    """As in the other variant; it counts in the first request of a stream only, in both."""
     subscribe: tuple[str, ...] = ()
     unsubscribe: tuple[str, ...] = ()
     initial_versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

@@ -1,11 +1,18 @@
 """Discovery messages to our values and back."""
 
 from types import MappingProxyType
+from typing import Final
 
+from envoy.config.core.v3 import base_pb2
 from envoy.service.discovery.v3 import discovery_pb2 as pb
 from google.protobuf.message import DecodeError
 
+from authplane.cel.envoy.release import CURRENT, Release, known_release
 from authplane.xds.messages import DeltaRequest, DeltaResponse, SotwRequest, SotwResponse
+
+ENVOY: Final = "envoy"
+_PROGRAMS: Final = ("gRPC", "authplane")
+"""What the user agents of gRPC clients and servers begin with."""
 
 
 def parse_sotw_request(data: bytes) -> SotwRequest | None:
@@ -17,6 +24,7 @@ def parse_sotw_request(data: bytes) -> SotwRequest | None:
     return SotwRequest(
         type_url=message.type_url,
         node=message.node.id,
+        edition=_parse_edition(message.node),
         names=tuple(message.resource_names),
         version=message.version_info,
         nonce=message.response_nonce,
@@ -33,6 +41,7 @@ def parse_delta_request(data: bytes) -> DeltaRequest | None:
     return DeltaRequest(
         type_url=message.type_url,
         node=message.node.id,
+        edition=_parse_edition(message.node),
         subscribe=tuple(message.resource_names_subscribe),
         unsubscribe=tuple(message.resource_names_unsubscribe),
         initial_versions=MappingProxyType(dict(message.initial_resource_versions)),
@@ -66,3 +75,12 @@ def render_delta_response(response: DeltaResponse) -> bytes:
         entry.resource.type_url = url
         entry.resource.value = item.body
     return message.SerializeToString(deterministic=True)
+
+
+def _parse_edition(node: base_pb2.Node) -> Release | None:
+    agent = node.user_agent_name
+    if agent == ENVOY:
+        version = node.user_agent_build_version.version
+        return known_release(Release(version.major_number, version.minor_number))
+    # Programs ask for nothing that depends on a release. They share what is always there.
+    return CURRENT if agent.startswith(_PROGRAMS) else None

@@ -58,5 +58,5 @@ EDITIONS: Final = (OLDEST, Release(1, 37), Release(1, 38))
 
 
 def known_release(release: Release) -> Release | None:
-    """Return what a release may be taken for: itself, the newest for newer ones, and None for those before the oldest."""
+    """Return what a release may be taken for: itself, the newest for newer ones, None for those before the oldest."""
     return None if release < OLDEST else min(release, NEWEST)
