@@ -13,6 +13,7 @@ import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from tests.support.certificates import authority, ca_secret, server, tls_secret
+from tests.support.envoys import INSTALLED, Version
 from tests.support.eventually import eventually
 from tests.support.gateway import free_port, service
 from tests.support.mcp_checks import workload
@@ -22,7 +23,7 @@ from tests.support.world import World
 from authplane.app.policy_plan import PolicyPlan
 from authplane.app.policy_server import KeptPolicies, keep_policies
 from authplane.io.authz import AuthzSettings, serve_authz
-from authplane.io.envoy import EnvoySettings, run_envoy
+from authplane.io.envoy import run_envoy
 from authplane.io.listen import TcpAddress, UnixAddress
 from authplane.io.metrics import Metrics
 from authplane.io.observer import Observer
@@ -34,6 +35,7 @@ from authplane.policy.tokens.freshness import Bounds
 from authplane.policy.tokens.issuer import Schedule
 from authplane.render.bootstrap import static_bootstrap
 from authplane.render.dump import json_text
+from authplane.render.rendered import render_graph
 
 HURRIED: Final = Schedule(between=0.05, first_retry=0.05, bounds=Bounds(shortest=0.2, usual=0.2, longest=0.2))
 OLD_VERSION: Final = "2025-06-18"
@@ -190,8 +192,13 @@ async def mcp_gateway(  # noqa: PLR0913 (tests differ in each of them)
     settings: str = "",
     routes: tuple[str, ...] = (),
     more: tuple[str, ...] = (),
+    keys: Mapping[str, str] | None = None,
+    envoy: Version = INSTALLED,
 ) -> AsyncGenerator[McpGateway]:
-    """Run Envoy and one MCP server for each Backend; who decides is up to the test."""
+    """Run Envoy and one MCP server for each Backend; who decides is up to the test.
+
+    ``keys`` are the key sets of issuers that Envoy is given.
+    """
     folder = root / "resources"
     folder.mkdir()
     async with AsyncExitStack() as stack:
@@ -208,13 +215,11 @@ async def mcp_gateway(  # noqa: PLR0913 (tests differ in each of them)
         ]
         made.write("gateway.yaml", "\n---\n".join(documents))
         made.write("policies.yaml", policies)
-        generation = World([*documents, policies]).generation
+        generation = World([*documents, policies], keys=keys).generation
         assert not [each for each in generation.findings if each.problem.severity.value == "error"]
-        config = json_text(static_bootstrap(generation.rendered))
-        envoy = await stack.enter_async_context(
-            run_envoy(config, sink=_ignore, settings=EnvoySettings(concurrency=1, log_level="error"))
-        )
-        await envoy.ready()
+        config = json_text(static_bootstrap(render_graph(generation.built.graph, envoy.release)))
+        running = await stack.enter_async_context(run_envoy(config, sink=_ignore, settings=envoy.settings()))
+        await running.ready()
         await reachable(TcpAddress(host="127.0.0.1", port=made.http))
         yield made
 

@@ -1,6 +1,6 @@
 """A world of resources written as YAML, and what becomes of it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tests.support.certificates import ca_secret, server, tls_secret
 
@@ -87,11 +87,11 @@ def whole() -> dict[str, str]:
 class World:
     """Documents, the generation that follows from them, and short ways to ask about it."""
 
-    def __init__(self, documents: Iterable[str]) -> None:
+    def __init__(self, documents: Iterable[str], keys: Mapping[str, str] | None = None) -> None:
         library = Library()
         for index, text in enumerate(documents):
             library.changed(f"{index}.yaml", text.encode())
-        self.generation: Generation = build_generation(library.current())
+        self.generation: Generation = build_generation(library.current(), keys=keys)
 
     @property
     def graph(self) -> Graph:
