@@ -44,7 +44,9 @@ class IssuerOptions:
     allow_private_networks: bool = False
     """For development: every issuer may be on a private network."""
     observe: Observe = ignore
-    """Hears of everything that happens, and must be quick; logs are written anyway."""
+    """Hears of everything that happens, and must be quick."""
+    silent: bool = False
+    """Write nothing to the log: somebody else here follows the same issuers, and does."""
     clock: Callable[[], float] = time.monotonic
     spread: Callable[[], float] = random.random
 
@@ -150,7 +152,8 @@ class Issuers:
 
     def _tell(self, event: IssuerEvent) -> None:
         self.counts[event.issuer, type(event).__name__] += 1
-        _write_log(event)
+        if not self._options.silent:
+            _write_log(event)
         self._options.observe(event)
 
 
