@@ -20,10 +20,10 @@ class Faulty(Control):
         self.root = root
         super().__init__(Folder(root), self.told.append)
 
-    def rebuild(self) -> None:
+    def rebuild(self, *, keys: bool = False) -> None:
         if (self.root / "fault.yaml").exists():
             raise KeyError("hunter2")
-        super().rebuild()
+        super().rebuild(keys=keys)
 
 
 async def test_a_fault_of_ours_keeps_the_last_configuration_and_the_next_change_is_taken(tmp_path: Path) -> None:

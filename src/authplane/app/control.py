@@ -1,9 +1,9 @@
-"""The control plane of one folder: what changes there reaches every proxy."""
+"""The control plane of one folder: what changes there, and with the keys of issuers, reaches every proxy."""
 
 import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import structlog
@@ -18,10 +18,14 @@ from authplane.io.clock import now, stopwatch
 from authplane.io.folder import Folder
 from authplane.io.grpc_server import Tls
 from authplane.io.http import HttpRequest, HttpResponse, serve_http
+from authplane.io.issuers import IssuerOptions
 from authplane.io.listen import Address, ListenError
 from authplane.io.live import NotLiveError, live_address
+from authplane.io.native_keys import OFTEN, NativeKeys, follow_keys
 from authplane.io.process import place_of
+from authplane.io.serve import first_of
 from authplane.io.watch import rebuilds
+from authplane.policy.placement.issuers import native_issuers
 from authplane.resources.documents import Finding
 from authplane.xds.messages import Acked
 
@@ -30,7 +34,7 @@ log: Final = structlog.stdlib.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebuilt:
-    """The folder was read and what follows from it is on its way to the proxies."""
+    """The folder was read, or keys have come, and what follows is on its way to the proxies."""
 
     difference: Difference
     appeared: tuple[Finding, ...]
@@ -39,6 +43,8 @@ class Rebuilt:
     """How many problems are gone."""
     seconds: float
     first: bool
+    keys: bool = False
+    """On account of an issuer's keys; the folder is as before."""
 
 
 Told: TypeAlias = Rebuilt | AdsEvent
@@ -53,10 +59,12 @@ class ControlSettings:
     tls: Tls | None = None
     poll: bool = False
     """Look at the files every now and then instead of being told of changes."""
+    issuers: IssuerOptions = field(default_factory=lambda: IssuerOptions(schedule=OFTEN))
+    """How issuers are asked whose tokens proxies can verify."""
 
 
 class Control:
-    """Rebuilds when the folder changes, publishes, and knows the status of every resource."""
+    """Rebuilds when the folder or a key changes, publishes, and knows the status of every resource."""
 
     def __init__(self, folder: Folder, tell: Callable[[Told], None], policy_server: PolicyServer | None = None) -> None:
         self._folder = folder
@@ -65,6 +73,7 @@ class Control:
         self._ads = Ads(self._heard)
         self._transitions = Transitions()
         self._findings: frozenset[Finding] = frozenset()
+        self._keys: NativeKeys | None = None
         self.generation: Generation | None = None
 
     @asynccontextmanager
@@ -77,23 +86,40 @@ class Control:
             yield address
 
     async def follow(self, settings: ControlSettings) -> None:
-        """Rebuild after each burst of changes, for ever."""
-        async for _ in rebuilds(self._folder, poll=settings.poll):
+        """Rebuild after each burst of changes, for ever.
+
+        Issuers are asked only now, and nobody waits for them: until its keys are there, the policy server judges the
+        tokens of an issuer.
+        """
+        async with follow_keys(settings.issuers) as keys:
+            self._keys = keys
+            self._follow_issuers()
+            folder = rebuilds(self._folder, poll=settings.poll)
+            await first_of(lambda: self._obey(folder), lambda: self._obey(keys.changes(), keys=True))
+
+    async def _obey(self, changes: AsyncGenerator[None], *, keys: bool = False) -> None:
+        async for _ in changes:
             try:
-                self.rebuild()
+                self.rebuild(keys=keys)
             except Exception as error:  # noqa: BLE001 (a fault of ours must not end what serves)
                 place = place_of(error)
                 log.error(  # noqa: TRY400 (the message of the exception may quote what a document holds)
                     "rebuild failed; the last configuration stays in force", error=place
                 )
 
-    def rebuild(self) -> None:
-        """Build the next generation from what the folder holds and publish it."""
+    def _follow_issuers(self) -> None:
+        if self._keys is not None and self.generation is not None:
+            self._keys.configure(native_issuers(self.generation.compiled.policies))
+
+    def rebuild(self, *, keys: bool = False) -> None:
+        """Build the next generation from what the folder holds and publish it; ``keys`` says what it is for."""
         elapsed = stopwatch()
         before = self.generation
-        self.generation = build_generation(self._folder.library.current(), before, self._policy_server)
-        self._ads.publish(self.generation.snapshot)
+        known = self._keys.take() if self._keys is not None else {}
+        self.generation = build_generation(self._folder.library.current(), before, self._policy_server, known)
+        self._ads.publish(self.generation)
         seconds = elapsed()
+        self._follow_issuers()
         self._observe()
         findings = self.generation.findings
         earlier, self._findings = self._findings, frozenset(findings)
@@ -104,6 +130,7 @@ class Control:
                 resolved=len(earlier - self._findings),
                 seconds=seconds,
                 first=before is None,
+                keys=keys,
             )
         )
 

@@ -23,8 +23,10 @@ from authplane.io.authz import AuthzSettings, serve_authz
 from authplane.io.clock import now
 from authplane.io.envoy import Envoy, EnvoySettings, envoy_binary, run_envoy
 from authplane.io.folder import Folder
+from authplane.io.issuers import IssuerOptions
 from authplane.io.listen import Address, TcpAddress, UnixAddress, claim
 from authplane.io.metrics import Metrics
+from authplane.io.native_keys import OFTEN
 from authplane.io.observer import Observer
 from authplane.io.process import Child, Line, LineSink, run_process
 from authplane.io.ready import reachable
@@ -97,7 +99,11 @@ async def run_gateway(settings: RunSettings, tell: Callable[[RunEvent], None], s
         decider = _decider(folder, UnixAddress(path=f"{private}/policy.sock"))
         control = Control(folder, tell, _as_envoy_sees(decider))
         xds = UnixAddress(path=f"{private}/xds.sock")
-        control_settings = ControlSettings(address=xds, poll=settings.poll)
+        # We decide by policies here with the same issuers, and say so, unless somebody else does.
+        issuers = IssuerOptions(
+            schedule=OFTEN, allow_private_networks=settings.allow_private_issuers, silent=decider is not None
+        )
+        control_settings = ControlSettings(address=xds, poll=settings.poll, issuers=issuers)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(control.serve(control_settings))
             graph = _servable(control, settings.root)

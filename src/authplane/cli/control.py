@@ -12,8 +12,10 @@ from authplane.cli.folder import FolderArgument
 from authplane.cli.listen import AddressOption, LogFormatOption, TlsCaOption, TlsCertOption, TlsKeyOption, serving
 from authplane.io.ads_stream import Connected, Disconnected
 from authplane.io.folder import Folder
+from authplane.io.issuers import IssuerOptions
 from authplane.io.listen import parse_address
 from authplane.io.log import LogFormat, set_up_log
+from authplane.io.native_keys import OFTEN
 from authplane.io.secret_files import warn_of_open_files
 from authplane.io.serve import Stop, first_of, run_program
 from authplane.io.tls_files import TlsFiles
@@ -30,6 +32,10 @@ def control(
     tls_ca_path: TlsCaOption = "",
     poll: Annotated[
         bool, typer.Option("--poll", help="Look for changes from time to time, where the system does not tell of them.")
+    ] = False,
+    allow_private_issuers: Annotated[
+        bool,
+        typer.Option("--allow-private-issuers", help="For development: fetch keys from private networks as well."),
     ] = False,
     log_format: LogFormatOption = LogFormat.AUTO,
 ) -> None:
@@ -48,6 +54,7 @@ def control(
             address=parse_address(address),
             tls=TlsFiles.open(certificate=tls_cert_path, key=tls_key_path, ca=tls_ca_path),
             poll=poll,
+            issuers=IssuerOptions(schedule=OFTEN, allow_private_networks=allow_private_issuers),
         )
         serve_control(folder, settings)
 
@@ -67,7 +74,7 @@ def serve_control(root: Path, settings: ControlSettings) -> None:
 def tell(told: Told) -> None:
     """Write what the control plane says to the log."""
     match told:
-        case Rebuilt(difference=difference, appeared=appeared, resolved=resolved, seconds=seconds):
+        case Rebuilt(difference=difference, appeared=appeared, resolved=resolved, seconds=seconds, keys=keys):
             for finding in appeared:
                 level = log.error if finding.problem.severity is Severity.ERROR else log.warning
                 level(
@@ -77,7 +84,8 @@ def tell(told: Told) -> None:
                     reason=finding.problem.reason,
                 )
             changes = {key: _short(names) for key, names in difference.items()}
-            log.info("rebuilt", seconds=round(seconds, 3), problems_resolved=resolved, **changes)
+            event = "rebuilt with the keys of issuers" if keys else "rebuilt"
+            log.info(event, seconds=round(seconds, 3), problems_resolved=resolved, **changes)
         case Connected(node=node, peer=peer):
             log.info("proxy connected", node=node, peer=peer)
         case Disconnected(node=node, peer=peer, reason=reason):

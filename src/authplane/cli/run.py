@@ -170,7 +170,8 @@ class _Terminal:
             for key, names in event.difference.items()
         ]
         what = "; ".join(changes) or "nothing changed for Envoy"
-        out.print(f"[cyan]reloaded[/] in {event.seconds * 1000:.0f} ms: {escape(what)}")
+        why = "keys of issuers" if event.keys else "reloaded"
+        out.print(f"[cyan]{why}[/] in {event.seconds * 1000:.0f} ms: {escape(what)}")
 
     def _welcome(self, graph: Graph) -> None:
         settings = self._settings
