@@ -3,15 +3,13 @@
 from dataclasses import dataclass
 from typing import Final
 
-from authplane.cel.envoy.release import CURRENT, Release
-from authplane.graph.gateway_api import splits
+from authplane.cel.envoy.release import CURRENT, Release, known_release
+from authplane.graph.gateway_api import gateway_hosts, splits
 from authplane.graph.guards import Enforced
-from authplane.graph.model import Graph, PlainPort
+from authplane.graph.model import Graph
 from authplane.render.parts import Bodies
 from authplane.render.rendered import snapshot_of
 from authplane.xds.snapshot import Snapshot
-
-_USUAL: Final = CURRENT.edition
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,7 @@ class Snapshots:
         self._graph = graph
         self._before = before.carried() if before else {}
         self._made: dict[Release | None, _Edition] = {}
-        self.current: Final = self._make(_USUAL, CURRENT)
+        self.current: Final = self._make(CURRENT)
 
     def carried(self) -> dict[Release | None, _Edition]:
         """Return what the next generation may share."""
@@ -39,35 +37,28 @@ class Snapshots:
 
     def of(self, envoy: Release | None) -> Snapshot:
         """Return what proxies of a release get; None is for those that do not say it, and for old ones."""
-        edition = envoy.edition if envoy is not None else None
-        if edition in self._made:
-            return self._made[edition].snapshot
-        if not depends_on_release(self._graph):
-            return self.current
-        return self._make(edition, edition)
+        known = known_release(envoy) if envoy is not None else None
+        if known in self._made:
+            return self._made[known].snapshot
+        return self._make(known) if depends_on_release(self._graph) else self.current
 
-    def _make(self, edition: Release | None, envoy: Release | None) -> Snapshot:
-        before = self._before.pop(edition, None)
+    def _make(self, envoy: Release | None) -> Snapshot:
+        before = self._before.pop(envoy, None)
         bodies = before.bodies if before else Bodies()
-        known = self._made.get(_USUAL) or before
+        # Most of it is the same for all releases, and what is not is the same as before.
+        known = self._made.get(CURRENT) or before
         made = snapshot_of(self._graph, bodies, known.snapshot if known else None, envoy)
         if before:
             made = made.sharing(before.snapshot)
-        self._made[edition] = _Edition(made, bodies)
+        self._made[envoy] = _Edition(made, bodies)
         return made
 
 
 def depends_on_release(graph: Graph) -> bool:
     """Tell whether Envoy decides anything by itself: all else is the same for every release."""
-    hosts = (
-        host
-        for port in graph.gateways
-        for host in (
-            port.hosts if isinstance(port, PlainPort) else (each for chain in port.chains for each in chain.hosts)
-        )
-    )
     return any(
         isinstance(share.authorization, Enforced) and share.authorization.placing is not None
-        for split in splits(hosts)
+        for port in graph.gateways
+        for split in splits(gateway_hosts(port))
         for share in split.shares
     )

@@ -8,6 +8,7 @@ from rich.markup import escape
 
 from authplane.app.generation import Generation
 from authplane.base.timeouts import After, Disabled, Timeout, UseDefault
+from authplane.cel.envoy.release import CURRENT, Release, known_release
 from authplane.cli.folder import FolderArgument, read_generation
 from authplane.cli.output import Output, OutputOption, err, findings_summary, out, print_json
 from authplane.graph import guards, model
@@ -27,6 +28,9 @@ def compile_folder(
     show_secrets: Annotated[
         bool, typer.Option("--show-secrets", help="Print private keys, which are left out otherwise.")
     ] = False,
+    envoy: Annotated[
+        str, typer.Option("--envoy", metavar="RELEASE", help="For proxies of this release of Envoy, such as 1.38.")
+    ] = str(CURRENT),
 ) -> None:
     """Show what a folder of resources becomes in Envoy and in gRPC servers.
 
@@ -36,11 +40,14 @@ def compile_folder(
 
     Example: authplane compile ./gateway --bootstrap > envoy.json && envoy --mode validate -c envoy.json
     """
+    release = Release.parse(envoy)
+    if release is None:
+        raise typer.BadParameter(f"{envoy!r} is not a release such as {CURRENT}", param_hint="--envoy")
     generation = read_generation(folder)
     if bootstrap:
-        typer.echo(json_text(static_bootstrap(generation.rendered)), nl=False)
+        typer.echo(json_text(static_bootstrap(generation.rendered_for(known_release(release)))), nl=False)
     elif output is Output.JSON:
-        print_json(dump(generation.rendered, show_secrets=show_secrets))
+        print_json(dump(generation.rendered_for(known_release(release)), show_secrets=show_secrets))
     else:
         for line in _summary(generation.built.graph):
             out.print(line)

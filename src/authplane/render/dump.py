@@ -19,6 +19,7 @@ def dump(rendered: Rendered, *, show_secrets: bool) -> dict[str, Any]:
     if not show_secrets:
         for secret in secrets:
             secret["tlsCertificate"]["privateKey"]["inlineBytes"] = REDACTED
+    extensions = {"extensions": _dicts(rendered.extensions)} if rendered.extensions else {}
     servers = {"grpcListeners": _dicts(rendered.grpc_listeners)} if rendered.grpc_listeners else {}
     return {
         "listeners": _dicts(rendered.listeners),
@@ -26,6 +27,7 @@ def dump(rendered: Rendered, *, show_secrets: bool) -> dict[str, Any]:
         "clusters": _dicts(rendered.clusters),
         "endpoints": _dicts(rendered.endpoints),
         "secrets": secrets,
+        **extensions,
         **servers,
     }
 

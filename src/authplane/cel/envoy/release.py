@@ -27,11 +27,6 @@ class Release:
         return None if found is None else cls(int(found[1]), int(found[2]))
 
     @property
-    def edition(self) -> "Release | None":
-        """The first release that gets the same configuration; None is for those that are too old to decide anything."""
-        return max((each for each in EDITIONS if each <= self), default=None)
-
-    @property
     def mcp_metadata(self) -> str:
         """Where the mcp filter says what is called; it was renamed in 1.38."""
         return _MCP if self >= Release(1, 38) else _MCP_BEFORE
@@ -53,8 +48,6 @@ CURRENT: Final = Release(1, 39)
 """What this project is tested with."""
 NEWEST: Final = Release(1, 40)
 """The last that is known here; newer ones are taken for it."""
-EDITIONS: Final = (OLDEST, Release(1, 37), Release(1, 38))
-"""Each gets another configuration than the releases before it."""
 
 
 def known_release(release: Release) -> Release | None:
