@@ -77,6 +77,15 @@ class Case:
         self._read = False
         self._facts: dict[str, Fact] = {}
 
+    def turn_to(self, way: Way, evidence: Evidence) -> None:
+        """Put the same request under judgement by other policies; what was read of it need not be read again."""
+        self.way = way
+        self.strict = way.reads_mcp
+        self.evidence = evidence
+        self.deadline = 0.0
+        self.failures = []
+        self.tracer = None if self.tracer is None else Tracer()
+
     def call(self) -> McpCall | McpRefusal | None:
         """Return what the request asks an MCP server for; None if it does not go to one."""
         if not self._read:

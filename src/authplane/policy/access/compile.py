@@ -1,8 +1,7 @@
 """All policies at once: from documents to what stands before each target, and what is to be said of each policy."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
@@ -10,15 +9,15 @@ from authplane.base.names import Ref
 from authplane.base.problems import Problem, Problems, Severity
 from authplane.policy.access.choosing import NOTHING_CHOSEN, Chosen, parse_chosen
 from authplane.policy.access.drafts import Draft, Written, build_draft, build_excess
-from authplane.policy.access.external import Destination, ExternalService, Missing
-from authplane.policy.access.guards import Guard, Policies, build_guard, rules_of, trust_domains
-from authplane.policy.access.model import AnyPolicy, Asked, Oidc, Policy, Rule, Screen, Unusable, issuers_of
+from authplane.policy.access.followed import followed_issuers, names_of
+from authplane.policy.access.guards import Guard, Policies, build_guard, trust_domains
+from authplane.policy.access.model import AnyPolicy, Unusable, issuers_of
 from authplane.policy.access.quota import over_quota
-from authplane.policy.access.references import resolve
-from authplane.policy.access.settings import Options, Settings, configuration_ref, issuer_settings, read_settings
+from authplane.policy.access.resolving import Resolved, resolve_draft
+from authplane.policy.access.settings import Options, Settings, configuration_ref, read_settings
+from authplane.policy.access.stands import Stands, each_once
 from authplane.policy.access.targets import GROUPS, Aim, absence, all_in, exists, is_grpc, listeners, meant_kind
 from authplane.policy.backend_tls import BackendTlsPolicies, read_backend_tls
-from authplane.policy.tokens.issuer import Issuer
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.agentic import Backend, XBackend
 from authplane.resources.kinds.gateway import Gateway
@@ -29,6 +28,7 @@ STATUS_FULL: Final = "StatusFull"
 CONTROLLER: Final = "authplane.dev/controller"
 """Who we are in the status of a policy."""
 MOST_ANCESTORS: Final = 16
+_CROWDED: Final = "LimitPerTargetExceeded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,8 @@ class PolicyStanding:
     issuers: tuple[str, ...] = ()
     """The addresses of the issuers whose tokens are of use to it."""
     rules: tuple[str, ...] = ()
+    shadow: bool = False
+    """It is evaluated and not enforced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,20 +75,16 @@ class _Pass:
 
     resources: Resources
     settings: Settings
-    options: Options
     tls: BackendTlsPolicies
+    stands: Stands
     problems: dict[Ref, Problems] = field(default_factory=dict)
-    before: dict[Aim, list[AnyPolicy]] = field(default_factory=dict)
     standings: dict[Ref, PolicyStanding] = field(default_factory=dict)
-    taken: Counter[Aim] = field(default_factory=Counter)
-    screens: Counter[Aim] = field(default_factory=Counter)
+    known: Mapping[Ref, Resolved] = field(default_factory=dict)
+    """What the pass before came to."""
+    made: dict[Ref, Resolved] = field(default_factory=dict)
 
     def of(self, ref: Ref) -> Problems:
         return self.problems.setdefault(ref, Problems())
-
-    def put(self, aims: Iterable[Aim], policy: AnyPolicy) -> None:
-        for aim in dict.fromkeys(aims):
-            self.before.setdefault(aim, []).append(policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +95,7 @@ class _Excess:
     problems: Problems
     policy: Unusable
     standing: PolicyStanding
+    shadow: bool
 
 
 class PolicyCompiler:
@@ -106,6 +105,7 @@ class PolicyCompiler:
         self._options = options or Options()
         self._settings: Settings | None = None
         self._drafts: dict[Ref, tuple[Written, Draft | _Excess]] = {}
+        self._made: Mapping[Ref, Resolved] = {}
 
     def compile(self, resources: Resources) -> Compiled:
         """Compile what is in force.
@@ -115,11 +115,12 @@ class PolicyCompiler:
         configuration = Problems()
         settings = read_settings(resources, self._options, configuration)
         tls = read_backend_tls(resources)
-        work = _Pass(resources, settings or Settings(), self._options, tls)
+        work = _Pass(resources, settings or Settings(), tls, Stands(self._options), known=self._made)
         work.problems[configuration_ref(resources)] = configuration
         drafts = list(self._draft_all(resources, work.settings))
         for draft in sorted((each for each in drafts if isinstance(each, Draft)), key=lambda each: each.seniority):
             _place(draft, work)
+        self._made = work.made
         _place_broken(work)
         for excess in drafts:
             if isinstance(excess, _Excess):
@@ -163,11 +164,12 @@ class PolicyCompiler:
             targets=tuple(
                 Standing(aim, accepted=False, reason=problem.reason, message=str(problem)) for aim in draft.aims
             ),
+            shadow=draft.shadow,
         )
         problems = Problems()
         problems.extend(draft.problems)
         policy = Unusable(ref=draft.ref, reason=problem.reason, message=problem.message)
-        return _Excess(draft.aims, problems, policy, standing)
+        return _Excess(draft.aims, problems, policy, standing, draft.shadow)
 
 
 def compile_policies(resources: Resources, options: Options | None = None) -> Compiled:
@@ -179,7 +181,8 @@ def _place(draft: Draft, work: _Pass) -> None:
     """Put a policy before its targets, or what denies in its place."""
     problems = work.of(draft.ref)
     problems.extend(draft.problems)
-    policy = _resolved(draft, work, problems)
+    made = resolve_draft(draft, work.known.get(draft.ref), work.resources, work.tls, problems)
+    work.made[draft.ref], policy = made, made.policy
     present = [aim for aim in draft.aims if exists(work.resources, aim)]
     if any(is_grpc(work.resources, aim.ref) for aim in present):
         for path, why in draft.unknown_to_grpc:
@@ -187,13 +190,12 @@ def _place(draft: Draft, work: _Pass) -> None:
                 problems.add("NotKnownToServer", why)
     refusal = _refusal(draft, present, work, problems)
     if refusal is None:
-        work.taken.update(present)
-        work.screens.update(present if isinstance(policy, Screen) else ())
-        work.put(present, policy)
-    else:
+        work.stands.put(present, policy, shadow=draft.shadow)
+    elif not draft.shadow or refusal.reason != _CROWDED:
         # Whoever names a listener that is not there meant some part of that Gateway.
         aims = (aim if exists(work.resources, aim) else Aim(aim.ref) for aim in draft.aims)
-        work.put(aims, Unusable(ref=draft.ref, reason=refusal.reason, message=refusal.message))
+        denied = Unusable(ref=draft.ref, reason=refusal.reason, message=refusal.message)
+        work.stands.put(aims, denied, shadow=draft.shadow)
     work.standings[draft.ref] = PolicyStanding(
         ref=draft.ref,
         generation=draft.generation,
@@ -202,6 +204,7 @@ def _place(draft: Draft, work: _Pass) -> None:
         warnings=problems.warnings,
         issuers=tuple(dict.fromkeys(url for rule in draft.rules for url in sorted(issuers_of(rule.source)))),
         rules=tuple(rule.name for rule in draft.rules),
+        shadow=draft.shadow,
     )
 
 
@@ -214,16 +217,12 @@ def _refusal(draft: Draft, present: list[Aim], work: _Pass, problems: Problems) 
         message = "the policy's status has no room for its targets beside the entries of others, so it denies all"
         problems.add(STATUS_FULL, message)
         return problems.errors[-1]
-    limits = [(work.taken, work.options.most_per_target, "policies")]
-    if draft.screen is not None:
-        limits.append((work.screens, work.options.most_screens_per_target, "policies with the action ExternalAuth"))
-    for counted, most, what in limits:
-        crowded = [aim for aim in present if counted[aim] >= most]
-        if crowded:
-            with problems.at("spec", "targetRefs"):
-                problems.add("LimitPerTargetExceeded", f"{crowded[0]} has {most} older {what}; so it denies everything")
-            return problems.errors[-1]
-    return None
+    crowded = work.stands.crowd(present, shadow=draft.shadow, screen=draft.screen is not None)
+    if not crowded:
+        return None
+    with problems.at("spec", "targetRefs"):
+        problems.add(_CROWDED, crowded)
+    return problems.errors[-1]
 
 
 def _is_full(draft: Draft, resources: Resources) -> bool:
@@ -240,36 +239,14 @@ def _standing(aim: Aim, refusal: Problem | None, draft: Draft, work: _Pass, prob
             with problems.at("spec", "targetRefs", index):
                 problems.warn("TargetNotFound", message)
         if aim.section and exists(work.resources, Aim(aim.ref)):
-            work.put([Aim(aim.ref)], Unusable(ref=draft.ref, reason="TargetNotFound", message=message))
+            denied = Unusable(ref=draft.ref, reason="TargetNotFound", message=message)
+            work.stands.put([Aim(aim.ref)], denied, shadow=draft.shadow)
         if refusal is None:
             return Standing(aim, accepted=False, reason="TargetNotFound", message=message)
     if refusal is None:
-        return Standing(aim, accepted=True, reason="Accepted", message="the policy is enforced")
+        message = "the policy is evaluated, and not enforced" if draft.shadow else "the policy is enforced"
+        return Standing(aim, accepted=True, reason="Accepted", message=message)
     return Standing(aim, accepted=False, reason=refusal.reason, message=str(refusal))
-
-
-def _resolved(draft: Draft, work: _Pass, problems: Problems) -> Policy | Screen:
-    """Look up what a policy refers to."""
-    found: dict[ExternalService, Destination] = {}
-    for path, service in draft.asks:
-        with problems.at(*path):
-            found[service] = resolve(work.resources, work.tls, draft.ref, service, problems)
-    rules = tuple(_with_destinations(rule, found) for rule in draft.rules) if found else draft.rules
-    if draft.screen is None:
-        return Policy(ref=draft.ref, rules=rules, base=draft.base)
-    return Screen(ref=draft.ref, rules=rules, destination=found.get(draft.screen, draft.screen))
-
-
-def _with_destinations(rule: Rule, found: Mapping[ExternalService, Destination]) -> Rule:
-    if not rule.asked:
-        return rule
-    entries = tuple(
-        Asked(found.get(each.destination, each.destination))
-        if isinstance(each, Asked) and not isinstance(each.destination, Missing)
-        else each
-        for each in rule.entries
-    )
-    return replace(rule, entries=entries)
 
 
 def _place_excess(excess: _Excess, work: _Pass) -> None:
@@ -277,8 +254,9 @@ def _place_excess(excess: _Excess, work: _Pass) -> None:
     ref = excess.policy.ref
     work.problems[ref] = excess.problems
     work.standings[ref] = excess.standing
-    for aim in excess.aims:
-        work.put((aim if not aim.section or exists(work.resources, aim) else Aim(aim.ref),), excess.policy)
+    for aim in () if excess.shadow else excess.aims:
+        meant = aim if not aim.section or exists(work.resources, aim) else Aim(aim.ref)
+        work.stands.put((meant,), excess.policy, shadow=False)
 
 
 def _place_broken(work: _Pass) -> None:
@@ -290,7 +268,7 @@ def _place_broken(work: _Pass) -> None:
             meant = (Ref(meant_kind(each.kind), each.namespace, each.name) for each in targets)
             aims = tuple(Aim(each) for each in meant if each.kind in GROUPS)
         message = "the policy cannot be read"
-        work.put(aims, Unusable(ref=ref, reason="Invalid", message=message))
+        work.stands.put(aims, Unusable(ref=ref, reason="Invalid", message=message), shadow=False)
         work.standings[ref] = PolicyStanding(
             ref=ref,
             generation=1,
@@ -299,12 +277,17 @@ def _place_broken(work: _Pass) -> None:
 
 
 def _policies(work: _Pass, closed: str) -> Policies:
-    everything = _each_once(policy for policies in work.before.values() for policy in policies)
+    enforced = each_once(policy for policies in work.stands.enforced.values() for policy in policies)
+    shadows = each_once(policy for policies in work.stands.shadows.values() for policy in policies)
+    issuers = followed_issuers([*enforced, *shadows], work.settings)
+    known = issuers if not shadows else followed_issuers(enforced, work.settings)
     return Policies(
         settings=work.settings,
         guards=MappingProxyType(dict(_guards(work))),
-        issuers=_issuers(everything, work.settings),
-        trust_domains=trust_domains(everything, work.settings),
+        issuers=issuers,
+        trust_domains=trust_domains(enforced, work.settings),
+        strangers=names_of(issuers) - names_of(known),
+        shadow_domains=trust_domains([*enforced, *shadows], work.settings) if shadows else frozenset(),
         closed=closed,
     )
 
@@ -314,16 +297,17 @@ def _guards(work: _Pass) -> Iterator[tuple[Aim, Guard]]:
         for name, backend in names.items():
             aim = Aim(Ref(kind, name.namespace, name.name))
             mcp = not is_grpc(work.resources, aim.ref)
-            yield aim, build_guard(aim, work.before.get(aim, ()), mcp=mcp, chosen=_chosen(backend, aim.ref, work))
+            chosen, shadows = _chosen(backend, aim.ref, work), work.stands.shadows.get(aim, ())
+            yield aim, build_guard(aim, work.stands.enforced.get(aim, ()), shadows, mcp=mcp, chosen=chosen)
     for ref, sections in listeners(work.resources).items():
         whole = Aim(ref)
-        common = work.before.get(whole, [])
+        common, shadows = work.stands.enforced.get(whole, []), work.stands.shadows.get(whole, [])
         chosen = _chosen(work.resources.gateways.get(ref.object_name), ref, work)
-        yield whole, build_guard(whole, common, chosen=chosen)
+        yield whole, build_guard(whole, common, shadows, chosen=chosen)
         for section in sections:
             aim = Aim(ref, section)
-            own = work.before.get(aim, [])
-            yield aim, build_guard(aim, _by_age(common, own, work) if own else common, chosen=chosen)
+            own = _by_age(common, work.stands.enforced.get(aim, []), work)
+            yield aim, build_guard(aim, own, _by_age(shadows, work.stands.shadows.get(aim, []), work), chosen=chosen)
 
 
 def _chosen(target: Backend | XBackend | Gateway | None, ref: Ref, work: _Pass) -> Chosen:
@@ -335,27 +319,10 @@ def _chosen(target: Backend | XBackend | Gateway | None, ref: Ref, work: _Pass) 
 
 def _by_age(common: list[AnyPolicy], own: list[AnyPolicy], work: _Pass) -> list[AnyPolicy]:
     """Merge two lists, each in order of age; standings were made in that order."""
+    if not own:
+        return common
     ages = {ref: age for age, ref in enumerate(work.standings)}
-    return sorted(_each_once([*common, *own]), key=lambda policy: ages[policy.ref])
-
-
-def _each_once(policies: Iterable[AnyPolicy]) -> list[AnyPolicy]:
-    # By identity: to compare whole policies would take as long as to read them.
-    return list({id(policy): policy for policy in policies}.values())
-
-
-def _issuers(policies: Iterable[AnyPolicy], settings: Settings) -> tuple[Issuer, ...]:
-    """Return the issuers to follow, one for each address; the name without a scheme counts where it is used."""
-    sources = [rule.source for policy in policies for rule in rules_of(policy)]
-    useful = frozenset[str]().union(*(issuers_of(source) for source in sources))
-    urls = [each.issuer for each in settings.workloads.keyed if each.issuer.url in useful]
-    urls += [source.issuer for source in sources if isinstance(source, Oidc)]
-    found: dict[str, Issuer] = {}
-    for url in urls:
-        given = issuer_settings(settings, url)
-        if not given.unusable and (url.url not in found or url.literal != url.url):
-            found[url.url] = Issuer(url=url, reach=given.reach, demands=given.demands)
-    return tuple(found[url] for url in sorted(found))
+    return sorted(each_once([*common, *own]), key=lambda policy: ages[policy.ref])
 
 
 def errors_of(compiled: Compiled) -> Iterator[tuple[Ref, Problem]]:

@@ -8,13 +8,13 @@ from authplane.base.headers import HeaderEdits
 from authplane.cel.evaluate import evaluate
 from authplane.policy.access.case import Case, Means
 from authplane.policy.access.denials import build_denial, build_refusal
-from authplane.policy.access.evidence import Evidence
+from authplane.policy.access.evidence import Evidence, evidence_for_shadows
 from authplane.policy.access.guards import Guard, Policies, Target, Way
 from authplane.policy.access.judging import judge, screen
 from authplane.policy.access.memory import Proof, Question
 from authplane.policy.access.model import AnyPolicy, Policy, Screen, Unusable
 from authplane.policy.access.settings import Composition
-from authplane.policy.access.verdict import Grounds, NotPassed, Passed, Result, Verdict, VerdictFlow
+from authplane.policy.access.verdict import Grounds, NotPassed, Passed, Result, Shadowed, Verdict, VerdictFlow, Would
 from authplane.policy.decision import Allow, Decision, Unavailable
 from authplane.policy.flow import Effect, Outcome
 from authplane.policy.headers import may_send
@@ -53,7 +53,7 @@ def decide(  # noqa: PLR0913 (a decision has as many parts)
     question = None if means.explain else _question(way, case)
     known = None if question is None else way.memory.recall(question)
     if known is not None:
-        return known
+        return known if not way.shadows else _with_shadows(known, way, case)
     flow = _decide(way, case)
     try:
         effect = next(flow)
@@ -61,8 +61,8 @@ def decide(  # noqa: PLR0913 (a decision has as many parts)
         verdict: Verdict = finished.value
         if question is not None:
             way.memory.keep(question, verdict)
-        return verdict
-    return _continue(flow, effect)
+        return verdict if not way.shadows else _with_shadows(verdict, way, case)
+    return _continue(flow, effect, way, case)
 
 
 def _question(way: Way, case: Case) -> Question | None:
@@ -93,7 +93,7 @@ def _question(way: Way, case: Case) -> Question | None:
 _new_tuple: Final = tuple.__new__
 
 
-def _continue(flow: VerdictFlow, effect: Effect) -> VerdictFlow:
+def _continue(flow: VerdictFlow, effect: Effect, way: Way, case: Case) -> VerdictFlow:
     """Go on with a flow that was begun."""
     try:
         while True:
@@ -101,9 +101,42 @@ def _continue(flow: VerdictFlow, effect: Effect) -> VerdictFlow:
             effect = flow.send(outcome)
     except StopIteration as finished:
         verdict: Verdict = finished.value
-        return verdict
+        return verdict if not way.shadows else _with_shadows(verdict, way, case)
     finally:
         flow.close()
+
+
+def _with_shadows(verdict: Verdict, way: Way, case: Case) -> Verdict:
+    """Let a verdict say as well what policies in shadow would have decided; all else of it stays as it is."""
+    evidence = evidence_for_shadows(case.evidence)
+    return verdict._replace(shadows=tuple(_shadowed(each, case, evidence) for each in way.shadows))
+
+
+def _shadowed(way: Way, case: Case, evidence: Evidence) -> Shadowed:
+    """Judge by one policy in shadow, and ask nobody."""
+    [guard] = way.guards
+    [policy] = guard.policies
+    case.turn_to(way, evidence)
+    flow = _decide(way, case)
+    try:
+        next(flow)
+    except StopIteration as finished:
+        verdict: Verdict = finished.value
+        _, rule, entry, identity, _, _, reason, _ = verdict.grounds
+        rules = tuple(rule for each in verdict.trace.policies for rule in each.rules) if verdict.trace else ()
+        would = _WOULD.get(type(verdict.decision), Would.DENY)
+    except Exception as error:  # noqa: BLE001 (the request is decided; a fault of ours in trying something out must not undo that)
+        rule = entry = identity = ""
+        would, reason, rules = Would.UNKNOWN, f"failed:{type(error).__name__}", ()
+    else:
+        rule = entry = identity = ""
+        would, reason, rules = Would.UNKNOWN, "external:not_asked", ()
+    finally:
+        flow.close()
+    return Shadowed(str(policy.ref), str(guard.aim), would, rule, entry, identity, reason, rules)
+
+
+_WOULD: Final = {Allow: Would.ALLOW, Unavailable: Would.UNKNOWN}
 
 
 def _decide(way: Way, case: Case) -> VerdictFlow:

@@ -27,6 +27,8 @@ class Draft:
     generation: int
     seniority: tuple[str, str, str]
     aims: tuple[Aim, ...]
+    shadow: bool
+    """The policy is asked and not heeded."""
     rules: tuple[Rule, ...]
     base: BaseMode
     screen: ExternalService | None
@@ -57,6 +59,7 @@ def build_draft(written: Written, settings: Settings, options: Options) -> Draft
         generation=meta.generation,
         seniority=seniority_of(written),
         aims=aims,
+        shadow=is_shadow(written),
         rules=found,
         base=_base_mode(written),
         screen=screen,
@@ -71,13 +74,15 @@ def build_excess(written: Written, most: int) -> Draft:
     meta, problems = written.metadata, Problems()
     aims = parse_targets(written.spec.target_refs, meta.namespace, problems)
     with problems.at("metadata", "namespace"):
-        said = f"the namespace {meta.namespace!r} has {most} older policies; so this one denies what it protects"
+        effect = "is not evaluated" if is_shadow(written) else "denies what it protects"
+        said = f"the namespace {meta.namespace!r} has {most} older policies; so this one {effect}"
         problems.add("LimitPerNamespaceExceeded", said)
     return Draft(
         ref=_ref(written),
         generation=meta.generation,
         seniority=seniority_of(written),
         aims=aims,
+        shadow=is_shadow(written),
         rules=(),
         base=_base_mode(written),
         screen=None,
@@ -91,6 +96,11 @@ def seniority_of(written: Written) -> tuple[str, str, str]:
     """Return what policies are sorted by: the oldest first, then by name."""
     meta, ref = written.metadata, _ref(written)
     return (meta.creation_timestamp or _NEVER, f"{meta.namespace}/{meta.name}", ref.kind)
+
+
+def is_shadow(written: Written) -> bool:
+    """Tell whether a policy is only tried out: it takes nothing from anybody, and gives nothing."""
+    return written.spec.mode == "Shadow"
 
 
 def _ref(written: Written) -> Ref:

@@ -18,11 +18,12 @@ from authplane.policy.tokens.algorithms import DEFAULT_ALGORITHMS
 from authplane.policy.tokens.bearer import Bearer, parse_bearer
 from authplane.policy.tokens.compact import unverified_issuer
 from authplane.policy.tokens.inspector import TokenInspector
-from authplane.policy.tokens.outcome import Refused, Verified
+from authplane.policy.tokens.outcome import Reason, Refused, Verified
 
 Token: TypeAlias = Verified | Refused | Absent | Unfit
 """What the request's token proves, or why there is nothing that it proves."""
 
+_STRANGE: Final = Refused(reason=Reason.ISSUER)
 _NAMES_NOBODY: Final = frozenset({Why.NO_CERTIFICATE, Why.NOT_ONE_URI, Why.NOT_SPIFFE})
 """Why a certificate, or its absence, says nothing about workloads: then a token alone can."""
 
@@ -51,6 +52,12 @@ class Trusted(NamedTuple):
     own_domain: str = "cluster.local"
     """The one in which ServiceAccounts have their ids."""
     workloads: WorkloadTokens = NO_WORKLOAD_TOKENS
+    strangers: frozenset[str] = frozenset()
+    """What issuers call themselves whom only policies in shadow name: to all others they are unknown."""
+    shadow_domains: Collection[str] = frozenset()
+    """The trust domains whose certificates count for policies in shadow."""
+    account: str = ""
+    """For whom peers are blamed that show bad tokens: what is counted for one costs nothing with another."""
 
 
 class Identifier:
@@ -71,20 +78,20 @@ class Identifier:
         source = request.source
         return self._certificates.identify(source.principal, source.certificate, trust_domains, now)
 
-    def token(self, request: Request, now: float, *, vouched: bool = False) -> Token:
+    def token(self, request: Request, now: float, *, vouched: bool = False, account: str = "") -> Token:
         """Return what the one bearer token proves; if the cluster vouches for it, its bearer is not to blame."""
         shown = parse_bearer(request)
         if not isinstance(shown, Bearer):
             return shown
-        return self._inspector.inspect(shown.token, now, lambda: "" if vouched else source_of(request.source.address))
+        return self._inspector.inspect(shown.token, now, lambda: "" if vouched else _blamed(request, account))
 
-    def workload_token(self, request: Request, workloads: WorkloadTokens, now: float) -> Token | None:
+    def workload_token(self, request: Request, trusted: Trusted, now: float) -> Token | None:
         """Return the same of a token that may stand for a workload; None of any other."""
         shown = parse_bearer(request)
         if not isinstance(shown, Bearer):
             return None
         return self._inspector.inspect_of(
-            workloads.keyed_names, shown.token, now, lambda: source_of(request.source.address)
+            trusted.workloads.keyed_names, shown.token, now, lambda: _blamed(request, trusted.account)
         )
 
     def reviews(self, workloads: WorkloadTokens) -> TokenReviews:
@@ -95,12 +102,22 @@ class Identifier:
         return self._reviews
 
 
+def _blamed(request: Request, account: str) -> str:
+    source = source_of(request.source.address)
+    return f"{account}{source}" if source else ""
+
+
 class _Proved(NamedTuple):
     """What certificate and token prove together about the workload that sends a request."""
 
     ids: tuple[str, ...] = ()
     account: ServiceAccount | None = None
     fault: Why | None = None
+
+
+def evidence_for_shadows(evidence: Evidence) -> Evidence:
+    """Return what a request proves to policies in shadow; what knows no difference is the same for them."""
+    return evidence.for_shadows() if isinstance(evidence, RequestEvidence) else evidence
 
 
 class RequestEvidence:
@@ -134,18 +151,37 @@ class RequestEvidence:
         """Return what the token proves by the keys of its issuer."""
         if self._token is None:
             vouched = isinstance(self._judgement, Projected)
-            self._token = self._identifier.token(self._request, self._now, vouched=vouched)
+            trusted = self._trusted
+            if trusted.strangers and self._is_stranger():
+                self._token = _STRANGE
+            else:
+                self._token = self._identifier.token(self._request, self._now, vouched=vouched, account=trusted.account)
         return self._token
+
+    def for_shadows(self) -> "RequestEvidence":
+        """Return what the same request proves to policies in shadow.
+
+        They know issuers and trust domains that nobody else knows, and ask nobody: a token that the cluster would have
+        to review is not reviewed for them.
+        """
+        trusted = self._trusted
+        wider = trusted._replace(trust_domains=trusted.shadow_domains, strangers=frozenset(), account="shadow ")
+        other = RequestEvidence(self._identifier, self._request, wider, self._now)
+        unreviewed = self._judgement is None and trusted.workloads.reviewed and self._reviewer() is not None
+        # Without asking anybody; what was asked for the others is known.
+        other.judged(ReviewUnavailable("nobody is asked for a shadow") if unreviewed else self._judgement)
+        return other
+
+    def judged(self, judgement: Judgement | None) -> None:
+        """Take what is known of the token already."""
+        self._judgement = judgement
 
     def review(self) -> ReviewToken | None:
         """Return what the cluster has to be asked before anything else; `reviewed` takes the outcome."""
-        shown, workloads = parse_bearer(self._request), self._trusted.workloads
-        if not isinstance(shown, Bearer):
+        shown, authority = parse_bearer(self._request), self._reviewer()
+        if not isinstance(shown, Bearer) or authority is None:
             return None
-        authority = workloads.by_name.get(unverified_issuer(shown.token, DEFAULT_ALGORITHMS))
-        if not isinstance(authority, ClusterAuthority) or not authority.reviewed:
-            return None
-        self._reviews = self._identifier.reviews(workloads)
+        self._reviews = self._identifier.reviews(self._trusted.workloads)
         found = self._reviews.ask(shown.token, authority.audiences, self._now, source_of(self._request.source.address))
         if isinstance(found, ReviewToken):
             return found
@@ -156,6 +192,18 @@ class RequestEvidence:
         """Take what the cluster says."""
         if self._reviews is not None:
             self._judgement = self._reviews.answered(effect, outcome, self._now)
+
+    def _reviewer(self) -> ClusterAuthority | None:
+        """Return the cluster that has to be asked about the token; None if there is none."""
+        authority = self._trusted.workloads.by_name.get(self._claimed_issuer())
+        return authority if isinstance(authority, ClusterAuthority) and authority.reviewed else None
+
+    def _is_stranger(self) -> bool:
+        return self._claimed_issuer() in self._trusted.strangers
+
+    def _claimed_issuer(self) -> str:
+        shown = parse_bearer(self._request)
+        return unverified_issuer(shown.token, DEFAULT_ALGORITHMS) if isinstance(shown, Bearer) else ""
 
     def _workload(self) -> _Proved:
         if self._proved is None:
@@ -175,10 +223,12 @@ class RequestEvidence:
             case ReviewUnavailable():
                 return NoIdentity(Why.NOT_REVIEWED)
             case None:
-                workloads = self._trusted.workloads
-                if self._token is None:
-                    self._token = self._identifier.workload_token(self._request, workloads, self._now)
-                return workloads.workload_of(self._token) if isinstance(self._token, Verified) else None
+                trusted = self._trusted
+                if self._token is None and trusted.strangers and self._is_stranger():
+                    self._token = _STRANGE
+                elif self._token is None:
+                    self._token = self._identifier.workload_token(self._request, trusted, self._now)
+                return trusted.workloads.workload_of(self._token) if isinstance(self._token, Verified) else None
 
 
 def _join(

@@ -1,7 +1,7 @@
 """Which policies stand before which target."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -38,6 +38,9 @@ class Guard:
 
     aim: Aim
     policies: tuple[AnyPolicy, ...] = ()
+    """Those that are enforced; all else that a guard says is about them."""
+    shadows: tuple[AnyPolicy, ...] = ()
+    """Those that are asked, and not heeded."""
     uses_tokens: bool = False
     """Some rule looks at the client's token, which therefore goes no further."""
     reads_mcp: bool = False
@@ -55,7 +58,14 @@ class Guard:
     body_inspection: BodyInspection | None = None
 
 
-def build_guard(aim: Aim, policies: Iterable[AnyPolicy], *, mcp: bool = True, chosen: Chosen = NOTHING_CHOSEN) -> Guard:
+def build_guard(
+    aim: Aim,
+    policies: Iterable[AnyPolicy],
+    shadows: Iterable[AnyPolicy] = (),
+    *,
+    mcp: bool = True,
+    chosen: Chosen = NOTHING_CHOSEN,
+) -> Guard:
     """Put the policies of a target in order; those of one kind keep theirs."""
     ordered = tuple(sorted(policies, key=_turn))
     rules = tuple(rule for policy in ordered for rule in rules_of(policy))
@@ -63,6 +73,7 @@ def build_guard(aim: Aim, policies: Iterable[AnyPolicy], *, mcp: bool = True, ch
     return Guard(
         aim=aim,
         policies=ordered,
+        shadows=tuple(sorted(shadows, key=_turn)),
         uses_tokens=any(issuers_of(rule.source) for rule in rules),
         reads_mcp=any(_reads_mcp(policy) for policy in ordered),
         issuers=tuple(dict.fromkeys(source.issuer.url for source in oidc)),
@@ -129,6 +140,8 @@ class Way:
     """Who may decide: of what the targets on the way choose, the stricter."""
     body_inspection: BodyInspection = BodyInspection.STRICT
     """Who reads bodies: of what the targets on the way choose, the stricter."""
+    shadows: tuple["Way", ...] = ()
+    """For each policy in shadow, a way on which it stands alone and is enforced."""
     memory: Memory = field(default_factory=Memory, repr=False, compare=False)
 
 
@@ -142,6 +155,10 @@ class Policies:
     issuers: tuple[Issuer, ...] = ()
     """Whose tokens are of use anywhere; nobody else is ever asked for keys."""
     trust_domains: frozenset[str] = frozenset()
+    strangers: frozenset[str] = frozenset()
+    """What those of the issuers call themselves whom only policies in shadow name."""
+    shadow_domains: frozenset[str] = frozenset()
+    """The trust domains whose ids may matter to policies in shadow."""
     closed: str = ""
     """Why nothing can be allowed; empty if something can."""
     trusted: Trusted = field(init=False, repr=False, compare=False)
@@ -149,7 +166,13 @@ class Policies:
     _ways: dict[Target, Way] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        trusted = Trusted(self.trust_domains, self.settings.trust_domain, self.settings.workloads)
+        trusted = Trusted(
+            self.trust_domains,
+            self.settings.trust_domain,
+            self.settings.workloads,
+            strangers=self.strangers,
+            shadow_domains=self.shadow_domains,
+        )
         object.__setattr__(self, "trusted", trusted)
 
     def reviews(self, target: Target) -> bool:
@@ -172,7 +195,7 @@ class Policies:
             return None
         is_mcp = target.backend is not None and target.backend.kind in BACKENDS and guards[-1].mcp
         reads_mcp = any(guard.reads_mcp for guard in guards)
-        way = self._ways[target] = Way(
+        way = Way(
             guards=guards,
             guarded=any(guard.policies for guard in guards),
             uses_tokens=any(guard.uses_tokens for guard in guards),
@@ -186,10 +209,27 @@ class Policies:
                 (guard.body_inspection for guard in guards), BodyInspection.STRICT, self.settings.body_inspection
             ),
         )
+        shadows = tuple(_alone(policy, guard, way) for guard in guards for policy in guard.shadows)
+        way = self._ways[target] = replace(way, shadows=shadows) if shadows else way
         return way
 
 
 NO_POLICIES: Final = Policies(closed="no policies have been read yet")
+
+
+def _alone(policy: AnyPolicy, guard: Guard, way: Way) -> Way:
+    """Return the way on which a policy stands alone, where its guard stands on another."""
+    chosen = Chosen(placement=guard.placement, body_inspection=guard.body_inspection)
+    alone = build_guard(guard.aim, (policy,), mcp=guard.mcp, chosen=chosen)
+    return replace(
+        way,
+        guards=(alone,),
+        guarded=True,
+        uses_tokens=alone.uses_tokens,
+        reads_mcp=alone.reads_mcp,
+        proof=None,
+        memory=Memory(),
+    )
 
 
 def _turn(policy: AnyPolicy) -> int:

@@ -3,20 +3,24 @@
 from collections import Counter, defaultdict
 
 from authplane.base.names import Ref
-from authplane.policy.access.drafts import seniority_of
+from authplane.policy.access.drafts import is_shadow, seniority_of
 from authplane.resources.documents import Resources
 
 
 def over_quota(resources: Resources, most: int) -> frozenset[Ref]:
-    """Return the policies that their namespaces have no room for: in each, the youngest."""
+    """Return the policies that their namespaces have no room for: in each, the youngest.
+
+    Those in shadow come after all others: none of them may take the place of one that is enforced.
+    """
     tables = (("AccessPolicy", resources.access_policies), ("XAccessPolicy", resources.x_access_policies))
     counts = Counter(name.namespace for _, table in tables for name in table)
     crowded = {namespace for namespace, count in counts.items() if count > most}
     if not crowded:
         return frozenset()
-    found: dict[str, list[tuple[tuple[str, str, str], Ref]]] = defaultdict(list)
+    found: dict[str, list[tuple[bool, tuple[str, str, str], Ref]]] = defaultdict(list)
     for kind, table in tables:
         for name, written in table.items():
             if name.namespace in crowded:
-                found[name.namespace].append((seniority_of(written), Ref(kind, name.namespace, name.name)))
-    return frozenset(ref for policies in found.values() for _, ref in sorted(policies)[most:])
+                ref = Ref(kind, name.namespace, name.name)
+                found[name.namespace].append((is_shadow(written), seniority_of(written), ref))
+    return frozenset(ref for policies in found.values() for _, _, ref in sorted(policies)[most:])

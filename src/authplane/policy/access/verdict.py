@@ -2,10 +2,11 @@
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
 from authplane.base.headers import NO_EDITS, HeaderEdits
-from authplane.policy.access.trace import Trace
+from authplane.policy.access.trace import RuleTrace, Trace
 from authplane.policy.decision import Decision
 from authplane.policy.flow import Declined, Effect, Outcome
 
@@ -28,12 +29,37 @@ class Grounds(NamedTuple):
     """Expressions that failed on the way, as ``policy rule entry code``; they are counted."""
 
 
+class Would(StrEnum):
+    """What a policy in shadow would do if it stood alone before its target, and were enforced."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+    UNKNOWN = "unknown"
+    """Somebody else would have to be asked, or has not answered yet; nobody is asked for a shadow."""
+
+
+class Shadowed(NamedTuple):
+    """What a policy in shadow says of a request. Nothing of it reaches the client, or the server behind."""
+
+    policy: str
+    target: str
+    would: Would
+    rule: str = ""
+    entry: str = ""
+    identity: str = ""
+    reason: str = ""
+    rules: tuple[RuleTrace, ...] = ()
+    """What was tried, if somebody wants to know."""
+
+
 class Verdict(NamedTuple):
     """A decision and what it rests on."""
 
     decision: Decision
     grounds: Grounds
     trace: Trace | None = None
+    shadows: tuple[Shadowed, ...] = ()
+    """What policies in shadow say, by target and age."""
 
 
 VerdictFlow: TypeAlias = Generator[Effect, Outcome, Verdict]

@@ -75,6 +75,8 @@ class XBackend:
 
 # --- Policies
 
+_MODE: Final = OneOf(("Enforce", "Shadow"))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRef:
@@ -232,6 +234,8 @@ class AccessPolicySpec:
     """``spec`` of an AccessPolicy."""
 
     target_refs: Annotated[tuple[TargetRef, ...], Length(0, 10)]
+    mode: Annotated[str, _MODE] = "Enforce"
+    """In shadow, the policy is asked about every request and heeded about none."""
     rules: Annotated[tuple[AccessRule, ...], Length(0, 64)]
 
 
@@ -256,6 +260,7 @@ class XAccessPolicySpec:
     """``spec`` of a later XAccessPolicy."""
 
     target_refs: Annotated[tuple[TargetRef, ...], Length(0, 10)]
+    mode: Annotated[str, _MODE] = "Enforce"
     action: Annotated[str, OneOf(("Allow", "ExternalAuth"))] = "Allow"
     external_auth: ExternalAuth | None = None
     rules: Annotated[tuple[AccessRule, ...], Length(0, 64)] = ()
