@@ -18,6 +18,8 @@ FALLBACK_CHAIN = "fallback-certificate"
 FALLBACK_ROUTES = "ingress_fallbackcert"
 FILTERS = "#"
 """Stands in the name of a route table before the filters that it is made for."""
+TOKENS: Final = "authplane/tokens"
+"""The filter of Gateways that verifies tokens; a resource of this name configures it for all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
