@@ -4,14 +4,13 @@ The socket is in a folder that only its owner can enter: who may ask is who may 
 """
 
 import hashlib
-import http.client
 import os
-import socket
 import stat
 import tempfile
 from pathlib import Path
 from typing import Final
 
+from authplane.io.ask_page import NotAnsweredError, ask_page
 from authplane.io.listen import UnixAddress
 
 _LIMIT: Final = 2.0
@@ -22,8 +21,8 @@ class NotLiveError(Exception):
     """No control plane answers for the folder."""
 
 
-def live_address(root: Path) -> UnixAddress:
-    """Name the socket of a folder's control plane, and make sure that its place is private."""
+def live_address(root: Path, part: str = "") -> UnixAddress:
+    """Name the socket of a folder's control plane, or of another part, and make sure that its place is private."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     place = Path(runtime) / "authplane" if runtime else Path(tempfile.gettempdir()) / f"authplane-{os.getuid()}"
     try:
@@ -34,33 +33,14 @@ def live_address(root: Path) -> UnixAddress:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise NotLiveError(f"{place} is not a private folder of this user")
     digest = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:_NAME_DIGITS]
-    return UnixAddress(path=str(place / f"{digest}.sock"))
+    return UnixAddress(path=str(place / f"{digest}{part}.sock"))
 
 
 def ask_live(root: Path, target: str) -> bytes:
     """Ask the control plane that serves ``root``; raises `NotLiveError` if none answers."""
-    connection = _Connection(live_address(root).path)
     try:
-        connection.request("GET", target)
-        response = connection.getresponse()
-        body = response.read()
-    except (OSError, http.client.HTTPException) as error:
-        raise NotLiveError(f"no control plane serves {root}") from error
-    finally:
-        connection.close()
-    if response.status != http.client.OK:
-        raise NotLiveError(f"the control plane of {root} answered {response.status}")
-    return body
-
-
-class _Connection(http.client.HTTPConnection):
-    """HTTP over a unix socket."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__("authplane", timeout=_LIMIT)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(_LIMIT)
-        self.sock.connect(self._path)
+        return ask_page(live_address(root), target, limit=_LIMIT)
+    except NotAnsweredError as error:
+        cause = error.__cause__
+        told = f"no control plane serves {root}" if cause else f"the control plane of {root} {error}"
+        raise NotLiveError(told) from error
