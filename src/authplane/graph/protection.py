@@ -1,7 +1,8 @@
 """What AccessPolicies protect: where requests are checked, and whose tokens are asked for.
 
 Whoever is named by a policy is checked, whether the policy is valid or not: what it grants is for those who decide. A
-policy that cannot be read at all counts for everything that it might have named.
+policy that cannot be read at all counts for everything that it might have named. One in shadow protects
+nothing, and asks nobody for a token: it is only known what it names, since it is to be asked there.
 """
 
 from collections import defaultdict
@@ -12,11 +13,12 @@ from typing import Final
 
 from authplane.base.names import ObjectName
 from authplane.base.problems import Problems
+from authplane.policy.access.drafts import Written, is_shadow
 from authplane.policy.access.targets import BACKENDS, meant_kind
 from authplane.policy.mcp.challenge import fit_scope, fit_url
 from authplane.policy.tokens.issuer_url import parse_issuer_url
 from authplane.resources.documents import Resources
-from authplane.resources.kinds.agentic import AccessPolicy, AccessRule, XAccessPolicy, XAccessPolicyV0
+from authplane.resources.kinds.agentic import AccessRule
 
 _WHOLE: Final = ""
 
@@ -47,6 +49,10 @@ class Protection:
     """Where a policy cannot be read, nor what it protects."""
     everything: bool = False
     """There may be a policy of which nothing is known."""
+    shadowed_backends: frozenset[ObjectName] = frozenset()
+    """Those that policies in shadow name, whether others do or not."""
+    shadowed_listeners: frozenset[tuple[ObjectName, str]] = frozenset()
+    """The same, as in ``listeners``."""
 
     def backend(self, name: ObjectName) -> Tokens | None:
         """Return which tokens the policies of a Backend ask for; None if it has no policy."""
@@ -60,6 +66,14 @@ class Protection:
             return NO_TOKENS if self._uncertain(gateway) else None
         return _all(found)
 
+    def shadows_backend(self, name: ObjectName) -> bool:
+        """Tell whether a Backend has a policy in shadow, which is to be asked and not heeded."""
+        return name in self.shadowed_backends
+
+    def shadows_listener(self, gateway: ObjectName, section: str) -> bool:
+        """Tell the same of a listener."""
+        return any((gateway, key) in self.shadowed_listeners for key in (_WHOLE, section))
+
     def _uncertain(self, name: ObjectName) -> bool:
         return self.everything or name.namespace in self.namespaces
 
@@ -71,14 +85,17 @@ def read_protection(resources: Resources) -> Protection:
     """Gather what all policies name."""
     backends: dict[ObjectName, list[Tokens]] = defaultdict(list)
     listeners: dict[tuple[ObjectName, str], list[Tokens]] = defaultdict(list)
+    shadows: list[Written] = []
     for policy in (*resources.access_policies.values(), *resources.x_access_policies.values()):
+        if is_shadow(policy):
+            shadows.append(policy)
+            continue
         tokens = _tokens(policy)
-        for ref in policy.spec.target_refs:
-            name, kind = ObjectName(policy.metadata.namespace, ref.name), meant_kind(ref.kind)
-            if kind in BACKENDS:
-                backends[name].append(tokens)
-            elif kind == "Gateway":
-                listeners[name, _section(resources, name, ref.section_name)].append(tokens)
+        for named in _named(policy, resources):
+            if isinstance(named, ObjectName):
+                backends[named].append(tokens)
+            else:
+                listeners[named].append(tokens)
     unread = set()
     for policy_ref, targets in resources.broken_policies.items():
         if targets is None:
@@ -89,12 +106,25 @@ def read_protection(resources: Resources) -> Protection:
                 backends[target.object_name].append(NO_TOKENS)
             elif kind == "Gateway":
                 listeners[target.object_name, _WHOLE].append(NO_TOKENS)
+    shadowed = {named for policy in shadows for named in _named(policy, resources)}
     return Protection(
         backends=MappingProxyType({name: _all(found) for name, found in backends.items()}),
         listeners=MappingProxyType({key: _all(found) for key, found in listeners.items()}),
         namespaces=frozenset(unread),
         everything=bool(resources.doubt),
+        shadowed_backends=frozenset(each for each in shadowed if isinstance(each, ObjectName)),
+        shadowed_listeners=frozenset(each for each in shadowed if not isinstance(each, ObjectName)),
     )
+
+
+def _named(policy: Written, resources: Resources) -> Iterator[ObjectName | tuple[ObjectName, str]]:
+    """Yield the Backends and the listeners that a policy names."""
+    for ref in policy.spec.target_refs:
+        name, kind = ObjectName(policy.metadata.namespace, ref.name), meant_kind(ref.kind)
+        if kind in BACKENDS:
+            yield name
+        elif kind == "Gateway":
+            yield name, _section(resources, name, ref.section_name)
 
 
 def _section(resources: Resources, gateway: ObjectName, written: str) -> str:
@@ -103,7 +133,7 @@ def _section(resources: Resources, gateway: ObjectName, written: str) -> str:
     return written if known is not None and any(each.name == written for each in known.spec.listeners) else _WHOLE
 
 
-def _tokens(policy: AccessPolicy | XAccessPolicyV0 | XAccessPolicy) -> Tokens:
+def _tokens(policy: Written) -> Tokens:
     issuers: set[str] = set()
     scopes: set[str] = set()
     for url, asked in _sources(policy.spec.rules):
