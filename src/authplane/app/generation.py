@@ -12,9 +12,12 @@ from authplane.graph.build import Built, build_graph
 from authplane.graph.gateway_status import build_gateway_status
 from authplane.graph.memory import Memory
 from authplane.graph.policy_server import PolicyServer
-from authplane.graph.programming import Programming
+from authplane.graph.programming import NotServed, Programming
+from authplane.graph.reached import reached_targets
 from authplane.graph.status import Status, build_status
 from authplane.policy.access.compile import Compiled, PolicyCompiler
+from authplane.policy.access.guards import Target
+from authplane.policy.placement.passages import Passages
 from authplane.render.rendered import Rendered, render_graph
 from authplane.resources.documents import Finding, Place
 from authplane.resources.library import Loaded
@@ -67,7 +70,16 @@ class Generation:
         """Return the status of every resource that has one."""
         loaded = self.loaded
         given = (loaded.resources, loaded.findings, loaded.last_good, self.built, programming)
-        return with_policies((*build_status(*given), *build_gateway_status(*given)), loaded, self.compiled)
+        statuses = (*build_status(*given), *build_gateway_status(*given))
+        return with_policies(statuses, loaded, self.compiled, self.passages(served=programming != NotServed()))
+
+    def passages(self, envoy: Release | None = CURRENT, *, served: bool = False) -> Passages:
+        """Return the ways on which requests come to what policies protect.
+
+        Unless they are ``served``, the keys of all issuers count as known: nobody has looked for them.
+        """
+        reached: Mapping[Target, frozenset[str] | None] = reached_targets(self.built.graph)
+        return Passages(self.compiled.policies, reached if served else dict.fromkeys(reached), envoy)
 
 
 def build_generation(

@@ -1,30 +1,38 @@
 """The status of policies, and of what they protect, among the other statuses."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from authplane.app.tls_policy_status import tls_policy_statuses
 from authplane.base.names import Ref
 from authplane.graph.status import AncestorStatus, Condition, Status, outdated_condition
-from authplane.policy.access.compile import Compiled, PolicyStanding
+from authplane.policy.access.compile import Compiled, PolicyStanding, Standing
+from authplane.policy.access.enforcement import enforced_condition
 from authplane.policy.access.status import NOT_SERVED, Ancestor, ancestor_ref, build_ancestors, build_target_conditions
 from authplane.policy.access.status import Condition as PolicyCondition
 from authplane.policy.access.targets import BACKENDS
+from authplane.policy.placement.passages import Passages
 from authplane.resources.kinds.agentic import XAccessPolicyV0
 from authplane.resources.loaded import Loaded
 
 _GROUP: Final = "agentic.networking.x-k8s.io"
 
 
-def with_policies(statuses: Iterable[Status], loaded: Loaded, compiled: Compiled) -> tuple[Status, ...]:
-    """Add the status of every policy of either kind, and say of Backends how they are protected."""
+def with_policies(
+    statuses: Iterable[Status], loaded: Loaded, compiled: Compiled, passages: Passages
+) -> tuple[Status, ...]:
+    """Add the status of every policy of either kind, and say of Backends how they are protected.
+
+    ``passages`` are the ways on which requests come to them.
+    """
     known = {status.ref: status for status in statuses}
     for ref, status in known.items():
         if ref.kind in BACKENDS and ref not in loaded.resources.broken:
             known[ref] = _protected(status, loaded, compiled)
     for ref, standing in compiled.standings.items():
-        known[ref] = _policy(standing, known, loaded)
+        known[ref] = _policy(standing, known, loaded, partial(_enforced, standing, compiled, passages))
     known |= {status.ref: status for status in tls_policy_statuses(loaded, compiled)}
     return tuple(known[ref] for ref in sorted(known))
 
@@ -38,11 +46,20 @@ def _protected(status: Status, loaded: Loaded, compiled: Compiled) -> Status:
     return replace(status, conditions=conditions)
 
 
-def _policy(standing: PolicyStanding, known: Mapping[Ref, Status], loaded: Loaded) -> Status:
+def _enforced(standing: PolicyStanding, compiled: Compiled, passages: Passages, at: Standing) -> PolicyCondition:
+    return enforced_condition(standing, at, compiled.policies, passages)
+
+
+def _policy(
+    standing: PolicyStanding,
+    known: Mapping[Ref, Status],
+    loaded: Loaded,
+    enforced: Callable[[Standing], PolicyCondition],
+) -> Status:
     ref = standing.ref
     ancestors = tuple(
         AncestorStatus(ref=tuple(ancestor_ref(each.aim).items()), conditions=tuple(map(_condition, each.conditions)))
-        for each in _ancestors(standing, known)
+        for each in _ancestors(standing, known, enforced)
     )
     return Status(
         ref=ref,
@@ -53,13 +70,15 @@ def _policy(standing: PolicyStanding, known: Mapping[Ref, Status], loaded: Loade
     )
 
 
-def _ancestors(standing: PolicyStanding, known: Mapping[Ref, Status]) -> Iterator[Ancestor]:
+def _ancestors(
+    standing: PolicyStanding, known: Mapping[Ref, Status], enforced: Callable[[Standing], PolicyCondition]
+) -> Iterator[Ancestor]:
     """Return the entries of a policy: it is programmed where its target is."""
     for target in standing.targets:
         status = known.get(target.aim.ref)
         conditions = status.conditions if status is not None else ()
         programmed = next((_told(each) for each in conditions if each.type == "Programmed"), NOT_SERVED)
-        yield from build_ancestors(replace(standing, targets=(target,)), programmed=programmed)
+        yield from build_ancestors(replace(standing, targets=(target,)), programmed=programmed, enforced=enforced)
 
 
 def _version(ref: Ref, loaded: Loaded) -> str:

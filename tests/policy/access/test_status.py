@@ -2,6 +2,7 @@
 
 import json
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from tests.policy.access.world import (
 
 from authplane.base.names import Ref
 from authplane.policy.access.compile import CONTROLLER, compile_policies
+from authplane.policy.access.enforcement import enforced_condition
 from authplane.policy.access.status import (
     Ancestor,
     Condition,
@@ -35,6 +37,8 @@ from authplane.policy.access.status import (
     merge_ancestors,
 )
 from authplane.policy.access.targets import Aim
+from authplane.policy.placement.entries import STRICT
+from authplane.policy.placement.passages import Passages
 
 P = Ref("AccessPolicy", "default", "p")
 T0, T1 = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
@@ -45,7 +49,11 @@ PROGRAMMED = Condition(
 
 
 def ancestors(*documents: str, **more: Any) -> tuple[Ancestor, ...]:
-    return build_ancestors(compiled(*documents).standings[P], **more)
+    made = compiled(*documents)
+    enforced = partial(
+        enforced_condition, made.standings[P], policies=made.policies, passages=Passages(made.policies, {})
+    )
+    return build_ancestors(made.standings[P], enforced=enforced, **more)
 
 
 def short(found: tuple[Ancestor, ...]) -> list[list[tuple[str, str, str]]]:
@@ -54,38 +62,43 @@ def short(found: tuple[Ancestor, ...]) -> list[list[tuple[str, str, str]]]:
 
 FINE = [("Accepted", "True", "Accepted"), ("ResolvedRefs", "True", "ResolvedRefs")]
 ENFORCED = [("Programmed", "True", "Programmed"), ("Enforced", "True", "CallOut")]
-REFUSED = [("ResolvedRefs", "True", "ResolvedRefs"), ("Programmed", "False", "NotAccepted")]
+NOWHERE = [
+    ("ResolvedRefs", "True", "ResolvedRefs"),
+    ("Programmed", "False", "NotAccepted"),
+    ("Enforced", "False", "TargetNotFound"),
+]
+DENYING = [*NOWHERE[:2], ("Enforced", "True", "Denies")]
 STATES = {
     "in force": ((BACKEND, policy(rule())), [*FINE, *ENFORCED]),
-    "no target": ((policy(rule()),), [("Accepted", "False", "TargetNotFound"), *REFUSED]),
+    "no target": ((policy(rule()),), [("Accepted", "False", "TargetNotFound"), *NOWHERE]),
     "an expression": (
         (BACKEND, policy(rule(authorization="[{type: CEL, cel: x}]"))),
-        [("Accepted", "False", "InvalidCEL"), *REFUSED],
+        [("Accepted", "False", "InvalidCEL"), *DENYING],
     ),
-    "a source": ((BACKEND, policy(rule("{type: SPIFFE}"))), [("Accepted", "False", "InvalidSource"), *REFUSED]),
+    "a source": ((BACKEND, policy(rule("{type: SPIFFE}"))), [("Accepted", "False", "InvalidSource"), *DENYING]),
     "an issuer": (
         (BACKEND, policy(rule(OIDC.replace("https", "http")))),
-        [("Accepted", "False", "InvalidIssuer"), *REFUSED],
+        [("Accepted", "False", "InvalidIssuer"), *DENYING],
     ),
     "a target of another kind": (
         (BACKEND, policy(rule(), targets="[{kind: Backend, name: shop}, {kind: Pod, name: x}]")),
-        [("Accepted", "False", "UnsupportedTarget"), *REFUSED],
+        [("Accepted", "False", "UnsupportedTarget"), *DENYING],
     ),
     "nothing but a target of another kind": (
         (BACKEND, policy(rule(), targets="[{kind: Service, name: shop}]")),
-        [("Accepted", "False", "UnsupportedTarget"), *REFUSED],
+        [("Accepted", "False", "UnsupportedTarget"), *NOWHERE],
     ),
     "a target of another group": (
         (BACKEND, policy(rule(), targets="[{group: apps, kind: Backend, name: shop}]")),
-        [("Accepted", "False", "UnsupportedTarget"), *REFUSED],
+        [("Accepted", "False", "UnsupportedTarget"), *DENYING],
     ),
     "two kinds of targets": (
         (BACKEND, policy(rule(), targets="[{kind: Backend, name: shop}, {kind: Gateway, name: edge}]")),
-        [("Accepted", "False", "Invalid"), *REFUSED],
+        [("Accepted", "False", "Invalid"), *DENYING],
     ),
     "one too many": (
         (BACKEND, *(policy(rule(), name=f"a{index}") for index in range(5)), policy(rule())),
-        [("Accepted", "False", "LimitPerTargetExceeded"), *REFUSED],
+        [("Accepted", "False", "LimitPerTargetExceeded"), *DENYING],
     ),
     "a service that is not there": (
         (BACKEND, policy(anybody(f"[{asks()}]"))),
@@ -139,7 +152,9 @@ def test_the_ancestor_is_the_target_itself_and_an_entry_is_whole() -> None:
         "observedGeneration": 3,
         "lastTransitionTime": T0,
     }
-    assert entry["conditions"][-1]["message"] == "rule-0: call-out"
+    assert entry["conditions"][-1]["message"] == (
+        f"rule rule-0, entries 0:InlineTools, base_protocol: by the policy server, it {STRICT}"
+    )
     assert merged.changed
 
 

@@ -1,6 +1,6 @@
 """The status of policies and of what they protect, as Kubernetes stores it."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -61,14 +61,25 @@ NOT_SERVED: Final = Condition(
 
 
 def build_ancestors(
-    standing: PolicyStanding, *, programmed: Condition = NOT_SERVED, unreachable: Collection[str] = ()
+    standing: PolicyStanding,
+    *,
+    programmed: Condition = NOT_SERVED,
+    enforced: Callable[[Standing], Condition] | None = None,
+    unreachable: Collection[str] = (),
 ) -> tuple[Ancestor, ...]:
     """Return the entries of a policy's status, one for each target.
 
-    ``programmed`` says what proxies make of it; ``unreachable`` are the addresses of issuers whose keys are not there.
+    ``programmed`` says what proxies make of it, ``enforced`` who decides by it at a target (left out, nothing is said);
+    ``unreachable`` are the addresses of issuers whose keys are not there.
     """
     return tuple(
-        Ancestor(aim=each.aim, conditions=_conditions(each, standing, programmed, unreachable))
+        Ancestor(
+            aim=each.aim,
+            conditions=(
+                *_conditions(each, standing, programmed, unreachable),
+                *((enforced(each),) if enforced is not None else ()),
+            ),
+        )
         for each in standing.targets
     )
 
@@ -116,8 +127,7 @@ def _conditions(
     if not at.accepted:
         denies = "the target denies everything" if at.reason != "TargetNotFound" else "there is nothing to protect"
         return accepted, resolved, _condition("Programmed", False, "NotAccepted", denies)
-    rules = ", ".join(f"{rule}: call-out" for rule in standing.rules) or "no rules"
-    return accepted, resolved, programmed, _condition("Enforced", True, "CallOut", rules)
+    return accepted, resolved, programmed
 
 
 def _resolved(standing: PolicyStanding, unreachable: Collection[str]) -> Condition:

@@ -98,7 +98,7 @@ class _Placer:
                 return PlacedPolicy(ref=ref, entries=(asked,), required=True)
             case Policy(ref=ref, rules=rules, base=base):
                 entries = [each for rule in rules for each in self._rule(rule)]
-                if base is BaseMode.ANY_SOURCE and not _asks_everybody(policy):
+                if base is BaseMode.ANY_SOURCE and self._way.is_mcp and not _asks_everybody(policy):
                     entries.append(self._entry(BASE, _EVERYBODY, ANYBODY, self._base()))
                 return PlacedPolicy(ref=ref, entries=tuple(entries))
             case _:
@@ -114,7 +114,7 @@ class _Placer:
             else:
                 place = place_entry(entry, sender.who, self._terms, is_mcp=self._way.is_mcp)
             yield self._entry(entry_words(entry, index), rule, sender, place)
-        if rule.base:
+        if rule.base and self._way.is_mcp:
             yield self._entry(BASE, rule, sender, self._base())
 
     def _base(self) -> Place:
