@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Final, TypeAlias
 
 from authplane.app.control import Control, ControlSettings, Told
+from authplane.app.decisions import answer_counts
 from authplane.app.dev_issuer import IssuerPlan, serve_issuer
 from authplane.app.policy_plan import PolicyPlan
 from authplane.app.policy_server import keep_policies
@@ -99,6 +100,7 @@ async def run_gateway(settings: RunSettings, tell: Callable[[RunEvent], None], s
         decider = _decider(folder, UnixAddress(path=f"{private}/policy.sock"))
         control = Control(folder, tell, _as_envoy_sees(decider))
         xds = UnixAddress(path=f"{private}/xds.sock")
+        metrics = Metrics()
         # We decide by policies here with the same issuers, and say so, unless somebody else does.
         issuers = IssuerOptions(
             schedule=OFTEN, allow_private_networks=settings.allow_private_issuers, silent=decider is not None
@@ -115,8 +117,9 @@ async def run_gateway(settings: RunSettings, tell: Callable[[RunEvent], None], s
                 plan = IssuerPlan(folder=settings.workspace.dev, address=settings.issuer)
                 await stack.enter_async_context(serve_issuer(plan, now()))
             if decider is not None:
-                await stack.enter_async_context(_serve_policies(settings, decider, tell))
+                await stack.enter_async_context(_serve_policies(settings, decider, tell, metrics))
             envoy = await stack.enter_async_context(_start_envoy(xds, settings, tell))
+            await stack.enter_async_context(answer_counts(settings.root, envoy, metrics))
 
             async def announce() -> None:
                 await _until_served(envoy, needed)
@@ -142,10 +145,9 @@ def _as_envoy_sees(decider: UnixAddress | None) -> PolicyServer | None:
 
 @asynccontextmanager
 async def _serve_policies(
-    settings: RunSettings, address: UnixAddress, tell: Callable[[RunEvent], None]
+    settings: RunSettings, address: UnixAddress, tell: Callable[[RunEvent], None], metrics: Metrics
 ) -> AsyncGenerator[None]:
     """Decide by the policies of the folder while the block runs."""
-    metrics = Metrics()
     plan = PolicyPlan(
         folder=str(settings.root), allow_private_issuers=settings.allow_private_issuers, poll=settings.poll
     )

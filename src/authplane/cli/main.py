@@ -16,6 +16,7 @@ COMMANDS: Final = {
     "authserver": "authserver:authserver",
     "validate": "validate:validate",
     "status": "status:status",
+    "decisions": "decisions:decisions",
     "compile": "compile:compile_folder",
     "bootstrap": "bootstrap:bootstrap",
     "check": "check:check_requests",

@@ -1,0 +1,122 @@
+"""`authplane decisions`."""
+
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeAlias
+
+import typer
+from rich.markup import escape
+
+from authplane.app.decisions import Counted, count_decisions, find_counts
+from authplane.cli.listen import serving
+from authplane.cli.output import Output, OutputOption, err, fail, out, print_json
+from authplane.io.admin import ADMIN_ADDRESS
+from authplane.io.listen import Address, TcpAddress, parse_address
+from authplane.io.live import NotLiveError
+from authplane.io.tallies import By, Effect, Tally
+
+_ENVOY: Final = TcpAddress(host="127.0.0.1", port=9901)
+_HEADINGS: Final = ("POLICY", "RULE", "ENTRY", "DECIDED BY", "ALLOWED", "DENIED", "UNDECIDED")
+_NUMBERS: Final = 3
+_EFFECTS: Final = {
+    Effect.DECIDED: "",
+    Effect.ONE_OF_SEVERAL: ", with other policies",
+    Effect.SHADOW: ", in shadow",
+}
+
+FolderArgument: TypeAlias = Annotated[
+    Path | None,
+    typer.Argument(metavar="[DIR]", help="The folder of a running authplane run, which is asked.", show_default=False),
+]
+EnvoyOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        help=f"Where Envoy's admin interface listens, {_ENVOY} by default; once for each Envoy, empty asks none.",
+        show_default=False,
+    ),
+]
+ServerOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        help=f"Where a policy server has its metrics, {ADMIN_ADDRESS} by default; once for each, empty asks none.",
+        show_default=False,
+    ),
+]
+
+
+def decisions(
+    folder: FolderArgument = None,
+    envoy: EnvoyOption = None,
+    server: ServerOption = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Show how often which rule of which policy decided, in Envoy and in the policy server.
+
+    Counts begin when Envoy or the server starts. Exit status 1: somebody did not answer, and the rest is shown.
+
+    Example: authplane decisions --envoy 127.0.0.1:9901 --server 127.0.0.1:9091
+
+    Example: authplane decisions ./gateway -o json
+    """
+    with serving():
+        counted = count_decisions(_addresses(envoy, folder, _ENVOY), _addresses(server, folder, ADMIN_ADDRESS))
+    if output is Output.JSON:
+        print_json(_record(counted))
+    else:
+        _print(counted)
+    if counted.silent:
+        raise typer.Exit(1)
+
+
+def _addresses(texts: list[str] | None, folder: Path | None, usual: Address) -> list[Address]:
+    if texts is not None:
+        return [parse_address(text.removeprefix("http://").rstrip("/")) for text in texts if text]
+    if folder is None:
+        return [usual]
+    try:
+        return [find_counts(folder)]
+    except NotLiveError as error:
+        fail(str(error))
+
+
+def _print(counted: Counted) -> None:
+    rows = [_HEADINGS, *map(_row, counted.tallies)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    texts = len(_HEADINGS) - _NUMBERS
+    for number, row in enumerate(rows if counted.tallies else ()):
+        cells = [
+            cell.ljust(width) if column < texts else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        line = escape("  ".join(cells))
+        out.print(line if number else f"[bold]{line}[/]")
+    if not counted.tallies and not counted.silent:
+        out.print("no decisions yet")
+    if any(each.by is By.ENVOY and each.denied and not each.policy for each in counted.tallies):
+        out.print("[dim]-: no rule granted the request. Which policies stood before it is in Envoy's access log.[/]")
+    for each in counted.silent:
+        who = "Envoy" if each.by is By.ENVOY else "the policy server"
+        err.print(f"[red]authplane:[/] {who} at {escape(each.address)} {escape(each.why)}: its decisions are missing")
+
+
+def _row(tally: Tally) -> tuple[str, ...]:
+    names = (tally.policy or "-", tally.rule or "-", tally.entry or "-", f"{tally.by.value}{_EFFECTS[tally.effect]}")
+    return (*names, *map(str, (tally.allowed, tally.denied, tally.undecided)))
+
+
+def _record(counted: Counted) -> dict[str, Any]:
+    return {
+        "decisions": [
+            {
+                "policy": each.policy,
+                "rule": each.rule,
+                "entry": each.entry,
+                "decidedBy": each.by.value,
+                "effect": each.effect.value,
+                "allowed": each.allowed,
+                "denied": each.denied,
+                "undecided": each.undecided,
+            }
+            for each in counted.tallies
+        ],
+        "silent": [{"who": each.by.value, "address": each.address, "why": each.why} for each in counted.silent],
+    }
