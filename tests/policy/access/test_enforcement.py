@@ -117,6 +117,10 @@ CASES: Final = {
         (GATEWAY, policy(rule(), targets="[{kind: Gateway, name: edge, sectionName: none}]")),
         condition("Denies", "everything is denied until the policy is accepted"),
     ),
+    "a policy that is tried out": Case(
+        (NATIVE, BACKEND, policy(rule(), more="  mode: Shadow")),
+        condition("Shadow", "the policy is evaluated, and not enforced", "False"),
+    ),
     "no target": Case((policy(rule()),), condition("TargetNotFound", "there is nothing to protect", "False")),
     "a configuration that cannot be used": Case(
         (settings("{placement: Never}"), BACKEND, policy(rule())),

@@ -21,6 +21,8 @@ _Entry: TypeAlias = tuple[str, str]
 
 def enforced_condition(standing: PolicyStanding, at: Standing, policies: Policies, passages: Passages) -> Condition:
     """Say who enforces a policy at one of its targets; one that is not accepted denies there, or is nowhere."""
+    if standing.shadow:
+        return _condition("Enforced", False, "Shadow", "the policy is evaluated, and not enforced")
     if policies.closed:
         return _condition("Enforced", True, "Denies", f"nothing is allowed: {policies.closed}")
     if not at.accepted:
