@@ -18,6 +18,7 @@ from authplane.graph.reports import CONDITION_TYPES, condition_type
 from authplane.io.access_notes import AccessMetrics, AccessNotes
 from authplane.io.fleet import Fleet
 from authplane.io.metrics import Metrics
+from authplane.policy.access.verdict import Would
 from authplane.policy.credentials import CacheCounts
 from authplane.policy.decision import Allow
 from authplane.policy.tokens.issuer import Standing
@@ -264,6 +265,7 @@ def _of_policies() -> AccessMetrics:
     notes = AccessNotes()
     notes.failures["AccessPolicy/default/a", "no_such_key"] += 1
     notes.decided["AccessPolicy/default/a", "rule", "0:CEL", Allow] = 1
+    notes.shadows["AccessPolicy/default/a", Would.DENY, "allow"] = 1
     return AccessMetrics("a", notes, _Followed(), lambda: 1)
 
 

@@ -1,5 +1,6 @@
 """What is counted of decisions by policies."""
 
+import json
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -7,8 +8,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from authplane.io.access_notes import AccessMetrics, AccessNotes
 from authplane.io.metrics import Metrics
-from authplane.policy.access.verdict import Grounds, Verdict
+from authplane.policy.access.verdict import Grounds, Shadowed, Verdict, Would
 from authplane.policy.decision import Allow, Decision, Deny, Unavailable
+from authplane.policy.engine import Answer
+from authplane.policy.record import build_record
 from authplane.policy.request import Request
 from authplane.policy.tokens.issuer import Standing
 
@@ -24,14 +27,19 @@ class NoIssuers:
         return ()
 
 
-def shown(notes: AccessNotes) -> dict[tuple[str, ...], float]:
+DECISIONS = ("policy", "rule", "entry", "decision")
+
+
+def shown(
+    notes: AccessNotes, name: str = "authplane_policy_decisions_total", labels: tuple[str, ...] = DECISIONS
+) -> dict[tuple[str, ...], float]:
     metrics = Metrics()
     metrics.include(AccessMetrics("policy", notes, NoIssuers(), lambda: 1))
     return {
-        tuple(sample.labels[name] for name in ("policy", "rule", "entry", "decision")): sample.value
+        tuple(sample.labels[label] for label in labels): sample.value
         for family in text_string_to_metric_families(metrics.text().decode())
         for sample in family.samples
-        if sample.name == "authplane_policy_decisions_total"
+        if sample.name == name
     }
 
 
@@ -59,3 +67,47 @@ def test_what_is_counted_by_name_has_a_limit_beyond_which_nothing_is_lost() -> N
     assert len(notes.decided) == 10_001
     assert sum(notes.decided.values()) == 20_000
     assert notes.decided["", "", "", Allow] == 10_000
+
+
+def shadows(policy: str = "AccessPolicy/shop/new", would: Would = Would.DENY) -> tuple[Shadowed, ...]:
+    return (Shadowed(policy, "Backend/shop/shop", would, "reads", "0:CEL", "somebody", "cel_false"),)
+
+
+def test_what_policies_in_shadow_would_do_is_counted_beside_what_was_decided() -> None:
+    notes = AccessNotes()
+    for decision in (Allow(), Allow(), Deny(http_status=403, rule="")):
+        notes.told(REQUEST, Verdict(decision, TOOLS, shadows=shadows()))
+    notes.told(REQUEST, Verdict(Allow(), TOOLS, shadows=shadows(would=Would.UNKNOWN)))
+    assert shown(notes, "authplane_shadow_decisions_total", ("policy", "outcome", "decision")) == {
+        ("AccessPolicy/shop/new", "deny", "allow"): 2,
+        ("AccessPolicy/shop/new", "deny", "deny"): 1,
+        ("AccessPolicy/shop/new", "unknown", "allow"): 1,
+    }
+
+
+def test_policies_in_shadow_that_come_and_go_are_counted_together_in_the_end() -> None:
+    notes = AccessNotes()
+    for number in range(10_000):
+        notes.told(REQUEST, Verdict(Allow(), TOOLS, shadows=shadows(f"AccessPolicy/shop/p{number}")))
+    assert (len(notes.shadows), sum(notes.shadows.values())) == (9001, 10_000)
+
+
+def test_the_decision_log_says_what_policies_in_shadow_would_do_and_is_silent_where_there_are_none() -> None:
+    notes, made = AccessNotes(), Answer(reply=b"", request=REQUEST, decision=Allow())
+    record = build_record(made, backend="policy", now=0.0, seconds=0.0)
+    lines = []
+    for each in ((), shadows()):
+        notes.told(REQUEST, Verdict(Allow(), TOOLS, shadows=each))
+        lines.append(json.loads(notes.describe(record, made).line))
+    plain, shadowed = lines
+    assert shadowed == plain | {
+        "shadow": [
+            {
+                "policy": "AccessPolicy/shop/new",
+                "outcome": "deny",
+                "rule": "reads",
+                "entry": "0:CEL",
+                "reason": "cel_false",
+            }
+        ]
+    }

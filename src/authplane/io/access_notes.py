@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 
 from authplane.io.observer import Told, plainly
 from authplane.policy.access.record import access_line, with_grounds
-from authplane.policy.access.verdict import Grounds, Verdict
+from authplane.policy.access.verdict import Grounds, Shadowed, Verdict, Would
 from authplane.policy.decision import Allow, Decision, Deny
 from authplane.policy.engine import Answer
 from authplane.policy.record import Record
@@ -20,7 +20,8 @@ _MOST_POLICIES: Final = 1000
 """Of how many policies failures are counted by name; they come and go while a server runs."""
 _MOST_DECISIONS: Final = 10_000
 """Of how many rules decisions are counted by name; those beyond are counted together."""
-
+_MOST_SHADOWS: Final = 9 * _MOST_POLICIES
+"""The same for policies in shadow, each with what it would do and what was done."""
 
 _Decided: TypeAlias = tuple[str, str, str, type[Decision]]
 """Policy, rule, entry and the kind of decision: every check makes one, so it is nothing more."""
@@ -33,22 +34,28 @@ class AccessNotes:
     """
 
     def __init__(self) -> None:
-        self._last: tuple[Request, Grounds] | None = None
+        self._last: tuple[Request, Grounds, tuple[Shadowed, ...]] | None = None
         self.failures: Counter[tuple[str, str]] = Counter()
         """Expressions that failed, by policy and by how."""
         self.decided: dict[_Decided, int] = {}
         """Decisions, by what they rest on and what they are."""
+        self.shadows: Counter[tuple[str, Would, str]] = Counter()
+        """What policies in shadow would have done, by policy and by what was decided."""
 
     def told(self, request: Request, verdict: Verdict) -> None:
         """Take note of a decision."""
         grounds = verdict.grounds
-        self._last = (request, grounds)
+        self._last = (request, grounds, verdict.shadows)
         self._count((grounds[0], grounds[1], grounds[2], verdict.decision.__class__))
         for failure in grounds.failures:
             policy, _, rest = failure.partition(" ")
             code = rest.rpartition(" ")[2]
             known = (policy, code) in self.failures or len(self.failures) < _MOST_POLICIES
             self.failures[policy if known else "", code] += 1
+        for shadow in verdict.shadows:
+            key = (shadow.policy, shadow.would, _word(type(verdict.decision)))
+            known = key in self.shadows or len(self.shadows) < _MOST_SHADOWS
+            self.shadows[key if known else ("", *key[1:])] += 1
 
     def _count(self, decided: _Decided) -> None:
         counts = self.decided
@@ -64,7 +71,7 @@ class AccessNotes:
         if last is None or last[0] is not made.request:
             return plainly(record, made)
         grounded = with_grounds(record, last[1])
-        return Told(grounded, access_line(grounded, last[1]))
+        return Told(grounded, access_line(grounded, last[1], last[2]))
 
 
 class Followed(Protocol):
@@ -98,7 +105,7 @@ class AccessMetrics(Collector):
             failures.add_metric((self._backend, policy, code), count)
         targets = GaugeMetricFamily("authplane_policy_targets", "Targets that policies protect.", labels=("backend",))
         targets.add_metric((self._backend,), self._policies())
-        return (failures, self._of_decisions(), targets, *self._of_issuers())
+        return (failures, self._of_decisions(), self._of_shadows(), targets, *self._of_issuers())
 
     def _of_decisions(self) -> Metric:
         decisions = CounterMetricFamily(
@@ -112,6 +119,16 @@ class AccessMetrics(Collector):
         for labels, count in sorted(totals.items()):
             decisions.add_metric((self._backend, *labels), count)
         return decisions
+
+    def _of_shadows(self) -> Metric:
+        shadows = CounterMetricFamily(
+            "authplane_shadow_decisions",
+            "What policies in shadow would have done with requests, and what was decided by the others.",
+            labels=("backend", "policy", "outcome", "decision"),
+        )
+        for (policy, would, decision), count in sorted(self._notes.shadows.items()):
+            shadows.add_metric((self._backend, policy, would.value, decision), count)
+        return shadows
 
     def _of_issuers(self) -> Iterable[Metric]:
         events = CounterMetricFamily(

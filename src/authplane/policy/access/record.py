@@ -1,8 +1,9 @@
 """What the decision log says of a decision by policies, besides what it says of every decision."""
 
+from collections.abc import Iterable
 from json.encoder import encode_basestring_ascii as quoted
 
-from authplane.policy.access.verdict import Grounds
+from authplane.policy.access.verdict import Grounds, Shadowed
 from authplane.policy.record import Record, line_of, shown
 
 
@@ -13,11 +14,24 @@ def with_grounds(record: Record, grounds: Grounds) -> Record:
     )
 
 
-def access_line(record: Record, grounds: Grounds) -> str:
-    """Write a record `with_grounds` and its grounds as one line of JSON, in ASCII, with its end."""
+def access_line(record: Record, grounds: Grounds, shadows: tuple[Shadowed, ...] = ()) -> str:
+    """Write a record `with_grounds` and its grounds as one line of JSON, in ASCII, with its end.
+
+    Where policies are in shadow, it says as well what each of them would have done.
+    """
     policy, _, entry, _, method, tool, _, failures = grounds
     failed = ",".join(quoted(shown(each)) for each in failures)
     return (
         f'{line_of(record)[:-2]},"policy":{quoted(policy)},"entry":{quoted(entry)},'
-        f'"mcp_method":{quoted(shown(method))},"tool":{quoted(shown(tool))},"cel_failures":[{failed}]}}\n'
+        f'"mcp_method":{quoted(shown(method))},"tool":{quoted(shown(tool))},"cel_failures":[{failed}]'
+        f"{_shadow_members(shadows) if shadows else ''}}}\n"
     )
+
+
+def _shadow_members(shadows: Iterable[Shadowed]) -> str:
+    told = ",".join(
+        f'{{"policy":{quoted(each.policy)},"outcome":{quoted(each.would)},"rule":{quoted(shown(each.rule))},'
+        f'"entry":{quoted(each.entry)},"reason":{quoted(shown(each.reason))}}}'
+        for each in shadows
+    )
+    return f',"shadow":[{told}]'
