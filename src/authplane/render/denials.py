@@ -10,11 +10,11 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from google.protobuf.struct_pb2 import Struct
 from google.protobuf.wrappers_pb2 import UInt32Value
 
-from authplane.cel.envoy.attributes import JWT_METADATA
 from authplane.cel.envoy.release import Release
 from authplane.policy.mcp.answers import FORBIDDEN, UNAUTHENTICATED, UPSTREAM_FORBIDDEN, UPSTREAM_MESSAGE, DenialFormat
 from authplane.policy.mcp.challenge import BadToken, Cause, Challenge, NoToken, render_challenge
 from authplane.policy.mcp.metadata import metadata_path
+from authplane.render.rules import REFUSED
 from authplane.render.wrap import pack
 
 ROUTE: Final = "authplane"
@@ -26,9 +26,9 @@ _SAMPLE: Final = "authority.invalid"
 _DENIED: Final = 'response.code == 403 && response.code_details.startsWith("rbac_access_denied")'
 _ASKS: Final = (
     f'"{_BEFORE_HOST[NoToken]}" in xds.route_metadata.filter_metadata["{ROUTE}"]'
-    f' && !("{JWT_METADATA}" in metadata.filter_metadata)'
+    f' && !response.code_details.contains("[{REFUSED}]")'
 )
-_TRIED: Final = '"authorization" in request.headers'
+_TRIED: Final = 'request.headers["authorization"].startsWith("Bearer")'
 _Mapper = hcm_pb2.ResponseMapper
 
 

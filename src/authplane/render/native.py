@@ -20,13 +20,14 @@ from authplane.cel.envoy.release import Release
 from authplane.policy.mcp.answers import DenialFormat
 from authplane.render.newer_fields import REJECT_DUPLICATE_KEYS
 from authplane.render.placed import Placed
-from authplane.render.rules import deny_everything
+from authplane.render.rules import deny_everything, refuse_the_known
 from authplane.render.varint import varint
 from authplane.render.wrap import FROM_ADS, pack, type_url
 
 TOKENS: Final = "authplane/tokens"
 """The filter that verifies tokens, and the resource that it gets its configuration from."""
 DECIDE: Final = "authplane/decide"
+REFUSE: Final = "authplane/refuse"
 _MCP: Final = "envoy.filters.http.mcp"
 _SLOT: Final = "authplane/policy-"
 _DISABLED: Final = pack(route_components_pb2.FilterConfig(disabled=True))
@@ -51,7 +52,8 @@ class Natives:
     def names(self) -> tuple[str, ...]:
         """The names of the filters, in order."""
         slots = (f"{_SLOT}{number}" for number in range(self.slots))
-        return (*([TOKENS] if self.tokens else ()), *([_MCP] if self.reads_mcp else ()), *slots, DECIDE)
+        before = (*([TOKENS] if self.tokens else ()), *([_MCP] if self.reads_mcp else ()))
+        return (*before, *slots, DECIDE, *([REFUSE] if self.tokens else ()))
 
 
 def join(placed: Iterable[Placed], natives: Natives) -> Natives | None:
@@ -77,6 +79,8 @@ def native_filters(natives: Natives) -> Iterator[hcm_pb2.HttpFilter]:
             yield _discovered(name, type_url(jwt_pb2.JwtAuthentication()))
         elif name == _MCP:
             yield hcm_pb2.HttpFilter(name=name, typed_config=pack(_mcp(natives)))
+        elif name == REFUSE:
+            yield hcm_pb2.HttpFilter(name=name, typed_config=pack(refuse_the_known()))
         else:
             yield hcm_pb2.HttpFilter(name=name, typed_config=pack(deny_everything()))
 
@@ -90,6 +94,7 @@ def native_changes(natives: Natives, placed: Placed | None) -> dict[str, Any]:
     changes |= {f"{_SLOT}{number}": each for number, each in enumerate(placed.slots)}
     if placed.providers:
         changes[TOKENS] = pack(jwt_pb2.PerRouteConfig(requirement_name=placed.requirement))
+        del changes[REFUSE]
     if placed.reads_mcp:
         del changes[_MCP]
     return changes

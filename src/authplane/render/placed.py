@@ -108,7 +108,7 @@ def _known(key: _Key) -> Placed | None:
     policies = policies_of(plan)
     native = [entry for policy in policies for entry in policy.native]
     issuers = {entry.source.issuer for entry in native if isinstance(entry.source, Oidc)}
-    rules = [render_rules(policy, plan) for policy in policies]
+    rules = [render_rules(policy, plan, tells_apart=bool(issuers)) for policy in policies]
     return Placed(
         plan=plan,
         providers=tuple(sorted(_provider(each, placing) for each in issuers)),

@@ -1,10 +1,11 @@
 """Placed policies as rules of Envoy's RBAC filter.
 
 Envoy tries the rules of a filter in the order of their names, and the first that holds counts. A name with a slash is
-that of an entry, and allows. The others say that the policy server has to be asked, and come before or after those.
+that of an entry, and allows. Others say that the policy server has to be asked, and come before or after those. The
+last say that the sender is known: the request is refused then, and otherwise too, but not with the same words.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -30,8 +31,12 @@ ALLOWS: Final = "/"
 TOGETHER: Final = "native/all"
 """The rule that holds if every policy has granted the request."""
 
-_ASK_FIRST: Final = "!ask"
-_ASK_LAST: Final = "~ask"
+REFUSED: Final = "known"
+
+_ASK: Final = "ask"
+_ASK_FIRST: Final = f"!{_ASK}"
+_ASK_LAST: Final = f"~{_ASK}"
+_KNOWN: Final = "~known"
 _ALLOW: Final = pb.RBAC.Action.ALLOW
 _EVERY: Final = Condition(tree=nodes.literal(value=True))
 _ANYTHING: Final = pb.Permission(any=True)
@@ -39,8 +44,11 @@ _ANYBODY: Final = pb.Principal(any=True)
 _URI: Final = common_pb2.SubjectAltNameMatcher.SanType.URI
 
 
-def render_rules(policy: PlacedPolicy, plan: Plan) -> pb.RBAC:
-    """Render the rules of one policy: what is not for Envoy to judge, what it grants, whom to ask about."""
+def render_rules(policy: PlacedPolicy, plan: Plan, *, tells_apart: bool) -> pb.RBAC:
+    """Render the rules of one policy: what is not for Envoy to judge, what it grants, whom to ask about.
+
+    With ``tells_apart`` those who are known and get nothing are told from those who are not.
+    """
     rules = pb.RBAC(action=_ALLOW)
     if not _always(plan.front):
         _add(rules, _ASK_FIRST, replace(plan.front, tree=nodes.negated(plan.front.tree)))
@@ -52,6 +60,10 @@ def render_rules(policy: PlacedPolicy, plan: Plan) -> pb.RBAC:
     reached = {_EVERY} if plan.worded else dict.fromkeys(entry.reached() for entry in policy.asked)
     for each in [_EVERY] if any(map(_always, reached)) else reached:
         _add(rules, _free(rules, _ASK_LAST), each)
+    if tells_apart:
+        known = [entry.sender for entry in policy.native if isinstance(entry.sender, Sender)]
+        for sender in dict.fromkeys((each.condition, each.ids) for each in known):
+            _add(rules, _free(rules, _KNOWN), *sender)
     return rules
 
 
@@ -59,8 +71,8 @@ def render_together(plan: Plan) -> pb.RBAC:
     """Render what several policies come to, each of which a filter has looked at already."""
     rules = pb.RBAC(action=_ALLOW)
     numbers = {id(policy): number for number, policy in enumerate(policies_of(plan))}
-    for name, contains in ((TOGETHER, ALLOWS), (_ASK_LAST, "")):
-        permissions = [_guard(guard, numbers, contains) for guard in plan.guards]
+    for name, texts in ((TOGETHER, (ALLOWS,)), (_ASK_LAST, (ALLOWS, _ASK)), (_KNOWN, (ALLOWS, _ASK, _KNOWN))):
+        permissions = [_guard(guard, numbers, texts) for guard in plan.guards]
         rules.policies[name].permissions.append(_every(permissions))
         rules.policies[name].principals.append(_ANYBODY)
     return rules
@@ -78,7 +90,19 @@ def slot_prefix(number: int) -> str:
 
 def granted_matcher(*, otherwise: bool = False) -> metadata_pb2.MetadataMatcher:
     """Return what holds for a request that Envoy has granted; ``otherwise`` turns it round."""
-    return _matcher(DECIDED_BY, ALLOWS, invert=otherwise)
+    return _matcher(DECIDED_BY, (ALLOWS,), invert=otherwise)
+
+
+def refuse_the_known() -> filter_pb2.RBAC:
+    """Render the filter that refuses whom the one before has let pass as known alone; without it they are asked about.
+
+    Envoy says which filter it was that refused, and so local replies can tell who is unknown.
+    """
+    permission = pb.Permission(sourced_metadata=pb.SourcedMetadata(metadata_matcher=_matcher(DECIDED_BY, (_KNOWN,))))
+    rules = pb.RBAC(action=pb.RBAC.Action.DENY)
+    rules.policies[REFUSED].permissions.append(permission)
+    rules.policies[REFUSED].principals.append(_ANYBODY)
+    return filter_pb2.RBAC(rules=rules)
 
 
 def deny_everything() -> filter_pb2.RBAC:
@@ -89,12 +113,12 @@ def deny_everything() -> filter_pb2.RBAC:
 # --- Several policies
 
 
-def _guard(guard: PlacedGuard, numbers: Mapping[int, int], contains: str) -> pb.Permission:
+def _guard(guard: PlacedGuard, numbers: Mapping[int, int], texts: Sequence[str]) -> pb.Permission:
     every = guard.composition is Composition.ALL
     required: list[pb.Permission] = []
     optional: list[pb.Permission] = []
     for policy in guard.policies:
-        matcher = _matcher(f"{slot_prefix(numbers[id(policy)])}shadow_effective_policy_id", contains)
+        matcher = _matcher(f"{slot_prefix(numbers[id(policy)])}shadow_effective_policy_id", texts)
         found = pb.Permission(sourced_metadata=pb.SourcedMetadata(metadata_matcher=matcher))
         (required if every or policy.required else optional).append(found)
     return _every([*required, *([_some(optional)] if optional else [])])
@@ -111,10 +135,10 @@ def _some(permissions: Iterable[pb.Permission]) -> pb.Permission:
 # --- Parts of rules
 
 
-def _matcher(key: str, contains: str, *, invert: bool = False) -> metadata_pb2.MetadataMatcher:
-    """Return what holds if a filter has found a rule whose name has a text in it; an empty one is any."""
-    text = string_pb2.StringMatcher(contains=contains)
-    value = value_pb2.ValueMatcher(string_match=text) if contains else value_pb2.ValueMatcher(present_match=True)
+def _matcher(key: str, texts: Sequence[str], *, invert: bool = False) -> metadata_pb2.MetadataMatcher:
+    """Return what holds if a filter has found a rule whose name has one of these texts in it."""
+    each = [value_pb2.ValueMatcher(string_match=string_pb2.StringMatcher(contains=text)) for text in texts]
+    value = each[0] if len(each) == 1 else value_pb2.ValueMatcher(or_match=value_pb2.OrMatcher(value_matchers=each))
     return metadata_pb2.MetadataMatcher(
         filter=RBAC_METADATA,
         path=[metadata_pb2.MetadataMatcher.PathSegment(key=key)],
