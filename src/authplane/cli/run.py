@@ -1,8 +1,7 @@
 """`authplane run`."""
 
-import json
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, assert_never
+from typing import Annotated, TypeAlias, assert_never
 
 import typer
 from rich.markup import escape
@@ -10,6 +9,7 @@ from rich.markup import escape
 from authplane.app.control import Rebuilt
 from authplane.app.quickstart import ISSUER_ADDRESS, TOOLS_ADDRESS, agent_program, agent_tries, tries
 from authplane.app.run import NODE, Decided, Output, RunError, RunEvent, RunSettings, Started, run_gateway
+from authplane.cli.access_lines import access_line, json_record
 from authplane.cli.listen import serving
 from authplane.cli.output import count, fail, finding_line, out
 from authplane.graph.model import Graph, PlainPort
@@ -29,15 +29,6 @@ from authplane.policy.record import shown
 from authplane.policy.request import Request
 from authplane.policy.testserver import Mode
 from authplane.xds.messages import Acked, Nacked
-
-_WORDS = {
-    "enforced": "[green]allowed[/] by the authorization server",
-    "disabled": "[yellow]not checked[/]: authorization is disabled on this route",
-    "fails-open": "[yellow]allowed[/] by the authorization server, or by failOpen if it did not answer",
-    "unprotected": "[yellow]unprotected[/]",
-}
-"""What held for a request that was let through, by what the access log says of its route."""
-
 
 FolderArgument: TypeAlias = Annotated[
     Path | None,
@@ -223,39 +214,7 @@ def _list(names: list[str]) -> str:
 
 
 def _output(program: str, stream: Stream, text: str) -> None:
-    if program == "envoy" and stream is Stream.STDOUT and text.startswith("{"):
-        record = _json_record(text)
-        if "method" in record:
-            out.print(_request_line(record))
-            return
-    if program == "envoy" or (stream is Stream.STDERR and _json_record(text).get("level") not in {"info", "debug"}):
+    if program == "envoy" and stream is Stream.STDOUT and (line := access_line(text)) is not None:
+        out.print(line)
+    elif program == "envoy" or (stream is Stream.STDERR and json_record(text).get("level") not in {"info", "debug"}):
         out.print(f"[dim]{program}: {escape(text)}[/]")
-
-
-def _json_record(text: str) -> dict[str, Any]:
-    try:
-        record = json.loads(text)
-    except ValueError:
-        return {}
-    return record if isinstance(record, dict) else {}
-
-
-def _request_line(record: dict[str, Any]) -> str:
-    status = str(record.get("status", ""))
-    colour = "green" if status.startswith("2") else "yellow" if status.startswith("3") else "red"
-    time = str(record.get("time", ""))[11:19]
-    words = (record.get("method"), record.get("host"), record.get("path"))
-    request = " ".join(str(word) for word in words if word is not None)
-    return f"[dim]{time}[/] [{colour}]{status}[/] {escape(request)}  {_why(record)} [dim]{record.get('duration')} ms[/]"
-
-
-def _why(record: dict[str, Any]) -> str:
-    status = str(record.get("status", ""))
-    details = str(record.get("details") or "")
-    if details.startswith("ext_authz_error"):
-        return "[red]refused: no answer from the authorization server[/]"
-    if details.startswith("ext_authz"):
-        return "[red]denied[/] by the authorization server"
-    if status.startswith("3") and details == "direct_response":
-        return "redirected to https"
-    return _WORDS.get(str(record.get("authorization")), f"[dim]{escape(details)}[/]")

@@ -22,6 +22,7 @@ from google.protobuf.struct_pb2 import Struct
 from authplane.base.addresses import parse_ip_address
 from authplane.graph.regexes import LARGEST_PROGRAM
 from authplane.render.rendered import Rendered
+from authplane.render.stat_tags import stats_config
 from authplane.render.wrap import FROM_ADS, duration, pack, socket_address
 
 _ADS_CLUSTER: Final = "authplane-control"
@@ -74,6 +75,7 @@ def ads_bootstrap(control: ControlPlane, *, node: str, admin: Where | None = Non
         admin=bootstrap_pb2.Admin(address=_address(admin)) if admin else None,
         overload_manager=_overload_manager(),
         layered_runtime=_runtime(),
+        stats_config=stats_config(),
         static_resources=bootstrap_pb2.Bootstrap.StaticResources(clusters=[_control_cluster(control)]),
         dynamic_resources=bootstrap_pb2.Bootstrap.DynamicResources(
             lds_config=FROM_ADS,
@@ -192,6 +194,7 @@ def static_bootstrap(rendered: Rendered) -> bootstrap_pb2.Bootstrap:
         node=base_pb2.Node(id="authplane-static", cluster="authplane"),
         overload_manager=_overload_manager(),
         layered_runtime=_runtime(),
+        stats_config=stats_config(),
         static_resources=bootstrap_pb2.Bootstrap.StaticResources(
             listeners=[_static_listener(listener, routes, extensions) for listener in rendered.listeners],
             clusters=[_static_cluster(cluster, endpoints) for cluster in rendered.clusters],
