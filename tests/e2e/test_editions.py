@@ -1,0 +1,142 @@
+"""Envoys that get everything from the control plane decide by themselves, each by what its release can do."""
+
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import httpx2
+import pytest
+from tests.support.certificates import ca_secret, server, tls_secret
+from tests.support.envoys import VERSIONS, Version
+from tests.support.eventually import eventually
+from tests.support.gateway import free_port, service
+from tests.support.mcp_gateway import backend, configuration, gateway, policy, route
+from tests.support.mcp_server import tool_server
+from tests.support.minting import ISSUER, claims, signer
+
+from authplane.app.generation import Generation, build_generation, differences
+from authplane.cel.envoy.release import Release
+from authplane.graph.programming import TOKENS, Answered
+from authplane.io.ads import Ads
+from authplane.io.envoy import run_envoy
+from authplane.io.listen import UnixAddress
+from authplane.io.process import Line
+from authplane.render.bootstrap import ControlPlane, UnixSocket, ads_bootstrap
+from authplane.render.dump import json_text
+from authplane.resources.library import Library
+from authplane.xds.snapshot import Snapshot
+
+CALL = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "add", "arguments": {}}}
+HEADERS = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+SOURCE = f"{{type: OIDC, oidc: {{issuerUrl: '{ISSUER}', audiences: [shop]}}}}"
+RULES = f"[{{source: {SOURCE}, authorization: [{{type: InlineTools, tools: [add]}}]}}]"
+PASSED = 400
+"""What the MCP server answers to a call without a session."""
+
+
+def keys(algorithm: str) -> dict[str, str]:
+    return {ISSUER: json.dumps({"keys": [signer(algorithm).jwk()]})}
+
+
+def token(algorithm: str) -> str:
+    now = int(datetime.now(UTC).timestamp())
+    return signer(algorithm).token(claims(iss=ISSUER, aud="shop", iat=now, exp=now + 600))
+
+
+@dataclass
+class Told:
+    """A control plane without a policy server, and what Envoy was given by it."""
+
+    ads: Ads
+    library: Library
+    url: str
+    generation: Generation | None = None
+    editions: list[Release | None] = field(default_factory=list)
+    ports: set[object] = field(default_factory=set)
+    """From where Envoy was called."""
+
+    def edition(self, envoy: Release | None) -> Snapshot:
+        """Note who asks for which."""
+        assert self.generation is not None
+        self.editions.append(envoy)
+        return self.generation.edition(envoy)
+
+    async def publish(self, key_sets: Mapping[str, str]) -> None:
+        """Give Envoy these keys, and wait until it has accepted them."""
+        self.generation = build_generation(self.library.current(), self.generation, keys=key_sets)
+        assert self.generation.findings == ()
+        self.ads.publish(self)
+
+        async def accepted() -> bool:
+            return self.ads.programming() == Answered()
+
+        await eventually(accepted)
+
+    async def call(self, http: httpx2.AsyncClient, shown: str) -> int:
+        try:
+            answer = await http.post("/shop", json=CALL, headers=HEADERS | {"authorization": f"Bearer {shown}"})
+        except httpx2.ConnectError:  # the listener still warms
+            return 0
+        self.ports.add(answer.extensions["network_stream"].get_extra_info("client_addr"))
+        return answer.status_code
+
+
+@asynccontextmanager
+async def running(root: Path, version: Version, *, delta: bool) -> AsyncGenerator[Told]:
+    async def forget(_line: Line) -> None:
+        pass
+
+    http, library = free_port(), Library()
+    ads = Ads(lambda _: None, patience=600)
+    address = UnixAddress(path=str(root / "xds.sock"))
+    async with tool_server("shop") as origin, ads.serve(address):
+        documents = (
+            configuration(root, (), "  bodyInspection: Native"),
+            gateway(http, free_port()),
+            tls_secret("tls", server("localhost")),
+            ca_secret("ca"),
+            backend("shop"),
+            service("shop", origin.port),
+            route("shop", {"shop": 1}),
+            policy(RULES),
+        )
+        library.changed("all.yaml", "\n---\n".join(documents).encode())
+        told = Told(ads=ads, library=library, url=f"http://127.0.0.1:{http}")
+        bootstrap = json_text(ads_bootstrap(ControlPlane(where=UnixSocket(address.path), delta=delta), node="test"))
+        async with run_envoy(bootstrap, sink=forget, settings=version.settings()):
+            yield told
+
+
+@pytest.mark.parametrize("delta", [False, True], ids=["state of the world", "delta"])
+@pytest.mark.parametrize("version", VERSIONS, ids=lambda each: each.number)
+async def test_keys_change_without_closing_a_connection_and_without_a_policy_server(
+    tmp_path: Path, version: Version, delta: bool
+) -> None:
+    async with running(tmp_path, version, delta=delta) as told:
+        await told.publish(keys("ES256"))
+        assert set(told.editions) == {version.release}
+        limits = httpx2.Limits(max_connections=1, max_keepalive_connections=1)
+        async with httpx2.AsyncClient(base_url=told.url, limits=limits, timeout=5) as http:
+
+            async def allowed(algorithm: str) -> bool:
+                return await told.call(http, token(algorithm)) == PASSED
+
+            async def first() -> bool:
+                return await allowed("ES256")
+
+            async def second() -> bool:
+                return await allowed("RS256")
+
+            await eventually(first)
+            assert await told.call(http, token("RS256")) in {401, 403, 503}
+            before = told.generation
+            await told.publish(keys("RS256"))
+            await eventually(second)
+            assert not await allowed("ES256")
+        assert len(told.ports) == 1
+        assert before is not None
+        assert told.generation is not None
+        assert differences(before.snapshot, told.generation.snapshot) == {"extensions changed": [TOKENS]}
