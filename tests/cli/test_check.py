@@ -222,6 +222,7 @@ def test_the_whole_answer_says_what_was_tried_and_assumed(folder: Path) -> None:
                 ],
             }
         ],
+        "shadow": [],
     }
 
 

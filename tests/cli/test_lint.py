@@ -105,6 +105,7 @@ CASES = {
         (BACKEND, policy(rule()), policy(rule(), name="q", targets="[]")), ["spec.targetRefs NoTargets"]
     ),
     "no policy": Case((BACKEND,), [" Unprotected"]),
+    "only a policy in shadow": Case((BACKEND, f"{policy(rule())}\n  mode: Shadow"), [" ShadowOnly"]),
     "no policy, and closed": Case((BACKEND, settings("{unprotectedBackends: Deny}")), []),
     "any of two": Case(
         (BACKEND, policy(rule()), policy(rule(), name="q"), settings("{policyComposition: Any}")),

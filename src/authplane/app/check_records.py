@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, assert_never
 
-from authplane.app.checking import Checked
+from authplane.app.checking import Checked, would_words
 from authplane.base.problems import printable
 from authplane.cel.explain import Explanation, Hidden, Part, Shown
 from authplane.cel.outcome import Failed
 from authplane.policy.access.trace import EntryTrace, PolicyTrace, RuleTrace
+from authplane.policy.access.verdict import Shadowed
 from authplane.policy.decision import Allow, Decision, Deny, Unavailable
 
 _NO_ANSWER: Final = "external:no_answer"
@@ -70,6 +71,7 @@ def check_record(checked: Checked, *, asked: bool) -> dict[str, Any]:
         "tool": grounds.tool,
         "notes": list(checked.notes),
         "trace": [_policy_record(each, asked=asked) for each in policies],
+        "shadow": [_shadow_record(each, asked=asked) for each in verdict.shadows],
     }
 
 
@@ -80,6 +82,18 @@ def _policy_record(policy: PolicyTrace, *, asked: bool) -> dict[str, Any]:
         "passed": policy.passed,
         "reason": reason_of(policy.reason, asked=asked),
         "rules": [_rule_record(each, asked=asked) for each in policy.rules],
+    }
+
+
+def _shadow_record(shadow: Shadowed, *, asked: bool) -> dict[str, Any]:
+    return {
+        "policy": shadow.policy,
+        "target": shadow.target,
+        "outcome": shadow.would.value,
+        "rule": shadow.rule,
+        "entry": shadow.entry,
+        "reason": shadow.reason,
+        "rules": [_rule_record(each, asked=asked) for each in shadow.rules],
     }
 
 
@@ -125,7 +139,8 @@ def check_tree(checked: Checked, *, asked: bool) -> tuple[Branch, ...]:
     """Describe everything that was tried, in order, and what would have to change."""
     trace = checked.verdict.trace
     policies = tuple(_policy_branch(each, asked=asked) for each in (trace.policies if trace is not None else ()))
-    return policies or (Branch("no policy was asked"),)
+    shadows = tuple(_shadow_branch(each, asked=asked) for each in checked.verdict.shadows)
+    return (*(policies or (Branch("no policy was asked"),)), *shadows)
 
 
 def _policy_branch(policy: PolicyTrace, *, asked: bool) -> Branch:
@@ -133,6 +148,12 @@ def _policy_branch(policy: PolicyTrace, *, asked: bool) -> Branch:
     reason = reason_of(policy.reason, asked=asked)
     rules = tuple(_rule_branch(each, asked=asked) for each in policy.rules)
     return Branch(f"{policy.policy} at {policy.target}: {said} ({reason})", rules)
+
+
+def _shadow_branch(shadow: Shadowed, *, asked: bool) -> Branch:
+    rules = tuple(_rule_branch(each, asked=asked) for each in shadow.rules)
+    said = f"in shadow, {would_words(shadow.would)} ({shadow.reason})"
+    return Branch(f"{shadow.policy} at {shadow.target}: {said}", rules)
 
 
 def _rule_branch(rule: RuleTrace, *, asked: bool) -> Branch:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, assert_never
 from urllib.parse import quote
 
 from authplane.app.request_files import AskedRequest
@@ -23,7 +23,7 @@ from authplane.policy.access.compile import Compiled, compile_policies
 from authplane.policy.access.decide import EXPLAINING, decide
 from authplane.policy.access.evidence import Identifier, Token
 from authplane.policy.access.guards import Policies
-from authplane.policy.access.verdict import Verdict, VerdictFlow
+from authplane.policy.access.verdict import Shadowed, Verdict, VerdictFlow, Would
 from authplane.policy.flow import Ask, Effect, NoAnswer, Outcome
 from authplane.policy.peers.certificates import Svid, parse_svid
 from authplane.policy.request import Peer, Request
@@ -117,7 +117,26 @@ def check(policies: Policies, asked: AskedRequest, given: Circumstances) -> Chec
 
     judged = decide(policies, asked.target, request, evidence, now, means=given.means)
     verdict = judged if isinstance(judged, Verdict) else _finish(judged, perform)
-    return Checked(verdict, (*_assumptions(asked), *_gaps(policies, asked, evidence.token(), unasked)))
+    gaps = _gaps(policies, asked, evidence.token(), unasked)
+    return Checked(verdict, (*_assumptions(asked), *gaps, *map(_shadow_note, verdict.shadows)))
+
+
+def would_words(would: Would) -> str:
+    """Say what a policy in shadow would do if it were enforced."""
+    match would:
+        case Would.ALLOW:
+            return "would allow"
+        case Would.DENY:
+            return "would deny"
+        case Would.UNKNOWN:
+            return "cannot tell without others"
+        case _:
+            assert_never(would)
+
+
+def _shadow_note(shadow: Shadowed) -> str:
+    because = " ".join(filter(None, (shadow.policy, shadow.rule, shadow.entry)))
+    return f"in shadow: {because} {would_words(shadow.would)} ({shadow.reason})"
 
 
 def _finish(flow: VerdictFlow, perform: Callable[[Effect], Outcome]) -> Verdict:
@@ -194,6 +213,8 @@ def _gaps(policies: Policies, asked: AskedRequest, token: Token, unasked: Iterab
         yield f"not known: the keys of {token.issuer}; give them with --keys, or fetch them with --fetch"
     for service in dict.fromkeys(each.service for each in unasked):
         yield f"not asked: the external service {service.service}:{service.port}; --ask asks it"
-    guarded = any(guard.policies for aim, guard in policies.guards.items() if aim.ref.kind == "Gateway")
+    guarded = any(
+        guard.policies or guard.shadows for aim, guard in policies.guards.items() if aim.ref.kind == "Gateway"
+    )
     if guarded and asked.target.gateway is None:
         yield "not asked: the policies of Gateways; name the one that the request comes through in target.gateway"

@@ -38,6 +38,7 @@ LINTS: Final[Mapping[str, str]] = MappingProxyType(
         "RuleUnreachable": "an earlier rule of the policy grants all that this one grants, to the same senders",
         "EntryUnreachable": "an earlier entry of the rule grants all that this one grants",
         "Unprotected": "no policy stands before a Backend, and such Backends are open",
+        "ShadowOnly": "only policies in shadow stand before a target, and they deny nothing",
         "AnyPolicySuffices": "several policies stand before a target, and one that allows suffices",
         "PrivateIssuer": "an issuer may be on a private network, which is for development",
     }
@@ -72,7 +73,9 @@ def lint_policies(enforced: Enforced) -> tuple[Finding, ...]:
 
 def _remarks(enforced: Enforced) -> Iterator[_Remark]:
     policies: dict[Ref, AnyPolicy] = {
-        policy.ref: policy for guard in enforced.policies.guards.values() for policy in guard.policies
+        policy.ref: policy
+        for guard in enforced.policies.guards.values()
+        for policy in (*guard.policies, *guard.shadows)
     }
     for policy in policies.values():
         yield from _policy_remarks(policy)
@@ -158,7 +161,11 @@ def _target_remarks(enforced: Enforced) -> Iterator[_Remark]:
     settings = enforced.policies.settings
     for aim, guard in enforced.policies.guards.items():
         backend = aim.ref.kind in {"Backend", "XBackend"}
-        if backend and not guard.policies and settings.allow_unprotected:
+        open_ = not guard.policies and settings.allow_unprotected
+        if guard.shadows and open_ and not aim.section:
+            names = ", ".join(str(policy.ref) for policy in guard.shadows)
+            yield _Remark(aim.ref, (), "ShadowOnly", f"only {names} in shadow: so everybody may do everything")
+        elif backend and open_:
             said = "no policy protects it, so everybody may do everything; unprotectedBackends: Deny closes such ones"
             yield _Remark(aim.ref, (), "Unprotected", said)
         granting = [policy for policy in guard.policies if isinstance(policy, Policy)]

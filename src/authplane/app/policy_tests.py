@@ -169,6 +169,8 @@ def run_tests(cases: Iterable[PolicyCase], enforced: Enforced, given: Circumstan
         trace = checked.verdict.trace
         for policy in trace.policies if trace is not None else ():
             touched.update((policy.policy, rule.rule) for rule in policy.rules if rule.matched)
+        for shadow in checked.verdict.shadows:
+            touched.update((shadow.policy, rule.rule) for rule in shadow.rules if rule.matched)
     rules = frozenset(_rules(enforced))
     return Outcome(tuple(results), rules, frozenset(each for each in rules if (each.policy, each.rule) in touched))
 
@@ -195,7 +197,9 @@ def _differences(expect: Expectation, record: dict[str, Any]) -> Iterator[str]:
 
 def _rules(enforced: Enforced) -> Iterator[RuleName]:
     policies: dict[Ref, AnyPolicy] = {
-        policy.ref: policy for guard in enforced.policies.guards.values() for policy in guard.policies
+        policy.ref: policy
+        for guard in enforced.policies.guards.values()
+        for policy in (*guard.policies, *guard.shadows)
     }
     for ref, policy in policies.items():
         for index, rule in enumerate(rules_of(policy)):

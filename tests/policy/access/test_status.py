@@ -70,6 +70,14 @@ NOWHERE = [
 DENYING = [*NOWHERE[:2], ("Enforced", "True", "Denies")]
 STATES = {
     "in force": ((BACKEND, policy(rule())), [*FINE, *ENFORCED]),
+    "in shadow": (
+        (BACKEND, policy(rule(), more="  mode: Shadow")),
+        [*FINE, ENFORCED[0], ("Enforced", "False", "Shadow")],
+    ),
+    "an expression in shadow": (
+        (BACKEND, policy(rule(authorization="[{type: CEL, cel: x}]"), more="  mode: Shadow")),
+        [("Accepted", "False", "InvalidCEL"), *NOWHERE[:2], ("Enforced", "False", "Shadow")],
+    ),
     "no target": ((policy(rule()),), [("Accepted", "False", "TargetNotFound"), *NOWHERE]),
     "an expression": (
         (BACKEND, policy(rule(authorization="[{type: CEL, cel: x}]"))),
@@ -282,6 +290,26 @@ TARGETS = {
     "a policy with a mistake": (
         (BACKEND, SERVICE, policy(rule("{type: SPIFFE}"))),
         ("True", "PolicyNotAccepted"),
+        ("True", "ResolvedRefs"),
+    ),
+    "a policy in shadow": (
+        (BACKEND, SERVICE, policy(rule(), more="  mode: Shadow")),
+        ("False", "Shadow"),
+        ("True", "ResolvedRefs"),
+    ),
+    "a policy in shadow with a mistake": (
+        (BACKEND, SERVICE, policy(rule("{type: SPIFFE}"), more="  mode: Shadow")),
+        ("False", "Shadow"),
+        ("True", "ResolvedRefs"),
+    ),
+    "a policy in shadow, and shut": (
+        (BACKEND, SERVICE, settings("{unprotectedBackends: Deny}"), policy(rule(), more="  mode: Shadow")),
+        ("True", "DeniedByDefault"),
+        ("True", "ResolvedRefs"),
+    ),
+    "a policy in shadow beside one in force": (
+        (BACKEND, SERVICE, policy(rule()), policy(rule(), name="s", more="  mode: Shadow")),
+        ("True", "Protected"),
         ("True", "ResolvedRefs"),
     ),
     "no service": ((BACKEND,), ("False", "NoPolicy"), ("False", "BackendNotFound")),

@@ -125,9 +125,15 @@ def _conditions(
     accepted = _condition("Accepted", at.accepted, at.reason, _with_warnings(at.message, standing.warnings))
     resolved = _resolved(standing, unreachable)
     if not at.accepted:
-        denies = "the target denies everything" if at.reason != "TargetNotFound" else "there is nothing to protect"
-        return accepted, resolved, _condition("Programmed", False, "NotAccepted", denies)
+        return accepted, resolved, _condition("Programmed", False, "NotAccepted", _effect(at, standing))
     return accepted, resolved, programmed
+
+
+def _effect(at: Standing, standing: PolicyStanding) -> str:
+    """Say what a policy does that is not accepted."""
+    if at.reason == "TargetNotFound":
+        return "there is nothing to protect"
+    return "in shadow it denies nothing" if standing.shadow else "the target denies everything"
 
 
 def _resolved(standing: PolicyStanding, unreachable: Collection[str]) -> Condition:
@@ -150,6 +156,9 @@ def _protected(guard: Guard, *, allow: bool) -> Condition:
     if guard.policies:
         names = ", ".join(str(policy.ref) for policy in guard.policies)
         return _condition("Protected", True, "Protected", f"protected by {names}")
+    if allow and guard.shadows:
+        names = ", ".join(str(policy.ref) for policy in guard.shadows)
+        return _condition("Protected", False, "Shadow", f"{names} only in shadow: everything is allowed")
     if allow:
         return _condition("Protected", False, "NoPolicy", "no policy protects it: everything is allowed")
     return _condition("Protected", True, "DeniedByDefault", "no policy protects it: everything is denied")
