@@ -11,6 +11,9 @@ from authplane.base.timeouts import After, parse_timeout
 from authplane.graph.grpc_model import Authorization, Closed, GrpcServer, Judged, Open, PolicyCheck, ServerTls
 from authplane.graph.programming import Answered, NoProxy, NotServed, Programming, ServerAnswers
 from authplane.policy.access.reach import Anybody, Nobody, Reach, Workloads
+from authplane.policy.peers.identity_headers import IDENTITY_HEADERS
+from authplane.policy.placement.grpc import Grants
+from authplane.policy.placement.grpc_entries import Grant
 from authplane.xds.messages import XdsName
 from authplane.xds.types import TypeUrl
 
@@ -61,6 +64,15 @@ def check(target: str = "ipv4:127.0.0.1:9443", ca: str = "", seconds: str = "5s"
 ALL = Workloads(frozenset({AGENT}))
 
 
+def granted(ids: frozenset[str] | None) -> Grants:
+    """Return what lets somebody do everything, and nobody else anything."""
+    return Grants(groups=((Grant(ids=ids),),), absent=IDENTITY_HEADERS, single=(), asked=Reach(others=Nobody()))
+
+
+TO_AGENT = granted(frozenset({AGENT}))
+CALL_OUT = backend().replace("{name: cart}", "{name: cart, annotations: {authplane.dev/placement: CallOut}}")
+
+
 class Case(NamedTuple):
     documents: tuple[str, ...]
     wanted: Authorization
@@ -71,10 +83,13 @@ AUTHORIZATIONS = {
     "no policy, and that is denied": Case(
         (configuration("{unprotectedBackends: Deny}"),), Judged(reach=Reach(others=Nobody()), check=check())
     ),
-    "a policy": Case((policy(),), Judged(reach=Reach(others=ALL), check=check())),
+    "a policy": Case((policy(),), Judged(reach=Reach(others=ALL), check=check(), grants=TO_AGENT)),
+    "a policy, and the policy server is to decide": Case(
+        (policy(), configuration("{placement: CallOut}")), Judged(reach=Reach(others=ALL), check=check())
+    ),
     "a policy for everybody": Case(
         (policy("[{authorization: [{type: CEL, cel: 'true'}]}]"),),
-        Judged(reach=Reach(others=Anybody()), check=check()),
+        Judged(reach=Reach(others=Anybody()), check=check(), grants=granted(None)),
     ),
     "a policy with a mistake": Case(
         (policy("[{authorization: [{type: CEL, cel: '!'}]}]"),), Judged(reach=Reach(others=Nobody()), check=check())
@@ -98,11 +113,11 @@ AUTHORIZATIONS = {
     ),
     "a policy server elsewhere": Case(
         (policy(), configuration("{policyServer: {address: 'unix:/run/policy.sock', timeout: 2s}}")),
-        Judged(reach=Reach(others=ALL), check=check("unix:/run/policy.sock", seconds="2s")),
+        Judged(reach=Reach(others=ALL), check=check("unix:/run/policy.sock", seconds="2s"), grants=TO_AGENT),
     ),
     "a policy server at an address of IPv6": Case(
         (policy(), configuration("{policyServer: {address: '[::1]:9443'}}")),
-        Judged(reach=Reach(others=ALL), check=check("ipv6:[::1]:9443")),
+        Judged(reach=Reach(others=ALL), check=check("ipv6:[::1]:9443"), grants=TO_AGENT),
     ),
 }
 
@@ -114,13 +129,20 @@ def test_policies_say_who_judges_calls(case: Case) -> None:
     assert made.listener == LISTENER[1]
 
 
+def test_a_backend_may_leave_all_decisions_to_the_policy_server() -> None:
+    [made] = servers(CALL_OUT, policy())
+    assert made.authorization == Judged(reach=Reach(others=ALL), check=check())
+
+
 def test_tls_is_by_the_providers_of_the_bootstrap() -> None:
     written = "{address: '::', port: 1, tls: {certificateProvider: a, clientCaProvider: b}, policyServerCaProvider: c}"
     remote = configuration("{policyServer: {address: 'policy.example:9443', caFile: /ca.pem}}")
     [made] = servers(backend(written), policy(), remote)
     assert made.tls == ServerTls(certificate="a", clients="b")
     assert made.listener == "grpc/default/cart/[::]:1"
-    assert made.authorization == Judged(reach=Reach(others=ALL), check=check("dns:///policy.example:9443", ca="c"))
+    assert made.authorization == Judged(
+        reach=Reach(others=ALL), check=check("dns:///policy.example:9443", ca="c"), grants=TO_AGENT
+    )
     [half] = servers(backend("{port: 1, tls: {certificateProvider: a}}"))
     assert half.tls == ServerTls(certificate="a")
 

@@ -35,6 +35,7 @@ kind: AuthplaneConfiguration
 metadata: {{name: authplane}}
 spec:
   policyServer: {{address: "127.0.0.1:{asked}"}}
+  placement: {placement}
 ---
 apiVersion: agentic.networking.x-k8s.io/v1alpha1
 kind: Backend
@@ -79,7 +80,7 @@ def workload(*uris: str) -> KeyPair:
 class Plane:
     """A folder, the control plane that serves it, and the policy server that decides by it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, placement: str = "Auto") -> None:
         self.root = root / "resources"
         self.root.mkdir()
         self.files = root
@@ -88,8 +89,12 @@ class Plane:
         self.control = Control(Folder(self.root), lambda _: None)
         self.loop = LoopThread()
         self.bound = ""
-        self.write("backend", BACKEND.format(asked=self.authserver.grpc, port=self.port))
+        self.placement = placement
+        self.write("backend", self.backend(self.authserver.grpc))
         self.write("policy", POLICY)
+
+    def backend(self, asked: int) -> str:
+        return BACKEND.format(asked=asked, port=self.port, placement=self.placement)
 
     def write(self, name: str, text: str) -> None:
         (self.root / f"{name}.yaml").write_text(text, encoding="utf-8")
@@ -149,8 +154,8 @@ class Plane:
 
 
 @contextmanager
-def planned(root: Path, engine: str) -> Iterator[Plane]:
-    plane = Plane(root)
+def planned(root: Path, engine: str, placement: str = "Auto") -> Iterator[Plane]:
+    plane = Plane(root, placement)
     opened = _open(plane, engine)
     try:
         plane.loop.run(opened.__aenter__())
@@ -193,12 +198,18 @@ def plane(tmp_path: Path, stack: str) -> Iterator[Plane]:
         yield made
 
 
+@pytest.fixture
+def asking(tmp_path: Path, stack: str) -> Iterator[Plane]:
+    with planned(tmp_path, ENGINES[stack], "CallOut") as made:
+        yield made
+
+
 def code(channel: grpc.Channel, kind: str, **options: Any) -> grpc.StatusCode:
     found: grpc.StatusCode = refusal(channel, kind, **options).code()
     return found
 
 
-def test_a_server_enforces_what_policies_say_about_workloads(stack: str, plane: Plane, cart: Cart) -> None:
+def test_a_server_grants_by_itself_what_policies_grant_and_asks_nobody(stack: str, plane: Plane, cart: Cart) -> None:
     denied = grpc.StatusCode.PERMISSION_DENIED
     with xds_serving(stack) as make:
         server = make(cart, f"127.0.0.1:{plane.port}", XdsServerCredentials(None), xds=plane.bootstrap())
@@ -207,21 +218,51 @@ def test_a_server_enforces_what_policies_say_about_workloads(stack: str, plane: 
         with secured(plane.port, workload(WEB)) as channel:
             for kind in ("unary_unary", "unary_stream", "stream_stream"):
                 assert call(channel, kind, b"a")[0] in ([b"a"], [b"a", b"a"])
-            plane.told(3)
             assert code(channel, "stream_unary") is denied
+            # Only the policy server can take out what claims to be somebody.
+            assert plane.decisions() == 0
+            assert call(channel, "unary_unary", b"a", metadata=[("x_spiffe-id", ADMIN), ("y", "z")])[0] == [b"a"]
+            plane.told(1)
+            assert [cart.header(name) for name in ("x_spiffe-id", "y")] == [[], ["z"]]
         with secured(plane.port, workload(ADMIN)) as channel:
             assert code(channel, "unary_unary") is denied
-            plane.told(4)
             assert call(channel, "unary_unary", b"a", metadata=[("x-reason", "audit")])[0] == [b"a"]
-            plane.told(5)
+            assert call(channel, "unary_unary", b"a", metadata=[("x-reason", "audit")] * 2)[0] == [b"a"]
+            plane.told(2)
             assert [code(channel, kind) for kind in KINDS if kind != "unary_unary"] == [denied] * 3
-        with secured(plane.port, workload("spiffe://example.org/ns/shop/sa/other")) as channel:
+        for names in ((WEB, ADMIN), ("spiffe://example.org/ns/shop/sa/other",), ()):
+            with secured(plane.port, workload(*names)) as channel:
+                assert [code(channel, kind) for kind in PATHS] == [denied] * 4
+        assert plane.decisions() == 2
+    assert cart.calls == 6
+
+
+def test_a_server_that_leaves_decisions_to_the_policy_server_refuses_by_itself(
+    stack: str, asking: Plane, cart: Cart
+) -> None:
+    denied = grpc.StatusCode.PERMISSION_DENIED
+    with xds_serving(stack) as make:
+        server = make(cart, f"127.0.0.1:{asking.port}", XdsServerCredentials(None), xds=asking.bootstrap())
+        assert server.is_serving()
+        asking.programmed("Programmed")
+        with secured(asking.port, workload(WEB)) as channel:
+            for kind in ("unary_unary", "unary_stream", "stream_stream"):
+                assert call(channel, kind, b"a")[0] in ([b"a"], [b"a", b"a"])
+            asking.told(3)
+            assert code(channel, "stream_unary") is denied
+        with secured(asking.port, workload(ADMIN)) as channel:
+            assert code(channel, "unary_unary") is denied
+            asking.told(4)
+            assert call(channel, "unary_unary", b"a", metadata=[("x-reason", "audit")])[0] == [b"a"]
+            asking.told(5)
+            assert [code(channel, kind) for kind in KINDS if kind != "unary_unary"] == [denied] * 3
+        with secured(asking.port, workload("spiffe://example.org/ns/shop/sa/other")) as channel:
             assert [code(channel, kind) for kind in PATHS] == [denied] * 4
         # Nobody was asked about those who do not come into question; but about a certificate with two names.
-        assert plane.decisions() == 5
-        with secured(plane.port, workload(WEB, ADMIN)) as channel:
+        assert asking.decisions() == 5
+        with secured(asking.port, workload(WEB, ADMIN)) as channel:
             assert code(channel, "unary_stream") is denied
-        plane.told(6)
+        asking.told(6)
     assert cart.calls == 4
 
 
@@ -236,7 +277,7 @@ def test_mistakes_deny_until_they_are_corrected_and_nobody_is_let_in_without_an_
 
         plane.loop.run(eventually(holds, limit=15))
 
-    elsewhere = BACKEND.format(asked=free_port(), port=plane.port)
+    elsewhere = plane.backend(free_port())
     with xds_serving(stack) as make:
         server = make(cart, f"127.0.0.1:{plane.port}", XdsServerCredentials(None), xds=plane.bootstrap())
         assert server.is_serving()
@@ -267,7 +308,7 @@ def test_a_server_that_was_open_denies_once_its_backend_has_a_mistake(stack: str
 
             becomes(grpc.StatusCode.OK)
             plane.write("policy", POLICY)
-            mistaken = BACKEND.format(asked=plane.authserver.grpc, port=plane.port)
+            mistaken = plane.backend(plane.authserver.grpc)
             plane.write("backend", mistaken.replace("    port:", "    policyServerCaProvider: server\n    port:"))
             becomes(grpc.StatusCode.PERMISSION_DENIED)
 

@@ -6,6 +6,7 @@ from typing import TypeAlias
 from authplane.base.names import Ref
 from authplane.base.timeouts import Timeout
 from authplane.policy.access.reach import Reach
+from authplane.policy.placement.grpc import Grants
 from authplane.xds.types import BY_NAME
 
 
@@ -40,6 +41,8 @@ class Judged:
 
     reach: Reach
     check: PolicyCheck
+    grants: Grants | None = None
+    """What a server that understands it grants without asking."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ from authplane.graph.protection import Protection
 from authplane.graph.reports import Reports
 from authplane.graph.upstreams import Plaintext, VerifiedTls
 from authplane.policy.access.guards import Policies, uses_certificates
-from authplane.policy.access.reach import ANYBODY_ANYWHERE, NOBODY_ANYWHERE, Reach, build_reach
+from authplane.policy.access.reach import ANYBODY_ANYWHERE, NOBODY_ANYWHERE
 from authplane.policy.access.targets import Aim
+from authplane.policy.placement.grpc import place_grpc
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.agentic import GrpcBackend
 
@@ -50,7 +51,7 @@ def _servers(
         if check is None:
             authorization = Closed()
         elif protected or denied:
-            authorization = Judged(reach=_reach(ref, policies, protected=protected), check=check)
+            authorization = _judged(ref, policies, check, protected=protected)
         yield _known(
             GrpcServer(
                 ref=ref,
@@ -73,14 +74,15 @@ def _known(server: GrpcServer) -> GrpcServer:
     return server
 
 
-def _reach(ref: Ref, policies: Policies | None, *, protected: bool) -> Reach:
+def _judged(ref: Ref, policies: Policies | None, check: PolicyCheck, *, protected: bool) -> Judged:
     """Say who comes into question; whoever decides by other documents than we know is asked about everybody."""
     if not protected:
-        return NOBODY_ANYWHERE
+        return Judged(reach=NOBODY_ANYWHERE, check=check)
     guard = policies.guards.get(Aim(ref)) if policies is not None and not policies.closed else None
     if policies is None or guard is None or not guard.policies:
-        return ANYBODY_ANYWHERE
-    return build_reach(guard, policies.settings.composition)
+        return Judged(reach=ANYBODY_ANYWHERE, check=check)
+    plan = place_grpc(guard, policies.settings)
+    return Judged(reach=plan.reach, check=check, grants=plan.grants)
 
 
 def _tls(written: GrpcBackend) -> ServerTls | None:

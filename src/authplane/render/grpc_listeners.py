@@ -25,15 +25,17 @@ from xds.type.matcher.v3 import matcher_pb2
 
 from authplane.base.names import Ref
 from authplane.graph.grpc_model import Closed, GrpcServer, Judged, Open, PolicyCheck, ServerTls
-from authplane.policy.access.reach import Anybody, Callers, Nobody, Workloads
+from authplane.policy.access.reach import Anybody, Callers, Nobody, Reach, Workloads
 from authplane.policy.context import TARGET_METADATA
 from authplane.render.ext_authz import kept_headers
+from authplane.render.grpc_grants import render_grants
 from authplane.render.parts import Part, Single
 from authplane.render.wrap import limit, pack, socket_address
 
 _UNAVAILABLE: Final = http_status_pb2.StatusCode.ServiceUnavailable
 _NOBODY: Final = rbac_filter_pb2.RBAC(rules=rbac_pb2.RBAC(action=rbac_pb2.RBAC.Action.ALLOW))
 """Rules that allow, of which there are none."""
+_COMPOSITE: Final = "composite"
 _Filters: TypeAlias = tuple[tuple[str, Message], ...]
 
 
@@ -62,18 +64,19 @@ def render_grpc_listener(server: GrpcServer) -> listener_pb2.Listener:
 
 def _manager(server: GrpcServer) -> hcm_pb2.HttpConnectionManager:
     filters = (*_judges(server), ("router", router_pb2.Router()))
-    route = route_components_pb2.Route(
+    host = route_components_pb2.VirtualHost(name=str(server.ref), domains=["*"])
+    route = host.routes.add(
         match=route_components_pb2.RouteMatch(prefix=""),
         non_forwarding_action=route_components_pb2.NonForwardingAction(),
     )
+    grants = _grants(server)
+    if grants is not None:
+        route.typed_per_filter_config[_COMPOSITE].CopyFrom(pack(grants))
     return hcm_pb2.HttpConnectionManager(
         stat_prefix=server.listener,
         http_filters=[hcm_pb2.HttpFilter(name=name, typed_config=pack(config)) for name, config in filters],
         # Servers on asyncio are told no authority of a call.
-        route_config=route_pb2.RouteConfiguration(
-            name=server.listener,
-            virtual_hosts=[route_components_pb2.VirtualHost(name=str(server.ref), domains=["*"], routes=[route])],
-        ),
+        route_config=route_pb2.RouteConfiguration(name=server.listener, virtual_hosts=[host]),
     )
 
 
@@ -102,21 +105,27 @@ def _judges(server: GrpcServer) -> _Filters:
             return ()
         case Closed():
             return (("rbac", _NOBODY),)
-        case Judged(reach=reach, check=check):
+        case Judged(reach=reach, check=check, grants=grants):
             asks = _ext_authz(server.ref, check)
-            if not reach.paths and not reach.prefixes:
+            if grants is None and not reach.paths and not reach.prefixes:
                 return _filters(reach.others, asks)
-            rest = _action(reach.others, asks)
-            if reach.prefixes:
-                rest = matcher_pb2.Matcher.OnMatch(matcher=_by_prefix(reach.prefixes, asks, rest))
-            if reach.paths:
-                rest = matcher_pb2.Matcher.OnMatch(matcher=_by_path(reach.paths, asks, rest))
             config = extension_matcher_pb2.ExtensionWithMatcher(
-                extension_config=_envoy_extension("composite", composite_pb2.Composite()), xds_matcher=rest.matcher
+                extension_config=_envoy_extension(_COMPOSITE, composite_pb2.Composite()),
+                xds_matcher=_tree(reach, asks),
             )
-            return (("composite", config),)
+            return ((_COMPOSITE, config),)
         case _:
             assert_never(server.authorization)
+
+
+def _grants(server: GrpcServer) -> route_components_pb2.FilterConfig | None:
+    """Return what overrides the composite filter in servers that understand it."""
+    match server.authorization:
+        case Judged(reach=reach, check=check, grants=grants) if grants is not None:
+            asks = _ext_authz(server.ref, check)
+            return render_grants(grants, asked=_outcome(grants.asked, asks), otherwise=_outcome(reach, asks))
+        case _:
+            return None
 
 
 def _filters(callers: Callers, asks: ext_authz_pb2.ExtAuthz) -> _Filters:
@@ -166,6 +175,22 @@ def _ext_authz(ref: Ref, check: PolicyCheck) -> ext_authz_pb2.ExtAuthz:
 
 
 # --- Trees
+
+
+def _tree(reach: Reach, asks: ext_authz_pb2.ExtAuthz) -> matcher_pb2.Matcher:
+    found = _outcome(reach, asks)
+    # All paths begin so.
+    return found.matcher if found.HasField("matcher") else _by_prefix((("/", reach.others),), asks, found)
+
+
+def _outcome(reach: Reach, asks: ext_authz_pb2.ExtAuthz) -> matcher_pb2.Matcher.OnMatch:
+    """Return what judges calls, by their paths where these differ."""
+    rest = _action(reach.others, asks)
+    if reach.prefixes:
+        rest = matcher_pb2.Matcher.OnMatch(matcher=_by_prefix(reach.prefixes, asks, rest))
+    if reach.paths:
+        rest = matcher_pb2.Matcher.OnMatch(matcher=_by_path(reach.paths, asks, rest))
+    return rest
 
 
 def _by_path(

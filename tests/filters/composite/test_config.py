@@ -21,6 +21,7 @@ from authplane.cel.program import Program
 from authplane.filters.attributes import AttributesInput
 from authplane.filters.calls import Call
 from authplane.filters.composite.filter import Choice, Composite, Execute, NestedFilter, Refuse, Skip
+from authplane.filters.composite.native.wire import CARRIER
 from authplane.filters.composite.wire import COMPOSITE_NAME, OVERRIDE_NAME, TYPE_NAME, composite_type
 from authplane.filters.fault.filter import Fault
 from authplane.filters.registry import MOST_DEPTH
@@ -95,7 +96,7 @@ def test_a_tree_is_read_with_its_filters() -> None:
 def test_a_typed_struct_is_not_taken() -> None:
     (kind,) = [each for each in standard_registry().types if TYPE_NAME in each.type_urls]
     assert kind.parse_structured is None
-    assert kind.override_urls == (OVERRIDE_NAME,)
+    assert kind.override_urls == (OVERRIDE_NAME, CARRIER)
 
 
 @pytest.mark.requirement("CF-1")

@@ -1,8 +1,9 @@
 """``ExtensionWithMatcher`` of a ``Composite`` to our value, and the filter as the registry knows it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 from envoy.config.core.v3 import extension_pb2
@@ -16,7 +17,8 @@ from authplane.base.problems import Problem, Problems
 from authplane.filters.attributes import VOCABULARIES, AttributesInput
 from authplane.filters.calls import Call, Side
 from authplane.filters.composite.filter import Action, Choice, Composite, Execute, NestedFilter, Refuse, Skip
-from authplane.filters.extensions.wire import parse_extension, parse_filter, parse_message, parse_type_url
+from authplane.filters.composite.native.wire import CARRIER, NAME, NATIVE_INPUTS
+from authplane.filters.extensions.wire import add_below, parse_extension, parse_filter, parse_message, parse_type_url
 from authplane.filters.registry import MOST_DEPTH, FilterType, Packed, Scope
 from authplane.matching.expressions.wire import INPUT, MATCHER, parse_cel_matcher
 from authplane.matching.fractions import ALWAYS, Fraction
@@ -27,6 +29,7 @@ TYPE_NAME: Final = "envoy.extensions.common.matching.v3.ExtensionWithMatcher"
 OVERRIDE_NAME: Final = "envoy.extensions.common.matching.v3.ExtensionWithMatcherPerRoute"
 COMPOSITE_NAME: Final = "envoy.extensions.filters.http.composite.v3.Composite"
 EXECUTE_NAME: Final = "envoy.extensions.filters.http.composite.v3.ExecuteFilterAction"
+NO_MORE: Final[Mapping[str, InputKind[Call]]] = MappingProxyType({})
 SKIP_NAME: Final = "envoy.extensions.filters.common.matcher.action.v3.SkipFilter"
 
 
@@ -36,20 +39,21 @@ def composite_type(guards: Guards) -> FilterType | None:
         return None
     return FilterType(
         type_urls=(TYPE_NAME,),
-        override_urls=(OVERRIDE_NAME,),
+        override_urls=(OVERRIDE_NAME, CARRIER),
         sides=frozenset(Side),
         parse=parse_composite,
-        parse_override=parse_choice,
+        parse_override=parse_override,
     )
 
 
-def composite_kinds(scope: Scope) -> Kinds[Call, Action]:
+def composite_kinds(scope: Scope, more: Mapping[str, InputKind[Call]] = NO_MORE) -> Kinds[Call, Action]:
     """Return what may stand in the tree of a composite filter."""
     vocabulary = VOCABULARIES[scope.side]
     return Kinds(
         inputs={
             HEADER_INPUT: InputKind(ValueType.TEXT, parse_header_input),
             INPUT: InputKind(ValueType.CEL, _parse_attributes),
+            **more,
         },
         matchers={
             MATCHER: MatcherKind(ValueType.CEL, lambda data, problems: parse_cel_matcher(data, vocabulary, problems))
@@ -73,8 +77,34 @@ def parse_composite(packed: Packed, scope: Scope) -> Composite | tuple[Problem, 
     return problems.errors or Composite(matcher)
 
 
-def parse_choice(packed: Packed, scope: Scope) -> Choice | tuple[Problem, ...]:
+def parse_override(packed: Packed, scope: Scope) -> Choice | tuple[Problem, ...]:
     """Read what a route has instead; every problem is told."""
+    if packed.type_name != CARRIER:
+        return parse_choice(packed, scope)
+    problems = Problems()
+    message = parse_message(extension_pb2.TypedExtensionConfig, packed.value, problems)
+    if message is None:
+        return problems.errors
+    if message.name != NAME or scope.side is not Side.SERVER:
+        with problems.at("name"):
+            problems.add("NameUnknown", f"'{message.name}' is no extension that is known on {scope.side.value}s")
+        return problems.errors
+    with problems.at("typed_config"):
+        raw = parse_extension(message.typed_config, problems)
+        if not isinstance(raw, Packed) or raw.type_name != OVERRIDE_NAME:
+            problems.add("TypeUnsupported", f"must be {OVERRIDE_NAME}")
+            return problems.errors
+        found = parse_choice(raw, scope, NATIVE_INPUTS)
+        if isinstance(found, tuple):
+            add_below(found, problems)
+            return problems.errors
+    return found
+
+
+def parse_choice(
+    packed: Packed, scope: Scope, more: Mapping[str, InputKind[Call]] = NO_MORE
+) -> Choice | tuple[Problem, ...]:
+    """Read a tree that stands for the whole of another one; every problem is told."""
     problems = Problems()
     message = parse_message(pb.ExtensionWithMatcherPerRoute, packed.value, problems)
     if message is None:
@@ -83,7 +113,7 @@ def parse_choice(packed: Packed, scope: Scope) -> Choice | tuple[Problem, ...]:
         if not message.HasField("xds_matcher"):
             problems.add("Missing", "must be set")
             return problems.errors
-        matcher = parse_tree(message.xds_matcher, composite_kinds(scope), problems)
+        matcher = parse_tree(message.xds_matcher, composite_kinds(scope, more), problems)
     return problems.errors if matcher is None else Choice(matcher)
 
 

@@ -76,8 +76,11 @@ ANYBODY_ANYWHERE: Final = Reach(others=Anybody())
 NOBODY_ANYWHERE: Final = Reach(others=Nobody())
 
 
-def build_reach(guard: Guard, composition: Composition) -> Reach:
-    """Say whom the policies of a target could grant which calls; there is at least one policy."""
+def build_reach(guard: Guard, composition: Composition, *, left: tuple[Policy, ...] | None = None) -> Reach:
+    """Say whom the policies of a target could grant which calls; there is at least one policy.
+
+    With ``left``, which is what remains of the policies, it is about calls that one of those has to grant too.
+    """
     if any(isinstance(policy, Unusable) for policy in guard.policies):
         return NOBODY_ANYWHERE
     policies = [policy for policy in guard.policies if isinstance(policy, Policy)]
@@ -89,6 +92,8 @@ def build_reach(guard: Guard, composition: Composition) -> Reach:
 
     def callers(covers: Callable[[str], bool]) -> Callers:
         found = _joined((_of_policy(policy, covers) for policy in policies), join)
+        if left is not None:
+            found = _both(found, _joined((_of_policy(policy, covers) for policy in left), _either, Nobody()))
         # Who has no token is told so, which only those who decide can do.
         known = isinstance(found, Workloads) and not guard.uses_tokens and len(found.ids) <= _MOST_IDS
         return found if known or isinstance(found, Nobody) else Anybody()

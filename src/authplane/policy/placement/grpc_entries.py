@@ -1,0 +1,142 @@
+"""What an entry of a rule grants, as far as a gRPC server can tell of a call as the policy engine does."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from authplane.cel.calls import HEADERS, SERVER_CALLS, compile_call_expression
+from authplane.cel.program import Program
+from authplane.cel.tree import Const
+from authplane.policy.access.model import (
+    Account,
+    AnySource,
+    Asked,
+    Entry,
+    Everything,
+    Expression,
+    Inline,
+    Oidc,
+    Source,
+    Spiffe,
+    Tools,
+)
+from authplane.policy.mcp.front import canonical_path
+from authplane.policy.placement.entries import ASKS, COMMA, NO_MCP
+from authplane.policy.placement.model import CallOut
+
+TOKENS: Final = "is for bearers of tokens, which the policy server verifies"
+HOSTS: Final = "names hosts, which gRPC servers do not tell"
+PORTS: Final = "names ports, which not every gRPC server knows of a connection"
+VALUE: Final = "asks for the value of a header that is not plain text"
+ALL_HEADERS: Final = "reads all headers, not one by its name"
+
+_METHOD: Final = "POST"
+"""That of every call of gRPC."""
+_HEADER: Final = re.compile(r"[0-9a-z_.-]+")
+_UNLIKE: Final = frozenset({"authorization", "content-type", "host", "te"})
+"""A secret is not told to everybody who may ask for a Listener; the others are not what a client sent."""
+_VALUE: Final = re.compile(r"[!-~](?:[ -~]*[!-~])?")
+_READ: Final = frozenset({"request.path", "request.url_path", "request.method", "request.query"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """Calls that are all of what is given here."""
+
+    ids: frozenset[str] | None = None
+    """Of workloads whose certificates prove one of these; None is anybody."""
+    paths: tuple[str, ...] = ()
+    """Whole paths, or beginnings that end with ``*``; empty is any."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """All must be there with this value alone."""
+    expression: str = ""
+    """Must hold; empty asks for nothing."""
+
+
+def grant_of(source: Source, entry: Entry) -> Grant | CallOut | None:
+    """Say what an entry grants to a source, or why only the policy server can tell; None grants nothing."""
+    ids: frozenset[str] | None
+    match source:
+        case AnySource():
+            ids = None
+        case Spiffe(ids=ids):
+            pass
+        case Account(spiffe_id=spiffe_id):
+            ids = frozenset({spiffe_id})
+        case Oidc():
+            return CallOut(TOKENS)
+        case _:
+            assert_never(source)
+    match entry:
+        case Tools():
+            return CallOut(NO_MCP)
+        case Asked():
+            return CallOut(ASKS)
+        case Inline():
+            return _inline(entry, ids)
+        case Expression(program=program):
+            return _expression(program, ids)
+        case Everything():
+            return Grant(ids=ids)
+        case _:
+            assert_never(entry)
+
+
+def _inline(entry: Inline, ids: frozenset[str] | None) -> Grant | CallOut | None:
+    reason = next(_obstacles(entry), "")
+    if reason:
+        return CallOut(reason)
+    # To the policy engine no other path can be one of a rule.
+    paths = tuple(each for each in entry.paths if each.endswith("*") or canonical_path(each))
+    if (entry.methods and _METHOD not in entry.methods) or (entry.paths and not paths):
+        return None
+    return Grant(ids=ids, paths=paths, headers=entry.headers)
+
+
+def _obstacles(entry: Inline) -> Iterator[str]:
+    if entry.mcp is not None:
+        yield NO_MCP
+    if entry.hosts:
+        yield HOSTS
+    if entry.ports:
+        yield PORTS
+    for name, value in entry.headers:
+        yield from _fault_in_header(name)
+        if "," in value:
+            yield COMMA
+        elif not _VALUE.fullmatch(value):
+            yield VALUE
+
+
+def _fault_in_header(name: str) -> Iterator[str]:
+    """Say why a header is not looked at by a server."""
+    if name != name.lower():
+        # To the policy engine no header has that name.
+        yield f"names the header {name}, and names of headers are in lower case"
+    elif name in _UNLIKE or name.startswith("grpc-") or name.endswith("-bin") or not _HEADER.fullmatch(name):
+        yield f"reads the header {name}, which gRPC servers see otherwise"
+
+
+def _expression(program: Program, ids: frozenset[str] | None) -> Grant | CallOut:
+    if isinstance(program.tree, Const) and program.tree.value is True:
+        return Grant(ids=ids)
+    reason = next(_unreadable(program), "")
+    if reason:
+        return CallOut(reason)
+    found = compile_call_expression(program.text, SERVER_CALLS)
+    if isinstance(found, tuple):
+        return CallOut(f"has an expression that gRPC servers do not take: {found[0].message}")
+    return Grant(ids=ids, expression=program.text)
+
+
+def _unreadable(program: Program) -> Iterator[str]:
+    for read in program.reads:
+        name = read.variable.name
+        if name != HEADERS:
+            yield from () if name in _READ else (f"reads {name}",)
+        elif read.keys is None:
+            yield ALL_HEADERS
+        else:
+            for key in sorted(read.keys):
+                yield from _fault_in_header(key)
