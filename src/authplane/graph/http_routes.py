@@ -2,13 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from authplane.base.names import ObjectName
 from authplane.base.problems import Problems
 from authplane.graph.gateways import Fault, Listener
-from authplane.graph.guards import AuthorizationService, Enforced, RouteAuthorization, Unprotected
+from authplane.graph.guards import AuthorizationService, Enforced, RouteAuthorization, Shadow, Unprotected
 from authplane.graph.hostnames import ANY, breadth, closest, common_name, covers, hostname_problem
 from authplane.graph.model import (
     Exact,
@@ -20,7 +20,7 @@ from authplane.graph.model import (
     Share,
     Split,
 )
-from authplane.graph.placements import Placements
+from authplane.graph.placements import Placements, Placing
 from authplane.graph.protection import NO_TOKENS, Tokens
 from authplane.graph.route_matches import Precedence, precedence
 from authplane.graph.route_rules import Beside, ReadRoute, Rule, RuleBackend, read_route
@@ -77,6 +77,13 @@ class Checks:
     service: AuthorizationService
     placements: Placements
     unprotected_backends: bool
+
+    @property
+    def shadow_service(self) -> AuthorizationService:
+        """Who is asked where only policies in shadow stand: the same, and whatever it says the request goes on."""
+        body = self.service.body
+        partial = replace(body, partial=True) if body is not None else None
+        return replace(self.service, on_failure=Shadow(), body=partial)
 
 
 def attach_routes(
@@ -230,6 +237,7 @@ class _Table:
     def __init__(self, listener: Listener, beside: Beside, checks: Checks) -> None:
         self._listener = listener
         self._tokens = beside.protection.listener(listener.gateway, listener.section)
+        self._shadowed = beside.protection.shadows_listener(listener.gateway, listener.section)
         self._checks = checks
         self._entries: dict[str, list[_Entry]] = defaultdict(list, {listener.hostname: []})
 
@@ -277,7 +285,8 @@ class _Table:
 
     def _authorization(self, backend: RuleBackend, route: ObjectName, resource: str) -> RouteAuthorization:
         demanded = backend.target is not None and self._checks.unprotected_backends
-        if self._tokens is None and backend.tokens is None and not demanded:
+        checked = self._tokens is not None or backend.tokens is not None or demanded
+        if not checked and not self._shadowed and not backend.shadowed:
             return Unprotected()
         context = {GATEWAY: f"Gateway/{self._listener.name}", ROUTE: f"HTTPRoute/{route}"}
         if backend.target is not None:
@@ -285,10 +294,18 @@ class _Table:
         if resource:
             context[RESOURCE] = resource
         return Enforced(
-            service=self._checks.service,
+            service=self._checks.service if checked else self._checks.shadow_service,
             context=tuple(sorted(context.items())),
-            placing=self._checks.placements.before(context.get(TARGET), context[GATEWAY]),
+            placing=self._placing(context, checked=checked),
         )
+
+    def _placing(self, context: Mapping[str, str], *, checked: bool) -> Placing | None:
+        """Return what a proxy may decide by itself; what is to be checked is left to it only where there are rules."""
+        placing = self._checks.placements.before(context.get(TARGET), context[GATEWAY])
+        if placing is None or placing.way.guarded is not checked:
+            return None
+        # Only documents at known paths can be named to those who need a token.
+        return placing if RESOURCE in context or not placing.way.uses_tokens else None
 
     def _documents(self, entries: Iterable[_Entry]) -> Iterable[GatewayRoute]:
         """Return the routes of the RFC 9728 documents, unless somebody serves one by an exact path."""

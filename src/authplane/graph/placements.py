@@ -37,6 +37,6 @@ class Placements:
     def _build(self, backend: str | None, gateway: str | None) -> Placing | None:
         policies = self._policies
         way = policies.way(parse_target(backend, gateway)) if policies is not None else None
-        if policies is None or way is None or not way.guarded:
+        if policies is None or way is None or not (way.guarded or way.shadows):
             return None
         return Placing(way=way, settings=policies.settings, keys=self._known)

@@ -31,6 +31,8 @@ class RuleBackend:
     cluster: str | None
     weight: int
     host: str = ""
+    shadowed: bool = False
+    """A policy in shadow names it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +143,11 @@ class _Read:
                 why = "is a gRPC server, which no Gateway leads to"
             self._add("BackendNotFound", f'{ref.kind} "{ref.object_name}" {why}')
             return RuleBackend(target=ref, tokens=tokens, cluster=None, weight=weight)
-        return RuleBackend(target=ref, tokens=tokens, cluster=found.cluster, weight=weight, host=found.host or host)
+        shadowed = self._beside.protection.shadows_backend(ref.object_name)
+        host = found.host or host
+        return RuleBackend(
+            target=ref, tokens=tokens, cluster=found.cluster, weight=weight, host=host, shadowed=shadowed
+        )
 
     def _service(self, ref: Ref, port: int | None) -> str | None:
         if port is None:

@@ -10,7 +10,7 @@ from envoy.extensions.filters.http.router.v3 import router_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from google.protobuf.any_pb2 import Any
 
-from authplane.graph.guards import AuthorizationService, Enforced, RouteAuthorization, Shadow
+from authplane.graph.guards import AuthorizationService, Enforced, RouteAuthorization, Shadow, Unprotected
 from authplane.graph.model import Host
 from authplane.graph.programming import FILTERS
 from authplane.policy.placement.sources import CERTIFICATE_HEADER
@@ -102,7 +102,7 @@ def table_name(base: str, chain: Chain) -> str:
     connection manager ever sees the table of one with other filters: not while it drains, not if its successor was
     refused, not before its own table has come.
     """
-    if not chain.guards:
+    if not chain.guards and chain.natives is None:
         return base
     digest = sha256(b"".join(each.SerializeToString(deterministic=True) for each in http_filters(chain)))
     return f"{base}{FILTERS}{digest.hexdigest()[:16]}"
@@ -110,11 +110,14 @@ def table_name(base: str, chain: Chain) -> str:
 
 def per_route(chain: Chain, authorization: RouteAuthorization) -> dict[str, Any]:
     """Render what a route changes about the filters of its connection manager."""
-    changes = _of_guards(chain.guards, authorization)
-    if chain.natives is not None:
-        placing = authorization.placing if isinstance(authorization, Enforced) else None
-        changes |= native_changes(chain.natives, placed_of(placing, chain.natives.envoy))
-    return changes
+    if chain.natives is None:
+        return _of_guards(chain.guards, authorization)
+    placing = authorization.placing if isinstance(authorization, Enforced) else None
+    placed = placed_of(placing, chain.natives.envoy)
+    if placed is not None and placed.decide is None:
+        # Envoy evaluates all that there is, and none of it is enforced.
+        authorization = Unprotected()
+    return _of_guards(chain.guards, authorization) | native_changes(chain.natives, placed)
 
 
 def _of_guards(guards: tuple[Guard, ...], authorization: RouteAuthorization) -> dict[str, Any]:
@@ -122,6 +125,8 @@ def _of_guards(guards: tuple[Guard, ...], authorization: RouteAuthorization) -> 
         return {guard.name: pack(render_disabled()) for guard in guards}
     service = authorization.service
     own = next((guard for guard in guards if guard.serves(service)), None)
+    if own is None and isinstance(service.on_failure, Shadow):
+        return {guard.name: pack(render_disabled()) for guard in guards}
     if own is None:
         raise ValueError(f"no filter asks {service.cluster}")
     changes = {guard.name: pack(render_disabled()) for guard in guards if guard is not own}

@@ -8,7 +8,7 @@ from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
 
 from authplane.cel.envoy.release import CURRENT, Release
 from authplane.graph.gateway_api import splits
-from authplane.graph.guards import Enforced
+from authplane.graph.guards import AuthorizationService, Enforced, Shadow
 from authplane.graph.hostnames import ANY
 from authplane.graph.model import ConnectionTimeouts, GatewayChain, GatewayHost, GatewayPort, PlainPort, SecurePort
 from authplane.graph.programming import gateway_listener, gateway_routes
@@ -65,11 +65,19 @@ def checks_of(hosts: Iterable[GatewayHost], envoy: Release | None = CURRENT) -> 
         for share in split.shares
         if isinstance(share.authorization, Enforced)
     ]
-    if not enforced:
-        return Chain()
-    service = enforced[0].service
-    guard = Guard(name=EXT_AUTHZ, manner=manner_of(service), service=service, clear_route_cache=False)
-    return Chain(guards=(guard,), natives=_natives(enforced, envoy))
+    # An older Envoy does not know what it is not to heed, and would deny.
+    tries_out = envoy is not None and envoy.tries_checks_out
+    services = {each.service for each in enforced if tries_out or not isinstance(each.service.on_failure, Shadow)}
+    guards = tuple(
+        Guard(name=_name(each), manner=manner_of(each), service=each, clear_route_cache=False)
+        for each in sorted(services, key=_name)
+    )
+    return Chain(guards=guards, natives=_natives(enforced, envoy))
+
+
+def _name(service: AuthorizationService) -> str:
+    """Name the filter that asks, and the one that asks about policies in shadow alone."""
+    return f"{EXT_AUTHZ}/shadow" if isinstance(service.on_failure, Shadow) else EXT_AUTHZ
 
 
 def _natives(enforced: Iterable[Enforced], envoy: Release | None) -> Natives | None:

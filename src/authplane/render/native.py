@@ -21,6 +21,7 @@ from authplane.policy.mcp.answers import DenialFormat
 from authplane.render.newer_fields import REJECT_DUPLICATE_KEYS
 from authplane.render.placed import Placed
 from authplane.render.rules import deny_everything, refuse_the_known
+from authplane.render.shadows import count_only
 from authplane.render.varint import varint
 from authplane.render.wrap import FROM_ADS, pack, type_url
 
@@ -30,6 +31,7 @@ DECIDE: Final = "authplane/decide"
 REFUSE: Final = "authplane/refuse"
 _MCP: Final = "envoy.filters.http.mcp"
 _SLOT: Final = "authplane/policy-"
+_SHADOW: Final = "authplane/shadow-"
 _DISABLED: Final = pack(route_components_pb2.FilterConfig(disabled=True))
 _STRICT: Final = mcp_pb2.Mcp.TrafficMode.REJECT_NO_MCP
 
@@ -41,6 +43,8 @@ class Natives:
     envoy: Release
     slots: int = 0
     """How many policies stand before one target at most, if several do."""
+    shadows: int = 0
+    """How many policies in shadow."""
     tokens: bool = False
     reads_mcp: bool = False
     most_bytes: int = 0
@@ -53,7 +57,8 @@ class Natives:
         """The names of the filters, in order."""
         slots = (f"{_SLOT}{number}" for number in range(self.slots))
         before = (*([TOKENS] if self.tokens else ()), *([_MCP] if self.reads_mcp else ()))
-        return (*before, *slots, DECIDE, *([REFUSE] if self.tokens else ()))
+        shadows = (f"{_SHADOW}{number}" for number in range(self.shadows))
+        return (*before, *slots, DECIDE, *([REFUSE] if self.tokens else ()), *shadows)
 
 
 def join(placed: Iterable[Placed], natives: Natives) -> Natives | None:
@@ -64,6 +69,7 @@ def join(placed: Iterable[Placed], natives: Natives) -> Natives | None:
     return Natives(
         envoy=natives.envoy,
         slots=max(len(each.slots) for each in found),
+        shadows=max(len(each.shadows) for each in found),
         tokens=any(each.providers for each in found),
         reads_mcp=any(each.reads_mcp for each in found),
         most_bytes=natives.most_bytes,
@@ -81,6 +87,8 @@ def native_filters(natives: Natives) -> Iterator[hcm_pb2.HttpFilter]:
             yield hcm_pb2.HttpFilter(name=name, typed_config=pack(_mcp(natives)))
         elif name == REFUSE:
             yield hcm_pb2.HttpFilter(name=name, typed_config=pack(refuse_the_known()))
+        elif name.startswith(_SHADOW):
+            yield hcm_pb2.HttpFilter(name=name, typed_config=pack(count_only()))
         else:
             yield hcm_pb2.HttpFilter(name=name, typed_config=pack(deny_everything()))
 
@@ -90,11 +98,14 @@ def native_changes(natives: Natives, placed: Placed | None) -> dict[str, Any]:
     changes = dict.fromkeys(natives.names, _DISABLED)
     if placed is None:
         return changes
-    changes[DECIDE] = placed.decide
     changes |= {f"{_SLOT}{number}": each for number, each in enumerate(placed.slots)}
+    changes |= {f"{_SHADOW}{number}": each for number, each in enumerate(placed.shadows)}
+    if placed.decide is not None:
+        changes[DECIDE] = placed.decide
     if placed.providers:
         changes[TOKENS] = pack(jwt_pb2.PerRouteConfig(requirement_name=placed.requirement))
-        del changes[REFUSE]
+        if placed.decide is not None:
+            del changes[REFUSE]
     if placed.reads_mcp:
         del changes[_MCP]
     return changes

@@ -1,5 +1,6 @@
 """What Envoy decides by itself before a target, and what its filters are told for that."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
@@ -14,10 +15,11 @@ from authplane.graph.placements import Placing
 from authplane.policy.access.denials import realm_of, scopes_of
 from authplane.policy.access.model import AnyPolicy, Oidc
 from authplane.policy.access.settings import issuer_settings
-from authplane.policy.placement.model import Choices, Decider, Plan, Sender
+from authplane.policy.placement.model import Choices, Decider, PlacedEntry, Plan, Sender
 from authplane.policy.placement.plan import place_way
 from authplane.policy.tokens.issuer_url import IssuerUrl
 from authplane.render.rules import policies_of, render_rules, render_together, slot_prefix
+from authplane.render.shadows import render_shadow
 from authplane.render.wrap import pack
 
 _KNOWN: Final = 1 << 14
@@ -50,7 +52,10 @@ class Placed:
     """What they may need."""
     slots: tuple[Any, ...] = field(repr=False)
     """What the filter of each policy is told; empty if there is one policy, which the last filter has."""
-    decide: Any = field(repr=False)
+    decide: Any | None = field(repr=False)
+    """None if no policy is enforced, and only those in shadow are evaluated."""
+    shadows: tuple[Any, ...] = field(default=(), repr=False)
+    """What the filters of policies in shadow are told."""
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -81,8 +86,11 @@ class _Key:
     def __init__(self, placing: Placing, envoy: Release) -> None:
         way = placing.way
         self.placing, self.envoy = placing, envoy
-        self._policies: tuple[AnyPolicy, ...] = tuple(each for guard in way.guards for each in guard.policies)
-        counts = tuple(len(guard.policies) for guard in way.guards)
+        ways = (way, *way.shadows)
+        self._policies: tuple[AnyPolicy, ...] = tuple(
+            policy for each in ways for guard in each.guards for policy in guard.policies
+        )
+        counts = tuple(len(guard.policies) for each in ways for guard in each.guards)
         self._rest = (counts, way.is_mcp, way.placement, way.body_inspection, placing.keys, envoy)
         self._hash = hash((*map(id, self._policies), self._rest))
 
@@ -102,24 +110,30 @@ class _Key:
 @lru_cache(maxsize=_KNOWN)
 def _known(key: _Key) -> Placed | None:
     placing = key.placing
-    plan = place_way(placing.way, placing.settings, Choices(envoy=key.envoy, keys=placing.keys))
-    if plan.decider not in {Decider.ENVOY, Decider.BOTH}:
+    choices = Choices(envoy=key.envoy, keys=placing.keys)
+    plan, *shadows = (place_way(each, placing.settings, choices) for each in (placing.way, *placing.way.shadows))
+    if plan.decider is Decider.SERVER or any(each.decider is not Decider.ENVOY for each in shadows):
         return None
     policies = policies_of(plan)
-    native = [entry for policy in policies for entry in policy.native]
+    enforced, native = bool(policies), [entry for each in (plan, *shadows) for entry in _native(each)]
     issuers = {entry.source.issuer for entry in native if isinstance(entry.source, Oidc)}
     rules = [render_rules(policy, plan, tells_apart=bool(issuers)) for policy in policies]
     return Placed(
         plan=plan,
         providers=tuple(sorted(_provider(each, placing) for each in issuers)),
-        reads_mcp=plan.front.reads_mcp,
+        reads_mcp=any(each.front.reads_mcp for each in (plan, *shadows)),
         certificates=any(isinstance(entry.sender, Sender) and entry.sender.ids for entry in native),
         uses_tokens=placing.way.uses_tokens,
         realm=realm_of(placing.way.guards),
         scopes=scopes_of(placing.way.guards),
         slots=() if len(rules) == 1 else tuple(_slot(number, each) for number, each in enumerate(rules)),
-        decide=_decide(rules[0] if len(rules) == 1 else render_together(plan)),
+        decide=_decide(rules[0] if len(rules) == 1 else render_together(plan)) if enforced else None,
+        shadows=tuple(render_shadow(each, shadow, among_granted=enforced) for each, shadow in enumerate(shadows)),
     )
+
+
+def _native(plan: Plan) -> Iterator[PlacedEntry]:
+    return (entry for policy in policies_of(plan) for entry in policy.native)
 
 
 def _provider(issuer: IssuerUrl, placing: Placing) -> Provider:

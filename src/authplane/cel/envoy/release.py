@@ -37,6 +37,11 @@ class Release:
         return self >= Release(1, 37)
 
     @property
+    def tries_checks_out(self) -> bool:
+        """Whether the filter that asks others can be told not to heed them."""
+        return self >= Release(1, 38)
+
+    @property
     def rejects_duplicate_keys(self) -> bool:
         """Whether the mcp filter can be told to refuse bodies in which a member stands twice."""
         return self >= Release(1, 39)

@@ -42,6 +42,7 @@ BESIDE: Final = (
     "stands beside rules that read the body, which only the policy server reads strictly (bodyInspection: Strict)"
 )
 OLD: Final = "stands beside rules that read the body, of which this release of Envoy reads only a part"
+SHADOWED: Final = "stands beside a policy in shadow that only the policy server can evaluate"
 _EVERYBODY: Final = Rule(name="", source=AnySource())
 
 
@@ -74,14 +75,16 @@ class _Placer:
         self._keys = choices.keys
         self._terms = Terms(placement=way.placement, body_inspection=way.body_inspection, envoy=choices.envoy)
         self._asks = SEVERAL if len(set(_destinations(way.guards))) > 1 else ASKS
-        self._general = self._obstacle()
+        self._general = self._obstacle(choices)
 
-    def _obstacle(self) -> str:
+    def _obstacle(self, choices: Choices) -> str:
         """Say why nothing before this target is native, whatever the rules are."""
         if self._way.placement is Placement.CALL_OUT:
             return CHOSEN
         if any(isinstance(policy, Screen) for guard in self._way.guards for policy in guard.policies):
             return SCREENED
+        if any(place_way(each, self._settings, choices).decider is not Decider.ENVOY for each in self._way.shadows):
+            return SHADOWED
         if not (self._way.reads_mcp and self._way.is_mcp):
             return ""
         if self._way.body_inspection is BodyInspection.STRICT:
@@ -115,7 +118,7 @@ class _Placer:
                 place = place_entry(entry, sender.who, self._terms, is_mcp=self._way.is_mcp)
             yield self._entry(entry_words(entry, index), rule, sender, place)
         if rule.base and self._way.is_mcp:
-            yield self._entry(BASE, rule, sender, self._base())
+            yield self._entry(BASE, rule, sender, sender if isinstance(sender, CallOut) else self._base())
 
     def _base(self) -> Place:
         return place_base(self._terms, is_mcp=self._way.is_mcp)
