@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from tests.support.envoys import VERSIONS, Version
 from tests.support.mcp_checks import AGENT
-from tests.support.mcp_gateway import McpGateway, deciding, mcp_gateway, policy
+from tests.support.mcp_gateway import McpGateway, deciding, mcp_gateway, policy, route
 from tests.support.minting import ISSUER, claims, signer
 
 NATIVE = "  bodyInspection: Native"
@@ -98,6 +98,119 @@ async def test_requests_of_another_shape_are_asked_about(tmp_path: Path, envoy: 
         assert len(it.decided) == 3
 
 
+# --- Several policies
+
+
+BOTH = "spiffe://cluster.local/ns/default/sa/both"
+
+
+def two(first: str, second: str) -> str:
+    return policy(first, name="first") + "---" + policy(second, name="second")
+
+
+@both
+async def test_every_policy_has_to_grant_unless_one_suffices(tmp_path: Path, envoy: Version) -> None:
+    written = two(f"[{rule(tools('add', 'wipe'))}]", f"[{rule(tools('add', 'headers'))}]")
+    expected = {"All": {"add": 400, "wipe": 403, "headers": 403}, "Any": {"add": 400, "wipe": 400, "headers": 400}}
+    for composition, statuses in expected.items():
+        settings = f"{NATIVE}\n  policyComposition: {composition}"
+        root = tmp_path / composition
+        root.mkdir()
+        async with mcp_gateway(root, written, settings=settings, envoy=envoy) as it:
+            assert {tool: await call(it, tool) for tool in statuses} == statuses
+            assert await call(it, "read_file") == 403
+            assert await call(it, "add", OTHER) == 403
+
+
+async def test_one_policy_grants_natively_and_the_other_has_to_be_asked(tmp_path: Path) -> None:
+    asks = cel('request.mcp.params.file == "a"')
+    written = two(f"[{rule(tools('add', 'wipe'))}]", f"[{rule(tools('add'), asks)}]")
+    async with mcp_gateway(tmp_path, written, settings=NATIVE) as it:
+        assert [await call(it, tool) for tool in ("add", "wipe", "headers")] == [400, 503, 403]
+        async with deciding(it), it.http_client(spiffe_id=AGENT) as http:
+            assert (await it.call(http, "wipe", file="a")).status_code == 400
+            assert (await it.call(http, "wipe", file="b")).status_code == 403
+        assert len(it.decided) == 2
+
+
+@both
+async def test_policies_of_the_gateway_stand_before_those_of_backends(tmp_path: Path, envoy: Version) -> None:
+    gateway = policy(f"[{rule(tools('add', 'wipe'))}]", name="edge").replace(
+        "group: agentic.networking.x-k8s.io, kind: Backend, name: shop",
+        "group: gateway.networking.k8s.io, kind: Gateway, name: edge",
+    )
+    written = gateway + "---" + policy(f"[{rule(tools('add', 'headers'))}]")
+    async with mcp_gateway(tmp_path, written, settings=NATIVE, envoy=envoy) as it:
+        assert [await call(it, tool) for tool in ("add", "wipe", "headers")] == [400, 403, 403]
+
+
+@both
+async def test_a_route_to_several_backends_is_judged_by_the_one_that_is_chosen(tmp_path: Path, envoy: Version) -> None:
+    written = policy(f"[{rule(tools('add'))}]", "left") + "---" + policy(f"[{rule(tools('wipe'))}]", "right")
+    routes = (route("shop", {"left": 1, "right": 1, "free": 1}),)
+    names = ("left", "right", "free")
+    async with mcp_gateway(tmp_path, written, settings=NATIVE, backends=names, routes=routes, envoy=envoy) as it:
+        # Whoever is not chosen to be asked by a rule of its own says nothing: 200 and 400 are words of the servers.
+        found = {tool: {await call(it, tool) for _ in range(40)} for tool in ("add", "read_file")}
+    assert found == {"add": {400, 403}, "read_file": {400, 403}}
+
+
+async def test_an_unusable_policy_denies_everything_natively_too(tmp_path: Path) -> None:
+    good = f"[{rule(tools('add'))}]"
+    async with mcp_gateway(tmp_path, two(good, good), settings=NATIVE) as it:
+        assert await call(it, "add") == 400
+    root = tmp_path / "broken"
+    root.mkdir()
+    empty = "[{source: {type: SPIFFE, spiffe: '" + AGENT + "'}, authorization: []}]"
+    async with mcp_gateway(root, two(good, empty), settings=NATIVE) as it:
+        assert await call(it, "add") == 403
+
+
+# --- Shadow
+
+
+def in_shadow(written: str) -> str:
+    return written.replace("spec:\n", "spec:\n  mode: Shadow\n", 1)
+
+
+@both
+async def test_a_policy_in_shadow_is_counted_and_not_enforced(tmp_path: Path, envoy: Version) -> None:
+    shadow = in_shadow(policy(f"[{rule(tools('add'))}]", name="planned"))
+    enforced = policy(f"[{rule(tools('add', 'wipe'))}]")
+    async with mcp_gateway(tmp_path, f"{enforced}---{shadow}", settings=NATIVE, envoy=envoy) as it:
+        assert [await call(it, tool) for tool in ("add", "wipe", "wipe", "headers")] == [400, 400, 400, 403]
+        counted = await it.counters("shadow_allowed")
+    assert counted == {
+        "http.gateway.rbac.shadow.policy.default/planned/rule-0/0:InlineTools.shadow_allowed": 1,
+        "http.gateway.rbac.shadow.policy.~none:default:planned.shadow_allowed": 2,
+    }
+
+
+@both
+async def test_where_only_policies_in_shadow_stand_everything_passes(tmp_path: Path, envoy: Version) -> None:
+    shadow = in_shadow(policy(f"[{rule(tools('add'))}]", name="planned"))
+    async with mcp_gateway(tmp_path, shadow, settings=NATIVE, envoy=envoy) as it:
+        assert [await call(it, tool, who) for who in (AGENT, OTHER) for tool in ("add", "wipe")] == [400] * 4
+        counted = await it.counters("shadow_allowed")
+    assert counted["http.gateway.rbac.shadow.policy.~none:default:planned.shadow_allowed"] == 3
+
+
+@both
+async def test_a_policy_in_shadow_that_envoy_cannot_evaluate_is_left_to_the_policy_server(
+    tmp_path: Path, envoy: Version
+) -> None:
+    """Whoever may be asked is asked, and if nobody answers the request goes on."""
+    shadow = in_shadow(policy(f"[{rule(tools('add'))}]", name="planned"))
+    async with mcp_gateway(tmp_path, shadow, envoy=envoy) as it:
+        assert await call(it, "wipe") == 400
+        async with it.http_client(spiffe_id=AGENT) as http:
+            large = await it.call(http, "wipe", much="x" * 3_000_000)
+            assert large.status_code == 400
+        async with deciding(it):
+            assert await call(it, "wipe") == 400
+        assert len(it.decided) == 1
+
+
 # --- Tokens
 
 
@@ -160,4 +273,5 @@ async def headers_seen(it: McpGateway, http: httpx2.AsyncClient) -> list[str]:
     async with it.mcp(http, old=True) as client:
         answer = await client.call_tool("headers", {})
     assert answer.structured_content is not None
-    return answer.structured_content["result"]
+    found: list[str] = answer.structured_content["result"]
+    return found

@@ -23,7 +23,7 @@ from tests.support.world import World
 from authplane.app.policy_plan import PolicyPlan
 from authplane.app.policy_server import KeptPolicies, keep_policies
 from authplane.io.authz import AuthzSettings, serve_authz
-from authplane.io.envoy import run_envoy
+from authplane.io.envoy import Envoy, run_envoy
 from authplane.io.listen import TcpAddress, UnixAddress
 from authplane.io.metrics import Metrics
 from authplane.io.observer import Observer
@@ -73,6 +73,14 @@ class McpGateway:
     https: int
     origins: Mapping[str, ToolServer]
     decided: list[tuple[Request, Grounds]] = field(default_factory=list)
+    envoy: Envoy | None = None
+
+    async def counters(self, contains: str) -> dict[str, int]:
+        """Return what Envoy has counted under names that have a text in them, if it is not nothing."""
+        assert self.envoy is not None
+        page = (await self.envoy.admin("/stats?usedonly")).body
+        lines = (line.rpartition(": ") for line in page.splitlines() if contains in line and "Quantile" not in line)
+        return {name: int(count) for name, _, count in lines if int(count) and ".policy." in name}
 
     @property
     def url(self) -> str:
@@ -220,6 +228,7 @@ async def mcp_gateway(  # noqa: PLR0913 (tests differ in each of them)
         config = json_text(static_bootstrap(render_graph(generation.built.graph, envoy.release)))
         running = await stack.enter_async_context(run_envoy(config, sink=_ignore, settings=envoy.settings()))
         await running.ready()
+        made.envoy = running
         await reachable(TcpAddress(host="127.0.0.1", port=made.http))
         yield made
 
