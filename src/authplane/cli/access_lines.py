@@ -41,17 +41,26 @@ def json_record(text: str) -> dict[str, Any]:
 def _why(record: dict[str, Any]) -> str:
     status = str(record.get("status", ""))
     details = str(record.get("details") or "")
+    if refused := _refused(record, details):
+        return refused
+    if granted := _granted(record.get("decided")):
+        return f"[green]allowed[/] in Envoy by {escape(granted)}"
+    if status.startswith("3") and details == "direct_response":
+        return "redirected to https"
+    return _WORDS.get(str(record.get("authorization")), f"[dim]{escape(details)}[/]")
+
+
+def _refused(record: dict[str, Any], details: str) -> str:
+    """Say who refused a request; empty if nobody did."""
     if details.startswith("ext_authz_error"):
         return "[red]refused: no answer from the authorization server[/]"
     if details.startswith("ext_authz"):
         return "[red]denied[/] by the authorization server"
     if details.startswith("rbac_access_denied"):
         return f"[red]denied[/] in Envoy: {escape(_unmoved(record))}"
-    if granted := _granted(record.get("decided")):
-        return f"[green]allowed[/] in Envoy by {escape(granted)}"
-    if status.startswith("3") and details == "direct_response":
-        return "redirected to https"
-    return _WORDS.get(str(record.get("authorization")), f"[dim]{escape(details)}[/]")
+    if details.startswith(("jwt_authn_", "mcp_")):
+        return f"[red]refused[/] in Envoy before any policy: {escape(details)}"
+    return ""
 
 
 def _granted(decided: object) -> str:

@@ -1,0 +1,67 @@
+"""Lines of Envoy's access log, as a person reads them."""
+
+import json
+from typing import Any, NamedTuple
+
+import pytest
+from rich.text import Text
+
+from authplane.cli.access_lines import access_line
+
+ID = "enforced_effective_policy_id"
+BOTH = {
+    "policy_0_shadow_effective_policy_id": "shop/a.v1/r/0:CEL",
+    "policy_0_shadow_engine_result": "allowed",
+    "policy_1_shadow_effective_policy_id": "shop/b/r/base",
+}
+
+
+class Case(NamedTuple):
+    record: dict[str, Any]
+    want: str
+
+
+CASES = {
+    "a rule of Envoy": Case({"decided": {ID: "shop/a.v1/r/0:CEL"}}, "allowed in Envoy by shop/a.v1/r/0:CEL"),
+    "rules of several policies": Case(
+        {"decided": {ID: "native/all", **BOTH}}, "allowed in Envoy by shop/a.v1/r/0:CEL and shop/b/r/base"
+    ),
+    "who is asked about was not decided in Envoy": Case(
+        {"decided": {ID: "~ask", **BOTH}}, "allowed by the authorization server"
+    ),
+    "nobody was asked": Case({"decided": None}, "allowed by the authorization server"),
+    "denied in Envoy": Case(
+        {"details": "rbac_access_denied_matched_policy[none]", "policies": "shop/a.v1 shop/b"},
+        "denied in Envoy: no rule of shop/a.v1 or shop/b grants it",
+    ),
+    "denied in Envoy as somebody known": Case(
+        {"details": "rbac_access_denied_matched_policy[known]", "policies": "shop/b", "decided": {ID: "known"}},
+        "denied in Envoy: no rule of shop/b grants it",
+    ),
+    "denied in Envoy by nobody knows which": Case(
+        {"details": "rbac_access_denied_matched_policy[none]", "policies": None},
+        "denied in Envoy: no rule grants it",
+    ),
+    "not a message": Case({"details": "mcp_parse_error"}, "refused in Envoy before any policy: mcp_parse_error"),
+    "denied elsewhere": Case({"details": "ext_authz_denied"}, "denied by the authorization server"),
+    "no answer": Case(
+        {"details": "ext_authz_error", "decided": {ID: "!ask"}}, "refused: no answer from the authorization server"
+    ),
+    "no check": Case({"authorization": "unprotected"}, "unprotected"),
+    "to https": Case({"status": 301, "details": "direct_response", "authorization": None}, "redirected to https"),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_a_line_says_who_decided(case: Case) -> None:
+    common = {"time": "2026-01-01T10:20:30.123Z", "method": "POST", "host": "h", "path": "/[p]", "duration": 3}
+    usual = {"status": 200, "details": "via_upstream", "authorization": "enforced"}
+    record = common | usual | case.record
+    line = access_line(json.dumps(record))
+    assert line is not None
+    assert Text.from_markup(line).plain == f"10:20:30 {record['status']} POST h /[p]  {case.want} 3 ms"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"level": "info"}', "[" * 100_000], ids=len)
+def test_what_is_no_line_of_the_access_log_is_left_to_others(text: str) -> None:
+    assert access_line(text) is None

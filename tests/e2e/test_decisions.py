@@ -1,0 +1,138 @@
+"""What is decided can be seen: in the terminal, and in one table of Envoy's decisions and the policy server's."""
+
+import json
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.certificates import ca_secret, server, tls_secret
+from tests.support.eventually import eventually
+from tests.support.gateway import free_port, service
+from tests.support.mcp_checks import AGENT
+from tests.support.mcp_gateway import McpGateway, backend, gateway, policy, route
+
+from authplane.io.process import Line, run_process
+
+CONFIGURATION = """
+apiVersion: authplane.dev/v1alpha1
+kind: AuthplaneConfiguration
+metadata: {name: authplane}
+spec:
+  gateway: {address: 127.0.0.1}
+  bodyInspection: Native
+"""
+SOURCE = f"source: {{type: SPIFFE, spiffe: '{AGENT}'}}"
+ADD = "{type: InlineTools, tools: [add]}"
+ARGUMENT = "{type: CEL, cel: 'request.mcp.params.file == \"a\"'}"
+MIXED = f"[{{name: work, {SOURCE}, authorization: [{ADD}, {ARGUMENT}]}}]"
+
+
+@dataclass
+class Running:
+    """A running `authplane run`, with what it writes."""
+
+    site: McpGateway
+    lines: list[Line] = field(default_factory=list)
+
+    async def says(self, words: str) -> None:
+        async def holds() -> bool:
+            return any(words in line.text for line in self.lines)
+
+        try:
+            await eventually(holds, limit=20)
+        except TimeoutError:
+            raise AssertionError("\n".join(line.text for line in self.lines)) from None
+
+    async def decisions(self) -> dict[str, Any]:
+        """Return what `authplane decisions` prints for programs."""
+        printed: list[str] = []
+
+        async def sink(line: Line) -> None:
+            printed.append(line.text)
+
+        argv = [sys.executable, "-m", "authplane", "decisions", str(self.site.folder), "-o", "json"]
+        async with run_process(argv, sink=sink) as child:
+            status = await child.ended()
+        assert status == 0, printed
+        told: dict[str, Any] = json.loads("\n".join(printed))
+        return told
+
+
+@asynccontextmanager
+async def running(root: Path, policies: str) -> AsyncGenerator[Running]:
+    """Run everything for one Backend; who is let through is answered by an echo origin."""
+    folder = root / "resources"
+    folder.mkdir()
+    echo = free_port()
+    it = Running(McpGateway(folder=folder, http=free_port(), https=free_port(), origins={}))
+    documents = [
+        CONFIGURATION, gateway(it.site.http, it.site.https), tls_secret("tls", server("localhost")), ca_secret("ca"),
+        backend("shop"), service("shop", echo), route("shop", {"shop": 1}), policies,
+    ]  # fmt: skip
+    it.site.write("all.yaml", "\n---\n".join(documents))
+
+    async def sink(line: Line) -> None:
+        it.lines.append(line)
+
+    argv = [sys.executable, "-m", "authplane", "run", str(folder), "--state-dir", str(root / "state")]
+    argv += ["--authserver-address", "", "--echo-address", f"127.0.0.1:{echo}"]
+    async with run_process(argv, sink=sink, grace=5):
+        await it.says("Ctrl-C stops everything")
+        yield it
+
+
+@pytest.fixture(autouse=True)
+def _private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+
+
+def row(rule: str, entry: str, by: str, policy: str = "default/shop", **counts: int) -> dict[str, Any]:
+    names = {"policy": policy, "rule": rule, "entry": entry, "decidedBy": by, "effect": "decided"}
+    return names | {"allowed": 0, "denied": 0, "undecided": 0} | counts
+
+
+async def test_decisions_of_envoy_and_of_the_policy_server_stand_in_one_table(tmp_path: Path) -> None:
+    async with running(tmp_path, policy(MIXED)) as it:
+        async with it.site.http_client(spiffe_id=AGENT) as http:
+            tried = [("add", "a", 200), ("add", "b", 200), ("read", "a", 200), ("read", "b", 403)]
+            for tool, file, status in tried:
+                assert (await it.site.call(http, tool, file=file)).status_code == status
+            headers = {"content-type": "application/json"}
+            assert (await http.post("/shop", content=b"{", headers=headers)).status_code == 400
+        async with it.site.http_client() as http:
+            assert (await it.site.call(http, "add")).status_code == 403
+        await it.says("/shop  allowed in Envoy by default/shop/work/0:InlineTools")
+        await it.says("/shop  allowed by the authorization server")
+        await it.says("/shop  denied by the authorization server")
+        await it.says("/shop  denied in Envoy: no rule of default/shop grants it")
+        await it.says("/shop  refused in Envoy before any policy: mcp_parse_error")
+        assert await it.decisions() == {
+            "decisions": [
+                row("", "", "Envoy", policy="", denied=1),
+                row("work", "0:InlineTools", "Envoy", allowed=2),
+                row("work", "1:CEL", "policy server", allowed=1, denied=1),
+            ],
+            "silent": [],
+        }
+
+
+async def test_rules_of_several_policies_are_each_named(tmp_path: Path) -> None:
+    rules = f"[{{name: work, {SOURCE}, authorization: [{ADD}]}}]"
+    several = "\n---\n".join(policy(rules, name=name) for name in ("one.v1", "two"))
+    async with running(tmp_path, several) as it:
+        async with it.site.http_client(spiffe_id=AGENT) as http:
+            assert (await it.site.call(http, "add")).status_code == 200
+            assert (await it.site.call(http, "wipe")).status_code == 403
+        granted = "default/one.v1/work/0:InlineTools and default/two/work/0:InlineTools"
+        await it.says(f"/shop  allowed in Envoy by {granted}")
+        await it.says("/shop  denied in Envoy: no rule of default/one.v1 or default/two grants it")
+        told = await it.decisions()
+        assert told["decisions"] == [
+            row("", "", "Envoy", policy="", denied=1),
+            row("work", "0:InlineTools", "Envoy", policy="default/one.v1", allowed=1) | {"effect": "one of several"},
+            row("work", "0:InlineTools", "Envoy", policy="default/two", allowed=1) | {"effect": "one of several"},
+        ]
