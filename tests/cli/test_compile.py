@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+from tests.support.certificates import ca_secret, server, tls_secret
+from tests.support.gateway import service
+from tests.support.mcp_gateway import backend, configuration, gateway, policy, route
 from tests.support.world import whole
 from typer.testing import CliRunner
 
@@ -71,3 +74,39 @@ def test_conditions_redirects_and_whose_a_route_is_are_shown(tmp_path: Path) -> 
 def test_a_trial_says_that_nothing_is_enforced(tmp_path: Path) -> None:
     lines = compiled(tmp_path, "Shadow")
     assert "  /gone → answer 502  extension/default/auth is asked within 1 s, and nothing is enforced" in lines
+
+
+NATIVE = f"""{configuration(Path("/run"), (), "  bodyInspection: Native")}
+---
+{gateway(8080, 8443)}
+---
+{backend("shop")}
+---
+{service("shop", 9000)}
+---
+{route("shop", {"shop": 1})}
+---
+{policy("[{source: {type: SPIFFE, spiffe: 'spiffe://a/b'}, authorization: [{type: InlineTools, tools: [add]}]}]")}
+"""
+
+
+def compiled_for(folder: Path, *options: str) -> str:
+    documents = (NATIVE, tls_secret("tls", server("localhost")), ca_secret("ca"))
+    (folder / "all.yaml").write_text("\n---\n".join(documents), encoding="utf-8")
+    result = CliRunner().invoke(build_app(), ["compile", str(folder), "-o", "json", *options])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_what_proxies_of_a_release_get_is_shown(tmp_path: Path) -> None:
+    rules = "authplane/decide"
+    assert rules in compiled_for(tmp_path)
+    assert compiled_for(tmp_path, "--envoy", "1.39.3") == compiled_for(tmp_path)
+    assert rules in compiled_for(tmp_path, "--envoy", "1.99")
+    assert rules not in compiled_for(tmp_path, "--envoy", "1.35")
+
+
+def test_a_release_that_is_none_is_a_usage_error(tmp_path: Path) -> None:
+    result = CliRunner().invoke(build_app(), ["compile", str(tmp_path), "--envoy", "newest"], env={"COLUMNS": "200"})
+    assert result.exit_code == 2
+    assert "'newest' is not a release such as 1.39" in result.output

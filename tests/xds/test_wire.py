@@ -1,10 +1,12 @@
 """Discovery messages, both ways."""
 
-from envoy.config.core.v3.base_pb2 import Node
+from envoy.config.core.v3.base_pb2 import BuildVersion, Node
 from envoy.service.discovery.v3 import discovery_pb2 as pb
+from envoy.type.v3.semantic_version_pb2 import SemanticVersion
 from google.protobuf.any_pb2 import Any
 from google.rpc.status_pb2 import Status
 
+from authplane.cel.envoy.release import Release
 from authplane.xds.messages import DeltaRequest, DeltaResponse, SotwRequest, SotwResponse
 from authplane.xds.snapshot import Versioned
 from authplane.xds.types import TypeUrl
@@ -13,23 +15,28 @@ from authplane.xds.wire import parse_delta_request, parse_sotw_request, render_d
 URL = TypeUrl.CLUSTER.value
 
 
+def envoy_node() -> Node:
+    version = BuildVersion(version=SemanticVersion(major_number=1, minor_number=38, patch=2))
+    return Node(id="edge", user_agent_name="envoy", user_agent_build_version=version)
+
+
 def test_every_field_of_a_state_of_the_world_request_is_read() -> None:
     message = pb.DiscoveryRequest(
         version_info="v",
-        node=Node(id="edge"),
+        node=envoy_node(),
         resource_names=["a", "b"],
         type_url=URL,
         response_nonce="7",
         error_detail=Status(message="no"),
     )
     assert parse_sotw_request(message.SerializeToString()) == SotwRequest(
-        type_url=URL, node="edge", names=("a", "b"), version="v", nonce="7", error="no"
+        type_url=URL, node="edge", edition=Release(1, 38), names=("a", "b"), version="v", nonce="7", error="no"
     )
 
 
 def test_every_field_of_a_delta_request_is_read() -> None:
     message = pb.DeltaDiscoveryRequest(
-        node=Node(id="edge"),
+        node=envoy_node(),
         type_url=URL,
         resource_names_subscribe=["a"],
         resource_names_unsubscribe=["b"],
@@ -40,6 +47,7 @@ def test_every_field_of_a_delta_request_is_read() -> None:
     assert parse_delta_request(message.SerializeToString()) == DeltaRequest(
         type_url=URL,
         node="edge",
+        edition=Release(1, 38),
         subscribe=("a",),
         unsubscribe=("b",),
         initial_versions={"c": "1"},
