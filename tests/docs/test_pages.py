@@ -21,7 +21,9 @@ from authplane.io.envoy import validate
 EXAMPLES = sorted(path.parent.name for path in (ROOT / "examples").glob("*/README.md"))
 WARNED = {"contour-teams": ["AuthShadow"]}
 """The warnings that examples have, because they show what deserves one."""
-ENDING = {"validate", "status", "compile", "bootstrap", "check", "test", "lint", "--version", "--help"}
+WRITTEN = ("policies.md", "placement.md")
+"""The pages whose documents are files that their commands read."""
+ENDING = {"validate", "status", "explain", "compile", "bootstrap", "check", "test", "lint", "--version", "--help"}
 """The commands that end by themselves; every command does with ``--help``."""
 
 
@@ -43,9 +45,9 @@ CHECKED = [step for step in EVERY if is_checked(step)]
 
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy the examples, as a user would, and make their Secrets; and the files that the page about policies shows."""
+    """Copy the examples, as a user would, and make their Secrets; and the files that pages show."""
     place = tmp_path_factory.mktemp("docs")
-    for block in blocks(ROOT / "docs" / "policies.md"):
+    for block in (block for page in WRITTEN for block in blocks(ROOT / "docs" / page)):
         if block.language == "yaml":
             file = place / block.text.partition("\n")[0].removeprefix("# ")
             file.parent.mkdir(exist_ok=True)

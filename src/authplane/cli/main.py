@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "validate": "validate:validate",
     "status": "status:status",
     "decisions": "decisions:decisions",
+    "explain": "explain:explain_placement",
     "compile": "compile:compile_folder",
     "bootstrap": "bootstrap:bootstrap",
     "check": "check:check_requests",

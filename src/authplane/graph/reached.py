@@ -1,10 +1,11 @@
 """The targets of policies that proxies and gRPC servers lead to."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
+from authplane.graph.gateway_api import gateway_hosts, splits
 from authplane.graph.guards import Enforced
 from authplane.graph.http_routes import GATEWAY, TARGET
-from authplane.graph.model import GatewayHost, GatewayPort, Graph, PlainPort, SecurePort, Split
+from authplane.graph.model import Graph
 from authplane.policy.access.backend import parse_target
 from authplane.policy.access.guards import Target
 
@@ -15,25 +16,10 @@ def reached_targets(graph: Graph) -> Mapping[Target, frozenset[str]]:
     They are in the order in which they are served; gRPC servers come last.
     """
     found: dict[Target, frozenset[str]] = {}
-    for port in graph.gateways:
-        for enforced in _checks(port):
+    shares = (share for port in graph.gateways for split in splits(gateway_hosts(port)) for share in split.shares)
+    for enforced in (share.authorization for share in shares):
+        if isinstance(enforced, Enforced):
             context = dict(enforced.context)
             target = parse_target(context.get(TARGET), context.get(GATEWAY))
             found[target] = enforced.placing.keys if enforced.placing is not None else frozenset()
     return found | {Target(backend=server.ref): frozenset() for server in graph.grpc_servers}
-
-
-def _checks(port: GatewayPort) -> Iterator[Enforced]:
-    for host in _hosts(port):
-        for route in host.routes:
-            shares = route.action.shares if isinstance(route.action, Split) else ()
-            yield from (each.authorization for each in shares if isinstance(each.authorization, Enforced))
-
-
-def _hosts(port: GatewayPort) -> Iterator[GatewayHost]:
-    match port:
-        case PlainPort(hosts=hosts):
-            yield from hosts
-        case SecurePort(chains=chains):
-            for chain in chains:
-                yield from chain.hosts

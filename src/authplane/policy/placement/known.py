@@ -24,8 +24,9 @@ class _Key:
 
     def __init__(self, way: Way, settings: Settings, choices: Choices) -> None:
         self.way, self.settings, self.choices = way, settings, choices
-        self._policies: tuple[AnyPolicy, ...] = tuple(each for guard in way.guards for each in guard.policies)
-        counts = tuple(len(guard.policies) for guard in way.guards)
+        guards = (*way.guards, *(guard for shadow in way.shadows for guard in shadow.guards))
+        self._policies: tuple[AnyPolicy, ...] = tuple(each for guard in guards for each in guard.policies)
+        counts = (len(way.guards), *(len(guard.policies) for guard in guards))
         chosen = (way.placement, way.body_inspection, choices)
         self._rest = (counts, way.guarded, way.is_mcp, way.reads_mcp, chosen)
         self._hash = hash((*map(id, self._policies), self._rest))

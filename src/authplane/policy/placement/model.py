@@ -179,17 +179,19 @@ class Residue:
     wider: bool
     """Envoy allows it and the engine does not; else the other way round."""
     why: str
+    body: bool = False
+    """It is left to the JSON parser of the server behind Envoy, and only with ``bodyInspection: Native``."""
 
 
 RESIDUES: Final = (
-    Residue("a body with members such as Params, NAME, or name and a NUL, beside the real ones", wider=True,
+    Residue("a body with members such as Params, NAME, or name and a NUL, beside the real ones", wider=True, body=True,
             why="only with bodyInspection: Native; a server whose parser folds names would read another tool"),
     Residue("a body with a second name, params or method whose value is a list, or with duplicates inside of lists",
-            wider=True, why="only with bodyInspection: Native; the mcp filter does not look into lists"),
+            wider=True, why="only with bodyInspection: Native; the mcp filter does not look into lists", body=True),
     Residue("a body with a second object behind the first, in a later chunk", wider=True,
-            why="only with bodyInspection: Native; the mcp filter stops at the end of the first"),
+            why="only with bodyInspection: Native; the mcp filter stops at the end of the first", body=True),
     Residue("a body with single quotes, bare names or trailing commas", wider=True,
-            why="only with bodyInspection: Native; the mcp filter takes it for JSON"),
+            why="only with bodyInspection: Native; the mcp filter takes it for JSON", body=True),
     Residue("a certificate that ends while its connection goes on", wider=True,
             why="Envoy looks at certificates when connections begin: how long these may last bounds it"),
     Residue("a token in which a member stands twice", wider=True, why="the jwt_authn filter takes the last one"),

@@ -56,10 +56,11 @@ class Passages:
         for target in targets:
             way = self._policies.way(target)
             if way is not None:
-                yield Passage(target=target, way=way, plan=self._plan(way, self._reached.get(target)))
+                yield Passage(target=target, way=way, plan=self.plan(target, way))
 
-    def _plan(self, way: Way, keys: frozenset[str] | None) -> Plan:
-        choices = Choices(envoy=self._envoy or CURRENT, keys=keys)
+    def plan(self, target: Target, way: Way) -> Plan:
+        """Say who would enforce what if ``way`` stood before a target."""
+        choices = Choices(envoy=self._envoy or CURRENT, keys=self._reached.get(target))
         plan = known_plan(way, self._policies.settings, choices)
         if not way.guards[-1].mcp:
             return _asked(plan, GRPC_SERVER)

@@ -1,0 +1,90 @@
+"""`authplane explain`."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Final
+
+import typer
+from rich.markup import escape
+
+from authplane.app.explain import Explained, ExplainedPolicy, explain, explanation_record
+from authplane.cel.envoy.release import CURRENT, Release
+from authplane.cli.folder import FolderArgument, read_generation
+from authplane.cli.output import Output, OutputOption, err, fail, findings_summary, out, print_json
+from authplane.policy.placement.model import RESIDUES, Decider
+
+_COLOURS: Final = {
+    Decider.NOBODY: "red",
+    Decider.ENVOY: "green",
+    Decider.BOTH: "yellow",
+    Decider.SERVER: "yellow",
+}
+_HEAD: Final = ("POLICY", "RULE", "ENTRY", "PLACE", "WHY")
+_PLACES: Final = {"native": "green", "call-out": "yellow"}
+
+
+def explain_placement(
+    folder: FolderArgument,
+    envoy: Annotated[
+        str, typer.Option("--envoy", metavar="RELEASE", help="The release of Envoy before the targets.")
+    ] = str(CURRENT),
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Tell which rules of AccessPolicies Envoy decides by itself, which the policy server decides, and why.
+
+    The keys of all issuers count as known. Problems do not stop it: a policy that has one denies what it protects.
+
+    Example: authplane explain ./gateway
+
+    Example: authplane explain ./gateway --envoy 1.38 -o json
+    """
+    release = Release.parse(envoy)
+    if release is None:
+        fail(f"{envoy!r} is not a release of Envoy such as {CURRENT}", status=2)
+    generation = read_generation(folder)
+    found = explain(generation, release)
+    if output is Output.JSON:
+        print_json(explanation_record(found, release))
+    else:
+        for line in _lines(found):
+            out.print(line)
+    if generation.findings:
+        err.print(f"[yellow]{findings_summary(generation.findings)}[/]: run authplane validate to see them")
+
+
+def _lines(found: Sequence[Explained]) -> Iterator[str]:
+    if not found:
+        yield "there is nothing that policies could protect"
+    for each in found:
+        where = " -> ".join(filter(None, (each.gateway, each.backend)))
+        yield f"[bold]{escape(where)}[/]  [{_COLOURS[each.decider]}]{each.decider}[/]"
+        if each.note:
+            yield f"    {escape(each.note)}"
+        if each.policies:
+            yield f"    [dim]placement: {each.placement}, bodyInspection: {each.body_inspection}[/]"
+            yield from _table(each.policies)
+        for advice in each.advice:
+            yield f"    to have more decided in Envoy: {escape(advice)}"
+    trusting = dict.fromkeys(each.backend for each in found if each.trusts_parser)
+    if trusting:
+        yield f"With bodyInspection: Native these are left to the JSON parser of {escape(', '.join(trusting))}:"
+        yield from (f"    {escape(residue.what)}" for residue in RESIDUES if residue.body)
+
+
+def _table(policies: Iterable[ExplainedPolicy]) -> Iterator[str]:
+    rows = [_HEAD, *(row for policy in policies for row in _rows(policy))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    for number, row in enumerate(rows):
+        shown = [_coloured(cell) + " " * (width - len(cell)) for cell, width in zip(row, widths, strict=True)]
+        line = "  ".join(shown).rstrip()
+        yield f"    [bold]{line}[/]" if not number else f"    {line}"
+
+
+def _coloured(cell: str) -> str:
+    return f"[{_PLACES[cell]}]{cell}[/]" if cell in _PLACES else escape(cell)
+
+
+def _rows(policy: ExplainedPolicy) -> Iterator[tuple[str, ...]]:
+    if policy.note:
+        yield (str(policy.ref), "", "", "", policy.note)
+    for entry in policy.entries:
+        yield (str(policy.ref), entry.rule, entry.entry, "call-out" if entry.reason else "native", entry.reason)

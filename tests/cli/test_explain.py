@@ -1,0 +1,277 @@
+"""`authplane explain`: who decides what before every target."""
+
+import json
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+from tests.policy.access.world import (
+    BACKEND,
+    GATEWAY,
+    OIDC,
+    SERVICES,
+    SPIFFE,
+    anybody,
+    asks,
+    policy,
+    rule,
+    settings,
+)
+from tests.support.gateway import service
+from typer.testing import CliRunner, Result
+
+from authplane.cli.main import build_app
+from authplane.policy.placement.entries import ASKS, CHOSEN, STRICT
+from authplane.policy.placement.model import RESIDUES
+from authplane.policy.placement.passages import GRPC_SERVER, UNTOLD
+from authplane.policy.placement.plan import OLD
+from authplane.policy.placement.sources import TWO_NAMES
+
+SHOP: Final = service("shop", 80)
+NATIVE: Final = settings("{bodyInspection: Native}")
+LOOP: Final = "[{type: CEL, cel: {expression: 'has(identity.a) && identity.a.exists(x, x == 1.0)'}}]"
+GET: Final = "[{type: CEL, cel: {expression: 'request.method == \"GET\"'}}]"
+NO_MCP: Final = "{type: Inline, methods: [GET], mcp: {mcpBaseProtocolMethodsOption: SKIP_BASE_PROTOCOL_METHODS}}"
+EDGE: Final = "[{kind: Gateway, name: edge}]"
+ROUTE: Final = """
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: shop}
+spec:
+  parentRefs: [{name: edge, sectionName: web}]
+  rules:
+  - backendRefs: [{group: agentic.networking.x-k8s.io, kind: Backend, name: shop}]
+"""
+SERVER: Final = """
+apiVersion: agentic.networking.x-k8s.io/v1alpha1
+kind: Backend
+metadata: {name: orders}
+spec: {type: GRPC, grpc: {port: 50051}}
+"""
+TO_NATIVE: Final = "set authplane.dev/body-inspection: Native on {}, if the JSON parser of the backend is strict"
+ON_SHOP: Final = TO_NATIVE.format("Backend/default/shop")
+
+
+def annotated(document: str, **values: str) -> str:
+    text = ", ".join(f"authplane.dev/{key.replace('_', '-')}: {value}" for key, value in values.items())
+    return document.replace("metadata: {", f"metadata: {{annotations: {{{text}}}, ", 1)
+
+
+def run(folder: Path, *documents: str, more: tuple[str, ...] = ()) -> Result:
+    (folder / "a.yaml").write_text("\n---\n".join(documents), encoding="utf-8")
+    return CliRunner().invoke(build_app(), ["explain", str(folder), *more])
+
+
+def explained(folder: Path, *documents: str, envoy: str = "1.39") -> dict[str, Any]:
+    result = run(folder, *documents, more=("-o", "json", "--envoy", envoy))
+    assert result.exit_code == 0
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+class Case(NamedTuple):
+    documents: tuple[str, ...]
+    decider: str
+    entries: list[str]
+    """Each entry that the policy server decides with its reason, each policy with its note."""
+    advice: list[str]
+    note: str = ""
+    envoy: str = "1.39"
+
+
+TWO_RULES: Final = policy(f"[{rule()[1:-1]}, {rule(OIDC, LOOP)[1:-1]}]")
+CASES: Final = {
+    "native": Case(
+        (NATIVE, policy(rule())), "Envoy", ["p rule-0 0:InlineTools", "p rule-0 base_protocol"], []
+    ),
+    "strict": Case(
+        (policy(rule()),),
+        "Policy server",
+        [f"p rule-0 0:InlineTools: {STRICT}", f"p rule-0 base_protocol: {STRICT}"],
+        [ON_SHOP],
+    ),
+    "mixed": Case(
+        (NATIVE, TWO_RULES),
+        "Envoy and policy server",
+        [
+            "p rule-0 0:InlineTools", "p rule-0 base_protocol",
+            "p rule-1 0:CEL: uses exists()", "p rule-1 base_protocol",
+        ],
+        [],
+    ),
+    "the configuration chooses the server": Case(
+        (settings("{placement: CallOut, bodyInspection: Native}"), policy(rule())),
+        "Policy server",
+        [f"p rule-0 0:InlineTools: {CHOSEN}", f"p rule-0 base_protocol: {CHOSEN}"],
+        ["set authplane.dev/placement: Auto on Backend/default/shop"],
+    ),
+    "both choices are in the way": Case(
+        (settings("{placement: CallOut}"), policy(rule())),
+        "Policy server",
+        [f"p rule-0 0:InlineTools: {CHOSEN}", f"p rule-0 base_protocol: {CHOSEN}"],
+        ["set authplane.dev/placement: Auto on Backend/default/shop", ON_SHOP],
+    ),
+    "nothing that could be chosen would help": Case(
+        (SERVICES, policy(anybody(f"[{asks()}]"), kind="XAccessPolicy", version="v0alpha0")),
+        "Policy server",
+        [f"p rule-0 0:ExternalAuth: {ASKS}"],
+        [],
+    ),
+    "an issuer without a scheme": Case(
+        (policy(rule(OIDC.replace("https://", ""))),),
+        "Policy server",
+        [f"p rule-0 0:InlineTools: {TWO_NAMES}", f"p rule-0 base_protocol: {TWO_NAMES}"],
+        ["write the address of the issuer with https:// in the policy"],
+    ),
+    "a policy that cannot be used": Case(
+        (policy(rule("{type: SPIFFE}")),),
+        "Envoy",
+        ["p: denies everything: a source of type SPIFFE needs 'spiffe'"],
+        [],
+    ),
+    "no rules": Case((policy("[]"),), "Envoy", ["p: grants nothing"], []),
+    "a policy in shadow beside another": Case(
+        (NATIVE, policy(rule()), policy(rule(), name="q", more="  mode: Shadow")),
+        "Envoy",
+        [
+            "p rule-0 0:InlineTools", "p rule-0 base_protocol",
+            "q: is evaluated, and not enforced (mode: Shadow)",
+        ],
+        [],
+    ),
+    "a release of Envoy that reads a part of bodies": Case(
+        (NATIVE, policy(rule())),
+        "Policy server",
+        [f"p rule-0 0:InlineTools: {OLD}", f"p rule-0 base_protocol: {OLD}"],
+        ["use Envoy 1.39 or later"],
+        envoy="1.38",
+    ),
+    "a release of Envoy from before": Case(
+        (NATIVE, policy(rule(SPIFFE, GET))),
+        "Policy server",
+        [f"p rule-0 0:CEL: {UNTOLD}", f"p rule-0 base_protocol: {UNTOLD}"],
+        ["use Envoy 1.39 or later"],
+        envoy="1.35.2",
+    ),
+    "no policy": Case((), "Nobody", [], [], "no policy protects it: everything is allowed"),
+    "no policy, and closed": Case(
+        (settings("{unprotectedBackends: Deny}"),),
+        "Policy server",
+        [],
+        [],
+        "no policy protects it: everything is denied (unprotectedBackends: Deny)",
+    ),
+    "a configuration that cannot be used": Case(
+        (settings("{placement: Never}"), policy("[]")),
+        "Policy server",
+        ["p: grants nothing"],
+        [],
+        "nothing is allowed: the AuthplaneConfiguration cannot be used",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.requirement("R76")
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_every_entry_has_its_place_and_its_reason(case: Case, tmp_path: Path) -> None:
+    [target] = explained(tmp_path, BACKEND, SHOP, *case.documents, envoy=case.envoy)["targets"]
+    said = []
+    for each in target["policies"]:
+        name = each["policy"].rpartition("/")[2]
+        said += [f"{name}: {each['note']}"] if each["note"] else []
+        said += [
+            f"{name} {entry['rule']} {entry['entry']}{': ' if entry['reason'] else ''}{entry['reason']}"
+            for entry in each["entries"]
+        ]
+        assert [entry["place"] == "call-out" for entry in each["entries"]] == [
+            bool(entry["reason"]) for entry in each["entries"]
+        ]
+    assert (target["decider"], said, target["advice"], target["note"]) == (
+        case.decider,
+        case.entries,
+        case.advice,
+        case.note,
+    )
+
+
+def test_a_target_is_a_listener_and_a_backend_and_gateways_choose_too(tmp_path: Path) -> None:
+    gateway = annotated(GATEWAY, body_inspection="Strict", placement="CallOut")
+    [found] = explained(
+        tmp_path, NATIVE, BACKEND, SHOP, gateway, ROUTE, policy(anybody(GET), name="g", targets=EDGE), policy(rule())
+    )["targets"]
+    assert (found["gateway"], found["backend"]) == ("Gateway/default/edge/web", "Backend/default/shop")
+    assert (found["placement"], found["bodyInspection"]) == ("CallOut", "Strict")
+    assert [each["policy"] for each in found["policies"]] == ["AccessPolicy/default/g", "AccessPolicy/default/p"]
+    assert found["advice"] == [
+        "set authplane.dev/placement: Auto on Gateway/default/edge",
+        TO_NATIVE.format("Gateway/default/edge"),
+    ]
+
+
+def test_what_nothing_leads_to_is_explained_all_the_same(tmp_path: Path) -> None:
+    found = explained(tmp_path, BACKEND, SHOP, GATEWAY, policy(rule()), policy(rule(), name="g", targets=EDGE))
+    assert [(each["gateway"], each["backend"], each["note"]) for each in found["targets"]] == [
+        ("", "Backend/default/shop", "nothing that is served leads here"),
+        ("Gateway/default/edge", "", "nothing that is served leads here"),
+    ]
+
+
+def test_a_grpc_server_asks_the_policy_server(tmp_path: Path) -> None:
+    targets = "[{kind: Backend, name: orders}]"
+    rules = rule(SPIFFE, "[{type: Inline, paths: ['/shop.Cart/*']}]")
+    [found] = explained(tmp_path, SERVER, policy(rules, targets=targets))["targets"]
+    assert [entry["reason"] for each in found["policies"] for entry in each["entries"]] == [GRPC_SERVER]
+
+
+def test_what_is_left_to_the_backends_parser_is_told_where_envoy_reads_bodies(tmp_path: Path) -> None:
+    found = explained(tmp_path, NATIVE, BACKEND, SHOP, policy(rule()))
+    assert found["leftToBackends"] == [{"what": each.what, "why": each.why} for each in RESIDUES if each.body]
+    assert len(found["leftToBackends"]) == 4
+    assert [each["leavesBodiesToBackend"] for each in found["targets"]] == [True]
+    for documents in ((policy(rule()),), (NATIVE, policy(anybody(NO_MCP), kind="XAccessPolicy"))):
+        other = explained(tmp_path, BACKEND, SHOP, *documents)
+        assert (other["leftToBackends"], other["targets"][0]["leavesBodiesToBackend"]) == ([], False)
+
+
+def test_people_get_a_table(tmp_path: Path) -> None:
+    result = run(tmp_path, annotated(BACKEND, body_inspection="Native"), SHOP, TWO_RULES)
+    assert (result.exit_code, result.stderr) == (0, "")
+    left = "".join(f"    {each.what}\n" for each in RESIDUES if each.body)
+    assert result.stdout == (
+        "Gateway/default/authplane/default -> Backend/default/shop  Envoy and policy server\n"
+        "    placement: Auto, bodyInspection: Native\n"
+        "    POLICY                  RULE    ENTRY          PLACE     WHY\n"
+        "    AccessPolicy/default/p  rule-0  0:InlineTools  native\n"
+        "    AccessPolicy/default/p  rule-0  base_protocol  native\n"
+        "    AccessPolicy/default/p  rule-1  0:CEL          call-out  uses exists()\n"
+        "    AccessPolicy/default/p  rule-1  base_protocol  native\n"
+        "With bodyInspection: Native these are left to the JSON parser of Backend/default/shop:\n"
+        f"{left}"
+    )
+
+
+def test_people_are_told_what_to_change_and_that_there_are_errors(tmp_path: Path) -> None:
+    result = run(tmp_path, annotated(BACKEND, placement="callout"), SHOP, policy(rule()))
+    assert result.exit_code == 0
+    assert "    to have more decided in Envoy: set authplane.dev/placement: Auto on Backend/default/shop\n" in (
+        result.stdout
+    )
+    assert result.stderr == "1 error, 0 warnings: run authplane validate to see them\n"
+
+
+def test_an_empty_folder_has_nothing_to_explain(tmp_path: Path) -> None:
+    result = CliRunner().invoke(build_app(), ["explain", str(tmp_path)])
+    assert (result.exit_code, result.stdout) == (0, "there is nothing that policies could protect\n")
+
+
+@pytest.mark.parametrize("text", ["", "1", "one", "1.39.3.4", "1.x", "-1.39"])
+def test_what_is_no_release_is_a_usage_error(text: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(build_app(), ["explain", str(tmp_path), f"--envoy={text}"])
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"authplane: {text!r} is not a release of Envoy such as 1.39\n",
+    )
+
+
+def test_a_folder_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
+    assert CliRunner().invoke(build_app(), ["explain", str(tmp_path / "none")]).exit_code == 2
