@@ -40,7 +40,7 @@ from authplane.policy.placement.model import (
     Plan,
     Sender,
 )
-from authplane.policy.placement.plan import BESIDE, SCREENED, SEVERAL, place_way
+from authplane.policy.placement.plan import BESIDE, SCREENED, SEVERAL, UNUSABLE, place_way
 from authplane.policy.placement.sources import NO_KEYS
 
 NATIVE: Final = BodyInspection.NATIVE
@@ -138,11 +138,11 @@ CASES: Final = {
             "default/p/rule-0/base_protocol",
         ],
     ),
-    "a policy that cannot be used denies by itself": Case(
+    "a policy with a mistake is left to the server, which may know how it was before": Case(
         (policy(rule(SPIFFE, "[{type: CEL, cel: {expression: 'nope'}}]")), policy(rule(), name="q")),
         NATIVE,
-        Decider.ENVOY,
-        ["default/q/rule-0/0:InlineTools", "default/q/rule-0/base_protocol"],
+        Decider.SERVER,
+        [f"default/q/rule-0/0:InlineTools: {UNUSABLE}", f"default/q/rule-0/base_protocol: {UNUSABLE}"],
     ),
 }
 

@@ -37,6 +37,7 @@ from authplane.policy.placement.model import (
 from authplane.policy.placement.sources import ANYBODY, place_source
 
 SEVERAL: Final = "asks one of several external services"
+UNUSABLE: Final = "stands beside a policy with a mistake, of which the policy server may know an earlier version"
 SCREENED: Final = "stands beside a policy that asks an external service about requests to the same target"
 BESIDE: Final = (
     "stands beside rules that read the body, which only the policy server reads strictly (bodyInspection: Strict)"
@@ -81,12 +82,17 @@ class _Placer:
         """Say why nothing before this target is native, whatever the rules are."""
         if self._way.placement is Placement.CALL_OUT:
             return CHOSEN
-        if any(isinstance(policy, Screen) for guard in self._way.guards for policy in guard.policies):
+        kinds = {type(policy) for guard in self._way.guards for policy in guard.policies}
+        if Unusable in kinds:
+            return UNUSABLE
+        if Screen in kinds:
             return SCREENED
         if any(place_way(each, self._settings, choices).decider is not Decider.ENVOY for each in self._way.shadows):
             return SHADOWED
-        if not (self._way.reads_mcp and self._way.is_mcp):
-            return ""
+        return self._unread() if self._way.reads_mcp and self._way.is_mcp else ""
+
+    def _unread(self) -> str:
+        """Say why Envoy may not read the bodies of MCP requests."""
         if self._way.body_inspection is BodyInspection.STRICT:
             return BESIDE
         return "" if self._terms.envoy.rejects_duplicate_keys else OLD
@@ -135,8 +141,9 @@ def _decider(way: Way, guards: tuple[PlacedGuard, ...]) -> Decider:
     if not way.guarded:
         return Decider.NOBODY
     policies = [policy for guard in guards for policy in guard.policies]
-    screened = any(isinstance(policy, Screen) for guard in way.guards for policy in guard.policies)
-    if way.placement is Placement.CALL_OUT or screened:
+    # A policy with a mistake denies; the server may still know how it was before, and we may not.
+    left = any(isinstance(policy, Screen | Unusable) for guard in way.guards for policy in guard.policies)
+    if way.placement is Placement.CALL_OUT or left:
         return Decider.SERVER
     if not any(policy.asked for policy in policies):
         return Decider.ENVOY
