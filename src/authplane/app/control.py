@@ -10,6 +10,7 @@ import structlog
 
 from authplane.app.generation import Difference, Generation, build_generation, differences
 from authplane.app.records import Transitions
+from authplane.app.rekeyed import rekeyed
 from authplane.graph.policy_server import PolicyServer
 from authplane.graph.programming import Programming
 from authplane.io.ads import Ads, require_protection
@@ -116,11 +117,14 @@ class Control:
         elapsed = stopwatch()
         before = self.generation
         known = self._keys.take() if self._keys is not None else {}
-        self.generation = build_generation(self._folder.library.current(), before, self._policy_server, known)
+        loaded = self._folder.library.current()
+        renewed = rekeyed(before, loaded, known)
+        self.generation = renewed or build_generation(loaded, before, self._policy_server, known)
         self._ads.publish(self.generation)
         seconds = elapsed()
         self._follow_issuers()
-        self._observe()
+        if renewed is None:
+            self._observe()
         findings = self.generation.findings
         earlier, self._findings = self._findings, frozenset(findings)
         self._tell(
