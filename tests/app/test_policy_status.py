@@ -3,12 +3,12 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.policy.access.world import ADD, BACKEND, OIDC, SPIFFE, policy, rule
+from tests.policy.access.world import ADD, BACKEND, OIDC, SPIFFE, policy, rule, settings
 from tests.support.gateway import service
 from tests.support.world import World
 
 from authplane.app.records import Transitions, finding_record
-from authplane.graph.programming import NotServed
+from authplane.graph.programming import Answered, NotServed, Programming
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SHOP = service("shop", 9000)
@@ -58,3 +58,20 @@ def test_what_is_wrong_with_a_policy_is_found_with_its_place() -> None:
         "InvalidCEL",
     )
     assert found["line"] > 1
+
+
+def test_rules_for_tokens_are_the_servers_until_their_keys_are_there() -> None:
+    documents = (settings("{bodyInspection: Native}"), BACKEND, SHOP, policy(rule(OIDC, ADD)))
+
+    def enforced(keys: dict[str, str] | None, programming: Programming) -> str:
+        [found] = [
+            condition.reason
+            for ancestor in World(documents, keys).status("AccessPolicy", "p", programming).ancestors
+            for condition in ancestor.conditions
+            if condition.type == "Enforced"
+        ]
+        return found
+
+    assert enforced(None, Answered()) == "CallOut"
+    assert enforced({"https://issuer.example": '{"keys": []}'}, Answered()) == "Native"
+    assert enforced(None, NotServed()) == "Native"

@@ -1,0 +1,51 @@
+"""The targets that something leads to."""
+
+from typing import Final
+
+from tests.policy.access.world import BACKEND, EDGE, GATEWAY, SHOP, load, policy, rule
+from tests.support.gateway import service
+
+from authplane.base.names import Ref
+from authplane.graph.build import build_graph
+from authplane.graph.reached import reached_targets
+from authplane.policy.access.compile import compile_policies
+from authplane.policy.access.guards import Target
+
+ROUTE: Final = """
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: shop}
+spec:
+  parentRefs: [{name: edge}]
+  rules:
+  - backendRefs: [{group: agentic.networking.x-k8s.io, kind: Backend, name: shop}]
+  - matches: [{path: {value: /b}}]
+    backendRefs: [{name: shop, port: 80}]
+"""
+SERVER: Final = """
+apiVersion: agentic.networking.x-k8s.io/v1alpha1
+kind: Backend
+metadata: {name: orders}
+spec: {type: GRPC, grpc: {port: 50051}}
+"""
+WORLD: Final = (BACKEND, GATEWAY, ROUTE, SERVER, service("shop", 80))
+KEYS: Final = {"https://issuer.example": '{"keys": []}'}
+ORDERS: Final = Target(backend=Ref("Backend", "default", "orders"))
+WAYS: Final = tuple(Target(backend=SHOP, gateway=EDGE, section=each) for each in ("web", "admin"))
+
+
+def reached(*documents: str) -> dict[Target, frozenset[str]]:
+    resources = load(*WORLD, *documents).resources
+    built = build_graph(resources, policies=compile_policies(resources).policies, keys=KEYS)
+    return dict(reached_targets(built.graph))
+
+
+def test_targets_are_those_that_requests_are_checked_for_and_grpc_servers() -> None:
+    known = frozenset(KEYS)
+    assert reached() == {ORDERS: frozenset()}
+    assert reached(policy(rule())) == {**dict.fromkeys(WAYS, known), ORDERS: frozenset()}
+
+
+def test_behind_a_protected_gateway_a_service_is_a_target_too() -> None:
+    found = reached(policy(rule(), targets="[{kind: Gateway, name: edge, sectionName: web}]"))
+    assert set(found) == {WAYS[0], Target(gateway=EDGE, section="web"), ORDERS}
