@@ -1,5 +1,6 @@
 """What is decided can be seen: in the terminal, and in one table of Envoy's decisions and the policy server's."""
 
+import asyncio
 import json
 import sys
 from collections.abc import AsyncGenerator
@@ -15,6 +16,9 @@ from tests.support.gateway import free_port, service
 from tests.support.mcp_checks import AGENT
 from tests.support.mcp_gateway import McpGateway, backend, gateway, policy, route
 
+from authplane.app.decisions import find_counts
+from authplane.io.ask_page import NotAnsweredError, ask_page
+from authplane.io.envoy_stats import STATS
 from authplane.io.process import Line, run_process
 
 CONFIGURATION = """
@@ -95,6 +99,7 @@ def row(rule: str, entry: str, by: str, policy: str = "default/shop", **counts: 
     return names | {"allowed": 0, "denied": 0, "undecided": 0} | counts
 
 
+@pytest.mark.requirement("A03")
 async def test_decisions_of_envoy_and_of_the_policy_server_stand_in_one_table(tmp_path: Path) -> None:
     async with running(tmp_path, policy(MIXED)) as it:
         async with it.site.http_client(spiffe_id=AGENT) as http:
@@ -118,6 +123,10 @@ async def test_decisions_of_envoy_and_of_the_policy_server_stand_in_one_table(tm
             ],
             "silent": [],
         }
+        socket = find_counts(it.site.folder)
+        for target in ("/config_dump", "/quitquitquit", "/stats", f"{STATS}x"):
+            with pytest.raises(NotAnsweredError, match="answered 404"):
+                await asyncio.to_thread(ask_page, socket, target)
 
 
 async def test_rules_of_several_policies_are_each_named(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from types import MappingProxyType
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from authplane.io.access_notes import AccessMetrics, AccessNotes
@@ -60,6 +61,7 @@ def test_decisions_are_counted_by_policy_rule_entry_and_outcome() -> None:
     }
 
 
+@pytest.mark.requirement("A06")
 def test_what_is_counted_by_name_has_a_limit_beyond_which_nothing_is_lost() -> None:
     notes = AccessNotes()
     for number in range(20_000):

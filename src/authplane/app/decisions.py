@@ -74,7 +74,10 @@ async def answer_counts(root: Path, envoy: Envoy, metrics: Metrics) -> AsyncGene
         if request.target != STATS:
             # All else that Envoy's admin interface can do is nobody's business here.
             return HttpResponse(status=404)
-        reply = await envoy.admin(STATS)
+        try:
+            reply = await envoy.admin(STATS)
+        except OSError:
+            return HttpResponse(status=503)
         return HttpResponse(status=reply.status, body=reply.body.encode())
 
     async with AsyncExitStack() as stack:
