@@ -12,7 +12,7 @@ from tests.support.world import whole
 
 from authplane.app.editions import depends_on_release
 from authplane.app.generation import Generation, build_generation
-from authplane.cel.envoy.release import CURRENT, NEWEST, OLDEST, Release
+from authplane.cel.envoy.release import CURRENT, NEWEST, OLDEST, Release, first_alike
 from authplane.graph.programming import TOKENS
 from authplane.render.parts import Bodies
 from authplane.render.rendered import snapshot_of
@@ -88,6 +88,25 @@ def test_a_newer_release_than_the_newest_known_is_taken_for_it() -> None:
     made = History().next(files(), keys())
     assert made.edition(Release(1, 99)) is made.edition(NEWEST)
     assert made.edition(Release(2, 0)) is made.edition(NEWEST)
+
+
+def test_releases_that_get_the_same_share_it() -> None:
+    made = History().next(files(), keys())
+    assert made.edition(NEWEST) is made.edition(CURRENT)
+    assert [first_alike(each) for each in RELEASES if each is not None] == [
+        Release(1, 36),
+        Release(1, 37),
+        Release(1, 38),
+        Release(1, 39),
+        Release(1, 39),
+    ]
+
+
+def test_releases_are_alike_only_if_nothing_sets_them_apart() -> None:
+    differ = {name for name, found in vars(Release).items() if isinstance(found, property)} - {"features"}
+    for release in filter(None, RELEASES):
+        assert len(release.features) == len(differ)
+        assert set(release.features) == {getattr(release, name) for name in differ}
 
 
 def test_what_is_the_same_for_all_releases_is_there_once() -> None:

@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 from typing import Final
 
-from authplane.cel.envoy.release import CURRENT, Release, known_release
+from authplane.cel.envoy.release import CURRENT, Release, first_alike, known_release
 from authplane.graph.gateway_api import gateway_hosts, splits
 from authplane.graph.guards import Enforced
 from authplane.graph.model import Graph
 from authplane.render.parts import Bodies
 from authplane.render.rendered import snapshot_of
 from authplane.xds.snapshot import Snapshot
+
+_USUAL: Final = first_alike(CURRENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class Snapshots:
         self._graph = graph
         self._before = before.carried() if before else {}
         self._made: dict[Release | None, _Edition] = {}
-        self.current: Final = self._make(CURRENT)
+        self.current: Final = self._make(_USUAL)
 
     def carried(self) -> dict[Release | None, _Edition]:
         """Return what the next generation may share."""
@@ -38,15 +40,16 @@ class Snapshots:
     def of(self, envoy: Release | None) -> Snapshot:
         """Return what proxies of a release get; None is for those that do not say it, and for old ones."""
         known = known_release(envoy) if envoy is not None else None
-        if known in self._made:
-            return self._made[known].snapshot
-        return self._make(known) if depends_on_release(self._graph) else self.current
+        first = first_alike(known) if known is not None else None
+        if first in self._made:
+            return self._made[first].snapshot
+        return self._make(first) if depends_on_release(self._graph) else self.current
 
     def _make(self, envoy: Release | None) -> Snapshot:
         before = self._before.pop(envoy, None)
         bodies = before.bodies if before else Bodies()
         # Most of it is the same for all releases, and what is not is the same as before.
-        known = self._made.get(CURRENT) or before
+        known = self._made.get(_USUAL) or before
         made = snapshot_of(self._graph, bodies, known.snapshot if known else None, envoy)
         if before:
             made = made.sharing(before.snapshot)

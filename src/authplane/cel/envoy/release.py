@@ -46,6 +46,11 @@ class Release:
         """Whether the mcp filter can be told to refuse bodies in which a member stands twice."""
         return self >= Release(1, 39)
 
+    @property
+    def features(self) -> tuple[object, ...]:
+        """All that configurations depend on."""
+        return (self.mcp_metadata, self.converts_strings, self.rejects_duplicate_keys, self.tries_checks_out)
+
 
 OLDEST: Final = Release(1, 36)
 """The first with an mcp filter."""
@@ -58,3 +63,9 @@ NEWEST: Final = Release(1, 40)
 def known_release(release: Release) -> Release | None:
     """Return what a release may be taken for: itself, the newest for newer ones, None for those before the oldest."""
     return None if release < OLDEST else min(release, NEWEST)
+
+
+def first_alike(release: Release) -> Release:
+    """Return the first release that gets the same configuration."""
+    before = (Release(1, minor) for minor in range(OLDEST.minor, NEWEST.minor + 1))
+    return next((each for each in before if each.features == release.features), release)
