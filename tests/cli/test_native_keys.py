@@ -1,0 +1,101 @@
+"""`authplane control` and `authplane run` fetch the keys of issuers for Envoy."""
+
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from tests.support.certificates import ca_secret, server, tls_secret
+from tests.support.eventually import eventually
+from tests.support.gateway import free_port, service
+from tests.support.issuer_server import IssuerServer, issuer_server
+from tests.support.mcp_gateway import backend, gateway, policy, route
+from tests.support.minting import signer
+
+from authplane.io.process import Line, run_process
+
+
+@dataclass
+class Program:
+    """A program and what it says."""
+
+    folder: Path
+    issuer: IssuerServer
+    http: int = field(default_factory=free_port)
+    lines: list[str] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def running(self, *command: str) -> AsyncGenerator[None]:
+        async def sink(line: Line) -> None:
+            self.lines.append(line.text)
+
+        async with run_process([sys.executable, "-m", "authplane", *command], sink=sink):
+            yield
+
+    async def says(self, words: str) -> None:
+        async def holds() -> bool:
+            return any(words in line for line in self.lines)
+
+        await eventually(holds, limit=20)
+
+
+@pytest.fixture
+async def program(tmp_path: Path) -> AsyncGenerator[Program]:
+    folder = tmp_path / "resources"
+    folder.mkdir()
+    async with issuer_server(tmp_path) as issuer:
+        issuer.publish(signer("ES256"))
+        made = Program(folder, issuer)
+        source = f"{{type: OIDC, oidc: {{issuerUrl: '{issuer.url}', audiences: [shop]}}}}"
+        documents = [
+            f"""
+apiVersion: authplane.dev/v1alpha1
+kind: AuthplaneConfiguration
+metadata: {{name: authplane}}
+spec:
+  gateway: {{address: 127.0.0.1}}
+  bodyInspection: Native
+  issuers: [{{url: '{issuer.url}', caSecret: {{name: ca, namespace: default}}}}]
+""",
+            gateway(made.http, free_port()),
+            tls_secret("tls", server("localhost")),
+            ca_secret("ca"),
+            backend("shop"),
+            service("shop", free_port()),
+            route("shop", {"shop": 1}),
+            policy(f"[{{source: {source}, authorization: [{{type: InlineTools, tools: [add]}}]}}]"),
+        ]
+        (folder / "all.yaml").write_text("\n---\n".join(documents), encoding="utf-8")
+        yield made
+
+
+def control(program: Program, *options: str) -> list[str]:
+    address = f"unix:{program.folder.parent}/xds.sock"
+    return ["control", str(program.folder), "--address", address, "--log-format", "json", *options]
+
+
+async def test_the_control_plane_fetches_keys_from_private_networks_only_if_it_may(program: Program) -> None:
+    # Whom to ask for decisions is not known to a control plane by itself.
+    path = program.folder / "all.yaml"
+    text = path.read_text(encoding="utf-8").replace(
+        "  bodyInsp", "  policyServer: {address: 'unix:/p.sock'}\n  bodyInsp"
+    )
+    path.write_text(text, encoding="utf-8")
+    async with program.running(*control(program)):
+        await program.says("an issuer gives no keys")
+    assert program.issuer.asked == []
+    async with program.running(*control(program, "--allow-private-issuers")):
+        await program.says("rebuilt with the keys of issuers")
+        await program.says('"extensions added": ["authplane/tokens"]')
+
+
+async def test_keys_reach_the_envoy_of_authplane_run(program: Program, tmp_path: Path) -> None:
+    command = ["run", str(program.folder), "--state-dir", str(tmp_path / "state"), "--allow-private-issuers"]
+    async with program.running(*command, "--authserver-address", "", "--echo-address", ""):
+        await program.says("Ctrl-C stops everything")
+        await program.says("keys of issuers in")
+    assert any("extensions added: authplane/tokens" in line for line in program.lines)
+    # What is said of the issuer is said once, although two parts of the program follow it.
+    assert len([line for line in program.lines if "the keys of an issuer are there" in line]) == 1
