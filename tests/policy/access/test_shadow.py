@@ -40,6 +40,7 @@ from authplane.policy.access.case import Means
 from authplane.policy.access.compile import PolicyCompiler
 from authplane.policy.access.decide import EXPLAINING
 from authplane.policy.access.model import Unusable
+from authplane.policy.access.settings import Options
 from authplane.policy.access.targets import Aim
 from authplane.policy.access.verdict import Shadowed, Would
 from authplane.policy.decision import Allow
@@ -225,6 +226,17 @@ def test_policies_in_shadow_take_no_room_from_those_that_are_enforced() -> None:
     assert [each.policy for each in verdict.shadows] == [f"AccessPolicy/default/s{each}" for each in range(5)]
     message = "spec.targetRefs: Backend/default/shop has 5 older policies in shadow; so it is not evaluated"
     assert errors(made) == [f"{message} [LimitPerTargetExceeded]"] * 2
+
+
+def test_policies_in_shadow_take_no_room_in_a_namespace_from_those_that_are_enforced() -> None:
+    tried = [shadow(rule(), name=f"s{each}", created=f"2020-01-0{each + 1}T00:00:00Z") for each in range(2)]
+    made = compiled(
+        BACKEND, *tried, policy(rule(), created="2024-01-01T00:00:00Z"), options=Options(most_per_namespace=2)
+    )
+    verdict = judge(made.policies, ADD_CALL, workload())
+    assert (word(verdict), [each.policy for each in verdict.shadows]) == ("allow", ["AccessPolicy/default/s0"])
+    message = "metadata.namespace: the namespace 'default' has 2 older policies; so this one is not evaluated"
+    assert errors(made) == [f"{message} [LimitPerNamespaceExceeded]"]
 
 
 def test_unusable_policies_in_shadow_are_not_asked_without_end() -> None:
