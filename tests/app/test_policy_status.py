@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.policy.access.world import ADD, BACKEND, OIDC, SPIFFE, policy, rule, settings
+from tests.policy.access.world import ADD, BACKEND, GATEWAY, OIDC, SPIFFE, policy, rule, settings
 from tests.support.gateway import service
 from tests.support.world import World
 
@@ -75,3 +75,18 @@ def test_rules_for_tokens_are_the_servers_until_their_keys_are_there() -> None:
     assert enforced(None, Answered()) == "CallOut"
     assert enforced({"https://issuer.example": '{"keys": []}'}, Answered()) == "Native"
     assert enforced(None, NotServed()) == "Native"
+
+
+def test_what_a_backend_or_gateway_chooses_wrongly_is_in_its_status() -> None:
+    wrong = "metadata: {annotations: {authplane.dev/placement: always}, "
+    found = records(*(each.replace("metadata: {", wrong, 1) for each in (BACKEND, GATEWAY)), SHOP)
+    for name in ("Backend/shop", "Gateway/edge"):
+        valid = found[name]["status"]["conditions"][-1]
+        assert (valid["type"], valid["status"], valid["reason"]) == ("Valid", "False", "ErrorPresent")
+        assert [(each["reason"], each["message"]) for each in valid["errors"]] == [
+            (
+                "AnnotationInvalid",
+                "metadata.annotations.authplane.dev/placement: "
+                "'always' is not 'Auto' or 'CallOut'; until it is, 'CallOut' holds",
+            )
+        ]

@@ -7,12 +7,13 @@ from typing import Final
 
 from authplane.app.tls_policy_status import tls_policy_statuses
 from authplane.base.names import Ref
-from authplane.graph.status import AncestorStatus, Condition, Status, outdated_condition
+from authplane.base.problems import Problem
+from authplane.graph.status import AncestorStatus, Condition, Status, outdated_condition, valid_condition
 from authplane.policy.access.compile import Compiled, PolicyStanding, Standing
 from authplane.policy.access.enforcement import enforced_condition
 from authplane.policy.access.status import NOT_SERVED, Ancestor, ancestor_ref, build_ancestors, build_target_conditions
 from authplane.policy.access.status import Condition as PolicyCondition
-from authplane.policy.access.targets import BACKENDS
+from authplane.policy.access.targets import BACKENDS, GROUPS
 from authplane.policy.placement.passages import Passages
 from authplane.resources.kinds.agentic import XAccessPolicyV0
 from authplane.resources.loaded import Loaded
@@ -31,10 +32,20 @@ def with_policies(
     for ref, status in known.items():
         if ref.kind in BACKENDS and ref not in loaded.resources.broken:
             known[ref] = _protected(status, loaded, compiled)
+    for ref, problems in compiled.problems.items():
+        if ref.kind in GROUPS and ref in known:
+            known[ref] = _with_problems(known[ref], problems)
     for ref, standing in compiled.standings.items():
         known[ref] = _policy(standing, known, loaded, partial(_enforced, standing, compiled, passages))
     known |= {status.ref: status for status in tls_policy_statuses(loaded, compiled)}
     return tuple(known[ref] for ref in sorted(known))
+
+
+def _with_problems(status: Status, problems: tuple[Problem, ...]) -> Status:
+    """Say what is wrong with what a target chooses; where its document is not the newest, more is said already."""
+    if any(each.type == "Valid" for each in status.conditions):
+        return status
+    return replace(status, conditions=(*status.conditions, valid_condition(status.ref, problems)))
 
 
 def _protected(status: Status, loaded: Loaded, compiled: Compiled) -> Status:
