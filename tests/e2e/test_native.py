@@ -182,7 +182,7 @@ async def test_a_policy_in_shadow_is_counted_and_not_enforced(tmp_path: Path, en
         counted = await it.counters("shadow_allowed")
     assert counted == {
         "http.gateway.rbac.shadow.policy.default/planned/rule-0/0:InlineTools.shadow_allowed": 1,
-        "http.gateway.rbac.shadow.policy.~none:default:planned.shadow_allowed": 2,
+        "http.gateway.rbac.shadow.policy.~none/default/planned.shadow_allowed": 2,
     }
 
 
@@ -192,7 +192,7 @@ async def test_where_only_policies_in_shadow_stand_everything_passes(tmp_path: P
     async with mcp_gateway(tmp_path, shadow, settings=NATIVE, envoy=envoy) as it:
         assert [await call(it, tool, who) for who in (AGENT, OTHER) for tool in ("add", "wipe")] == [400] * 4
         counted = await it.counters("shadow_allowed")
-    assert counted["http.gateway.rbac.shadow.policy.~none:default:planned.shadow_allowed"] == 3
+    assert counted["http.gateway.rbac.shadow.policy.~none/default/planned.shadow_allowed"] == 3
 
 
 @both

@@ -23,7 +23,7 @@ def render_shadow(number: int, plan: Plan, *, among_granted: bool) -> Any:
     [policy] = policies_of(plan)
     rules = render_rules(policy, replace(plan, worded=False), tells_apart=False)
     # Tried last: what nothing else was found for would be denied.
-    rules.policies[f"~none:{policy.ref.namespace}:{policy.ref.name}"].CopyFrom(
+    rules.policies[f"~none/{policy.ref.object_name}"].CopyFrom(
         pb.Policy(permissions=[pb.Permission(any=True)], principals=[pb.Principal(any=True)])
     )
     if among_granted:
