@@ -68,7 +68,15 @@ class History:
 @pytest.mark.parametrize("release", RELEASES, ids=str)
 def test_an_edition_is_what_its_release_would_get_without_the_others(release: Release | None) -> None:
     history = History()
-    for texts, key_sets in ((files(), keys()), (files("wipe"), keys()), (files("wipe"), keys("RS256"))):
+    shadow = {"policy": files()["policy"].replace("spec:", "spec:\n  mode: Shadow")}
+    steps: tuple[tuple[dict[str, str], dict[str, str]], ...] = (
+        (files(), keys()),
+        (files("wipe"), keys()),
+        (files("wipe"), keys("RS256")),
+        (shadow, keys()),
+        (shadow, {}),
+    )
+    for texts, key_sets in steps:
         made = history.next(texts, key_sets)
         assert made.findings == ()
         for each in RELEASES:
@@ -137,7 +145,7 @@ def test_nothing_is_kept_for_releases_that_nobody_asks_for() -> None:
     assert set(made.snapshots.carried()) == {CURRENT}
 
 
-def test_without_rules_that_envoy_decides_all_releases_share_one_snapshot() -> None:
+def test_without_gateways_that_check_requests_all_releases_share_one_snapshot() -> None:
     made = History().next(whole())
     assert not depends_on_release(made.built.graph)
     assert all(made.edition(release) is made.snapshot for release in RELEASES)
