@@ -56,15 +56,17 @@ class Trusted(NamedTuple):
     """What issuers call themselves whom only policies in shadow name: to all others they are unknown."""
     shadow_domains: Collection[str] = frozenset()
     """The trust domains whose certificates count for policies in shadow."""
-    account: str = ""
-    """For whom peers are blamed that show bad tokens: what is counted for one costs nothing with another."""
 
 
 class Identifier:
     """Tells who peers are; it remembers certificates, tokens and reviews."""
 
-    def __init__(self, inspector: TokenInspector, certificates: PeerCertificates | None = None) -> None:
+    def __init__(
+        self, inspector: TokenInspector, certificates: PeerCertificates | None = None, *, account: str = ""
+    ) -> None:
         self._inspector = inspector
+        self._account = account
+        self._beside: Identifier | None = None
         self._certificates = PeerCertificates() if certificates is None else certificates
         self._cluster = Cluster(issuers=frozenset())
         self._reviews = TokenReviews(self._cluster)
@@ -73,26 +75,30 @@ class Identifier:
         """Return what a request proves at ``now``, in seconds since 1970."""
         return RequestEvidence(self, request, trusted, now)
 
+    def for_shadows(self) -> "Identifier":
+        """Return who tells the same to policies in shadow: who shows them bad tokens is not blamed for it elsewhere."""
+        if self._beside is None:
+            self._beside = Identifier(self._inspector, self._certificates, account="shadow ")
+        return self._beside
+
     def peer(self, request: Request, trust_domains: Collection[str], now: float) -> SpiffeId | NoIdentity:
         """Return the workload that the peer's certificate proves."""
         source = request.source
         return self._certificates.identify(source.principal, source.certificate, trust_domains, now)
 
-    def token(self, request: Request, now: float, *, vouched: bool = False, account: str = "") -> Token:
+    def token(self, request: Request, now: float, *, vouched: bool = False) -> Token:
         """Return what the one bearer token proves; if the cluster vouches for it, its bearer is not to blame."""
         shown = parse_bearer(request)
         if not isinstance(shown, Bearer):
             return shown
-        return self._inspector.inspect(shown.token, now, lambda: "" if vouched else _blamed(request, account))
+        return self._inspector.inspect(shown.token, now, lambda: "" if vouched else self._blamed(request))
 
-    def workload_token(self, request: Request, trusted: Trusted, now: float) -> Token | None:
+    def workload_token(self, request: Request, workloads: WorkloadTokens, now: float) -> Token | None:
         """Return the same of a token that may stand for a workload; None of any other."""
         shown = parse_bearer(request)
         if not isinstance(shown, Bearer):
             return None
-        return self._inspector.inspect_of(
-            trusted.workloads.keyed_names, shown.token, now, lambda: _blamed(request, trusted.account)
-        )
+        return self._inspector.inspect_of(workloads.keyed_names, shown.token, now, lambda: self._blamed(request))
 
     def reviews(self, workloads: WorkloadTokens) -> TokenReviews:
         """Return the reviews of the cluster's tokens; they begin anew when other issuers are the cluster's."""
@@ -101,10 +107,9 @@ class Identifier:
             self._cluster, self._reviews = cluster, TokenReviews(cluster)
         return self._reviews
 
-
-def _blamed(request: Request, account: str) -> str:
-    source = source_of(request.source.address)
-    return f"{account}{source}" if source else ""
+    def _blamed(self, request: Request) -> str:
+        source = source_of(request.source.address)
+        return f"{self._account}{source}" if source else ""
 
 
 class _Proved(NamedTuple):
@@ -151,11 +156,10 @@ class RequestEvidence:
         """Return what the token proves by the keys of its issuer."""
         if self._token is None:
             vouched = isinstance(self._judgement, Projected)
-            trusted = self._trusted
-            if trusted.strangers and self._is_stranger():
+            if self._trusted.strangers and self._is_stranger():
                 self._token = _STRANGE
             else:
-                self._token = self._identifier.token(self._request, self._now, vouched=vouched, account=trusted.account)
+                self._token = self._identifier.token(self._request, self._now, vouched=vouched)
         return self._token
 
     def for_shadows(self) -> "RequestEvidence":
@@ -165,8 +169,8 @@ class RequestEvidence:
         to review is not reviewed for them.
         """
         trusted = self._trusted
-        wider = trusted._replace(trust_domains=trusted.shadow_domains, strangers=frozenset(), account="shadow ")
-        other = RequestEvidence(self._identifier, self._request, wider, self._now)
+        wider = trusted._replace(trust_domains=trusted.shadow_domains, strangers=frozenset())
+        other = RequestEvidence(self._identifier.for_shadows(), self._request, wider, self._now)
         unreviewed = self._judgement is None and trusted.workloads.reviewed and self._reviewer() is not None
         # Without asking anybody; what was asked for the others is known.
         other.judged(ReviewUnavailable("nobody is asked for a shadow") if unreviewed else self._judgement)
@@ -227,7 +231,7 @@ class RequestEvidence:
                 if self._token is None and trusted.strangers and self._is_stranger():
                     self._token = _STRANGE
                 elif self._token is None:
-                    self._token = self._identifier.workload_token(self._request, trusted, self._now)
+                    self._token = self._identifier.workload_token(self._request, trusted.workloads, self._now)
                 return trusted.workloads.workload_of(self._token) if isinstance(self._token, Verified) else None
 
 
