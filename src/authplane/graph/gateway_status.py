@@ -9,11 +9,13 @@ from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problem, Severity, dotted
 from authplane.graph.backends import BackendTarget, backend_ref
 from authplane.graph.build import Built
-from authplane.graph.gateway_api import Gateways
+from authplane.graph.gateway_api import Gateways, gateway_hosts, splits
 from authplane.graph.gateways import Fault, Listener
 from authplane.graph.grpc_model import Closed, GrpcServer
+from authplane.graph.guards import Enforced
 from authplane.graph.http_routes import Parent, RouteOutcome
-from authplane.graph.programming import Programming, gateway_listener, gateway_routes
+from authplane.graph.model import GatewayPort
+from authplane.graph.programming import TOKENS, Programming, gateway_listener, gateway_routes
 from authplane.graph.status import (
     Condition,
     ListenerStatus,
@@ -50,7 +52,8 @@ def build_gateway_status(
 ) -> tuple[Status, ...]:
     """Return the status of every Gateway, HTTPRoute and Backend, in name order."""
     problems = problems_by_ref(findings, built.problems)
-    build = _Build(resources, built.gateways, built.graph.grpc_servers, problems, last_good, programming)
+    verifying = frozenset(port.where.port for port in built.graph.gateways if _verifies_tokens(port))
+    build = _Build(resources, built.gateways, built.graph.grpc_servers, problems, last_good, programming, verifying)
     return tuple(sorted(build.statuses(), key=lambda status: status.ref))
 
 
@@ -64,6 +67,8 @@ class _Build:
     problems: Mapping[Ref, tuple[Problem, ...]]
     last_good: frozenset[Ref]
     programming: Programming
+    verifying: frozenset[int]
+    """The ports that depend on the filter that verifies tokens."""
 
     def statuses(self) -> Iterator[Status]:
         """Return everything, in no order."""
@@ -96,7 +101,7 @@ class _Build:
             reason="ListenersNotValid" if wrong else "Accepted",
             message=f"not valid: {wrong}" if wrong else "all listeners are valid",
         )
-        names = frozenset(each for listener in served for each in _listener_names(listener))
+        names = frozenset(each for listener in served for each in self._listener_names(listener))
         return Status(
             ref=ref,
             api_version=_VERSIONS["Gateway"],
@@ -113,7 +118,7 @@ class _Build:
             reason="NoConflicts" if conflict is None else conflict.reason,
             message="" if conflict is None else conflict.message,
         )
-        names = frozenset(_listener_names(listener)) if listener.served else frozenset()
+        names = frozenset(self._listener_names(listener)) if listener.served else frozenset()
         return ListenerStatus(
             name=listener.section,
             attached_routes=attached if listener.served else 0,
@@ -128,7 +133,7 @@ class _Build:
     def _route(self, route: RouteOutcome) -> Status:
         ref = Ref("HTTPRoute", route.name.namespace, route.name.name)
         served = {each.name: each for each in self.gateways.listeners if each.served}
-        names = {name for each in route.listeners for name in _listener_names(served[each])}
+        names = {name for each in route.listeners for name in self._listener_names(served[each])}
         names |= {name for cluster in route.backends for name in _cluster_names(cluster)}
         programmed = self._programmed(frozenset(names) if route.listeners else frozenset(), "NotAttached")
         return Status(
@@ -192,6 +197,15 @@ class _Build:
     def _clusters(self) -> frozenset[str]:
         return self.gateways.services | {each.name for each in self.gateways.clusters}
 
+    def _listener_names(self, listener: Listener) -> Iterator[XdsName]:
+        name = gateway_listener(listener.port)
+        yield TypeUrl.LISTENER, name
+        yield TypeUrl.ROUTE, gateway_routes(listener.port, listener.name) if listener.secure else name
+        for certificate in listener.certificates:
+            yield TypeUrl.SECRET, str(certificate.name)
+        if listener.port in self.verifying:
+            yield TypeUrl.EXTENSION, TOKENS
+
     def _programmed(self, names: frozenset[XdsName], otherwise: str) -> Condition:
         if not self.gateways.usable:
             otherwise = "ConfigurationNotValid"
@@ -233,12 +247,15 @@ def _written(ref: ParentRef) -> Iterator[tuple[str, str | int]]:
         yield "port", ref.port
 
 
-def _listener_names(listener: Listener) -> Iterator[XdsName]:
-    name = gateway_listener(listener.port)
-    yield TypeUrl.LISTENER, name
-    yield TypeUrl.ROUTE, gateway_routes(listener.port, listener.name) if listener.secure else name
-    for certificate in listener.certificates:
-        yield TypeUrl.SECRET, str(certificate.name)
+def _verifies_tokens(port: GatewayPort) -> bool:
+    """Tell whether proxies may verify tokens for some target of a port."""
+    placings = (
+        share.authorization.placing
+        for split in splits(gateway_hosts(port))
+        for share in split.shares
+        if isinstance(share.authorization, Enforced)
+    )
+    return any(each is not None and each.keys and each.way.uses_tokens for each in placings)
 
 
 def _cluster_names(cluster: str) -> frozenset[XdsName]:

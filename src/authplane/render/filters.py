@@ -16,7 +16,7 @@ from authplane.graph.programming import FILTERS
 from authplane.policy.placement.sources import CERTIFICATE_HEADER
 from authplane.render.ext_authz import Manner, manner_of, render_check, render_disabled, render_filter
 from authplane.render.native import Natives, native_changes, native_filters
-from authplane.render.placed import placed_of
+from authplane.render.placed import placed_of, requirement_name
 from authplane.render.rules import granted_matcher
 from authplane.render.wrap import pack
 
@@ -112,12 +112,13 @@ def per_route(chain: Chain, authorization: RouteAuthorization) -> dict[str, Any]
     """Render what a route changes about the filters of its connection manager."""
     if chain.natives is None:
         return _of_guards(chain.guards, authorization)
-    placing = authorization.placing if isinstance(authorization, Enforced) else None
-    placed = placed_of(placing, chain.natives.envoy)
-    if placed is not None and placed.decide is None:
-        # Envoy evaluates all that there is, and none of it is enforced.
-        authorization = Unprotected()
-    return _of_guards(chain.guards, authorization) | native_changes(chain.natives, placed)
+    if not isinstance(authorization, Enforced):
+        return _of_guards(chain.guards, authorization) | native_changes(chain.natives, None)
+    placed = placed_of(authorization.placing, chain.natives.envoy)
+    # Without anything that is enforced, Envoy evaluates all that there is.
+    asked = authorization if placed is None or placed.decide is not None else Unprotected()
+    native = native_changes(chain.natives, placed, requirement_name(authorization))
+    return _of_guards(chain.guards, asked) | native
 
 
 def _of_guards(guards: tuple[Guard, ...], authorization: RouteAuthorization) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from authplane.graph.model import (
     Split,
 )
 from authplane.graph.programming import gateway_listener, gateway_routes
+from authplane.policy.access.denials import realm_of, scopes_of
 from authplane.policy.mcp.metadata import render_metadata
 from authplane.policy.placement.sources import CERTIFICATE_HEADER
 from authplane.render.denials import challenge_fields
@@ -141,11 +142,11 @@ def _challenge(split: Split, kind: _Kind) -> dict[str, str]:
     """Return what those are told who show no token."""
     for share in split.shares:
         placed, authorization = _placed(share, kind.checks), share.authorization
-        if placed is None or not placed.providers or not isinstance(authorization, Enforced):
+        if placed is None or not isinstance(authorization, Enforced) or authorization.placing is None:
             continue
-        resource = dict(authorization.context).get(RESOURCE, "")
-        if resource:
-            return challenge_fields(kind.scheme, placed.realm, resource, placed.scopes)
+        guards, resource = authorization.placing.way.guards, dict(authorization.context).get(RESOURCE, "")
+        if placed.wants_tokens and resource:
+            return challenge_fields(kind.scheme, realm_of(guards), resource, scopes_of(guards))
     return {}
 
 
@@ -184,8 +185,9 @@ def _weighted(share: Share, checks: Chain) -> pb.WeightedCluster.ClusterWeight:
 
 def _removed(share: Share, checks: Chain) -> list[str]:
     """Return the headers that go no further; whoever is asked sees to it by itself, and is not always asked."""
-    placed = _placed(share, checks)
-    return ["authorization"] if placed is not None and placed.uses_tokens else []
+    placing = share.authorization.placing if isinstance(share.authorization, Enforced) else None
+    uses_tokens = placing is not None and placing.way.uses_tokens
+    return ["authorization"] if uses_tokens and _placed(share, checks) is not None else []
 
 
 def _put(target: Any, changes: dict[str, Any]) -> None:

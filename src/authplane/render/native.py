@@ -17,6 +17,7 @@ from google.protobuf.any_pb2 import Any
 from google.protobuf.wrappers_pb2 import BoolValue, UInt32Value
 
 from authplane.cel.envoy.release import Release
+from authplane.graph.programming import TOKENS
 from authplane.policy.mcp.answers import DenialFormat
 from authplane.render.newer_fields import REJECT_DUPLICATE_KEYS
 from authplane.render.placed import Placed
@@ -25,8 +26,6 @@ from authplane.render.shadows import count_only
 from authplane.render.varint import varint
 from authplane.render.wrap import FROM_ADS, pack, type_url
 
-TOKENS: Final = "authplane/tokens"
-"""The filter that verifies tokens, and the resource that it gets its configuration from."""
 DECIDE: Final = "authplane/decide"
 REFUSE: Final = "authplane/refuse"
 _MCP: Final = "envoy.filters.http.mcp"
@@ -93,8 +92,11 @@ def native_filters(natives: Natives) -> Iterator[hcm_pb2.HttpFilter]:
             yield hcm_pb2.HttpFilter(name=name, typed_config=pack(deny_everything()))
 
 
-def native_changes(natives: Natives, placed: Placed | None) -> dict[str, Any]:
-    """Render what a route changes about the filters: those that it does not need are switched off."""
+def native_changes(natives: Natives, placed: Placed | None, requirement: str = "") -> dict[str, Any]:
+    """Render what a route changes about the filters: those that it does not need are switched off.
+
+    ``requirement`` is what the filter that verifies tokens calls those that count here.
+    """
     changes = dict.fromkeys(natives.names, _DISABLED)
     if placed is None:
         return changes
@@ -103,9 +105,9 @@ def native_changes(natives: Natives, placed: Placed | None) -> dict[str, Any]:
     if placed.decide is not None:
         changes[DECIDE] = placed.decide
     if placed.providers:
-        changes[TOKENS] = pack(jwt_pb2.PerRouteConfig(requirement_name=placed.requirement))
-        if placed.decide is not None:
-            del changes[REFUSE]
+        changes[TOKENS] = pack(jwt_pb2.PerRouteConfig(requirement_name=requirement))
+    if placed.wants_tokens:
+        del changes[REFUSE]
     if placed.reads_mcp:
         del changes[_MCP]
     return changes

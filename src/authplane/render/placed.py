@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from hashlib import sha256
 from typing import Final
 
 from envoy.config.rbac.v3.rbac_pb2 import RBAC
@@ -11,18 +10,19 @@ from envoy.extensions.filters.http.rbac.v3 import rbac_pb2
 from google.protobuf.any_pb2 import Any
 
 from authplane.cel.envoy.release import Release
+from authplane.graph.guards import Enforced
+from authplane.graph.http_routes import GATEWAY, TARGET
 from authplane.graph.placements import Placing
-from authplane.policy.access.denials import realm_of, scopes_of
-from authplane.policy.access.model import AnyPolicy, Oidc
-from authplane.policy.access.settings import issuer_settings
+from authplane.policy.access.model import Oidc
+from authplane.policy.access.settings import Settings, issuer_settings
+from authplane.policy.placement.known import known_plan
 from authplane.policy.placement.model import Choices, Decider, PlacedEntry, Plan, Sender
-from authplane.policy.placement.plan import place_way
 from authplane.policy.tokens.issuer_url import IssuerUrl
 from authplane.render.rules import policies_of, render_rules, render_together, slot_prefix
 from authplane.render.shadows import render_shadow
 from authplane.render.wrap import pack
 
-_KNOWN: Final = 1 << 14
+_MOST: Final = 1 << 14
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -41,15 +41,11 @@ class Placed:
     plan: Plan
     providers: tuple[Provider, ...]
     """Whose tokens are looked at, sorted."""
+    wants_tokens: bool
+    """Whoever shows none is told where to get one."""
     reads_mcp: bool
     certificates: bool
     """Some rule is for workloads with certificates."""
-    uses_tokens: bool
-    """The client's token goes no further."""
-    realm: str
-    """What those are told is protected who show no token."""
-    scopes: tuple[str, ...]
-    """What they may need."""
     slots: tuple[Any, ...] = field(repr=False)
     """What the filter of each policy is told; empty if there is one policy, which the last filter has."""
     decide: Any | None = field(repr=False)
@@ -62,70 +58,60 @@ class Placed:
         """The policies that stand before the target, for logs."""
         return tuple(str(each.ref.object_name) for each in policies_of(self.plan))
 
-    @property
-    def requirement(self) -> str:
-        """What the filter that verifies tokens calls them together."""
-        return requirement_name(self.providers)
 
+def requirement_name(authorization: Enforced) -> str:
+    """Name what the filter that verifies tokens has to look for before a target.
 
-def requirement_name(providers: tuple[Provider, ...]) -> str:
-    """Name a set of issuers."""
-    return sha256("\n".join(each.url for each in providers).encode()).hexdigest()[:16]
+    The name is the target's, whatever issuers there are: while those change, routes name nothing that is not there.
+    """
+    context = dict(authorization.context)
+    return f"{context.get(GATEWAY, '')} {context.get(TARGET, '')}"
 
 
 def placed_of(placing: Placing | None, envoy: Release | None) -> Placed | None:
     """Return what an Envoy decides before a target; None if it asks about everything."""
-    return None if placing is None or envoy is None else _known(_Key(placing, envoy))
+    if placing is None or envoy is None:
+        return None
+    choices = Choices(envoy=envoy, keys=placing.keys)
+    ways = (placing.way, *placing.way.shadows)
+    return _known(_Plans(tuple(known_plan(each, placing.settings, choices) for each in ways), placing.settings))
 
 
-class _Key:
-    """What placement depends on. Policies are compared by identity: to compare them whole would take too long."""
+class _Plans:
+    """What is enforced, and what stands in shadow; the same plans have equal settings."""
 
-    __slots__ = ("_hash", "_policies", "_rest", "envoy", "placing")
+    __slots__ = ("plans", "settings")
 
-    def __init__(self, placing: Placing, envoy: Release) -> None:
-        way = placing.way
-        self.placing, self.envoy = placing, envoy
-        ways = (way, *way.shadows)
-        self._policies: tuple[AnyPolicy, ...] = tuple(
-            policy for each in ways for guard in each.guards for policy in guard.policies
-        )
-        counts = tuple(len(guard.policies) for each in ways for guard in each.guards)
-        self._rest = (counts, way.is_mcp, way.placement, way.body_inspection, placing.keys, envoy)
-        self._hash = hash((*map(id, self._policies), self._rest))
+    def __init__(self, plans: tuple[Plan, ...], settings: Settings) -> None:
+        self.plans, self.settings = plans, settings
 
     def __hash__(self) -> int:
-        return self._hash
+        return hash(tuple(map(id, self.plans)))
 
     def __eq__(self, other: object) -> bool:
         return (
-            isinstance(other, _Key)
-            and len(self._policies) == len(other._policies)
-            and all(mine is theirs for mine, theirs in zip(self._policies, other._policies, strict=True))
-            and self._rest == other._rest
-            and self.placing.settings == other.placing.settings
+            isinstance(other, _Plans)
+            and len(self.plans) == len(other.plans)
+            and all(mine is theirs for mine, theirs in zip(self.plans, other.plans, strict=True))
         )
 
 
-@lru_cache(maxsize=_KNOWN)
-def _known(key: _Key) -> Placed | None:
-    placing = key.placing
-    choices = Choices(envoy=key.envoy, keys=placing.keys)
-    plan, *shadows = (place_way(each, placing.settings, choices) for each in (placing.way, *placing.way.shadows))
+@lru_cache(maxsize=_MOST)
+def _known(given: _Plans) -> Placed | None:
+    plan, *shadows = given.plans
     if plan.decider is Decider.SERVER or any(each.decider is not Decider.ENVOY for each in shadows):
         return None
     policies = policies_of(plan)
-    enforced, native = bool(policies), [entry for each in (plan, *shadows) for entry in _native(each)]
+    enforced, native = bool(policies), [entry for each in given.plans for entry in _native(each)]
     issuers = {entry.source.issuer for entry in native if isinstance(entry.source, Oidc)}
-    rules = [render_rules(policy, plan, tells_apart=bool(issuers)) for policy in policies]
+    wants_tokens = any(isinstance(entry.source, Oidc) for entry in _native(plan))
+    rules = [render_rules(policy, plan, tells_apart=wants_tokens) for policy in policies]
     return Placed(
         plan=plan,
-        providers=tuple(sorted(_provider(each, placing) for each in issuers)),
-        reads_mcp=any(each.front.reads_mcp for each in (plan, *shadows)),
+        providers=tuple(sorted(_provider(each, given.settings) for each in issuers)),
+        wants_tokens=wants_tokens,
+        reads_mcp=any(each.front.reads_mcp for each in given.plans),
         certificates=any(isinstance(entry.sender, Sender) and entry.sender.ids for entry in native),
-        uses_tokens=placing.way.uses_tokens,
-        realm=realm_of(placing.way.guards),
-        scopes=scopes_of(placing.way.guards),
         slots=() if len(rules) == 1 else tuple(_slot(number, each) for number, each in enumerate(rules)),
         decide=_decide(rules[0] if len(rules) == 1 else render_together(plan)) if enforced else None,
         shadows=tuple(render_shadow(each, shadow, among_granted=enforced) for each, shadow in enumerate(shadows)),
@@ -136,8 +122,8 @@ def _native(plan: Plan) -> Iterator[PlacedEntry]:
     return (entry for policy in policies_of(plan) for entry in policy.native)
 
 
-def _provider(issuer: IssuerUrl, placing: Placing) -> Provider:
-    return Provider(issuer.url, int(issuer_settings(placing.settings, issuer).demands.times.skew))
+def _provider(issuer: IssuerUrl, settings: Settings) -> Provider:
+    return Provider(issuer.url, int(issuer_settings(settings, issuer).demands.times.skew))
 
 
 def _slot(number: int, rules: RBAC) -> Any:

@@ -21,7 +21,7 @@ from authplane.render.gateway_routes import gateway_tables_of
 from authplane.render.grpc_listeners import grpc_listeners_of
 from authplane.render.listeners import listeners_of
 from authplane.render.parts import Bodies, Part, Resource, Single, message_of
-from authplane.render.placed import placed_of
+from authplane.render.placed import placed_of, requirement_name
 from authplane.render.routes import route_tables_of
 from authplane.render.secrets import render_secret
 from authplane.render.tokens import render_tokens
@@ -93,17 +93,15 @@ def _tables(graph: Graph, envoy: Release | None) -> Iterator[Resource[RouteConfi
 
 def _extensions(graph: Graph, envoy: Release | None) -> Iterator[Single[TypedExtensionConfig]]:
     """Return the filter that verifies tokens, if some rule is for whoever has one."""
-    found = {
-        placed
-        for port in graph.gateways
-        for split in splits(gateway_hosts(port))
-        for share in split.shares
-        if isinstance(share.authorization, Enforced)
-        and (placed := placed_of(share.authorization.placing, envoy)) is not None
-        and placed.providers
+    shares = (share for port in graph.gateways for split in splits(gateway_hosts(port)) for share in split.shares)
+    enforced = (share.authorization for share in shares if isinstance(share.authorization, Enforced))
+    wanted = {
+        requirement_name(each): placed.providers
+        for each in enforced
+        if (placed := placed_of(each.placing, envoy)) is not None and placed.providers
     }
-    if found:
-        yield Single(Part("tokens", graph, partial(render_tokens, found, graph.keys)))
+    if wanted:
+        yield Single(Part("tokens", graph, partial(render_tokens, wanted, graph.keys)))
 
 
 def _clusters(graph: Graph) -> Iterator[Single[Cluster]]:

@@ -1,29 +1,34 @@
 """The filter that verifies tokens: whose they may be, and with which keys."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from typing import Final
 
 from envoy.config.core.v3 import base_pb2, extension_pb2
 from envoy.extensions.filters.http.jwt_authn.v3 import config_pb2 as pb
 from google.protobuf.empty_pb2 import Empty
 
+from authplane.graph.programming import TOKENS
 from authplane.policy.placement.sources import header_key
-from authplane.render.native import TOKENS
-from authplane.render.placed import Placed, Provider, requirement_name
+from authplane.render.placed import Provider
 from authplane.render.wrap import pack
 
-_REMEMBERED = 1000
+_REMEMBERED: Final = 1000
 """How many tokens of an issuer each thread of Envoy remembers, so that it need not verify them again."""
-_LONGEST = 16 * 1024
+_LONGEST: Final = 16 * 1024
 
 
-def render_tokens(placed: Iterable[Placed], keys: Mapping[str, str]) -> extension_pb2.TypedExtensionConfig:
-    """Render the filter for all targets; a token that proves nothing is left to the rules, which want one that does."""
-    sets = {each.providers for each in placed if each.providers}
+def render_tokens(
+    wanted: Mapping[str, tuple[Provider, ...]], keys: Mapping[str, str]
+) -> extension_pb2.TypedExtensionConfig:
+    """Render the filter for all targets, each of which wants tokens of some issuers.
+
+    A token that proves nothing is left to the rules, which want one that does.
+    """
     config = pb.JwtAuthentication()
-    for provider in sorted({each for found in sets for each in found}):
+    for provider in sorted({each for found in wanted.values() for each in found}):
         config.providers[provider.url].CopyFrom(_provider(provider, keys[provider.url]))
-    for found in sorted(sets):
-        config.requirement_map[requirement_name(found)].CopyFrom(_any_of(found))
+    for name, found in wanted.items():
+        config.requirement_map[name].CopyFrom(_any_of(found))
     return extension_pb2.TypedExtensionConfig(name=TOKENS, typed_config=pack(config))
 
 
