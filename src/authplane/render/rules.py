@@ -6,7 +6,6 @@ last say that the sender is known: the request is refused then, and otherwise to
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from envoy.config.core.v3 import extension_pb2
@@ -17,11 +16,11 @@ from envoy.extensions.transport_sockets.tls.v3 import common_pb2
 from envoy.type.matcher.v3 import metadata_pb2, string_pb2, value_pb2
 
 from authplane.cel.envoy import nodes
+from authplane.cel.envoy.checks import ALWAYS, Not
 from authplane.cel.envoy.translate import Condition
-from authplane.cel.envoy.wire import render_condition
-from authplane.cel.tree import Const
+from authplane.cel.envoy.wire import render_policy
 from authplane.policy.access.settings import Composition
-from authplane.policy.placement.model import PlacedGuard, PlacedPolicy, Plan, Sender
+from authplane.policy.placement.model import NO_IDS, PlacedGuard, PlacedPolicy, Plan, Sender
 from authplane.render.wrap import pack
 
 RBAC_METADATA: Final = "envoy.filters.http.rbac"
@@ -38,8 +37,7 @@ _ASK_FIRST: Final = f"!{_ASK}"
 _ASK_LAST: Final = f"~{_ASK}"
 _KNOWN: Final = "~known"
 _ALLOW: Final = pb.RBAC.Action.ALLOW
-_EVERY: Final = Condition(tree=nodes.literal(value=True))
-_ANYTHING: Final = pb.Permission(any=True)
+_EVERY: Final = Condition()
 _ANYBODY: Final = pb.Principal(any=True)
 _URI: Final = common_pb2.SubjectAltNameMatcher.SanType.URI
 
@@ -50,16 +48,16 @@ def render_rules(policy: PlacedPolicy, plan: Plan, *, tells_apart: bool) -> pb.R
     With ``tells_apart`` those who are known and get nothing are told from those who are not.
     """
     rules = pb.RBAC(action=_ALLOW)
-    if not _always(plan.front):
-        _add(rules, _ASK_FIRST, replace(plan.front, tree=nodes.negated(plan.front.tree)))
+    front = Condition(tree=plan.front.tree)
+    if plan.front.check != ALWAYS:
+        _add(rules, _ASK_FIRST, Condition(check=Not(plan.front.check)))
     for entry in policy.native:
         granted = entry.granted()
         if granted is not None and isinstance(entry.sender, Sender):
-            _add(rules, _free(rules, policy.key(entry)), granted, entry.sender.ids)
-    # Only the server knows the words for those who are denied, where there are any.
-    reached = {_EVERY} if plan.worded else dict.fromkeys(entry.reached() for entry in policy.asked)
-    for each in [_EVERY] if any(map(_always, reached)) else reached:
-        _add(rules, _free(rules, _ASK_LAST), each)
+            # Rules that say whom to ask could fail, and then this one must not hold either.
+            _add(rules, _free(rules, policy.key(entry)), granted.and_then(front), entry.sender.ids)
+    for each, ids in _asked_about(policy, plan, front):
+        _add(rules, _free(rules, _ASK_LAST), each, ids)
     if tells_apart:
         known = [entry.sender for entry in policy.native if isinstance(entry.sender, Sender)]
         for sender in dict.fromkeys((each.condition, each.ids) for each in known):
@@ -110,6 +108,23 @@ def deny_everything() -> filter_pb2.RBAC:
     return filter_pb2.RBAC(rules=pb.RBAC(action=_ALLOW))
 
 
+def workload(spiffe_id: str) -> pb.Principal:
+    """Name a workload by a URI of its certificate, which somebody trusted has signed."""
+    san = common_pb2.SubjectAltNameMatcher(san_type=_URI, matcher=string_pb2.StringMatcher(exact=spiffe_id))
+    config = mtls_authenticated_pb2.Config(san_matcher=san)
+    name = "envoy.rbac.principals.mtls_authenticated"
+    return pb.Principal(custom=extension_pb2.TypedExtensionConfig(name=name, typed_config=pack(config)))
+
+
+def _asked_about(policy: PlacedPolicy, plan: Plan, front: Condition) -> Iterable[tuple[Condition, frozenset[str]]]:
+    """Return about whom the server is asked, of those to whom no entry grants anything."""
+    # Only the server knows the words for those who are denied, where there are any.
+    found = {(_EVERY, NO_IDS): None} if plan.worded else dict.fromkeys(each.reached() for each in policy.asked)
+    if (_EVERY, NO_IDS) in found:
+        return [(_EVERY, NO_IDS)]
+    return [*found, *([(Condition(tree=nodes.negated(front.tree)), NO_IDS)] if front.expressed else [])]
+
+
 # --- Several policies
 
 
@@ -147,21 +162,10 @@ def _matcher(key: str, texts: Sequence[str], *, invert: bool = False) -> metadat
     )
 
 
-def _add(rules: pb.RBAC, name: str, condition: Condition, ids: frozenset[str] = frozenset()) -> None:
+def _add(rules: pb.RBAC, name: str, condition: Condition, ids: frozenset[str] = NO_IDS) -> None:
     made = rules.policies[name]
-    made.permissions.append(_ANYTHING)
-    made.principals.extend([_workload(each) for each in sorted(ids)] or [_ANYBODY])
-    if _always(condition):
-        return
-    made.condition.CopyFrom(render_condition(condition.tree))
-    if condition.conversion:
-        made.cel_config.enable_string_conversion = True
-    if condition.concatenation:
-        made.cel_config.enable_string_concat = True
-
-
-def _always(condition: Condition) -> bool:
-    return isinstance(condition.tree, Const) and condition.tree.value is True
+    made.CopyFrom(render_policy(condition))
+    made.principals.extend([workload(each) for each in sorted(ids)] or [_ANYBODY])
 
 
 def _free(rules: pb.RBAC, name: str) -> str:
@@ -171,11 +175,3 @@ def _free(rules: pb.RBAC, name: str) -> str:
         number += 1
         tried = f"{name}#{number}"
     return tried
-
-
-def _workload(spiffe_id: str) -> pb.Principal:
-    """Name a workload by a URI of its certificate, which somebody trusted has signed."""
-    san = common_pb2.SubjectAltNameMatcher(san_type=_URI, matcher=string_pb2.StringMatcher(exact=spiffe_id))
-    config = mtls_authenticated_pb2.Config(san_matcher=san)
-    name = "envoy.rbac.principals.mtls_authenticated"
-    return pb.Principal(custom=extension_pb2.TypedExtensionConfig(name=name, typed_config=pack(config)))

@@ -14,7 +14,7 @@ from google.protobuf import json_format
 from tests.support.minting import ISSUER, claims, signer
 
 from authplane.cel.envoy.translate import Condition
-from authplane.cel.envoy.wire import render_condition
+from authplane.cel.envoy.wire import render_policy
 from authplane.io.envoy import EnvoySettings, run_envoy
 from authplane.io.process import Line
 from authplane.policy.access.case import NOBODY, Case, Identity
@@ -109,29 +109,27 @@ class Asked:
         return response.status_code == 299
 
 
-def rbac(condition: Condition) -> dict[str, Any]:
+def rbac(condition: Condition, principals: Sequence[rbac_pb2.Principal] = ()) -> dict[str, Any]:
     """Return the rules of a route with one condition."""
-    policy = rbac_pb2.Policy(
-        permissions=[rbac_pb2.Permission(any=True)],
-        principals=[rbac_pb2.Principal(any=True)],
-        condition=render_condition(condition.tree),
-    )
-    if condition.conversion:
-        policy.cel_config.enable_string_conversion = True
-    if condition.concatenation:
-        policy.cel_config.enable_string_concat = True
+    policy = render_policy(condition)
+    policy.principals.extend(principals or [rbac_pb2.Principal(any=True)])
     rules = rbac_pb2.RBAC(policies={"p": policy})
     return {"rules": json_format.MessageToDict(rules, preserving_proto_field_name=True)}
 
 
-def bootstrap(conditions: Sequence[Condition], socket: Path) -> str:
+def bootstrap(
+    conditions: Sequence[Condition],
+    socket: Path,
+    principals: Sequence[rbac_pb2.Principal] = (),
+    underscores: str = "ALLOW",
+) -> str:
     """Return a configuration with a route for each condition."""
     routes = [
         {
             "match": {"prefix": "/", "headers": [{"name": "x-case", "string_match": {"exact": str(number)}}]},
             "direct_response": {"status": 299},
             "typed_per_filter_config": {
-                "rbac": {"@type": f"{_TYPES}.filters.http.rbac.v3.RBACPerRoute", "rbac": rbac(condition)}
+                "rbac": {"@type": f"{_TYPES}.filters.http.rbac.v3.RBACPerRoute", "rbac": rbac(condition, principals)}
             },
         }
         for number, condition in enumerate(conditions)
@@ -152,6 +150,7 @@ def bootstrap(conditions: Sequence[Condition], socket: Path) -> str:
     manager = {
         "@type": f"{_TYPES}.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "oracle",
+        "common_http_protocol_options": {"headers_with_underscores_action": underscores},
         "route_config": {"virtual_hosts": [{"name": "oracle", "domains": ["*"], "routes": routes}]},
         "http_filters": [
             {
@@ -183,12 +182,14 @@ async def _ignore(_line: Line) -> None:
 
 
 @asynccontextmanager
-async def answering(conditions: Sequence[Condition], folder: Path) -> AsyncGenerator[Asked]:
-    """Run Envoy with these conditions."""
+async def answering(
+    conditions: Sequence[Condition], folder: Path, *, underscores: str = "ALLOW"
+) -> AsyncGenerator[Asked]:
+    """Run Envoy with these conditions, and tell it what to do with headers that have underscores."""
     socket = folder / "s"
     settings = EnvoySettings(concurrency=1, log_level="error")
     async with (
-        run_envoy(bootstrap(conditions, socket), sink=_ignore, settings=settings) as envoy,
+        run_envoy(bootstrap(conditions, socket, (), underscores), sink=_ignore, settings=settings) as envoy,
         httpx2.AsyncClient(transport=httpx2.AsyncHTTPTransport(uds=str(socket)), timeout=20) as client,
     ):
         await envoy.ready()

@@ -8,6 +8,25 @@ import pytest
 from tests.cel.expressions import program
 
 from authplane.base.names import ObjectName
+from authplane.cel.envoy.checks import (
+    ALWAYS,
+    PRESENT,
+    Begins,
+    Check,
+    Contains,
+    Equals,
+    Every,
+    Fits,
+    Header,
+    Lists,
+    Metadata,
+    Not,
+    Path,
+    Port,
+    Some,
+    every,
+)
+from authplane.cel.envoy.paths import CANONICAL_CHECK
 from authplane.cel.envoy.release import Release
 from authplane.cel.envoy.translate import NOBODY, Certified, Claims, Condition, Members
 from authplane.cel.text import render_text
@@ -61,33 +80,61 @@ from authplane.policy.tokens.verify import Demands
 
 NATIVE: Final = Terms(body_inspection=BodyInspection.NATIVE)
 SERVICE: Final = ExternalService(service=ObjectName("default", "authz"), port=9000, protocol=OverGrpc())
-MCP: Final = 'metadata.filter_metadata["envoy.filters.http.mcp"]'
+MCP: Final = "envoy.filters.http.mcp"
+METHOD: Final = (MCP, "method")
 URL: Final = "https://issuer.example"
 ISSUER: Final = IssuerUrl(url=URL, literal=URL)
 AGENT: Final = "spiffe://cluster.local/ns/default/sa/agent"
 OTHER: Final = "spiffe://cluster.local/ns/default/sa/other"
 
-CONDITIONS: Final[dict[str, tuple[Entry, str]]] = {
-    "everything": (Everything(), "true"),
+CONDITIONS: Final[dict[str, tuple[Entry, Check, str]]] = {
+    "everything": (Everything(), ALWAYS, "true"),
     "tools in order": (
         Tools(frozenset({"b", "a"})),
-        f'{MCP}["method"] == "tools/call" && {MCP}["params"]["name"] in ["a", "b"]',
+        Every(
+            (Metadata(METHOD, (Equals("tools/call"),)), Metadata((MCP, "params", "name"), (Equals("a"), Equals("b"))))
+        ),
+        "true",
     ),
-    "methods": (Inline(methods=frozenset({"GET"})), 'request.method in ["GET"]'),
-    "ports": (Inline(ports=frozenset({81, 80})), "destination.port == 80 || destination.port == 81"),
-    "a host": (Inline(hosts=("a.example",)), r'request.host.matches("^(?i:a\\.example)\\.?(?::[0-9]+)?$")'),
+    "no tools": (Tools(frozenset()), Every((Metadata(METHOD, (Equals("tools/call"),)), Some())), "true"),
+    "methods": (
+        Inline(methods=frozenset({"PUT", "GET"})),
+        Some((Header(":method", Equals("GET")), Header(":method", Equals("PUT")))),
+        "true",
+    ),
+    "ports": (Inline(ports=frozenset({81, 80})), Some((Port(80), Port(81))), "true"),
+    "a host": (
+        Inline(hosts=("a.example",)),
+        Header(":authority", Fits(r"(?i:a\.example)\.?(?::[0-9]+)?")),
+        "true",
+    ),
     "hosts below one": (
         Inline(hosts=("*.example",)),
-        r'request.host.matches("^(?i:(?:[a-z0-9_-]+\\.)+example)\\.?(?::[0-9]+)?$")',
+        Header(":authority", Fits(r"(?i:(?:[a-z0-9_-]+\.)+example)\.?(?::[0-9]+)?")),
+        "true",
     ),
+    "paths": (
+        Inline(paths=("/a", "/b/*")),
+        every((CANONICAL_CHECK, Some((Path(Equals("/a")), Path(Begins("/b/")))))),
+        "true",
+    ),
+    "every path": (Inline(paths=("*",)), CANONICAL_CHECK, "true"),
+    # A check would be content with one of several values.
     "a header": (
         Inline(headers=(("x-a", "b"),)),
+        ALWAYS,
         'request.headers["x-a"] == "b" && !("x_a" in request.headers)',
     ),
-    "an expression": (Expression(program=program('request.method == "GET"')), 'request.method == "GET"'),
+    "an expression": (Expression(program=program('request.method == "GET"')), ALWAYS, 'request.method == "GET"'),
     "a method about something": (
         Inline(mcp=McpGrant(methods=(Method("resources/read", frozenset({"a"})),))),
-        f'{MCP}["method"] == "resources/read" && {MCP}["params"]["uri"] in ["a"]',
+        Every((Metadata(METHOD, (Equals("resources/read"),)), Metadata((MCP, "params", "uri"), (Equals("a"),)))),
+        "true",
+    ),
+    "methods of a kind": (
+        Inline(mcp=McpGrant(methods=(Family("tools/"), Method("ping")))),
+        Some((Metadata(METHOD, (Begins("tools/"),)), Metadata(METHOD, (Equals("ping"),)))),
+        "true",
     ),
 }
 CALL_OUTS: Final[dict[str, tuple[Entry, str]]] = {
@@ -115,11 +162,11 @@ READERS: Final[dict[str, Entry]] = {
 }
 
 
-@pytest.mark.parametrize(("entry", "want"), CONDITIONS.values(), ids=CONDITIONS.keys())
-def test_an_entry_is_a_condition(entry: Entry, want: str) -> None:
+@pytest.mark.parametrize(("entry", "check", "text"), CONDITIONS.values(), ids=CONDITIONS.keys())
+def test_an_entry_is_a_condition(entry: Entry, check: Check, text: str) -> None:
     place = place_entry(entry, NOBODY, NATIVE, is_mcp=True)
     assert isinstance(place, Native), place
-    assert render_text(place.condition.tree) == want
+    assert (place.condition.check, render_text(place.condition.tree)) == (check, text)
 
 
 @pytest.mark.parametrize(("entry", "reason"), CALL_OUTS.values(), ids=CALL_OUTS.keys())
@@ -142,7 +189,7 @@ def test_the_base_protocol_reads_bodies_too() -> None:
 
 def test_the_choice_of_call_out_leaves_nothing_to_envoy() -> None:
     chosen = Terms(placement=Placement.CALL_OUT, body_inspection=BodyInspection.NATIVE)
-    entries = [entry for entry, _ in CONDITIONS.values()]
+    entries = [entry for entry, *_ in CONDITIONS.values()]
     assert {place_entry(entry, NOBODY, chosen, is_mcp=True) for entry in entries} == {CallOut(CHOSEN)}
     assert place_base(chosen, is_mcp=True) == CallOut(CHOSEN)
 
@@ -161,7 +208,8 @@ ALL_TERMS: Final = [
 
 
 def test_every_entry_has_a_place_for_every_source_and_choice() -> None:
-    entries = [entry for entry, _ in (*CONDITIONS.values(), *CALL_OUTS.values())] + list(READERS.values())
+    entries = [case[0] for case in CONDITIONS.values()] + [case[0] for case in CALL_OUTS.values()]
+    entries += READERS.values()
     for entry, source, terms, is_mcp in product(entries, SOURCES.values(), ALL_TERMS, (True, False)):
         sender = place_source(source, Settings())
         assert isinstance(sender, Sender)
@@ -173,32 +221,48 @@ def test_workloads_are_recognised_by_the_only_uri_in_their_certificates() -> Non
     one, several, account = (
         place_source(SOURCES[name], Settings()) for name in ("a workload", "workloads", "an account")
     )
-    uri = "connection.uri_san_peer_certificate"
-    header = 'request.headers["x-forwarded-client-cert"]'
-    alone = (
-        f'("x-forwarded-client-cert" in request.headers ? {header}.matches("URI=") && '
-        f'!{header}.matches("URI=.*URI=") : false)'
-    )
-    assert [(render_text(each.condition.tree), each.ids, each.who) for each in (one, several, account)
-            if isinstance(each, Sender)] == [
-        (f'{uri} in ["{AGENT}"] && {alone}', frozenset({AGENT}), Members((("spiffe_id", AGENT),))),
-        (f'{uri} in ["{AGENT}", "{OTHER}"] && {alone}', frozenset({AGENT, OTHER}), Certified()),
-        (
-            f'{uri} in ["{AGENT}"] && {alone}',
-            frozenset({AGENT}),
-            Members((("service_account", "agent"), ("namespace", "default"))),
-        ),
-    ]  # fmt: skip
+    header = "x-forwarded-client-cert"
+    alone = Condition(check=Every((Header(header, Contains("URI=")), Not(Header(header, Fits(r"\C*URI=\C*URI=\C*"))))))
+    accounts = Members((("service_account", "agent"), ("namespace", "default")))
+    assert [one, several, account] == [
+        Sender(condition=alone, ids=frozenset({AGENT}), who=Members((("spiffe_id", AGENT),))),
+        Sender(condition=alone, ids=frozenset({AGENT, OTHER}), who=Certified()),
+        Sender(condition=alone, ids=frozenset({AGENT}), who=accounts),
+    ]
 
 
 def test_tokens_are_recognised_by_what_a_filter_keeps_of_them() -> None:
-    sender = place_source(Oidc(issuer=ISSUER), Settings())
+    demands = Demands(types=frozenset({"", "jwt"}), algorithms=frozenset({"ES256", "RS256"}))
+    settings = Settings(issuers={URL: IssuerSettings(demands=demands)})
+    sender = place_source(Oidc(issuer=ISSUER, audiences=frozenset({"b", "a"})), settings)
     assert isinstance(sender, Sender)
-    text = render_text(sender.condition.tree)
     assert (sender.who, sender.ids) == (Claims(URL), frozenset())
-    assert f'["envoy.filters.http.jwt_authn"]["{URL}"]["iss"] == "{URL}"' in text
-    assert f'["{header_key(URL)}"]["alg"] in [' in text
-    assert 'duration("30s")' in text
+    kept = "envoy.filters.http.jwt_authn"
+    header = (kept, header_key(URL))
+    kinds = (Equals("jwt", ignore_case=True), Equals("application/jwt", ignore_case=True))
+    assert sender.condition.check == Every((
+        Metadata((kept, URL, "iss"), (Equals(URL),)),
+        Metadata((kept, URL, "aud"), (Equals("a"), Lists("a"), Equals("b"), Lists("b"))),
+        Metadata((*header, "alg"), (Equals("ES256"), Equals("RS256"))),
+        Metadata((*header, "kid"), (PRESENT,)),
+        *(Not(Metadata((*header, each), (PRESENT,))) for each in ("b64", "crit", "cty")),
+        Some((Metadata((*header, "typ"), kinds), Not(Metadata((*header, "typ"), (PRESENT,))))),
+        Header("authorization", Fits(r"Bearer [A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")),
+    ))  # fmt: skip
+    claims = f'metadata.filter_metadata["{kept}"]["{URL}"]'
+    assert render_text(sender.condition.tree) == (
+        f'"iat" in {claims} ? int({claims}["iat"]) - 30 <= int(request.time) : true'
+    )
+
+
+def test_tokens_without_a_type_are_for_issuers_that_may_leave_it_out() -> None:
+    settings = Settings(issuers={URL: IssuerSettings(demands=Demands(types=frozenset({"jwt"})))})
+    sender = place_source(Oidc(issuer=ISSUER), settings)
+    assert isinstance(sender, Sender)
+    assert isinstance(sender.condition.check, Every)
+    header = ("envoy.filters.http.jwt_authn", header_key(URL))
+    kinds = (Equals("jwt", ignore_case=True), Equals("application/jwt", ignore_case=True))
+    assert Metadata((*header, "typ"), kinds) in sender.condition.check.checks
 
 
 def issuer(times: Times | None = None, unusable: str = "") -> Settings:
@@ -248,5 +312,5 @@ def test_what_keys_would_not_help_is_said_before_they_are_missed() -> None:
 def test_anybody_is_anybody() -> None:
     sender = place_source(AnySource(), Settings())
     assert isinstance(sender, Sender)
-    assert (render_text(sender.condition.tree), sender.who) == ("true", NOBODY)
-    assert isinstance(sender.condition, Condition)
+    assert sender == Sender(condition=Condition())
+    assert sender.condition.always

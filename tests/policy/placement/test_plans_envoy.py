@@ -97,7 +97,7 @@ def conditions(plan: Plan) -> list[Condition]:
     for guard in plan.guards:
         for placed in guard.policies:
             found += [condition for entry in placed.native if (condition := entry.granted()) is not None]
-            found += [entry.reached() for entry in placed.asked]
+            found += [condition for condition, _ in (entry.reached() for entry in placed.asked)]
     return found
 
 

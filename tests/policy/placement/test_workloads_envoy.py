@@ -24,6 +24,7 @@ from authplane.policy.peers.certificates import PeerCertificates
 from authplane.policy.peers.spiffe import SpiffeId
 from authplane.policy.placement.model import Sender
 from authplane.policy.placement.sources import place_source
+from authplane.render.rules import workload
 
 OTHER: Final = "spiffe://cluster.local/ns/default/sa/other"
 NAMES: Final[dict[str, tuple[x509.GeneralName, ...]]] = {
@@ -119,7 +120,7 @@ async def test_envoy_and_the_engine_recognise_the_same_workloads(tmp_path: Path)
     conditions: list[Condition] = [sender.condition]
     found = {}
     settings = EnvoySettings(concurrency=1, log_level="error")
-    config = with_tls(bootstrap(conditions, tmp_path / "s"))
+    config = with_tls(bootstrap(conditions, tmp_path / "s", [workload(each) for each in sender.ids]))
     async with run_envoy(config, sink=_ignore, settings=settings) as envoy:
         await envoy.ready()
         for name, names in NAMES.items():

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias, assert_never
 
 from authplane.cel.envoy import nodes
 from authplane.cel.envoy.attributes import claims, is_unicode, presence, safe_match, variables
+from authplane.cel.envoy.checks import ALWAYS, Check, every
 from authplane.cel.envoy.fitness import fault_in_call, fault_in_header, fault_in_leaf, is_too_deep
 from authplane.cel.envoy.release import Release
 from authplane.cel.program import Program
@@ -46,19 +47,42 @@ class Claims:
 Who: TypeAlias = Members | Certified | Claims
 
 NOBODY: Final = Members()
+TRUE: Final = nodes.literal(value=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """A condition that Envoy takes."""
+    """A condition that Envoy takes: what it has matchers for, and the rest as an expression. Both must hold."""
 
-    tree: Node
+    check: Check = ALWAYS
+    """Is looked at first, and never fails."""
+    tree: Node = TRUE
     conversion: bool = False
     """It needs ``cel_config.enable_string_conversion``."""
     concatenation: bool = False
     """It needs ``cel_config.enable_string_concat``."""
     reads_mcp: bool = False
     """It needs what the mcp filter finds in the body."""
+
+    @property
+    def expressed(self) -> bool:
+        """Whether there is an expression besides the check."""
+        return self.tree != TRUE
+
+    @property
+    def always(self) -> bool:
+        """Whether it holds for every request."""
+        return self.check == ALWAYS and not self.expressed
+
+    def and_then(self, other: "Condition") -> "Condition":
+        """Return what holds if both do; what costs less is looked at first, and then this one before the other."""
+        return Condition(
+            check=every((self.check, other.check)),
+            tree=nodes.every(each.tree for each in (self, other) if each.expressed),
+            conversion=self.conversion or other.conversion,
+            concatenation=self.concatenation or other.concatenation,
+            reads_mcp=self.reads_mcp or other.reads_mcp,
+        )
 
 
 def translate(program: Program, who: Who, envoy: Release) -> Condition | tuple[str, ...]:

@@ -1,11 +1,37 @@
-"""Conditions as the messages that Envoy's RBAC filter takes: ``google.api.expr.v1alpha1``."""
+"""Conditions as the messages that Envoy's RBAC filter takes: permissions, and ``google.api.expr.v1alpha1``."""
 
 from itertools import count
-from typing import assert_never
+from typing import Final, assert_never
 
+from envoy.config.rbac.v3 import rbac_pb2
+from envoy.config.route.v3.route_components_pb2 import HeaderMatcher
+from envoy.type.matcher.v3.metadata_pb2 import MetadataMatcher
+from envoy.type.matcher.v3.path_pb2 import PathMatcher
+from envoy.type.matcher.v3.regex_pb2 import RegexMatcher
+from envoy.type.matcher.v3.string_pb2 import StringMatcher
+from envoy.type.matcher.v3.value_pb2 import ListMatcher, OrMatcher, ValueMatcher
 from google.api.expr.v1alpha1 import syntax_pb2 as pb
 from google.protobuf import struct_pb2
 
+from authplane.cel.envoy.checks import (
+    Begins,
+    Check,
+    Contains,
+    Equals,
+    Every,
+    Fits,
+    Header,
+    Lists,
+    Metadata,
+    Not,
+    Path,
+    Port,
+    Present,
+    Some,
+    TextTest,
+    ValueTest,
+)
+from authplane.cel.envoy.translate import Condition
 from authplane.cel.tree import (
     Call,
     Const,
@@ -20,6 +46,86 @@ from authplane.cel.tree import (
     Select,
     Unsigned,
 )
+
+_ANYTHING: Final = rbac_pb2.Permission(any=True)
+
+
+def render_policy(condition: Condition) -> rbac_pb2.Policy:
+    """Build a rule that holds if a condition does, for principals that are still to be named."""
+    made = rbac_pb2.Policy(permissions=[render_check(condition.check)])
+    if condition.expressed:
+        made.condition.CopyFrom(render_condition(condition.tree))
+    if condition.conversion:
+        made.cel_config.enable_string_conversion = True
+    if condition.concatenation:
+        made.cel_config.enable_string_concat = True
+    return made
+
+
+def render_check(check: Check) -> rbac_pb2.Permission:
+    """Build the message of a check."""
+    match check:
+        case Every(checks=checks):
+            rules = rbac_pb2.Permission.Set(rules=map(render_check, checks))
+            return rbac_pb2.Permission(and_rules=rules) if checks else _ANYTHING
+        case Some(checks=checks):
+            rules = rbac_pb2.Permission.Set(rules=map(render_check, checks))
+            return rbac_pb2.Permission(or_rules=rules) if checks else rbac_pb2.Permission(not_rule=_ANYTHING)
+        case Not(check=other):
+            return rbac_pb2.Permission(not_rule=render_check(other))
+        case _:
+            return _part(check)
+
+
+def _part(check: Header | Path | Port | Metadata) -> rbac_pb2.Permission:
+    match check:
+        case Header(name=name, test=Present()):
+            return rbac_pb2.Permission(header=HeaderMatcher(name=name, present_match=True))
+        case Header(name=name, test=test):
+            return rbac_pb2.Permission(header=HeaderMatcher(name=name, string_match=_text(test)))
+        case Path(test=test):
+            return rbac_pb2.Permission(url_path=PathMatcher(path=_text(test)))
+        case Port(number=number):
+            return rbac_pb2.Permission(destination_port=number)
+        case Metadata(keys=keys, tests=tests):
+            return rbac_pb2.Permission(sourced_metadata=_found(keys, tests))
+        case _:
+            assert_never(check)
+
+
+def _found(keys: tuple[str, ...], tests: tuple[ValueTest, ...]) -> rbac_pb2.SourcedMetadata:
+    namespace, *path = keys
+    values = [_value(each) for each in tests]
+    matcher = MetadataMatcher(
+        filter=namespace,
+        path=[MetadataMatcher.PathSegment(key=each) for each in path],
+        value=values[0] if len(values) == 1 else ValueMatcher(or_match=OrMatcher(value_matchers=values)),
+    )
+    return rbac_pb2.SourcedMetadata(metadata_matcher=matcher)
+
+
+def _value(test: ValueTest) -> ValueMatcher:
+    match test:
+        case Present():
+            return ValueMatcher(present_match=True)
+        case Lists(text=text):
+            return ValueMatcher(list_match=ListMatcher(one_of=_value(Equals(text))))
+        case _:
+            return ValueMatcher(string_match=_text(test))
+
+
+def _text(test: TextTest) -> StringMatcher:
+    match test:
+        case Equals(text=text, ignore_case=ignore_case):
+            return StringMatcher(exact=text, ignore_case=ignore_case)
+        case Begins(text=text):
+            return StringMatcher(prefix=text)
+        case Contains(text=text):
+            return StringMatcher(contains=text)
+        case Fits(pattern=pattern):
+            return StringMatcher(safe_regex=RegexMatcher(regex=pattern))
+        case _:
+            assert_never(test)
 
 
 def render_condition(tree: Node) -> pb.Expr:

@@ -5,9 +5,25 @@ from itertools import product
 from typing import Final, assert_never
 
 from authplane.cel.envoy import nodes
-from authplane.cel.envoy.attributes import TOOLS_CALL, is_method, mcp_method, mcp_param
+from authplane.cel.envoy.attributes import TOOLS_CALL
+from authplane.cel.envoy.checks import (
+    ALWAYS,
+    PRESENT,
+    Begins,
+    Check,
+    Equals,
+    Fits,
+    Header,
+    Metadata,
+    Not,
+    Path,
+    Port,
+    equals_one,
+    every,
+    some,
+)
 from authplane.cel.envoy.fitness import LARGEST_PATTERN, fault_in_header
-from authplane.cel.envoy.paths import CANONICAL_PATH
+from authplane.cel.envoy.paths import CANONICAL_CHECK
 from authplane.cel.envoy.release import Release
 from authplane.cel.envoy.translate import Condition, Who, translate
 from authplane.cel.patterns import LONGEST, pattern_size
@@ -56,15 +72,14 @@ def place_entry(entry: Entry, who: Who, terms: Terms, *, is_mcp: bool) -> Place:
         return CallOut(obstacle)
     match entry:
         case Tools(names):
-            called = (is_method(terms.envoy, TOOLS_CALL), nodes.one_of(mcp_param(terms.envoy, "name"), names))
-            return _native(nodes.every(called), reads_mcp=True)
+            return Native(Condition(check=_called(terms.envoy, Method(TOOLS_CALL, names)), reads_mcp=True))
         case Inline():
             return _inline(entry, terms.envoy)
         case Expression(program=program):
             made = translate(program, who, terms.envoy)
             return Native(made) if isinstance(made, Condition) else CallOut(", ".join(made))
         case Everything():
-            return _native(nodes.literal(value=True))
+            return Native(Condition())
         case Asked():
             return CallOut(ASKS)
         case _:
@@ -78,7 +93,7 @@ def place_base(terms: Terms, *, is_mcp: bool) -> Place:
     obstacle = _body_obstacle(terms)
     if obstacle:
         return CallOut(obstacle)
-    return _native(_base(terms.envoy, BASE[ProtocolVersion.V2025_11_25]), reads_mcp=True)
+    return Native(Condition(check=_base(terms.envoy, BASE[ProtocolVersion.V2025_11_25]), reads_mcp=True))
 
 
 def _obstacle(entry: Entry, terms: Terms, *, is_mcp: bool) -> str:
@@ -95,28 +110,23 @@ def _body_obstacle(terms: Terms) -> str:
     return STRICT if terms.body_inspection is BodyInspection.STRICT else ""
 
 
-def _native(tree: Node, *, reads_mcp: bool = False) -> Native:
-    return Native(Condition(tree=tree, reads_mcp=reads_mcp))
-
-
 def _inline(entry: Inline, envoy: Release) -> Place:
     obstacle = _inline_obstacle(entry)
     if obstacle:
         return CallOut(obstacle)
-    found: list[Node] = []
+    checks: list[Check] = []
     if entry.methods:
-        found.append(nodes.one_of(nodes.name("request.method"), entry.methods))
+        checks.append(some(Header(":method", Equals(each)) for each in sorted(entry.methods)))
     if entry.ports:
-        ports = (nodes.equal(nodes.name("destination.port"), port) for port in sorted(entry.ports))
-        found.append(nodes.some(ports))
+        checks.append(some(map(Port, sorted(entry.ports))))
     if entry.hosts:
-        found.append(nodes.some(nodes.matches(nodes.name("request.host"), _host(each)) for each in entry.hosts))
+        checks.append(some(Header(":authority", Fits(_host(each))) for each in entry.hosts))
     if entry.paths:
-        found.append(nodes.some(_path(each) for each in entry.paths))
-    found += [_header(name, value) for name, value in entry.headers]
+        checks += [CANONICAL_CHECK, some(map(_path, entry.paths))]
     if entry.mcp is not None:
-        found.append(_mcp(entry.mcp, envoy))
-    return _native(nodes.every(found), reads_mcp=entry.mcp is not None)
+        checks.append(_mcp(entry.mcp, envoy))
+    headers = nodes.every(_header(name, value) for name, value in entry.headers)
+    return Native(Condition(check=every(checks), tree=headers, reads_mcp=entry.mcp is not None))
 
 
 def _inline_obstacle(entry: Inline) -> str:
@@ -142,11 +152,13 @@ def _host(host: str) -> str:
     bare = re.escape(host.removeprefix("*."))
     before = r"(?:[a-z0-9_-]+\.)+" if host.startswith("*.") else ""
     root = "" if host.startswith("[") else r"\.?"
-    return rf"^(?i:{before}{bare}){root}(?::[0-9]+)?$"
+    return rf"(?i:{before}{bare}){root}(?::[0-9]+)?"
 
 
-def _path(path: str) -> Node:
-    return nodes.starts_with(CANONICAL_PATH, path[:-1]) if path.endswith("*") else nodes.equal(CANONICAL_PATH, path)
+def _path(path: str) -> Check:
+    if path == "*":
+        return ALWAYS
+    return Path(Begins(path[:-1]) if path.endswith("*") else Equals(path))
 
 
 def _header(name: str, value: str) -> Node:
@@ -157,26 +169,29 @@ def _header(name: str, value: str) -> Node:
     return nodes.every((nodes.equal(nodes.member(headers, name), value), *odd))
 
 
-def _mcp(grant: McpGrant, envoy: Release) -> Node:
-    found = [_base(envoy, UPSTREAM_BASE[ProtocolVersion.V2025_11_25])] if grant.base else []
-    for each in grant.methods:
-        match each:
-            case Family(prefix):
-                found.append(nodes.starts_with(mcp_method(envoy), prefix))
-            case Method(name, None):
-                found.append(is_method(envoy, name))
-            case Method(name, subjects):
-                about = nodes.one_of(mcp_param(envoy, _SUBJECTS[name]), subjects or ())
-                found.append(nodes.every((is_method(envoy, name), about)))
-            case _:
-                assert_never(each)
-    return nodes.some(found)
+def _mcp(grant: McpGrant, envoy: Release) -> Check:
+    base = [_base(envoy, UPSTREAM_BASE[ProtocolVersion.V2025_11_25])] if grant.base else []
+    return some((*base, *(_called(envoy, each) for each in grant.methods)))
 
 
-def _base(envoy: Release, base: BaseMethods) -> Node:
-    method = mcp_method(envoy)
-    answered = nodes.call("@in", nodes.literal("id"), nodes.member(nodes.METADATA, envoy.mcp_metadata))
+def _called(envoy: Release, method: Method | Family) -> Check:
+    called = (envoy.mcp_metadata, "method")
+    match method:
+        case Family(prefix):
+            return Metadata(called, (Begins(prefix),))
+        case Method(name, None):
+            return Metadata(called, (Equals(name),))
+        case Method(name, subjects):
+            about = equals_one((envoy.mcp_metadata, "params", _SUBJECTS[name]), subjects or ())
+            return every((Metadata(called, (Equals(name),)), about))
+        case _:
+            assert_never(method)
+
+
+def _base(envoy: Release, base: BaseMethods) -> Check:
+    method = (envoy.mcp_metadata, "method")
     # What has an id is a request, whatever it is called.
-    notice = nodes.every((nodes.one_of(method, base.notifications), nodes.negated(answered)))
-    families = (nodes.starts_with(method, each) for each in base.families)
-    return nodes.some((nodes.one_of(method, base.requests), notice, *families))
+    unanswered = Not(Metadata((envoy.mcp_metadata, "id"), (PRESENT,)))
+    notice = every((equals_one(method, base.notifications), unanswered))
+    requests = Metadata(method, (*map(Equals, sorted(base.requests)), *map(Begins, base.families)))
+    return some((requests, notice))

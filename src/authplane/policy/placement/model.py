@@ -1,15 +1,17 @@
 """Where a rule is enforced, as values."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
 
 from authplane.base.names import Ref
-from authplane.cel.envoy import nodes
+from authplane.cel.envoy.checks import PRESENT, Header
 from authplane.cel.envoy.release import CURRENT, Release
 from authplane.cel.envoy.translate import NOBODY, Condition, Who
 from authplane.policy.access.model import Oidc, Source
 from authplane.policy.access.settings import BodyInspection, Composition, Placement
+
+NO_IDS: Final[frozenset[str]] = frozenset()
 
 # --- What decides it
 
@@ -63,7 +65,7 @@ class Sender:
 
     condition: Condition
     """Holds for whom the rule is, besides what ``ids`` demand."""
-    ids: frozenset[str] = frozenset()
+    ids: frozenset[str] = NO_IDS
     """If there are any, the peer's verified certificate must have one of them as a URI (``mtls_authenticated``)."""
     who: Who = NOBODY
     """What expressions of the rule call ``identity``."""
@@ -92,20 +94,19 @@ class PlacedEntry:
         """
         if isinstance(self.sender, CallOut) or isinstance(self.place, CallOut):
             return None
-        sender, entry = self.sender.condition, self.place.condition
-        return replace(entry, tree=nodes.every((sender.tree, entry.tree)))
+        return self.place.condition.and_then(self.sender.condition)
 
-    def reached(self) -> Condition:
+    def reached(self) -> tuple[Condition, frozenset[str]]:
         """Return what holds at least for the senders whom the policy server may grant something by this entry.
 
-        Some proofs are good for the server and not for Envoy: so whoever shows any token is among them.
+        Besides, they must have proved one of the ids, if there are any. Some proofs are good for the server and not for
+        Envoy: so whoever shows any token is among them.
         """
         if isinstance(self.sender, CallOut):
-            return Condition(tree=nodes.literal(value=True))
+            return Condition(), NO_IDS
         if isinstance(self.source, Oidc):
-            shown = nodes.call("@in", nodes.literal("authorization"), nodes.name("request.headers"))
-            return Condition(tree=shown)
-        return self.sender.condition
+            return Condition(check=Header("authorization", PRESENT)), NO_IDS
+        return self.sender.condition, self.sender.ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +166,8 @@ class Plan:
     guards: tuple[PlacedGuard, ...] = ()
     decider: Decider
     front: Condition
-    """Never fails, so that its negation holds where it does not."""
+    """Its check tells by itself about what to ask. What is left is an expression that never fails; Envoy would go on if
+    it did, and so what Envoy grants demands it once more."""
     worded: bool = False
     """Some denial says more than a status: which scopes are missing, or what the rule's author has to say. Only the
     server can; Envoy alone denies the same requests with fewer words."""
@@ -199,7 +201,8 @@ RESIDUES: Final = (
             why="expressions of the engine read none of them then; how large headers may be in Envoy bounds it"),
     Residue("claims with a NUL character, or larger and deeper than expressions take", wider=True,
             why="Envoy's expressions have no such limits; an issuer would have to sign them"),
-    Residue("a token without kid, with an audience that is no text, or with more than four of them", wider=False,
+    Residue("a token without kid, with an audience that is no text, or with more than twelve scopes in a list",
+            wider=False,
             why="Envoy would try every key, wants texts even where no rule asks, and conditions have no loops"),
     Residue("a token behind the word bearer in lower case, or behind two spaces", wider=False,
             why="the jwt_authn filter finds the first nowhere, and finds tokens behind more than spaces"),

@@ -6,6 +6,21 @@ from typing import Final, assert_never
 
 from authplane.cel.envoy import nodes
 from authplane.cel.envoy.attributes import JWT_METADATA, claims
+from authplane.cel.envoy.checks import (
+    PRESENT,
+    Check,
+    Contains,
+    Equals,
+    Fits,
+    Header,
+    Lists,
+    Metadata,
+    Not,
+    equals_one,
+    every,
+    found,
+    some,
+)
 from authplane.cel.envoy.fitness import LARGEST_PATTERN
 from authplane.cel.envoy.translate import Certified, Claims, Condition, Members
 from authplane.cel.patterns import LONGEST, pattern_size
@@ -23,15 +38,11 @@ NO_KEYS: Final = "is for an issuer whose keys the control plane does not have ye
 UNUSABLE: Final = "is for an issuer that cannot be reached"
 SCOPE: Final = "asks for a scope of which the regular expression is larger than Envoy accepts"
 
-_URI: Final = nodes.name("connection.uri_san_peer_certificate")
 CERTIFICATE_HEADER: Final = "x-forwarded-client-cert"
-_HEADERS: Final = nodes.name("request.headers")
-_CERTIFICATE: Final = nodes.member(_HEADERS, CERTIFICATE_HEADER)
-_BEARER: Final = r"^Bearer [A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$"
-_MOST_AUDIENCES: Final = 4
+_BEARER: Final = r"Bearer [A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+"
 _MOST_SCOPES: Final = 12
 
-ANYBODY: Final = Sender(condition=Condition(tree=nodes.literal(value=True)))
+ANYBODY: Final = Sender(condition=Condition())
 
 
 def header_key(issuer: str) -> str:
@@ -63,13 +74,13 @@ def place_source(source: Source, settings: Settings, keys: frozenset[str] | None
 
 
 def _workload(ids: frozenset[str], who: Members | Certified) -> Sender:
-    """Take the one URI of the certificate: Envoy's principals match any of several, and conditions see the first.
+    """Take the one URI of the certificate: that one of them is among ``ids``, Envoy's principals say.
 
     All of them are in a header that Envoy writes itself, if it is told to: without it nobody is recognised.
     """
-    one = nodes.every((nodes.matches(_CERTIFICATE, "URI="), nodes.negated(nodes.matches(_CERTIFICATE, "URI=.*URI="))))
-    told = _if_there(_HEADERS, CERTIFICATE_HEADER, one, otherwise=False)
-    return Sender(condition=Condition(tree=nodes.every((nodes.one_of(_URI, ids), told))), ids=ids, who=who)
+    several = Header(CERTIFICATE_HEADER, Fits(r"\C*URI=\C*URI=\C*"))
+    one = every((Header(CERTIFICATE_HEADER, Contains("URI=")), Not(several)))
+    return Sender(condition=Condition(check=one), ids=ids, who=who)
 
 
 def _token(source: Oidc, settings: Settings) -> Sender | CallOut:
@@ -78,15 +89,17 @@ def _token(source: Oidc, settings: Settings) -> Sender | CallOut:
     if obstacle:
         return CallOut(obstacle)
     url = source.issuer.url
+    checks = (
+        Metadata((JWT_METADATA, url, "iss"), (Equals(url),)),
+        *([_audience(url, source.audiences)] if source.audiences else ()),
+        *_header((JWT_METADATA, header_key(url)), issuer.demands),
+        Header("authorization", Fits(_BEARER)),
+    )
     conditions = (
-        nodes.equal(nodes.member(claims(url), "iss"), url),
-        nodes.matches(nodes.member(_HEADERS, "authorization"), _BEARER),
-        *_header(nodes.member(nodes.METADATA, JWT_METADATA, header_key(url)), issuer.demands),
-        *_claims(claims(url), int(issuer.demands.times.skew)),
-        *([_audience(claims(url), source.audiences)] if source.audiences else ()),
+        _issued(claims(url), int(issuer.demands.times.skew)),
         *([_scope(claims(url), source.scopes)] if source.scopes else ()),
     )
-    return Sender(condition=Condition(tree=nodes.every(conditions)), who=Claims(url))
+    return Sender(condition=Condition(check=every(checks), tree=nodes.every(conditions)), who=Claims(url))
 
 
 def _obstacle(source: Oidc, issuer: IssuerSettings) -> str:
@@ -104,34 +117,31 @@ def _obstacle(source: Oidc, issuer: IssuerSettings) -> str:
     return "" if fits else SCOPE
 
 
-def _header(header: Node, demands: Demands) -> Iterable[Node]:
-    """Return what a token's header must say; Envoy itself looks at the signature only."""
-    kind = nodes.member(header, "typ")
-    wanted = "|".join(re.escape(each) for each in sorted(demands.types) if each)
-    fits = nodes.matches(kind, f"^(?i:(?:application/)?(?:{wanted}))$")
-    yield nodes.one_of(nodes.member(header, "alg"), demands.algorithms)
-    yield _there(header, "kid")
-    yield from (nodes.negated(_there(header, each)) for each in ("b64", "crit", "cty"))
-    yield nodes.call("_?_:_", _there(header, "typ"), fits, nodes.literal("" in demands.types))
+def _header(header: tuple[str, ...], demands: Demands) -> Iterable[Check]:
+    """Return what a token's header must say; Envoy itself looks at the signature, and at the types of what it knows."""
+    kinds = (f"{prefix}{each}" for each in sorted(demands.types) if each for prefix in ("", "application/"))
+    fits = found((*header, "typ"), (Equals(each, ignore_case=True) for each in kinds))
+    untyped = Not(Metadata((*header, "typ"), (PRESENT,)))
+    yield equals_one((*header, "alg"), demands.algorithms)
+    yield Metadata((*header, "kid"), (PRESENT,))
+    yield from (Not(Metadata((*header, each), (PRESENT,))) for each in ("b64", "crit", "cty"))
+    yield some((fits, untyped)) if "" in demands.types else fits
 
 
-def _claims(found: Node, skew: int) -> Iterable[Node]:
-    """Return what a token's claims must say besides what Envoy looks at."""
-    yield from (_if_there(found, each, _is(nodes.member(found, each), "string")) for each in ("sub", "jti"))
-    issued = nodes.member(found, "iat")
-    time = nodes.call("timestamp", nodes.call("int", issued))
-    latest = nodes.call("_+_", nodes.name("request.time"), nodes.call("duration", nodes.literal(f"{skew}s")))
-    yield _if_there(found, "iat", nodes.every((_is(issued, "double"), nodes.call("_<=_", time, latest))))
+def _issued(claimed: Node, skew: int) -> Node:
+    """Return what holds for a token that was not issued later than now; Envoy does not look, but for a number."""
+    seconds = nodes.call("_-_", nodes.call("int", nodes.member(claimed, "iat")), nodes.literal(skew))
+    now = nodes.call("int", nodes.name("request.time"))
+    return _if_there(claimed, "iat", nodes.call("_<=_", seconds, now))
 
 
-def _audience(found: Node, audiences: frozenset[str]) -> Node:
-    named = nodes.member(found, "aud")
-    listed = _listed(named, audiences, _MOST_AUDIENCES)
-    return nodes.call("_?_:_", _is(named, "string"), nodes.one_of(named, audiences), listed)
+def _audience(url: str, audiences: frozenset[str]) -> Check:
+    named = (test for each in sorted(audiences) for test in (Equals(each), Lists(each)))
+    return Metadata((JWT_METADATA, url, "aud"), tuple(named))
 
 
-def _scope(found: Node, scopes: tuple[str, ...]) -> Node:
-    return nodes.some(_if_there(found, each, _scoped(nodes.member(found, each), scopes), otherwise=False)
+def _scope(claimed: Node, scopes: tuple[str, ...]) -> Node:
+    return nodes.some(_if_there(claimed, each, _scoped(nodes.member(claimed, each), scopes), otherwise=False)
                       for each in ("scope", "scp"))  # fmt: skip
 
 

@@ -1,0 +1,143 @@
+"""What Envoy's own matchers can tell of a request: for a fraction of what an expression costs, and without failing.
+
+What is missing fits no test, so that a check is false where an expression would fail. Of a header that stands several
+times, some releases test every value by itself and others all of them joined: checks are only for headers of which
+Envoy itself makes one, and for whether there is one at all.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+# --- Tests of a value
+
+
+@dataclass(frozen=True, slots=True)
+class Equals:
+    """A text is this one."""
+
+    text: str
+    ignore_case: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Begins:
+    """A text begins with this one, which is not empty."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contains:
+    """A text has this one in it, which is not empty."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fits:
+    """A text as a whole fits a regular expression."""
+
+    pattern: str
+
+
+TextTest: TypeAlias = Equals | Begins | Contains | Fits
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """There is a value, whatever it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """A value is a list that has this text in it."""
+
+    text: str
+
+
+ValueTest: TypeAlias = TextTest | Present | Lists
+
+
+# --- Checks of a request
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A header passes a test."""
+
+    name: str
+    test: TextTest | Present
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """The path, without query and fragment, passes a test."""
+
+    test: TextTest
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """The request came to this port."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What a filter has found passes one of these tests, of which there is one at least: see `found`."""
+
+    keys: tuple[str, ...]
+    """The name under which the filter keeps what it finds, and the way from there."""
+    tests: tuple[ValueTest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """All of these hold."""
+
+    checks: tuple["Check", ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Some:
+    """One of these holds."""
+
+    checks: tuple["Check", ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The other one does not hold."""
+
+    check: "Check"
+
+
+Check: TypeAlias = Header | Path | Port | Metadata | Every | Some | Not
+
+ALWAYS: Final = Every()
+PRESENT: Final = Present()
+
+
+def every(checks: Iterable[Check]) -> Check:
+    """Return what holds if all of these hold, in this order."""
+    parts = tuple(part for each in checks for part in (each.checks if isinstance(each, Every) else (each,)))
+    return parts[0] if len(parts) == 1 else Every(parts)
+
+
+def some(checks: Iterable[Check]) -> Check:
+    """Return what holds if one of these holds; they are tried in this order."""
+    parts = tuple(checks)
+    return parts[0] if len(parts) == 1 else Some(parts)
+
+
+def found(keys: tuple[str, ...], tests: Iterable[ValueTest]) -> Check:
+    """Return what holds if what a filter has found passes one of these tests; without any it never does."""
+    wanted = tuple(tests)
+    return Metadata(keys, wanted) if wanted else Some()
+
+
+def equals_one(keys: tuple[str, ...], texts: Iterable[str]) -> Check:
+    """Return what holds if what a filter has found is one of these texts."""
+    return found(keys, map(Equals, sorted(texts)))
