@@ -11,11 +11,12 @@ from typing import Any, Final
 import httpx2
 from envoy.config.rbac.v3 import rbac_pb2
 from google.protobuf import json_format
+from tests.support.envoys import INSTALLED, Version
 from tests.support.minting import ISSUER, claims, signer
 
 from authplane.cel.envoy.translate import Condition
 from authplane.cel.envoy.wire import render_policy
-from authplane.io.envoy import EnvoySettings, run_envoy
+from authplane.io.envoy import run_envoy
 from authplane.io.process import Line
 from authplane.policy.access.case import NOBODY, Case, Identity
 from authplane.policy.access.decide import MEANS
@@ -183,16 +184,16 @@ async def _ignore(_line: Line) -> None:
 
 @asynccontextmanager
 async def answering(
-    conditions: Sequence[Condition], folder: Path, *, underscores: str = "ALLOW"
+    conditions: Sequence[Condition], folder: Path, *, underscores: str = "ALLOW", envoy: Version = INSTALLED
 ) -> AsyncGenerator[Asked]:
     """Run Envoy with these conditions, and tell it what to do with headers that have underscores."""
     socket = folder / "s"
-    settings = EnvoySettings(concurrency=1, log_level="error")
+    config = bootstrap(conditions, socket, (), underscores)
     async with (
-        run_envoy(bootstrap(conditions, socket, (), underscores), sink=_ignore, settings=settings) as envoy,
+        run_envoy(config, sink=_ignore, settings=envoy.settings()) as running,
         httpx2.AsyncClient(transport=httpx2.AsyncHTTPTransport(uds=str(socket)), timeout=20) as client,
     ):
-        await envoy.ready()
+        await running.ready()
         yield Asked(client)
 
 

@@ -10,8 +10,11 @@ from typing import Any, Final
 import pytest
 from tests.cel.envoy.conditions import Sent, answering
 from tests.policy.tokens.keyrings import ring
+from tests.support.envoys import VERSIONS, Version
 from tests.support.minting import ISSUER, claims, mint, signer
 
+from authplane.cel.envoy import nodes
+from authplane.cel.envoy.checks import Equals, Header
 from authplane.cel.envoy.release import CURRENT
 from authplane.cel.envoy.translate import NOBODY as NOBODY_HERE
 from authplane.cel.envoy.translate import Condition
@@ -30,6 +33,7 @@ from authplane.policy.tokens.bearer import Bearer, parse_bearer
 from authplane.policy.tokens.issuer_url import IssuerUrl
 from authplane.policy.tokens.verify import verify
 
+both = pytest.mark.parametrize("envoy", VERSIONS, ids=str)
 TERMS: Final = Terms(body_inspection=BodyInspection.NATIVE)
 
 
@@ -147,16 +151,25 @@ async def test_envoy_grants_what_entries_grant(tmp_path: Path) -> None:
     assert envoy.statuses == {299, 403}
 
 
-async def test_envoy_judges_no_request_that_the_policy_server_refuses(tmp_path: Path) -> None:
-    front = build_front(CURRENT, is_mcp=True, reads_mcp=True)
+@both
+async def test_envoy_judges_no_request_that_the_policy_server_refuses(tmp_path: Path, envoy: Version) -> None:
+    front = build_front(envoy.release, is_mcp=True, reads_mcp=True)
     found = {}
-    async with answering([front], tmp_path, underscores="REJECT_REQUEST") as envoy:
+    async with answering([front], tmp_path, underscores="REJECT_REQUEST", envoy=envoy) as asking:
         for name, headers in FRONTS.items():
             asked = Sent(headers=headers, body=rpc("tools/call", name="add", arguments={}))
-            found[name] = (await envoy.holds(0, asked), not isinstance(asked.case().call(), McpRefusal))
+            found[name] = (await asking.holds(0, asked), not isinstance(asked.case().call(), McpRefusal))
     assert {name for name, (envoys, _) in found.items() if envoys} == MEANT
     assert {name for name, (envoys, ours) in found.items() if ours and not envoys} <= ASKED_ABOUT
     assert [name for name, (envoys, ours) in found.items() if envoys and not ours] == []
+
+
+async def test_what_fails_allows_nothing_and_turned_round_neither(tmp_path: Path) -> None:
+    granted = Condition(check=Header(":method", Equals("GET")))
+    failing = Condition(tree=nodes.equal(nodes.MISSING, "a"))
+    turned = Condition(tree=nodes.negated(failing.tree))
+    async with answering([granted, granted.and_then(failing), failing, turned], tmp_path) as envoy:
+        assert [await envoy.holds(number, Sent(method="GET")) for number in range(4)] == [True, False, False, False]
 
 
 async def test_the_front_of_a_server_whose_rules_read_no_body_keeps_upgrades_out(tmp_path: Path) -> None:
@@ -270,18 +283,19 @@ class Shown:
 @pytest.mark.requirement("R18")
 @pytest.mark.requirement("R20")
 @pytest.mark.requirement("R22")
-async def test_envoy_recognises_no_token_that_the_policy_engine_does_not(tmp_path: Path) -> None:
+@both
+async def test_envoy_recognises_no_token_that_the_policy_engine_does_not(tmp_path: Path, envoy: Version) -> None:
     senders = [place_source(source, Settings()) for source in SOURCES.values()]
     fit = [each.condition for each in senders if isinstance(each, Sender)]
     wider, stricter = [], []
-    async with answering(fit, tmp_path) as envoy:
+    async with answering(fit, tmp_path, envoy=envoy) as asking:
         for (number, source), (name, headers) in product(enumerate(SOURCES.values()), shown().items()):
             sent = Sent(method="GET", headers=headers)
             ours = isinstance(match_source(source, sent.case(Shown(sent.request()))), Identity)
-            envoys = await envoy.holds(number, sent)
+            envoys = await asking.holds(number, sent)
             wider += [(name, source)] if envoys and not ours else []
             stricter += [name] if ours and not envoys else []
     assert len(fit) == len(SOURCES)
     assert wider == []
     assert set(stricter) == STRICTER
-    assert envoy.statuses == {299, 403}
+    assert asking.statuses == {299, 403}

@@ -14,9 +14,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from tests.cel.envoy.conditions import Asked, Sent, bootstrap
 from tests.policy.peers.svids import AGENT, key, named, purposes, shown, uri, usage
+from tests.support.envoys import VERSIONS, Version
 
 from authplane.cel.envoy.translate import Condition
-from authplane.io.envoy import EnvoySettings, run_envoy
+from authplane.io.envoy import run_envoy
 from authplane.io.process import Line
 from authplane.policy.access.model import Spiffe
 from authplane.policy.access.settings import Settings
@@ -114,14 +115,14 @@ def engine(made: x509.Certificate, first: str) -> bool:
 
 
 @pytest.mark.requirement("R15")
-async def test_envoy_and_the_engine_recognise_the_same_workloads(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", VERSIONS, ids=str)
+async def test_envoy_and_the_engine_recognise_the_same_workloads(tmp_path: Path, version: Version) -> None:
     sender = place_source(Spiffe(frozenset({AGENT})), Settings())
     assert isinstance(sender, Sender)
     conditions: list[Condition] = [sender.condition]
     found = {}
-    settings = EnvoySettings(concurrency=1, log_level="error")
     config = with_tls(bootstrap(conditions, tmp_path / "s", [workload(each) for each in sender.ids]))
-    async with run_envoy(config, sink=_ignore, settings=settings) as envoy:
+    async with run_envoy(config, sink=_ignore, settings=version.settings()) as envoy:
         await envoy.ready()
         for name, names in NAMES.items():
             made = certificate(*names)
