@@ -22,8 +22,9 @@ from typer.testing import CliRunner, Result
 
 from authplane.cli.main import build_app
 from authplane.policy.placement.entries import ASKS, CHOSEN, STRICT
-from authplane.policy.placement.model import RESIDUES
-from authplane.policy.placement.passages import GRPC_SERVER, UNTOLD
+from authplane.policy.placement.grpc_entries import PORTS
+from authplane.policy.placement.model import RESIDUES, Decider
+from authplane.policy.placement.passages import UNTOLD
 from authplane.policy.placement.plan import OLD
 from authplane.policy.placement.sources import TWO_NAMES
 
@@ -216,11 +217,36 @@ def test_what_nothing_leads_to_is_explained_all_the_same(tmp_path: Path) -> None
     ]
 
 
-def test_a_grpc_server_asks_the_policy_server(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("authorization", "reasons", "decider"),
+    [
+        ("[{type: Inline, paths: ['/shop.Cart/*']}]", [""], "gRPC server"),
+        (
+            "[{type: Inline, paths: [/shop.Cart/A]}, {type: Inline, ports: [1]}]",
+            ["", PORTS],
+            Decider.GRPC_AND_SERVER.value,
+        ),
+        ("[{type: Inline, ports: [1]}]", [PORTS], "Policy server"),
+    ],
+)
+def test_a_grpc_server_decides_what_it_can(
+    authorization: str, reasons: list[str], decider: str, tmp_path: Path
+) -> None:
+    targets = "[{kind: Backend, name: orders}]"
+    [found] = explained(tmp_path, SERVER, policy(rule(SPIFFE, authorization), targets=targets))["targets"]
+    assert [entry["reason"] for each in found["policies"] for entry in each["entries"]] == reasons
+    assert (found["decider"], found["advice"]) == (decider, [])
+
+
+def test_a_grpc_server_that_may_not_decide_could(tmp_path: Path) -> None:
     targets = "[{kind: Backend, name: orders}]"
     rules = rule(SPIFFE, "[{type: Inline, paths: ['/shop.Cart/*']}]")
-    [found] = explained(tmp_path, SERVER, policy(rules, targets=targets))["targets"]
-    assert [entry["reason"] for each in found["policies"] for entry in each["entries"]] == [GRPC_SERVER]
+    closed = SERVER.replace("{name: orders}", "{name: orders, annotations: {authplane.dev/placement: CallOut}}")
+    [found] = explained(tmp_path, closed, policy(rules, targets=targets))["targets"]
+    assert (found["decider"], found["advice"]) == (
+        "Policy server",
+        ["set authplane.dev/placement: Auto on Backend/default/orders"],
+    )
 
 
 def test_what_is_left_to_the_backends_parser_is_told_where_envoy_reads_bodies(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ _COLOURS: Final = {
     Decider.ENVOY: "green",
     Decider.BOTH: "yellow",
     Decider.SERVER: "yellow",
+    Decider.GRPC: "green",
+    Decider.GRPC_AND_SERVER: "yellow",
 }
 _HEAD: Final = ("POLICY", "RULE", "ENTRY", "PLACE", "WHY")
 _PLACES: Final = {"native": "green", "call-out": "yellow"}

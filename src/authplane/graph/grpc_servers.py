@@ -14,7 +14,7 @@ from authplane.graph.policy_server import OverSocket, OverTcp, PolicyServer, Whe
 from authplane.graph.protection import Protection
 from authplane.graph.reports import Reports
 from authplane.graph.upstreams import Plaintext, VerifiedTls
-from authplane.policy.access.guards import Policies, uses_certificates
+from authplane.policy.access.guards import Policies, Target, uses_certificates
 from authplane.policy.access.reach import ANYBODY_ANYWHERE, NOBODY_ANYWHERE
 from authplane.policy.access.targets import Aim
 from authplane.policy.placement.grpc import place_grpc
@@ -78,10 +78,10 @@ def _judged(ref: Ref, policies: Policies | None, check: PolicyCheck, *, protecte
     """Say who comes into question; whoever decides by other documents than we know is asked about everybody."""
     if not protected:
         return Judged(reach=NOBODY_ANYWHERE, check=check)
-    guard = policies.guards.get(Aim(ref)) if policies is not None and not policies.closed else None
-    if policies is None or guard is None or not guard.policies:
+    way = policies.way(Target(backend=ref)) if policies is not None and not policies.closed else None
+    if policies is None or way is None or not way.guarded:
         return Judged(reach=ANYBODY_ANYWHERE, check=check)
-    plan = place_grpc(guard, policies.settings)
+    plan = place_grpc(way, policies.settings)
     return Judged(reach=plan.reach, check=check, grants=plan.grants)
 
 

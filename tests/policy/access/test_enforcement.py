@@ -27,7 +27,8 @@ from authplane.policy.access.enforcement import LONGEST_MESSAGE, bounded, enforc
 from authplane.policy.access.guards import Target
 from authplane.policy.access.status import Condition
 from authplane.policy.placement.entries import ASKS, CHOSEN, STRICT
-from authplane.policy.placement.passages import GRPC_SERVER, UNTOLD, Passages
+from authplane.policy.placement.grpc_entries import PORTS, TOKENS
+from authplane.policy.placement.passages import UNTOLD, Passages
 from authplane.policy.placement.plan import SCREENED
 from authplane.policy.placement.sources import NO_KEYS
 
@@ -103,7 +104,19 @@ CASES: Final = {
     ),
     "a gRPC server": Case(
         (SERVER, policy(rule(SPIFFE, "[{type: Inline, paths: ['/shop.Cart/*']}]"))),
-        condition("CallOut", f"rule rule-0, entry 0:Inline: by the policy server, it {GRPC_SERVER}"),
+        condition("Native", "rule rule-0, entry 0:Inline: in the gRPC server"),
+    ),
+    "a gRPC server that has to ask": Case(
+        (SERVER, policy(rule(OIDC, "[{type: Inline, paths: ['/shop.Cart/*']}]"))),
+        condition("CallOut", f"rule rule-0, entry 0:Inline: by the policy server, it {TOKENS}"),
+    ),
+    "a gRPC server that has to ask about some": Case(
+        (SERVER, policy(f"[{rule(SPIFFE, '[{type: Inline, ports: [1]}, {type: Inline, methods: [POST]}]')[1:-1]}]")),
+        condition(
+            "Mixed",
+            f"rule rule-0, entry 0:Inline: by the policy server, it {PORTS}; "
+            "rule rule-0, entry 1:Inline: in the gRPC server",
+        ),
     ),
     "no rules": Case((NATIVE, BACKEND, policy("[]")), condition("Native", ALL)),
     "no rules, and the server is chosen": Case(

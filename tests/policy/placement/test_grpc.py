@@ -18,8 +18,8 @@ from tests.policy.access.world import (
     settings,
 )
 
+from authplane.policy.access.guards import Target
 from authplane.policy.access.reach import Anybody, Nobody, Reach, Workloads
-from authplane.policy.access.targets import Aim
 from authplane.policy.peers.identity_headers import IDENTITY_HEADERS
 from authplane.policy.placement.entries import ASKS, CHOSEN, COMMA
 from authplane.policy.placement.grpc import MANY, SHADOWED, ByServer, CallPlace, Grants, GrpcPlan, place_grpc
@@ -38,7 +38,9 @@ WORKLOAD_TOKENS: Final = (
 
 def plan(*documents: str) -> GrpcPlan:
     made = compiled(SERVER, SERVICES, *documents).policies
-    return place_grpc(made.guards[Aim(SHOP)], made.settings)
+    way = made.way(Target(backend=SHOP))
+    assert way is not None
+    return place_grpc(way, made.settings)
 
 
 def places(made: GrpcPlan) -> list[CallPlace]:

@@ -31,7 +31,6 @@ from authplane.policy.access.compile import Compiled
 from authplane.policy.access.decide import MEANS
 from authplane.policy.access.evidence import Identifier
 from authplane.policy.access.guards import Target
-from authplane.policy.access.targets import Aim
 from authplane.policy.context import TARGET, TARGET_METADATA
 from authplane.policy.decision import Allow, Deny, Unavailable
 from authplane.policy.engine import Answer
@@ -166,7 +165,9 @@ class Site:
         """Who decides what."""
         assert self.compiled is not None
         policies = self.compiled.policies
-        return place_grpc(policies.guards[Aim(SHOP)], policies.settings)
+        way = policies.way(Target(backend=SHOP))
+        assert way is not None
+        return place_grpc(way, policies.settings)
 
     def reference(self, sent: Sent) -> Ended:
         """Say how ``authplane check`` has a call end."""

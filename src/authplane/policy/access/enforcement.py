@@ -34,7 +34,9 @@ def enforced_condition(standing: PolicyStanding, at: Standing, policies: Policie
         for placed in guard.policies
         if placed.ref == standing.ref
     ]
-    return _placed([placed for _, placed in found], by_server=all(decider is Decider.SERVER for decider, _ in found))
+    deciders = {decider for decider, _ in found}
+    where = "in the gRPC server" if deciders & {Decider.GRPC, Decider.GRPC_AND_SERVER} else "in Envoy"
+    return _placed([placed for _, placed in found], where, by_server=deciders <= {Decider.SERVER})
 
 
 def _refused(ref: Ref, at: Standing, policies: Policies) -> Condition:
@@ -45,13 +47,13 @@ def _refused(ref: Ref, at: Standing, policies: Policies) -> Condition:
     return _condition("Enforced", False, "TargetNotFound", "there is nothing to protect")
 
 
-def _placed(found: Sequence[PlacedPolicy], *, by_server: bool) -> Condition:
+def _placed(found: Sequence[PlacedPolicy], where: str, *, by_server: bool) -> Condition:
     places: dict[_Entry, list[Place]] = {}
     for placed in found:
         for entry in placed.entries:
             places.setdefault((entry.rule, entry.entry), []).append(entry.place)
     asked = [isinstance(place, CallOut) for each in places.values() for place in each]
-    message = bounded(_sentences(places)) or "nothing is granted: everything is denied"
+    message = bounded(_sentences(places, where)) or "nothing is granted: everything is denied"
     if all(asked) and (asked or by_server):
         return _condition("Enforced", True, "CallOut", message)
     if any(asked):
@@ -59,26 +61,26 @@ def _placed(found: Sequence[PlacedPolicy], *, by_server: bool) -> Condition:
     return _condition("Enforced", True, "Native", message)
 
 
-def _sentences(places: Mapping[_Entry, Sequence[Place]]) -> Iterator[str]:
+def _sentences(places: Mapping[_Entry, Sequence[Place]], where: str) -> Iterator[str]:
     """Yield what is said of each rule: entries that are decided alike, for the same reasons, stand together."""
     alike: dict[tuple[str, str], list[str]] = {}
     for (rule, entry), found in places.items():
-        alike.setdefault((rule, _words(found)), []).append(entry)
+        alike.setdefault((rule, _words(found, where)), []).append(entry)
     for (rule, words), entries in alike.items():
         noun = "entry" if len(entries) == 1 else "entries"
         names = ", ".join(entries)
         yield f"rule {rule}, {noun} {names}: {words}" if rule else f"{names}: {words}"
 
 
-def _words(places: Sequence[Place]) -> str:
+def _words(places: Sequence[Place], where: str) -> str:
     reasons = dict.fromkeys(each.reason for each in places if isinstance(each, CallOut))
     why = " and ".join(f"it {reason}" for reason in reasons)
     native = sum(not isinstance(each, CallOut) for each in places)
     if not reasons:
-        return "in Envoy"
+        return where
     if not native:
         return f"by the policy server, {why}"
-    return f"in Envoy on {native} of {len(places)} ways, else by the policy server, {why}"
+    return f"{where} on {native} of {len(places)} ways, else by the policy server, {why}"
 
 
 def bounded(parts: Iterable[str]) -> str:

@@ -5,18 +5,27 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from authplane.base.names import Ref
-from authplane.policy.access.choosing import pick_strictest
-from authplane.policy.access.guards import Guard
+from authplane.policy.access.guards import Guard, Way
 from authplane.policy.access.model import AnyPolicy, Policy, Screen, Source, Unusable, entry_words, issuers_of
 from authplane.policy.access.reach import Reach, build_reach
 from authplane.policy.access.settings import Composition, Placement, Settings
 from authplane.policy.peers.identity_headers import IDENTITY_HEADERS
 from authplane.policy.placement.entries import CHOSEN
 from authplane.policy.placement.grpc_entries import Grant, grant_of
-from authplane.policy.placement.model import CallOut
+from authplane.policy.placement.model import (
+    CallOut,
+    Decider,
+    Native,
+    PlacedEntry,
+    PlacedGuard,
+    PlacedPolicy,
+    Plan,
+)
 from authplane.policy.placement.plan import SCREENED
+from authplane.policy.placement.sources import ANYBODY
 
 MANY: Final = "is one of more rules than a server is told"
+BESIDE: Final = "stands beside a policy by which only the policy server can grant"
 SHADOWED: Final = "stands beside a policy in shadow, which the policy server asks about every call"
 _MOST_TESTS: Final = 20_000
 
@@ -81,18 +90,46 @@ class GrpcPlan:
     """None leaves everything to the policy server, but for those who are not in reach."""
 
 
-def place_grpc(guard: Guard, settings: Settings) -> GrpcPlan:
-    """Say what a gRPC server grants by itself, and why not the rest; there is at least one policy.
+def place_grpc(way: Way, settings: Settings) -> GrpcPlan:
+    """Say what a gRPC server grants by itself, and why not the rest; there is at least one policy before it.
 
     What it grants the policy engine would grant, and the handler of the call is given the same headers.
     """
-    obstacle = _obstacle(guard, settings)
+    guard = way.guards[-1]
+    obstacle = _obstacle(way)
     policies = tuple(_policy(policy, obstacle) for policy in guard.policies)
-    reach = build_reach(guard, settings.composition)
     grants = None if obstacle else _grants(policies, guard, settings)
     if grants is not None and _tests(grants) > _MOST_TESTS:
-        policies, grants = tuple(_policy(policy, MANY) for policy in guard.policies), None
-    return GrpcPlan(policies=policies, reach=reach, grants=grants)
+        obstacle, grants = MANY, None
+    elif settings.composition is Composition.ALL and not obstacle and any(map(_is_left, policies)):
+        obstacle = BESIDE
+    if obstacle:
+        policies = tuple(_policy(policy, obstacle) for policy in guard.policies)
+    return GrpcPlan(policies=policies, reach=build_reach(guard, settings.composition), grants=grants)
+
+
+def plan_in_server(plan: Plan, found: GrpcPlan) -> Plan:
+    """Return a plan of the same policies in which the server stands for Envoy."""
+    [guard] = plan.guards or (PlacedGuard(),)
+    policies = tuple(map(_placed, guard.policies, found.policies))
+    if plan.decider is Decider.NOBODY:
+        return plan
+    asked = any(each.asked or each.required for each in policies)
+    decider = Decider.GRPC if not asked else Decider.GRPC_AND_SERVER if found.grants is not None else Decider.SERVER
+    return replace(plan, guards=(replace(guard, policies=policies),), decider=decider)
+
+
+def _placed(policy: PlacedPolicy, found: CallPolicy) -> PlacedPolicy:
+    if not found.entries:
+        return policy
+    entries = (_placed_entry(*each) for each in zip(policy.entries, found.entries, strict=True))
+    return replace(policy, entries=tuple(entries))
+
+
+def _placed_entry(entry: PlacedEntry, found: CallEntry) -> PlacedEntry:
+    if isinstance(found.place, CallOut):
+        return replace(entry, place=found.place)
+    return replace(entry, sender=ANYBODY, place=Native(ANYBODY.condition))
 
 
 def grants_to(workload: str | None, groups: Groups) -> Groups:
@@ -103,13 +140,19 @@ def grants_to(workload: str | None, groups: Groups) -> Groups:
     )
 
 
-def _obstacle(guard: Guard, settings: Settings) -> str:
+def _obstacle(way: Way) -> str:
     """Say why the server decides nothing, whatever the rules are."""
-    if pick_strictest((guard.placement,), Placement.CALL_OUT, settings.placement) is Placement.CALL_OUT:
+    guard = way.guards[-1]
+    if way.placement is Placement.CALL_OUT:
         return CHOSEN
     if guard.shadows:
         return SHADOWED
     return SCREENED if any(isinstance(policy, Screen) for policy in guard.policies) else ""
+
+
+def _is_left(policy: CallPolicy) -> bool:
+    """Tell whether only the policy server can grant anything by a policy."""
+    return bool(policy.entries) and not any(isinstance(each.place, ByServer) for each in policy.entries)
 
 
 def _policy(policy: AnyPolicy, obstacle: str) -> CallPolicy:

@@ -152,6 +152,9 @@ class Decider(StrEnum):
     BOTH = "Envoy and policy server"
     """The server is asked only about what Envoy does not grant and the server could."""
     SERVER = "Policy server"
+    GRPC = "gRPC server"
+    """A server of ``authplane.grpc`` alone, as far as nothing about a call is odd."""
+    GRPC_AND_SERVER = "gRPC server and policy server"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,11 +9,11 @@ from authplane.base.names import Ref
 from authplane.cel.envoy.release import CURRENT, Release
 from authplane.policy.access.guards import Policies, Target, Way
 from authplane.policy.access.targets import BACKENDS, Aim
+from authplane.policy.placement.grpc import place_grpc, plan_in_server
 from authplane.policy.placement.known import known_plan
 from authplane.policy.placement.model import CallOut, Choices, Decider, Native, PlacedPolicy, Plan
 
 UNTOLD: Final = "stands before an Envoy that is older than 1.36, or does not say which it is"
-GRPC_SERVER: Final = "is for a gRPC server, which asks the policy server"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class Passages:
         choices = Choices(envoy=self._envoy or CURRENT, keys=self._reached.get(target))
         plan = known_plan(way, self._policies.settings, choices)
         if not way.guards[-1].mcp:
-            return _asked(plan, GRPC_SERVER)
+            return plan_in_server(plan, place_grpc(way, self._policies.settings)) if way.guarded else plan
         return plan if self._envoy is not None else _asked(plan, UNTOLD)
 
 
