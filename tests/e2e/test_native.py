@@ -259,6 +259,22 @@ async def test_tokens_are_verified_by_envoy_and_who_has_none_is_told_where_to_ge
             )
 
 
+@both
+async def test_a_token_of_a_key_that_envoy_does_not_have_is_asked_about(tmp_path: Path, envoy: Version) -> None:
+    written = policy(f"[{oidc(tools('add'))}]")
+    now = int(datetime.now(UTC).timestamp())
+    payload = claims(iss=ISSUER, aud="shop", iat=now, exp=now + 600)
+    later = signer("ES256", kid="later", number=1).token(payload)
+    forged = signer("ES256", number=1).token(payload)
+    nameless = signer("ES256").token(payload, header=signer("ES256").header(kid=""))
+    async with mcp_gateway(tmp_path, written, settings=NATIVE, keys=KEYS, envoy=envoy) as it:
+        statuses = {}
+        for name, shown in {"known": token(), "later": later, "forged": forged, "nameless": nameless}.items():
+            async with it.http_client(token=shown) as http:
+                statuses[name] = (await it.call(http, "add")).status_code
+        assert statuses == {"known": 400, "later": 503, "forged": 401, "nameless": 401}
+
+
 async def test_a_token_goes_no_further(tmp_path: Path) -> None:
     written = policy(f"[{oidc(tools('headers'))}, {rule(tools('headers'))}]")
     async with mcp_gateway(tmp_path, written, settings=NATIVE, keys=KEYS) as it:

@@ -122,6 +122,8 @@ def _asked_about(policy: PlacedPolicy, plan: Plan, front: Condition) -> Iterable
     found = {(_EVERY, NO_IDS): None} if plan.worded else dict.fromkeys(each.reached() for each in policy.asked)
     if (_EVERY, NO_IDS) in found:
         return [(_EVERY, NO_IDS)]
+    senders = (entry.sender for entry in policy.native if isinstance(entry.sender, Sender))
+    found |= {(each.unsure, NO_IDS): None for each in senders if each.unsure is not None}
     return [*found, *([(Condition(tree=nodes.negated(front.tree)), NO_IDS)] if front.expressed else [])]
 
 

@@ -8,7 +8,7 @@ from envoy.extensions.filters.http.jwt_authn.v3 import config_pb2 as pb
 from google.protobuf.empty_pb2 import Empty
 
 from authplane.graph.programming import TOKENS
-from authplane.policy.placement.sources import header_key
+from authplane.policy.placement.sources import failure_key, header_key
 from authplane.render.placed import Provider
 from authplane.render.wrap import pack
 
@@ -51,5 +51,6 @@ def _provider(provider: Provider, keys: str) -> pb.JwtProvider:
         clock_skew_seconds=provider.skew,
         payload_in_metadata=provider.url,
         header_in_metadata=header_key(provider.url),
+        failed_status_in_metadata=failure_key(provider.url),
         jwt_cache_config=pb.JwtCacheConfig(jwt_cache_size=_REMEMBERED, jwt_max_token_size=_LONGEST),
     )

@@ -245,6 +245,7 @@ def test_tokens_are_recognised_by_what_a_filter_keeps_of_them() -> None:
         Metadata((kept, URL, "aud"), (Equals("a"), Lists("a"), Equals("b"), Lists("b"))),
         Metadata((*header, "alg"), (Equals("ES256"), Equals("RS256"))),
         Metadata((*header, "kid"), (PRESENT,)),
+        Not(Metadata((*header, "kid"), (Equals(""),))),
         *(Not(Metadata((*header, each), (PRESENT,))) for each in ("b64", "crit", "cty")),
         Some((Metadata((*header, "typ"), kinds), Not(Metadata((*header, "typ"), (PRESENT,))))),
         Header("authorization", Fits(r"Bearer [A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")),

@@ -56,7 +56,14 @@ class Lists:
     text: str
 
 
-ValueTest: TypeAlias = TextTest | Present | Lists
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A value is this number."""
+
+    value: float
+
+
+ValueTest: TypeAlias = TextTest | Present | Lists | Number
 
 
 # --- Checks of a request

@@ -6,6 +6,7 @@ from typing import Final, assert_never
 from envoy.config.rbac.v3 import rbac_pb2
 from envoy.config.route.v3.route_components_pb2 import HeaderMatcher
 from envoy.type.matcher.v3.metadata_pb2 import MetadataMatcher
+from envoy.type.matcher.v3.number_pb2 import DoubleMatcher
 from envoy.type.matcher.v3.path_pb2 import PathMatcher
 from envoy.type.matcher.v3.regex_pb2 import RegexMatcher
 from envoy.type.matcher.v3.string_pb2 import StringMatcher
@@ -24,6 +25,7 @@ from authplane.cel.envoy.checks import (
     Lists,
     Metadata,
     Not,
+    Number,
     Path,
     Port,
     Present,
@@ -79,10 +81,13 @@ def render_check(check: Check) -> rbac_pb2.Permission:
 
 def _part(check: Header | Path | Port | Metadata) -> rbac_pb2.Permission:
     match check:
-        case Header(name=name, test=Present()):
-            return rbac_pb2.Permission(header=HeaderMatcher(name=name, present_match=True))
         case Header(name=name, test=test):
-            return rbac_pb2.Permission(header=HeaderMatcher(name=name, string_match=_text(test)))
+            wanted = None if isinstance(test, Present) else _text(test)
+            return rbac_pb2.Permission(
+                header=HeaderMatcher(name=name, string_match=wanted)
+                if wanted is not None
+                else HeaderMatcher(name=name, present_match=True)
+            )
         case Path(test=test):
             return rbac_pb2.Permission(url_path=PathMatcher(path=_text(test)))
         case Port(number=number):
@@ -110,6 +115,8 @@ def _value(test: ValueTest) -> ValueMatcher:
             return ValueMatcher(present_match=True)
         case Lists(text=text):
             return ValueMatcher(list_match=ListMatcher(one_of=_value(Equals(text))))
+        case Number(value=number):
+            return ValueMatcher(double_match=DoubleMatcher(exact=number))
         case _:
             return ValueMatcher(string_match=_text(test))
 

@@ -69,6 +69,8 @@ class Sender:
     """If there are any, the peer's verified certificate must have one of them as a URI (``mtls_authenticated``)."""
     who: Who = NOBODY
     """What expressions of the rule call ``identity``."""
+    unsure: Condition | None = None
+    """Holds for those about whom Envoy cannot tell, and the policy server may."""
 
 
 # --- All that stands before a target
@@ -200,13 +202,13 @@ RESIDUES: Final = (
     Residue("a certificate that ends while its connection goes on", wider=True,
             why="Envoy looks at certificates when connections begin: how long these may last bounds it"),
     Residue("a token in which a member stands twice", wider=True, why="the jwt_authn filter takes the last one"),
-    Residue("a header of more than 32 KiB, where an expression reads another one", wider=True,
-            why="expressions of the engine read none of them then; how large headers may be in Envoy bounds it"),
     Residue("claims with a NUL character, or larger and deeper than expressions take", wider=True,
             why="Envoy's expressions have no such limits; an issuer would have to sign them"),
     Residue("a token without kid, with an audience that is no text, or with more than twelve scopes in a list",
             wider=False,
             why="Envoy would try every key, wants texts even where no rule asks, and conditions have no loops"),
+    Residue("a token whose header names the algorithm Ed25519", wider=False,
+            why="Envoy knows it by its older name only, EdDSA"),
     Residue("a token behind the word bearer in lower case, or behind two spaces", wider=False,
             why="the jwt_authn filter finds the first nowhere, and finds tokens behind more than spaces"),
     Residue("a header twice with the same value that a rule asks for", wider=False,

@@ -16,6 +16,7 @@ from authplane.cel.envoy.checks import (
     Lists,
     Metadata,
     Not,
+    Number,
     equals_one,
     every,
     found,
@@ -39,6 +40,8 @@ UNUSABLE: Final = "is for an issuer that cannot be reached"
 SCOPE: Final = "asks for a scope of which the regular expression is larger than Envoy accepts"
 
 CERTIFICATE_HEADER: Final = "x-forwarded-client-cert"
+_UNKNOWN_KEY: Final = 32
+"""What the filter calls a token that names a key which it does not have."""
 _BEARER: Final = r"Bearer [A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+"
 _MOST_SCOPES: Final = 12
 
@@ -48,6 +51,11 @@ ANYBODY: Final = Sender(condition=Condition())
 def header_key(issuer: str) -> str:
     """Return the key under which the jwt_authn filter keeps a token's header (``header_in_metadata``)."""
     return f"header {issuer}"
+
+
+def failure_key(issuer: str) -> str:
+    """Return the key under which the filter keeps why it refuses a token (``failed_status_in_metadata``)."""
+    return f"failure {issuer}"
 
 
 def place_source(source: Source, settings: Settings, keys: frozenset[str] | None = None) -> Sender | CallOut:
@@ -99,7 +107,10 @@ def _token(source: Oidc, settings: Settings) -> Sender | CallOut:
         _issued(claims(url), int(issuer.demands.times.skew)),
         *([_scope(claims(url), source.scopes)] if source.scopes else ()),
     )
-    return Sender(condition=Condition(check=every(checks), tree=nodes.every(conditions)), who=Claims(url))
+    # The issuer may have a key that nobody has told Envoy of yet; the server asks for keys that it does not know.
+    unsure = Condition(check=Metadata((JWT_METADATA, failure_key(url), "code"), (Number(_UNKNOWN_KEY),)))
+    condition = Condition(check=every(checks), tree=nodes.every(conditions))
+    return Sender(condition=condition, who=Claims(url), unsure=unsure)
 
 
 def _obstacle(source: Oidc, issuer: IssuerSettings) -> str:
@@ -123,7 +134,9 @@ def _header(header: tuple[str, ...], demands: Demands) -> Iterable[Check]:
     fits = found((*header, "typ"), (Equals(each, ignore_case=True) for each in kinds))
     untyped = Not(Metadata((*header, "typ"), (PRESENT,)))
     yield equals_one((*header, "alg"), demands.algorithms)
+    # An empty one is none to Envoy, which would try every key.
     yield Metadata((*header, "kid"), (PRESENT,))
+    yield Not(Metadata((*header, "kid"), (Equals(""),)))
     yield from (Not(Metadata((*header, each), (PRESENT,))) for each in ("b64", "crit", "cty"))
     yield some((fits, untyped)) if "" in demands.types else fits
 
