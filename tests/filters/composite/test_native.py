@@ -65,7 +65,7 @@ PLAIN_CALLS: Final[dict[str, Call]] = {
     "nothing else": call(),
     "headers": call(A, ("x-a", "b"), ("c_d", "e"), ("c_d", "f"), ("g-bin", b"\x00\xff")),
     "headers that nobody asks for twice": call(A, ("x-c", "b"), ("x-c", "b")),
-    "as many headers as go": call(A, ("c", "d" * 8000)),
+    "as many headers as go": call(A, ("c", "d" * 16_000)),
 }
 ODD_CALLS: Final[dict[str, Call]] = {
     "dots": call("/shop.Orders/.."),
@@ -83,7 +83,9 @@ ODD_CALLS: Final[dict[str, Call]] = {
     "a value that is not ASCII": call(A, ("c", "é")),
     "a value with odd bytes": call(A, ("c", "\udcff")),
     "a value with a NUL": call(A, ("c", "d\0")),
-    "more headers than the policy engine reads all of": call(A, ("c", "d" * 8192)),
+    "more headers than the policy engine reads all of": call(A, ("c", "d" * 16_384)),
+    "more of them together": call(A, *(("c", "d" * 1000) for _ in range(17))),
+    "more bytes": call(A, ("c-bin", b"d" * 8192)),
 }
 
 

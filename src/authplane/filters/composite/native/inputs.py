@@ -38,13 +38,16 @@ class PlainInput:
             fit = known.get(name)
             if not (self._learn(name) if fit is None else fit):
                 return None
-            if isinstance(value, str) and not (value.isascii() and value.isprintable()):
+            if isinstance(value, bytes):
+                # They are shown as base64.
+                size += len(value)
+            elif not (value.isascii() and value.isprintable()):
                 return None
             if name in single:
                 if name in seen:
                     return None
                 seen.add(name)
-            size += len(name) + 2 * len(value) + _PER_HEADER
+            size += len(name) + len(value) + _PER_HEADER
         return PLAIN if size <= _MOST_BYTES else None
 
     def _learn(self, name: str) -> bool:
