@@ -1,7 +1,7 @@
 """What stands before the targets of proxies, so that whoever renders it can place the rules."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from authplane.policy.access.backend import parse_target
 from authplane.policy.access.guards import Policies, Way
@@ -16,6 +16,12 @@ class Placing:
     settings: Settings
     keys: frozenset[str]
     """The issuers whose keys proxies are given, by address."""
+
+    def with_all_keys(self) -> "Placing":
+        """Return the same as if the keys of all issuers were there."""
+        guards = (guard for way in (self.way, *self.way.shadows) for guard in way.guards)
+        wanted = self.keys.union(*(guard.issuers for guard in guards))
+        return self if wanted == self.keys else replace(self, keys=wanted)
 
 
 class Placements:

@@ -12,7 +12,6 @@ from authplane.graph.guards import AuthorizationService, Enforced, Shadow
 from authplane.graph.hostnames import ANY
 from authplane.graph.model import ConnectionTimeouts, GatewayChain, GatewayHost, GatewayPort, PlainPort, SecurePort
 from authplane.graph.programming import gateway_listener, gateway_routes
-from authplane.policy.access.settings import Settings
 from authplane.render.ext_authz import manner_of
 from authplane.render.filters import EXT_AUTHZ, Chain, Guard
 from authplane.render.listeners import (
@@ -81,13 +80,14 @@ def _name(service: AuthorizationService) -> str:
 
 
 def _natives(enforced: Iterable[Enforced], envoy: Release | None) -> Natives | None:
-    found = [(each, placed) for each in enforced if (placed := placed_of(each.placing, envoy)) is not None]
+    """Return what Envoy may decide once it has the keys of all issuers: those come and go, and filters should not."""
+    placings = [each.placing.with_all_keys() for each in enforced if each.placing is not None]
+    found = [placed for each in placings if (placed := placed_of(each, envoy)) is not None]
     if envoy is None or not found:
         return None
-    first, _ = found[0]
-    settings = first.placing.settings if first.placing is not None else Settings()
+    settings = placings[0].settings
     shared = Natives(envoy=envoy, most_bytes=settings.limits.body, denial_format=settings.denial_format)
-    return join((placed for _, placed in found), shared)
+    return join(found, shared)
 
 
 def _chain(

@@ -14,9 +14,9 @@ from envoy.extensions.transport_sockets.tls.v3.secret_pb2 import Secret
 from authplane.cel.envoy.release import CURRENT, Release
 from authplane.graph.gateway_api import gateway_hosts, splits
 from authplane.graph.guards import Enforced
-from authplane.graph.model import Graph
+from authplane.graph.model import GatewayPort, Graph, PlainPort
 from authplane.render.clusters import has_endpoints, render_cluster, render_endpoints
-from authplane.render.gateway_listeners import gateway_listeners_of
+from authplane.render.gateway_listeners import checks_of, gateway_listeners_of
 from authplane.render.gateway_routes import gateway_tables_of
 from authplane.render.grpc_listeners import grpc_listeners_of
 from authplane.render.listeners import listeners_of
@@ -100,8 +100,16 @@ def _extensions(graph: Graph, envoy: Release | None) -> Iterator[Single[TypedExt
         for each in enforced
         if (placed := placed_of(each.placing, envoy)) is not None and placed.providers
     }
-    if wanted:
+    if wanted or any(_verifies_tokens(port, envoy) for port in graph.gateways):
         yield Single(Part("tokens", graph, partial(render_tokens, wanted, graph.keys)))
+
+
+def _verifies_tokens(port: GatewayPort, envoy: Release | None) -> bool:
+    """Tell whether some listener has the filter: it waits for its configuration, whether keys are there or not."""
+    groups = [port.hosts] if isinstance(port, PlainPort) else [chain.hosts for chain in port.chains]
+    return any(
+        chain.natives is not None and chain.natives.tokens for chain in (checks_of(each, envoy) for each in groups)
+    )
 
 
 def _clusters(graph: Graph) -> Iterator[Single[Cluster]]:
