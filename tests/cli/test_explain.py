@@ -126,7 +126,7 @@ CASES: Final = {
     ),
     "a policy that cannot be used": Case(
         (policy(rule("{type: SPIFFE}")),),
-        "Envoy",
+        "Policy server",
         ["p: denies everything: a source of type SPIFFE needs 'spiffe'"],
         [],
     ),

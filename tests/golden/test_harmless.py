@@ -14,12 +14,19 @@ from authplane.render.dump import dump
 ROOT = Path(__file__).parent
 OUTPUTS = sorted(ROOT.glob("*/*/out.yaml"))
 KNOWN = {
+    "envoy.config.core.v3.TypedExtensionConfig",
+    "envoy.config.route.v3.FilterConfig",
+    "envoy.extensions.access_loggers.filters.cel.v3.ExpressionFilter",
     "envoy.extensions.access_loggers.stream.v3.StdoutAccessLog",
     "envoy.extensions.filters.http.ext_authz.v3.ExtAuthz",
     "envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute",
+    "envoy.extensions.filters.http.mcp.v3.Mcp",
+    "envoy.extensions.filters.http.rbac.v3.RBAC",
+    "envoy.extensions.filters.http.rbac.v3.RBACPerRoute",
     "envoy.extensions.filters.http.router.v3.Router",
     "envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector",
     "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+    "envoy.extensions.rbac.principals.mtls_authenticated.v3.Config",
     "envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
     "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
     "envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
@@ -27,7 +34,9 @@ KNOWN = {
     "envoy.extensions.common.matching.v3.ExtensionWithMatcher",
     "envoy.extensions.filters.http.composite.v3.Composite",
     "envoy.extensions.filters.http.composite.v3.ExecuteFilterAction",
-    "envoy.extensions.filters.http.rbac.v3.RBAC",
+    "envoy.extensions.common.matching.v3.ExtensionWithMatcherPerRoute",
+    "envoy.extensions.filters.common.matcher.action.v3.SkipFilter",
+    "xds.type.v3.TypedStruct",
     "envoy.extensions.grpc_service.channel_credentials.insecure.v3.InsecureCredentials",
     "envoy.type.matcher.v3.HttpRequestHeaderMatchInput",
 }

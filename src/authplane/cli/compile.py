@@ -93,12 +93,14 @@ def _grpc_server(server: GrpcServer) -> Iterator[str]:
             yield "  every call  [dim]unprotected[/]"
         case Closed():
             yield "  every call  [red]denied[/]: the Backend or the configuration has a mistake"
-        case Judged(reach=reach, check=check):
+        case Judged(reach=reach, check=check, grants=grants):
             calls = [(path, callers) for path, callers in reach.paths]
             calls += [(f"{prefix}*", callers) for prefix, callers in reach.prefixes]
             rest = "every other call" if calls else "every call"
             for path, callers in (*calls, (rest, reach.others)):
                 yield f"  {escape(path)}  {_callers(callers, check)}"
+            if grants is not None:
+                yield "  [green]servers of authplane.grpc grant by themselves what they can judge[/]: authplane explain"
         case _:
             assert_never(server.authorization)
 

@@ -23,12 +23,16 @@ _BEFORE_HOST: Final = {NoToken: "challenge", BadToken: "challenge_after_bad_toke
 _AFTER_HOST: Final = "challenge_end"
 _SAMPLE: Final = "authority.invalid"
 
-_DENIED: Final = 'response.code == 403 && response.code_details.startsWith("rbac_access_denied")'
+_DENIED: Final = ("response.code == 403", 'response.code_details.startsWith("rbac_access_denied")')
 _ASKS: Final = (
-    f'"{_BEFORE_HOST[NoToken]}" in xds.route_metadata.filter_metadata["{ROUTE}"]'
-    f' && !response.code_details.contains("[{REFUSED}]")'
+    f'"{_BEFORE_HOST[NoToken]}" in xds.route_metadata.filter_metadata["{ROUTE}"]',
+    f'!response.code_details.contains("[{REFUSED}]")',
 )
 _TRIED: Final = 'request.headers["authorization"].startsWith("Bearer")'
+_FORBIDDEN: Final = {
+    DenialFormat.HTTP403: (403, FORBIDDEN, "access denied"),
+    DenialFormat.JSONRPC200: (200, UPSTREAM_FORBIDDEN, UPSTREAM_MESSAGE),
+}
 _Mapper = hcm_pb2.ResponseMapper
 
 
@@ -43,32 +47,37 @@ def challenge_fields(scheme: str, realm: str, resource: str, scopes: tuple[str, 
     return fields
 
 
-def local_replies(envoy: Release, denial_format: DenialFormat) -> hcm_pb2.LocalReplyConfig:
-    """Render what takes the place of Envoy's own words."""
-    return hcm_pb2.LocalReplyConfig(mappers=_mappers(envoy, denial_format))
-
-
-def _mappers(envoy: Release, denial_format: DenialFormat) -> Iterator[_Mapper]:
+def local_replies(envoy: Release, denial_format: DenialFormat, *, tokens: bool) -> hcm_pb2.LocalReplyConfig:
+    """Render what takes the place of Envoy's own words; with ``tokens`` some are told where to get one."""
     found = f'"{envoy.mcp_metadata}" in metadata.filter_metadata'
-    answered = f'{found} && "id" in metadata.filter_metadata["{envoy.mcp_metadata}"]'
-    causes: tuple[tuple[str, Cause], ...] = ((_TRIED, BadToken()), ("true", NoToken()))
-    for condition, body in ((answered, _error(envoy, UNAUTHENTICATED, "authentication required")), ("true", None)):
+    answered = (found, f'"id" in metadata.filter_metadata["{envoy.mcp_metadata}"]')
+    challenges = _challenges(envoy, answered) if tokens else ()
+    status, code, message = _FORBIDDEN[denial_format]
+    return hcm_pb2.LocalReplyConfig(
+        mappers=[
+            *challenges,
+            _mapper(answered, status, _error(envoy, code, message)),
+            _mapper((found,), 403, None),
+            _mapper((), 403, None, text="access denied\n"),
+        ]
+    )
+
+
+def _challenges(envoy: Release, answered: tuple[str, ...]) -> Iterator[_Mapper]:
+    error = _error(envoy, UNAUTHENTICATED, "authentication required")
+    causes: tuple[tuple[tuple[str, ...], Cause], ...] = (((_TRIED,), BadToken()), ((), NoToken()))
+    for conditions, body in ((answered, error), ((), None)):
         for tried, cause in causes:
-            made = _mapper(f"{_DENIED} && {_ASKS} && {condition} && {tried}", 401, body)
+            made = _mapper((*_ASKS, *conditions, *tried), 401, body)
             made.headers_to_add.append(_challenged(cause))
             yield made
-    if denial_format is DenialFormat.HTTP403:
-        yield _mapper(f"{_DENIED} && {answered}", 403, _error(envoy, FORBIDDEN, "access denied"))
-    else:
-        yield _mapper(f"{_DENIED} && {answered}", 200, _error(envoy, UPSTREAM_FORBIDDEN, UPSTREAM_MESSAGE))
-    yield _mapper(f"{_DENIED} && {found}", 403, None)
-    yield _mapper(_DENIED, 403, None, text="access denied\n")
 
 
-def _mapper(condition: str, status: int, body: Struct | None, text: str = "") -> _Mapper:
+def _mapper(conditions: tuple[str, ...], status: int, body: Struct | None, text: str = "") -> _Mapper:
+    """Render what is said to those whom rules deny, if all of the conditions hold too; the first that fits counts."""
     chosen = accesslog_pb2.ExtensionFilter(
         name="envoy.access_loggers.extension_filters.cel",
-        typed_config=pack(cel_pb2.ExpressionFilter(expression=condition)),
+        typed_config=pack(cel_pb2.ExpressionFilter(expression=" && ".join((*_DENIED, *conditions)))),
     )
     made = _Mapper(
         filter=accesslog_pb2.AccessLogFilter(extension_filter=chosen),

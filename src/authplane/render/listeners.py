@@ -193,7 +193,7 @@ def connection_manager(
 
 def _decide_natively(manager: hcm_pb2.HttpConnectionManager, natives: Natives) -> None:
     """Add what Envoy's own decisions need: words for those it denies, and limits that the policy server has too."""
-    manager.local_reply_config.CopyFrom(local_replies(natives.envoy, natives.denial_format))
+    manager.local_reply_config.CopyFrom(local_replies(natives.envoy, natives.denial_format, tokens=natives.tokens))
     manager.max_request_headers_kb.value = _LARGEST_HEADERS
     if natives.certificates:
         # Rules look at all names in a certificate, and Envoy shows them in a header alone. Routes remove it.
