@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tests.differential.envoy import Compared
 from tests.differential.exceptions import KNOWN
 from tests.differential.model import Answer, Case, PolicySet, World
-from tests.differential.site import Shot
+from tests.differential.placements import Placement
+from tests.support.envoys import Version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +19,8 @@ class Difference:
     case: Case
     wanted: Answer
     got: Answer
+    placement: Placement
+    version: Version
 
     @property
     def kind(self) -> str:
@@ -35,18 +39,21 @@ class Difference:
         return self.world.sets[self.case.place]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Tally:
-    """What came of all cases."""
+    """What came of all cases with one placement."""
 
+    placement: Placement
     cases: int = 0
     sets: int = 0
     allowed: int = 0
+    native: int = 0
+    """How many requests Envoy decided about by itself, where policies say something."""
     known: Counter[str] = field(default_factory=Counter)
     """How often each of `KNOWN` was met."""
     differences: list[Difference] = field(default_factory=list)
 
-    def add(self, world: World, compared: Iterable[tuple[Case, Shot, Answer, Answer]]) -> None:
+    def add(self, world: World, version: Version, compared: Iterable[Compared]) -> None:
         """Count the cases of a world."""
         self.sets += len(world.sets)
         for case, shot, wanted, got in compared:
@@ -54,7 +61,11 @@ class Tally:
             self.allowed += wanted.allowed and got.allowed
             if wanted == got:
                 continue
-            names = [name for name, known in KNOWN.items() if known.covers(shot, wanted, got)]
+            names = [name for name, known in KNOWN.items() if known.covers(shot, self.placement, wanted, got)]
             self.known.update(names)
             if not names:
-                self.differences.append(Difference(world=world, case=case, wanted=wanted, got=got))
+                self.differences.append(
+                    Difference(
+                        world=world, case=case, wanted=wanted, got=got, placement=self.placement, version=version
+                    )
+                )

@@ -1,7 +1,7 @@
 """A site as it is run: control plane, authorization server and Envoy, each a process of its own."""
 
-import asyncio
 import json
+import re
 import ssl
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -9,24 +9,25 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from tests.differential.external import RedTeam
 from tests.differential.minting import published
 from tests.differential.model import CERTIFICATES, ISSUERS, Answer, Case, Draft, PolicySet, Sent, Token, World
+from tests.differential.placements import CALL_OUT, Placement
 from tests.differential.reference import Reference
 from tests.differential.site import Listeners, Shot, Site, gateways_of, pair_of, text_of
 from tests.differential.wire import NOTED, Lane, Origin, Reached, ask_all, origin_server
 from tests.support.asked import asked
 from tests.support.certificates import authority
+from tests.support.envoys import INSTALLED, Version
 from tests.support.eventually import eventually
 from tests.support.gateway import free_port
 from tests.support.issuer_server import METADATA, issuer_server, response
 
-from authplane.io.envoy import EnvoySettings, run_envoy
+from authplane.io.envoy import Envoy, run_envoy
 from authplane.io.listen import TcpAddress, UnixAddress
-from authplane.io.process import Line, run_process
+from authplane.io.process import Line, LineSink, run_process
 from authplane.io.ready import reachable
 from authplane.render.bootstrap import ControlPlane, UnixSocket, ads_bootstrap
 from authplane.render.dump import json_text
@@ -36,46 +37,75 @@ _PATIENCE: Final = 60.0
 _PER_LANE: Final = 40
 _AT_A_TIME: Final = 12
 _PROBES: Final = tuple({"type": "OIDC", "oidc": {"issuerUrl": issuer, "audiences": ["shop"]}} for issuer in ISSUERS)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
-    """How Envoy comes to its decisions."""
-
-    name: str
-    settings: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    """What the AuthplaneConfiguration has for it."""
-
-
-CALL_OUT: Final = Placement(name="call-out")
-"""Every request is judged by the authorization server."""
-PLACEMENTS: Final = (CALL_OUT,)
-"""All that are compared with the reference."""
+_ASKED: Final = re.compile(r"^http\..*ext_authz\.(?:.*\.)?(ok|denied|error)$")
+_REFUSED: Final = re.compile(r"^http\..*rbac\.(?:.*\.)?denied$")
 
 
 @dataclass(slots=True)
-class Running:
-    """A site that runs, and what its programs have written."""
+class Stage:
+    """All that is around Envoy and its control plane: it stays while they come and go."""
 
     site: Site
     origin: Origin
     lines: list[str] = field(default_factory=list)
+    """What programs have written."""
     sent: int = 0
     lanes: int = 0
 
+
+class Counts(NamedTuple):
+    """What Envoy has counted since it runs."""
+
+    asked: int
+    """How often the authorization server was asked."""
+    granted: int
+    """How often it said yes."""
+    refused: int
+    """How many requests Envoy denied by its own rules."""
+
+
+@dataclass(slots=True)
+class Running:
+    """A site that runs with an Envoy."""
+
+    stage: Stage
+    envoy: Envoy
+    placement: Placement
+
+    @property
+    def site(self) -> Site:
+        """Where it runs."""
+        return self.stage.site
+
     async def answers(self, shots: Sequence[Shot]) -> list[Answer]:
         """Send requests; what reached the server behind is allowed, whatever else is told."""
-        first, self.sent = self.sent, self.sent + len(shots)
+        first, self.stage.sent = self.stage.sent, self.stage.sent + len(shots)
         numbered = {first + index: shot for index, shot in enumerate(shots)}
-        statuses = await ask_all(self._lanes(numbered), _AT_A_TIME)
+        heard = await ask_all(self._lanes(numbered), _AT_A_TIME)
         return [
-            Answer(number in self.origin.reached, statuses[number], self._changed(number, shot))
+            Answer(
+                number in self.stage.origin.reached,
+                heard[number].status,
+                self._changed(number, shot),
+                why=heard[number].text,
+            )
             for number, shot in numbered.items()
         ]
 
+    async def counts(self) -> Counts:
+        """Ask Envoy what it has counted."""
+        lines = (await self.envoy.admin("/stats?usedonly", limit=_PATIENCE)).body.splitlines()
+        found = [(name, int(value)) for name, _, value in (line.partition(": ") for line in lines) if value.isdigit()]
+        told = [(match[1], value) for name, value in found if (match := _ASKED.match(name))]
+        return Counts(
+            asked=sum(value for _, value in told),
+            granted=sum(value for word, value in told if word == "ok"),
+            refused=sum(value for name, value in found if _REFUSED.match(name)),
+        )
+
     def _changed(self, number: int, shot: Shot) -> str:
         """Say what of a request reached the server behind in another form than it was judged in."""
-        reached = self.origin.reached.get(number)
+        reached = self.stage.origin.reached.get(number)
         noted = (
             ",".join(value for each, value in shot.seen_headers if each.lower() == name.decode()) for name in NOTED
         )
@@ -92,16 +122,33 @@ class Running:
             ports = self.site.gateways[gateway]
             for start in range(0, len(held), _PER_LANE):
                 some = tuple(held[start : start + _PER_LANE])
-                self.lanes += 1
-                address = f"127.{1 + self.lanes // 250 % 250}.{self.lanes % 250}.2"
+                self.stage.lanes += 1
+                address = f"127.{1 + self.stage.lanes // 250 % 250}.{self.stage.lanes % 250}.2"
                 made.append(Lane(address, ports.secure if name else ports.plain, contexts.get(name), some))
         return made
 
 
+class Judged(NamedTuple):
+    """A case as it is sent, and what the reference says to it."""
+
+    case: Case
+    shot: Shot
+    wanted: Answer
+
+
+class Compared(NamedTuple):
+    """What the reference says to a case, and what Envoy did."""
+
+    case: Case
+    shot: Shot
+    wanted: Answer
+    got: Answer
+
+
 @asynccontextmanager
-async def running(world: World, root: Path, placement: Placement = CALL_OUT) -> AsyncGenerator[Running]:
-    """Run a world while the block does; what it judges by is in place when the block begins."""
-    probed = World(sets=(*world.sets, _probe()), settings=world.settings)
+async def staged(world: World, root: Path) -> AsyncGenerator[Stage]:
+    """Set up everything but Envoy for a world, while the block runs."""
+    probed = replace(world, sets=(*world.sets, _probe()))
     async with AsyncExitStack() as stack:
         origin = await stack.enter_async_context(origin_server())
         site = Site(
@@ -112,65 +159,83 @@ async def running(world: World, root: Path, placement: Placement = CALL_OUT) -> 
             issuers=await stack.enter_async_context(_issuers(root)),
             gateways=tuple(Listeners(free_port(), free_port()) for _ in gateways_of(probed)),
             now=datetime.now(UTC),
-            settings=placement.settings,
         )
         site.folder.mkdir()
         (site.folder / "all.yaml").write_text(text_of(site.documents()), encoding="utf-8")
-        made = Running(site, origin)
-        await _start(made, stack)
+        stage = Stage(site, origin)
+        policy = UnixAddress(path=str(root / "policy.sock"))
+        options = ("--address", str(policy), "--metrics-address", "", "--decision-log", "")
+        await _program(stage, stack, "authserver", "policy", str(site.folder), *options)
+        await reachable(policy, limit=_PATIENCE)
+        yield stage
+
+
+@asynccontextmanager
+async def placed(stage: Stage, placement: Placement, version: Version = INSTALLED) -> AsyncGenerator[Running]:
+    """Run Envoy and its control plane while the block runs; what it judges by is in place when the block begins."""
+    folder = stage.site.root / f"{placement.name}-{version.number}"
+    folder.mkdir()
+    (folder / "all.yaml").write_text(text_of(stage.site.documents(placement.settings)), encoding="utf-8")
+    xds = UnixAddress(path=str(folder / "xds.sock"))
+    async with AsyncExitStack() as stack:
+        await _program(stage, stack, "control", str(folder), "--address", str(xds))
+        await reachable(xds, limit=_PATIENCE)
+        bootstrap = json_text(ads_bootstrap(ControlPlane(where=UnixSocket(xds.path), delta=True), node="differential"))
+        running_envoy = run_envoy(bootstrap, sink=_sink(stage), settings=version.settings())
+        envoy = await stack.enter_async_context(running_envoy)
+        await envoy.ready(limit=_PATIENCE)
+        for port in (port for ports in stage.site.gateways for port in ports):
+            await reachable(TcpAddress(host="127.0.0.1", port=port), limit=_PATIENCE)
+        made = Running(stage, envoy, placement)
         await _ready(made)
         yield made
 
 
-async def compare(
-    made: Running, cases: Sequence[Case], reference: Reference | None = None
-) -> list[tuple[Case, Shot, Answer, Answer]]:
-    """Return with each case what the reference says to it, and what Envoy does."""
-    judge = reference or Reference(made.site)
-    shots = [made.site.shot(case) for case in cases]
-    wanted = [judge.answer(shot) for shot in shots]
-    got = await made.answers(shots)
-    for index, (want, answer) in enumerate(zip(wanted, got, strict=True)):
+@asynccontextmanager
+async def running(
+    world: World, root: Path, placement: Placement = CALL_OUT, version: Version = INSTALLED
+) -> AsyncGenerator[Running]:
+    """Run a world with one Envoy while the block runs."""
+    async with staged(world, root) as stage, placed(stage, placement, version) as made:
+        yield made
+
+
+def judged(site: Site, cases: Sequence[Case], reference: Reference | None = None) -> list[Judged]:
+    """Return with each case what the reference says to it."""
+    judge = reference or Reference(site)
+    return [Judged(case, shot, judge.answer(shot)) for case, shot in ((case, site.shot(case)) for case in cases)]
+
+
+async def compare(made: Running, cases: Sequence[Judged]) -> list[Compared]:
+    """Return with each case what Envoy does."""
+    got = await made.answers([each.shot for each in cases])
+    for index, (each, answer) in enumerate(zip(cases, got, strict=True)):
         # On a busy machine somebody may be asked in vain. That is no decision, so one asks again, and nothing else.
-        if answer.status == _UNAVAILABLE != want.status and not answer.allowed:
-            [got[index]] = await made.answers([shots[index]])
-    return list(zip(cases, shots, wanted, got, strict=True))
+        if answer.status == _UNAVAILABLE != each.wanted.status and not answer.allowed:
+            [got[index]] = await made.answers([each.shot])
+    return [Compared(*each, answer) for each, answer in zip(cases, got, strict=True)]
 
 
 def _probe() -> PolicySet:
     """Return a set by which one sees that the keys of all issuers are there."""
     rules = [{"source": each, "authorization": [{"type": "CEL", "cel": "true"}]} for each in _PROBES]
-    return PolicySet(backend=(Draft(spec={"rules": rules}),))
+    return PolicySet(backend=(Draft(kind="XAccessPolicy", spec={"rules": rules}),))
 
 
-async def _start(made: Running, stack: AsyncExitStack) -> None:
-    site = made.site
-    xds = UnixAddress(path=str(site.root / "xds.sock"))
-    policy = UnixAddress(path=str(site.root / "policy.sock"))
-
+def _sink(stage: Stage) -> LineSink:
     async def sink(line: Line) -> None:
-        made.lines.append(line.text)
+        stage.lines.append(line.text)
 
-    async def program(*arguments: str) -> None:
-        argv = [sys.executable, "-m", "authplane", *arguments, "--log-format", "json"]
-        await stack.enter_async_context(run_process(argv, sink=sink))
+    return sink
 
-    options = ("--address", str(policy), "--metrics-address", "", "--decision-log", "")
-    await program("authserver", "policy", str(site.folder), *options)
-    await program("control", str(site.folder), "--address", str(xds))
-    async with asyncio.TaskGroup() as tasks:
-        for address in (xds, policy):
-            tasks.create_task(reachable(address, limit=_PATIENCE))
-    bootstrap = json_text(ads_bootstrap(ControlPlane(where=UnixSocket(xds.path), delta=True), node="differential"))
-    settings = EnvoySettings(concurrency=1, log_level="error")
-    envoy = await stack.enter_async_context(run_envoy(bootstrap, sink=sink, settings=settings))
-    await envoy.ready(limit=_PATIENCE)
-    for port in (port for ports in site.gateways for port in ports):
-        await reachable(TcpAddress(host="127.0.0.1", port=port), limit=_PATIENCE)
+
+async def _program(stage: Stage, stack: AsyncExitStack, *arguments: str) -> None:
+    argv = [sys.executable, "-m", "authplane", *arguments, "--log-format", "json"]
+    await stack.enter_async_context(run_process(argv, sink=_sink(stage)))
 
 
 async def _ready(made: Running) -> None:
-    """Wait until the authorization server has the keys of every issuer."""
+    """Wait until everybody who verifies tokens has the keys of every issuer."""
     place = len(made.site.world.sets) - 1
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     headers = (("content-type", "application/json"), ("accept", "application/json, text/event-stream"))
@@ -179,7 +244,10 @@ async def _ready(made: Running) -> None:
     shots = [made.site.shot(Case(place=place, sent=replace(plain, token=each))) for each in tokens]
 
     async def known() -> bool:
-        return all(answer.allowed for answer in await made.answers(shots))
+        before = await made.counts()
+        allowed = all(answer.allowed for answer in await made.answers(shots))
+        # What Envoy can decide by itself it decides once it has the keys too.
+        return allowed and (not made.placement.native or (await made.counts()).asked == before.asked)
 
     await eventually(known, limit=_PATIENCE)
 

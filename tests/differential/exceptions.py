@@ -1,34 +1,84 @@
-"""Where Envoy is known to be stricter than the reference, or to answer by itself: each with its reason."""
+"""Where Envoy is known not to do what the reference says: each with its reason."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from enum import Enum
+from typing import Final, assert_never
 
 from tests.differential.model import Answer
+from tests.differential.placements import AUTO, NATIVE, PLACEMENTS, Placement
+from tests.differential.residues import LENIENT, LISTS, LOOKALIKES, claims_of, goes_on, has, header_of, repeats
 from tests.differential.site import Shot
+
+
+class Kind(Enum):
+    """In which way it differs."""
+
+    STRICTER = "Envoy denies what the reference may allow"
+    STATUS = "both deny, with different statuses"
+    WIDER = "Envoy allows what the reference denies"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """A kind of requests that Envoy does not let through, whatever the reference says of them."""
+    """A kind of requests that Envoy answers otherwise."""
 
     reason: str
     statuses: frozenset[int]
     """With which they are answered."""
-    concerns: Callable[[Shot], bool]
-    stricter: bool = True
-    """The reference may allow them; otherwise it denies them with another status."""
+    concerns: Callable[[Shot], bool] = lambda _shot: True
+    kind: Kind = Kind.STRICTER
+    only: tuple[Placement, ...] = PLACEMENTS
+    says: tuple[str, ...] = ("",)
+    """One of these is in what Envoy says."""
+    instead_of: frozenset[int] | None = None
+    """The statuses of the reference; None is any."""
 
-    def covers(self, shot: Shot, wanted: Answer, got: Answer) -> bool:
+    def covers(self, shot: Shot, placement: Placement, wanted: Answer, got: Answer) -> bool:
         """Tell whether this is why the two answers differ."""
-        may_be = self.stricter or not wanted.allowed
-        return may_be and not got.allowed and got.status in self.statuses and self.concerns(shot)
+        return (
+            placement in self.only
+            and self._fits(wanted, got)
+            and got.status in self.statuses
+            and (self.instead_of is None or wanted.status in self.instead_of)
+            and (any(each in got.why for each in self.says) or shot.method == "HEAD")
+            and self.concerns(shot)
+        )
+
+    def _fits(self, wanted: Answer, got: Answer) -> bool:
+        match self.kind:
+            case Kind.STRICTER:
+                return not got.allowed
+            case Kind.STATUS:
+                return not wanted.allowed and not got.allowed
+            case Kind.WIDER:
+                return not wanted.allowed and got.allowed and not got.changed
+            case _:
+                assert_never(self.kind)
 
 
 def _repeated(*names: str) -> Callable[[Shot], bool]:
     return lambda shot: any(sum(name.lower() == each for name, _ in shot.headers) > 1 for each in names)
 
 
+def _header(shot: Shot, name: str) -> str:
+    return ",".join(value for each, value in shot.headers if each.lower() == name)
+
+
+def _is_odd(audience: object) -> bool:
+    listed = audience if isinstance(audience, list) else [audience]
+    return len(listed) > 4 or not all(isinstance(each, str) for each in listed)
+
+
+_MCP_FILTER: Final = (
+    "Only MCP traffic is allowed",
+    "not a valid JSON",
+    "request must be a valid JSON-RPC 2.0 message for MCP",
+    "duplicate JSON keys detected",
+    "reached end_stream or configured body size",
+)
+_DENIALS: Final = ("access denied", "authentication required")
 KNOWN: Final = {
     "underscore": Known(
         reason="a server behind may take an underscore in the name of a header for a hyphen: Envoy refuses all of them",
@@ -79,6 +129,87 @@ KNOWN: Final = {
         reason="Envoy shows several headers of one name as one, which is wrong for another reason",
         statuses=frozenset({200, 400, 401, 403, 405, 406, 415}),
         concerns=_repeated("content-type", "content-encoding", "mcp-name", "mcp-method"),
-        stricter=False,
+        kind=Kind.STATUS,
+    ),
+    "mcp filter": Known(
+        reason="Envoy's mcp filter refuses what is no MCP before anybody is asked, and has one status for it",
+        statuses=frozenset({400, 405}),
+        kind=Kind.STATUS,
+        only=(NATIVE,),
+        says=_MCP_FILTER,
+    ),
+    "accept": Known(
+        reason="Envoy's mcp filter wants what MCP wants of Accept, also where the policy server looks at less",
+        statuses=frozenset({400}),
+        concerns=lambda shot: not all(each in _header(shot, "accept") for each in ("json", "event-stream")),
+        only=(NATIVE,),
+        says=("Only MCP traffic is allowed",),
+    ),
+    "newest version": Known(
+        reason="from 1.40 on Envoy's mcp filter wants the headers and _meta of MCP 2026-07-28, and knows no sessions",
+        statuses=frozenset({400, 405}),
+        concerns=lambda shot: _header(shot, "mcp-protocol-version") == "2026-07-28",
+        only=(NATIVE,),
+        says=("Missing required ", "is not supported for protocol version"),
+    ),
+    "unread": Known(
+        reason="whom Envoy's own rules grant nothing it denies before anybody looks at what is wrong with the request",
+        statuses=frozenset({200, 401, 403}),
+        kind=Kind.STATUS,
+        only=(AUTO, NATIVE),
+        says=_DENIALS,
+        instead_of=frozenset({400, 405, 406, 413, 415}),
+    ),
+    "bearer": Known(
+        reason="Envoy finds tokens behind the word Bearer and one blank alone",
+        statuses=frozenset({200, 401, 403}),
+        concerns=lambda shot: (
+            re.match(r"(?i)bearer\s+\S+$", _header(shot, "authorization")) is not None
+            and not re.match(r"Bearer \S+$", _header(shot, "authorization"))
+        ),
+        only=(AUTO, NATIVE),
+        says=_DENIALS,
+    ),
+    "odd token": Known(
+        reason="Envoy would try every key for a token without kid, and conditions want audiences that are texts, a few",
+        statuses=frozenset({200, 401, 403}),
+        concerns=lambda shot: _is_odd(claims_of(shot).get("aud", "")) or "kid" not in (header_of(shot) or {"kid"}),
+        only=(AUTO, NATIVE),
+        says=_DENIALS,
+    ),
+    "token with a member twice": Known(
+        reason="Envoy takes the last one; an issuer would have to sign such a token",
+        statuses=frozenset({200}),
+        concerns=repeats,
+        kind=Kind.WIDER,
+        only=(AUTO, NATIVE),
+    ),
+    "members that look alike": Known(
+        reason="Envoy looks at the names that MCP has alone; a parser that folds names reads another tool",
+        statuses=frozenset({200}),
+        concerns=has(*LOOKALIKES),
+        kind=Kind.WIDER,
+        only=(NATIVE,),
+    ),
+    "lists": Known(
+        reason="Envoy's mcp filter looks at no lists, not even for members that stand twice",
+        statuses=frozenset({200}),
+        concerns=has(*LISTS),
+        kind=Kind.WIDER,
+        only=(NATIVE,),
+    ),
+    "lenient JSON": Known(
+        reason="Envoy's mcp filter takes more than JSON",
+        statuses=frozenset({200}),
+        concerns=has(*LENIENT),
+        kind=Kind.WIDER,
+        only=(NATIVE,),
+    ),
+    "rest of a body": Known(
+        reason="Envoy's mcp filter stops at the end of the first object",
+        statuses=frozenset({200}),
+        concerns=goes_on,
+        kind=Kind.WIDER,
+        only=(NATIVE,),
     ),
 }

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -54,21 +54,23 @@ def sign(token: Token, now: int, claims: Mapping[str, Any], issuer: str) -> str:
 
 def _spoiled(signed: str, token: Token, by: Signer, claims: Mapping[str, Any]) -> str:
     head, payload, signature = signed.split(".")
-    spoiled = {
-        "no signature": f"{head}.{payload}.",
-        "alg none": f"{segment(by.header(alg='none'))}.{payload}.",
-        "hmac of the public key": mint(by.header(alg="HS256"), claims, lambda data: _hmac(by, data)),
-        "cut": signed[:-3],
-        "changed payload": f"{head}.{segment({**claims, 'sub': 'root', 'group': 'admin'})}.{signature}",
-        "four parts": f"{signed}.{signature}",
-        "padding": f"{signed}=",
-        "two kids": mint(b'{"kid":"x",' + base64.urlsafe_b64decode(head + "==")[1:], claims, by.sign),
-        "blank inside": f"{head}. {payload}.{signature}",
-        "not base64": f"{head}.{payload[:-1]}*.{signature}",
-        "claims twice": mint(by.header(), _twice(payload), by.sign),
-        "empty": "",
-    }  # fmt: skip
-    return spoiled[token.defect] if token.defect else signed
+    # Each is made only when it is wanted: to sign takes long.
+    spoiled: dict[str, Callable[[], str]] = {
+        "": lambda: signed,
+        "no signature": lambda: f"{head}.{payload}.",
+        "alg none": lambda: f"{segment(by.header(alg='none'))}.{payload}.",
+        "hmac of the public key": lambda: mint(by.header(alg="HS256"), claims, lambda data: _hmac(by, data)),
+        "cut": lambda: signed[:-3],
+        "changed payload": lambda: f"{head}.{segment({**claims, 'sub': 'root', 'group': 'admin'})}.{signature}",
+        "four parts": lambda: f"{signed}.{signature}",
+        "padding": lambda: f"{signed}=",
+        "two kids": lambda: mint(b'{"kid":"x",' + base64.urlsafe_b64decode(head + "==")[1:], claims, by.sign),
+        "blank inside": lambda: f"{head}. {payload}.{signature}",
+        "not base64": lambda: f"{head}.{payload[:-1]}*.{signature}",
+        "claims twice": lambda: mint(by.header(), _twice(payload), by.sign),
+        "empty": lambda: "",
+    }
+    return spoiled[token.defect]()
 
 
 def _hmac(by: Signer, data: bytes) -> bytes:

@@ -128,6 +128,8 @@ class World:
     sets: tuple[PolicySet, ...]
     settings: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """Of the AuthplaneConfiguration, which holds for all of them."""
+    workload_tokens: bool = True
+    """Tokens prove workloads as well: then certificates alone decide nothing in Envoy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

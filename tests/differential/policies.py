@@ -66,6 +66,8 @@ EXPRESSIONS: Final = (
     'request.mcp.tool_name == "add" || identity.group == "admin"',
     'request.mcp.tool_name + "x" == "addx"',
 )  # fmt: skip
+PLAIN: Final = tuple(each for each in EXPRESSIONS if "request.mcp" not in each)
+"""Those that do not read bodies."""
 MISTAKEN: Final = ("1 == 1.0", "request.body.x == 1", "request.mcp.tool_name ==", "identity", '"a"')
 """A policy with one of these denies what it protects."""
 WIDE: Final = ("true", 'request.method == "POST"', '!request.path.startsWith("/other")')
@@ -73,6 +75,7 @@ WIDE: Final = ("true", 'request.method == "POST"', '!request.path.startsWith("/o
 METHODS: Final = ("tools/call", "tools/list", "resources/read", "prompts/get", "tools", "resources", "initialize")
 KINDS: Final = (("AccessPolicy", "v1alpha1"),) * 5 + (("XAccessPolicy", "v0alpha0"), ("XAccessPolicy", "v1alpha1"))
 V1: Final = ("XAccessPolicy", "v1alpha1")
+"""Its rules grant no base protocol unless they say so: others read the bodies of all requests for that."""
 
 SETTINGS: Final[tuple[dict[str, Any], ...]] = (
     {},
@@ -88,26 +91,36 @@ class Policies:
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)  # noqa: S311 (the same cases every time)
 
-    def world(self, sets: int, settings: dict[str, Any]) -> World:
-        """Make so many sets; there are three Gateways, of which one has no policy."""
-        gateways = ((), (self._draft(wide=True),), (self._draft(wide=True), self._draft(wide=True)))
-        return World(
-            sets=tuple(
-                PolicySet(backend=self._drafts(), gateway=gateways[self._random.choice((0, 0, 0, 0, 1, 2))])
-                for _ in range(sets)
-            ),
-            settings=settings,
-        )
+    def world(self, sets: int, settings: dict[str, Any], *, workload_tokens: bool = True) -> World:
+        """Make so many sets; there are four Gateways, of which one has no policy, and one none that reads bodies."""
+        every, plain = _Drafts(self._random), _Drafts(self._random, plain=True)
+        gateways = ((), (every.draft(wide=True),), (every.draft(wide=True), every.draft(wide=True)))
+        quiet = ((), (plain.draft(wide=True),))
+        made = []
+        for _ in range(sets):
+            if self._random.random() < 0.4:
+                made.append(PolicySet(backend=plain.some(), gateway=quiet[self._random.choice((0, 0, 0, 1))]))
+            else:
+                made.append(PolicySet(backend=every.some(), gateway=gateways[self._random.choice((0, 0, 0, 0, 1, 2))]))
+        return World(sets=tuple(made), settings=settings, workload_tokens=workload_tokens)
 
-    def _drafts(self) -> tuple[Draft, ...]:
-        return tuple(self._draft() for _ in range(self._random.choice((0, *(1,) * 10, 2, 2, 2, 3))))
 
-    def _draft(self, *, wide: bool = False) -> Draft:
-        kind, version = self._random.choice(KINDS)
+class _Drafts:
+    """Makes the policies of one target; plain ones neither read bodies nor ask anybody."""
+
+    def __init__(self, chance: Random, *, plain: bool = False) -> None:
+        self._random = chance
+        self._plain = plain
+
+    def some(self) -> tuple[Draft, ...]:
+        return tuple(self.draft() for _ in range(self._random.choice((0, *(1,) * 10, 2, 2, 2, 3))))
+
+    def draft(self, *, wide: bool = False) -> Draft:
+        kind, version = V1 if self._plain else self._random.choice(KINDS)
         rules = [self._rule((kind, version)) for _ in range(self._random.choice((0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 4)))]
         if wide:
             rules.append({"authorization": [{"type": "CEL", "cel": self._random.choice(WIDE)}]})
-        screens = (kind, version) == V1 and self._random.random() < 0.25
+        screens = (kind, version) == V1 and not self._plain and self._random.random() < 0.25
         more = {"action": "ExternalAuth", "externalAuth": self._external()} if screens else {}
         return Draft(kind=kind, version=version, spec={**more, "rules": rules})
 
@@ -144,6 +157,8 @@ class Policies:
 
     def _entry(self, version: tuple[str, str]) -> dict[str, Any]:
         kind = self._random.random()
+        if self._plain:
+            return self._cel() if kind < 0.7 else self._inline()
         if kind < 0.4:
             return self._cel()
         if kind < 0.48 and version != V1:
@@ -160,7 +175,8 @@ class Policies:
 
     def _cel(self) -> dict[str, Any]:
         mistaken = self._random.random() < 0.015
-        return {"type": "CEL", "cel": self._random.choice(MISTAKEN if mistaken else EXPRESSIONS)}
+        expressions = PLAIN if self._plain else EXPRESSIONS
+        return {"type": "CEL", "cel": self._random.choice(MISTAKEN if mistaken else expressions)}
 
     def _inline(self) -> dict[str, Any]:
         chance = self._random
@@ -173,6 +189,8 @@ class Policies:
             "ports": lambda: self._some((PLAIN_PORT, SECURE_PORT)),
             "mcp": self._mcp,
         }
+        if self._plain:
+            del parts["mcp"]
         for name in chance.sample(sorted(parts), chance.choice((1, 1, 2, 3))):
             entry[name] = parts[name]()
         return entry

@@ -22,7 +22,7 @@ SUMMARY: Final = "difference.txt"
 def write_report(found: Difference, site: Site, shot: Shot, folder: Path) -> str:
     """Write all that it takes to see a difference again, and return what it is."""
     (folder / POLICIES).mkdir(parents=True, exist_ok=True)
-    (folder / POLICIES / "all.yaml").write_text(yaml_of(*site.documents()), encoding="utf-8")
+    (folder / POLICIES / "all.yaml").write_text(yaml_of(*site.documents(found.placement.settings)), encoding="utf-8")
     (folder / REQUEST).write_text(yaml_of(document_of(site, shot)), encoding="utf-8")
     keys = {site.issuers[issuer]: json.loads(published(issuer)) for issuer in ISSUERS}
     (folder / KEYS).write_text(json.dumps(keys), encoding="utf-8")
@@ -49,8 +49,9 @@ def _summary(found: Difference, shot: Shot, folder: Path) -> str:
     )
     return f"""{found.kind}
 reference: {_word(found.wanted.allowed)} {found.wanted.status}  {found.wanted.why}
-Envoy:     {_word(found.got.allowed)} {found.got.status}  {found.got.changed}
-settings:  {json.dumps(dict(found.world.settings))}
+Envoy:     {_word(found.got.allowed)} {found.got.status}  {found.got.changed or found.got.why}
+placement: {found.placement.name}, Envoy {found.version.number}
+settings:  {json.dumps(dict(found.world.settings))}, tokens of workloads: {found.world.workload_tokens}
 certificate: {shot.certificate or "none"}
 policies of the Backend:
 {backend}policies of the Gateway:

@@ -28,6 +28,7 @@ from tests.differential.policies import TOOLS
 VERSIONS: Final = (None, "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 NEWEST: Final = "2026-07-28"
 _META: Final = "io.modelcontextprotocol/protocolVersion"
+_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 
 METHODS: Final[Mapping[str, Any]] = {
     "initialize": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
@@ -285,7 +286,8 @@ def _posted(method: str, params: dict[str, Any] | None, version: str | None, cha
         headers.append(("mcp-method", method))
         if isinstance(name, str) and name.isascii():
             headers.append(("mcp-name", name))
-        params = {**(params or {}), "_meta": {_META: version}}
+        told = {_META: version, _CAPABILITIES: {}} if chance.random() < 0.9 else {_META: version}
+        params = {**(params or {}), "_meta": told}
     message: dict[str, Any] = {"jsonrpc": "2.0"}
     if not method.startswith("notifications/"):
         message["id"] = chance.choice((1, "x-7", 0))

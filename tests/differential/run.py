@@ -7,8 +7,8 @@ into a folder with all that it takes to see it again.
 import asyncio
 import sys
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -16,12 +16,14 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from tests.differential.differences import Difference, Tally
-from tests.differential.envoy import PLACEMENTS, Placement, compare, running
+from tests.differential.envoy import Compared, Counts, Judged, Stage, compare, judged, placed, staged
 from tests.differential.model import Case, World
+from tests.differential.placements import PLACEMENTS, Placement
 from tests.differential.policies import SETTINGS, Policies
 from tests.differential.report import write_report
 from tests.differential.requests import Requests
 from tests.differential.shrink import Small, shrunk
+from tests.support.envoys import VERSIONS, Version
 
 CASES: Final = 50_000
 REPORTS: Final = Path(".authplane/differential")
@@ -36,81 +38,109 @@ class Batch:
 
     world: World
     cases: tuple[Case, ...]
+    number: int = 0
+
+    def version(self, placement: Placement) -> Version:
+        """Return the Envoy that a placement is tried with: they take turns, so that all meet all in the end."""
+        return VERSIONS[(self.number // 2 + self.number // 8 + PLACEMENTS.index(placement)) % len(VERSIONS)]
 
 
 def batches(cases: int, seed: int, *, sets: int = _SETS, per_set: int = _PER_SET) -> Iterable[Batch]:
     """Make so many cases; settings take turns."""
     for number in range(-(-cases // (sets * per_set))):
-        world = Policies(seed + number).world(sets, SETTINGS[number % len(SETTINGS)])
+        workload_tokens = (number + number // 4) % 2 == 0
+        settings = SETTINGS[number % len(SETTINGS)]
+        world = Policies(seed + number).world(sets, settings, workload_tokens=workload_tokens)
         held = Requests(seed + number, world).cases(min(sets * per_set, cases - number * sets * per_set))
-        yield Batch(world=world, cases=tuple(held))
+        yield Batch(world=world, cases=tuple(held), number=number)
 
 
-async def try_batch(batch: Batch, placement: Placement, tally: Tally) -> None:
-    """Run a batch, and count what comes of it."""
+async def try_batch(batch: Batch, tallies: Mapping[Placement, Tally]) -> None:
+    """Run a batch with each placement, one after the other, and count what comes of it."""
     with TemporaryDirectory(prefix="ap-") as root:
-        async with running(batch.world, Path(root), placement) as made:
-            tally.add(batch.world, await compare(made, batch.cases))
+        async with staged(batch.world, Path(root)) as stage:
+            cases = judged(stage.site, batch.cases)
+            for placement, tally in tallies.items():
+                await _try_placement(stage, cases, batch.version(placement), tally)
 
 
-async def minimised(found: Difference, placement: Placement) -> Difference:
+async def _try_placement(stage: Stage, cases: Sequence[Judged], version: Version, tally: Tally) -> None:
+    async with placed(stage, tally.placement, version) as made:
+        before = await made.counts()
+        compared = await compare(made, cases)
+        tally.native += _native(stage, compared, before, await made.counts())
+    world = replace(stage.site.world, sets=stage.site.world.sets[:-1])
+    tally.add(world, version, compared)
+
+
+def _native(stage: Stage, compared: Sequence[Compared], before: Counts, after: Counts) -> int:
+    """Return how many requests Envoy has decided about by itself: those that no policy speaks of do not count."""
+    sets = stage.site.world.sets
+    guarded = sum(each.got.allowed and bool(sets[each.case.place].backend or sets[each.case.place].gateway)
+                  for each in compared)  # fmt: skip
+    return after.refused - before.refused + guarded - (after.granted - before.granted)
+
+
+async def minimised(found: Difference) -> Difference:
     """Make a difference as small as it gets; one that does not come again stays as it is."""
     last = found
 
     async def differ(tried: Sequence[Small]) -> list[bool]:
         nonlocal last
-        tally = Tally()
-        world = World(sets=tuple(each.policies for each in tried), settings=found.world.settings)
-        cases = tuple(Case(place=place, sent=each.sent) for place, each in enumerate(tried))
-        await try_batch(Batch(world=world, cases=cases), placement, tally)
+        world = replace(found.world, sets=tuple(each.policies for each in tried))
+        cases = [Case(place=place, sent=each.sent) for place, each in enumerate(tried)]
+        tally = Tally(placement=found.placement)
+        with TemporaryDirectory(prefix="ap-") as root:
+            async with staged(world, Path(root)) as stage:
+                await _try_placement(stage, judged(stage.site, cases), found.version, tally)
         left = {each.case.place: each for each in tally.differences if each.kind == found.kind}
         if left:
             last = left[min(left)]
         return [place in left for place in range(len(tried))]
 
     await shrunk(Small(policies=found.policies, sent=found.case.sent), differ)
-    world = World(sets=(last.policies,), settings=found.world.settings)
-    return Difference(world=world, case=Case(place=0, sent=last.case.sent), wanted=last.wanted, got=last.got)
+    return replace(last, world=replace(found.world, sets=(last.policies,)), case=Case(place=0, sent=last.case.sent))
 
 
-async def reported(found: Difference, placement: Placement, folder: Path) -> str:
+async def reported(found: Difference, folder: Path) -> str:
     """Make a difference small, and write it down."""
-    small = await minimised(found, placement)
+    small = await minimised(found)
     with TemporaryDirectory(prefix="ap-") as root:
-        async with running(small.world, Path(root), placement) as made:
-            return write_report(small, made.site, made.site.shot(small.case), folder)
+        async with staged(small.world, Path(root)) as stage:
+            return write_report(small, stage.site, stage.site.shot(small.case), folder)
 
 
-async def everything(cases: int, seed: int, console: Console) -> Tally:
+async def everything(cases: int, seed: int, console: Console) -> list[Tally]:
     """Try so many cases with each placement."""
-    tally = Tally()
+    tallies = {placement: Tally(placement=placement) for placement in PLACEMENTS}
     columns = (TextColumn("{task.description:>12}"), BarColumn(), TextColumn("{task.completed:,.0f}"))
     with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
-        for placement in PLACEMENTS:
-            bar = progress.add_task(placement.name, total=cases)
-            shown = 0
-            for batch in batches(cases, seed):
-                before = len(tally.differences)
-                await try_batch(batch, placement, tally)
-                progress.advance(bar, len(batch.cases))
-                for found in tally.differences[before:][: MOST_SHOWN - shown]:
-                    shown += 1
-                    folder = REPORTS / f"{seed}-{placement.name}-{shown}"
-                    said = await reported(found, placement, folder)
-                    progress.console.print(said, markup=False, highlight=False, soft_wrap=True)
-    return tally
+        bar = progress.add_task("cases", total=cases)
+        shown = 0
+        for batch in batches(cases, seed):
+            before = {placement: len(tally.differences) for placement, tally in tallies.items()}
+            await try_batch(batch, tallies)
+            progress.advance(bar, len(batch.cases))
+            new = [each for placement, tally in tallies.items() for each in tally.differences[before[placement] :]]
+            for found in new[: MOST_SHOWN - shown]:
+                shown += 1
+                said = await reported(found, REPORTS / f"{seed}-{found.placement.name}-{shown}")
+                progress.console.print(said, markup=False, highlight=False, soft_wrap=True)
+    return list(tallies.values())
 
 
 def main(arguments: list[str]) -> int:
     """Read the command line."""
     cases, seed = (*map(int, arguments), *(CASES, time.time_ns() // 1_000_000)[len(arguments) :])
     console = Console()
-    tally = asyncio.run(everything(cases, seed, console))
-    console.print(
-        f"{tally.cases:,} cases over {tally.sets:,} sets of policies from {seed}: {tally.allowed:,} allowed, "
-        f"{sum(tally.known.values()):,} known exceptions, {len(tally.differences)} differ"
-    )
-    return 1 if tally.differences else 0
+    tallies = asyncio.run(everything(cases, seed, console))
+    for tally in tallies:
+        console.print(
+            f"{tally.placement.name}: {tally.cases:,} cases over {tally.sets:,} sets of policies from {seed}: "
+            f"{tally.allowed:,} allowed, {tally.native:,} decided by Envoy alone, "
+            f"{sum(tally.known.values()):,} known exceptions, {len(tally.differences)} differ"
+        )
+    return 1 if any(tally.differences for tally in tallies) else 0
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from tests.differential.external import PORT, SERVICE
@@ -84,8 +85,6 @@ class Site:
     gateways: tuple[Listeners, ...]
     """As many as `gateways_of` says."""
     now: datetime
-    settings: Mapping[str, Any]
-    """Of the AuthplaneConfiguration, besides those of the world."""
 
     @property
     def folder(self) -> Path:
@@ -120,10 +119,10 @@ class Site:
             place=case.place,
         )
 
-    def documents(self) -> list[Json]:
-        """Return everything that is in force."""
+    def documents(self, settings: Mapping[str, Any] = MappingProxyType({})) -> list[Json]:
+        """Return everything that is in force, with settings besides those of the world."""
         found = [
-            self._configuration(),
+            self._configuration(settings),
             *_secrets(),
             *_service("origin", 80, self.origin),
             *_service(SERVICE, PORT, self.external),
@@ -144,18 +143,19 @@ class Site:
     def _names(self, place: int) -> dict[str, str]:
         return {**self.issuers, HOST: f"s{place}.example", HOST.upper(): f"S{place}.EXAMPLE"}
 
-    def _configuration(self) -> Json:
+    def _configuration(self, settings: Mapping[str, Any]) -> Json:
         reach = {"allowPrivateNetwork": True, "caSecret": {"name": "ca", "namespace": "default"}}
-        proves = {
+        workloads: dict[str, Json] = {
             SPIRE: {"jwtSvids": {"trustDomain": TRUST_DOMAIN, "audiences": ["shop"]}},
             CLUSTER: {"serviceAccounts": {"audiences": ["shop"], "verification": "Keys"}},
         }
+        proves = workloads if self.world.workload_tokens else {}
         spec = {
             "gateway": {"address": "127.0.0.1"},
             "policyServer": {"address": f"unix:{self.root}/policy.sock", "timeout": "20s"},
             "issuers": [{"url": self.issuers[each], **reach, **proves.get(each, {})} for each in ISSUERS],
             **self.world.settings,
-            **self.settings,
+            **settings,
         }
         return _document("authplane.dev/v1alpha1", "AuthplaneConfiguration", "authplane", spec)
 

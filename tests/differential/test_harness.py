@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 from tests.differential.differences import Tally
-from tests.differential.envoy import CALL_OUT, compare, running
+from tests.differential.envoy import compare, judged, running
 from tests.differential.model import AGENT, ISSUERS, Case, Draft, PolicySet, Sent, Token, World
+from tests.differential.placements import CALL_OUT
 from tests.differential.reference import Reference, asked, document_of
 from tests.differential.report import BYTES, KEYS, POLICIES, REQUEST, SUMMARY, write_report, yaml_of
 from tests.differential.run import batches
 from tests.differential.shrink import Small, reduced, shrunk
 from tests.differential.site import Listeners, Site, gateways_of, text_of
+from tests.support.envoys import INSTALLED
 from typer.testing import CliRunner
 
 from authplane.app.request_files import parse_requests
@@ -48,8 +50,8 @@ async def test_envoy_that_allows_more_is_found_and_written_down(tmp_path: Path) 
     async with running(wide, root) as made:
         site = replace(made.site, world=World(sets=(*narrow.sets, made.site.world.sets[-1])), root=elsewhere)
         (site.folder / "all.yaml").write_text(text_of(site.documents()), encoding="utf-8")
-        tally = Tally()
-        tally.add(narrow, await compare(made, cases, Reference(site)))
+        tally = Tally(placement=CALL_OUT)
+        tally.add(narrow, INSTALLED, await compare(made, judged(made.site, cases, Reference(site))))
     [found] = tally.differences
     assert (found.kind, found.case, tally.allowed) == ("Envoy allows what the reference denies", cases[1], 1)
     report = tmp_path / "report"
@@ -107,7 +109,6 @@ def site(tmp_path: Path) -> Site:
         issuers={each: each.replace(".invalid", ".example") for each in ISSUERS},
         gateways=tuple(Listeners(8000 + index, 8100 + index) for index in range(len(gateways_of(batch.world)))),
         now=datetime(2026, 1, 1, tzinfo=UTC),
-        settings=CALL_OUT.settings,
     )
 
 

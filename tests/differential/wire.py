@@ -15,8 +15,9 @@ NUMBER: Final = b"x-case"
 """The header that says which case it is."""
 NOTED: Final = (b"upgrade", b"x-team")
 """Headers that must reach the server behind if, and only if, they were judged."""
-_LIMIT: Final = 60.0
+_LIMIT: Final = 30.0
 _CHUNKS: Final = 3
+_MOST_HEARD: Final = 300
 _FRAMED: Final = frozenset({b"content-length", b"transfer-encoding"})
 
 
@@ -28,6 +29,15 @@ class Reached(NamedTuple):
     body: bytes
     noted: tuple[str, ...] = ()
     """The values of `NOTED`; several of one name are joined."""
+
+
+class Heard(NamedTuple):
+    """What a client is answered."""
+
+    status: int
+    """0 if there was no answer."""
+    text: str
+    """How the body begins."""
 
 
 class Message(NamedTuple):
@@ -83,13 +93,17 @@ class Line:
         self._lane = lane
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
-    async def ask(self, number: int, shot: Shot) -> int:
-        """Send a request and return the status of the answer; 0 if the connection was closed without one."""
-        async with asyncio.timeout(_LIMIT):
-            reused = self._streams is not None
-            status = await self._try(number, shot)
-            # The other side may have closed it just before.
-            return await self._try(number, shot) if status == 0 and reused else status
+    async def ask(self, number: int, shot: Shot) -> Heard:
+        """Send a request and return what is answered."""
+        try:
+            async with asyncio.timeout(_LIMIT):
+                reused = self._streams is not None
+                heard = await self._try(number, shot)
+                # The other side may have closed it just before.
+                return await self._try(number, shot) if heard.status == 0 and reused else heard
+        except TimeoutError:
+            self.close()
+            return Heard(0, f"no answer in {_LIMIT:g} s")
 
     def close(self) -> None:
         """Hang up."""
@@ -97,7 +111,7 @@ class Line:
             self._streams[1].close()
             self._streams = None
 
-    async def _try(self, number: int, shot: Shot) -> int:
+    async def _try(self, number: int, shot: Shot) -> Heard:
         if self._streams is None:
             name = "localhost" if self._lane.tls else None
             self._streams = await asyncio.open_connection(
@@ -114,18 +128,18 @@ class Line:
             return await self._answer(reader, shot.method)
         except (OSError, asyncio.IncompleteReadError):
             self.close()
-            return 0
+            return Heard(0, "")
 
-    async def _answer(self, reader: asyncio.StreamReader, method: str) -> int:
+    async def _answer(self, reader: asyncio.StreamReader, method: str) -> Heard:
         while True:
             message = await _message(reader)
             status = int(message.start.split()[1])
             if status >= 200 or status == 101:
                 break
-        await _body(reader, message, bodiless=method == "HEAD" or status in {101, 204, 304})
+        body = await _body(reader, message, bodiless=method == "HEAD" or status in {101, 204, 304})
         if message.headers.get(b"connection", b"").lower() == b"close" or status == 101:
             self.close()
-        return status
+        return Heard(status, body[:_MOST_HEARD].decode(errors="replace").strip())
 
 
 def bytes_of(number: int, shot: Shot) -> bytes:
@@ -140,9 +154,9 @@ def bytes_of(number: int, shot: Shot) -> bytes:
     return head + b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
 
 
-async def ask_all(lanes: Sequence["Lane"], at_a_time: int) -> dict[int, int]:
-    """Send the requests of all lanes; return their statuses by number."""
-    found: dict[int, int] = {}
+async def ask_all(lanes: Sequence["Lane"], at_a_time: int) -> dict[int, Heard]:
+    """Send the requests of all lanes; return what is answered by number."""
+    found: dict[int, Heard] = {}
     room = asyncio.Semaphore(at_a_time)
 
     async def run(lane: Lane) -> None:

@@ -1,0 +1,31 @@
+"""The ways in which Envoy may come to its decisions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """How Envoy comes to its decisions."""
+
+    name: str
+    native: bool = True
+    """Envoy decides by itself where it gives the same answer."""
+    reads_bodies: bool = False
+    """It reads bodies for that."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What the AuthplaneConfiguration has for it."""
+        return {
+            "placement": "Auto" if self.native else "CallOut",
+            "bodyInspection": "Native" if self.reads_bodies else "Strict",
+        }
+
+
+AUTO: Final = Placement(name="auto")
+NATIVE: Final = Placement(name="native", reads_bodies=True)
+CALL_OUT: Final = Placement(name="call-out", native=False)
+PLACEMENTS: Final = (AUTO, NATIVE, CALL_OUT)
+"""All that are compared with the reference."""
