@@ -26,6 +26,7 @@ from authplane.io.native_keys import OFTEN, NativeKeys, follow_keys
 from authplane.io.process import place_of
 from authplane.io.serve import first_of
 from authplane.io.watch import rebuilds
+from authplane.policy.access.compile import PolicyCompiler
 from authplane.policy.placement.issuers import native_issuers
 from authplane.resources.documents import Finding
 from authplane.xds.messages import Acked
@@ -62,6 +63,12 @@ class ControlSettings:
     """Look at the files every now and then instead of being told of changes."""
     issuers: IssuerOptions = field(default_factory=lambda: IssuerOptions(schedule=OFTEN))
     """How issuers are asked whose tokens proxies can verify."""
+    wait_for_keys: float = 2.0
+    """Seconds that the first generation waits for them at most.
+
+    Proxies that another control plane has served have keys, and should not have to do without them for a while. Others
+    have nothing yet, and should not have to wait for an issuer that does not answer.
+    """
 
 
 class Control:
@@ -74,29 +81,33 @@ class Control:
         self._ads = Ads(self._heard)
         self._transitions = Transitions()
         self._findings: frozenset[Finding] = frozenset()
+        self._compiler = PolicyCompiler()
         self._keys: NativeKeys | None = None
         self.generation: Generation | None = None
 
     @asynccontextmanager
     async def serve(self, settings: ControlSettings) -> AsyncGenerator[Address]:
-        """Read the folder and serve while the block runs; the block must also run `follow`."""
+        """Read the folder and serve while the block runs; the block must also run `follow`.
+
+        The keys of issuers are fetched first. Nobody waits long for them: until the keys of an issuer are there, the
+        policy server judges its tokens.
+        """
         require_protection(settings.address, settings.tls)
         self._folder.scan(progress=_progress)
-        self.rebuild()
-        async with self._ads.serve(settings.address, settings.tls) as address, self._answer_status():
-            yield address
-
-    async def follow(self, settings: ControlSettings) -> None:
-        """Rebuild after each burst of changes, for ever.
-
-        Issuers are asked only now, and nobody waits for them: until its keys are there, the policy server judges the
-        tokens of an issuer.
-        """
         async with follow_keys(settings.issuers) as keys:
             self._keys = keys
-            self._follow_issuers()
-            folder = rebuilds(self._folder, poll=settings.poll)
-            await first_of(lambda: self._obey(folder), lambda: self._obey(keys.changes(), keys=True))
+            keys.configure(native_issuers(self._compiler.compile(self._folder.library.current().resources).policies))
+            await keys.tried(settings.wait_for_keys)
+            self.rebuild()
+            async with self._ads.serve(settings.address, settings.tls) as address, self._answer_status():
+                yield address
+
+    async def follow(self, settings: ControlSettings) -> None:
+        """Rebuild after each burst of changes, for ever."""
+        if self._keys is None:
+            raise RuntimeError("nothing is followed before it is served")
+        folder, keys = rebuilds(self._folder, poll=settings.poll), self._keys.changes()
+        await first_of(lambda: self._obey(folder), lambda: self._obey(keys, keys=True))
 
     async def _obey(self, changes: AsyncGenerator[None], *, keys: bool = False) -> None:
         async for _ in changes:
@@ -108,10 +119,6 @@ class Control:
                     "rebuild failed; the last configuration stays in force", error=place
                 )
 
-    def _follow_issuers(self) -> None:
-        if self._keys is not None and self.generation is not None:
-            self._keys.configure(native_issuers(self.generation.compiled.policies))
-
     def rebuild(self, *, keys: bool = False) -> None:
         """Build the next generation from what the folder holds and publish it; ``keys`` says what it is for."""
         elapsed = stopwatch()
@@ -119,10 +126,11 @@ class Control:
         known = self._keys.take() if self._keys is not None else {}
         loaded = self._folder.library.current()
         renewed = rekeyed(before, loaded, known)
-        self.generation = renewed or build_generation(loaded, before, self._policy_server, known)
+        self.generation = renewed or build_generation(loaded, before, self._policy_server, known, self._compiler)
         self._ads.publish(self.generation)
         seconds = elapsed()
-        self._follow_issuers()
+        if self._keys is not None:
+            self._keys.configure(native_issuers(self.generation.compiled.policies))
         if renewed is None:
             self._observe()
         findings = self.generation.findings

@@ -87,14 +87,16 @@ def build_generation(
     before: Generation | None = None,
     policy_server: PolicyServer | None = None,
     keys: Mapping[str, str] | None = None,
+    compiler: PolicyCompiler | None = None,
 ) -> Generation:
     """Build the graph and what it renders to; what equals the generation ``before`` is shared with it.
 
     A ``policy_server`` is asked instead of the one that the documents name. ``keys`` are the key sets of issuers, as
-    JSON by address: proxies verify the tokens of those, and the policy server those of all others.
+    JSON by address: proxies verify the tokens of those, and the policy server those of all others. A ``compiler`` that
+    has seen these documents makes the first generation sooner.
     """
     memory = before.memory if before else Memory()
-    compiler = before.compiler if before else PolicyCompiler()
+    compiler = before.compiler if before else compiler or PolicyCompiler()
     compiled = compiler.compile(loaded.resources)
     built = build_graph(loaded.resources, memory, policy_server, compiled.policies, keys)
     return Generation(

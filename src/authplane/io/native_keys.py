@@ -38,6 +38,10 @@ class NativeKeys:
         self._issuers.configure(issuers)
         self._changed.set()
 
+    async def tried(self, limit: float) -> None:
+        """Wait until the keys of every issuer are there or could not be had, at most ``limit`` seconds."""
+        await self._issuers.tried(limit)
+
     def take(self) -> Mapping[str, str]:
         """Return the key sets that there are now, by address; `changes` tells of any others."""
         self._taken = self._current()
