@@ -3,7 +3,21 @@
 import asyncio
 import sys
 
-from bench import change, check, composite, front, grpc_servers, latency, load, matching, memory, policy, scale, startup
+from bench import (
+    change,
+    check,
+    composite,
+    front,
+    grpc_servers,
+    latency,
+    load,
+    matching,
+    memory,
+    native,
+    policy,
+    scale,
+    startup,
+)
 
 BENCHMARKS = {
     "startup": startup.main,
@@ -13,6 +27,7 @@ BENCHMARKS = {
     "check": check.main,
     "front": front.main,
     "policy": policy.main,
+    "native": native.main,
     "latency": latency.main,
     "grpc": grpc_servers.main,
     "matching": matching.main,

@@ -3,7 +3,7 @@
 import os
 import re
 import shutil
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,9 +25,21 @@ class Measured(NamedTuple):
     """What came of a load."""
 
     rate: float
-    """Checks per second."""
+    """Requests per second."""
     latencies: tuple[float, ...]
-    """Of each check, in seconds, the shortest first."""
+    """Of each request, in seconds, the shortest first."""
+
+    def quantile(self, part: float) -> float:
+        """Return what this part of the requests took at most."""
+        return self.latencies[int(part * (len(self.latencies) - 1))]
+
+
+class Posted(NamedTuple):
+    """A request that is sent again and again."""
+
+    url: str
+    body: bytes
+    headers: Mapping[str, str]
 
 
 def message(path: str = "/allow?x=1", **headers: str) -> external_auth_pb2.CheckRequest:
@@ -68,26 +80,33 @@ async def load(
     port: int, core: int, asked: external_auth_pb2.CheckRequest, checks: int, *, rate: float | None = None
 ) -> Measured:
     """Send so many checks, as fast as they are answered or at a rate; every one must be answered."""
+    body = asked.SerializeToString()
+    headers = {"content-type": "application/grpc", "te": "trailers"}
+    url = f"http://127.0.0.1:{port}/{SERVICE}/Check"
+    return await send(Posted(url, b"\0" + len(body).to_bytes(4, "big") + body, headers), core, checks, rate=rate)
+
+
+async def send(posted: Posted, core: int, requests: int, *, rate: float | None = None) -> Measured:
+    """Send a request so many times, as fast as it is answered or at a rate; every one must be answered with 2xx."""
     lines: list[str] = []
 
     async def keep(line: Line) -> None:
         lines.append(line.text)
 
-    body = asked.SerializeToString()
     with TemporaryDirectory() as folder:
-        data, log = Path(folder) / "check", Path(folder) / "log"
-        data.write_bytes(b"\0" + len(body).to_bytes(4, "big") + body)
+        data, log = Path(folder) / "body", Path(folder) / "log"
+        data.write_bytes(posted.body)
         argv = [
             str(shutil.which("taskset")), "-c", str(core), str(shutil.which("h2load")),
-            "-n", str(checks), "-c", str(_CLIENTS), "-m", "16", "-d", str(data), "--log-file", str(log),
+            "-n", str(requests), "-c", str(_CLIENTS), "-m", "16", "-d", str(data), "--log-file", str(log),
             *([] if rate is None else ["--rps", str(rate / _CLIENTS)]),
-            "-H", "content-type: application/grpc", "-H", "te: trailers", f"http://127.0.0.1:{port}/{SERVICE}/Check",
+            *(word for name, value in posted.headers.items() for word in ("-H", f"{name}: {value}")), posted.url,
         ]  # fmt: skip
         async with run_process(argv, sink=keep) as child:
             await child.ended()
         text = "\n".join(lines)
         reached = re.search(r", ([0-9.]+) req/s", text)
-        if reached is None or f"{checks} succeeded" not in text:
+        if reached is None or f"{requests} succeeded" not in text:
             raise RuntimeError(text)
         rows = log.read_text(encoding="ascii").splitlines()
     return Measured(float(reached[1]), tuple(sorted(int(row.split("\t")[2]) / 1e6 for row in rows)))

@@ -3,7 +3,7 @@
 from contextlib import AsyncExitStack
 from typing import Final
 
-from bench.h2load import Measured, cores, load, message, require_allowed
+from bench.h2load import cores, load, message, require_allowed
 from bench.servers import bare_pyvoy, our_testserver
 
 _CHECKS: Final = 20_000
@@ -26,15 +26,11 @@ async def main() -> None:
                 port: [await load(port, core, asked, _CHECKS, rate=most / 2) for _ in range(_ROUNDS)]
                 for port in (ours, bare)
             }
-    best = {port: min(_quantile(run, 0.99) for run in runs) for port, runs in halves.items()}
-    median = min(_quantile(run, 0.5) for run in halves[ours])
+    best = {port: min(run.quantile(0.99) for run in runs) for port, runs in halves.items()}
+    median = min(run.quantile(0.5) for run in halves[ours])
     print(
         f"  at {halves[ours][0].rate:.0f} checks/s, half of {most:.0f}: median {median * 1000:.2f} ms, "
         f"p99 {best[ours] * 1000:.2f} ms ({best[ours] / best[bare]:.1f} times the {best[bare] * 1000:.2f} ms of a bare "
         f"application at that rate)",
         flush=True,
     )
-
-
-def _quantile(run: Measured, part: float) -> float:
-    return run.latencies[int(part * (len(run.latencies) - 1))]

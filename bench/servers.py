@@ -29,6 +29,7 @@ from authplane.policy.htpasswd import Htpasswd
 from authplane.policy.realms import Realms
 from authplane.policy.testserver import TestServer
 from authplane.policy.users import UserList, parse_users
+from bench.processes import started_here
 
 PASSWORD: Final = "correct horse"  # noqa: S105 (of a user who exists while a benchmark runs)
 CREDENTIALS: Final = f"Basic {b64encode(f'ann:{PASSWORD}'.encode()).decode('ascii')}"
@@ -111,6 +112,14 @@ async def our_htpasswd() -> AsyncGenerator[int]:
     users = f"ann:{bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(10)).decode('ascii')}\n"
     async with _ours(BackendPlan(factory="bench.servers:htpasswd", description=users)) as port:
         yield port
+
+
+@asynccontextmanager
+async def bare_grpcio_processes() -> AsyncGenerator[tuple[int, frozenset[int]]]:
+    """Run the same; yields its port and its processes."""
+    before = started_here()
+    async with bare_grpcio() as port:
+        yield port, started_here() - before
 
 
 @asynccontextmanager
