@@ -219,7 +219,7 @@ async def compare(made: Running, cases: Sequence[Judged]) -> list[Compared]:
 def _probe() -> PolicySet:
     """Return a set by which one sees that the keys of all issuers are there."""
     rules = [{"source": each, "authorization": [{"type": "CEL", "cel": "true"}]} for each in _PROBES]
-    return PolicySet(backend=(Draft(kind="XAccessPolicy", spec={"rules": rules}),))
+    return PolicySet(gateway=(Draft(spec={"rules": rules}),), service=True)
 
 
 def _sink(stage: Stage) -> LineSink:

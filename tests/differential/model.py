@@ -79,11 +79,13 @@ class Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySet:
-    """All that stands before one Backend."""
+    """All that stands before one Backend or Service."""
 
     backend: tuple[Draft, ...] = ()
     gateway: tuple[Draft, ...] = ()
     """Of the Gateway that leads there; sets with the same share one."""
+    service: bool = False
+    """The route leads to a Service, which only policies of the Gateway protect, and which need not speak MCP."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,7 +98,10 @@ class Policies:
         quiet = ((), (plain.draft(wide=True),))
         made = []
         for _ in range(sets):
-            if self._random.random() < 0.4:
+            kind = self._random.random()
+            if kind < 0.1:
+                made.append(PolicySet(gateway=self._random.choice((*gateways[1:], *quiet[1:])), service=True))
+            elif kind < 0.45:
                 made.append(PolicySet(backend=plain.some(), gateway=quiet[self._random.choice((0, 0, 0, 1))]))
             else:
                 made.append(PolicySet(backend=every.some(), gateway=gateways[self._random.choice((0, 0, 0, 0, 1, 2))]))

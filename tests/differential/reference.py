@@ -48,12 +48,10 @@ def document_of(site: Site, shot: Shot) -> dict[str, Any]:
     headers: dict[str, list[str]] = {"host": [shot.host]}
     for name, value in shot.seen_headers:
         headers.setdefault(name, []).append(value)
+    gateway = {"name": f"g{shot.gateway}", "sectionName": "secure" if secure else "plain"}
+    backend = {"kind": "Backend", "name": f"s{shot.place}", "gateway": gateway}
     made: dict[str, Any] = {
-        "target": {
-            "kind": "Backend",
-            "name": f"s{shot.place}",
-            "gateway": {"name": f"g{shot.gateway}", "sectionName": "secure" if secure else "plain"},
-        },
+        "target": {"kind": "Gateway", **gateway} if site.world.sets[shot.place].service else backend,
         "method": shot.method,
         "path": shot.seen_path,
         "scheme": "https" if secure else "http",

@@ -171,7 +171,9 @@ class Requests:
     def __init__(self, seed: int, world: World) -> None:
         self._random = Random(seed)  # noqa: S311 (the same cases every time)
         self._world = world
-        self._rules = [[rule for draft in each.backend for rule in draft.spec["rules"]] for each in world.sets]
+        self._rules = [
+            [rule for draft in each.backend or each.gateway for rule in draft.spec["rules"]] for each in world.sets
+        ]
 
     def cases(self, number: int) -> list[Case]:
         """Make so many, as many for each set."""

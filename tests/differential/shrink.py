@@ -58,9 +58,11 @@ def _smaller_sets(policies: PolicySet) -> Iterator[PolicySet]:
         drafts: tuple[Draft, ...] = getattr(policies, name)
         for index, draft in enumerate(drafts):
             before, after = drafts[:index], drafts[index + 1 :]
-            yield replace(policies, **{name: (*before, *after)})
+            less: dict[str, Any] = {name: (*before, *after)}
+            yield replace(policies, **less)
             for spec in reduced(draft.spec):
-                yield replace(policies, **{name: (*before, replace(draft, spec=spec), *after)})
+                smaller_one: dict[str, Any] = {name: (*before, replace(draft, spec=spec), *after)}
+                yield replace(policies, **smaller_one)
 
 
 def _smaller_requests(sent: Sent) -> Iterator[Sent]:

@@ -24,6 +24,7 @@ from tests.differential.model import (
     Case,
     Draft,
     Framing,
+    PolicySet,
     Sent,
     World,
 )
@@ -136,7 +137,7 @@ class Site:
             aim = {"group": _AGENTIC, "kind": "Backend", "name": f"s{place}"}
             gateway = self.gateway_of(place)
             names, ports = self._names(place), self.gateways[gateway]
-            found += [_backend(f"s{place}"), _route(f"s{place}", gateway)]
+            found += [*([] if made.service else [_backend(f"s{place}")]), _route(f"s{place}", gateway, made)]
             found += [_policy(each, f"s{place}-{index}", aim, names, ports) for index, each in enumerate(made.backend)]
         return found
 
@@ -229,11 +230,12 @@ def _backend(name: str) -> Json:
     return _document(f"{_AGENTIC}/v1alpha1", "Backend", name, spec)
 
 
-def _route(name: str, gateway: int) -> Json:
+def _route(name: str, gateway: int, made: PolicySet) -> Json:
+    to = {"name": "origin", "port": 80} if made.service else {"group": _AGENTIC, "kind": "Backend", "name": name}
     spec = {
         "parentRefs": [{"name": f"g{gateway}"}],
         "hostnames": [f"{name}.example", f"*.{name}.example"],
-        "rules": [{"backendRefs": [{"group": _AGENTIC, "kind": "Backend", "name": name}]}],
+        "rules": [{"backendRefs": [to]}],
     }
     return _document("gateway.networking.k8s.io/v1", "HTTPRoute", name, spec)
 

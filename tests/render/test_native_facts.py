@@ -1,5 +1,6 @@
 """What native decisions rely on in Envoy, with every release that we test with."""
 
+import asyncio
 import json
 import ssl
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from tests.render.native_lab import (
     DISABLED,
     FILTERS,
     FIRST,
+    HEADERS,
     JWT,
     MCP,
     SECOND,
@@ -286,6 +288,21 @@ async def test_the_mcp_filter_leaves_gets_and_their_metadata_alone(version: Vers
         "id": 1, "is_mcp_request": True, "jsonrpc": "2.0", "method": "tools/call", "params": {"name": "add"},
         "status": "mcp_ok",
     }  # fmt: skip
+
+
+async def test_the_mcp_filter_waits_for_nothing_behind_the_first_object(version: Version, tmp_path: Path) -> None:
+    publish(tmp_path, tokens(FIRST))
+    config = bootstrap([Place(name="all", route={JWT: DISABLED, DECIDE: GRANTED})], tmp_path)
+    head = "\r\n".join(["POST /all HTTP/1.1", "host: lab", *(f"{name}: {value}" for name, value in HEADERS)])
+    body = call(id=1)
+    async with lab(config, tmp_path, version), asyncio.timeout(5):
+        reader, writer = await asyncio.open_unix_connection(str(tmp_path / "front"))
+        # The rest is never sent, and nobody misses it.
+        writer.write(f"{head}\r\ntransfer-encoding: chunked\r\n\r\n{len(body):x}\r\n{body}\r\n".encode())
+        status = await reader.readline()
+        writer.close()
+        await writer.wait_closed()
+    assert status == b"HTTP/1.1 200 OK\r\n"
 
 
 # --- What Envoy itself says

@@ -1,0 +1,66 @@
+"""What ``bodyInspection: Native`` leaves to the JSON parser behind Envoy: these bodies pass, and no others.
+
+What comes in a later part than the end of the first object passes too: see ``tests/render/test_native_facts.py``.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.differential.envoy import compare, judged, running
+from tests.differential.model import AGENT, Case, Draft, PolicySet, Sent, World
+from tests.differential.placements import NATIVE
+from tests.support.envoys import VERSIONS, Version
+
+HEADERS: Final = (("content-type", "application/json"), ("accept", "application/json, text/event-stream"))
+CALL: Final = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "add", "arguments": {}}}'
+LISTED: Final = {
+    "the call itself": CALL,
+    "a name in capitals": CALL[:-1] + b', "PARAMS": {"name": "wipe"}}',
+    "a name that folds to another": CALL[:-1] + b', "param\\u017f": {"name": "wipe"}}',
+    "a name with a NUL": CALL[:-1] + b', "method\\u0000": "tools/list"}',
+    "the tool in capitals": CALL.replace(b'"name"', b'"Name": "wipe", "name"'),
+    "a second tool that is a list": CALL.replace(b'"name"', b'"name": ["wipe"], "name"'),
+    "second params that are a list": CALL[:-1] + b', "params": ["wipe"]}',
+    "twice the same inside a list": CALL[:-1] + b', "x": [{"a": 1, "a": 2}]}',
+    "other quotes": CALL.replace(b'"', b"'"),
+    "a name without quotes": CALL.replace(b'"jsonrpc"', b"jsonrpc"),
+    "a comma too many": CALL[:-1] + b",}",
+}
+"""Envoy lets these through; the engine only the first."""
+REFUSED: Final = {
+    "two tools": CALL.replace(b'"name"', b'"name": "wipe", "name"'),
+    "two params": CALL[:-1] + b', "params": {"name": "wipe"}}',
+    "two methods, one escaped": CALL[:-1] + b', "\\u006dethod": "tools/list"}',
+    "a batch": b"[" + CALL + b"]",
+    "a second message": CALL + b"\n" + CALL,
+    "a comment": b"/* */" + CALL,
+    "a mark of byte order": b"\xef\xbb\xbf" + CALL,
+    "bytes that are no UTF-8": CALL.replace(b"{}", b'{"a": "\xff"}'),
+    "the end is missing": CALL[:-1],
+    "no version": CALL.replace(b'"jsonrpc": "2.0", ', b""),
+    "another tool": CALL.replace(b'"add"', b'"wipe"'),
+    "a tool that is no text": CALL.replace(b'"add"', b'["add"]'),
+    "an answer that is a call as well": CALL[:-1] + b', "result": {}}',
+    "nothing": b"",
+}
+"""Envoy denies these as the engine does."""
+
+
+def world() -> World:
+    rule = {
+        "source": {"type": "SPIFFE", "spiffe": AGENT},
+        "authorization": [{"type": "InlineTools", "tools": ["add"]}],
+    }
+    return World(sets=(PolicySet(backend=(Draft(spec={"rules": [rule]}),)),), workload_tokens=False)
+
+
+@pytest.mark.parametrize("version", VERSIONS, ids=lambda each: each.number)
+async def test_envoy_takes_the_bodies_that_are_listed_and_no_others(version: Version, tmp_path: Path) -> None:
+    sent = {name: Sent(headers=HEADERS, body=body, certificate="agent") for name, body in {**LISTED, **REFUSED}.items()}
+    async with running(world(), tmp_path, NATIVE, version) as made:
+        cases = judged(made.site, [Case(place=0, sent=each) for each in sent.values()])
+        compared = await compare(made, cases)
+    passed = {name for name, each in zip(sent, compared, strict=True) if each.got.allowed}
+    assert passed == set(LISTED)
+    assert [name for name, each in zip(sent, compared, strict=True) if each.wanted.allowed] == ["the call itself"]
