@@ -2,17 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeAlias
 
 from authplane.base.addresses import parse_ip_address
 from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problem, Problems, Severity
 from authplane.graph.external_names import external_host, external_name_problem
+from authplane.graph.memo import Memo, Tables
 from authplane.graph.paths import target_problem
 from authplane.graph.reports import Reports
 from authplane.graph.service_clusters import Clusters, Wanted
 from authplane.graph.service_tls import ServiceTls, read_service_tls
 from authplane.graph.settings import ExternalNames, Settings
+from authplane.graph.tables import tables_of, with_tables
 from authplane.graph.upstreams import CaFile, ExternalName, HttpVersion, Plaintext, ServiceCluster, VerifiedTls
 from authplane.policy.backend_tls import TlsRefused
 from authplane.resources.documents import Resources
@@ -38,25 +41,62 @@ class BackendTarget:
 Backends: TypeAlias = Mapping[Ref, BackendTarget]
 
 
-def build_backends(
-    resources: Resources, settings: Settings, ca_file: str, clusters: Clusters, reports: Reports
+@dataclass(frozen=True, slots=True)
+class BuiltBackend:
+    """What a Backend comes to, and what there is to say about it; a gRPC server is for nobody here."""
+
+    target: BackendTarget | None
+    found: tuple[Problem, ...]
+
+
+BackendMemo: TypeAlias = Memo[Ref, BuiltBackend]
+
+
+def build_backends(  # noqa: PLR0913, PLR0917 (each of them decides something)
+    resources: Resources,
+    settings: Settings,
+    ca_file: str,
+    clusters: Clusters,
+    reports: Reports,
+    memo: BackendMemo | None = None,
 ) -> Backends:
     """Resolve every Backend and XBackend that is an MCP server, whether a route leads there or not."""
-    build = _Build(resources, settings, CaFile(ca_file), clusters, read_service_tls(resources))
-    found = {}
-    written: list[Backend | XBackend] = [*resources.backends.values(), *resources.x_backends.values()]
-    for each in written:
-        ref = backend_ref(each)
-        problems = reports.of(ref)
-        if each.spec.mcp is not None:
-            with problems.at("spec", "mcp"):
-                found[ref] = build.target(ref, each.spec.mcp, problems)
+    memo = memo if memo is not None else Memo()
+    tls = read_service_tls(resources)
+    # What is not among the tables; of it, a change is a change for every Backend.
+    memo.start((settings, ca_file, tls, resources.broken))
+    written = {"Backend": resources.backends, "XBackend": resources.x_backends}
+    tables = {**tables_of(resources), **written, "clusters": clusters}
+    found, known = {}, {}
+    for kind, documents in written.items():
+        for name in documents:
+            ref = Ref(kind, name.namespace, name.name)
+            made = memo.ensure(ref, tables, partial(_build, ref, resources, settings, CaFile(ca_file), tls))
+            known[ref] = made
+            if made.found:
+                reports.of(ref).extend(made.found)
+            if made.target is not None:
+                found[ref] = made.target
+    memo.keep(known)
     return found
 
 
 def backend_ref(backend: Backend | XBackend) -> Ref:
     """Name a Backend."""
     return Ref(type(backend).__name__, backend.metadata.namespace, backend.metadata.name)
+
+
+def _build(  # noqa: PLR0913, PLR0917 (all that it may look at)
+    ref: Ref, resources: Resources, settings: Settings, ca: CaFile, tls: ServiceTls, tables: Tables
+) -> BuiltBackend:
+    written: Backend | XBackend = tables[ref.kind][ref.object_name]
+    problems = Problems()
+    if written.spec.mcp is None:
+        return BuiltBackend(None, ())
+    build = _Build(with_tables(resources, tables), settings, ca, tables["clusters"], tls)
+    with problems.at("spec", "mcp"):
+        target = build.target(ref, written.spec.mcp, problems)
+    return BuiltBackend(target, tuple(problems))
 
 
 class _Build:

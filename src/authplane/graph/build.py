@@ -73,8 +73,8 @@ def build_graph(
     hosts = build_hosts(around, memory.roots)
     where = settings.listeners
     taken = [each.port for each, served in ((where.http, hosts.plain), (where.https, hosts.secure)) if served]
-    asked, placements = policy_server or server, Placements(policies, keys)
-    gateways = build_gateways(resources, settings, asked, placements, services, taken, reports)
+    asked, placements = policy_server or server, Placements(policies, keys, memory.gateways.placements)
+    gateways = build_gateways(resources, settings, asked, placements, services, taken, reports, memory.gateways)
     grpc_servers = build_grpc_servers(resources, asked, gateways.protection, policies, reports)
     if unusable:
         gateways, grpc_servers = gateways.withdrawn(), close_all(grpc_servers)
@@ -91,7 +91,7 @@ def build_graph(
         fallback=hosts.fallback,
         refused=hosts.refused,
         gateways=gateways.ports,
-        keys=placements.keys,
+        keys=placements.key_sets,
         grpc_servers=grpc_servers,
         clusters=tuple(sorted(clusters, key=lambda cluster: cluster.name)),
         certificates=_certificates(resources, settings, (*hosts.certificates, *gateways.certificates), clusters),

@@ -5,19 +5,20 @@ Without any Gateway there is one of our own, on a port of this machine, which le
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
 from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problems
-from authplane.graph.backends import Backends, build_backends
+from authplane.graph.backends import BackendMemo, Backends, build_backends
 from authplane.graph.default_gateway import DEFAULT, default_gateway, default_routes, has_default_gateway
 from authplane.graph.gateways import Listener, gateway_ref, read_listeners
 from authplane.graph.guards import Enforced
 from authplane.graph.hostnames import covers
-from authplane.graph.http_routes import Checks, RouteOutcome, attach_routes
+from authplane.graph.http_routes import Attached, Checks, RouteMemory, RouteOutcome, attach_routes
+from authplane.graph.memo import Memo
 from authplane.graph.model import (
     Address,
     Certificate,
@@ -28,16 +29,17 @@ from authplane.graph.model import (
     SecurePort,
     Split,
 )
-from authplane.graph.placements import Placements
+from authplane.graph.placements import PlacementMemory, Placements
 from authplane.graph.policy_server import PolicyServer, policy_cluster, policy_service
 from authplane.graph.protection import NOTHING_PROTECTED, Protection, read_protection
 from authplane.graph.reports import Reports
-from authplane.graph.route_rules import Beside
+from authplane.graph.route_rules import Beside, CoversOf
 from authplane.graph.service_clusters import Clusters
 from authplane.graph.settings import Settings, configuration_ref
 from authplane.graph.upstreams import Cluster
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.authplane import AuthplaneConfigurationSpec, GatewaySettings
+from authplane.resources.kinds.gateway import HTTPRoute
 
 _EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 (a gateway is there to be reached)
 _HERE: Final = "127.0.0.1"
@@ -69,6 +71,17 @@ class Gateways:
 NO_GATEWAYS: Final = Gateways()
 
 
+@dataclass(slots=True)
+class GatewayMemory:
+    """What one build leaves to the next."""
+
+    backends: BackendMemo = field(default_factory=Memo)
+    placements: PlacementMemory = field(default_factory=PlacementMemory)
+    routes: RouteMemory = field(default_factory=RouteMemory)
+    default_routes: RouteMemory = field(default_factory=RouteMemory)
+    ports: Mapping[int, GatewayPort] = field(default_factory=dict)
+
+
 def build_gateways(  # noqa: PLR0913, PLR0917 (each of them decides something)
     resources: Resources,
     settings: Settings,
@@ -77,31 +90,43 @@ def build_gateways(  # noqa: PLR0913, PLR0917 (each of them decides something)
     clusters: Clusters,
     taken: Collection[int],
     reports: Reports,
+    memory: GatewayMemory | None = None,
 ) -> Gateways:
-    """Build the ports of all Gateways; ``taken`` are those of others."""
+    """Build the ports of all Gateways; ``taken`` are those of others.
+
+    With the memory of an earlier build the result is the same, and what has not changed is the same object.
+    """
     if not (resources.gateways or resources.http_routes or resources.backends or resources.x_backends):
         return NO_GATEWAYS
+    memory = memory or GatewayMemory()
     spec = resources.configuration.spec if resources.configuration is not None else _NO_SETTINGS
-    beside = Beside(
-        resources=resources,
-        clusters=clusters,
-        backends=build_backends(resources, settings, spec.gateway.ca_file, clusters, reports),
-        protection=read_protection(resources),
+    build = _Build(
+        beside=Beside(
+            resources=resources,
+            clusters=clusters,
+            backends=build_backends(resources, settings, spec.gateway.ca_file, clusters, reports, memory.backends),
+            covers=CoversOf(protection := read_protection(resources)),
+        ),
+        protection=protection,
+        checks=Checks(
+            service=policy_service(server, spec.max_request_body),
+            placings=placements,
+            unprotected_backends=spec.unprotected_backends == "Deny",
+        ),
+        taken=taken,
+        reports=reports,
+        memory=memory,
     )
-    checks = Checks(
-        service=policy_service(server, spec.max_request_body),
-        placements=placements,
-        unprotected_backends=spec.unprotected_backends == "Deny",
-    )
-    listeners = read_listeners(resources.gateways, resources, taken, lambda name: reports.of(gateway_ref(name)))
-    attached = attach_routes(resources.http_routes, listeners, beside, checks, lambda name: reports.of(_route(name)))
+    listeners, attached = build.written()
     served, hosts, address = listeners, attached.hosts, _EVERYWHERE
     if has_default_gateway(resources):
-        served, hosts = _default(beside, checks, spec.gateway, taken, reports)
+        served, hosts = build.default(spec.gateway)
         address = _HERE
-    ports = tuple(_ports(served, hosts, spec.gateway.address or address))
+    placements.remember()
+    ports = tuple(_as_before(each, memory.ports) for each in _ports(served, hosts, spec.gateway.address or address))
+    memory.ports = {each.where.port: each for each in ports}
     used = _used(ports)
-    own = [each.own for each in beside.backends.values() if each.own is not None and each.own.name in used]
+    own = [each.own for each in build.beside.backends.values() if each.own is not None and each.own.name in used]
     return Gateways(
         ports=ports,
         clusters=(*own, *([policy_cluster(server)] if _checked(ports) else [])),
@@ -109,27 +134,56 @@ def build_gateways(  # noqa: PLR0913, PLR0917 (each of them decides something)
         certificates=tuple(_certificates(served)),
         listeners=listeners,
         routes=attached.routes,
-        backends=beside.backends,
-        protection=beside.protection,
+        backends=build.beside.backends,
+        protection=protection,
     )
 
 
-def _default(
-    beside: Beside, checks: Checks, settings: GatewaySettings, taken: Collection[int], reports: Reports
-) -> tuple[tuple[Listener, ...], Mapping[str, tuple[GatewayHost, ...]]]:
-    """Build the Gateway that nobody wrote; what is wrong with it is wrong with the settings."""
-    found, unheard = Problems(), Problems()
-    gateways = {DEFAULT: default_gateway(settings)}
-    listeners = read_listeners(gateways, beside.resources, taken, lambda _: found, trusted=True)
-    configuration = beside.resources.configuration
-    if configuration is not None:
-        problems = reports.of(configuration_ref(configuration))
-        with problems.at("spec", "gateway"):
-            for each in found:
-                problems.warn(each.reason, f"the default Gateway is not served: {each.message}")
-    # What is wrong with a Backend is in its own report.
-    attached = attach_routes(default_routes(beside.resources), listeners, beside, checks, lambda _: unheard)
-    return listeners, attached.hosts
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Build:
+    """What Gateways are built from."""
+
+    beside: Beside
+    protection: Protection
+    checks: Checks
+    taken: Collection[int]
+    reports: Reports
+    memory: GatewayMemory
+
+    def written(self) -> tuple[tuple[Listener, ...], Attached]:
+        """Build the Gateways and routes that somebody wrote."""
+        resources, reports = self.beside.resources, self.reports
+        listeners = read_listeners(
+            resources.gateways, resources, self.taken, lambda name: reports.of(gateway_ref(name))
+        )
+        report, memory = lambda name: reports.of(_route(name)), self.memory.routes
+        return listeners, self._attached(resources.http_routes, listeners, report, memory)
+
+    def default(self, settings: GatewaySettings) -> tuple[tuple[Listener, ...], Mapping[str, tuple[GatewayHost, ...]]]:
+        """Build the Gateway that nobody wrote; what is wrong with it is wrong with the settings."""
+        found, unheard = Problems(), Problems()
+        resources = self.beside.resources
+        gateways = {DEFAULT: default_gateway(settings)}
+        listeners = read_listeners(gateways, resources, self.taken, lambda _: found, trusted=True)
+        configuration = resources.configuration
+        if configuration is not None:
+            problems = self.reports.of(configuration_ref(configuration))
+            with problems.at("spec", "gateway"):
+                for each in found:
+                    problems.warn(each.reason, f"the default Gateway is not served: {each.message}")
+        # What is wrong with a Backend is in its own report.
+        routes = default_routes(resources)
+        attached = self._attached(routes, listeners, lambda _: unheard, self.memory.default_routes)
+        return listeners, attached.hosts
+
+    def _attached(
+        self,
+        routes: Mapping[ObjectName, HTTPRoute],
+        listeners: tuple[Listener, ...],
+        report: Callable[[ObjectName], Problems],
+        memory: RouteMemory,
+    ) -> Attached:
+        return attach_routes(routes, listeners, self.protection, self.beside, self.checks, report, memory)
 
 
 def _route(name: ObjectName) -> Ref:
@@ -159,6 +213,21 @@ def _ports(
             kept = (GatewayHost(name=name, routes=()) for name in claimed - {each.hostname for each in served})
             found = [host for each in served for host in hosts[each.name]]
             yield PlainPort(where=where, hosts=tuple(sorted((*found, *kept), key=lambda host: host.name)))
+
+
+def _as_before(made: GatewayPort, before: Mapping[int, GatewayPort]) -> GatewayPort:
+    """Return a port as the last build had it, wherever nothing is new; most of that is compared by identity."""
+    known = before.get(made.where.port)
+    if known == made:
+        return known
+    if isinstance(known, SecurePort) and isinstance(made, SecurePort):
+        chains = {each.name: each for each in known.chains}
+        return replace(made, chains=tuple(_same(each, chains.get(each.name)) for each in made.chains))
+    return made
+
+
+def _same(made: GatewayChain, known: GatewayChain | None) -> GatewayChain:
+    return known if known is not None and known == made else made
 
 
 def _chain(listener: Listener, hosts: tuple[GatewayHost, ...], claimed: Iterable[str]) -> GatewayChain:

@@ -1,31 +1,24 @@
 """HTTPRoutes: which listeners they attach to, and the hosts that come of it."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
 
 from authplane.base.names import ObjectName
-from authplane.base.problems import Problems
+from authplane.base.problems import Problem, Problems
+from authplane.graph.gateway_hosts import Attachment, Entry, Served, serve
 from authplane.graph.gateways import Fault, Listener
 from authplane.graph.guards import AuthorizationService, Enforced, RouteAuthorization, Shadow, Unprotected
-from authplane.graph.hostnames import ANY, breadth, closest, common_name, covers, hostname_problem
-from authplane.graph.model import (
-    Exact,
-    GatewayHost,
-    GatewayRoute,
-    Match,
-    Regex,
-    ResourceMetadata,
-    Share,
-    Split,
-)
-from authplane.graph.placements import Placements, Placing
-from authplane.graph.protection import NO_TOKENS, Tokens
-from authplane.graph.route_matches import Precedence, precedence
+from authplane.graph.hostnames import ANY, closest, common_name, hostname_problem
+from authplane.graph.memo import Memo, Tables
+from authplane.graph.model import GatewayHost, GatewayRoute, Match, Regex, Share, Split
+from authplane.graph.placements import Placing, Placings
+from authplane.graph.protection import NO_TOKENS, Protection, Tokens
+from authplane.graph.route_matches import precedence
 from authplane.graph.route_rules import Beside, ReadRoute, Rule, RuleBackend, read_route
 from authplane.graph.words import match_words
-from authplane.policy.mcp.metadata import metadata_path
 from authplane.resources.kinds.gateway import HTTPRoute, ParentRef
 
 TARGET: Final = "authplane.target"
@@ -75,7 +68,7 @@ class Checks:
     """Who checks requests, and whether those for Backends without policies are checked as well."""
 
     service: AuthorizationService
-    placements: Placements
+    placings: Placings
     unprotected_backends: bool
 
     @property
@@ -86,42 +79,136 @@ class Checks:
         return replace(self.service, on_failure=Shadow(), body=partial)
 
 
-def attach_routes(
+@dataclass(frozen=True, slots=True)
+class _Front:
+    """A listener, and what the policies of its own ask for."""
+
+    listener: Listener
+    tokens: Tokens | None
+    shadowed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltRoute:
+    """What one HTTPRoute comes to, and what there is to say about it."""
+
+    outcome: RouteOutcome
+    attached: tuple[tuple[str, Attachment], ...]
+    """With the name of the listener."""
+    found: tuple[Problem, ...]
+
+
+@dataclass(slots=True)
+class RouteMemory:
+    """What routes came to in the last build."""
+
+    routes: Memo[ObjectName, BuiltRoute] = field(default_factory=Memo)
+    served: Mapping[str, Served] = field(default_factory=dict)
+    """By the name of the listener."""
+
+
+def attach_routes(  # noqa: PLR0913, PLR0917 (each of them decides something)
     routes: Mapping[ObjectName, HTTPRoute],
     listeners: Sequence[Listener],
+    protection: Protection,
     beside: Beside,
     checks: Checks,
     report: Callable[[ObjectName], Problems],
+    memory: RouteMemory | None = None,
 ) -> Attached:
-    """Attach every route to the listeners that it names and that admit it."""
-    tables = {each.name: _Table(each, beside, checks) for each in listeners if each.served}
-    ports = _Ports(listeners)
+    """Attach every route to the listeners that it names and that admit it.
+
+    With the memory of an earlier build the result is the same, and what has not changed is the same object.
+    """
+    memory = memory or RouteMemory()
+    fronts = {each.name: _front(each, protection) for each in listeners if each.served}
+    build = _Build(fronts, _Ports(listeners), beside, checks)
+    memory.routes.start(
+        (tuple(listeners), tuple(fronts.values()), checks.service, checks.unprotected_backends, beside.resources.broken)
+    )
+    tables = _tables(routes, beside, checks)
     outcomes: list[RouteOutcome] = []
+    attached: dict[str, list[Attachment]] = {name: [] for name in fronts}
     for route in sorted(routes.values(), key=_seniority):
         name = route.metadata.object_name
-        problems = report(name)
-        read = read_route(route, _hostnames(route, problems), beside, problems)
-        attachment = _Attachment(route, read, ports, problems)
-        parents = tuple(attachment.parents())
-        for listener, host in dict.fromkeys(attachment.places):
-            tables[listener.name].add(read, host, order=len(outcomes))
-        outcomes.append(
-            RouteOutcome(
-                name=name,
-                parents=parents,
-                unresolved=read.unresolved,
-                listeners=tuple(sorted({listener.name for listener, _ in attachment.places})),
-                backends=frozenset(
-                    each.cluster for rule in read.rules for each in rule.backends if each.cluster is not None
-                ),
-            )
+        made = memory.routes.ensure(name, tables, partial(build.route, name))
+        if made.found:
+            report(name).extend(made.found)
+        for listener, attachment in made.attached:
+            attached[listener].append(attachment)
+        outcomes.append(made.outcome)
+    memory.routes.keep(routes)
+    memory.served = {
+        name: serve(fronts[name].listener, found, memory.served.get(name)) for name, found in attached.items()
+    }
+    return Attached(
+        hosts={name: each.hosts for name, each in memory.served.items()},
+        routes=tuple(sorted(outcomes, key=_by_name)),
+    )
+
+
+def _seniority(route: HTTPRoute) -> tuple[str, str, str]:
+    meta = route.metadata
+    return (meta.creation_timestamp or _UNDATED, meta.namespace, meta.name)
+
+
+def _by_name(outcome: RouteOutcome) -> tuple[str, str]:
+    return (outcome.name.namespace, outcome.name.name)
+
+
+def _front(listener: Listener, protection: Protection) -> _Front:
+    tokens = protection.listener(listener.gateway, listener.section)
+    return _Front(listener, tokens, protection.shadows_listener(listener.gateway, listener.section))
+
+
+def _tables(routes: Mapping[ObjectName, HTTPRoute], beside: Beside, checks: Checks) -> Tables:
+    """Return what the build of a route may look at; of all else, a change is a change for every route."""
+    return {
+        "routes": routes,
+        "grants": beside.resources.grants,
+        "documents": beside.resources.backends,
+        "backends": beside.backends,
+        "clusters": beside.clusters,
+        "covers": beside.covers,
+        "placings": checks.placings,
+    }
+
+
+class _Build:
+    """Builds what one route comes to, with eyes for nothing but the tables."""
+
+    def __init__(self, fronts: Mapping[str, _Front], ports: "_Ports", beside: Beside, checks: Checks) -> None:
+        self._fronts = fronts
+        self._ports = ports
+        self._beside = beside
+        self._checks = checks
+
+    def route(self, name: ObjectName, tables: Tables) -> BuiltRoute:
+        """Build a route."""
+        beside = Beside(
+            resources=replace(self._beside.resources, grants=tables["grants"], backends=tables["documents"]),
+            clusters=tables["clusters"],
+            backends=tables["backends"],
+            covers=tables["covers"],
         )
-    hosts = {name: table.hosts() for name, table in tables.items()}
-    return Attached(hosts=hosts, routes=tuple(sorted(outcomes, key=lambda each: each.name)))
-
-
-def _seniority(route: HTTPRoute) -> tuple[str, ObjectName]:
-    return (route.metadata.creation_timestamp or _UNDATED, route.metadata.object_name)
+        route, problems = tables["routes"][name], Problems()
+        read = read_route(route, _hostnames(route, problems), beside, problems)
+        attachment = _Attachment(route, read, self._ports, problems)
+        parents = tuple(attachment.parents())
+        checks = replace(self._checks, placings=tables["placings"])
+        attached = tuple(
+            (listener.name, (host, tuple(_Entries(self._fronts[listener.name], checks).of(read))))
+            for listener, host in dict.fromkeys(attachment.places)
+        )
+        clusters = (each.cluster for rule in read.rules for each in rule.backends)
+        outcome = RouteOutcome(
+            name=name,
+            parents=parents,
+            unresolved=read.unresolved,
+            listeners=tuple(sorted({listener for listener, _ in attached})),
+            backends=frozenset(each for each in clusters if each is not None),
+        )
+        return BuiltRoute(outcome=outcome, attached=attached, found=tuple(problems))
 
 
 def _hostnames(route: HTTPRoute, problems: Problems) -> tuple[str, ...]:
@@ -217,48 +304,25 @@ class _Attachment:
         return Fault(reason, message)
 
 
-# --- Hosts
-
-_Order: TypeAlias = tuple[Precedence, int, int, int]
+# --- Entries
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A route of a host, where it stands, and which tokens it asks for."""
+class _Entries:
+    """Makes the entries of a route at one listener."""
 
-    order: _Order
-    route: GatewayRoute
-    tokens: Tokens
-
-
-class _Table:
-    """The routes of one listener, by host."""
-
-    def __init__(self, listener: Listener, beside: Beside, checks: Checks) -> None:
-        self._listener = listener
-        self._tokens = beside.protection.listener(listener.gateway, listener.section)
-        self._shadowed = beside.protection.shadows_listener(listener.gateway, listener.section)
+    def __init__(self, front: _Front, checks: Checks) -> None:
+        self._listener = front.listener
+        self._tokens = front.tokens
+        self._shadowed = front.shadowed
         self._checks = checks
-        self._entries: dict[str, list[_Entry]] = defaultdict(list, {listener.hostname: []})
 
-    def add(self, route: ReadRoute, host: str, *, order: int) -> None:
-        """Attach a route to one of the listener's hosts; ``order`` is its place among all routes."""
+    def of(self, route: ReadRoute) -> Iterator[Entry]:
+        """Yield an entry for every match, in the order in which they are written."""
         for rule in route.rules:
-            for index, match in enumerate(rule.matches):
-                place = (precedence(match), order, rule.index, index)
-                self._entries[host].append(self._entry(route.name, rule, match, place))
+            for match in rule.matches:
+                yield self._entry(route.name, rule, match)
 
-    def hosts(self) -> tuple[GatewayHost, ...]:
-        """Return all hosts; a narrow one has the routes of the wider ones as well, after its own."""
-        return tuple(self._host(name) for name in sorted(self._entries))
-
-    def _host(self, name: str) -> GatewayHost:
-        wider = sorted((each for each in self._entries if covers(each, name)), key=breadth)
-        entries = [entry for each in wider for entry in sorted(self._entries[each], key=lambda entry: entry.order)]
-        own = tuple(entry.route for entry in entries)
-        return GatewayHost(name=name, routes=(*self._documents(entries), *own))
-
-    def _entry(self, route: ObjectName, rule: Rule, match: Match, order: _Order) -> _Entry:
+    def _entry(self, route: ObjectName, rule: Rule, match: Match) -> Entry:
         tokens = self._tokens or NO_TOKENS
         for backend in rule.backends:
             tokens |= backend.tokens or NO_TOKENS
@@ -273,7 +337,7 @@ class _Table:
                 rewrite=rule.rewrite,
             ),
         )
-        return _Entry(order, made, tokens if described else NO_TOKENS)
+        return Entry(precedence(match), made, tokens if described else NO_TOKENS)
 
     def _share(self, backend: RuleBackend, route: ObjectName, resource: str) -> Share:
         return Share(
@@ -301,32 +365,8 @@ class _Table:
 
     def _placing(self, context: Mapping[str, str], *, checked: bool) -> Placing | None:
         """Return what a proxy may decide by itself; what is to be checked is left to it only where there are rules."""
-        placing = self._checks.placements.before(context.get(TARGET), context[GATEWAY])
+        placing = self._checks.placings[context.get(TARGET), context[GATEWAY]]
         if placing is None or placing.way.guarded is not checked:
             return None
         # Only documents at known paths can be named to those who need a token.
         return placing if RESOURCE in context or not placing.way.uses_tokens else None
-
-    def _documents(self, entries: Iterable[_Entry]) -> Iterable[GatewayRoute]:
-        """Return the routes of the RFC 9728 documents, unless somebody serves one by an exact path."""
-        by_path: dict[str, Tokens] = {}
-        taken = set()
-        for entry in entries:
-            path = entry.route.match.path
-            if isinstance(path, Exact):
-                taken.add(path.path)
-            if entry.tokens.issuers:
-                by_path[path.path] = by_path.get(path.path, NO_TOKENS) | entry.tokens
-        for resource, tokens in sorted(by_path.items()):
-            where = metadata_path(resource)
-            if where not in taken:
-                yield GatewayRoute(
-                    name=f"{self._listener.name}#={where}",
-                    match=Match(path=Exact(where)),
-                    action=ResourceMetadata(
-                        scheme="https" if self._listener.secure else "http",
-                        path=resource,
-                        issuers=tokens.issuers,
-                        scopes=tokens.scopes,
-                    ),
-                )

@@ -7,6 +7,7 @@ from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problem
 from authplane.graph.downstream_tls import DownstreamTls
 from authplane.graph.extensions import ExtensionMemo
+from authplane.graph.gateway_api import GatewayMemory
 from authplane.graph.memo import Memo
 from authplane.graph.model import Host, SecureHost
 from authplane.graph.service_clusters import ClusterMemo
@@ -35,3 +36,4 @@ class Memory:
     roots: Memo[ObjectName, Root] = field(default_factory=Memo)
     clusters: ClusterMemo = field(default_factory=Memo)
     extensions: ExtensionMemo = field(default_factory=Memo)
+    gateways: GatewayMemory = field(default_factory=GatewayMemory)

@@ -1,7 +1,8 @@
 """Rules of HTTPRoutes: what they match and which backends share their requests."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problems, Severity
@@ -58,6 +59,33 @@ class ReadRoute:
     unresolved: Fault | None = None
 
 
+class Cover(NamedTuple):
+    """What policies are to a Backend: which tokens they ask for, if it has any, and whether one is in shadow."""
+
+    tokens: Tokens | None
+    shadowed: bool
+
+
+Covers: TypeAlias = Mapping[ObjectName, Cover]
+"""Has an answer for every Backend, whether it is there or not."""
+
+
+class CoversOf(Covers):
+    """What everything that policies name is to Backends."""
+
+    def __init__(self, protection: Protection) -> None:
+        self._protection = protection
+
+    def __getitem__(self, name: ObjectName) -> Cover:
+        return Cover(self._protection.backend(name), self._protection.shadows_backend(name))
+
+    def __iter__(self) -> Iterator[ObjectName]:
+        return iter(self._protection.backends)
+
+    def __len__(self) -> int:
+        return len(self._protection.backends)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
     """What routes are built from beside their own document."""
@@ -65,7 +93,7 @@ class Beside:
     resources: Resources
     clusters: Clusters
     backends: Backends
-    protection: Protection
+    covers: Covers
 
 
 def read_route(route: HTTPRoute, hostnames: tuple[str, ...], beside: Beside, problems: Problems) -> ReadRoute:
@@ -136,14 +164,13 @@ class _Read:
 
     def _protected(self, ref: Ref, weight: int, host: str) -> RuleBackend:
         found = self._beside.backends.get(ref)
-        tokens = self._beside.protection.backend(ref.object_name)
+        tokens, shadowed = self._beside.covers[ref.object_name]
         if found is None or found.cluster is None:
             why = "cannot be used" if found is not None or ref in self._beside.resources.broken else "not found"
             if is_grpc(self._beside.resources, ref):
                 why = "is a gRPC server, which no Gateway leads to"
             self._add("BackendNotFound", f'{ref.kind} "{ref.object_name}" {why}')
             return RuleBackend(target=ref, tokens=tokens, cluster=None, weight=weight)
-        shadowed = self._beside.protection.shadows_backend(ref.object_name)
         host = found.host or host
         return RuleBackend(
             target=ref, tokens=tokens, cluster=found.cluster, weight=weight, host=host, shadowed=shadowed

@@ -10,7 +10,8 @@ from authplane.base.problems import Problem, Problems, Severity
 from authplane.policy.access.choosing import NOTHING_CHOSEN, Chosen, parse_chosen
 from authplane.policy.access.drafts import Draft, Written, build_draft, build_excess
 from authplane.policy.access.followed import followed_issuers, names_of
-from authplane.policy.access.guards import Guard, Policies, build_guard, trust_domains
+from authplane.policy.access.guard_memory import GuardMemory
+from authplane.policy.access.guards import Guard, Policies, trust_domains
 from authplane.policy.access.model import AnyPolicy, Unusable, issuers_of
 from authplane.policy.access.quota import over_quota
 from authplane.policy.access.resolving import Resolved, resolve_draft
@@ -82,6 +83,7 @@ class _Pass:
     known: Mapping[Ref, Resolved] = field(default_factory=dict)
     """What the pass before came to."""
     made: dict[Ref, Resolved] = field(default_factory=dict)
+    guards: GuardMemory = field(default_factory=GuardMemory)
 
     def of(self, ref: Ref) -> Problems:
         return self.problems.setdefault(ref, Problems())
@@ -106,6 +108,7 @@ class PolicyCompiler:
         self._settings: Settings | None = None
         self._drafts: dict[Ref, tuple[Written, Draft | _Excess]] = {}
         self._made: Mapping[Ref, Resolved] = {}
+        self._guards = GuardMemory()
 
     def compile(self, resources: Resources) -> Compiled:
         """Compile what is in force.
@@ -115,7 +118,8 @@ class PolicyCompiler:
         configuration = Problems()
         settings = read_settings(resources, self._options, configuration)
         tls = read_backend_tls(resources)
-        work = _Pass(resources, settings or Settings(), tls, Stands(self._options), known=self._made)
+        stands = Stands(self._options)
+        work = _Pass(resources, self._same(settings or Settings()), tls, stands, known=self._made, guards=self._guards)
         work.problems[configuration_ref(resources)] = configuration
         drafts = list(self._draft_all(resources, work.settings))
         for draft in sorted((each for each in drafts if isinstance(each, Draft)), key=lambda each: each.seniority):
@@ -136,9 +140,14 @@ class PolicyCompiler:
             tls=tls,
         )
 
+    def _same(self, settings: Settings) -> Settings:
+        """Return equal settings as the object that the pass before had; with others, every document is read again."""
+        if self._settings is None or settings != self._settings:
+            self._settings, self._drafts = settings, {}
+        return self._settings
+
     def _draft_all(self, resources: Resources, settings: Settings) -> Iterator[Draft | _Excess]:
-        known = self._drafts if settings == self._settings else {}
-        self._settings, self._drafts = settings, {}
+        known, self._drafts = self._drafts, {}
         tables: tuple[tuple[str, Iterable[Written]], ...] = (
             ("AccessPolicy", resources.access_policies.values()),
             ("XAccessPolicy", resources.x_access_policies.values()),
@@ -283,7 +292,7 @@ def _policies(work: _Pass, closed: str) -> Policies:
     known = issuers if not shadows else followed_issuers(enforced, work.settings)
     return Policies(
         settings=work.settings,
-        guards=MappingProxyType(dict(_guards(work))),
+        guards=MappingProxyType({guard.aim: guard for guard in _guards(work)}),
         issuers=issuers,
         trust_domains=trust_domains(enforced, work.settings),
         strangers=names_of(issuers) - names_of(known),
@@ -292,22 +301,25 @@ def _policies(work: _Pass, closed: str) -> Policies:
     )
 
 
-def _guards(work: _Pass) -> Iterator[tuple[Aim, Guard]]:
+def _guards(work: _Pass) -> Iterator[Guard]:
+    work.guards.next_pass()
+    enforced, shadowed = work.stands.enforced, work.stands.shadows
     for kind, names in (("Backend", work.resources.backends), ("XBackend", work.resources.x_backends)):
         for name, backend in names.items():
             aim = Aim(Ref(kind, name.namespace, name.name))
             mcp = not is_grpc(work.resources, aim.ref)
-            chosen, shadows = _chosen(backend, aim.ref, work), work.stands.shadows.get(aim, ())
-            yield aim, build_guard(aim, work.stands.enforced.get(aim, ()), shadows, mcp=mcp, chosen=chosen)
+            chosen = _chosen(backend, aim.ref, work)
+            yield work.guards.ensure(aim, enforced.get(aim, ()), shadowed.get(aim, ()), mcp=mcp, chosen=chosen)
     for ref, sections in listeners(work.resources).items():
         whole = Aim(ref)
-        common, shadows = work.stands.enforced.get(whole, []), work.stands.shadows.get(whole, [])
+        common, shadows = enforced.get(whole, []), shadowed.get(whole, [])
         chosen = _chosen(work.resources.gateways.get(ref.object_name), ref, work)
-        yield whole, build_guard(whole, common, shadows, chosen=chosen)
+        yield work.guards.ensure(whole, common, shadows, mcp=True, chosen=chosen)
         for section in sections:
             aim = Aim(ref, section)
-            own = _by_age(common, work.stands.enforced.get(aim, []), work)
-            yield aim, build_guard(aim, own, _by_age(shadows, work.stands.shadows.get(aim, []), work), chosen=chosen)
+            own = _by_age(common, enforced.get(aim, []), work)
+            cast = _by_age(shadows, shadowed.get(aim, []), work)
+            yield work.guards.ensure(aim, own, cast, mcp=True, chosen=chosen)
 
 
 def _chosen(target: Backend | XBackend | Gateway | None, ref: Ref, work: _Pass) -> Chosen:
