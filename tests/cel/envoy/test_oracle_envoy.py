@@ -13,8 +13,10 @@ from tests.cel.expressions import program
 from tests.support.minting import ISSUER
 
 from authplane.cel.envoy import nodes
+from authplane.cel.envoy.checks import ALWAYS
 from authplane.cel.envoy.fitness import DEEPEST, LARGEST_PATTERN
 from authplane.cel.envoy.release import CURRENT
+from authplane.cel.envoy.shortcuts import shorten
 from authplane.cel.envoy.translate import NOBODY, Claims, Condition, Who, translate
 from authplane.cel.envoy.wire import render_condition
 from authplane.cel.outcome import Holds
@@ -25,6 +27,7 @@ from authplane.io.envoy import validate
 from authplane.policy.mcp.front import canonical_path
 
 EXPRESSIONS: Final = 260
+SHORT: Final = 60
 REQUESTS: Final = 8
 """So many of the requests below are sent for each expression."""
 
@@ -38,6 +41,8 @@ ATOMS: Final = (
     'request.headers["x-a"] in ["a", "é"]', 'bool(request.headers["x-b"])', 'request.headers["x-a"] + "!" == "a!"',
     'string(size(request.headers["x-a"])) == request.headers["x-b"]', "request.time.getFullYear() > 2000",
     'request.time < timestamp("2020-01-01T00:00:00Z")', 'request.time - duration("1h") < request.time',
+    'request.method == ""', '"/abc" == request.path', 'request.mcp.method in ["ping", "tools/list"]',
+    'request.mcp.method.startsWith("__")', 'request.mcp.method == "__jsonrpc_response"',
     'request.mcp.method == "tools/call"', 'request.mcp.method != "tools/call"', "has(request.mcp.method)",
     'request.mcp.tool_name.startsWith("read_")', 'request.mcp.tool_name != "read_x"', "has(request.mcp.tool_name)",
 )  # fmt: skip
@@ -49,6 +54,8 @@ ABOUT_CLAIMS: Final = (
     "has(identity.nested.a)", "identity.nested == {}", 'identity["https://ns/c"] == "x"',
     'identity.group.matches("^(admin|staff)$")', "identity.group == request.mcp.tool_name",
     'identity.aud == "shop"', '"shop" in identity.aud', "identity.level >= identity.nested.b",
+    'identity.group in ["admin", "staff"]', 'identity.nested.group.startsWith("a")', '"a" in identity.nested',
+    'identity.group == ""', '"" in identity.group', 'identity[""] == "a"',
     "int(identity.level) % 2 == 0", "dyn(identity.flag) == true",
 )  # fmt: skip
 CLAIMS: Final[tuple[dict[str, Any], ...]] = (
@@ -124,7 +131,9 @@ async def test_envoy_gives_our_answers(tmp_path: Path) -> None:
     asked: list[tuple[str, bool]] = [(text, text in ABOUT_CLAIMS) for text in (*ATOMS, *ABOUT_CLAIMS)]
     asked += [(expression(chance, ATOMS, 2), False) for _ in range(EXPRESSIONS // 2)]
     asked += [(expression(chance, ATOMS + ABOUT_CLAIMS, 2), True) for _ in range(EXPRESSIONS // 2)]
-    conditions = [condition(text, Claims(ISSUER) if claims else NOBODY) for text, claims in asked]
+    asked += [(chance.choice((" && ", " || ")).join(chance.sample(ABOUT_CLAIMS, 2)), True) for _ in range(SHORT)]
+    whole = [condition(text, Claims(ISSUER) if claims else NOBODY) for text, claims in asked]
+    conditions, asked = [*whole, *map(shorten, whole)], [*asked, *asked]
     found: list[tuple[str, Sent, bool]] = []
     wanted: list[tuple[str, Sent, bool]] = []
     async with answering(conditions, tmp_path) as envoy:
@@ -139,6 +148,7 @@ async def test_envoy_gives_our_answers(tmp_path: Path) -> None:
     different = [each for each, want in zip(found, wanted, strict=True) if each != want]
     assert [each for each in different if each[1].is_unicode() or each[2]] == []
     assert envoy.statuses == {299, 403}
+    assert sum(each.check != ALWAYS for each in conditions) > SHORT
     assert 0.2 < sum(holds for *_, holds in wanted) / len(wanted) < 0.8, "the cases are of one sort"
 
 

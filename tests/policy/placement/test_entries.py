@@ -125,7 +125,11 @@ CONDITIONS: Final[dict[str, tuple[Entry, Check, str]]] = {
         ALWAYS,
         'request.headers["x-a"] == "b" && !("x_a" in request.headers)',
     ),
-    "an expression": (Expression(program=program('request.method == "GET"')), ALWAYS, 'request.method == "GET"'),
+    "an expression": (
+        Expression(program=program('request.method == "GET" && size(request.host) == 3')),
+        Header(":method", Equals("GET")),
+        "size(request.host) == 3",
+    ),
     "a method about something": (
         Inline(mcp=McpGrant(methods=(Method("resources/read", frozenset({"a"})),))),
         Every((Metadata(METHOD, (Equals("resources/read"),)), Metadata((MCP, "params", "uri"), (Equals("a"),)))),

@@ -25,6 +25,7 @@ from authplane.cel.envoy.checks import (
 from authplane.cel.envoy.fitness import LARGEST_PATTERN, fault_in_header
 from authplane.cel.envoy.paths import CANONICAL_CHECK
 from authplane.cel.envoy.release import Release
+from authplane.cel.envoy.shortcuts import shorten
 from authplane.cel.envoy.translate import Condition, Who, translate
 from authplane.cel.patterns import LONGEST, pattern_size
 from authplane.cel.tree import Node
@@ -77,7 +78,7 @@ def place_entry(entry: Entry, who: Who, terms: Terms, *, is_mcp: bool) -> Place:
             return _inline(entry, terms.envoy)
         case Expression(program=program):
             made = translate(program, who, terms.envoy)
-            return Native(made) if isinstance(made, Condition) else CallOut(", ".join(made))
+            return Native(shorten(made)) if isinstance(made, Condition) else CallOut(", ".join(made))
         case Everything():
             return Native(Condition())
         case Asked():
