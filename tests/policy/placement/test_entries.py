@@ -21,6 +21,7 @@ from authplane.cel.envoy.checks import (
     Lists,
     Metadata,
     Not,
+    Number,
     Path,
     Port,
     Some,
@@ -253,11 +254,16 @@ def test_tokens_are_recognised_by_what_a_filter_keeps_of_them() -> None:
         *(Not(Metadata((*header, each), (PRESENT,))) for each in ("b64", "crit", "cty")),
         Some((Metadata((*header, "typ"), kinds), Not(Metadata((*header, "typ"), (PRESENT,))))),
         Header("authorization", Fits(r"Bearer [A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")),
+        Metadata((kept, URL, "iat"), (PRESENT,)),
     ))  # fmt: skip
     claims = f'metadata.filter_metadata["{kept}"]["{URL}"]'
-    assert render_text(sender.condition.tree) == (
-        f'"iat" in {claims} ? int({claims}["iat"]) - 30 <= int(request.time) : true'
-    )
+    assert render_text(sender.condition.tree) == f'{claims}["iat"] - 30.0 <= int(request.time)'
+    assert sender.unsure == Condition(
+        check=Some((
+            Metadata((kept, f"failure {URL}", "code"), (Number(32),)),
+            Every((Metadata((kept, URL, "iss"), (Equals(URL),)), Not(Metadata((kept, URL, "iat"), (PRESENT,))))),
+        ))
+    )  # fmt: skip
 
 
 def test_tokens_without_a_type_are_for_issuers_that_may_leave_it_out() -> None:

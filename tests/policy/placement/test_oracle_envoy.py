@@ -206,6 +206,7 @@ PAYLOADS: Final[dict[str, dict[str, Any]]] = {
     "scopes of which one is in scp": {"scope": "write", "scp": "read"},
     "issued later": {"iat": "+600"},
     "issued within the skew": {"iat": "+10"},
+    "issued within the skew, and not at a second": {"iat": 1_700_000_000.5},
     "issued at a text": {"iat": "text"},
     "issued never": {"iat": None},
     "begins later": {"nbf": "+600"},
@@ -233,10 +234,10 @@ HEADERS: Final[dict[str, dict[str, Any]]] = {
     "another key": {"kid": "k2"},
 }
 STRICTER: Final = {
-    "no key", "lower case", "a space too much", "a number as audience",
+    "issued never", "no key", "lower case", "a space too much", "a number as audience",
     "the audience and a number",
 }  # fmt: skip
-"""What Envoy does not take although the policy server does."""
+"""What Envoy does not take although the policy server does; about some of it the server is asked."""
 
 
 def token(payload: Mapping[str, Any], header: Mapping[str, Any]) -> str:

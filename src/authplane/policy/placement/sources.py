@@ -97,18 +97,23 @@ def _token(source: Oidc, settings: Settings) -> Sender | CallOut:
     if obstacle:
         return CallOut(obstacle)
     url = source.issuer.url
+    of_issuer = Metadata((JWT_METADATA, url, "iss"), (Equals(url),))
+    # Nearly all tokens say it, and to ask in every expression whether they do would take longer.
+    issued = Metadata((JWT_METADATA, url, "iat"), (PRESENT,))
     checks = (
-        Metadata((JWT_METADATA, url, "iss"), (Equals(url),)),
+        of_issuer,
         *([_audience(url, source.audiences)] if source.audiences else ()),
         *_header((JWT_METADATA, header_key(url)), issuer.demands),
         Header("authorization", Fits(_BEARER)),
+        issued,
     )
     conditions = (
         _issued(claims(url), int(issuer.demands.times.skew)),
         *([_scope(claims(url), source.scopes)] if source.scopes else ()),
     )
     # The issuer may have a key that nobody has told Envoy of yet; the server asks for keys that it does not know.
-    unsure = Condition(check=Metadata((JWT_METADATA, failure_key(url), "code"), (Number(_UNKNOWN_KEY),)))
+    unknown = Metadata((JWT_METADATA, failure_key(url), "code"), (Number(_UNKNOWN_KEY),))
+    unsure = Condition(check=some((unknown, every((of_issuer, Not(issued))))))
     condition = Condition(check=every(checks), tree=nodes.every(conditions))
     return Sender(condition=condition, who=Claims(url), unsure=unsure)
 
@@ -143,9 +148,8 @@ def _header(header: tuple[str, ...], demands: Demands) -> Iterable[Check]:
 
 def _issued(claimed: Node, skew: int) -> Node:
     """Return what holds for a token that was not issued later than now; Envoy does not look, but for a number."""
-    seconds = nodes.call("_-_", nodes.call("int", nodes.member(claimed, "iat")), nodes.literal(skew))
-    now = nodes.call("int", nodes.name("request.time"))
-    return _if_there(claimed, "iat", nodes.call("_<=_", seconds, now))
+    earliest = nodes.call("_-_", nodes.member(claimed, "iat"), nodes.literal(float(skew)))
+    return nodes.call("_<=_", earliest, nodes.call("int", nodes.name("request.time")))
 
 
 def _audience(url: str, audiences: frozenset[str]) -> Check:
