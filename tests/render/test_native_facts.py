@@ -134,6 +134,20 @@ async def test_rules_are_tried_by_name_and_say_which_one_granted_but_never_which
     assert found == RULED
 
 
+async def test_options_of_expressions_hold_only_if_all_rules_have_them(version: Version, tmp_path: Path) -> None:
+    joined = nodes.equal(nodes.call("_+_", nodes.name("request.method"), nodes.literal("!")), "GET!")
+    both = {"a/a": header("x-a", "1"), "a/b": joined}
+    made = {name: Place(name=name, route={**ALONE, DECIDE: decides(both)}) for name in ("none", "one", "all")}
+    for place, names in (("one", ("a/b",)), ("all", ("a/a", "a/b"))):
+        for name in names:
+            policy = made[place].route[DECIDE]["rbac"]["rules"]["policies"][name]
+            policy["cel_config"] = {"enable_string_concat": True}
+    publish(tmp_path, tokens(FIRST))
+    async with lab(bootstrap(made.values(), tmp_path), tmp_path, version) as running:
+        statuses = {name: (await running.send(name)).status_code for name in made}
+    assert statuses == {"none": 403, "one": 403, "all": 200}
+
+
 # --- Tokens
 
 
