@@ -1,7 +1,8 @@
 """Ports of Gateways: one connection manager for all hosts of an HTTP port, one for each listener behind TLS."""
 
-from collections.abc import Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Final, assert_never
 
 from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
@@ -23,14 +24,50 @@ from authplane.render.listeners import (
     transport_socket,
 )
 from authplane.render.native import Natives, join
-from authplane.render.parts import Part, Whole
-from authplane.render.placed import placed_of
+from authplane.render.parts import Kept, Part, Whole
+from authplane.render.placed import Provider, placed_of, possible_of, requirement_name
 
 _STATS: Final = "gateway"
 
 
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """What the connection manager of some hosts has to know."""
+
+    chain: Chain
+    tokens: Mapping[str, tuple[Provider, ...]]
+    """Whose tokens are looked at, by the name of what is wanted."""
+
+
+class Needs:
+    """Finds what connection managers have to know, for each once; with what was ``kept`` nothing is found again."""
+
+    def __init__(self, envoy: Release | None = CURRENT, kept: Kept | None = None) -> None:
+        self._envoy = envoy
+        self._kept = kept or Kept()
+
+    def of(self, hosts: tuple[GatewayHost, ...]) -> Needed:
+        """Return what the connection manager of these hosts has to know."""
+        return self._kept.ensure(hosts, self._find)
+
+    def chain(self, hosts: tuple[GatewayHost, ...]) -> Chain:
+        """Return its filters; equal ones are the same object."""
+        return self.of(hosts).chain
+
+    def _find(self, hosts: tuple[GatewayHost, ...]) -> Needed:
+        enforced = [
+            share.authorization
+            for split in splits(hosts)
+            for share in split.shares
+            if isinstance(share.authorization, Enforced)
+        ]
+        placed = ((each, placed_of(each.placing, self._envoy)) for each in enforced)
+        tokens = {requirement_name(each): found.providers for each, found in placed if found and found.providers}
+        return Needed(_one(_chain_of(enforced, self._envoy)), tokens)
+
+
 def gateway_listeners_of(
-    ports: Iterable[GatewayPort], timeouts: ConnectionTimeouts, envoy: Release | None = CURRENT
+    ports: Iterable[GatewayPort], timeouts: ConnectionTimeouts, needs: Needs
 ) -> Iterator[Whole[listener_pb2.Listener]]:
     """Return the listener of every port."""
     for port in ports:
@@ -38,32 +75,26 @@ def gateway_listeners_of(
         shell = listener_shell(name, port.where)
         match port:
             case PlainPort():
-                manager = connection_manager(_STATS, name, checks_of(port.hosts, envoy), timeouts)
+                manager = connection_manager(_STATS, name, needs.chain(port.hosts), timeouts)
                 shell.filter_chains.append(listener_components_pb2.FilterChain(filters=[manager]))
                 yield Whole(name, shell, "filter_chains", ())
             case SecurePort():
                 shell.listener_filters.append(tls_inspector())
                 number = port.where.port
-                parts = (
-                    Part("chain", each, partial(_chain, number, each, timeouts, envoy), timeouts)
+                parts = tuple(
+                    Part("chain", each, partial(_chain, number, each, timeouts, needs), (number, timeouts))
                     for each in port.chains
                 )
-                yield Whole(name, shell, "filter_chains", tuple(parts))
+                yield Whole(name, shell, "filter_chains", parts)
             case _:
                 assert_never(port)
 
 
-def checks_of(hosts: Iterable[GatewayHost], envoy: Release | None = CURRENT) -> Chain:
+def _chain_of(enforced: Sequence[Enforced], envoy: Release | None) -> Chain:
     """Return the one filter that asks the policy server, if any request is checked, and what Envoy decides before.
 
     Routes are never chosen anew after a check: it was made for the backend that the first choice led to.
     """
-    enforced = [
-        share.authorization
-        for split in splits(hosts)
-        for share in split.shares
-        if isinstance(share.authorization, Enforced)
-    ]
     # An older Envoy does not know what it is not to heed, and would deny.
     tries_out = envoy is not None and envoy.tries_checks_out
     services = {each.service for each in enforced if tries_out or not isinstance(each.service.on_failure, Shadow)}
@@ -74,6 +105,12 @@ def checks_of(hosts: Iterable[GatewayHost], envoy: Release | None = CURRENT) -> 
     return Chain(guards=guards, natives=_natives(enforced, envoy))
 
 
+@lru_cache(maxsize=256)
+def _one(chain: Chain) -> Chain:
+    """Return equal filters as one object: every route is rendered for them, and they are compared as often."""
+    return chain
+
+
 def _name(service: AuthorizationService) -> str:
     """Name the filter that asks, and the one that asks about policies in shadow alone."""
     return f"{EXT_AUTHZ}/shadow" if isinstance(service.on_failure, Shadow) else EXT_AUTHZ
@@ -81,8 +118,8 @@ def _name(service: AuthorizationService) -> str:
 
 def _natives(enforced: Iterable[Enforced], envoy: Release | None) -> Natives | None:
     """Return what Envoy may decide once it has the keys of all issuers: those come and go, and filters should not."""
-    placings = [each.placing.with_all_keys() for each in enforced if each.placing is not None]
-    found = [placed for each in placings if (placed := placed_of(each, envoy)) is not None]
+    placings = [each.placing for each in enforced if each.placing is not None]
+    found = [placed for each in placings if (placed := possible_of(each, envoy)) is not None]
     if envoy is None or not found:
         return None
     settings = placings[0].settings
@@ -91,10 +128,10 @@ def _natives(enforced: Iterable[Enforced], envoy: Release | None) -> Natives | N
 
 
 def _chain(
-    port: int, chain: GatewayChain, timeouts: ConnectionTimeouts, envoy: Release | None
+    port: int, chain: GatewayChain, timeouts: ConnectionTimeouts, needs: Needs
 ) -> listener_components_pb2.FilterChain:
     name = gateway_routes(port, chain.name)
-    checks = checks_of(chain.hosts, envoy)
+    checks = needs.chain(chain.hosts)
     tls = tls_context(chain.certificates)
     if chain.clients is not None:
         ask_for_certificates(tls, chain.clients)

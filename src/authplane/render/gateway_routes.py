@@ -13,7 +13,6 @@ from envoy.type.matcher.v3 import regex_pb2
 from google.protobuf.struct_pb2 import Struct
 from google.protobuf.wrappers_pb2 import BoolValue, UInt32Value
 
-from authplane.cel.envoy.release import CURRENT, Release
 from authplane.graph.guards import Enforced, Unprotected
 from authplane.graph.hostnames import ANY
 from authplane.graph.http_routes import RESOURCE
@@ -38,9 +37,9 @@ from authplane.policy.mcp.metadata import render_metadata
 from authplane.policy.placement.sources import CERTIFICATE_HEADER
 from authplane.render.denials import challenge_fields
 from authplane.render.filters import Chain, per_route, table_name
-from authplane.render.gateway_listeners import checks_of
+from authplane.render.gateway_listeners import Needs
 from authplane.render.matches import render_match
-from authplane.render.parts import Part, Single
+from authplane.render.parts import Part, Single, Whole
 from authplane.render.placed import Placed, placed_of
 from authplane.render.routes import MISDIRECTED, answering, authorization_word, route_metadata, route_table
 from authplane.render.wrap import limit
@@ -48,49 +47,48 @@ from authplane.render.wrap import limit
 NOWHERE: Final = "authplane/nowhere"
 """A cluster that never exists: where the share of a backend goes that cannot be found."""
 _NOT_FOUND: Final = pb.RouteAction.ClusterNotFoundResponseCode.INTERNAL_SERVER_ERROR
+_HOSTS: Final = "virtual_hosts"
 _AUTHORITY: Final = "%REQ(:AUTHORITY)%"
 _SAMPLE: Final = "authority.invalid"
 
 
-def gateway_tables_of(
-    ports: Iterable[GatewayPort], envoy: Release | None = CURRENT
-) -> Iterator[Single[route_pb2.RouteConfiguration]]:
+def gateway_tables_of(ports: Iterable[GatewayPort], needs: Needs) -> Iterator[Single[route_pb2.RouteConfiguration]]:
     """Return the route configurations of every port."""
     for port in ports:
         match port:
             case PlainPort():
-                name = table_name(gateway_listener(port.where.port), checks_of(port.hosts, envoy))
-                yield Single(Part("gateway routes", port, partial(_plain, name, port, envoy)))
+                checks = needs.chain(port.hosts)
+                name = table_name(gateway_listener(port.where.port), checks)
+                yield Single(Part("gateway routes", port, partial(_plain, name, port, checks), name))
             case SecurePort():
                 for chain in port.chains:
-                    name = table_name(gateway_routes(port.where.port, chain.name), checks_of(chain.hosts, envoy))
-                    yield Single(Part("gateway routes", chain, partial(_secure, name, chain, envoy)))
+                    checks = needs.chain(chain.hosts)
+                    name = table_name(gateway_routes(port.where.port, chain.name), checks)
+                    yield Single(Part("gateway routes", chain, partial(_secure, name, chain, checks), name))
             case _:
                 assert_never(port)
 
 
-def _plain(name: str, port: PlainPort, envoy: Release | None) -> route_pb2.RouteConfiguration:
-    checks = checks_of(port.hosts, envoy)
-    return _table(name, [_host(each, _Kind("http", checks)) for each in port.hosts], checks)
+def _plain(name: str, port: PlainPort, checks: Chain) -> Whole[route_pb2.RouteConfiguration]:
+    return Whole(name, _table(name, checks), _HOSTS, _hosts(port.hosts, _Kind("http", checks)))
 
 
-def _secure(name: str, chain: GatewayChain, envoy: Release | None) -> route_pb2.RouteConfiguration:
-    checks = checks_of(chain.hosts, envoy)
-    hosts = [_host(each, _Kind("https", checks)) for each in chain.hosts]
+def _secure(name: str, chain: GatewayChain, checks: Chain) -> Whole[route_pb2.RouteConfiguration]:
+    hosts: tuple[Part | Whole[pb.VirtualHost], ...] = _hosts(chain.hosts, _Kind("https", checks))
     elsewhere = [*([] if chain.hostname == ANY else [ANY]), *chain.elsewhere]
     if elsewhere:
-        hosts.append(answering("misdirected", elsewhere, MISDIRECTED, checks))
-    return _table(name, hosts, checks)
+        others = partial(answering, "misdirected", elsewhere, MISDIRECTED, checks)
+        hosts = (*hosts, Part("gateway misdirected", chain, others, checks))
+    return Whole(name, _table(name, checks), _HOSTS, hosts)
 
 
-def _table(name: str, hosts: Iterable[pb.VirtualHost], checks: Chain) -> route_pb2.RouteConfiguration:
+def _table(name: str, checks: Chain) -> route_pb2.RouteConfiguration:
     table = route_table(name)
     if checks.natives is not None and checks.natives.certificates:
         # It is there for the rules alone.
         table.request_headers_to_remove.append(CERTIFICATE_HEADER)
     # One cluster is never there: see NOWHERE.
     table.validate_clusters.CopyFrom(BoolValue(value=False))
-    table.virtual_hosts.extend(hosts)
     return table
 
 
@@ -101,8 +99,13 @@ class _Kind(NamedTuple):
     checks: Chain
 
 
-def _host(host: GatewayHost, kind: _Kind) -> pb.VirtualHost:
-    return pb.VirtualHost(name=host.name, domains=[host.name], routes=[_route(each, kind) for each in host.routes])
+def _hosts(hosts: Iterable[GatewayHost], kind: _Kind) -> tuple[Whole[pb.VirtualHost], ...]:
+    return tuple(_host(each, kind) for each in hosts)
+
+
+def _host(host: GatewayHost, kind: _Kind) -> Whole[pb.VirtualHost]:
+    routes = tuple(Part("gateway route", each, partial(_route, each, kind), kind) for each in host.routes)
+    return Whole(host.name, pb.VirtualHost(name=host.name, domains=[host.name]), "routes", routes)
 
 
 def _route(route: GatewayRoute, kind: _Kind) -> pb.Route:

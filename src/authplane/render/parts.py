@@ -6,13 +6,15 @@ a listener with ten thousand filter chains is the bytes of the listener and the 
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from google.protobuf.message import Message
 
 from authplane.render.varint import varint
 
 M = TypeVar("M", bound=Message)
+S = TypeVar("S")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ class Part:
     """What is made of the source."""
     source: object
     """The same object gives the same message."""
-    render: Callable[[], Message]
+    render: "Callable[[], Message | Whole[Any]]"
     beside: object = None
     """Values that matter too; equal ones give the same message."""
 
@@ -37,13 +39,13 @@ class Single(Generic[M]):
 
 @dataclass(frozen=True, slots=True)
 class Whole(Generic[M]):
-    """A resource whose repeated field has a part for each entry."""
+    """A message whose repeated field has a part for each entry; some of these may be made of parts themselves."""
 
     name: str
     shell: M
     """Everything but the field."""
     field: str
-    parts: tuple[Part, ...]
+    parts: "tuple[Part | Whole[Any], ...]"
 
 
 Resource: TypeAlias = Single[M] | Whole[M]
@@ -51,24 +53,66 @@ Resource: TypeAlias = Single[M] | Whole[M]
 
 def message_of(resource: Resource[M]) -> M:
     """Render a resource."""
-    if isinstance(resource, Single):
-        made: M = resource.part.render()  # type: ignore[assignment]
+    made: M = _message(resource.part if isinstance(resource, Single) else resource)
+    return made
+
+
+def _message(made: Part | Message | Whole[Any]) -> Any:
+    if isinstance(made, Part):
+        return _message(made.render())
+    if not isinstance(made, Whole):
         return made
-    message: M = type(resource.shell)()
-    message.CopyFrom(resource.shell)
-    getattr(message, resource.field).extend(part.render() for part in resource.parts)
+    message = type(made.shell)()
+    message.CopyFrom(made.shell)
+    getattr(message, made.field).extend(map(_message, made.parts))
     return message
+
+
+class Kept:
+    """Values that follow from objects: those of this generation and of the one before it."""
+
+    def __init__(self) -> None:
+        self._before: Mapping[int, tuple[object, Any]] = {}
+        self._now: dict[int, tuple[object, Any]] = {}
+
+    def next_generation(self) -> None:
+        """Forget what the last generation did not need."""
+        self._before, self._now = self._now, {}
+
+    def ensure(self, source: S, make: Callable[[S], V]) -> V:
+        """Return what is made of an object; the same object gives the same value."""
+        # The source is kept beside the value, so no other object can have its id meanwhile.
+        known = self._now.get(id(source)) or self._before.get(id(source)) or (source, make(source))
+        self._now[id(source)] = known
+        made: V = known[1]
+        return made
+
+
+_Key: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Serialized:
+    """The bytes of a part, the name in them, and what they are made of in turn."""
+
+    part: Part
+    name: str
+    body: bytes
+    parts: "Mapping[_Key, _Serialized]"
 
 
 class Bodies:
     """Serialized parts of this generation and of the one before it."""
 
     def __init__(self) -> None:
-        self._before: Mapping[tuple[str, int], tuple[Part, tuple[str, bytes]]] = {}
-        self._now: dict[tuple[str, int], tuple[Part, tuple[str, bytes]]] = {}
+        self.kept: Final = Kept()
+        """What else is worth remembering."""
+        self._before: Mapping[_Key, _Serialized] = {}
+        self._now: dict[_Key, _Serialized] = {}
 
     def next_generation(self) -> None:
         """Forget what the last generation did not need."""
+        self.kept.next_generation()
         self._before, self._now = self._now, {}
 
     def serialize(self, resources: Iterable[Resource[M]]) -> dict[str, bytes]:
@@ -76,32 +120,42 @@ class Bodies:
         bodies: dict[str, bytes] = {}
         for resource in resources:
             if isinstance(resource, Single):
-                name, body = self._part(resource.part)
+                made = self._part(resource.part, {})
+                name, body = made.name, made.body
             else:
-                name, body = resource.name, self._whole(resource)
+                name, body = resource.name, b"".join(self._pieces(resource, {}))
             if name in bodies:
                 raise ValueError(f"two resources are named {name!r}")
             bodies[name] = body
         return bodies
 
-    def _whole(self, resource: Whole[M]) -> bytes:
-        tag = _tag(resource.shell.DESCRIPTOR.fields_by_name[resource.field].number)
-        pieces = [resource.shell.SerializeToString(deterministic=True)]
-        for part in resource.parts:
-            _, body = self._part(part)
-            pieces += (tag, varint(len(body)), body)
-        return b"".join(pieces)
+    def _pieces(self, whole: Whole[Any], used: dict[_Key, _Serialized]) -> list[bytes]:
+        """Return the bytes of a message, one piece after another; they are joined once, however deep they stand."""
+        tag = _tag(whole.shell.DESCRIPTOR.fields_by_name[whole.field].number)
+        pieces = [whole.shell.SerializeToString(deterministic=True)]
+        for part in whole.parts:
+            inner = self._pieces(part, used) if isinstance(part, Whole) else [self._part(part, used).body]
+            pieces += (tag, varint(sum(map(len, inner))), *inner)
+        return pieces
 
-    def _part(self, part: Part) -> tuple[str, bytes]:
-        """Return the name and the bytes of a part."""
+    def _part(self, part: Part, used: dict[_Key, _Serialized]) -> _Serialized:
+        """Return a part; it is among what is ``used`` then."""
         # The source is kept beside the bytes, so no other object can have its id meanwhile.
         key = part.kind, id(part.source)
         known = self._now.get(key) or self._before.get(key)
-        if known is None or known[0].source is not part.source or not _same(known[0].beside, part.beside):
-            message = part.render()
-            known = part, (_name(message), message.SerializeToString(deterministic=True))
-        self._now[key] = known
-        return known[1]
+        if known is None or known.part.source is not part.source or not _same(known.part.beside, part.beside):
+            known = self._serialize(part)
+        elif known.parts:
+            # Whoever changes something next time needs the rest.
+            self._now |= known.parts
+        self._now[key] = used[key] = known
+        return known
+
+    def _serialize(self, part: Part) -> _Serialized:
+        made, used = part.render(), dict[_Key, _Serialized]()
+        if isinstance(made, Whole):
+            return _Serialized(part, made.name, b"".join(self._pieces(made, used)), used)
+        return _Serialized(part, _name(made), made.SerializeToString(deterministic=True), {})
 
 
 def _name(message: Message) -> str:

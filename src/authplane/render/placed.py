@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from envoy.config.rbac.v3.rbac_pb2 import RBAC
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2
@@ -15,14 +15,12 @@ from authplane.graph.http_routes import GATEWAY, TARGET
 from authplane.graph.placements import Placing
 from authplane.policy.access.model import Oidc
 from authplane.policy.access.settings import Settings, issuer_settings
-from authplane.policy.placement.known import known_plan
+from authplane.policy.placement.known import KnownPlan, hold_plan
 from authplane.policy.placement.model import Choices, Decider, PlacedEntry, Plan, Sender
 from authplane.policy.tokens.issuer_url import IssuerUrl
 from authplane.render.rules import policies_of, render_rules, render_together, slot_prefix
 from authplane.render.shadows import render_shadow
 from authplane.render.wrap import pack
-
-_MOST: Final = 1 << 14
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -34,7 +32,7 @@ class Provider:
     """Seconds by which clocks may differ."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Placed:
     """A target before which Envoy decides something. The same policies give the same object."""
 
@@ -70,11 +68,22 @@ def requirement_name(authorization: Enforced) -> str:
 
 def placed_of(placing: Placing | None, envoy: Release | None) -> Placed | None:
     """Return what an Envoy decides before a target; None if it asks about everything."""
-    if placing is None or envoy is None:
-        return None
-    choices = Choices(envoy=envoy, keys=placing.keys)
-    ways = (placing.way, *placing.way.shadows)
-    return _known(_Plans(tuple(known_plan(each, placing.settings, choices) for each in ways), placing.settings))
+    return None if placing is None or envoy is None else _recall(placing, _Asked(envoy, with_all_keys=False))
+
+
+def possible_of(placing: Placing | None, envoy: Release | None) -> Placed | None:
+    """Return what it would decide if the keys of all issuers were there."""
+    return None if placing is None or envoy is None else _recall(placing, _Asked(envoy, with_all_keys=True))
+
+
+class _Asked(NamedTuple):
+    envoy: Release
+    with_all_keys: bool
+
+
+class _Answer(NamedTuple):
+    held: tuple[KnownPlan, ...]
+    placed: Placed | None
 
 
 class _Plans:
@@ -96,8 +105,32 @@ class _Plans:
         )
 
 
-@lru_cache(maxsize=_MOST)
-def _known(given: _Plans) -> Placed | None:
+# All of it goes with the targets that it is for.
+_ANSWERS: Final[WeakKeyDictionary[Placing, dict[_Asked, _Answer]]] = WeakKeyDictionary()
+_PLACED: Final[WeakValueDictionary[_Plans, Placed]] = WeakValueDictionary()
+
+
+def _recall(placing: Placing, asked: _Asked) -> Placed | None:
+    known = _ANSWERS.get(placing)
+    if known is None:
+        known = _ANSWERS[placing] = {}
+    answer = known.get(asked)
+    if answer is None:
+        answer = known[asked] = _answer(placing.with_all_keys() if asked.with_all_keys else placing, asked.envoy)
+    return answer.placed
+
+
+def _answer(placing: Placing, envoy: Release) -> _Answer:
+    choices = Choices(envoy=envoy, keys=placing.keys)
+    held = tuple(hold_plan(each, placing.settings, choices) for each in (placing.way, *placing.way.shadows))
+    given = _Plans(tuple(each.plan for each in held), placing.settings)
+    placed = _PLACED.get(given) or _place(given)
+    if placed is not None:
+        _PLACED[given] = placed
+    return _Answer(held, placed)
+
+
+def _place(given: _Plans) -> Placed | None:
     plan, *shadows = given.plans
     if plan.decider is Decider.SERVER or any(each.decider is not Decider.ENVOY for each in shadows):
         return None

@@ -12,16 +12,14 @@ from envoy.config.route.v3.route_pb2 import RouteConfiguration
 from envoy.extensions.transport_sockets.tls.v3.secret_pb2 import Secret
 
 from authplane.cel.envoy.release import CURRENT, Release
-from authplane.graph.gateway_api import gateway_hosts, splits
-from authplane.graph.guards import Enforced
-from authplane.graph.model import GatewayPort, Graph, PlainPort
+from authplane.graph.model import GatewayHost, GatewayPort, Graph, PlainPort
+from authplane.graph.programming import TOKENS
 from authplane.render.clusters import has_endpoints, render_cluster, render_endpoints
-from authplane.render.gateway_listeners import checks_of, gateway_listeners_of
+from authplane.render.gateway_listeners import Needs, gateway_listeners_of
 from authplane.render.gateway_routes import gateway_tables_of
 from authplane.render.grpc_listeners import grpc_listeners_of
 from authplane.render.listeners import listeners_of
 from authplane.render.parts import Bodies, Part, Resource, Single, message_of
-from authplane.render.placed import placed_of, requirement_name
 from authplane.render.routes import route_tables_of
 from authplane.render.secrets import render_secret
 from authplane.render.tokens import render_tokens
@@ -49,13 +47,14 @@ def render_graph(graph: Graph, envoy: Release | None = CURRENT) -> Rendered:
 
     It is for proxies of a release of Envoy; None is for those that do not say which one they are.
     """
+    needs = Needs(envoy)
     return Rendered(
-        listeners=tuple(message_of(each) for each in _listeners(graph, envoy)),
-        routes=tuple(message_of(each) for each in _tables(graph, envoy)),
+        listeners=tuple(message_of(each) for each in _listeners(graph, needs)),
+        routes=tuple(message_of(each) for each in _tables(graph, needs)),
         clusters=tuple(message_of(each) for each in _clusters(graph)),
         endpoints=tuple(message_of(each) for each in _endpoints(graph)),
         secrets=tuple(message_of(each) for each in _secrets(graph)),
-        extensions=tuple(message_of(each) for each in _extensions(graph, envoy)),
+        extensions=tuple(message_of(each) for each in _extensions(graph, needs)),
         grpc_listeners=tuple(message_of(each) for each in grpc_listeners_of(graph.grpc_servers)),
     )
 
@@ -68,48 +67,42 @@ def snapshot_of(
     ``bodies`` and ``before`` are those of the same release of Envoy.
     """
     bodies.next_generation()
+    needs = Needs(envoy, bodies.kept)
     return Snapshot.of(
         {
-            TypeUrl.LISTENER: bodies.serialize((*_listeners(graph, envoy), *grpc_listeners_of(graph.grpc_servers))),
-            TypeUrl.ROUTE: bodies.serialize(_tables(graph, envoy)),
+            TypeUrl.LISTENER: bodies.serialize((*_listeners(graph, needs), *grpc_listeners_of(graph.grpc_servers))),
+            TypeUrl.ROUTE: bodies.serialize(_tables(graph, needs)),
             TypeUrl.CLUSTER: bodies.serialize(_clusters(graph)),
             TypeUrl.ENDPOINT: bodies.serialize(_endpoints(graph)),
             TypeUrl.SECRET: bodies.serialize(_secrets(graph)),
-            TypeUrl.EXTENSION: bodies.serialize(_extensions(graph, envoy)),
+            TypeUrl.EXTENSION: bodies.serialize(_extensions(graph, needs)),
         },
         before,
     )
 
 
-def _listeners(graph: Graph, envoy: Release | None) -> Iterator[Resource[Listener]]:
+def _listeners(graph: Graph, needs: Needs) -> Iterator[Resource[Listener]]:
     yield from listeners_of(graph)
-    yield from gateway_listeners_of(graph.gateways, graph.timeouts, envoy)
+    yield from gateway_listeners_of(graph.gateways, graph.timeouts, needs)
 
 
-def _tables(graph: Graph, envoy: Release | None) -> Iterator[Resource[RouteConfiguration]]:
+def _tables(graph: Graph, needs: Needs) -> Iterator[Resource[RouteConfiguration]]:
     yield from route_tables_of(graph)
-    yield from gateway_tables_of(graph.gateways, envoy)
+    yield from gateway_tables_of(graph.gateways, needs)
 
 
-def _extensions(graph: Graph, envoy: Release | None) -> Iterator[Single[TypedExtensionConfig]]:
-    """Return the filter that verifies tokens, if some rule is for whoever has one."""
-    shares = (share for port in graph.gateways for split in splits(gateway_hosts(port)) for share in split.shares)
-    enforced = (share.authorization for share in shares if isinstance(share.authorization, Enforced))
-    wanted = {
-        requirement_name(each): placed.providers
-        for each in enforced
-        if (placed := placed_of(each.placing, envoy)) is not None and placed.providers
-    }
-    if wanted or any(_verifies_tokens(port, envoy) for port in graph.gateways):
-        yield Single(Part("tokens", graph, partial(render_tokens, wanted, graph.keys)))
+def _extensions(graph: Graph, needs: Needs) -> Iterator[Single[TypedExtensionConfig]]:
+    """Return the filter that verifies tokens, if some listener has it: it waits for this, with keys or without."""
+    found = [needs.of(hosts) for port in graph.gateways for hosts in _groups(port)]
+    wanted = {name: providers for each in found for name, providers in each.tokens.items()}
+    if wanted or any(each.chain.natives is not None and each.chain.natives.tokens for each in found):
+        keys = dict(graph.keys)
+        yield Single(Part("tokens", TOKENS, partial(render_tokens, wanted, keys), (wanted, keys)))
 
 
-def _verifies_tokens(port: GatewayPort, envoy: Release | None) -> bool:
-    """Tell whether some listener has the filter: it waits for its configuration, whether keys are there or not."""
-    groups = [port.hosts] if isinstance(port, PlainPort) else [chain.hosts for chain in port.chains]
-    return any(
-        chain.natives is not None and chain.natives.tokens for chain in (checks_of(each, envoy) for each in groups)
-    )
+def _groups(port: GatewayPort) -> tuple[tuple[GatewayHost, ...], ...]:
+    """Return the hosts of a port, by connection manager."""
+    return (port.hosts,) if isinstance(port, PlainPort) else tuple(chain.hosts for chain in port.chains)
 
 
 def _clusters(graph: Graph) -> Iterator[Single[Cluster]]:

@@ -2,6 +2,7 @@
 
 from functools import lru_cache
 from typing import Final
+from weakref import WeakValueDictionary
 
 from authplane.policy.access.guards import Way
 from authplane.policy.access.model import AnyPolicy
@@ -9,12 +10,28 @@ from authplane.policy.access.settings import Settings
 from authplane.policy.placement.model import Choices, Plan
 from authplane.policy.placement.plan import place_way
 
-_MOST: Final = 1 << 14
+_MOST: Final = 1 << 10
+"""How many are kept that nobody holds."""
+
+
+class KnownPlan:
+    """A plan that is known as long as somebody holds this."""
+
+    __slots__ = ("__weakref__", "plan")
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan: Final = plan
 
 
 def known_plan(way: Way, settings: Settings, choices: Choices) -> Plan:
     """Return what `place_way` does; the same policies give the same object."""
-    return _known(_Key(way, settings, choices))
+    return hold_plan(way, settings, choices).plan
+
+
+def hold_plan(way: Way, settings: Settings, choices: Choices) -> KnownPlan:
+    """Return the same for whoever needs it again: however many targets there are, it is not made twice."""
+    key = _Key(way, settings, choices)
+    return _HELD.get(key) or _known(key)
 
 
 class _Key:
@@ -44,6 +61,10 @@ class _Key:
         )
 
 
+_HELD: Final[WeakValueDictionary[_Key, KnownPlan]] = WeakValueDictionary()
+
+
 @lru_cache(maxsize=_MOST)
-def _known(key: _Key) -> Plan:
-    return place_way(key.way, key.settings, key.choices)
+def _known(key: _Key) -> KnownPlan:
+    made = _HELD[key] = KnownPlan(place_way(key.way, key.settings, key.choices))
+    return made
