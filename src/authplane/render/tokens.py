@@ -15,6 +15,17 @@ from authplane.render.wrap import pack
 _REMEMBERED: Final = 1000
 """How many tokens of an issuer each thread of Envoy remembers, so that it need not verify them again."""
 _LONGEST: Final = 16 * 1024
+_UNFACTORED: Final = (
+    "x5cM7tzDsHVEkCAaeqYTzXOREIHHkPXxqHJvRjVQu1t_8NuOHqEYnscvk9FlABG9chrurMKs3jKgQQfwZIwoE6MfWwt3Zf-LRLS2_8kzhLZG6wnHz1"
+    "6FktQOozyAA581tPFKBLUfe_14G-TRZzFkuo65kcLE1zC7vjX1kr3vUkr36Nrv0mxm_ALEea-J1k03P0QnCUOd5mzrlV8-o31RWfYTWAn4UzS1yxgT"
+    "rdyAzQVgnxCsapWtZYcskJUlva0yvHKVkmQpIPJMYdxbPDt5I-VrFqTZ03PYch8ko_wPGzEx9VYVFyhmvMww-VBUyCTnM6XraBf3vBY5nUjGNhzH5Q"
+)
+"""RSA-2048, the number of the factoring challenge of that name: nobody has a private key for it."""
+_NO_KEYS: Final = f'{{"keys":[{{"alg":"RS0","e":"AQAB","kid":"none","kty":"RSA","n":"{_UNFACTORED}"}}]}}'
+"""Stands for the keys of an issuer as long as there are none: Envoy refuses an empty set.
+
+No token has this algorithm. So Envoy says of each that it does not have its key, and rules ask the policy server then.
+"""
 
 
 def render_tokens(
@@ -22,11 +33,12 @@ def render_tokens(
 ) -> extension_pb2.TypedExtensionConfig:
     """Render the filter for all targets, each of which wants tokens of some issuers.
 
-    A token that proves nothing is left to the rules, which want one that does.
+    A token that proves nothing is left to the rules, which want one that does. Issuers without keys are there too: a
+    proxy gets this before its routes, and those that it has may still rely on keys that are gone.
     """
     config = pb.JwtAuthentication()
     for provider in sorted({each for found in wanted.values() for each in found}):
-        config.providers[provider.url].CopyFrom(_provider(provider, keys[provider.url]))
+        config.providers[provider.url].CopyFrom(_provider(provider, keys.get(provider.url, _NO_KEYS)))
     for name, found in wanted.items():
         config.requirement_map[name].CopyFrom(_any_of(found))
     return extension_pb2.TypedExtensionConfig(name=TOKENS, typed_config=pack(config))

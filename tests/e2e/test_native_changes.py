@@ -1,0 +1,120 @@
+"""Keys and control planes come and go while somebody calls a tool all the time, on one connection."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from tests.support.envoys import VERSIONS, Version
+from tests.support.eventually import eventually
+from tests.support.mcp_gateway import deciding
+from tests.support.minting import signer
+from tests.support.token_site import ALLOWED, LISTENERS, REFUSED, Site, Steady, site
+
+from authplane.app.policy_server import KeptPolicies
+
+KEPT, OLD, NEW = signer("ES256", "kept"), signer("ES256", "old"), signer("ES256", "new")
+
+both = pytest.mark.parametrize("envoy", VERSIONS, ids=lambda version: version.number)
+
+
+async def known(kept: KeptPolicies) -> None:
+    """Wait until the policy server has the keys of all issuers."""
+
+    async def holds() -> bool:
+        return all(each.ready for each in kept.issuers.standings())
+
+    await eventually(holds)
+
+
+def assert_all_allowed(steady: Steady) -> None:
+    assert (steady.order, steady.connections) == ([ALLOWED], 1)
+
+
+async def connected(it: Site, *, want: int) -> None:
+    async def holds() -> bool:
+        return await it.stat("control_plane[.]connected_state") == want
+
+    await eventually(holds, limit=20)
+
+
+@both
+async def test_a_control_plane_that_is_killed_and_the_next_one_change_nothing(tmp_path: Path, envoy: Version) -> None:
+    async with site(tmp_path, envoy, issuers=2) as it, deciding(it.mcp):
+        first, second = it.issuers
+        first.publish(KEPT)
+        second.publish(NEW)
+        async with it.controlled_apart() as child:
+            await it.answers(KEPT, ALLOWED)
+            listeners = await it.stat(LISTENERS)
+            async with it.asking(it.token(KEPT)) as steady:
+                await it.alone(steady)
+                asked = len(it.mcp.decided)
+                os.kill(child.pid, signal.SIGKILL)
+                await child.ended()
+                await connected(it, want=0)
+                await steady.more()
+                async with it.controlled_apart():
+                    await connected(it, want=1)
+                    await steady.more()
+                    # All that the next one has sent is there once an edit is.
+                    assert (len(it.mcp.decided), await it.stat(LISTENERS)) == (asked, listeners)
+                    it.write(first, second)
+                    await it.answers(NEW, ALLOWED, second)
+                    await steady.more()
+            assert_all_allowed(steady)
+            assert await it.stat(LISTENERS) == listeners
+
+
+@both
+async def test_keys_that_come_late_are_used_from_then_on(tmp_path: Path, envoy: Version) -> None:
+    async with site(tmp_path, envoy) as it, deciding(it.mcp) as kept:
+        it.issuer.publish(KEPT)
+        await known(kept)
+        keys = it.issuer.answers.pop("/keys")
+        async with it.controlled():
+            await it.answers(KEPT, ALLOWED)
+            listeners = await it.stat(LISTENERS)
+            async with it.asking(it.token(KEPT)) as steady:
+                await it.asks(steady)
+                it.issuer.answers["/keys"] = keys
+                await it.alone(steady)
+            assert_all_allowed(steady)
+            assert await it.stat(LISTENERS) == listeners
+
+
+@both
+async def test_a_second_issuer_is_added_and_the_first_one_notices_nothing(tmp_path: Path, envoy: Version) -> None:
+    async with site(tmp_path, envoy, issuers=2) as it, deciding(it.mcp), it.controlled():
+        first, second = it.issuers
+        first.publish(KEPT)
+        second.publish(NEW)
+        await it.answers(KEPT, ALLOWED)
+        listeners = await it.stat(LISTENERS)
+        async with it.asking(it.token(KEPT)) as steady:
+            await it.alone(steady)
+            it.write(first, second)
+            await it.answers(NEW, ALLOWED, second)
+            async with it.asking(it.token(NEW, second)) as added:
+                await it.alone(added)
+                await steady.more()
+        assert_all_allowed(steady)
+        assert_all_allowed(added)
+        assert await it.stat(LISTENERS) == listeners
+
+
+@both
+async def test_keys_rotate_and_the_one_that_stays_is_always_good(tmp_path: Path, envoy: Version) -> None:
+    async with site(tmp_path, envoy) as it, deciding(it.mcp), it.controlled():
+        it.issuer.publish(KEPT, OLD)
+        await it.answers(KEPT, ALLOWED)
+        listeners = await it.stat(LISTENERS)
+        async with it.asking(it.token(KEPT)) as steady:
+            await it.alone(steady)
+            for came, went in ((NEW, OLD), (OLD, NEW)):
+                it.issuer.publish(KEPT, came)
+                await it.answers(came, ALLOWED)
+                await it.answers(went, REFUSED)
+                await it.alone(steady)
+        assert_all_allowed(steady)
+        assert await it.stat(LISTENERS) == listeners
