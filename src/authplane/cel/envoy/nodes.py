@@ -54,6 +54,11 @@ def starts_with(operand: Node, text: str) -> Node:
     return Call(id=0, at=0, function="startsWith", target=operand, args=(literal(text),))
 
 
+def contains(operand: Node, text: str) -> Node:
+    """Return ``operand.contains(text)``."""
+    return Call(id=0, at=0, function="contains", target=operand, args=(literal(text),))
+
+
 def negated(operand: Node) -> Node:
     """Return ``!operand``."""
     return call("!_", operand)

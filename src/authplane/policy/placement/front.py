@@ -1,6 +1,6 @@
 """Requests that Envoy may judge by itself: about all others the policy server is asked."""
 
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Final
 
 from authplane.cel.envoy import nodes
@@ -25,8 +25,8 @@ None has to be looked for in other spellings: Envoy takes no header with an unde
 _SESSIONS: Final = tuple(each.value for each in ProtocolVersion if each is not ProtocolVersion.V2026_07_28)
 _JSON: Final = "application/json"
 _JSON_IN_WORDS: Final = r'application/json(?:; ?(?i:charset)=(?i:utf-8|"utf-8"))?'
-_SESSION: Final = r"^[!-+\--~]+$"
-"""Without commas, which Envoy puts between several."""
+_NO_SESSION: Final = r"|\C*[^!-~]\C*"
+"""Nothing, or something that is not printed."""
 _LONGEST_SESSION: Final = 1024
 
 
@@ -53,23 +53,30 @@ def _message(envoy: Release) -> list[Check]:
         CANONICAL_CHECK,
         Not(Header("authorization", Contains(","))),
         *(_without(each) for each in _NEVER),
+        Not(Header("mcp-session-id", Fits(_NO_SESSION))),
     ]
 
 
 def _session() -> Node:
-    """Return what holds if a request says of its session what it may, and says it once."""
-    version, session = (nodes.member(_HEADERS, each) for each in ("mcp-protocol-version", "mcp-session-id"))
+    """Return what holds if a request says of its session what it may, and says it once: Envoy puts commas between.
+
+    What is usual comes first. To read a header that is missing fails, which the last part of each makes up for.
+    """
+    session, version = (nodes.member(_HEADERS, each) for each in ("mcp-session-id", "mcp-protocol-version"))
     short = nodes.call("_<=_", nodes.call("size", session), nodes.literal(_LONGEST_SESSION))
-    return nodes.every((
-        _if_there("mcp-session-id", nodes.every((nodes.matches(session, _SESSION), short))),
-        _if_there("mcp-protocol-version", nodes.one_of(version, _SESSIONS)),
-    ))  # fmt: skip
+    single = nodes.negated(nodes.contains(session, ","))
+    known = reduce(_or, (nodes.equal(version, each) for each in sorted(_SESSIONS, reverse=True)))
+    return nodes.every((_or(nodes.every((short, single)), _lacks("mcp-session-id")),
+                        _or(known, _lacks("mcp-protocol-version"))))  # fmt: skip
+
+
+def _or(one: Node, other: Node) -> Node:
+    return nodes.call("_||_", one, other)
+
+
+def _lacks(name: str) -> Node:
+    return nodes.negated(nodes.call("@in", nodes.literal(name), _HEADERS))
 
 
 def _without(name: str) -> Check:
     return Not(Header(name, PRESENT))
-
-
-def _if_there(name: str, condition: Node) -> Node:
-    there = nodes.call("@in", nodes.literal(name), _HEADERS)
-    return nodes.call("_?_:_", there, condition, nodes.literal(value=True))
