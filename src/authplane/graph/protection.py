@@ -8,6 +8,7 @@ nothing, and asks nobody for a token: it is only known what it names, since it i
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -145,10 +146,18 @@ def _tokens(policy: Written) -> Tokens:
 def _sources(rules: Iterable[AccessRule]) -> Iterator[tuple[str, tuple[str, ...]]]:
     for rule in rules:
         oidc = rule.source.oidc if rule.source is not None else None
-        # What is wrong with an address is said where the policy is compiled.
-        issuer = parse_issuer_url(oidc.issuer_url, Problems()) if oidc is not None else None
-        if oidc is not None and issuer is not None and fit_url(issuer.url):
-            yield issuer.url, oidc.scopes
+        url = _issuer(oidc.issuer_url) if oidc is not None else ""
+        if oidc is not None and url:
+            yield url, oidc.scopes
+
+
+# Many policies name few issuers.
+@lru_cache(maxsize=1024)
+def _issuer(written: str) -> str:
+    """Return the address of an issuer; empty if it has none that can be told."""
+    # What is wrong with an address is said where the policy is compiled.
+    issuer = parse_issuer_url(written, Problems())
+    return issuer.url if issuer is not None and fit_url(issuer.url) else ""
 
 
 def _all(found: Iterable[Tokens]) -> Tokens:

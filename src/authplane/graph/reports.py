@@ -119,4 +119,5 @@ class Reports:
 
     def found(self) -> Mapping[Ref, tuple[Problem, ...]]:
         """Return what was found, by resource, in name order; resources without a problem are left out."""
-        return MappingProxyType({ref: tuple(self._by_ref[ref]) for ref in sorted(self._by_ref) if self._by_ref[ref]})
+        found = {ref: tuple(problems) for ref, problems in self._by_ref.items() if problems}
+        return MappingProxyType({ref: found[ref] for ref in sorted(found)})

@@ -134,8 +134,12 @@ class Bodies:
         tag = _tag(whole.shell.DESCRIPTOR.fields_by_name[whole.field].number)
         pieces = [whole.shell.SerializeToString(deterministic=True)]
         for part in whole.parts:
-            inner = self._pieces(part, used) if isinstance(part, Whole) else [self._part(part, used).body]
-            pieces += (tag, varint(sum(map(len, inner))), *inner)
+            if isinstance(part, Whole):
+                inner = self._pieces(part, used)
+                pieces += (tag, varint(sum(map(len, inner))), *inner)
+            else:
+                body = self._part(part, used).body
+                pieces += (tag, varint(len(body)), body)
         return pieces
 
     def _part(self, part: Part, used: dict[_Key, _Serialized]) -> _Serialized:

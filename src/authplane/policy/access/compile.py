@@ -84,9 +84,21 @@ class _Pass:
     """What the pass before came to."""
     made: dict[Ref, Resolved] = field(default_factory=dict)
     guards: GuardMemory = field(default_factory=GuardMemory)
+    settled: Mapping[Ref, "_Settled"] = field(default_factory=dict)
+    """The policies that the pass before accepted at all of their targets."""
+    settling: dict[Ref, "_Settled"] = field(default_factory=dict)
 
     def of(self, ref: Ref) -> Problems:
         return self.problems.setdefault(ref, Problems())
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """A policy that is accepted at all of its targets and refers to nothing else, and what is said of it."""
+
+    made: Resolved
+    problems: Problems
+    standing: PolicyStanding
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +120,7 @@ class PolicyCompiler:
         self._settings: Settings | None = None
         self._drafts: dict[Ref, tuple[Written, Draft | _Excess]] = {}
         self._made: Mapping[Ref, Resolved] = {}
+        self._settled: Mapping[Ref, _Settled] = {}
         self._guards = GuardMemory()
 
     def compile(self, resources: Resources) -> Compiled:
@@ -118,13 +131,20 @@ class PolicyCompiler:
         configuration = Problems()
         settings = read_settings(resources, self._options, configuration)
         tls = read_backend_tls(resources)
-        stands = Stands(self._options)
-        work = _Pass(resources, self._same(settings or Settings()), tls, stands, known=self._made, guards=self._guards)
+        work = _Pass(
+            resources,
+            self._same(settings or Settings()),
+            tls,
+            Stands(self._options),
+            known=self._made,
+            guards=self._guards,
+            settled=self._settled,
+        )
         work.problems[configuration_ref(resources)] = configuration
         drafts = list(self._draft_all(resources, work.settings))
         for draft in sorted((each for each in drafts if isinstance(each, Draft)), key=lambda each: each.seniority):
             _place(draft, work)
-        self._made = work.made
+        self._made, self._settled = work.made, work.settling
         _place_broken(work)
         for excess in drafts:
             if isinstance(excess, _Excess):
@@ -135,8 +155,10 @@ class PolicyCompiler:
             policies=_policies(
                 work, resources.doubt if settings is not None else "the AuthplaneConfiguration cannot be used"
             ),
-            problems=MappingProxyType({ref: tuple(found) for ref, found in sorted(work.problems.items()) if found}),
-            standings=MappingProxyType(dict(sorted(work.standings.items()))),
+            problems=MappingProxyType(
+                {ref: tuple(found) for ref, found in sorted(work.problems.items(), key=_name) if found}
+            ),
+            standings=MappingProxyType(dict(sorted(work.standings.items(), key=_name))),
             tls=tls,
         )
 
@@ -186,8 +208,35 @@ def compile_policies(resources: Resources, options: Options | None = None) -> Co
     return PolicyCompiler(options).compile(resources)
 
 
+def _name(item: tuple[Ref, object]) -> tuple[str, str, str]:
+    """Sort by resource, without the price of comparing those."""
+    ref = item[0]
+    return ref.kind, ref.namespace, ref.name
+
+
 def _place(draft: Draft, work: _Pass) -> None:
     """Put a policy before its targets, or what denies in its place."""
+    settled = work.settled.get(draft.ref)
+    if settled is None or settled.made.draft is not draft or not _fits(draft, work):
+        _settle(draft, work)
+        return
+    work.stands.put(draft.aims, settled.made.policy, shadow=draft.shadow)
+    work.made[draft.ref], work.settling[draft.ref] = settled.made, settled
+    work.problems[draft.ref], work.standings[draft.ref] = settled.problems, settled.standing
+
+
+def _fits(draft: Draft, work: _Pass) -> bool:
+    """Tell whether nothing but what a document says by itself can keep a policy from being accepted."""
+    resources = work.resources
+    return (
+        all(exists(resources, aim) and not is_grpc(resources, aim.ref) for aim in draft.aims)
+        and not _is_full(draft, resources)
+        and not work.stands.crowd(draft.aims, shadow=draft.shadow, screen=draft.screen is not None)
+    )
+
+
+def _settle(draft: Draft, work: _Pass) -> None:
+    easy = not draft.asks and _fits(draft, work)
     problems = work.of(draft.ref)
     problems.extend(draft.problems)
     made = resolve_draft(draft, work.known.get(draft.ref), work.resources, work.tls, problems)
@@ -215,6 +264,8 @@ def _place(draft: Draft, work: _Pass) -> None:
         rules=tuple(rule.name for rule in draft.rules),
         shadow=draft.shadow,
     )
+    if easy and refusal is None:
+        work.settling[draft.ref] = _Settled(made, problems, work.standings[draft.ref])
 
 
 def _refusal(draft: Draft, present: list[Aim], work: _Pass, problems: Problems) -> Problem | None:
