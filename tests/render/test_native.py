@@ -23,7 +23,7 @@ from authplane.io.envoy import validate
 from authplane.render.bootstrap import static_bootstrap
 from authplane.render.dump import json_text
 from authplane.render.filters import EXT_AUTHZ
-from authplane.render.native import DECIDE, REFUSE
+from authplane.render.native import DECIDE, FRONT, REFUSE
 from authplane.render.rendered import Rendered, render_graph
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "gateway" / "native" / "in.yaml"
@@ -41,7 +41,7 @@ spec:
   - source: {{type: OIDC, oidc: {{issuerUrl: "{ISSUER}", audiences: [b]}}}}
     authorization: [{{type: CEL, cel: 'identity.group == "b"'}}]
 """
-NATIVE_ON = {"envoy.filters.http.mcp", REFUSE}
+NATIVE_ON = {"envoy.filters.http.mcp", FRONT, REFUSE}
 """What a route leaves as it is if it needs it."""
 
 
@@ -77,6 +77,7 @@ def test_every_route_says_something_of_every_filter_that_decides() -> None:
     assert names == [
         "authplane/tokens",
         "envoy.filters.http.mcp",
+        FRONT,
         "authplane/policy-0",
         "authplane/policy-1",
         DECIDE,

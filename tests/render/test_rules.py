@@ -6,10 +6,13 @@ from typing import Final
 from tests.policy.access.world import BACKEND, OIDC, SERVICES, SPIFFE, TO_SHOP, asks, compiled, policy, rule
 
 from authplane.cel.envoy import nodes
+from authplane.cel.envoy.checks import Begins, Equals, Metadata, every
+from authplane.cel.envoy.release import CURRENT
 from authplane.cel.envoy.wire import render_check, render_condition
 from authplane.policy.access.settings import BodyInspection
-from authplane.policy.placement.model import Choices, Plan
+from authplane.policy.placement.model import Choices, Plan, Sender
 from authplane.policy.placement.plan import place_way
+from authplane.render.fronts import recognised, render_front
 from authplane.render.rules import policies_of, render_rules
 
 KEY: Final = "default/p/rule-0"
@@ -22,26 +25,23 @@ def plan(*documents: str) -> Plan:
     return place_way(replace(way, body_inspection=BodyInspection.NATIVE), made.settings, Choices())
 
 
+FOUND: Final = ("envoy.filters.http.rbac", "front_shadow_effective_policy_id")
+
+
 def test_what_is_not_for_envoy_to_judge_is_told_first_by_what_cannot_fail() -> None:
     made = plan(policy(rule()))
     rules = render_rules(policies_of(made)[0], made, tells_apart=False)
-    assert sorted(rules.policies) == ["!ask", f"{KEY}/0:InlineTools", f"{KEY}/base_protocol", "~ask"]
+    assert sorted(rules.policies) == ["!ask", f"{KEY}/0:InlineTools", f"{KEY}/base_protocol"]
     first = rules.policies["!ask"]
     assert not first.HasField("condition")
-    assert [each.not_rule for each in first.permissions] == [render_check(made.front.check)]
+    assert [each.not_rule for each in first.permissions] == [render_check(Metadata(FOUND, (Begins("message"),)))]
 
 
-def test_what_could_fail_is_demanded_of_all_that_is_granted() -> None:
+def test_what_all_targets_want_to_know_stands_in_none_of_them() -> None:
     made = plan(policy(f"[{rule()[1:-1]}, {rule(OIDC)[1:-1]}]"))
-    for entry in policies_of(made)[0].native:
-        granted = entry.granted()
-        assert granted is not None
-        rules = render_rules(policies_of(made)[0], made, tells_apart=True)
-        trees = [*([granted.tree] if granted.expressed else []), made.front.tree]
-        want = render_condition(nodes.every(trees))
-        assert rules.policies[policies_of(made)[0].key(entry)].condition == want
-    asked = [each.condition for name, each in rules.policies.items() if name.startswith("~ask")]
-    assert render_condition(nodes.negated(made.front.tree)) in asked
+    rules = render_rules(policies_of(made)[0], made, tells_apart=True)
+    assert [name for name, each in rules.policies.items() if each.HasField("condition")] == []
+    assert "iat" not in str({name: each for name, each in rules.policies.items() if not name.startswith("~ask")})
 
 
 def test_whom_the_server_may_grant_something_is_told_by_certificate() -> None:
@@ -49,4 +49,27 @@ def test_whom_the_server_may_grant_something_is_told_by_certificate() -> None:
     rules = render_rules(policies_of(made)[0], made, tells_apart=False)
     asked = rules.policies["~ask"]
     assert [each.WhichOneof("identifier") for each in asked.principals] == ["custom"]
-    assert rules.policies["~ask#2"].condition == render_condition(nodes.negated(made.front.tree))
+
+
+def test_options_that_one_rule_needs_are_those_of_all() -> None:
+    joined = '[{type: CEL, cel: {expression: \'request.method + "!" == "GET!"\'}}]'
+    made = plan(policy(f"[{rule()[1:-1]}, {rule(SPIFFE, joined)[1:-1]}]"))
+    rules = render_rules(policies_of(made)[0], made, tells_apart=False)
+    assert {each.cel_config.enable_string_concat for each in rules.policies.values()} == {True}
+    assert {each.cel_config.enable_string_conversion for each in rules.policies.values()} == {False}
+
+
+def test_what_says_more_is_looked_for_first() -> None:
+    made = plan(policy(rule(OIDC)))
+    entry = policies_of(made)[0].native[0]
+    assert isinstance(entry.sender, Sender)
+    token = entry.sender.token
+    assert token is not None
+    rules = render_front(CURRENT, [token], reads_mcp=True).rbac.shadow_rules
+    message, only, alone = sorted(rules.policies)
+    assert (message[:8], only, alone[:6]) == ("message ", "message~", "token ")
+    assert rules.policies[message].condition == render_condition(nodes.every((token.condition.tree, made.front.tree)))
+    assert rules.policies[only].condition == render_condition(made.front.tree)
+    assert rules.policies[alone].condition == render_condition(token.condition.tree)
+    found = Metadata(FOUND, (Equals(message), Equals(alone)))
+    assert recognised(entry.sender).check == every((found, entry.sender.condition.check))

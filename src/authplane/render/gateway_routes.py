@@ -39,6 +39,7 @@ from authplane.render.denials import challenge_fields
 from authplane.render.filters import Chain, per_route, table_name
 from authplane.render.gateway_listeners import Needs
 from authplane.render.matches import render_match
+from authplane.render.native import table_changes
 from authplane.render.parts import Part, Single, Whole
 from authplane.render.placed import Placed, placed_of
 from authplane.render.routes import MISDIRECTED, answering, authorization_word, route_metadata, route_table
@@ -87,6 +88,8 @@ def _table(name: str, checks: Chain) -> route_pb2.RouteConfiguration:
     if checks.natives is not None and checks.natives.certificates:
         # It is there for the rules alone.
         table.request_headers_to_remove.append(CERTIFICATE_HEADER)
+    if checks.natives is not None:
+        _put(table.typed_per_filter_config, table_changes(checks.natives))
     # One cluster is never there: see NOWHERE.
     table.validate_clusters.CopyFrom(BoolValue(value=False))
     return table

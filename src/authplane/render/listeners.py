@@ -30,9 +30,9 @@ from authplane.graph.programming import FALLBACK_CHAIN, FALLBACK_ROUTES, HTTP_LI
 from authplane.render.denials import ROUTE as METADATA
 from authplane.render.denials import local_replies
 from authplane.render.filters import Chain, chain_of, held_back, http_filters, table_name
+from authplane.render.fronts import RBAC_METADATA
 from authplane.render.native import Natives
 from authplane.render.parts import Part, Whole
-from authplane.render.rules import RBAC_METADATA
 from authplane.render.wrap import FROM_ADS, TLS_VERSIONS, duration, limit, pack, socket_address
 
 _BUFFER_LIMIT: Final = 32 * 1024
@@ -193,7 +193,9 @@ def connection_manager(
 
 def _decide_natively(manager: hcm_pb2.HttpConnectionManager, natives: Natives) -> None:
     """Add what Envoy's own decisions need: words for those it denies, and limits that the policy server has too."""
-    manager.local_reply_config.CopyFrom(local_replies(natives.envoy, natives.denial_format, tokens=natives.tokens))
+    manager.local_reply_config.CopyFrom(
+        local_replies(natives.envoy, natives.denial_format, tokens=bool(natives.tokens))
+    )
     manager.max_request_headers_kb.value = _LARGEST_HEADERS
     if natives.certificates:
         # Rules look at all names in a certificate, and Envoy shows them in a header alone. Routes remove it.

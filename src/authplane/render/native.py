@@ -6,6 +6,7 @@ server is asked.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
 
 from envoy.config.core.v3 import config_source_pb2
@@ -19,6 +20,8 @@ from google.protobuf.wrappers_pb2 import BoolValue, UInt32Value
 from authplane.cel.envoy.release import Release
 from authplane.graph.programming import TOKENS
 from authplane.policy.mcp.answers import DenialFormat
+from authplane.policy.placement.model import Token
+from authplane.render.fronts import find_nothing, render_front
 from authplane.render.newer_fields import REJECT_DUPLICATE_KEYS
 from authplane.render.placed import Placed
 from authplane.render.rules import deny_everything, refuse_the_known
@@ -26,6 +29,8 @@ from authplane.render.shadows import count_only
 from authplane.render.varint import varint
 from authplane.render.wrap import FROM_ADS, pack, type_url
 
+FRONT: Final = "authplane/front"
+"""The filter that looks once at what all policies want to know."""
 DECIDE: Final = "authplane/decide"
 REFUSE: Final = "authplane/refuse"
 _MCP: Final = "envoy.filters.http.mcp"
@@ -44,7 +49,8 @@ class Natives:
     """How many policies stand before one target at most, if several do."""
     shadows: int = 0
     """How many policies in shadow."""
-    tokens: bool = False
+    tokens: tuple[Token, ...] = ()
+    """What good tokens are, of all issuers whose tokens count on some route, sorted."""
     reads_mcp: bool = False
     most_bytes: int = 0
     """How large a body may be that is read."""
@@ -56,8 +62,9 @@ class Natives:
         """The names of the filters, in order."""
         slots = (f"{_SLOT}{number}" for number in range(self.slots))
         before = (*([TOKENS] if self.tokens else ()), *([_MCP] if self.reads_mcp else ()))
+        front = [FRONT] if self.tokens or self.reads_mcp else []
         shadows = (f"{_SHADOW}{number}" for number in range(self.shadows))
-        return (*before, *slots, DECIDE, *([REFUSE] if self.tokens else ()), *shadows)
+        return (*before, *front, *slots, DECIDE, *([REFUSE] if self.tokens else ()), *shadows)
 
 
 def join(placed: Iterable[Placed], natives: Natives) -> Natives | None:
@@ -69,7 +76,7 @@ def join(placed: Iterable[Placed], natives: Natives) -> Natives | None:
         envoy=natives.envoy,
         slots=max(len(each.slots) for each in found),
         shadows=max(len(each.shadows) for each in found),
-        tokens=any(each.providers for each in found),
+        tokens=tuple(sorted({token for each in found for token in each.tokens}, key=attrgetter("issuer"))),
         reads_mcp=any(each.reads_mcp for each in found),
         most_bytes=natives.most_bytes,
         certificates=any(each.certificates for each in found),
@@ -86,10 +93,19 @@ def native_filters(natives: Natives) -> Iterator[hcm_pb2.HttpFilter]:
             yield hcm_pb2.HttpFilter(name=name, typed_config=pack(_mcp(natives)))
         elif name == REFUSE:
             yield hcm_pb2.HttpFilter(name=name, typed_config=pack(refuse_the_known()))
+        elif name == FRONT:
+            yield hcm_pb2.HttpFilter(name=name, typed_config=pack(find_nothing()))
         elif name.startswith(_SHADOW):
             yield hcm_pb2.HttpFilter(name=name, typed_config=pack(count_only()))
         else:
             yield hcm_pb2.HttpFilter(name=name, typed_config=pack(deny_everything()))
+
+
+def table_changes(natives: Natives) -> dict[str, Any]:
+    """Render what all routes of a table say about the filters."""
+    if FRONT not in natives.names:
+        return {}
+    return {FRONT: pack(render_front(natives.envoy, natives.tokens, reads_mcp=natives.reads_mcp))}
 
 
 def native_changes(natives: Natives, placed: Placed | None, requirement: str = "") -> dict[str, Any]:
@@ -110,6 +126,8 @@ def native_changes(natives: Natives, placed: Placed | None, requirement: str = "
         del changes[REFUSE]
     if placed.reads_mcp:
         del changes[_MCP]
+    if placed.reads_mcp or placed.tokens:
+        del changes[FRONT]
     return changes
 
 

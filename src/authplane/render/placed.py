@@ -1,7 +1,8 @@
 """What Envoy decides by itself before a target, and what its filters are told for that."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -16,7 +17,7 @@ from authplane.graph.placements import Placing
 from authplane.policy.access.model import Oidc
 from authplane.policy.access.settings import Settings, issuer_settings
 from authplane.policy.placement.known import KnownPlan, hold_plan
-from authplane.policy.placement.model import Choices, Decider, PlacedEntry, Plan, Sender
+from authplane.policy.placement.model import Choices, Decider, PlacedEntry, Plan, Sender, Token
 from authplane.policy.tokens.issuer_url import IssuerUrl
 from authplane.render.rules import policies_of, render_rules, render_together, slot_prefix
 from authplane.render.shadows import render_shadow
@@ -39,6 +40,8 @@ class Placed:
     plan: Plan
     providers: tuple[Provider, ...]
     """Whose tokens are looked at, sorted."""
+    tokens: tuple[Token, ...]
+    """What good tokens of those are, in the same order."""
     wants_tokens: bool
     """Whoever shows none is told where to get one."""
     reads_mcp: bool
@@ -142,6 +145,7 @@ def _place(given: _Plans) -> Placed | None:
     return Placed(
         plan=plan,
         providers=tuple(sorted(_provider(each, given.settings) for each in issuers)),
+        tokens=tuple(sorted(set(_tokens(native)), key=attrgetter("issuer"))),
         wants_tokens=wants_tokens,
         reads_mcp=any(each.front.reads_mcp for each in given.plans),
         certificates=any(isinstance(entry.sender, Sender) and entry.sender.ids for entry in native),
@@ -153,6 +157,12 @@ def _place(given: _Plans) -> Placed | None:
 
 def _native(plan: Plan) -> Iterator[PlacedEntry]:
     return (entry for policy in policies_of(plan) for entry in policy.native)
+
+
+def _tokens(entries: Iterable[PlacedEntry]) -> Iterator[Token]:
+    for each in entries:
+        if isinstance(each.sender, Sender) and each.sender.token is not None:
+            yield each.sender.token
 
 
 def _provider(issuer: IssuerUrl, settings: Settings) -> Provider:

@@ -8,22 +8,21 @@ last say that the sender is known: the request is refused then, and otherwise to
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from envoy.config.core.v3 import extension_pb2
+from envoy.config.core.v3 import cel_pb2, extension_pb2
 from envoy.config.rbac.v3 import rbac_pb2 as pb
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2 as filter_pb2
 from envoy.extensions.rbac.principals.mtls_authenticated.v3 import mtls_authenticated_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2
 from envoy.type.matcher.v3 import metadata_pb2, string_pb2, value_pb2
 
-from authplane.cel.envoy import nodes
 from authplane.cel.envoy.checks import ALWAYS, Not
 from authplane.cel.envoy.translate import Condition
 from authplane.cel.envoy.wire import render_policy
 from authplane.policy.access.settings import Composition
-from authplane.policy.placement.model import NO_IDS, PlacedGuard, PlacedPolicy, Plan, Sender
+from authplane.policy.placement.model import NO_IDS, Native, PlacedGuard, PlacedPolicy, Plan, Sender
+from authplane.render.fronts import RBAC_METADATA, fit_for_judging, recognised
 from authplane.render.wrap import pack
 
-RBAC_METADATA: Final = "envoy.filters.http.rbac"
 DECIDED_BY: Final = "enforced_effective_policy_id"
 ALLOWS: Final = "/"
 """What the names of rules that allow have in them, and the others have not."""
@@ -48,20 +47,20 @@ def render_rules(policy: PlacedPolicy, plan: Plan, *, tells_apart: bool) -> pb.R
     With ``tells_apart`` those who are known and get nothing are told from those who are not.
     """
     rules = pb.RBAC(action=_ALLOW)
-    front = Condition(tree=plan.front.tree)
-    if plan.front.check != ALWAYS:
-        _add(rules, _ASK_FIRST, Condition(check=Not(plan.front.check)))
+    front = fit_for_judging(plan.front)
+    if front != ALWAYS:
+        _add(rules, _ASK_FIRST, Condition(check=Not(front)))
     for entry in policy.native:
-        granted = entry.granted()
-        if granted is not None and isinstance(entry.sender, Sender):
-            # Rules that say whom to ask could fail, and then this one must not hold either.
-            _add(rules, _free(rules, policy.key(entry)), granted.and_then(front), entry.sender.ids)
-    for each, ids in _asked_about(policy, plan, front):
+        if isinstance(entry.sender, Sender) and isinstance(entry.place, Native):
+            granted = entry.place.condition.and_then(recognised(entry.sender))
+            _add(rules, _free(rules, policy.key(entry)), granted, entry.sender.ids)
+    for each, ids in _asked_about(policy, plan):
         _add(rules, _free(rules, _ASK_LAST), each, ids)
     if tells_apart:
         known = [entry.sender for entry in policy.native if isinstance(entry.sender, Sender)]
-        for sender in dict.fromkeys((each.condition, each.ids) for each in known):
+        for sender in dict.fromkeys((recognised(each), each.ids) for each in known):
             _add(rules, _free(rules, _KNOWN), *sender)
+    _share_options(rules)
     return rules
 
 
@@ -116,15 +115,14 @@ def workload(spiffe_id: str) -> pb.Principal:
     return pb.Principal(custom=extension_pb2.TypedExtensionConfig(name=name, typed_config=pack(config)))
 
 
-def _asked_about(policy: PlacedPolicy, plan: Plan, front: Condition) -> Iterable[tuple[Condition, frozenset[str]]]:
+def _asked_about(policy: PlacedPolicy, plan: Plan) -> Iterable[tuple[Condition, frozenset[str]]]:
     """Return about whom the server is asked, of those to whom no entry grants anything."""
     # Only the server knows the words for those who are denied, where there are any.
     found = {(_EVERY, NO_IDS): None} if plan.worded else dict.fromkeys(each.reached() for each in policy.asked)
     if (_EVERY, NO_IDS) in found:
         return [(_EVERY, NO_IDS)]
     senders = (entry.sender for entry in policy.native if isinstance(entry.sender, Sender))
-    found |= {(each.unsure, NO_IDS): None for each in senders if each.unsure is not None}
-    return [*found, *([(Condition(tree=nodes.negated(front.tree)), NO_IDS)] if front.expressed else [])]
+    return found | {(each.unsure, NO_IDS): None for each in senders if each.unsure is not None}
 
 
 # --- Several policies
@@ -168,6 +166,16 @@ def _add(rules: pb.RBAC, name: str, condition: Condition, ids: frozenset[str] = 
     made = rules.policies[name]
     made.CopyFrom(render_policy(condition))
     made.principals.extend([workload(each) for each in sorted(ids)] or [_ANYBODY])
+
+
+def _share_options(rules: pb.RBAC) -> None:
+    """Give all rules the options that one of them needs: Envoy heeds no others."""
+    shared = cel_pb2.CelExpressionConfig()
+    for each in rules.policies.values():
+        shared.MergeFrom(each.cel_config)
+    if shared.ByteSize():
+        for each in rules.policies.values():
+            each.cel_config.CopyFrom(shared)
 
 
 def _free(rules: pb.RBAC, name: str) -> str:

@@ -245,9 +245,12 @@ def test_tokens_are_recognised_by_what_a_filter_keeps_of_them() -> None:
     kept = "envoy.filters.http.jwt_authn"
     header = (kept, header_key(URL))
     kinds = (Equals("jwt", ignore_case=True), Equals("application/jwt", ignore_case=True))
-    assert sender.condition.check == Every((
+    audience = Metadata((kept, URL, "aud"), (Equals("a"), Lists("a"), Equals("b"), Lists("b")))
+    assert sender.condition == Condition(check=audience)
+    assert sender.token is not None
+    assert sender.token.issuer == URL
+    assert sender.token.condition.check == Every((
         Metadata((kept, URL, "iss"), (Equals(URL),)),
-        Metadata((kept, URL, "aud"), (Equals("a"), Lists("a"), Equals("b"), Lists("b"))),
         Metadata((*header, "alg"), (Equals("ES256"), Equals("RS256"))),
         Metadata((*header, "kid"), (PRESENT,)),
         Not(Metadata((*header, "kid"), (Equals(""),))),
@@ -257,7 +260,7 @@ def test_tokens_are_recognised_by_what_a_filter_keeps_of_them() -> None:
         Metadata((kept, URL, "iat"), (PRESENT,)),
     ))  # fmt: skip
     claims = f'metadata.filter_metadata["{kept}"]["{URL}"]'
-    assert render_text(sender.condition.tree) == f'{claims}["iat"] - 30.0 <= int(request.time)'
+    assert render_text(sender.token.condition.tree) == f'{claims}["iat"] - 30.0 <= int(request.time)'
     assert sender.unsure == Condition(
         check=Some((
             Metadata((kept, f"failure {URL}", "code"), (Number(32),)),
@@ -270,10 +273,11 @@ def test_tokens_without_a_type_are_for_issuers_that_may_leave_it_out() -> None:
     settings = Settings(issuers={URL: IssuerSettings(demands=Demands(types=frozenset({"jwt"})))})
     sender = place_source(Oidc(issuer=ISSUER), settings)
     assert isinstance(sender, Sender)
-    assert isinstance(sender.condition.check, Every)
+    assert sender.token is not None
+    assert isinstance(sender.token.condition.check, Every)
     header = ("envoy.filters.http.jwt_authn", header_key(URL))
     kinds = (Equals("jwt", ignore_case=True), Equals("application/jwt", ignore_case=True))
-    assert Metadata((*header, "typ"), kinds) in sender.condition.check.checks
+    assert Metadata((*header, "typ"), kinds) in sender.token.condition.check.checks
 
 
 def issuer(times: Times | None = None, unusable: str = "") -> Settings:

@@ -287,7 +287,7 @@ class Shown:
 @both
 async def test_envoy_recognises_no_token_that_the_policy_engine_does_not(tmp_path: Path, envoy: Version) -> None:
     senders = [place_source(source, Settings()) for source in SOURCES.values()]
-    fit = [each.condition for each in senders if isinstance(each, Sender)]
+    fit = [each.shown for each in senders if isinstance(each, Sender)]
     wider, stricter = [], []
     async with answering(fit, tmp_path, envoy=envoy) as asking:
         for (number, source), (name, headers) in product(enumerate(SOURCES.values()), shown().items()):

@@ -108,7 +108,7 @@ def bootstrap(socket: Path) -> str:
                 "direct_response": {"status": 299},
                 "typed_per_filter_config": {
                     "jwt": _typed("http.jwt_authn.v3.PerRouteConfig", requirement_name=f"p{number}"),
-                    "rbac": _typed("http.rbac.v3.RBACPerRoute", rbac=rbac(sender.condition)),
+                    "rbac": _typed("http.rbac.v3.RBACPerRoute", rbac=rbac(sender.shown)),
                 },
             }
         )

@@ -59,18 +59,33 @@ class CallOut:
 Place: TypeAlias = Native | CallOut
 
 
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What a good token of an issuer is, the same for all rules that are for it."""
+
+    issuer: str
+    condition: Condition
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sender:
     """A source that Envoy recognises by itself."""
 
     condition: Condition
-    """Holds for whom the rule is, besides what ``ids`` demand."""
+    """Holds for whom the rule is, besides what ``token`` and ``ids`` demand."""
+    token: Token | None = None
+    """If there is one, a token must be shown for which its condition holds."""
     ids: frozenset[str] = NO_IDS
     """If there are any, the peer's verified certificate must have one of them as a URI (``mtls_authenticated``)."""
     who: Who = NOBODY
     """What expressions of the rule call ``identity``."""
     unsure: Condition | None = None
     """Holds for those about whom Envoy cannot tell, and the policy server may."""
+
+    @property
+    def shown(self) -> Condition:
+        """What holds for whom the rule is, besides what ``ids`` demand."""
+        return self.condition if self.token is None else self.condition.and_then(self.token.condition)
 
 
 # --- All that stands before a target
@@ -96,7 +111,7 @@ class PlacedEntry:
         """
         if isinstance(self.sender, CallOut) or isinstance(self.place, CallOut):
             return None
-        return self.place.condition.and_then(self.sender.condition)
+        return self.place.condition.and_then(self.sender.shown)
 
     def reached(self) -> tuple[Condition, frozenset[str]]:
         """Return what holds at least for the senders whom the policy server may grant something by this entry.
@@ -171,8 +186,7 @@ class Plan:
     guards: tuple[PlacedGuard, ...] = ()
     decider: Decider
     front: Condition
-    """Its check tells by itself about what to ask. What is left is an expression that never fails; Envoy would go on if
-    it did, and so what Envoy grants demands it once more."""
+    """The same for all targets whose rules read MCP; its expression never fails."""
     worded: bool = False
     """Some denial says more than a status: which scopes are missing, or what the rule's author has to say. Only the
     server can; Envoy alone denies the same requests with fewer words."""

@@ -7,6 +7,7 @@ from typing import Final, assert_never
 from authplane.cel.envoy import nodes
 from authplane.cel.envoy.attributes import JWT_METADATA, claims
 from authplane.cel.envoy.checks import (
+    ALWAYS,
     PRESENT,
     Check,
     Contains,
@@ -23,12 +24,12 @@ from authplane.cel.envoy.checks import (
     some,
 )
 from authplane.cel.envoy.fitness import LARGEST_PATTERN
-from authplane.cel.envoy.translate import Certified, Claims, Condition, Members
+from authplane.cel.envoy.translate import TRUE, Certified, Claims, Condition, Members
 from authplane.cel.patterns import LONGEST, pattern_size
 from authplane.cel.tree import Node
 from authplane.policy.access.model import Account, AnySource, Oidc, Source, Spiffe
 from authplane.policy.access.settings import IssuerSettings, Settings
-from authplane.policy.placement.model import CallOut, Sender
+from authplane.policy.placement.model import CallOut, Sender, Token
 from authplane.policy.tokens.verify import Demands
 
 WORKLOAD_TOKENS: Final = "is for workloads, whose tokens count here too and must agree with their certificates"
@@ -102,20 +103,19 @@ def _token(source: Oidc, settings: Settings) -> Sender | CallOut:
     issued = Metadata((JWT_METADATA, url, "iat"), (PRESENT,))
     checks = (
         of_issuer,
-        *([_audience(url, source.audiences)] if source.audiences else ()),
         *_header((JWT_METADATA, header_key(url)), issuer.demands),
         Header("authorization", Fits(_BEARER)),
         issued,
     )
-    conditions = (
-        _issued(claims(url), int(issuer.demands.times.skew)),
-        *([_scope(claims(url), source.scopes)] if source.scopes else ()),
+    good = Condition(check=every(checks), tree=_issued(claims(url), int(issuer.demands.times.skew)))
+    condition = Condition(
+        check=_audience(url, source.audiences) if source.audiences else ALWAYS,
+        tree=_scope(claims(url), source.scopes) if source.scopes else TRUE,
     )
     # The issuer may have a key that nobody has told Envoy of yet; the server asks for keys that it does not know.
     unknown = Metadata((JWT_METADATA, failure_key(url), "code"), (Number(_UNKNOWN_KEY),))
     unsure = Condition(check=some((unknown, every((of_issuer, Not(issued))))))
-    condition = Condition(check=every(checks), tree=nodes.every(conditions))
-    return Sender(condition=condition, who=Claims(url), unsure=unsure)
+    return Sender(condition=condition, token=Token(url, good), who=Claims(url), unsure=unsure)
 
 
 def _obstacle(source: Oidc, issuer: IssuerSettings) -> str:
