@@ -1,6 +1,8 @@
 """Whatever happened before: what Gateways, routes, Backends and policies come to follows from the documents alone."""
 
+import gc
 import json
+import weakref
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
@@ -11,9 +13,13 @@ from tests.support.gateway import service
 from tests.support.mcp_gateway import backend, gateway, policy, route
 from tests.support.minting import ISSUER, signer
 
-from authplane.app.generation import build_generation
-from authplane.cel.envoy.release import OLDEST
+from authplane.app.generation import Generation, build_generation
+from authplane.cel.envoy.release import CURRENT, OLDEST
+from authplane.graph.gateway_api import gateway_hosts, splits
+from authplane.graph.guards import Enforced
+from authplane.graph.placements import Placing
 from authplane.graph.programming import NoProxy
+from authplane.render.placed import Placed, placed_of
 from authplane.resources.library import Library
 from authplane.xds.types import TypeUrl
 
@@ -196,7 +202,7 @@ def begun() -> Library:
 @given(steps=STEPS)
 @example(steps=[("gateway", None, 0), ("to-shop", VARIANTS["to-shop"][1], 0), ("gateway", GATEWAY, 1)])
 @example(steps=[("policy-more", VARIANTS["policy-more"][2], 0), ("shop", None, 0), ("shop", VARIANTS["shop"][0], 2)])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_history_leads_where_its_last_state_leads_by_itself(steps: list[Step]) -> None:
     library = begun()
     generation = build_generation(library.current(), keys=KEYS[0])
@@ -223,3 +229,59 @@ def test_an_update_without_a_change_changes_nothing() -> None:
     after = build_generation(library.current(), before, keys=KEYS[0])
     assert after.built.graph.gateways[0] is before.built.graph.gateways[0]
     assert all(after.snapshot.collection(url) is before.snapshot.collection(url) for url in TypeUrl)
+
+
+def placings(generation: Generation) -> list[Placing]:
+    shares = (
+        share
+        for port in generation.built.graph.gateways
+        for split in splits(gateway_hosts(port))
+        for share in split.shares
+    )
+    found = (share.authorization for share in shares)
+    return [each.placing for each in found if isinstance(each, Enforced) and each.placing is not None]
+
+
+def decided_before(placing: Placing) -> Placed:
+    found = placed_of(placing, CURRENT)
+    assert found is not None
+    return found
+
+
+def test_one_policy_more_leaves_what_stands_before_other_targets_as_it_is() -> None:
+    library = begun()
+    before = build_generation(library.current(), keys=KEYS[0])
+    apply(library, "policy-more", VARIANTS["policy-more"][1])
+    after = build_generation(library.current(), before, keys=KEYS[0])
+    known = {id(each) for each in placings(before)}
+    assert [id(each) in known for each in placings(after)] == [True, False, True, False]
+    routes = [
+        {
+            route.name: route
+            for port in each.built.graph.gateways
+            for host in gateway_hosts(port)
+            for route in host.routes
+        }
+        for each in (before, after)
+    ]
+    same = {name: routes[1].get(name) is route for name, route in routes[0].items()}
+    assert same == {
+        "default/edge/plain#=/.well-known/oauth-protected-resource/shop": True,
+        "default/edge/secure#=/.well-known/oauth-protected-resource/shop": True,
+        "default/shop#^/shop": True,
+        "default/till#^/till": False,
+    }
+
+
+def test_what_stood_before_a_target_is_forgotten_with_its_policy() -> None:
+    library = begun()
+    generation = build_generation(library.current(), keys=KEYS[0])
+    held = [weakref.ref(each) for each in placings(generation)]
+    decided = [weakref.ref(each) for each in map(decided_before, placings(generation))]
+    apply(library, "policy-shop", None)
+    for number in range(2):
+        apply(library, "service", VARIANTS["service"][number])
+        generation = build_generation(library.current(), generation, keys=KEYS[0])
+    gc.collect()
+    assert [each() for each in held] == [None, None]
+    assert [each() for each in decided] == [None, None]

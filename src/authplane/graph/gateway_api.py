@@ -81,6 +81,11 @@ class GatewayMemory:
     default_routes: RouteMemory = field(default_factory=RouteMemory)
     ports: Mapping[int, GatewayPort] = field(default_factory=dict)
 
+    def forget(self) -> None:
+        """Forget everything: there is nothing that could come again."""
+        self.backends, self.placements, self.ports = Memo(), PlacementMemory(), {}
+        self.routes, self.default_routes = RouteMemory(), RouteMemory()
+
 
 def build_gateways(  # noqa: PLR0913, PLR0917 (each of them decides something)
     resources: Resources,
@@ -96,9 +101,10 @@ def build_gateways(  # noqa: PLR0913, PLR0917 (each of them decides something)
 
     With the memory of an earlier build the result is the same, and what has not changed is the same object.
     """
-    if not (resources.gateways or resources.http_routes or resources.backends or resources.x_backends):
-        return NO_GATEWAYS
     memory = memory or GatewayMemory()
+    if not (resources.gateways or resources.http_routes or resources.backends or resources.x_backends):
+        memory.forget()
+        return NO_GATEWAYS
     spec = resources.configuration.spec if resources.configuration is not None else _NO_SETTINGS
     build = _Build(
         beside=Beside(
@@ -122,6 +128,8 @@ def build_gateways(  # noqa: PLR0913, PLR0917 (each of them decides something)
     if has_default_gateway(resources):
         served, hosts = build.default(spec.gateway)
         address = _HERE
+    else:
+        memory.default_routes = RouteMemory()
     placements.remember()
     ports = tuple(_as_before(each, memory.ports) for each in _ports(served, hosts, spec.gateway.address or address))
     memory.ports = {each.where.port: each for each in ports}

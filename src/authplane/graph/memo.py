@@ -53,13 +53,15 @@ class Tracked(Mapping[K, V]):
 
 
 Tables = Mapping[str, Mapping[Any, Any]]
-"""What can be looked at, by name."""
+"""What can be looked at, by name. None of them ever says something else than before; a new generation has new ones."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Known(Generic[Made]):
     made: Made
     reads: Mapping[tuple[str, object], object]
+    tables: Tables
+    """Those in which all that was read was found to be the same."""
 
 
 class Memo(Generic[Key, Made]):
@@ -78,11 +80,12 @@ class Memo(Generic[Key, Made]):
     def ensure(self, key: Key, tables: Tables, build: Callable[[Mapping[str, Mapping[Any, Any]]], Made]) -> Made:
         """Return what ``build`` makes of the tables; without building if it would look at the same as last time."""
         known = self._known.get(key)
-        if known is not None and _unchanged(known.reads, tables):
+        if known is not None and _unchanged(known, tables):
+            known.tables = tables
             return known.made
         reads: dict[tuple[str, object], object] = {}
         made = build({name: Tracked(name, table, reads) for name, table in tables.items()})
-        self._known[key] = _Known(made, reads)
+        self._known[key] = _Known(made, reads, tables)
         return made
 
     def keep(self, keys: Mapping[Key, object]) -> None:
@@ -91,9 +94,13 @@ class Memo(Generic[Key, Made]):
             del self._known[key]
 
 
-def _unchanged(reads: Mapping[tuple[str, object], object], tables: Tables) -> bool:
-    for (name, key), seen in reads.items():
-        now = tables[name] if key is _WHOLE else tables[name].get(key, _ABSENT)
+def _unchanged(known: _Known[Any], tables: Tables) -> bool:
+    before = known.tables
+    for (name, key), seen in known.reads.items():
+        table = tables[name]
+        if table is before[name]:
+            continue
+        now = table if key is _WHOLE else table.get(key, _ABSENT)
         if now is not seen and now != seen:
             return False
     return True

@@ -6,6 +6,7 @@ a listener with ten thousand filter chains is the bytes of the listener and the 
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from google.protobuf.message import Message
@@ -139,7 +140,7 @@ class Bodies:
                 pieces += (tag, varint(sum(map(len, inner))), *inner)
             else:
                 body = self._part(part, used).body
-                pieces += (tag, varint(len(body)), body)
+                pieces += (tag, _length(len(body)), body)
         return pieces
 
     def _part(self, part: Part, used: dict[_Key, _Serialized]) -> _Serialized:
@@ -175,3 +176,7 @@ def _same(known: object, now: object) -> bool:
 def _tag(number: int) -> bytes:
     """Write what stands before a message in a field (wire type 2)."""
     return varint(number << 3 | 2)
+
+
+# Entries of one field are often of the same length.
+_length: Final = lru_cache(maxsize=4096)(varint)
