@@ -72,7 +72,7 @@ class Steady:
     async def more(self, count: int = 10) -> None:
         """Wait for as many answers to requests that are sent from now on."""
         wanted = self.answers.total() + count + 1
-        async with asyncio.timeout(5), self.news:
+        async with asyncio.timeout(20), self.news:
             await self.news.wait_for(lambda: self.answers.total() >= wanted)
 
 
