@@ -60,12 +60,12 @@ def gateway_tables_of(ports: Iterable[GatewayPort], needs: Needs) -> Iterator[Si
             case PlainPort():
                 checks = needs.chain(port.hosts)
                 name = table_name(gateway_listener(port.where.port), checks)
-                yield Single(Part("gateway routes", port, partial(_plain, name, port, checks), name))
+                yield Single(Part("gateway routes", port, partial(_plain, name, port, checks), (name, checks)))
             case SecurePort():
                 for chain in port.chains:
                     checks = needs.chain(chain.hosts)
                     name = table_name(gateway_routes(port.where.port, chain.name), checks)
-                    yield Single(Part("gateway routes", chain, partial(_secure, name, chain, checks), name))
+                    yield Single(Part("gateway routes", chain, partial(_secure, name, chain, checks), (name, checks)))
             case _:
                 assert_never(port)
 

@@ -76,12 +76,17 @@ def join(placed: Iterable[Placed], natives: Natives) -> Natives | None:
         envoy=natives.envoy,
         slots=max(len(each.slots) for each in found),
         shadows=max(len(each.shadows) for each in found),
-        tokens=tuple(sorted({token for each in found for token in each.tokens}, key=attrgetter("issuer"))),
+        tokens=tuple(sorted(_each_once(found), key=attrgetter("issuer"))),
         reads_mcp=any(each.reads_mcp for each in found),
         most_bytes=natives.most_bytes,
         certificates=any(each.certificates for each in found),
         denial_format=natives.denial_format,
     )
+
+
+def _each_once(placed: Iterable[Placed]) -> set[Token]:
+    # Most are the same objects, and to compare them whole takes long.
+    return set({id(token): token for each in placed for token in each.tokens}.values())
 
 
 def native_filters(natives: Natives) -> Iterator[hcm_pb2.HttpFilter]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from operator import attrgetter
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -162,7 +163,14 @@ def _native(plan: Plan) -> Iterator[PlacedEntry]:
 def _tokens(entries: Iterable[PlacedEntry]) -> Iterator[Token]:
     for each in entries:
         if isinstance(each.sender, Sender) and each.sender.token is not None:
-            yield each.sender.token
+            yield _one(each.sender.token)
+
+
+# There are few issuers, and whoever compares tokens should not look at all that is said of them.
+@lru_cache(maxsize=1024)
+def _one(token: Token) -> Token:
+    """Return equal ones as one object."""
+    return token
 
 
 def _provider(issuer: IssuerUrl, settings: Settings) -> Provider:
