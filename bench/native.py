@@ -18,7 +18,7 @@ from authplane.app.dev_issuer import IssuerPlan, serve_issuer
 from authplane.io.listen import TcpAddress
 from bench import native_scale
 from bench.h2load import Measured, Posted, cores, send
-from bench.native_site import Ports, Site, beside, calls, documents, policy_server, running
+from bench.native_site import Ports, Site, alone, beside, calls, documents, policy_server, running
 from bench.processes import seconds_used
 from bench.servers import bare_grpcio_processes
 
@@ -26,6 +26,7 @@ _REQUESTS: Final = 3_000
 _ROUNDS: Final = 8
 _RATE: Final = 1_000
 _PATIENCE: Final = 30
+_ALONE: Final = "Envoy alone"
 _NATIVE: Final = 5e-6
 """Seconds of the policy server for a request: with less it was not asked."""
 
@@ -90,7 +91,9 @@ async def _start(stack: AsyncExitStack, core: int, root: Path) -> dict[str, _Cal
         if name == "ours":
             deciding = await stack.enter_async_context(policy_server(made, servers[name]))
         sites[name] = Site(ports, await stack.enter_async_context(running(made, ports)), deciding)
+    single = await stack.enter_async_context(alone(root))
     sent = {name: _Call(each, sites["ours"]) for name, each in calls(both["ours"], root / "dev").items()}
+    sent[_ALONE] = _Call(calls(single.ports, root / "dev")["open"], single)
     return sent | {"claims, bare": _Call(calls(both["bare"], root / "dev")["claims, asked"], sites["bare"])}
 
 
@@ -133,9 +136,12 @@ def _tell(costs: dict[str, _Cost]) -> None:
         )
     for name, without in (("tools", "open, TLS"), ("claims", "open")):
         native, asked = (costs[f"{name}, {how}"].least - costs[without].least for how in ("native", "asked"))
+        single = costs[_ALONE].least
         print(
             f"  {name}: deciding takes {native * 1e6:.0f} µs in Envoy and {asked * 1e6:.0f} µs with the question, "
-            f"{asked / native:.1f} times as long",
+            f"{asked / native:.1f} times as long. With a server that costs nothing, an Envoy that answers by itself, "
+            f"native calls come to {single / (single + native):.2f} of open ones and to "
+            f"{(single + asked) / (single + native):.2f} times those that are asked about",
             flush=True,
         )
     _compare(costs, "tools, native", "open, TLS", 0.4)

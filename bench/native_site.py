@@ -135,7 +135,8 @@ async def running(folder: Path, ports: Ports) -> AsyncGenerator[frozenset[int]]:
     xds = UnixAddress(path=str(folder.parent / f"{folder.name}.sock"))
     argv = [sys.executable, "-m", "authplane", "control", str(folder), "--address", str(xds)]
     async with run_process(argv, sink=_ignore):
-        await reachable(xds)
+        # It waits for keys of issuers, which some are not there for.
+        await reachable(xds, limit=60)
         before = started_here()
         bootstrap = ads_bootstrap(ControlPlane(where=UnixSocket(xds.path), delta=True), node="bench")
         async with envoy(json_format.MessageToJson(bootstrap), folder.parent / f"{folder.name}.json"):
@@ -167,6 +168,17 @@ async def beside(core: int, folder: Path, proxies: Iterable[Ports]) -> AsyncGene
     async with envoy(json.dumps(config), folder / "beside.json", core=core):
         await reachable(TcpAddress(host="127.0.0.1", port=upstream), limit=20)
         yield upstream
+
+
+@asynccontextmanager
+async def alone(folder: Path) -> AsyncGenerator[Site]:
+    """Run an Envoy that answers every request by itself, as cheaply as it can."""
+    ports = Ports(free_port(), 0, 0)
+    before = started_here()
+    config = {"static_resources": {"listeners": [_listener(ports.plain, _answering())]}}
+    async with envoy(json.dumps(config), folder / "alone.json"):
+        await reachable(TcpAddress(host="127.0.0.1", port=ports.plain), limit=20)
+        yield Site(ports, started_here() - before, frozenset())
 
 
 @asynccontextmanager
