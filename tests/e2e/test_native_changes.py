@@ -9,7 +9,7 @@ from tests.support.envoys import VERSIONS, Version
 from tests.support.eventually import eventually
 from tests.support.mcp_gateway import deciding
 from tests.support.minting import signer
-from tests.support.token_site import ALLOWED, LISTENERS, REFUSED, Site, Steady, site
+from tests.support.token_site import ALLOWED, LISTENERS, PATIENCE, REFUSED, Site, Steady, site
 
 from authplane.app.policy_server import KeptPolicies
 
@@ -35,7 +35,7 @@ async def connected(it: Site, *, want: int) -> None:
     async def holds() -> bool:
         return await it.stat("control_plane[.]connected_state") == want
 
-    await eventually(holds, limit=20)
+    await eventually(holds, limit=PATIENCE)
 
 
 @both

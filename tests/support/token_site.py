@@ -41,6 +41,9 @@ AWAY: Final = 503
 LISTENERS: Final = "listener_manager[.](listener_(added|modified|removed)|lds[.]version)"
 """What Envoy counts of changes of its listeners, and which version of them it has."""
 
+PATIENCE: Final = 60.0
+"""Seconds for what other programs do: an Envoy that has found no control plane waits longer each time."""
+
 Place: TypeAlias = tuple[str, int]
 
 
@@ -72,7 +75,7 @@ class Steady:
     async def more(self, count: int = 10) -> None:
         """Wait for as many answers to requests that are sent from now on."""
         wanted = self.answers.total() + count + 1
-        async with asyncio.timeout(20), self.news:
+        async with asyncio.timeout(PATIENCE), self.news:
             await self.news.wait_for(lambda: self.answers.total() >= wanted)
 
 
@@ -132,7 +135,7 @@ class Site:
         async def holds() -> bool:
             return await self.status(by, issuer) == want
 
-        await eventually(holds, limit=20)
+        await eventually(holds, limit=PATIENCE)
 
     async def alone(self, steady: Steady) -> None:
         """Wait until Envoy answers a client without asking anybody."""
@@ -142,7 +145,7 @@ class Site:
             await steady.more()
             return len(self.mcp.decided) == asked
 
-        await eventually(holds, limit=20)
+        await eventually(holds, limit=PATIENCE)
 
     async def asks(self, steady: Steady) -> None:
         """Wait until Envoy asks the policy server about everything that a client sends."""
@@ -152,7 +155,7 @@ class Site:
             await steady.more()
             return len(self.mcp.decided) - asked >= steady.answers.total() - answered - 1
 
-        await eventually(holds, limit=20)
+        await eventually(holds, limit=PATIENCE)
 
     async def stat(self, name: str) -> int:
         reply = await self.envoy.admin(f"/stats?format=json&filter=^{name}$")
