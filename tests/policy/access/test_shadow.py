@@ -279,6 +279,19 @@ def test_a_way_has_one_way_for_each_policy_in_shadow() -> None:
     assert alone == [(True, ["s"]), (False, ["t"])]
 
 
+def test_bodies_that_only_a_policy_in_shadow_reads_are_not_read_by_proxies() -> None:
+    """They refuse what they cannot read."""
+    skips = "mcp: {mcpBaseProtocolMethodsOption: SKIP_BASE_PROTOCOL_METHODS}"
+    inline = policy(anybody(f"[{{type: Inline, paths: [/mcp], {skips}}}]"), name="e", kind="XAccessPolicy")
+    found = []
+    for enforced in ("", inline, policy(rule(), name="e")):
+        native = settings("{bodyInspection: Native}")
+        way = policies(native, BACKEND, *filter(None, [enforced]), shadow(rule())).way(TO_SHOP)
+        assert way is not None
+        found.append((way.body_inspection.value, *(each.body_inspection.value for each in way.shadows)))
+    assert found == [("Native", "Strict"), ("Native", "Strict"), ("Native", "Native")]
+
+
 def test_only_policies_in_shadow_know_the_issuers_and_domains_that_they_alone_name() -> None:
     far = "{type: SPIFFE, spiffe: 'spiffe://far.example/a'}"
     made = policies(BACKEND, policy(rule(SPIFFE), name="e"), shadow(rule(OIDC)), shadow(rule(far), name="t"))

@@ -221,6 +221,9 @@ def _alone(policy: AnyPolicy, guard: Guard, way: Way) -> Way:
     """Return the way on which a policy stands alone, where its guard stands on another."""
     chosen = Chosen(placement=guard.placement, body_inspection=guard.body_inspection)
     alone = build_guard(guard.aim, (policy,), mcp=guard.mcp, chosen=chosen)
+    # A proxy that reads bodies refuses those that it cannot read: it may do so only where something that is enforced
+    # asks for it.
+    strict = alone.reads_mcp and not way.reads_mcp
     return replace(
         way,
         guards=(alone,),
@@ -228,6 +231,7 @@ def _alone(policy: AnyPolicy, guard: Guard, way: Way) -> Way:
         uses_tokens=alone.uses_tokens,
         reads_mcp=alone.reads_mcp,
         proof=None,
+        body_inspection=BodyInspection.STRICT if strict else way.body_inspection,
         memory=Memory(),
     )
 

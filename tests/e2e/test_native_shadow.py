@@ -1,0 +1,40 @@
+"""Policies in shadow where Envoy decides by itself: no request fares otherwise on their account."""
+
+from pathlib import Path
+
+from tests.e2e.test_native import NATIVE, in_shadow, rule, tools
+from tests.support.mcp_checks import AGENT
+from tests.support.mcp_gateway import McpGateway, mcp_gateway, policy
+
+PLANNED = in_shadow(policy(f"[{rule(tools('add'))}]", name="planned"))
+BODIES = {
+    "another protocol": b'{"a":1}',
+    "no JSON": b"hello",
+    "nothing": b"",
+    "a member twice": b'{"jsonrpc":"2.0","jsonrpc":"2.0","id":1,"method":"tools/list"}',
+    "several messages": b'[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]',
+    "a large message": b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%s"}}' % (b"x" * 3_000_000),
+}
+
+
+async def answers(it: McpGateway) -> dict[str, tuple[int, str]]:
+    """Return what becomes of requests that Envoy's mcp filter would refuse."""
+    headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+    found = {}
+    async with it.http_client(spiffe_id=AGENT) as http:
+        for name, body in BODIES.items():
+            answer = await http.post("/shop", content=body, headers=headers)
+            found[name] = (answer.status_code, answer.text)
+        answer = await http.get("/shop", headers={"accept": "application/json"})
+        found["not for events"] = (answer.status_code, answer.text)
+    return found
+
+
+async def test_what_only_a_policy_in_shadow_reads_is_not_refused_by_the_filter_that_reads_it(tmp_path: Path) -> None:
+    found = {}
+    for name, policies in {"open": "", "tried out": PLANNED}.items():
+        root = tmp_path / name
+        root.mkdir()
+        async with mcp_gateway(root, policies, settings=NATIVE) as it:
+            found[name] = await answers(it)
+    assert found["tried out"] == found["open"]
