@@ -61,7 +61,9 @@ class Tally:
             self.allowed += wanted.allowed and got.allowed
             if wanted == got:
                 continue
-            names = [name for name, known in KNOWN.items() if known.covers(shot, self.placement, wanted, got)]
+            made = world.sets[case.place]
+            policies = len(made.backend) + len(made.gateway)
+            names = [name for name, known in KNOWN.items() if known.covers(shot, self.placement, policies, wanted, got)]
             self.known.update(names)
             if not names:
                 self.differences.append(

@@ -239,7 +239,8 @@ async def _ready(made: Running) -> None:
     place = len(made.site.world.sets) - 1
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     headers = (("content-type", "application/json"), ("accept", "application/json, text/event-stream"))
-    tokens = [Token(issuer=issuer, signer=issuer, claims={"sub": "ann", "aud": "shop"}) for issuer in ISSUERS]
+    claims, times = {"sub": "ann", "aud": "shop"}, {"exp": 3000, "iat": -60}
+    tokens = [Token(issuer=issuer, signer=issuer, claims=claims, times=times) for issuer in ISSUERS]
     plain = Sent(headers=headers, body=json.dumps(message).encode())
     shots = [made.site.shot(Case(place=place, sent=replace(plain, token=each))) for each in tokens]
 

@@ -34,15 +34,21 @@ class Known:
     """One of these is in what Envoy says."""
     instead_of: frozenset[int] | None = None
     """The statuses of the reference; None is any."""
+    because: tuple[str, ...] = ("",)
+    """How the reference's reason ends."""
+    most_policies: int | None = None
+    """It needs more of them than so many; None is any number."""
 
-    def covers(self, shot: Shot, placement: Placement, wanted: Answer, got: Answer) -> bool:
-        """Tell whether this is why the two answers differ."""
+    def covers(self, shot: Shot, placement: Placement, policies: int, wanted: Answer, got: Answer) -> bool:
+        """Tell whether this is why the two answers differ; so many policies stand before the target."""
         return (
             placement in self.only
             and self._fits(wanted, got)
             and got.status in self.statuses
             and (self.instead_of is None or wanted.status in self.instead_of)
-            and (any(each in got.why for each in self.says) or shot.method == "HEAD")
+            and wanted.why.endswith(self.because)
+            and (self.most_policies is None or policies > self.most_policies)
+            and (any(each in got.why for each in self.says) or not got.why)
             and self.concerns(shot)
         )
 
@@ -78,7 +84,7 @@ _MCP_FILTER: Final = (
     "duplicate JSON keys detected",
     "reached end_stream or configured body size",
 )
-_DENIALS: Final = ("access denied", "authentication required")
+_DENIALS: Final = ("access denied", "authentication required", "Access to this tool is forbidden.")
 KNOWN: Final = {
     "underscore": Known(
         reason="a server behind may take an underscore in the name of a header for a hyphen: Envoy refuses all of them",
@@ -102,7 +108,7 @@ KNOWN: Final = {
     ),
     "final dot": Known(
         reason="no route has a host that ends in a dot",
-        statuses=frozenset({404}),
+        statuses=frozenset({200, 401, 403, 404}),
         concerns=lambda shot: shot.host.endswith("."),
     ),
     "upgrade": Known(
@@ -160,6 +166,23 @@ KNOWN: Final = {
         says=_DENIALS,
         instead_of=frozenset({400, 405, 406, 413, 415}),
     ),
+    "several policies": Known(
+        reason="Envoy asks for a token unless all policies know the sender; the engine goes by the first that denies",
+        statuses=frozenset({200, 401, 403}),
+        kind=Kind.STATUS,
+        only=(AUTO, NATIVE),
+        says=_DENIALS,
+        instead_of=frozenset({200, 400, 401, 403, 405, 406, 413, 415}),
+        most_policies=1,
+    ),
+    "no id": Known(
+        reason="where no rule reads the body Envoy does not know the id that denialFormat: jsonrpc200 answers with",
+        statuses=frozenset({403}),
+        kind=Kind.STATUS,
+        only=(AUTO, NATIVE),
+        says=("access denied",),
+        instead_of=frozenset({200}),
+    ),
     "bearer": Known(
         reason="Envoy finds tokens behind the word Bearer and one blank alone",
         statuses=frozenset({200, 401, 403}),
@@ -202,6 +225,20 @@ KNOWN: Final = {
         reason="Envoy's mcp filter takes more than JSON",
         statuses=frozenset({200}),
         concerns=has(*LENIENT),
+        kind=Kind.WIDER,
+        only=(NATIVE,),
+    ),
+    "mistaken message": Known(
+        reason="Envoy looks at the parts of a message that rules read, and the engine at all of it",
+        statuses=frozenset({200}),
+        kind=Kind.WIDER,
+        only=(NATIVE,),
+        because=("mcp:subject", "mcp:params", "mcp:arguments", "mcp:id", "mcp:envelope"),
+    ),
+    "deep body": Known(
+        reason="Envoy's mcp filter takes lists within lists up to about a hundred, and the engine fewer",
+        statuses=frozenset({200}),
+        concerns=has(b"[" * 70),
         kind=Kind.WIDER,
         only=(NATIVE,),
     ),

@@ -95,7 +95,12 @@ AUDIENCES: Final[tuple[Any, ...]] = (
     ["shop"], ["desk", "shop"], "desk", "Shop", "shop ", [], ["cafe"], None, 7, "https://shop.example/",
     "https://shop.example", ["shop", 7],
 )  # fmt: skip
-USUAL_TIMES: Final = ({"exp": 3000, "iat": -60}, {"exp": 3000}, {"exp": 3000, "nbf": -600})
+USUAL_TIMES: Final = (
+    {"exp": 3000, "iat": -60},
+    {"exp": 3000, "iat": -600, "nbf": -600},
+    {"exp": 3000, "iat": -60},
+    {"exp": 3000},
+)
 TIMES: Final[tuple[Mapping[str, int], ...]] = (
     {"exp": -600, "iat": -1200},
     {"exp": 3000, "iat": 1200},
@@ -116,6 +121,7 @@ ODD_HEADERS: Final[tuple[tuple[tuple[str, str], ...], ...]] = (
     (("x-team", "blue"),),
     (("X-Team", "red"),),
     (("x-team", "red"), ("x-team", "blue")),
+    (("x-team", "red"), ("x-team", "red")),
     (("x-team", "red,blue"),),
     (("x_team", "red"),),
     (("x-admin", ""),),
@@ -185,7 +191,8 @@ class Requests:
         aim = chance.choice(rules) if rules and chance.random() < 0.85 else {}
         sent = replace(self._call(aim), **self._who(aim.get("source")))
         if chance.random() < 0.2:
-            sent = replace(sent, headers=(*sent.headers, ("x-team", "red")))
+            times = 2 if chance.random() < 0.1 else 1
+            sent = replace(sent, headers=(*sent.headers, *(("x-team", "red"),) * times))
         for _ in range(chance.choice((0, 0, 0, 0, 1, 1, 2))):
             sent = chance.choice(_MUTATIONS)(sent, chance)
         return sent

@@ -21,12 +21,12 @@ def has(*marks: bytes) -> Callable[[Shot], bool]:
 
 
 def goes_on(shot: Shot) -> bool:
-    """Tell whether something stands behind the first object of a body that comes in several parts."""
+    """Tell whether something stands behind the first object of a body: blanks, or what comes in a later part."""
     try:
         _, end = json.JSONDecoder().raw_decode(shot.body.decode(errors="replace").lstrip())
     except ValueError:
         return False
-    return shot.chunked and len(shot.body.lstrip()) > end
+    return len(shot.body.lstrip()) > end and (shot.chunked or len(shot.body.strip()) == end)
 
 
 def repeats(shot: Shot) -> bool:

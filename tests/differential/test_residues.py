@@ -26,6 +26,7 @@ LISTED: Final = {
     "other quotes": CALL.replace(b'"', b"'"),
     "a name without quotes": CALL.replace(b'"jsonrpc"', b"jsonrpc"),
     "a comma too many": CALL[:-1] + b",}",
+    "deeper than the engine reads": CALL[:-1] + b', "x": ' + b"[" * 90 + b"]" * 90 + b"}",
 }
 """Envoy lets these through; the engine only the first."""
 REFUSED: Final = {
