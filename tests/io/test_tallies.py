@@ -58,8 +58,13 @@ def test_counters_of_other_listeners_are_not_ours() -> None:
     assert parse_envoy_stats(stats({"http.ingress_http.rbac.denied": 2, "http.gateway.rbac2.denied": 7})) == ()
 
 
+ENDLESS_COUNT = '{"stats": [{"name": "a", "value": 1e999}]}'
+
+
 @pytest.mark.parametrize(
-    "text", ["", "<html>", "{}", '{"stats": 1}', '{"stats": [{"name": "a"}]}', "[" * 100_000], ids=len
+    "text",
+    ["", "<html>", "{}", '{"stats": 1}', '{"stats": [{"name": "a"}]}', "[" * 100_000, ENDLESS_COUNT],
+    ids=len,
 )
 def test_a_page_that_is_none_of_envoys_is_said_to_be_none(text: str) -> None:
     with pytest.raises(StatsInvalidError, match="does not answer as Envoy"):
@@ -89,7 +94,10 @@ def test_the_metrics_of_a_server_tell_who_decided() -> None:
     )
 
 
-@pytest.mark.parametrize("text", [b"<html> {", b"\xff", b"authplane_policy_decisions_total 4\n"], ids=len)
+ENDLESS = b'authplane_policy_decisions_total{policy="a/b",decision="allow"} +Inf\n'
+
+
+@pytest.mark.parametrize("text", [b"<html> {", b"\xff", b"authplane_policy_decisions_total 4\n", ENDLESS], ids=len)
 def test_a_page_without_metrics_is_said_to_be_none(text: bytes) -> None:
     with pytest.raises(MetricsInvalidError, match="does not answer with metrics"):
         parse_server_counts(text)

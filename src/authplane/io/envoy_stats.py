@@ -40,7 +40,7 @@ def _counters(page: bytes) -> Iterator[tuple[str, int]]:
         for each in stats:
             if "name" in each:
                 yield str(each["name"]), int(each["value"])
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, OverflowError, KeyError, TypeError, RecursionError) as error:
         raise StatsInvalidError("does not answer as Envoy's admin interface does") from error
 
 

@@ -23,7 +23,7 @@ def parse_server_counts(page: bytes) -> tuple[Tally, ...]:
     """Return what the policies of a server decided; raises `MetricsInvalidError`."""
     try:
         return tuple(_tallies(page.decode()))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, OverflowError, KeyError, TypeError) as error:
         raise MetricsInvalidError("does not answer with metrics") from error
 
 
