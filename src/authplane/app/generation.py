@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import TypeAlias
 
 from authplane.app.editions import Snapshots
 from authplane.app.policy_status import with_policies
+from authplane.app.told_policies import ToldPolicies
 from authplane.base.problems import Severity
 from authplane.cel.envoy.release import CURRENT, Release
 from authplane.graph.build import Built, build_graph
@@ -13,7 +15,7 @@ from authplane.graph.gateway_status import build_gateway_status
 from authplane.graph.memory import Memory
 from authplane.graph.policy_server import PolicyServer
 from authplane.graph.programming import NotServed, Programming
-from authplane.graph.reached import reached_targets
+from authplane.graph.reached import reached_placings, reached_targets
 from authplane.graph.status import Status, build_status
 from authplane.policy.access.compile import Compiled, PolicyCompiler
 from authplane.policy.access.guards import Target
@@ -36,6 +38,8 @@ class Generation:
     memory: Memory = field(repr=False)
     compiler: PolicyCompiler = field(repr=False)
     snapshots: Snapshots = field(repr=False)
+    told: ToldPolicies = field(default_factory=ToldPolicies, repr=False)
+    """What statuses said of policies before."""
 
     @property
     def snapshot(self) -> Snapshot:
@@ -71,7 +75,12 @@ class Generation:
         loaded = self.loaded
         given = (loaded.resources, loaded.findings, loaded.last_good, self.built, programming)
         statuses = (*build_status(*given), *build_gateway_status(*given))
-        return with_policies(statuses, loaded, self.compiled, self.passages(served=programming != NotServed()))
+        served = programming != NotServed()
+        passages = cache(partial(self.passages, served=served))
+        if not served:
+            return with_policies(statuses, loaded, self.compiled, passages)
+        self.told.next_generation(reached_placings(self.built.graph))
+        return with_policies(statuses, loaded, self.compiled, passages, self.told)
 
     def passages(self, envoy: Release | None = CURRENT, *, served: bool = False) -> Passages:
         """Return the ways on which requests come to what policies protect.
@@ -106,6 +115,7 @@ def build_generation(
         memory=memory,
         compiler=compiler,
         snapshots=Snapshots(built.graph, before.snapshots if before else None),
+        told=before.told if before else ToldPolicies(),
     )
 
 

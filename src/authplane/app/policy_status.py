@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 
 from authplane.app.tls_policy_status import tls_policy_statuses
+from authplane.app.told_policies import ToldPolicies
 from authplane.base.names import Ref
 from authplane.base.problems import Problem
 from authplane.graph.status import AncestorStatus, Condition, Status, outdated_condition, valid_condition
@@ -22,11 +23,16 @@ _GROUP: Final = "agentic.networking.x-k8s.io"
 
 
 def with_policies(
-    statuses: Iterable[Status], loaded: Loaded, compiled: Compiled, passages: Passages
+    statuses: Iterable[Status],
+    loaded: Loaded,
+    compiled: Compiled,
+    passages: Callable[[], Passages],
+    told: ToldPolicies | None = None,
 ) -> tuple[Status, ...]:
     """Add the status of every policy of either kind, and say of Backends how they are protected.
 
-    ``passages`` are the ways on which requests come to them.
+    ``passages`` finds the ways on which requests come to them; ``told`` is what was said before of the same ways, and
+    who has it all need not look for them.
     """
     known = {status.ref: status for status in statuses}
     for ref, status in known.items():
@@ -36,7 +42,7 @@ def with_policies(
         if ref.kind in GROUPS and ref in known:
             known[ref] = _with_problems(known[ref], problems)
     for ref, standing in compiled.standings.items():
-        known[ref] = _policy(standing, known, loaded, partial(_enforced, standing, compiled, passages))
+        known[ref] = _policy(standing, known, loaded, partial(_enforced, standing, compiled, passages, told))
     known |= {status.ref: status for status in tls_policy_statuses(loaded, compiled)}
     return tuple(known[ref] for ref in sorted(known))
 
@@ -57,8 +63,17 @@ def _protected(status: Status, loaded: Loaded, compiled: Compiled) -> Status:
     return replace(status, conditions=conditions)
 
 
-def _enforced(standing: PolicyStanding, compiled: Compiled, passages: Passages, at: Standing) -> PolicyCondition:
-    return enforced_condition(standing, at, compiled.policies, passages)
+def _enforced(
+    standing: PolicyStanding,
+    compiled: Compiled,
+    passages: Callable[[], Passages],
+    told: ToldPolicies | None,
+    at: Standing,
+) -> PolicyCondition:
+    def tell() -> PolicyCondition:
+        return enforced_condition(standing, at, compiled.policies, passages())
+
+    return told.ensure(standing, at, tell) if told is not None else tell()
 
 
 def _policy(

@@ -6,6 +6,7 @@ from authplane.graph.gateway_api import gateway_hosts, splits
 from authplane.graph.guards import Enforced
 from authplane.graph.http_routes import GATEWAY, TARGET
 from authplane.graph.model import Graph
+from authplane.graph.placements import Placing
 from authplane.policy.access.backend import parse_target
 from authplane.policy.access.guards import Target
 
@@ -15,11 +16,18 @@ def reached_targets(graph: Graph) -> Mapping[Target, frozenset[str]]:
 
     They are in the order in which they are served; gRPC servers come last.
     """
-    found: dict[Target, frozenset[str]] = {}
+    return {
+        target: placing.keys if placing is not None else frozenset()
+        for target, placing in reached_placings(graph).items()
+    }
+
+
+def reached_placings(graph: Graph) -> Mapping[Target, Placing | None]:
+    """Return the same targets, with what stands before them as far as proxies are told of it."""
+    found: dict[Target, Placing | None] = {}
     shares = (share for port in graph.gateways for split in splits(gateway_hosts(port)) for share in split.shares)
     for enforced in (share.authorization for share in shares):
         if isinstance(enforced, Enforced):
             context = dict(enforced.context)
-            target = parse_target(context.get(TARGET), context.get(GATEWAY))
-            found[target] = enforced.placing.keys if enforced.placing is not None else frozenset()
-    return found | {Target(backend=server.ref): frozenset() for server in graph.grpc_servers}
+            found[parse_target(context.get(TARGET), context.get(GATEWAY))] = enforced.placing
+    return found | {Target(backend=server.ref): None for server in graph.grpc_servers}
