@@ -235,3 +235,20 @@ def test_a_server_is_not_told_more_than_it_can_look_through() -> None:
     assert crowd(1250).grants is not None
     assert places(crowd(1251)) == [CallOut(MANY)]
     assert crowd(1251).grants is None
+
+
+LONG = {
+    "paths": (500, 20, "[{type: Inline, paths: [/a.B/%s]}]" % ("c" * 5000)),
+    "headers": (
+        500,
+        20,
+        "[{type: Inline, headers: [{name: x-a, value: %s}, {name: x-b, value: %s}]}]" % (("v" * 4000,) * 2),
+    ),
+    "ids": (700, 2000, TO_GET),
+}
+
+
+@pytest.mark.parametrize(("ids", "length", "entries"), LONG.values(), ids=LONG.keys())
+def test_long_texts_count_as_much_as_many_short_ones(ids: int, length: int, entries: str) -> None:
+    workloads = [f"spiffe://example.org/{'x' * length}{index}" for index in range(ids)]
+    assert places(plan(policy(rule(f"{{type: SPIFFE, spiffe: {workloads}}}", entries)))) == [CallOut(MANY)]
