@@ -156,7 +156,7 @@ KNOWN: Final = {
         statuses=frozenset({400, 405}),
         concerns=lambda shot: _header(shot, "mcp-protocol-version") == "2026-07-28",
         only=(NATIVE,),
-        says=("Missing required ", "is not supported for protocol version"),
+        says=("Missing required ", "is not supported for protocol version", "MCP header attributes do not match"),
     ),
     "unread": Known(
         reason="whom Envoy's own rules grant nothing it denies before anybody looks at what is wrong with the request",
