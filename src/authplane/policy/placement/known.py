@@ -10,7 +10,7 @@ from authplane.policy.access.settings import Settings
 from authplane.policy.placement.model import Choices, Plan
 from authplane.policy.placement.plan import place_way
 
-_MOST: Final = 1 << 10
+_MOST: Final = 1 << 8
 """How many are kept that nobody holds."""
 
 
