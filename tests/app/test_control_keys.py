@@ -112,7 +112,7 @@ async def test_tokens_are_the_servers_until_keys_come_and_then_envoys(world: Wor
     world.write()
     async with world.running():
         await world.issuer.until(lambda it: len(it.asked) > 2)
-        assert (world.kids(), world.extensions(), [each.first for each in world.told]) == ([], [], [True])
+        assert (world.kids(), world.extensions(), [each.first for each in world.told]) == ([], [TOKENS], [True])
         world.issuer.publish(OLD)
         await with_keys(world, OLD)
         assert (world.extensions(), world.last.keys, world.last.first) == ([TOKENS], True, False)
@@ -137,7 +137,7 @@ async def test_keys_that_are_too_old_leave_tokens_to_the_server_again(world: Wor
         await with_keys(world, OLD)
         world.issuer.answers["/keys"] = response(b"", status="503 Service Unavailable")
         await with_keys(world)
-        assert (world.extensions(), world.last.keys) == ([], True)
+        assert (world.extensions(), world.last.keys) == ([TOKENS], True)
 
 
 async def test_an_edit_keeps_the_keys_and_is_taken_while_an_issuer_cannot_be_reached(world: World) -> None:

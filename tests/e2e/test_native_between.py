@@ -34,6 +34,7 @@ class Case(NamedTuple):
 
 CASES = {
     "keys come": Case((), (KEPT,)),
+    "keys are gone": Case((KEPT,), ()),
     "a key is added": Case((KEPT,), (KEPT, NEW)),
     "a key is replaced": Case((KEPT, OLD), (KEPT, NEW)),
     "all keys are others": Case((KEPT,), (NEW,)),

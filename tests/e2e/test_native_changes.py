@@ -2,13 +2,15 @@
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.support.envoys import VERSIONS, Version
 from tests.support.eventually import eventually
-from tests.support.mcp_gateway import deciding
-from tests.support.minting import signer
+from tests.support.issuer_server import response
+from tests.support.mcp_gateway import HURRIED, deciding
+from tests.support.minting import key_set, signer
 from tests.support.token_site import ALLOWED, LISTENERS, PATIENCE, REFUSED, Site, Steady, site
 
 from authplane.app.policy_server import KeptPolicies
@@ -65,6 +67,27 @@ async def test_a_control_plane_that_is_killed_and_the_next_one_change_nothing(tm
 
 
 @both
+async def test_a_control_plane_that_finds_an_issuer_away_leaves_its_tokens_to_the_server(
+    tmp_path: Path, envoy: Version
+) -> None:
+    async with site(tmp_path, envoy) as it, deciding(it.mcp) as kept:
+        it.issuer.publish(KEPT)
+        await known(kept)
+        async with it.controlled():
+            await it.answers(KEPT, ALLOWED)
+        listeners = await it.stat(LISTENERS)
+        async with it.asking(it.token(KEPT)) as steady:
+            await it.alone(steady)
+            keys = it.issuer.answers.pop("/keys")
+            async with it.controlled():
+                await it.asks(steady)
+                it.issuer.answers["/keys"] = keys
+                await it.alone(steady)
+        assert_all_allowed(steady)
+        assert await it.stat(LISTENERS) == listeners
+
+
+@both
 async def test_keys_that_come_late_are_used_from_then_on(tmp_path: Path, envoy: Version) -> None:
     async with site(tmp_path, envoy) as it, deciding(it.mcp) as kept:
         it.issuer.publish(KEPT)
@@ -114,5 +137,31 @@ async def test_keys_rotate_and_the_one_that_stays_is_always_good(tmp_path: Path,
                 await it.answers(came, ALLOWED)
                 await it.answers(went, REFUSED)
                 await it.alone(steady)
+        assert_all_allowed(steady)
+        assert await it.stat(LISTENERS) == listeners
+
+
+LOST = {
+    "too old": response(b"", status="503 Service Unavailable"),
+    "of no use to Envoy": response(key_set(KEPT.jwk(), NEW.jwk(kid=None))),
+}
+
+
+@both
+@pytest.mark.parametrize("answer", LOST.values(), ids=LOST.keys())
+async def test_keys_that_are_lost_leave_tokens_to_the_server_until_they_are_back(
+    tmp_path: Path, envoy: Version, answer: bytes
+) -> None:
+    soon = replace(HURRIED, max_stale=0.5)
+    async with site(tmp_path, envoy) as it, deciding(it.mcp), it.controlled(soon):
+        it.issuer.publish(KEPT)
+        await it.answers(KEPT, ALLOWED)
+        listeners = await it.stat(LISTENERS)
+        async with it.asking(it.token(KEPT)) as steady:
+            await it.alone(steady)
+            keys, it.issuer.answers["/keys"] = it.issuer.answers["/keys"], answer
+            await it.asks(steady)
+            it.issuer.answers["/keys"] = keys
+            await it.alone(steady)
         assert_all_allowed(steady)
         assert await it.stat(LISTENERS) == listeners

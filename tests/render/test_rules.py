@@ -65,7 +65,7 @@ def test_what_says_more_is_looked_for_first() -> None:
     assert isinstance(entry.sender, Sender)
     token = entry.sender.token
     assert token is not None
-    rules = render_front(CURRENT, [token], reads_mcp=True).rbac.shadow_rules
+    rules = render_front(CURRENT, 4096, [token], reads_mcp=True).rbac.shadow_rules
     message, only, alone = sorted(rules.policies)
     assert (message[:8], only, alone[:6]) == ("message ", "message~", "token ")
     assert rules.policies[message].condition == render_condition(nodes.every((token.condition.tree, made.front.tree)))

@@ -27,10 +27,12 @@ _ONLY_MESSAGE: Final = f"{_MESSAGE}~"
 _TOKEN: Final = "token"  # noqa: S105 (a word)
 
 
-def render_front(envoy: Release, tokens: Iterable[Token], *, reads_mcp: bool) -> filter_pb2.RBACPerRoute:
+def render_front(
+    envoy: Release, most_bytes: int, tokens: Iterable[Token], *, reads_mcp: bool
+) -> filter_pb2.RBACPerRoute:
     """Render what is looked for: messages of MCP that Envoy may judge, and good tokens of these issuers."""
     rules = pb.RBAC(action=pb.RBAC.Action.ALLOW)
-    message = build_front(envoy, is_mcp=True, reads_mcp=True)
+    message = build_front(envoy, most_bytes, is_mcp=True, reads_mcp=True)
     for each in tokens:
         # Most tokens are of another issuer, which is told in one step.
         if reads_mcp:

@@ -25,7 +25,7 @@ from authplane.render.listeners import (
 )
 from authplane.render.native import Natives, join
 from authplane.render.parts import Kept, Part, Whole
-from authplane.render.placed import Provider, placed_of, possible_of, requirement_name
+from authplane.render.placed import Provider, possible_of, requirement_name
 
 _STATS: Final = "gateway"
 
@@ -36,7 +36,10 @@ class Needed:
 
     chain: Chain
     tokens: Mapping[str, tuple[Provider, ...]]
-    """Whose tokens are looked at, by the name of what is wanted."""
+    """Whose tokens are looked at once keys are there, by the name of what is wanted.
+
+    Routes of before may want what new ones do not, on account of keys that are gone.
+    """
 
 
 class Needs:
@@ -61,8 +64,8 @@ class Needs:
             for share in split.shares
             if isinstance(share.authorization, Enforced)
         ]
-        placed = ((each, placed_of(each.placing, self._envoy)) for each in enforced)
-        tokens = {requirement_name(each): found.providers for each, found in placed if found and found.providers}
+        possible = ((each, possible_of(each.placing, self._envoy)) for each in enforced)
+        tokens = {requirement_name(each): found.providers for each, found in possible if found and found.providers}
         return Needed(_one(_chain_of(enforced, self._envoy)), tokens)
 
 

@@ -42,12 +42,13 @@ from authplane.render.matches import render_match
 from authplane.render.native import table_changes
 from authplane.render.parts import Part, Single, Whole
 from authplane.render.placed import Placed, placed_of
-from authplane.render.routes import MISDIRECTED, answering, authorization_word, route_metadata, route_table
+from authplane.render.routes import MISDIRECTED, answering, authorization_word, route_metadata, route_table, unmatched
 from authplane.render.wrap import limit
 
 NOWHERE: Final = "authplane/nowhere"
 """A cluster that never exists: where the share of a backend goes that cannot be found."""
 _NOT_FOUND: Final = pb.RouteAction.ClusterNotFoundResponseCode.INTERNAL_SERVER_ERROR
+_NO_ROUTE: Final = 404
 _HOSTS: Final = "virtual_hosts"
 _AUTHORITY: Final = "%REQ(:AUTHORITY)%"
 _SAMPLE: Final = "authority.invalid"
@@ -71,7 +72,10 @@ def gateway_tables_of(ports: Iterable[GatewayPort], needs: Needs) -> Iterator[Si
 
 
 def _plain(name: str, port: PlainPort, checks: Chain) -> Whole[route_pb2.RouteConfiguration]:
-    return Whole(name, _table(name, checks), _HOSTS, _hosts(port.hosts, _Kind("http", checks)))
+    hosts: tuple[Part | Whole[pb.VirtualHost], ...] = _hosts(port.hosts, _Kind("http", checks))
+    if checks.natives is not None and all(each.name != ANY for each in port.hosts):
+        hosts = (*hosts, Part("gateway nobody", port, partial(answering, "nobody", [ANY], _NO_ROUTE, checks), checks))
+    return Whole(name, _table(name, checks), _HOSTS, hosts)
 
 
 def _secure(name: str, chain: GatewayChain, checks: Chain) -> Whole[route_pb2.RouteConfiguration]:
@@ -108,6 +112,10 @@ def _hosts(hosts: Iterable[GatewayHost], kind: _Kind) -> tuple[Whole[pb.VirtualH
 
 def _host(host: GatewayHost, kind: _Kind) -> Whole[pb.VirtualHost]:
     routes = tuple(Part("gateway route", each, partial(_route, each, kind), kind) for each in host.routes)
+    if kind.checks.natives is not None:
+        # Without a route, filters would deny that are closed by default.
+        last = partial(unmatched, _NO_ROUTE, kind.checks)
+        routes = (*routes, Part("gateway no route", host, last, kind))
     return Whole(host.name, pb.VirtualHost(name=host.name, domains=[host.name]), "routes", routes)
 
 

@@ -110,7 +110,7 @@ def table_changes(natives: Natives) -> dict[str, Any]:
     """Render what all routes of a table say about the filters."""
     if FRONT not in natives.names:
         return {}
-    return {FRONT: pack(render_front(natives.envoy, natives.tokens, reads_mcp=natives.reads_mcp))}
+    return {FRONT: pack(render_front(natives.envoy, natives.most_bytes, natives.tokens, reads_mcp=natives.reads_mcp))}
 
 
 def native_changes(natives: Natives, placed: Placed | None, requirement: str = "") -> dict[str, Any]:

@@ -95,7 +95,7 @@ def _extensions(graph: Graph, needs: Needs) -> Iterator[Single[TypedExtensionCon
     """Return the filter that verifies tokens, if some listener has it: it waits for this, with keys or without."""
     found = [needs.of(hosts) for port in graph.gateways for hosts in _groups(port)]
     wanted = {name: providers for each in found for name, providers in each.tokens.items()}
-    if wanted or any(each.chain.natives is not None and each.chain.natives.tokens for each in found):
+    if wanted:
         keys = dict(graph.keys)
         yield Single(Part("tokens", TOKENS, partial(render_tokens, wanted, keys), (wanted, keys)))
 

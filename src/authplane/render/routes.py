@@ -84,8 +84,13 @@ def answering(name: str, domains: list[str], status: int, chain: Chain) -> pb.Vi
     return pb.VirtualHost(
         name=name,
         domains=domains,
-        routes=[_answer(pb.RouteMatch(prefix="/"), status, chain)],
+        routes=[unmatched(status, chain)],
     )
+
+
+def unmatched(status: int, chain: Chain) -> pb.Route:
+    """Answer what no other route takes."""
+    return _answer(pb.RouteMatch(prefix="/"), status, chain)
 
 
 def _no_host(chain: Chain) -> pb.Route:

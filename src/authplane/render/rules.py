@@ -18,6 +18,7 @@ from envoy.type.matcher.v3 import metadata_pb2, string_pb2, value_pb2
 from authplane.cel.envoy.checks import ALWAYS, Not
 from authplane.cel.envoy.translate import Condition
 from authplane.cel.envoy.wire import render_policy
+from authplane.policy.access.model import AnySource
 from authplane.policy.access.settings import Composition
 from authplane.policy.placement.model import NO_IDS, Native, PlacedGuard, PlacedPolicy, Plan, Sender
 from authplane.render.fronts import RBAC_METADATA, fit_for_judging, recognised
@@ -57,7 +58,9 @@ def render_rules(policy: PlacedPolicy, plan: Plan, *, tells_apart: bool) -> pb.R
     for each, ids in _asked_about(policy, plan):
         _add(rules, _free(rules, _ASK_LAST), each, ids)
     if tells_apart:
-        known = [entry.sender for entry in policy.native if isinstance(entry.sender, Sender)]
+        # A rule for everybody makes nobody known.
+        told = [entry.sender for entry in policy.native if not isinstance(entry.source, AnySource)]
+        known = [each for each in told if isinstance(each, Sender)]
         for sender in dict.fromkeys((recognised(each), each.ids) for each in known):
             _add(rules, _free(rules, _KNOWN), *sender)
     _share_options(rules)

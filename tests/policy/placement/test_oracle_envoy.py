@@ -23,6 +23,7 @@ from authplane.policy.access.matching import match_source, obstacle
 from authplane.policy.access.model import Entry, Everything, Family, Inline, McpGrant, Method, Oidc, Tools
 from authplane.policy.access.settings import BodyInspection, Settings
 from authplane.policy.mcp.base_methods import is_base
+from authplane.policy.mcp.limits import McpLimits
 from authplane.policy.mcp.refusal import McpRefusal
 from authplane.policy.placement.entries import place_base, place_entry
 from authplane.policy.placement.front import build_front
@@ -129,7 +130,7 @@ def conditions(entries: Mapping[str, Entry]) -> list[Condition]:
 
 @pytest.mark.requirement("R32")
 async def test_envoy_grants_what_entries_grant(tmp_path: Path) -> None:
-    front = build_front(CURRENT, is_mcp=True, reads_mcp=True)
+    front = build_front(CURRENT, McpLimits().body, is_mcp=True, reads_mcp=True)
     base = place_base(TERMS, is_mcp=True)
     assert isinstance(base, Native)
     different = []
@@ -153,7 +154,7 @@ async def test_envoy_grants_what_entries_grant(tmp_path: Path) -> None:
 
 @both
 async def test_envoy_judges_no_request_that_the_policy_server_refuses(tmp_path: Path, envoy: Version) -> None:
-    front = build_front(envoy.release, is_mcp=True, reads_mcp=True)
+    front = build_front(envoy.release, McpLimits().body, is_mcp=True, reads_mcp=True)
     found = {}
     async with answering([front], tmp_path, underscores="REJECT_REQUEST", envoy=envoy) as asking:
         for name, headers in FRONTS.items():
@@ -173,7 +174,7 @@ async def test_what_fails_allows_nothing_and_turned_round_neither(tmp_path: Path
 
 
 async def test_the_front_of_a_server_whose_rules_read_no_body_keeps_upgrades_out(tmp_path: Path) -> None:
-    front = build_front(CURRENT, is_mcp=True, reads_mcp=False)
+    front = build_front(CURRENT, McpLimits().body, is_mcp=True, reads_mcp=False)
     async with answering([front], tmp_path) as envoy:
         plain, upgrade = Sent(method="GET", path="/a//b"), Sent(method="GET", headers=(("http2-settings", "a"),))
         assert (await envoy.holds(0, plain), await envoy.holds(0, upgrade)) == (True, False)

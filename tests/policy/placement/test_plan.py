@@ -31,6 +31,7 @@ from authplane.cel.envoy.release import CURRENT
 from authplane.cel.envoy.translate import Condition
 from authplane.policy.access.guards import Policies, Target
 from authplane.policy.access.settings import BodyInspection, Composition, Placement
+from authplane.policy.mcp.limits import McpLimits
 from authplane.policy.placement.entries import ASKS, CHOSEN, STRICT
 from authplane.policy.placement.front import build_front
 from authplane.policy.placement.model import (
@@ -194,8 +195,8 @@ def test_a_policy_that_asks_about_requests_leaves_its_target_to_the_server() -> 
 
 
 def test_only_requests_that_the_mcp_filter_reads_are_judged_by_envoy() -> None:
-    assert plan(policy(rule())).front == build_front(CURRENT, is_mcp=True, reads_mcp=True)
-    assert build_front(CURRENT, is_mcp=False, reads_mcp=False).always
+    assert plan(policy(rule())).front == build_front(CURRENT, McpLimits().body, is_mcp=True, reads_mcp=True)
+    assert build_front(CURRENT, McpLimits().body, is_mcp=False, reads_mcp=False).always
 
 
 def test_denials_that_name_scopes_or_say_something_need_the_server() -> None:

@@ -50,6 +50,13 @@ class Present:
 
 
 @dataclass(frozen=True, slots=True)
+class AtMost:
+    """A text is a whole number, not below zero and up to this one."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Lists:
     """A value is a list that has this text in it."""
 
@@ -74,7 +81,7 @@ class Header:
     """A header passes a test."""
 
     name: str
-    test: TextTest | Present
+    test: TextTest | Present | AtMost
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,12 @@ from envoy.type.matcher.v3.path_pb2 import PathMatcher
 from envoy.type.matcher.v3.regex_pb2 import RegexMatcher
 from envoy.type.matcher.v3.string_pb2 import StringMatcher
 from envoy.type.matcher.v3.value_pb2 import ListMatcher, OrMatcher, ValueMatcher
+from envoy.type.v3.range_pb2 import Int64Range
 from google.api.expr.v1alpha1 import syntax_pb2 as pb
 from google.protobuf import struct_pb2
 
 from authplane.cel.envoy.checks import (
+    AtMost,
     Begins,
     Check,
     Contains,
@@ -82,12 +84,7 @@ def render_check(check: Check) -> rbac_pb2.Permission:
 def _part(check: Header | Path | Port | Metadata) -> rbac_pb2.Permission:
     match check:
         case Header(name=name, test=test):
-            wanted = None if isinstance(test, Present) else _text(test)
-            return rbac_pb2.Permission(
-                header=HeaderMatcher(name=name, string_match=wanted)
-                if wanted is not None
-                else HeaderMatcher(name=name, present_match=True)
-            )
+            return rbac_pb2.Permission(header=_header(name, test))
         case Path(test=test):
             return rbac_pb2.Permission(url_path=PathMatcher(path=_text(test)))
         case Port(number=number):
@@ -96,6 +93,16 @@ def _part(check: Header | Path | Port | Metadata) -> rbac_pb2.Permission:
             return rbac_pb2.Permission(sourced_metadata=_found(keys, tests))
         case _:
             assert_never(check)
+
+
+def _header(name: str, test: TextTest | Present | AtMost) -> HeaderMatcher:
+    match test:
+        case Present():
+            return HeaderMatcher(name=name, present_match=True)
+        case AtMost(number=number):
+            return HeaderMatcher(name=name, range_match=Int64Range(start=0, end=number + 1))
+        case _:
+            return HeaderMatcher(name=name, string_match=_text(test))
 
 
 def _found(keys: tuple[str, ...], tests: tuple[ValueTest, ...]) -> rbac_pb2.SourcedMetadata:

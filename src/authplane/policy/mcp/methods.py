@@ -13,7 +13,7 @@ NOTIFICATIONS: Final = "notifications/"
 LONGEST_NAME: Final = 256
 LONGEST_ADDRESS: Final = 4096
 
-_NAMES: Final = {
+NAMES: Final = {
     TOOLS_CALL: "name",
     "prompts/get": "name",
     "resources/read": "uri",
@@ -24,10 +24,9 @@ _NAMES: Final = {
     "tasks/result": "taskId",
     "tasks/update": "taskId",
 }
+"""By method, the parameter that says what a call is about."""
 _COMPLETE: Final = "completion/complete"
-_REFERENCES: Final = {"ref/prompt": "name", "ref/resource": "uri"}
-_KNOWN: Final = frozenset(_NAMES) | {
-    _COMPLETE,
+ABOUT_NOTHING: Final = frozenset({
     "initialize",
     "logging/setLevel",
     "notifications/cancelled",
@@ -42,7 +41,10 @@ _KNOWN: Final = frozenset(_NAMES) | {
     "subscriptions/listen",
     "tasks/list",
     "tools/list",
-}
+})  # fmt: skip
+"""The known methods that are about nothing in particular."""
+_REFERENCES: Final = {"ref/prompt": "name", "ref/resource": "uri"}
+_KNOWN: Final = ABOUT_NOTHING | frozenset(NAMES) | {_COMPLETE}
 _FOLDED: Final = frozenset(fold(method) for method in _KNOWN)
 _METHOD: Final = re.compile(r"[!-~]{1,128}")
 
@@ -60,7 +62,7 @@ def subject_of(method: str, params: Mapping[str, Any]) -> str | None:
     That is a name, an address or an id, and for a completion what its reference names. Other methods are about nothing
     that we know: empty.
     """
-    member = _NAMES.get(method)
+    member = NAMES.get(method)
     if member is not None:
         return _subject(params.get(member), member)
     return _referenced(params.get("ref")) if method == _COMPLETE else ""

@@ -4,12 +4,26 @@ from functools import lru_cache, reduce
 from typing import Final
 
 from authplane.cel.envoy import nodes
-from authplane.cel.envoy.attributes import RESPONSE
-from authplane.cel.envoy.checks import PRESENT, Check, Contains, Equals, Fits, Header, Metadata, Not, every, some
+from authplane.cel.envoy.checks import (
+    PRESENT,
+    AtMost,
+    Check,
+    Contains,
+    Equals,
+    Fits,
+    Header,
+    Metadata,
+    Not,
+    equals_one,
+    every,
+    some,
+)
 from authplane.cel.envoy.paths import CANONICAL_CHECK
 from authplane.cel.envoy.release import Release
 from authplane.cel.envoy.translate import Condition
 from authplane.cel.tree import Node
+from authplane.policy.mcp.calls import TOOLS_CALL
+from authplane.policy.mcp.methods import ABOUT_NOTHING, NAMES
 from authplane.policy.mcp.versions import ProtocolVersion
 
 _HEADERS: Final = nodes.name("request.headers")
@@ -28,33 +42,53 @@ _JSON_IN_WORDS: Final = r'application/json(?:; ?(?i:charset)=(?i:utf-8|"utf-8"))
 _NO_SESSION: Final = r"|\C*[^!-~]\C*"
 """Nothing, or something that is not printed."""
 _LONGEST_SESSION: Final = 1024
+_TOLD: Final = frozenset({"name", "uri"})
+"""The parameters that the mcp filter tells, of those that say what a call is about."""
+_SUBJECT: Final = "[ -~]+"
 
 
 @lru_cache(maxsize=16)
-def build_front(envoy: Release, *, is_mcp: bool, reads_mcp: bool) -> Condition:
-    """Return what holds for the requests that Envoy may judge; most of it is a check, and what is not never fails."""
+def build_front(envoy: Release, most_bytes: int, *, is_mcp: bool, reads_mcp: bool) -> Condition:
+    """Return what holds for the requests that Envoy may judge; most of it is a check, and what is not never fails.
+
+    A body may have ``most_bytes`` if it is read.
+    """
     if not is_mcp:
         return Condition()
     # A proxy does not wait for the body of an upgrade: nobody could judge it.
     plain = [Not(Header(":method", Equals("CONNECT"))), *(_without(each) for each in _UPGRADES)]
     if not reads_mcp:
         return Condition(check=every(plain))
-    return Condition(check=every((*_message(envoy), *plain[1:])), tree=_session(), reads_mcp=True)
+    return Condition(check=every((*_message(envoy, most_bytes), *plain[1:])), tree=_session(), reads_mcp=True)
 
 
-def _message(envoy: Release) -> list[Check]:
+def _message(envoy: Release, most_bytes: int) -> list[Check]:
     """Return what holds for a message whose method and subject the mcp filter finds."""
-    method = (envoy.mcp_metadata, "method")
     return [
         Header(":method", Equals("POST")),
-        Metadata(method, (PRESENT,)),
-        Not(Metadata(method, (Equals(RESPONSE),))),
+        _about(envoy),
+        # The filter does not look at what comes after the message.
+        Header("content-length", AtMost(most_bytes)),
         some((Header("content-type", Equals(_JSON)), Header("content-type", Fits(_JSON_IN_WORDS)))),
         CANONICAL_CHECK,
         Not(Header("authorization", Contains(","))),
         *(_without(each) for each in _NEVER),
         Not(Header("mcp-session-id", Fits(_NO_SESSION))),
     ]
+
+
+def _about(envoy: Release) -> Check:
+    """Return what holds for a known method, and for what it is about, where there must be something: tools first."""
+    method = (envoy.mcp_metadata, "method")
+    found: dict[str, list[str]] = {}
+    for name, member in sorted(NAMES.items(), key=lambda each: (each[0] != TOOLS_CALL, each)):
+        found.setdefault(member, []).append(name)
+    about = (
+        every((equals_one(method, names), Metadata((envoy.mcp_metadata, "params", member), (Fits(_SUBJECT),))))
+        for member, names in found.items()
+        if member in _TOLD
+    )
+    return some((*about, equals_one(method, ABOUT_NOTHING)))
 
 
 def _session() -> Node:

@@ -47,6 +47,11 @@ class Passages:
         """Yield the ways to all targets that something leads to."""
         return self._found(self._reached)
 
+    @property
+    def tries_checks_out(self) -> bool:
+        """Whether Envoy asks about policies in shadow where nothing else is to be asked about."""
+        return self._envoy is not None and self._envoy.tries_checks_out
+
     def past(self, aim: Aim) -> tuple[Passage, ...]:
         """Return the ways that lead past what a policy protects; if there is none, what would hold if there were."""
         alone = Target(backend=aim.ref) if aim.ref.kind in BACKENDS else Target(gateway=aim.ref, section=aim.section)

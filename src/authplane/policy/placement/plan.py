@@ -18,6 +18,7 @@ from authplane.policy.access.model import (
     entry_words,
 )
 from authplane.policy.access.settings import BodyInspection, Placement, Settings
+from authplane.policy.mcp.answers import DenialFormat
 from authplane.policy.mcp.base_methods import BaseMode
 from authplane.policy.placement.entries import ASKS, CHOSEN, place_base, place_entry
 from authplane.policy.placement.front import build_front
@@ -62,8 +63,8 @@ def place_way(way: Way, settings: Settings, choices: Choices) -> Plan:
     return Plan(
         guards=guards,
         decider=_decider(way, guards),
-        front=build_front(choices.envoy, is_mcp=way.is_mcp, reads_mcp=way.reads_mcp),
-        worded=any(map(_is_worded, rules)),
+        front=build_front(choices.envoy, settings.limits.body, is_mcp=way.is_mcp, reads_mcp=way.reads_mcp),
+        worded=any(map(_is_worded, rules)) or _is_said_in_bodies(way, settings),
     )
 
 
@@ -106,14 +107,14 @@ class _Placer:
                 asked = self._entry("ExternalAuth", _EVERYBODY, ANYBODY, CallOut(self._asks))
                 return PlacedPolicy(ref=ref, entries=(asked,), required=True)
             case Policy(ref=ref, rules=rules, base=base):
-                entries = [each for rule in rules for each in self._rule(rule)]
+                entries = [each for rule in rules for each in self._rule(rule, base)]
                 if base is BaseMode.ANY_SOURCE and self._way.is_mcp and not _asks_everybody(policy):
                     entries.append(self._entry(BASE, _EVERYBODY, ANYBODY, self._base()))
                 return PlacedPolicy(ref=ref, entries=tuple(entries))
             case _:
                 assert_never(policy)
 
-    def _rule(self, rule: Rule) -> Iterator[PlacedEntry]:
+    def _rule(self, rule: Rule, base: BaseMode) -> Iterator[PlacedEntry]:
         sender = place_source(rule.source, self._settings, self._keys)
         for index, entry in enumerate(rule.entries):
             if isinstance(entry, Asked):
@@ -123,7 +124,7 @@ class _Placer:
             else:
                 place = place_entry(entry, sender.who, self._terms, is_mcp=self._way.is_mcp)
             yield self._entry(entry_words(entry, index), rule, sender, place)
-        if rule.base and self._way.is_mcp:
+        if rule.base and base is BaseMode.MATCHED_SOURCE and self._way.is_mcp:
             yield self._entry(BASE, rule, sender, sender if isinstance(sender, CallOut) else self._base())
 
     def _base(self) -> Place:
@@ -161,6 +162,11 @@ def _destinations(guards: tuple[Guard, ...]) -> Iterator[object]:
 def _asks_everybody(policy: Policy) -> bool:
     """Tell whether an external service is asked about everybody, and so about everything."""
     return any(isinstance(rule.source, AnySource) and rule.asked for rule in policy.rules)
+
+
+def _is_said_in_bodies(way: Way, settings: Settings) -> bool:
+    """Tell whether a denial has to repeat the id of a message that Envoy does not read."""
+    return way.is_mcp and not way.reads_mcp and settings.denial_format is DenialFormat.JSONRPC200
 
 
 def _is_worded(rule: Rule) -> bool:
