@@ -20,6 +20,7 @@ from tests.policy.access.world import (
 from tests.support.gateway import service
 from typer.testing import CliRunner, Result
 
+from authplane.app.explain import EVALUATED, OPEN_SERVER, TOO_OLD
 from authplane.cli.main import build_app
 from authplane.policy.placement.entries import ASKS, CHOSEN, STRICT
 from authplane.policy.placement.grpc_entries import PORTS
@@ -136,9 +137,38 @@ CASES: Final = {
         "Envoy",
         [
             "p rule-0 0:InlineTools", "p rule-0 base_protocol",
-            "q: is evaluated, and not enforced (mode: Shadow)",
+            f"q: {EVALUATED}",
         ],
         [],
+    ),
+    "a policy in shadow is in nobody's way": Case(
+        (policy(rule()), policy(rule(), name="q", more="  mode: Shadow")),
+        "Policy server",
+        [f"p rule-0 0:InlineTools: {STRICT}", f"p rule-0 base_protocol: {STRICT}", f"q: {EVALUATED}"],
+        [ON_SHOP],
+    ),
+    "a policy in shadow alone": Case(
+        (NATIVE, policy(rule(), more="  mode: Shadow")),
+        "Nobody",
+        [f"p: {EVALUATED}"],
+        [],
+        "no policy protects it: everything is allowed",
+    ),
+    "a policy in shadow alone, and a release of Envoy that would heed it": Case(
+        (NATIVE, policy(rule(), more="  mode: Shadow")),
+        "Nobody",
+        [f"p: {TOO_OLD}"],
+        [],
+        "no policy protects it: everything is allowed",
+        envoy="1.37",
+    ),
+    "a policy in shadow alone that such a release evaluates by itself": Case(
+        (NATIVE, policy(anybody(f"[{NO_MCP}]"), kind="XAccessPolicy", more="  mode: Shadow")),
+        "Nobody",
+        [f"p: {EVALUATED}"],
+        [],
+        "no policy protects it: everything is allowed",
+        envoy="1.37",
     ),
     "a release of Envoy that reads a part of bodies": Case(
         (NATIVE, policy(rule())),
@@ -236,6 +266,12 @@ def test_a_grpc_server_decides_what_it_can(
     [found] = explained(tmp_path, SERVER, policy(rule(SPIFFE, authorization), targets=targets))["targets"]
     assert [entry["reason"] for each in found["policies"] for entry in each["entries"]] == reasons
     assert (found["decider"], found["advice"]) == (decider, [])
+
+
+def test_a_grpc_server_with_policies_in_shadow_alone_evaluates_none(tmp_path: Path) -> None:
+    targets = "[{kind: Backend, name: orders}]"
+    [found] = explained(tmp_path, SERVER, policy("[]", targets=targets, more="  mode: Shadow"))["targets"]
+    assert (found["decider"], [each["note"] for each in found["policies"]]) == ("Nobody", [OPEN_SERVER])
 
 
 def test_a_grpc_server_that_may_not_decide_could(tmp_path: Path) -> None:

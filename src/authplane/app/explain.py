@@ -18,6 +18,9 @@ from authplane.policy.placement.plan import OLD
 from authplane.policy.placement.sources import SKEW, TWO_NAMES
 
 UNREACHED: Final = "nothing that is served leads here"
+EVALUATED: Final = "is evaluated, and not enforced (mode: Shadow)"
+TOO_OLD: Final = "is not evaluated: where nothing is enforced, Envoy asks about it from 1.38 on (mode: Shadow)"
+OPEN_SERVER: Final = "is not evaluated: a gRPC server before which nothing is enforced asks nobody (mode: Shadow)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +92,7 @@ def _explained(passage: Passage, policies: Policies, passages: Passages, *, reac
         decider=_decider(passage, policies),
         placement=way.placement,
         body_inspection=way.body_inspection,
-        policies=(*(_policy(each, way) for each in _policies(plan)), *_shadows(way)),
+        policies=(*(_policy(each, way) for each in _policies(plan)), *_shadows(passage, policies, passages)),
         note=_note(passage, policies, reached=reached),
         advice=() if policies.closed else tuple(_advice(passage, passages)),
         trusts_parser=native and plan.front.reads_mcp and way.body_inspection is BodyInspection.NATIVE,
@@ -131,11 +134,25 @@ def _policy(placed: PlacedPolicy, way: Way) -> ExplainedPolicy:
     )
 
 
-def _shadows(way: Way) -> Iterator[ExplainedPolicy]:
-    for shadow in way.shadows:
+def _shadows(passage: Passage, policies: Policies, passages: Passages) -> Iterator[ExplainedPolicy]:
+    note = _shadow_note(passage, policies, passages)
+    for shadow in passage.way.shadows:
         for guard in shadow.guards:
             for policy in guard.policies:
-                yield ExplainedPolicy(ref=policy.ref, entries=(), note="is evaluated, and not enforced (mode: Shadow)")
+                yield ExplainedPolicy(ref=policy.ref, entries=(), note=note)
+
+
+def _shadow_note(passage: Passage, policies: Policies, passages: Passages) -> str:
+    """Say what becomes of policies in shadow: the policy server evaluates them where it is asked, or Envoy does."""
+    way, target = passage.way, passage.target
+    if way.guarded:
+        return EVALUATED
+    if not way.guards[-1].mcp:
+        return OPEN_SERVER
+    if passages.tries_checks_out or _decider(passage, policies) is Decider.SERVER:
+        return EVALUATED
+    native = all(passages.plan(target, each).decider is Decider.ENVOY for each in way.shadows)
+    return EVALUATED if native else TOO_OLD
 
 
 def _policy_note(placed: PlacedPolicy, way: Way) -> str:
@@ -181,13 +198,18 @@ def _advice(passage: Passage, passages: Passages) -> Iterator[str]:
 
 def _helps(change: Chosen, passage: Passage, passages: Passages) -> bool:
     """Tell whether Envoy would decide more if something less strict were chosen."""
-    way = passage.way
-    other = replace(
+    other = _changed(passage.way, change)
+    return _natives(passages.plan(passage.target, other)) > _natives(passage.plan)
+
+
+def _changed(way: Way, change: Chosen) -> Way:
+    """Return a way with something else chosen; what Envoy reads for nobody that is enforced it does not read at all."""
+    return replace(
         way,
         placement=change.placement or way.placement,
         body_inspection=change.body_inspection or way.body_inspection,
+        shadows=tuple(each if each.reads_mcp > way.reads_mcp else _changed(each, change) for each in way.shadows),
     )
-    return _natives(passages.plan(passage.target, other)) > _natives(passage.plan)
 
 
 def _natives(plan: Plan) -> int:

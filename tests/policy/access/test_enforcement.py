@@ -134,6 +134,22 @@ CASES: Final = {
         (NATIVE, BACKEND, policy(rule(), more="  mode: Shadow")),
         condition("Shadow", "the policy is evaluated, and not enforced", "False"),
     ),
+    "a policy that is tried out before an open gRPC server": Case(
+        (SERVER, policy(rule(SPIFFE, GET), more="  mode: Shadow")),
+        condition(
+            "Shadow",
+            "the policy is not enforced, nor evaluated: a gRPC server before which nothing is enforced asks nobody",
+            "False",
+        ),
+    ),
+    "a policy that is tried out before a gRPC server with another": Case(
+        (SERVER, policy(rule(SPIFFE, GET), name="q"), policy(rule(SPIFFE, GET), more="  mode: Shadow")),
+        condition("Shadow", "the policy is evaluated, and not enforced", "False"),
+    ),
+    "a policy that should be tried out, where too many are": Case(
+        (BACKEND, *(policy(rule(), name=name, more="  mode: Shadow") for name in "abcdep")),
+        condition("Shadow", "the policy is not enforced", "False"),
+    ),
     "no target": Case((policy(rule()),), condition("TargetNotFound", "there is nothing to protect", "False")),
     "a configuration that cannot be used": Case(
         (settings("{placement: Never}"), BACKEND, policy(rule())),

@@ -22,7 +22,7 @@ _Entry: TypeAlias = tuple[str, str]
 def enforced_condition(standing: PolicyStanding, at: Standing, policies: Policies, passages: Passages) -> Condition:
     """Say who enforces a policy at one of its targets; one that is not accepted denies there, or is nowhere."""
     if standing.shadow:
-        return _condition("Enforced", False, "Shadow", "the policy is evaluated, and not enforced")
+        return _condition("Enforced", False, "Shadow", _shadowed(at, passages))
     if policies.closed:
         return _condition("Enforced", True, "Denies", f"nothing is allowed: {policies.closed}")
     if not at.accepted:
@@ -37,6 +37,15 @@ def enforced_condition(standing: PolicyStanding, at: Standing, policies: Policie
     deciders = {decider for decider, _ in found}
     where = "in the gRPC server" if deciders & {Decider.GRPC, Decider.GRPC_AND_SERVER} else "in Envoy"
     return _placed([placed for _, placed in found], where, by_server=deciders <= {Decider.SERVER})
+
+
+def _shadowed(at: Standing, passages: Passages) -> str:
+    if not at.accepted:
+        return "the policy is not enforced"
+    ways = [passage.way for passage in passages.past(at.aim)]
+    if ways and not any(way.guarded or way.guards[-1].mcp for way in ways):
+        return "the policy is not enforced, nor evaluated: a gRPC server before which nothing is enforced asks nobody"
+    return "the policy is evaluated, and not enforced"
 
 
 def _refused(ref: Ref, at: Standing, policies: Policies) -> Condition:
