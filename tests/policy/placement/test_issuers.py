@@ -47,6 +47,9 @@ CASES: Final = {
     "tools are the server's": Case((BACKEND, policy(rule(OIDC))), []),
     "everything is the server's": Case((BACKEND, CALL_OUT, policy(rule(OIDC))), []),
     "the backend leaves everything to the server": Case((CHOSEN, NATIVE, policy(rule(OIDC))), []),
+    "a policy in shadow beside one that is enforced": Case(
+        (BACKEND, NATIVE, policy(rule(SPIFFE)), policy(rule(OIDC), name="s", more="  mode: Shadow")), [ISSUER]
+    ),
     "only workloads": Case((BACKEND, NATIVE, policy(rule(SPIFFE))), []),
     "an external service is asked about everything": Case(
         (BACKEND, SERVICES, NATIVE, policy(rule(OIDC)), SCREEN),

@@ -42,5 +42,6 @@ def _is_left_to_the_server(guard: Guard, settings: Settings) -> bool:
 
 
 def _sources(guard: Guard) -> Iterator[Oidc]:
-    for policy in guard.policies:
+    # What Envoy cannot evaluate of policies in shadow leaves all others to the policy server.
+    for policy in (*guard.policies, *guard.shadows):
         yield from (rule.source for rule in rules_of(policy) if isinstance(rule.source, Oidc))
