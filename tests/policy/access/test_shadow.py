@@ -193,6 +193,11 @@ def test_a_policy_whose_mode_cannot_be_read_denies(mode: str) -> None:
     assert (word(verdict), verdict.grounds.reason, verdict.shadows) == ("403", "policy_unusable:Invalid", ())
 
 
+def test_a_policy_that_cannot_be_read_denies_whatever_its_mode() -> None:
+    verdict = judge(compiled(BACKEND, shadow("[{sauce: 1}]")).policies, ADD_CALL, workload())
+    assert (word(verdict), verdict.grounds.reason, verdict.shadows) == ("403", "policy_unusable:Invalid", ())
+
+
 @pytest.mark.parametrize("mode", ["Enforce", "Shadow"])
 def test_a_version_that_cannot_be_read_leaves_the_mode_of_the_last_good_one(mode: str) -> None:
     library, compiler = Library(), PolicyCompiler()
