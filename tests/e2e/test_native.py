@@ -294,3 +294,26 @@ async def headers_seen(it: McpGateway, http: httpx2.AsyncClient) -> list[str]:
     assert answer.structured_content is not None
     found: list[str] = answer.structured_content["result"]
     return found
+
+
+# --- Sizes, and what is not there
+
+
+@both
+async def test_bodies_up_to_the_limit_are_read_and_larger_ones_never_pass(tmp_path: Path, envoy: Version) -> None:
+    made = mcp_gateway(tmp_path, policy(f"[{rule(tools('add'))}]"), settings=NATIVE, envoy=envoy)
+    async with made as it, it.http_client(spiffe_id=AGENT) as http:
+        for size in (20_000, 40_000, 60_000):
+            assert "session" in (await it.call(http, "add", much="x" * size)).text.lower(), "words of the server behind"
+        for size in (70_000, 300_000):
+            large = await it.call(http, "add", much="x" * size)
+            assert large.status_code in {400, 413}
+            assert "session" not in large.text.lower()
+
+
+@both
+async def test_what_no_route_takes_is_not_found(tmp_path: Path, envoy: Version) -> None:
+    async with mcp_gateway(tmp_path, policy(f"[{rule(tools('add'))}]"), settings=NATIVE, envoy=envoy) as it:
+        for shown in ({}, {"spiffe_id": AGENT}):
+            async with it.http_client(**shown) as http:
+                assert (await it.call(http, "add", path="/elsewhere")).status_code == 404

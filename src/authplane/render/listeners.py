@@ -1,6 +1,6 @@
 """Listeners: a connection manager for all plain hosts, one for each host behind TLS."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from functools import lru_cache, partial
 from typing import Final
@@ -33,6 +33,7 @@ from authplane.render.filters import Chain, chain_of, held_back, http_filters, t
 from authplane.render.fronts import RBAC_METADATA
 from authplane.render.native import Natives
 from authplane.render.parts import Part, Whole
+from authplane.render.rules import DECIDED_BY, FOUND, slot_prefix
 from authplane.render.wrap import FROM_ADS, TLS_VERSIONS, duration, limit, pack, socket_address
 
 _BUFFER_LIMIT: Final = 32 * 1024
@@ -58,11 +59,7 @@ ACCESS_LOG: Final = {
 Every field costs a large gateway dear: Envoy compares all filter chains whenever the listener changes (decision 0009).
 """
 
-NATIVE_LOG: Final = {
-    "policies": f"%METADATA(ROUTE:{METADATA}:policies)%",
-    "decided": f"%DYNAMIC_METADATA({RBAC_METADATA})%",
-}
-"""Where Envoy decides by itself: by which policies, and which rule it was."""
+_POLICIES: Final = f"%METADATA(ROUTE:{METADATA}:policies)%"
 
 
 def listeners_of(graph: Graph) -> Iterator[Whole[listener_pb2.Listener]]:
@@ -179,7 +176,7 @@ def connection_manager(
         rds=hcm_pb2.Rds(config_source=FROM_ADS, route_config_name=table_name(routes, chain)),
         http_filters=http_filters(chain),
     )
-    manager.MergeFrom(_common_settings(timeouts, native=chain.natives is not None))
+    manager.MergeFrom(_common_settings(timeouts, None if chain.natives is None else chain.natives.slots))
     if chain.natives is not None:
         _decide_natively(manager, chain.natives)
     if forwarded is not None:
@@ -217,13 +214,16 @@ def _forwarded(forwarded: Forwarded) -> hcm_pb2.HttpConnectionManager.SetCurrent
     )
 
 
-@lru_cache(maxsize=8)
-def _common_settings(timeouts: ConnectionTimeouts, *, native: bool) -> hcm_pb2.HttpConnectionManager:
-    """Return what all connection managers have in common."""
+@lru_cache(maxsize=32)
+def _common_settings(timeouts: ConnectionTimeouts, slots: int | None) -> hcm_pb2.HttpConnectionManager:
+    """Return what all connection managers have in common.
+
+    ``slots`` is how many policies of one target Envoy looks at by itself, if it does that one by one; None is nothing.
+    """
     idle, longest = limit(timeouts.connection_idle), timeouts.max_connection_duration
     return _HCM(
         codec_type=_HCM.CodecType.AUTO,
-        access_log=[_access_log(ACCESS_LOG | NATIVE_LOG if native else ACCESS_LOG)],
+        access_log=[_access_log(slots)],
         use_remote_address=BoolValue(value=True),
         # What a route matched must be what the origin reads.
         normalize_path=BoolValue(value=True),
@@ -248,8 +248,14 @@ def _common_settings(timeouts: ConnectionTimeouts, *, native: bool) -> hcm_pb2.H
     )
 
 
-def _access_log(texts: Mapping[str, str]) -> accesslog_pb2.AccessLog:
-    fields = Struct(fields={name: Value(string_value=text) for name, text in texts.items()})
+def _access_log(slots: int | None) -> accesslog_pb2.AccessLog:
+    """Render the log; where Envoy decides by itself, it says by which policies, and which rule it was."""
+    fields = Struct(fields={name: Value(string_value=text) for name, text in ACCESS_LOG.items()})
+    if slots is not None:
+        found = [DECIDED_BY, *(f"{slot_prefix(number)}{FOUND}" for number in range(slots))]
+        decided = {each: Value(string_value=f"%DYNAMIC_METADATA({RBAC_METADATA}:{each})%") for each in found}
+        fields.fields["policies"].string_value = _POLICIES
+        fields.fields["decided"].struct_value.CopyFrom(Struct(fields=decided))
     log = stream_pb2.StdoutAccessLog(
         log_format=substitution_format_string_pb2.SubstitutionFormatString(json_format=fields)
     )

@@ -25,6 +25,8 @@ from authplane.render.fronts import RBAC_METADATA, fit_for_judging, recognised
 from authplane.render.wrap import pack
 
 DECIDED_BY: Final = "enforced_effective_policy_id"
+FOUND: Final = "shadow_effective_policy_id"
+"""What a filter that enforces nothing calls the rule that holds."""
 ALLOWS: Final = "/"
 """What the names of rules that allow have in them, and the others have not."""
 TOGETHER: Final = "native/all"
@@ -136,7 +138,7 @@ def _guard(guard: PlacedGuard, numbers: Mapping[int, int], texts: Sequence[str])
     required: list[pb.Permission] = []
     optional: list[pb.Permission] = []
     for policy in guard.policies:
-        matcher = _matcher(f"{slot_prefix(numbers[id(policy)])}shadow_effective_policy_id", texts)
+        matcher = _matcher(f"{slot_prefix(numbers[id(policy)])}{FOUND}", texts)
         found = pb.Permission(sourced_metadata=pb.SourcedMetadata(metadata_matcher=matcher))
         (required if every or policy.required else optional).append(found)
     return _every([*required, *([_some(optional)] if optional else [])])
