@@ -48,6 +48,9 @@ CASES = {
         {"details": "ext_authz_error", "decided": {ID: "!ask"}}, "refused: no answer from the authorization server"
     ),
     "no check": Case({"authorization": "unprotected"}, "unprotected"),
+    "a check that is not heeded": Case(
+        {"authorization": "shadow"}, "not enforced: authorization is only tried out here"
+    ),
     "to https": Case({"status": 301, "details": "direct_response", "authorization": None}, "redirected to https"),
 }
 

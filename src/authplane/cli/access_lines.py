@@ -9,6 +9,7 @@ _WORDS: Final = {
     "enforced": "[green]allowed[/] by the authorization server",
     "disabled": "[yellow]not checked[/]: authorization is disabled on this route",
     "fails-open": "[yellow]allowed[/] by the authorization server, or by failOpen if it did not answer",
+    "shadow": "[yellow]not enforced[/]: authorization is only tried out here",
     "unprotected": "[yellow]unprotected[/]",
 }
 """What held for a request that was let through, by what the access log says of its route."""
