@@ -164,3 +164,25 @@ async def test_a_stream_on_which_nothing_was_said_is_no_proxy() -> None:
             return ads.programming() == Answered()
 
         await eventually(accepted)
+
+
+async def test_the_oldest_proxy_counts_as_long_as_it_is_connected() -> None:
+    ads = Ads(lambda _: None)
+    ads.publish(Made("first"))
+    assert ads.oldest() == CURRENT
+    async with serving(ads) as target, connected(target) as new:
+        await new.say(envoy(1, 40))
+        await new.read()
+        assert ads.oldest() == Release(1, 40)
+        async with connected(target) as old, connected(target) as silent:
+            await old.say(envoy(1, 37))
+            await old.read()
+            assert ads.oldest() == Release(1, 37)
+            await silent.say(Node(id="edge"))
+            await silent.read()
+            assert ads.oldest() is None
+
+        async def alone() -> bool:
+            return ads.oldest() == Release(1, 40)
+
+        await eventually(alone)

@@ -13,6 +13,7 @@ from authplane.app.records import Transitions
 from authplane.app.rekeyed import rekeyed
 from authplane.graph.policy_server import PolicyServer
 from authplane.graph.programming import Programming
+from authplane.graph.status import Status
 from authplane.io.ads import Ads, require_protection
 from authplane.io.ads_stream import AdsEvent
 from authplane.io.clock import now, stopwatch
@@ -155,7 +156,11 @@ class Control:
     def _observe(self) -> None:
         """Take note of when conditions change."""
         if self.generation is not None:
-            self._transitions.observe(self.generation.status(self.programming), now())
+            self._transitions.observe(self.status(self.generation), now())
+
+    def status(self, generation: Generation) -> tuple[Status, ...]:
+        """Return the status that a generation has with the connected proxies, of which the oldest does the least."""
+        return generation.status(self.programming, self._ads.oldest())
 
     @property
     def programming(self) -> Programming:
@@ -175,7 +180,7 @@ class Control:
     def _respond(self, request: HttpRequest) -> HttpResponse:
         if request.target != "/status" or self.generation is None:
             return HttpResponse(status=404)
-        records = self._transitions.records(self.generation.status(self.programming), now())
+        records = self._transitions.records(self.status(self.generation), now())
         return HttpResponse(
             status=200, headers=(("content-type", "application/json"),), body=json.dumps(records).encode()
         )

@@ -70,16 +70,16 @@ class Generation:
         ]
         return tuple(sorted({*self.loaded.findings, *located}, key=_position))
 
-    def status(self, programming: Programming) -> tuple[Status, ...]:
-        """Return the status of every resource that has one."""
+    def status(self, programming: Programming, envoy: Release | None = CURRENT) -> tuple[Status, ...]:
+        """Return the status of every resource that has one, as it is with proxies of a release of Envoy."""
         loaded = self.loaded
         given = (loaded.resources, loaded.findings, loaded.last_good, self.built, programming)
         statuses = (*build_status(*given), *build_gateway_status(*given))
         served = programming != NotServed()
-        passages = cache(partial(self.passages, served=served))
+        passages = cache(partial(self.passages, envoy, served=served))
         if not served:
             return with_policies(statuses, loaded, self.compiled, passages)
-        self.told.next_generation(reached_placings(self.built.graph))
+        self.told.next_generation(reached_placings(self.built.graph), envoy)
         return with_policies(statuses, loaded, self.compiled, passages, self.told)
 
     def passages(self, envoy: Release | None = CURRENT, *, served: bool = False) -> Passages:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from authplane.base.names import Ref
+from authplane.cel.envoy.release import Release
 from authplane.graph.placements import Placing
 from authplane.policy.access.compile import PolicyStanding, Standing
 from authplane.policy.access.guards import Target
@@ -22,10 +23,15 @@ class ToldPolicies:
         self._before: Mapping[_Key, tuple[_Ways, Condition]] = {}
         self._now: dict[_Key, tuple[_Ways, Condition]] = {}
         self._ways: Mapping[Ref, _Ways] = {}
+        self._envoy: Release | None = None
 
-    def next_generation(self, reached: Mapping[Target, Placing | None]) -> None:
-        """Forget what is told no longer; ``reached`` is what stands before the targets that something leads to."""
-        self._before, self._now = self._now, {}
+    def next_generation(self, reached: Mapping[Target, Placing | None], envoy: Release | None) -> None:
+        """Forget what is told no longer; ``reached`` is what stands before the targets that something leads to.
+
+        What was told of proxies of another release of Envoy is told no longer.
+        """
+        self._before, self._now = self._now if envoy == self._envoy else {}, {}
+        self._envoy = envoy
         ways: dict[Ref, list[Placing | None]] = defaultdict(list)
         for target, placing in reached.items():
             for ref in (target.backend, target.gateway):

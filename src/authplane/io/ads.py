@@ -8,6 +8,7 @@ import grpc
 import grpc.aio
 
 from authplane.base.addresses import is_loopback
+from authplane.cel.envoy.release import CURRENT, Release
 from authplane.graph.programming import Answered, NoProxy, Programming, ServerAnswers, without_filters
 from authplane.io.ads_stream import DELTA, SOTW, STOPPING, AdsEvent, Ending, Stream, Variant, Waits
 from authplane.io.grpc_server import Tls, serve_grpc
@@ -41,6 +42,8 @@ class _Open(Protocol):
 
     @property
     def standing(self) -> Standing | None: ...
+    @property
+    def edition(self) -> Release | None: ...
 
     def pick(self, editions: Editions) -> Snapshot | None: ...
     def publish(self, snapshot: Snapshot) -> None: ...
@@ -101,6 +104,14 @@ class Ads:
             refused={without_filters(name): words for each in proxies for name, words in each.refused.items()},
             servers=servers,
         )
+
+    def oldest(self) -> Release | None:
+        """Return the oldest release of Envoy that a client has, or the current one if there is no client.
+
+        None means that a proxy is older than those that decide something by themselves, or does not say what it is.
+        """
+        known = [each.edition for each in self._streams if each.edition is not None]
+        return min(known, default=CURRENT) if len(known) == len(self._streams) else None
 
     def _serving(self) -> bool:
         return self._editions is not None and not self._stopping

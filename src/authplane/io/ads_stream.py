@@ -7,6 +7,7 @@ from typing import Final, Generic, Protocol, TypeAlias, TypeVar, assert_never
 
 import grpc
 
+from authplane.cel.envoy.release import CURRENT, Release
 from authplane.xds.delta import DeltaSession
 from authplane.xds.messages import (
     Acked,
@@ -150,6 +151,11 @@ class Stream(Generic[Request, Response]):
     def standing(self) -> Standing | None:
         """What the client says of the present snapshot; None before it has said anything."""
         return None if self._first is None else self._session.standing
+
+    @property
+    def edition(self) -> Release | None:
+        """The release of Envoy whose configuration the client gets; the current one before it has said anything."""
+        return CURRENT if self._first is None else self._first.edition
 
     def pick(self, editions: Editions) -> Snapshot | None:
         """Return what of a generation is for the client; None before it has said who it is."""
