@@ -108,7 +108,7 @@ KNOWN: Final = {
     ),
     "final dot": Known(
         reason="no route has a host that ends in a dot",
-        statuses=frozenset({200, 401, 403, 404}),
+        statuses=frozenset({404}),
         concerns=lambda shot: shot.host.endswith("."),
     ),
     "upgrade": Known(

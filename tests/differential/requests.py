@@ -191,7 +191,7 @@ class Requests:
         aim = chance.choice(rules) if rules and chance.random() < 0.85 else {}
         sent = replace(self._call(aim), **self._who(aim.get("source")))
         if chance.random() < 0.2:
-            times = 2 if chance.random() < 0.1 else 1
+            times = 2 if chance.random() < 0.3 else 1
             sent = replace(sent, headers=(*sent.headers, *(("x-team", "red"),) * times))
         for _ in range(chance.choice((0, 0, 0, 0, 1, 1, 2))):
             sent = chance.choice(_MUTATIONS)(sent, chance)
