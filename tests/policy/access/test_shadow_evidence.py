@@ -84,3 +84,10 @@ def test_a_certificate_of_a_domain_that_only_a_policy_in_shadow_names_proves_not
     server = Server(made)
     assert server.decide(asked(spiffe_id=far)) == "403 no_peer_identity"
     assert shadows(server) == [(Would.ALLOW, "granted")]
+
+
+def test_a_token_of_an_issuer_that_only_a_policy_in_shadow_names_proves_nothing_to_others() -> None:
+    other = OIDC.replace(ISSUER, "https://other.example")
+    server = Server(world(policy(rule(other), name="e"), policy(rule(OIDC), name="s", more=SHADOW)))
+    assert server.decide(asked(token(ISSUER, "ann"))) == "401 bad_token:issuer_unknown"
+    assert shadows(server) == [(Would.ALLOW, "granted")]

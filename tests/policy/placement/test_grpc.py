@@ -31,6 +31,8 @@ GET: Final = "/shop.Orders/Get"
 ME: Final = frozenset({AGENT})
 TO_GET: Final = f"[{{type: Inline, paths: [{GET}]}}]"
 TO_PUT: Final = "[{type: Inline, paths: [/shop.Orders/Put]}]"
+FAR: Final = "spiffe://far.example/a"
+SPIFFE_FAR: Final = f"{{type: SPIFFE, spiffe: '{FAR}'}}"
 WORKLOAD_TOKENS: Final = (
     "{issuers: [{url: 'https://issuer.example', jwtSvids: {trustDomain: cluster.local, audiences: [a]}}]}"
 )
@@ -201,7 +203,14 @@ PLANS: Final = {
         (settings(WORKLOAD_TOKENS), policy(rule(SPIFFE, TO_GET))),
         grants((Grant(ids=ME, paths=(GET,)),), asked=Reach(paths=((GET, Anybody()),), others=Nobody()), tokens=True),
     ),
+    "a token may be of another workload than the certificate": Whole(
+        (settings(WORKLOAD_TOKENS), policy(rule(SPIFFE_FAR, TO_GET))),
+        grants((Grant(ids=frozenset({FAR}), paths=(GET,)),), asked=NOBODY, tokens=True),
+    ),
     "a policy with a mistake": Whole((policy(rule(SPIFFE, TO_GET)), policy("[{tools: [a]}]", name="q")), None),
+    "a policy with a mistake where one suffices": Whole(
+        (settings("{policyComposition: Any}"), policy(rule(SPIFFE, TO_GET)), policy("[{tools: [a]}]", name="q")), None
+    ),
 }
 
 
