@@ -92,7 +92,7 @@ def _explained(passage: Passage, policies: Policies, passages: Passages, *, reac
         decider=_decider(passage, policies),
         placement=way.placement,
         body_inspection=way.body_inspection,
-        policies=(*(_policy(each, way) for each in _policies(plan)), *_shadows(passage, policies, passages)),
+        policies=(*(_policy(each, way) for each in _policies(plan)), *_shadows(passage, passages)),
         note=_note(passage, policies, reached=reached),
         advice=() if policies.closed else tuple(_advice(passage, passages)),
         trusts_parser=native and plan.front.reads_mcp and way.body_inspection is BodyInspection.NATIVE,
@@ -134,25 +134,18 @@ def _policy(placed: PlacedPolicy, way: Way) -> ExplainedPolicy:
     )
 
 
-def _shadows(passage: Passage, policies: Policies, passages: Passages) -> Iterator[ExplainedPolicy]:
-    note = _shadow_note(passage, policies, passages)
+def _shadows(passage: Passage, passages: Passages) -> Iterator[ExplainedPolicy]:
+    note = _shadow_note(passage, passages)
     for shadow in passage.way.shadows:
         for guard in shadow.guards:
             for policy in guard.policies:
                 yield ExplainedPolicy(ref=policy.ref, entries=(), note=note)
 
 
-def _shadow_note(passage: Passage, policies: Policies, passages: Passages) -> str:
-    """Say what becomes of policies in shadow: the policy server evaluates them where it is asked, or Envoy does."""
-    way, target = passage.way, passage.target
-    if way.guarded:
+def _shadow_note(passage: Passage, passages: Passages) -> str:
+    if passages.evaluates_shadows(passage):
         return EVALUATED
-    if not way.guards[-1].mcp:
-        return OPEN_SERVER
-    if passages.tries_checks_out or _decider(passage, policies) is Decider.SERVER:
-        return EVALUATED
-    native = all(passages.plan(target, each).decider is Decider.ENVOY for each in way.shadows)
-    return EVALUATED if native else TOO_OLD
+    return TOO_OLD if passage.way.guards[-1].mcp else OPEN_SERVER
 
 
 def _policy_note(placed: PlacedPolicy, way: Way) -> str:

@@ -138,7 +138,8 @@ CASES: Final = {
         (SERVER, policy(rule(SPIFFE, GET), more="  mode: Shadow")),
         condition(
             "Shadow",
-            "the policy is not enforced, nor evaluated: a gRPC server before which nothing is enforced asks nobody",
+            "the policy is not enforced, nor evaluated: "
+            "where nothing is enforced, gRPC servers and Envoys before 1.38 ask nobody",
             "False",
         ),
     ),
@@ -211,3 +212,20 @@ def test_a_long_message_says_how_much_is_left_out() -> None:
 @pytest.mark.parametrize("length", [1, LONGEST_MESSAGE, 10 * LONGEST_MESSAGE])
 def test_what_is_said_of_one_rule_has_its_limit_too(length: int) -> None:
     assert len(bounded(["a" * length, "b"])) <= LONGEST_MESSAGE
+
+
+@pytest.mark.parametrize(
+    ("envoy", "status"), [(None, "nor"), (Release(1, 37), "nor"), (Release(1, 38), "and")], ids=str
+)
+def test_an_envoy_that_would_heed_a_policy_in_shadow_is_not_told_of_it(envoy: Release | None, status: str) -> None:
+    found = enforced(BACKEND, policy(rule(), more="  mode: Shadow"), envoy=envoy)
+    words = {
+        "nor": "the policy is not enforced, nor evaluated: "
+        "where nothing is enforced, gRPC servers and Envoys before 1.38 ask nobody",
+        "and": "the policy is evaluated, and not enforced",
+    }
+    assert found == condition("Shadow", words[status], "False")
+    closed = enforced(
+        settings("{unprotectedBackends: Deny}"), BACKEND, policy(rule(), more="  mode: Shadow"), envoy=envoy
+    )
+    assert closed == condition("Shadow", words["and"], "False")

@@ -16,6 +16,8 @@ LONGEST_MESSAGE: Final = 1024
 _ROOM: Final = 48
 """What is kept free for saying that there is more."""
 
+_UNASKED: Final = "where nothing is enforced, gRPC servers and Envoys before 1.38 ask nobody"
+
 _Entry: TypeAlias = tuple[str, str]
 
 
@@ -42,9 +44,9 @@ def enforced_condition(standing: PolicyStanding, at: Standing, policies: Policie
 def _shadowed(at: Standing, passages: Passages) -> str:
     if not at.accepted:
         return "the policy is not enforced"
-    ways = [passage.way for passage in passages.past(at.aim)]
-    if ways and not any(way.guarded or way.guards[-1].mcp for way in ways):
-        return "the policy is not enforced, nor evaluated: a gRPC server before which nothing is enforced asks nobody"
+    found = passages.past(at.aim)
+    if found and not any(map(passages.evaluates_shadows, found)):
+        return f"the policy is not enforced, nor evaluated: {_UNASKED}"
     return "the policy is evaluated, and not enforced"
 
 

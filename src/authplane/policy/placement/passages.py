@@ -47,10 +47,15 @@ class Passages:
         """Yield the ways to all targets that something leads to."""
         return self._found(self._reached)
 
-    @property
-    def tries_checks_out(self) -> bool:
-        """Whether Envoy asks about policies in shadow where nothing else is to be asked about."""
-        return self._envoy is not None and self._envoy.tries_checks_out
+    def evaluates_shadows(self, passage: Passage) -> bool:
+        """Tell whether somebody evaluates the policies in shadow on a way: whoever is asked anyway, or Envoy."""
+        way, target = passage.way, passage.target
+        if way.guarded or not way.guards[-1].mcp:
+            return way.guarded
+        asked = target.backend is not None and not self._policies.settings.allow_unprotected
+        if asked or (self._envoy is not None and self._envoy.tries_checks_out):
+            return True
+        return all(self.plan(target, each).decider is Decider.ENVOY for each in way.shadows)
 
     def past(self, aim: Aim) -> tuple[Passage, ...]:
         """Return the ways that lead past what a policy protects; if there is none, what would hold if there were."""
