@@ -220,6 +220,11 @@ REFUSED: Final[dict[str, tuple[Message, Scope, list[str]]]] = {
             f"{AT}.value.single: must be a list of texts [Invalid]",
         ],
     ),
+    "with an input that does not say what it looks for": (
+        carried(native("PlainCall", single=[])),
+        SERVER,
+        [f"{AT}.value.absent: must be a list of texts [Invalid]"],
+    ),
 }
 
 

@@ -244,6 +244,14 @@ def test_policies_in_shadow_take_no_room_in_a_namespace_from_those_that_are_enfo
     assert errors(made) == [f"{message} [LimitPerNamespaceExceeded]"]
 
 
+def test_a_policy_in_shadow_that_has_no_room_at_one_target_is_asked_at_none() -> None:
+    cafe = BACKEND.replace("name: shop}", "name: cafe}")
+    both = "[{kind: Backend, name: shop}, {kind: Backend, name: cafe}]"
+    crowd = [shadow(rule(), name=f"a{each}") for each in range(5)]
+    made = compiled(BACKEND, cafe, *crowd, shadow(rule(), targets=both)).policies
+    assert [len(made.guards[Aim(Ref("Backend", "default", name))].shadows) for name in ("shop", "cafe")] == [5, 0]
+
+
 def test_unusable_policies_in_shadow_are_not_asked_without_end() -> None:
     guard = compiled(BACKEND, *(shadow("[{name: a}, {name: a}]", name=f"s{each}") for each in range(9))).policies.guards
     found = guard[Aim(SHOP)].shadows

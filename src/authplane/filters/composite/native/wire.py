@@ -45,7 +45,8 @@ def _parse_plain(members: dict[str, Any], problems: Problems) -> PlainInput | No
     names = {}
     for field in ("absent", "single"):
         with problems.at("value", field):
-            found = members.pop(field, [])
+            # Without a list of what to look for, every call would do.
+            found = members.pop(field, None)
             if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
                 problems.add("Invalid", "must be a list of texts")
                 found = []
