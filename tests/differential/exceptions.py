@@ -175,14 +175,6 @@ KNOWN: Final = {
         instead_of=frozenset({200, 400, 401, 403, 405, 406, 413, 415}),
         most_policies=1,
     ),
-    "no id": Known(
-        reason="where no rule reads the body Envoy does not know the id that denialFormat: jsonrpc200 answers with",
-        statuses=frozenset({403}),
-        kind=Kind.STATUS,
-        only=(AUTO, NATIVE),
-        says=("access denied",),
-        instead_of=frozenset({200}),
-    ),
     "bearer": Known(
         reason="Envoy finds tokens behind the word Bearer and one blank alone",
         statuses=frozenset({200, 401, 403}),

@@ -4,18 +4,17 @@ from collections import Counter
 
 from tests.differential.differences import Tally
 from tests.differential.exceptions import KNOWN
-from tests.differential.placements import AUTO, CALL_OUT
+from tests.differential.placements import AUTO, CALL_OUT, NATIVE, PLACEMENTS
 from tests.differential.run import batches, try_batch
 
 CASES = 5_280
 SETS = 15
 PER_SET = 88
 SEED = 3
-TRIED = (AUTO, CALL_OUT)
 
 
 async def test_envoy_allows_what_the_reference_allows_and_nothing_else() -> None:
-    tallies = {placement: Tally(placement=placement) for placement in TRIED}
+    tallies = {placement: Tally(placement=placement) for placement in PLACEMENTS}
     for batch in batches(CASES, SEED, sets=SETS, per_set=PER_SET):
         await try_batch(batch, tallies)
     assert [
@@ -29,7 +28,9 @@ async def test_envoy_allows_what_the_reference_allows_and_nothing_else() -> None
     needed = Counter[str]()
     for tally in tallies.values():
         needed.update(tally.known)
+    # Those of native decisions are met in longer runs.
     wanted = {name for name, known in KNOWN.items() if CALL_OUT in known.only}
     assert wanted <= set(needed), "an exception that nothing needs is to be deleted"
     assert tallies[CALL_OUT].native == 0
     assert tallies[AUTO].native > CASES // 12, "otherwise it is call-out by another name"
+    assert tallies[NATIVE].native > CASES // 5

@@ -10,6 +10,7 @@ from envoy.config.core.v3 import substitution_format_string_pb2
 from envoy.config.route.v3 import route_components_pb2 as pb
 from envoy.config.route.v3 import route_pb2
 from envoy.type.matcher.v3 import regex_pb2
+from envoy.type.v3.range_pb2 import Int64Range
 from google.protobuf.struct_pb2 import Struct
 from google.protobuf.wrappers_pb2 import BoolValue, UInt32Value
 
@@ -34,6 +35,7 @@ from authplane.graph.model import (
 from authplane.graph.programming import gateway_listener, gateway_routes
 from authplane.policy.access.denials import realm_of, scopes_of
 from authplane.policy.mcp.metadata import render_metadata
+from authplane.policy.peers.identity_headers import IDENTITY_HEADERS
 from authplane.policy.placement.sources import CERTIFICATE_HEADER
 from authplane.render.denials import challenge_fields
 from authplane.render.filters import Chain, per_route, table_name
@@ -49,6 +51,7 @@ NOWHERE: Final = "authplane/nowhere"
 """A cluster that never exists: where the share of a backend goes that cannot be found."""
 _NOT_FOUND: Final = pb.RouteAction.ClusterNotFoundResponseCode.INTERNAL_SERVER_ERROR
 _NO_ROUTE: Final = 404
+_TOO_LARGE: Final = 413
 _HOSTS: Final = "virtual_hosts"
 _AUTHORITY: Final = "%REQ(:AUTHORITY)%"
 _SAMPLE: Final = "authority.invalid"
@@ -111,12 +114,36 @@ def _hosts(hosts: Iterable[GatewayHost], kind: _Kind) -> tuple[Whole[pb.VirtualH
 
 
 def _host(host: GatewayHost, kind: _Kind) -> Whole[pb.VirtualHost]:
-    routes = tuple(Part("gateway route", each, partial(_route, each, kind), kind) for each in host.routes)
+    routes = tuple(part for each in host.routes for part in _parts(each, kind))
     if kind.checks.natives is not None:
         # Without a route, filters would deny that are closed by default.
         last = partial(unmatched, _NO_ROUTE, kind.checks)
         routes = (*routes, Part("gateway no route", host, last, kind))
     return Whole(host.name, pb.VirtualHost(name=host.name, domains=[host.name]), "routes", routes)
+
+
+def _parts(route: GatewayRoute, kind: _Kind) -> Iterator[Part]:
+    if _reads_bodies(route, kind.checks):
+        yield Part("gateway large bodies", route, partial(_too_large, route, kind), kind)
+    yield Part("gateway route", route, partial(_route, route, kind), kind)
+
+
+def _reads_bodies(route: GatewayRoute, checks: Chain) -> bool:
+    """Tell whether every request that a route takes is checked, and Envoy reads the bodies of some."""
+    shares = route.action.shares if isinstance(route.action, Split) else ()
+    checked = bool(shares) and all(isinstance(each.authorization, Enforced) for each in shares)
+    return checked and any(placed.reads_mcp for each in shares if (placed := _placed(each, checks)) is not None)
+
+
+def _too_large(route: GatewayRoute, kind: _Kind) -> pb.Route:
+    """Refuse a body that is too large before any filter waits for it: one that reads and one that asks do not agree."""
+    most = kind.checks.natives.most_bytes if kind.checks.natives is not None else 0
+    message = unmatched(_TOO_LARGE, kind.checks)
+    message.name = route.name
+    message.match.CopyFrom(render_match(route.match))
+    length = message.match.headers.add(name="content-length")
+    length.range_match.CopyFrom(Int64Range(start=most + 1, end=2**63 - 1))
+    return message
 
 
 def _route(route: GatewayRoute, kind: _Kind) -> pb.Route:
@@ -200,8 +227,10 @@ def _weighted(share: Share, checks: Chain) -> pb.WeightedCluster.ClusterWeight:
 def _removed(share: Share, checks: Chain) -> list[str]:
     """Return the headers that go no further; whoever is asked sees to it by itself, and is not always asked."""
     placing = share.authorization.placing if isinstance(share.authorization, Enforced) else None
-    uses_tokens = placing is not None and placing.way.uses_tokens
-    return ["authorization"] if uses_tokens and _placed(share, checks) is not None else []
+    placed = _placed(share, checks)
+    if placing is None or placed is None or placed.decide is None:
+        return []
+    return [*(["authorization"] if placing.way.uses_tokens else []), *IDENTITY_HEADERS]
 
 
 def _put(target: Any, changes: dict[str, Any]) -> None:
