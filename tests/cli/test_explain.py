@@ -320,7 +320,7 @@ def test_people_get_a_table(tmp_path: Path) -> None:
 def test_people_are_told_what_to_change_and_that_there_are_errors(tmp_path: Path) -> None:
     result = run(tmp_path, annotated(BACKEND, placement="callout"), SHOP, policy(rule()))
     assert result.exit_code == 0
-    assert "    to have more decided in Envoy: set authplane.dev/placement: Auto on Backend/default/shop\n" in (
+    assert "    to leave less to the policy server: set authplane.dev/placement: Auto on Backend/default/shop\n" in (
         result.stdout
     )
     assert result.stderr == "1 error, 0 warnings: run authplane validate to see them\n"

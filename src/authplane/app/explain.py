@@ -58,7 +58,7 @@ class Explained:
     policies: tuple[ExplainedPolicy, ...]
     note: str
     advice: tuple[str, ...]
-    """What would have more decided in Envoy."""
+    """What would leave less to the policy server."""
     trusts_parser: bool
     """Envoy reads bodies, and leaves some of them to the JSON parser of the backend."""
 

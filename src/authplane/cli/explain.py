@@ -65,7 +65,7 @@ def _lines(found: Sequence[Explained]) -> Iterator[str]:
             yield f"    [dim]placement: {each.placement}, bodyInspection: {each.body_inspection}[/]"
             yield from _table(each.policies)
         for advice in each.advice:
-            yield f"    to have more decided in Envoy: {escape(advice)}"
+            yield f"    to leave less to the policy server: {escape(advice)}"
     trusting = dict.fromkeys(each.backend for each in found if each.trusts_parser)
     if trusting:
         yield f"With bodyInspection: Native these are left to the JSON parser of {escape(', '.join(trusting))}:"
