@@ -20,8 +20,9 @@ _NUMERIC: Final = frozenset({
 })  # fmt: skip
 _NAMES: Final = frozenset(each for each in TYPES if "." not in each)
 _HEADER: Final = re.compile(r"[a-z0-9!#$%&'*+.^`|~_-]+")
-_DIFFERENT: Final = frozenset({"authorization", "host", "x-envoy-auth-partial-body"})
-"""A filter takes the first away, Envoy has the second under another name, and the third is for those it asks."""
+_DIFFERENT: Final = frozenset({"authorization", "host", "x-envoy-auth-partial-body", "x-forwarded-client-cert"})
+"""A filter takes the first away, Envoy has the second under another name, the third is for those it asks, and the last
+is written for its own rules alone: whoever is asked never sees one."""
 
 
 def fault_in_leaf(node: Const | Ident | Loop | Message) -> str:

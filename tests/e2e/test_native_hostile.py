@@ -1,0 +1,61 @@
+"""What hostile clients try, and odd policies say, where Envoy decides by itself: nobody else is there to be asked."""
+
+from pathlib import Path
+
+import pytest
+from tests.e2e.test_native import KEYS, NATIVE, cel, headers_seen, oidc, rule, token, tools
+from tests.support.envoys import VERSIONS, Version
+from tests.support.mcp_checks import AGENT
+from tests.support.mcp_gateway import deciding, mcp_gateway, policy
+
+from authplane.policy.peers.identity_headers import IDENTITY_HEADERS
+
+both = pytest.mark.parametrize("envoy", VERSIONS, ids=str)
+
+
+@both
+async def test_what_a_client_says_of_itself_goes_no_further(tmp_path: Path, envoy: Version) -> None:
+    written = policy(f"[{oidc(tools('headers'))}, {rule(tools('headers'))}]")
+    async with mcp_gateway(tmp_path, written, settings=NATIVE, keys=KEYS, envoy=envoy) as it:
+        for shown in ({"token": token()}, {"spiffe_id": AGENT}):
+            async with it.http_client(**shown) as http:
+                http.headers.update(dict.fromkeys(IDENTITY_HEADERS, "root"))
+                seen = await headers_seen(it, http)
+            assert not {*IDENTITY_HEADERS, "authorization"} & set(seen)
+
+
+EDGE = "group: gateway.networking.k8s.io, kind: Gateway, name: edge"
+SERVICE = """
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: shop}
+spec:
+  parentRefs: [{name: edge}]
+  rules:
+  - matches: [{path: {value: /shop}}]
+    backendRefs: [{name: shop, port: 80}]
+"""
+
+
+def before_everything(*rules: str) -> str:
+    """Return a policy of the Gateway, which need not be for MCP."""
+    written = policy(f"[{', '.join(rules)}]").replace("kind: AccessPolicy", "kind: XAccessPolicy")
+    return written.replace("group: agentic.networking.x-k8s.io, kind: Backend, name: shop", EDGE)
+
+
+@both
+async def test_the_header_that_envoy_writes_for_its_own_rules_is_none_that_policies_see(
+    tmp_path: Path, envoy: Version
+) -> None:
+    """Whoever is asked never sees it, and so a rule that wants it grants nothing."""
+    read = cel('request.headers["x-forwarded-client-cert"].contains("agent")')
+    asked = cel('"x-forwarded-client-cert" in request.headers')
+    written = before_everything(
+        f"{{authorization: [{read}, {asked}]}}",
+        rule(cel('request.method == "DELETE"')),
+    )
+    async with mcp_gateway(tmp_path, written, routes=(SERVICE,), envoy=envoy) as it, deciding(it):
+        async with it.http_client(spiffe_id=AGENT) as http:
+            assert (await http.delete("/shop")).status_code == 404, "nothing is there, as the origin says"
+            assert (await http.put("/shop")).status_code == 403
+        assert [request.method for request, _ in it.decided] == ["PUT"]
