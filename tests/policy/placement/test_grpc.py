@@ -23,7 +23,7 @@ from authplane.policy.access.reach import Anybody, Nobody, Reach, Workloads
 from authplane.policy.peers.identity_headers import IDENTITY_HEADERS
 from authplane.policy.placement.entries import ASKS, CHOSEN, COMMA
 from authplane.policy.placement.grpc import MANY, SHADOWED, ByServer, CallPlace, Grants, GrpcPlan, place_grpc
-from authplane.policy.placement.grpc_entries import ALL_HEADERS, PORTS, TOKENS, VALUE, Grant
+from authplane.policy.placement.grpc_entries import ALL_HEADERS, PORTS, TOKENS, VALUE, WORDY, Grant
 from authplane.policy.placement.model import CallOut
 from authplane.policy.placement.plan import SCREENED
 
@@ -114,6 +114,10 @@ ENTRIES: Final = {
         cel('["a"].exists(x, x == request.path)'),
         CallOut("has an expression that gRPC servers do not take: exists() is not allowed here"),
     ),
+    "an expression that is written without blanks": Case(
+        cel("||".join(f'!(request.path=="{each}")' for each in range(160))), CallOut(WORDY)
+    ),
+    "an expression that needs escapes": Case(cel(f'request.path == r"{chr(92) * 3900}a"'), CallOut(WORDY)),
     "an expression with a choice": Case(
         cel('request.path == "/a.B/C" ? true : false'),
         CallOut("has an expression that gRPC servers do not take: ?: is not allowed here"),

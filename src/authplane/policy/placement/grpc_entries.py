@@ -7,6 +7,7 @@ from typing import Final, assert_never
 
 from authplane.cel.calls import HEADERS, SERVER_CALLS, compile_call_expression
 from authplane.cel.program import Program
+from authplane.cel.text import render_text
 from authplane.cel.tree import Const
 from authplane.policy.access.model import (
     Account,
@@ -29,6 +30,7 @@ TOKENS: Final = "is for bearers of tokens, which the policy server verifies"
 HOSTS: Final = "names hosts, which gRPC servers do not tell"
 PORTS: Final = "names ports, which not every gRPC server knows of a connection"
 VALUE: Final = "asks for the value of a header that is not plain text"
+WORDY: Final = "has an expression that is too long for gRPC servers, which write it with blanks and escapes"
 ALL_HEADERS: Final = "reads all headers, not one by its name"
 
 _METHOD: Final = "POST"
@@ -127,6 +129,10 @@ def _expression(program: Program, ids: frozenset[str] | None) -> Grant | CallOut
     found = compile_call_expression(program.text, SERVER_CALLS)
     if isinstance(found, tuple):
         return CallOut(f"has an expression that gRPC servers do not take: {found[0].message}")
+    # A server writes down what it is told, and reads that: a Listener with one expression that fails is refused whole.
+    written = compile_call_expression(render_text(found.tree), SERVER_CALLS)
+    if isinstance(written, tuple):
+        return CallOut(WORDY)
     return Grant(ids=ids, expression=program.text)
 
 
