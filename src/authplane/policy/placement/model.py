@@ -219,6 +219,8 @@ RESIDUES: Final = (
             wider=True, body=True, why="only with bodyInspection: Native; the mcp filter takes them"),
     Residue("a certificate that ends while its connection goes on", wider=True,
             why="Envoy looks at certificates when connections begin: how long these may last bounds it"),
+    Residue("a workload's certificate with which others may be signed", wider=True,
+            why="conditions do not see what a certificate is for; whoever trusts its signer trusts its owner anyway"),
     Residue("a token in which a member stands twice", wider=True, why="the jwt_authn filter takes the last one"),
     Residue("claims with a NUL character, or larger and deeper than expressions take", wider=True,
             why="Envoy's expressions have no such limits; an issuer would have to sign them"),
