@@ -127,18 +127,20 @@ class Control:
         known = self._keys.take() if self._keys is not None else {}
         loaded = self._folder.library.current()
         renewed = rekeyed(before, loaded, known)
-        self.generation = renewed or build_generation(loaded, before, self._policy_server, known, self._compiler)
-        self._ads.publish(self.generation)
+        generation = renewed or build_generation(loaded, before, self._policy_server, known, self._compiler)
+        # Status speaks of what proxies are told, so not of what cannot be told.
+        self._ads.publish(generation)
+        self.generation = generation
         seconds = elapsed()
         if self._keys is not None:
-            self._keys.configure(native_issuers(self.generation.compiled.policies))
+            self._keys.configure(native_issuers(generation.compiled.policies))
         if renewed is None:
             self._observe()
-        findings = self.generation.findings
+        findings = generation.findings
         earlier, self._findings = self._findings, frozenset(findings)
         self._tell(
             Rebuilt(
-                difference=differences(before.snapshot if before else None, self.generation.snapshot),
+                difference=differences(before.snapshot if before else None, generation.snapshot),
                 appeared=tuple(each for each in findings if each not in earlier),
                 resolved=len(earlier - self._findings),
                 seconds=seconds,

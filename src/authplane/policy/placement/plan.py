@@ -88,12 +88,17 @@ class _Placer:
             return UNUSABLE
         if Screen in kinds:
             return SCREENED
-        if any(place_way(each, self._settings, choices).decider is not Decider.ENVOY for each in self._way.shadows):
-            return SHADOWED
-        return self._unread() if self._way.reads_mcp and self._way.is_mcp else ""
+        return self._unread() or self._shadowed(choices)
+
+    def _shadowed(self, choices: Choices) -> str:
+        """Say why requests may not pass the policy server by: it has to evaluate a policy in shadow."""
+        plans = (place_way(each, self._settings, choices) for each in self._way.shadows)
+        return SHADOWED if any(each.decider is not Decider.ENVOY for each in plans) else ""
 
     def _unread(self) -> str:
-        """Say why Envoy may not read the bodies of MCP requests."""
+        """Say why Envoy may not read the bodies of MCP requests, if it would have to."""
+        if not (self._way.reads_mcp and self._way.is_mcp):
+            return ""
         if self._way.body_inspection is BodyInspection.STRICT:
             return BESIDE
         return "" if self._terms.envoy.rejects_duplicate_keys else OLD
