@@ -41,6 +41,7 @@ def test_every_server_is_shown_with_who_judges_its_calls(tmp_path: Path) -> None
         f"  /shop.Cart/Get  denied, but for spiffe://example.org/web: {checked}",
         f"  /grpc.health.v1.Health/*  {checked}",
         "  every other call  denied",
+        "  servers of authplane.grpc grant by themselves what they can judge: authplane explain",
         "gRPC server Backend/default/open, Listener grpc/default/open/0.0.0.0:50052",
         "  every call  unprotected",
     ]

@@ -23,6 +23,7 @@ def test_these_filters_come_with_the_program() -> None:
         "RBACPerRoute",
         "ExtAuthzPerRoute",
         "ExtensionWithMatcherPerRoute",
+        "TypedExtensionConfig",
     }
 
 
