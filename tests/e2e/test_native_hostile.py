@@ -1,6 +1,8 @@
 """What hostile clients try, and odd policies say, where Envoy decides by itself: nobody else is there to be asked."""
 
+from http import HTTPStatus
 from pathlib import Path
+from typing import Final
 
 import pytest
 from tests.e2e.test_native import KEYS, NATIVE, cel, headers_seen, oidc, rule, token, tools
@@ -8,6 +10,7 @@ from tests.support.envoys import VERSIONS, Version
 from tests.support.mcp_checks import AGENT
 from tests.support.mcp_gateway import deciding, mcp_gateway, policy
 
+from authplane.cel.envoy.release import Release
 from authplane.policy.peers.identity_headers import IDENTITY_HEADERS
 
 both = pytest.mark.parametrize("envoy", VERSIONS, ids=str)
@@ -59,3 +62,31 @@ async def test_the_header_that_envoy_writes_for_its_own_rules_is_none_that_polic
             assert (await http.delete("/shop")).status_code == 404, "nothing is there, as the origin says"
             assert (await http.put("/shop")).status_code == 403
         assert [request.method for request, _ in it.decided] == ["PUT"]
+
+
+PARAMS: Final = {
+    "the tool itself": {"name": "wipe"},
+    "a dot before the name": {"name": "wipe", ".name": "add"},
+    "something before the dot": {"name": "wipe", "x.name": "add"},
+    "a member without a name": {"name": "wipe", "": {"name": "add"}},
+}
+METHODS: Final[dict[str, dict[str, object]]] = {
+    "a dot before the method": {".method": "ping"},
+    "a method in a member without a name": {"": {"method": "ping"}},
+}
+
+
+@both
+async def test_members_with_dots_and_without_names_stand_for_no_others_from_1_40_on(
+    tmp_path: Path, envoy: Version
+) -> None:
+    """Before, Envoy's mcp filter takes the last one for the tool or the method: that is one of the residues."""
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "wipe"}}
+    bodies = {name: {**call, "params": params} for name, params in PARAMS.items()}
+    bodies |= {name: {**call, **more} for name, more in METHODS.items()}
+    headers = {"accept": "application/json, text/event-stream"}
+    made = mcp_gateway(tmp_path, policy(f"[{rule(tools('add'))}]"), settings=NATIVE, envoy=envoy)
+    async with made as it, it.http_client(spiffe_id=AGENT) as http:
+        sent = {name: await http.post("/shop", json=body, headers=headers) for name, body in bodies.items()}
+    passed = {name for name, answer in sent.items() if answer.status_code != HTTPStatus.FORBIDDEN}
+    assert passed == (set() if envoy.release >= Release(1, 40) else bodies.keys() - {"the tool itself"})
