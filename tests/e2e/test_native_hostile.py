@@ -6,11 +6,15 @@ from typing import Final
 
 import pytest
 from tests.e2e.test_native import KEYS, NATIVE, cel, headers_seen, oidc, rule, token, tools
+from tests.support.asked import Recording, asked
 from tests.support.envoys import VERSIONS, Version
+from tests.support.gateway import service
 from tests.support.mcp_checks import AGENT
 from tests.support.mcp_gateway import deciding, mcp_gateway, policy
 
+from authplane.base.headers import HeaderEdits
 from authplane.cel.envoy.release import Release
+from authplane.policy.decision import Allow
 from authplane.policy.peers.identity_headers import IDENTITY_HEADERS
 
 both = pytest.mark.parametrize("envoy", VERSIONS, ids=str)
@@ -52,9 +56,9 @@ async def test_the_header_that_envoy_writes_for_its_own_rules_is_none_that_polic
 ) -> None:
     """Whoever is asked never sees it, and so a rule that wants it grants nothing."""
     read = cel('request.headers["x-forwarded-client-cert"].contains("agent")')
-    asked = cel('"x-forwarded-client-cert" in request.headers')
+    found = cel('"x-forwarded-client-cert" in request.headers')
     written = before_everything(
-        f"{{authorization: [{read}, {asked}]}}",
+        f"{{authorization: [{read}, {found}]}}",
         rule(cel('request.method == "DELETE"')),
     )
     async with mcp_gateway(tmp_path, written, routes=(SERVICE,), envoy=envoy) as it, deciding(it):
@@ -90,3 +94,17 @@ async def test_members_with_dots_and_without_names_stand_for_no_others_from_1_40
         sent = {name: await http.post("/shop", json=body, headers=headers) for name, body in bodies.items()}
     passed = {name for name, answer in sent.items() if answer.status_code != HTTPStatus.FORBIDDEN}
     assert passed == (set() if envoy.release >= Release(1, 40) else bodies.keys() - {"the tool itself"})
+
+
+@both
+async def test_a_token_that_an_external_service_puts_in_place_of_the_clients_goes_on(
+    tmp_path: Path, envoy: Version
+) -> None:
+    exchanged = Allow(edits=HeaderEdits(set=(("authorization", "Bearer exchanged"),)))
+    async with asked(Recording(lambda _: exchanged)) as port:
+        external = "{type: ExternalAuth, externalAuth: {protocol: GRPC, backendRef: {name: authz, port: 9000}}}"
+        written = policy(f"[{oidc(tools('add'))}, {rule(external)}]")
+        known = service("authz", port).replace("port: 80}", "port: 9000}")
+        made = mcp_gateway(tmp_path, written, settings=NATIVE, keys=KEYS, envoy=envoy, more=(known,))
+        async with made as it, deciding(it), it.http_client(spiffe_id=AGENT) as http:
+            assert "authorization" in await headers_seen(it, http)

@@ -43,7 +43,7 @@ from authplane.policy.placement.model import (
     Plan,
     Sender,
 )
-from authplane.policy.placement.plan import BESIDE, SCREENED, SEVERAL, UNUSABLE, place_way
+from authplane.policy.placement.plan import BESIDE, EXCHANGED, SCREENED, SEVERAL, UNUSABLE, place_way
 from authplane.policy.placement.sources import NO_KEYS
 
 NATIVE: Final = BodyInspection.NATIVE
@@ -141,6 +141,17 @@ CASES: Final = {
             "default/p/rule-0/base_protocol",
         ],
     ),
+    "an external service beside tokens, of which it may make others": Case(
+        (SERVICES, policy(f"[{rule(OIDC, GROUP)[1:-1]}, {rule(SPIFFE, f'[{asks()}]')[1:-1]}]")),
+        NATIVE,
+        Decider.SERVER,
+        [
+            f"default/p/rule-0/0:CEL: {EXCHANGED}",
+            f"default/p/rule-0/base_protocol: {EXCHANGED}",
+            f"default/p/rule-1/0:ExternalAuth: {ASKS}",
+            f"default/p/rule-1/base_protocol: {EXCHANGED}",
+        ],
+    ),
     "a policy with a mistake is left to the server, which may know how it was before": Case(
         (policy(rule(SPIFFE, "[{type: CEL, cel: {expression: 'nope'}}]")), policy(rule(), name="q")),
         NATIVE,
@@ -209,7 +220,7 @@ def test_denials_that_name_scopes_or_say_something_need_the_server() -> None:
 
 
 def test_an_entry_is_granted_to_its_sender_alone_and_others_are_not_asked_about() -> None:
-    made = plan(SERVICES, policy(f"[{rule()[1:-1]}, {rule(OIDC, GROUP)[1:-1]}, {rule(SPIFFE, f'[{asks()}]')[1:-1]}]"))
+    made = plan(policy(f"[{rule()[1:-1]}, {rule(OIDC, GROUP)[1:-1]}, {rule(SPIFFE, ANY_A)[1:-1]}]"))
     [guard] = made.guards
     [placed] = guard.policies
     assert placed.ref.namespace == SHOP.namespace

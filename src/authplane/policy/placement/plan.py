@@ -43,6 +43,7 @@ SCREENED: Final = "stands beside a policy that asks an external service about re
 BESIDE: Final = (
     "stands beside rules that read the body, which only the policy server reads strictly (bodyInspection: Strict)"
 )
+EXCHANGED: Final = "stands beside an external service that may put another token in the place of the client's"
 OLD: Final = "stands beside rules that read the body, of which this release of Envoy reads only a part"
 SHADOWED: Final = "stands beside a policy in shadow that only the policy server can evaluate"
 _EVERYBODY: Final = Rule(name="", source=AnySource())
@@ -88,6 +89,9 @@ class _Placer:
             return UNUSABLE
         if Screen in kinds:
             return SCREENED
+        # Where Envoy decides, routes take the client's token away, and would take the other one too.
+        if self._way.uses_tokens and any(_destinations(self._way.guards)):
+            return EXCHANGED
         return self._unread() or self._shadowed(choices)
 
     def _shadowed(self, choices: Choices) -> str:
