@@ -156,6 +156,8 @@ async def test_envoy_takes_every_construct_that_we_send(tmp_path: Path) -> None:
     made = [condition(text, who) for text, who, _ in TRANSLATED.values()]
     made += [condition(f'request.method.matches("{pattern}")', NOBODY) for pattern in largest_patterns()]
     made.append(Condition(tree=deepest()))
+    maps = '{"a": ' * 13 + "1" + "}" * 13
+    made.append(condition(f"{maps} == identity.x", Claims(ISSUER)))
     verdict = await validate(bootstrap(made, tmp_path / "s"))
     assert verdict.ok, verdict.output
 

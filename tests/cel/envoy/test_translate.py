@@ -244,6 +244,11 @@ def test_what_is_nested_too_deeply_for_protobuf_is_found() -> None:
     assert (is_too_deep(fit), is_too_deep(nodes.negated(fit))) == (False, True)
 
 
+def test_maps_are_deeper_than_other_nodes_since_envoy_reads_their_entries_too() -> None:
+    fit = reduce(lambda inner, _: nodes.record([("a", inner)]), range(15), nodes.name("request"))
+    assert (is_too_deep(fit), is_too_deep(nodes.record([("a", fit)]))) == (False, True)
+
+
 def test_the_message_is_written_with_ids_of_its_own() -> None:
     condition = translate(program("[1u, null] != [] && {} == {2: true}"), NOBODY, CURRENT)
     assert isinstance(condition, Condition)

@@ -5,7 +5,7 @@ from typing import Final
 
 from authplane.cel.envoy.release import Release
 from authplane.cel.patterns import pattern_size
-from authplane.cel.tree import Call, Const, Ident, Loop, Message, Node, Unsigned, parts
+from authplane.cel.tree import Call, Const, Entries, Ident, Loop, Message, Node, Unsigned, parts
 from authplane.cel.vocabulary import FUNCTIONS, TYPES
 
 LARGEST_PATTERN: Final = 100
@@ -13,6 +13,9 @@ LARGEST_PATTERN: Final = 100
 LARGEST_INTEGER: Final = 2**53
 DEEPEST: Final = 22
 """In nodes. Envoy reads 100 objects and lists within each other from JSON, and a node is up to three of them."""
+_LEVELS: Final = 3
+_LEVELS_OF_MAP: Final = 4
+"""A map is one more: what stands in it stands in an entry."""
 
 _NUMERIC: Final = frozenset({
     "add_int64", "add_uint64", "add_double",
@@ -70,9 +73,11 @@ def fault_in_call(node: Call, overloads: frozenset[str], envoy: Release) -> str:
 
 def is_too_deep(tree: Node) -> bool:
     """Tell whether a tree has more levels than Envoy reads."""
-    level: tuple[Node, ...] = (tree,)
-    for _ in range(DEEPEST):
-        level = tuple(each for node in level for each in parts(node))
-        if not level:
-            return False
-    return True
+    left = [(tree, 0)]
+    while left:
+        node, above = left.pop()
+        level = above + (_LEVELS_OF_MAP if isinstance(node, Entries) else _LEVELS)
+        if level > DEEPEST * _LEVELS:
+            return True
+        left += [(each, level) for each in parts(node)]
+    return False
