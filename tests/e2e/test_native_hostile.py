@@ -13,7 +13,6 @@ from tests.support.mcp_checks import AGENT
 from tests.support.mcp_gateway import deciding, mcp_gateway, policy
 
 from authplane.base.headers import HeaderEdits
-from authplane.cel.envoy.release import Release
 from authplane.policy.decision import Allow
 from authplane.policy.peers.identity_headers import IDENTITY_HEADERS
 
@@ -81,10 +80,8 @@ METHODS: Final[dict[str, dict[str, object]]] = {
 
 
 @both
-async def test_members_with_dots_and_without_names_stand_for_no_others_from_1_40_on(
-    tmp_path: Path, envoy: Version
-) -> None:
-    """Before, Envoy's mcp filter takes the last one for the tool or the method: that is one of the residues."""
+async def test_members_with_dots_and_without_names_stand_for_no_others(tmp_path: Path, envoy: Version) -> None:
+    """Before 1.40 Envoy's mcp filter takes the last one for the tool or the method, and another filter does not."""
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "wipe"}}
     bodies = {name: {**call, "params": params} for name, params in PARAMS.items()}
     bodies |= {name: {**call, **more} for name, more in METHODS.items()}
@@ -92,8 +89,8 @@ async def test_members_with_dots_and_without_names_stand_for_no_others_from_1_40
     made = mcp_gateway(tmp_path, policy(f"[{rule(tools('add'))}]"), settings=NATIVE, envoy=envoy)
     async with made as it, it.http_client(spiffe_id=AGENT) as http:
         sent = {name: await http.post("/shop", json=body, headers=headers) for name, body in bodies.items()}
-    passed = {name for name, answer in sent.items() if answer.status_code != HTTPStatus.FORBIDDEN}
-    assert passed == (set() if envoy.release >= Release(1, 40) else bodies.keys() - {"the tool itself"})
+    denied = {HTTPStatus.FORBIDDEN, HTTPStatus.SERVICE_UNAVAILABLE}
+    assert {name for name, answer in sent.items() if answer.status_code not in denied} == set()
 
 
 @both

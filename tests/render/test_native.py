@@ -41,7 +41,7 @@ spec:
   - source: {{type: OIDC, oidc: {{issuerUrl: "{ISSUER}", audiences: [b]}}}}
     authorization: [{{type: CEL, cel: 'identity.group == "b"'}}]
 """
-NATIVE_ON = {"envoy.filters.http.mcp", FRONT, REFUSE}
+NATIVE_ON = {"authplane/body", "envoy.filters.http.mcp", FRONT, REFUSE}
 """What a route leaves as it is if it needs it."""
 
 
@@ -77,6 +77,7 @@ def test_every_route_says_something_of_every_filter_that_decides() -> None:
     assert names == [
         "authplane/tokens",
         "envoy.filters.http.mcp",
+        "authplane/body",
         FRONT,
         "authplane/policy-0",
         "authplane/policy-1",

@@ -75,7 +75,7 @@ def gateway_listeners_of(
     """Return the listener of every port."""
     for port in ports:
         name = gateway_listener(port.where.port)
-        shell = listener_shell(name, port.where)
+        shell = listener_shell(name, port.where, _held(port, needs))
         match port:
             case PlainPort():
                 manager = connection_manager(_STATS, name, needs.chain(port.hosts), timeouts)
@@ -128,6 +128,13 @@ def _natives(enforced: Iterable[Enforced], envoy: Release | None) -> Natives | N
     settings = placings[0].settings
     shared = Natives(envoy=envoy, most_bytes=settings.limits.body, denial_format=settings.denial_format)
     return join(found, shared)
+
+
+def _held(port: GatewayPort, needs: Needs) -> int:
+    """Return how many bytes of a request may wait until its body is read for the second time."""
+    groups = [port.hosts] if isinstance(port, PlainPort) else [each.hosts for each in port.chains]
+    found = [natives for hosts in groups if (natives := needs.chain(hosts).natives) is not None]
+    return max((each.most_bytes for each in found if each.reads_twice), default=0)
 
 
 def _chain(

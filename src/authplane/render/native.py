@@ -11,6 +11,7 @@ from typing import Final
 
 from envoy.config.core.v3 import config_source_pb2
 from envoy.config.route.v3 import route_components_pb2
+from envoy.extensions.filters.http.json_to_metadata.v3 import json_to_metadata_pb2 as json_pb2
 from envoy.extensions.filters.http.jwt_authn.v3 import config_pb2 as jwt_pb2
 from envoy.extensions.filters.http.mcp.v3 import mcp_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
@@ -20,6 +21,7 @@ from google.protobuf.wrappers_pb2 import BoolValue, UInt32Value
 from authplane.cel.envoy.release import Release
 from authplane.graph.programming import TOKENS
 from authplane.policy.mcp.answers import DenialFormat
+from authplane.policy.placement.front import BODY_METADATA
 from authplane.policy.placement.model import Token
 from authplane.render.fronts import find_nothing, render_front
 from authplane.render.newer_fields import REJECT_DUPLICATE_KEYS
@@ -34,6 +36,8 @@ FRONT: Final = "authplane/front"
 DECIDE: Final = "authplane/decide"
 REFUSE: Final = "authplane/refuse"
 _MCP: Final = "envoy.filters.http.mcp"
+_AGAIN: Final = "authplane/body"
+"""The filter that reads a body a second time, where the first may take one member for another."""
 _SLOT: Final = "authplane/policy-"
 _SHADOW: Final = "authplane/shadow-"
 _DISABLED: Final = pack(route_components_pb2.FilterConfig(disabled=True))
@@ -58,10 +62,16 @@ class Natives:
     denial_format: DenialFormat = DenialFormat.HTTP403
 
     @property
+    def reads_twice(self) -> bool:
+        """Whether bodies are read by two filters."""
+        return self.reads_mcp and not self.envoy.tells_members_apart
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The names of the filters, in order."""
         slots = (f"{_SLOT}{number}" for number in range(self.slots))
-        before = (*([TOKENS] if self.tokens else ()), *([_MCP] if self.reads_mcp else ()))
+        bodies = (*([_MCP] if self.reads_mcp else ()), *([_AGAIN] if self.reads_twice else ()))
+        before = (*([TOKENS] if self.tokens else ()), *bodies)
         front = [FRONT] if self.tokens or self.reads_mcp else []
         shadows = (f"{_SHADOW}{number}" for number in range(self.shadows))
         return (*before, *front, *slots, DECIDE, *([REFUSE] if self.tokens else ()), *shadows)
@@ -96,6 +106,8 @@ def native_filters(natives: Natives) -> Iterator[hcm_pb2.HttpFilter]:
             yield _discovered(name, type_url(jwt_pb2.JwtAuthentication()))
         elif name == _MCP:
             yield hcm_pb2.HttpFilter(name=name, typed_config=pack(_mcp(natives)))
+        elif name == _AGAIN:
+            yield hcm_pb2.HttpFilter(name=name, typed_config=pack(_again()))
         elif name == REFUSE:
             yield hcm_pb2.HttpFilter(name=name, typed_config=pack(refuse_the_known()))
         elif name == FRONT:
@@ -131,6 +143,7 @@ def native_changes(natives: Natives, placed: Placed | None, requirement: str = "
         del changes[REFUSE]
     if placed.reads_mcp:
         del changes[_MCP]
+        changes.pop(_AGAIN, None)
     if placed.reads_mcp or placed.tokens:
         del changes[FRONT]
     return changes
@@ -148,3 +161,17 @@ def _mcp(natives: Natives) -> mcp_pb2.Mcp:
         wanted = BoolValue(value=True).SerializeToString()
         message.MergeFromString(varint(REJECT_DUPLICATE_KEYS << 3 | 2) + varint(len(wanted)) + wanted)
     return message
+
+
+def _again() -> json_pb2.JsonToMetadata:
+    """Read what rules go by with another parser; where it finds none, or something else, the server is asked."""
+    told = [
+        json_pb2.JsonToMetadata.Rule(
+            selectors=[json_pb2.JsonToMetadata.Selector(key=each) for each in path],
+            on_present=json_pb2.JsonToMetadata.KeyValuePair(metadata_namespace=BODY_METADATA, key=path[-1]),
+        )
+        for path in (("method",), ("params", "name"), ("params", "uri"))
+    ]
+    rules = json_pb2.JsonToMetadata.MatchRules(rules=told)
+    rules.allow_content_types_regex.regex = "application/json.*"
+    return json_pb2.JsonToMetadata(request_rules=rules)

@@ -22,6 +22,7 @@ from authplane.policy.access.case import NOBODY, Case, Identity
 from authplane.policy.access.decide import MEANS
 from authplane.policy.access.guards import Way
 from authplane.policy.access.settings import Settings
+from authplane.policy.placement.front import BODY_METADATA
 from authplane.policy.placement.sources import header_key
 from authplane.policy.request import Peer, Request
 from authplane.policy.tokens.freeze import freeze
@@ -166,6 +167,7 @@ def bootstrap(
                 "name": "mcp",
                 "typed_config": {"@type": f"{_TYPES}.filters.http.mcp.v3.Mcp", "max_request_body_size": 65536},
             },
+            {"name": "body", "typed_config": _read_again()},
             {"name": "rbac", "typed_config": {"@type": f"{_TYPES}.filters.http.rbac.v3.RBAC", "rules": {}}},
             {"name": "router", "typed_config": {"@type": f"{_TYPES}.filters.http.router.v3.Router"}},
         ],
@@ -176,6 +178,20 @@ def bootstrap(
         "filter_chains": [{"filters": [{"name": "http", "typed_config": manager}]}],
     }
     return json.dumps({"static_resources": {"listeners": [listener]}})
+
+
+def _read_again() -> dict[str, Any]:
+    """Return the filter that reads bodies for releases whose mcp filter takes one member for another."""
+    rules = [
+        {
+            "selectors": [{"key": each} for each in path],
+            "on_present": {"metadata_namespace": BODY_METADATA, "key": path[-1]},
+        }
+        for path in (("method",), ("params", "name"), ("params", "uri"))
+    ]
+    allowed = {"allow_content_types_regex": {"regex": "application/json.*"}}
+    kind = f"{_TYPES}.filters.http.json_to_metadata.v3.JsonToMetadata"
+    return {"@type": kind, "request_rules": {"rules": rules, **allowed}}
 
 
 async def _ignore(_line: Line) -> None:

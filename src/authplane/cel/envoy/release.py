@@ -42,6 +42,11 @@ class Release:
         return self >= Release(1, 38)
 
     @property
+    def tells_members_apart(self) -> bool:
+        """Whether the mcp filter keeps members with dots in their names from taking the place of others."""
+        return self >= Release(1, 40)
+
+    @property
     def rejects_duplicate_keys(self) -> bool:
         """Whether the mcp filter can be told to refuse bodies in which a member stands twice."""
         return self >= Release(1, 39)
@@ -49,7 +54,13 @@ class Release:
     @property
     def features(self) -> tuple[object, ...]:
         """All that configurations depend on."""
-        return (self.mcp_metadata, self.converts_strings, self.rejects_duplicate_keys, self.tries_checks_out)
+        return (
+            self.mcp_metadata,
+            self.converts_strings,
+            self.rejects_duplicate_keys,
+            self.tells_members_apart,
+            self.tries_checks_out,
+        )
 
 
 OLDEST: Final = Release(1, 36)

@@ -45,6 +45,8 @@ _LONGEST_SESSION: Final = 1024
 _TOLD: Final = frozenset({"name", "uri"})
 """The parameters that the mcp filter tells, of those that say what a call is about."""
 _SUBJECT: Final = "[ -~]+"
+BODY_METADATA: Final = "authplane.body"
+"""Where a second filter says what it has read in a body."""
 
 
 @lru_cache(maxsize=16)
@@ -59,7 +61,8 @@ def build_front(envoy: Release, most_bytes: int, *, is_mcp: bool, reads_mcp: boo
     plain = [Not(Header(":method", Equals("CONNECT"))), *(_without(each) for each in _UPGRADES)]
     if not reads_mcp:
         return Condition(check=every(plain))
-    return Condition(check=every((*_message(envoy, most_bytes), *plain[1:])), tree=_session(), reads_mcp=True)
+    tree = _session() if envoy.tells_members_apart else nodes.every((_read_alike(envoy), _session()))
+    return Condition(check=every((*_message(envoy, most_bytes), *plain[1:])), tree=tree, reads_mcp=True)
 
 
 def _message(envoy: Release, most_bytes: int) -> list[Check]:
@@ -102,6 +105,22 @@ def _session() -> Node:
     known = reduce(_or, (nodes.equal(version, each) for each in sorted(_SESSIONS, reverse=True)))
     return nodes.every((_or(nodes.every((short, single)), _lacks("mcp-session-id")),
                         _or(known, _lacks("mcp-protocol-version"))))  # fmt: skip
+
+
+def _read_alike(envoy: Release) -> Node:
+    """Return what holds if two filters read the same method and the same subject in a body.
+
+    It fails where the second has read nothing; whoever asks for this condition takes that for false.
+    """
+    found, again = (nodes.member(nodes.METADATA, each) for each in (envoy.mcp_metadata, BODY_METADATA))
+    same = nodes.call("_==_", nodes.member(found, "method"), nodes.member(again, "method"))
+    params = nodes.member(found, "params")
+    about = nodes.every(
+        _or(nodes.negated(nodes.call("@in", nodes.literal(each), params)),
+            nodes.call("_==_", nodes.member(params, each), nodes.member(again, each)))
+        for each in sorted(_TOLD)
+    )  # fmt: skip
+    return nodes.every((same, _or(nodes.negated(nodes.call("@in", nodes.literal("params"), found)), about)))
 
 
 def _or(one: Node, other: Node) -> Node:
