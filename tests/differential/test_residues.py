@@ -29,6 +29,8 @@ LISTED: Final = {
     "deeper than the engine reads": CALL[:-1] + b', "x": ' + b"[" * 90 + b"]" * 90 + b"}",
 }
 """Envoy lets these through; the engine only the first."""
+STRICTER: Final = {"second params that are a list", "other quotes", "a name without quotes", "a comma too many"}
+"""Where bodies are read by a second filter, these are asked about."""
 REFUSED: Final = {
     "two tools": CALL.replace(b'"name"', b'"name": "wipe", "name"'),
     "two params": CALL[:-1] + b', "params": {"name": "wipe"}}',
@@ -63,5 +65,5 @@ async def test_envoy_takes_the_bodies_that_are_listed_and_no_others(version: Ver
         cases = judged(made.site, [Case(place=0, sent=each) for each in sent.values()])
         compared = await compare(made, cases)
     passed = {name for name, each in zip(sent, compared, strict=True) if each.got.allowed}
-    assert passed == set(LISTED)
+    assert passed == (set(LISTED) if version.release.tells_members_apart else LISTED.keys() - STRICTER)
     assert [name for name, each in zip(sent, compared, strict=True) if each.wanted.allowed] == ["the call itself"]
