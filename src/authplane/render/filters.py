@@ -115,8 +115,9 @@ def per_route(chain: Chain, authorization: RouteAuthorization) -> dict[str, Any]
     if not isinstance(authorization, Enforced):
         return _of_guards(chain.guards, authorization) | native_changes(chain.natives, None)
     placed = placed_of(authorization.placing, chain.natives.envoy)
-    # Without anything that is enforced, Envoy evaluates all that there is.
-    asked = authorization if placed is None or placed.decide is not None else Unprotected()
+    # Where policies in shadow are all that there is, Envoy evaluates them, and nobody has to be asked.
+    tried_out = isinstance(authorization.service.on_failure, Shadow) and placed is not None and placed.decide is None
+    asked = Unprotected() if tried_out else authorization
     native = native_changes(chain.natives, placed, requirement_name(authorization))
     return _of_guards(chain.guards, asked) | native
 
