@@ -1,7 +1,7 @@
 """The graph, built in named passes."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problem
@@ -10,7 +10,7 @@ from authplane.graph.authorization import global_authorization
 from authplane.graph.extensions import extension_clusters
 from authplane.graph.gateway_api import NO_GATEWAYS, Gateways, build_gateways
 from authplane.graph.grpc_servers import build_grpc_servers, close_all
-from authplane.graph.hosts import build_hosts, owners
+from authplane.graph.hosts import Hosts, build_hosts, owners
 from authplane.graph.memory import Memory
 from authplane.graph.model import Address, Certificate, Graph
 from authplane.graph.placements import Placements
@@ -82,14 +82,8 @@ def build_graph(
     known = services.built()
     used = sorted({*hosts.clusters, *gateways.services})
     clusters: list[Cluster] = [*clusters_of_extensions.values(), *gateways.clusters, *(known[name] for name in used)]
-    graph = Graph(
-        http=Address(where.http.address, where.http.port),
-        https=Address(where.https.address, where.https.port),
-        timeouts=settings.timeouts,
-        plain_hosts=hosts.plain,
-        secure_hosts=hosts.secure,
-        fallback=hosts.fallback,
-        refused=hosts.refused,
+    graph = replace(
+        _served(settings, hosts),
         gateways=gateways.ports,
         keys=placements.key_sets,
         grpc_servers=grpc_servers,
@@ -97,6 +91,20 @@ def build_graph(
         certificates=_certificates(resources, settings, (*hosts.certificates, *gateways.certificates), clusters),
     )
     return Built(graph, reports.found(), gateways)
+
+
+def _served(settings: Settings, hosts: Hosts) -> Graph:
+    """Return what HTTPProxies come to."""
+    where = settings.listeners
+    return Graph(
+        http=Address(where.http.address, where.http.port),
+        https=Address(where.https.address, where.https.port),
+        timeouts=settings.timeouts,
+        plain_hosts=hosts.plain,
+        secure_hosts=hosts.secure,
+        fallback=hosts.fallback,
+        refused=hosts.refused,
+    )
 
 
 def _certificates(
