@@ -18,6 +18,7 @@ from envoy.service.auth.v3 import external_auth_pb2 as pb
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 from structlog.testing import capture_logs
 from tests.policy.checks import check
+from tests.support.children import envoys_of
 from tests.support.eventually import eventually
 from tests.support.front_backends import FACTORY
 from tests.support.fronts import HERE, Front, Wanted, both, grpcio, pyvoy
@@ -383,16 +384,7 @@ def _schedulers(process: int) -> list[int]:
 
 def _workers() -> set[int]:
     """Return the Envoys that this process runs."""
-    found = set()
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            name = (folder / "cmdline").read_bytes().partition(b"\0")[0]
-        except OSError:
-            continue
-        if parent == os.getpid() and name.endswith(b"/envoy"):
-            found.add(int(folder.name))
-    return found
+    return set(envoys_of(os.getpid()))
 
 
 async def test_what_cannot_start_is_said_and_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import sys
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import bcrypt
@@ -17,6 +16,7 @@ import httpx2
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from prometheus_client.parser import text_string_to_metric_families
 from tests.policy.checks import NOTHING, check
+from tests.support.children import envoys_of
 from tests.support.eventually import eventually
 from tests.support.gateway import free_port
 
@@ -89,16 +89,7 @@ class Server:
 
     def workers(self) -> list[int]:
         """Return the numbers of its Envoys, the oldest first."""
-        found = []
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-                name = (folder / "cmdline").read_bytes().partition(b"\0")[0]
-            except OSError:
-                continue
-            if parent == self.child.pid and name.endswith(b"/envoy"):
-                found.append(int(folder.name))
-        return sorted(found)
+        return envoys_of(self.child.pid)
 
 
 def basic(user: str, password: str) -> str:
