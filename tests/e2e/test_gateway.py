@@ -3,81 +3,101 @@
 import json
 import subprocess
 import sys
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from tests.support.eventually import eventually
 from tests.support.gateway import EXTENSION, Gateway, gateway, kill, proxy
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 VARIANTS = pytest.mark.parametrize("delta", [False, True], ids=["state-of-the-world", "delta"])
+ALL = (("HTTPProxy", "web"), ("ExtensionService", "auth"))
+BOTH = pytest.mark.parametrize("running", [False, True], ids=["state-of-the-world", "delta"], indirect=True)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def running(request: pytest.FixtureRequest) -> AsyncGenerator[Gateway]:
+    async with gateway(delta=getattr(request, "param", False)) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def it(running: Gateway) -> Gateway:
+    """Return a gateway that is as if it had just been started."""
+    await running.start_over()
+    return running
+
+
+def all_status(it: Gateway) -> dict[tuple[str, str], dict[str, dict[str, Any]]]:
+    """Ask for the status as a user would; returns the conditions by type, of each kind and name."""
+    command = [sys.executable, "-m", "authplane", "status", str(it.folder), "-o", "json"]
+    printed = subprocess.run(command, capture_output=True, check=True, timeout=10).stdout
+    return {
+        (record["kind"], record["metadata"]["name"]): {each["type"]: each for each in record["status"]["conditions"]}
+        for record in json.loads(printed)
+    }
 
 
 def status_of(it: Gateway, kind: str, name: str) -> dict[str, dict[str, Any]]:
-    """Ask for the status as a user would; returns the conditions by type."""
-    command = [sys.executable, "-m", "authplane", "status", str(it.folder), "-o", "json"]
-    printed = subprocess.run(command, capture_output=True, check=True, timeout=10).stdout
-    [record] = [each for each in json.loads(printed) if each["kind"] == kind and each["metadata"]["name"] == name]
-    return {condition["type"]: condition for condition in record["status"]["conditions"]}
+    return all_status(it)[kind, name]
 
 
-@VARIANTS
-async def test_requests_are_allowed_denied_or_not_checked(delta: bool) -> None:
-    async with gateway(delta=delta) as it:
-        allowed = await it.get("/allow", **{"auth-handler": "spoofed"})
-        assert allowed.status_code == 200
-        assert [value for name, value in allowed.json()["headers"] if name == "auth-handler"] == ["testserver"]
-        denied = await it.get("/secret")
-        assert (denied.status_code, denied.headers["auth-handler"]) == (401, "testserver")
-        public = await it.get("/public")
-        assert public.status_code == 200
-        assert "auth-handler" not in dict(public.json()["headers"])
-        redirected = await it.get_plain("/secret?token=x")
-        assert (redirected.status_code, redirected.headers["location"]) == (301, "https://web.example/secret?token=x")
-        assert status_of(it, "HTTPProxy", "web")["Programmed"]["status"] == "True"
-        assert status_of(it, "ExtensionService", "auth")["Programmed"]["status"] == "True"
+@BOTH
+async def test_requests_are_allowed_denied_or_not_checked(it: Gateway) -> None:
+    allowed = await it.get("/allow", **{"auth-handler": "spoofed"})
+    assert allowed.status_code == 200
+    assert [value for name, value in allowed.json()["headers"] if name == "auth-handler"] == ["testserver"]
+    denied = await it.get("/secret")
+    assert (denied.status_code, denied.headers["auth-handler"]) == (401, "testserver")
+    public = await it.get("/public")
+    assert public.status_code == 200
+    assert "auth-handler" not in dict(public.json()["headers"])
+    redirected = await it.get_plain("/secret?token=x")
+    assert (redirected.status_code, redirected.headers["location"]) == (301, "https://web.example/secret?token=x")
+    told = all_status(it)
+    assert [told[each]["Programmed"]["status"] for each in ALL] == ["True", "True"]
 
 
-@VARIANTS
-async def test_a_change_of_the_folder_reaches_envoy(delta: bool) -> None:
-    async with gateway(delta=delta) as it:
-        # An added host, a changed route, a renamed file, a removed one.
-        it.write("other.yaml", proxy("other.example", name="other"))
-        await it.answers("/allow", 200, "other.example")
-        it.write("other.yaml", proxy("other.example", name="other").replace("/public", "/open"))
-        await it.answers("/open", 200, "other.example")
-        assert await it.status("/public", "other.example") == 401
-        (it.folder / "other.yaml").rename(it.folder / "renamed.yaml")
-        it.write("web.yaml", proxy().replace("/public", "/open"))
-        await it.answers("/open", 200)
-        assert await it.status("/open", "other.example") == 200
-        (it.folder / "renamed.yaml").unlink()
-        await it.answers("/open", 0, "other.example")
-        assert await it.status("/open") == 200
+@BOTH
+async def test_a_change_of_the_folder_reaches_envoy(it: Gateway) -> None:
+    # An added host, a changed route, a renamed file, a removed one.
+    it.write("other.yaml", proxy("other.example", name="other"))
+    await it.answers("/allow", 200, "other.example")
+    it.write("other.yaml", proxy("other.example", name="other").replace("/public", "/open"))
+    await it.answers("/open", 200, "other.example")
+    assert await it.status("/public", "other.example") == 401
+    (it.folder / "other.yaml").rename(it.folder / "renamed.yaml")
+    it.write("web.yaml", proxy().replace("/public", "/open"))
+    await it.answers("/open", 200)
+    assert await it.status("/open", "other.example") == 200
+    (it.folder / "renamed.yaml").unlink()
+    await it.answers("/open", 0, "other.example")
+    assert await it.status("/open") == 200
 
 
-async def test_a_changed_context_reaches_the_authorization_server() -> None:
-    async with gateway() as it:
-        it.write("web.yaml", proxy(authorization="      authPolicy: {context: {tenant: blue}}"))
+async def test_a_changed_context_reaches_the_authorization_server(it: Gateway) -> None:
+    it.write("web.yaml", proxy(authorization="      authPolicy: {context: {tenant: blue}}"))
 
-        async def holds() -> bool:
-            if await it.status("/allow") != 200:
-                return False
-            answer = await it.get("/allow")
-            return answer.status_code == 200 and ["auth-context-tenant", "blue"] in answer.json()["headers"]
+    async def holds() -> bool:
+        if await it.status("/allow") != 200:
+            return False
+        answer = await it.get("/allow")
+        return answer.status_code == 200 and ["auth-context-tenant", "blue"] in answer.json()["headers"]
 
-        await eventually(holds)
+    await eventually(holds)
 
 
 @pytest.mark.parametrize(
     "path",
     ["/public/../secret", "//secret", "/public/%2e%2e/secret", "/public%2f..%2fsecret", "/secret?x=/public", "/PUBLIC"],
 )
-async def test_no_spelling_of_a_path_gets_round_the_check(path: str) -> None:
-    async with gateway() as it:
-        assert await it.raw_status(path) in {400, 401}
+async def test_no_spelling_of_a_path_gets_round_the_check(it: Gateway, path: str) -> None:
+    assert await it.raw_status(path) in {400, 401}
 
 
-async def test_every_canonical_path_can_be_protected_and_is() -> None:
+async def test_every_canonical_path_can_be_protected_and_is(it: Gateway) -> None:
     paths = ["/a", "/a.b/c-d_e~f", "/a%20b", "/%E2%82%AC", "/!$&'()*+,;=:@", "/.well-known/x", "/a%25", "/a%7Cb"]
     routes = "".join(
         f"""
@@ -86,63 +106,58 @@ async def test_every_canonical_path_can_be_protected_and_is() -> None:
     services: [{{name: echo, port: 80}}]"""
         for path in paths
     )
-    async with gateway() as it:
-        it.write("web.yaml", proxy(authorization="      authPolicy: {disabled: true}", routes=routes))
-        await it.answers("/secret", 200)
-        assert {path: await it.raw_status(path) for path in paths} == dict.fromkeys(paths, 401)
+    it.write("web.yaml", proxy(authorization="      authPolicy: {disabled: true}", routes=routes))
+    await it.answers("/secret", 200)
+    assert {path: await it.raw_status(path) for path in paths} == dict.fromkeys(paths, 401)
 
 
-async def test_a_wildcard_never_answers_for_a_host_that_another_proxy_claims() -> None:
+async def test_a_wildcard_never_answers_for_a_host_that_another_proxy_claims(it: Gateway) -> None:
     wild = proxy("'*.many.example'", name="wild", authorization="      authPolicy: {disabled: true}")
-    async with gateway() as it:
-        it.write("wild.yaml", wild)
-        it.write("secret.yaml", proxy("secret.many.example", name="secret"))
-        await it.answers("/x", 401, "secret.many.example")
-        await it.answers("/x", 200, "any.many.example")
-        assert await it.raw_status("/x", sni="any.many.example", host="secret.many.example") == 421
-        # An error that the folder's schema cannot see withdraws the host; the wildcard does not take over.
-        it.write(
-            "secret.yaml",
-            proxy("secret.many.example", name="secret").replace("responseTimeout: 2s", "responseTimeout: '30'"),
-        )
-        await it.answers("/x", 421, "secret.many.example")
-        assert (await it.get_plain("/x", "secret.many.example")).status_code == 503
-        assert await it.status("/x", "any.many.example") == 200
+    it.write("wild.yaml", wild)
+    it.write("secret.yaml", proxy("secret.many.example", name="secret"))
+    await it.answers("/x", 401, "secret.many.example")
+    await it.answers("/x", 200, "any.many.example")
+    assert await it.raw_status("/x", sni="any.many.example", host="secret.many.example") == 421
+    # An error that the folder's schema cannot see withdraws the host; the wildcard does not take over.
+    it.write(
+        "secret.yaml",
+        proxy("secret.many.example", name="secret").replace("responseTimeout: 2s", "responseTimeout: '30'"),
+    )
+    await it.answers("/x", 421, "secret.many.example")
+    assert (await it.get_plain("/x", "secret.many.example")).status_code == 503
+    assert await it.status("/x", "any.many.example") == 200
 
 
 @pytest.mark.requirement("EN-1")
-async def test_a_connection_for_one_host_does_not_serve_another() -> None:
-    async with gateway() as it:
-        it.write("other.yaml", proxy("other.example", name="other"))
-        await it.answers("/allow", 200, "other.example")
-        assert await it.raw_status("/allow", sni="web.example", host="other.example") == 421
-        assert await it.raw_status("/allow", sni="web.example", host="web.example:8443") == 200
+async def test_a_connection_for_one_host_does_not_serve_another(it: Gateway) -> None:
+    it.write("other.yaml", proxy("other.example", name="other"))
+    await it.answers("/allow", 200, "other.example")
+    assert await it.raw_status("/allow", sni="web.example", host="other.example") == 421
+    assert await it.raw_status("/allow", sni="web.example", host="web.example:8443") == 200
 
 
-async def test_an_invalid_file_keeps_the_last_good_version_and_says_so() -> None:
-    async with gateway() as it:
-        it.write("web.yaml", proxy().replace("authorization:", "authorisation:"))
-        await it.says("control", "authorisation")
-        assert (await it.status("/allow"), await it.status("/secret")) == (200, 401)
-        conditions = status_of(it, "HTTPProxy", "web")
-        assert conditions["Valid"]["status"] == "False"
-        assert conditions["UpToDate"]["reason"] == "LastGoodVersionInForce"
-        it.write("web.yaml", "spec: [")
-        await it.says("control", "web.yaml:1")
-        assert (await it.status("/allow"), await it.status("/secret")) == (200, 401)
-        it.write("web.yaml", proxy().replace("/public", "/open"))
-        await it.answers("/open", 200)
-        assert "UpToDate" not in status_of(it, "HTTPProxy", "web")
+async def test_an_invalid_file_keeps_the_last_good_version_and_says_so(it: Gateway) -> None:
+    it.write("web.yaml", proxy().replace("authorization:", "authorisation:"))
+    await it.says("control", "authorisation")
+    assert (await it.status("/allow"), await it.status("/secret")) == (200, 401)
+    conditions = status_of(it, "HTTPProxy", "web")
+    assert conditions["Valid"]["status"] == "False"
+    assert conditions["UpToDate"]["reason"] == "LastGoodVersionInForce"
+    it.write("web.yaml", "spec: [")
+    await it.says("control", "web.yaml:1")
+    assert (await it.status("/allow"), await it.status("/secret")) == (200, 401)
+    it.write("web.yaml", proxy().replace("/public", "/open"))
+    await it.answers("/open", 200)
+    assert "UpToDate" not in status_of(it, "HTTPProxy", "web")
 
 
 @pytest.mark.requirement("X11")
-async def test_an_extension_that_goes_away_withdraws_the_host() -> None:
-    async with gateway() as it:
-        (it.folder / "auth.yaml").unlink()
-        await it.answers("/allow", 0)
-        assert await it.status("/secret") == 0
-        it.write("auth.yaml", EXTENSION)
-        await it.answers("/allow", 200)
+async def test_an_extension_that_goes_away_withdraws_the_host(it: Gateway) -> None:
+    (it.folder / "auth.yaml").unlink()
+    await it.answers("/allow", 0)
+    assert await it.status("/secret") == 0
+    it.write("auth.yaml", EXTENSION)
+    await it.answers("/allow", 200)
 
 
 @VARIANTS
@@ -178,47 +193,46 @@ async def test_requests_go_through_while_it_is_away_if_the_author_said_so() -> N
             await it.answers("/secret", 401)
 
 
-@VARIANTS
-async def test_no_request_gets_through_unchecked_while_the_configuration_changes(delta: bool) -> None:
+@BOTH
+async def test_no_request_gets_through_unchecked_while_the_configuration_changes(it: Gateway) -> None:
     second = EXTENSION.replace("metadata: {name: auth}", "metadata: {name: second}")
-    async with gateway(delta=delta) as it:
-        it.write("second.yaml", second)
-        for index in range(8):
-            rebuilds = it.count("control", '"event": "rebuilt"')
-            # In turn: another service, another timeout (both change the filter chain), another context, another host.
-            text = proxy(authorization=f"      authPolicy: {{context: {{round: '{index}'}}}}")
-            if index % 2:
-                text = text.replace("extensionRef: {name: auth}", "extensionRef: {name: second}")
-            if index % 3 == 0:
-                text = text.replace("responseTimeout: 2s", f"responseTimeout: {2 + index}s")
-            it.write("web.yaml", text)
-            it.write(
-                "other.yaml",
-                proxy(
-                    "other.example",
-                    name="other",
-                    authorization=f"      failOpen: {index % 2 == 0}".lower().replace("failopen", "failOpen"),
-                ),
-            )
-            while it.count("control", '"event": "rebuilt"') == rebuilds:
-                assert await it.raw_status("/secret") == 401
-            for _ in range(10):
-                assert await it.status("/secret") == 401
-                assert await it.raw_status("/secret") == 401
+    it.write("second.yaml", second)
+    for index in range(8):
+        rebuilds = it.count("control", '"event": "rebuilt"')
+        # In turn: another service, another timeout (both change the filter chain), another context, another host.
+        text = proxy(authorization=f"      authPolicy: {{context: {{round: '{index}'}}}}")
+        if index % 2:
+            text = text.replace("extensionRef: {name: auth}", "extensionRef: {name: second}")
+        if index % 3 == 0:
+            text = text.replace("responseTimeout: 2s", f"responseTimeout: {2 + index}s")
+        it.write("web.yaml", text)
+        it.write(
+            "other.yaml",
+            proxy(
+                "other.example",
+                name="other",
+                authorization=f"      failOpen: {index % 2 == 0}".lower().replace("failopen", "failOpen"),
+            ),
+        )
+        while it.count("control", '"event": "rebuilt"') == rebuilds:
+            assert await it.raw_status("/secret") == 401
+        for _ in range(10):
+            assert await it.status("/secret") == 401
+            assert await it.raw_status("/secret") == 401
 
 
-async def test_what_envoy_refuses_shows_in_status_and_log() -> None:
-    async with gateway() as it:
-        # An address that this machine does not have: valid for us, impossible for Envoy.
-        text = (it.folder / "gateway.yaml").read_text(encoding="utf-8")
-        it.write("gateway.yaml", text.replace("address: 127.0.0.1", "address: 203.0.113.1"))
-        await it.says("control", "proxy refused the configuration")
-        assert status_of(it, "HTTPProxy", "web")["Programmed"]["reason"] == "Rejected"
-        assert "203.0.113.1" in status_of(it, "HTTPProxy", "web")["Programmed"]["message"]
-        assert (await it.status("/allow"), await it.status("/secret")) == (200, 401)
-        it.write("gateway.yaml", text)
+async def test_what_envoy_refuses_shows_in_status_and_log(it: Gateway) -> None:
+    # An address that this machine does not have: valid for us, impossible for Envoy.
+    text = (it.folder / "gateway.yaml").read_text(encoding="utf-8")
+    it.write("gateway.yaml", text.replace("address: 127.0.0.1", "address: 203.0.113.1"))
+    await it.says("control", "proxy refused the configuration")
+    programmed = status_of(it, "HTTPProxy", "web")["Programmed"]
+    assert programmed["reason"] == "Rejected"
+    assert "203.0.113.1" in programmed["message"]
+    assert (await it.status("/allow"), await it.status("/secret")) == (200, 401)
+    it.write("gateway.yaml", text)
 
-        async def holds() -> bool:
-            return bool(status_of(it, "HTTPProxy", "web")["Programmed"]["status"] == "True")
+    async def holds() -> bool:
+        return bool(status_of(it, "HTTPProxy", "web")["Programmed"]["status"] == "True")
 
-        await eventually(holds)
+    await eventually(holds)

@@ -105,6 +105,8 @@ class Gateway:
         self._delta = delta
         self._backend = backend
         self._http, self._https = free_port(), free_port()
+        self._echo = 0
+        self._begun = 0
         self._auth = TcpAddress(host="127.0.0.1", port=free_port())
         self._xds = UnixAddress(path=str(private / "xds.sock"))
         # A client for each host: one client would send a second host down the first one's connection.
@@ -223,7 +225,8 @@ class Gateway:
         async with AsyncExitStack() as stack:
             echo = await stack.enter_async_context(serve_echo(TcpAddress(host="127.0.0.1", port=0)))
             assert isinstance(echo, TcpAddress)
-            self._write_defaults(echo.port)
+            self._echo = echo.port
+            self._write_defaults()
             async with asyncio.TaskGroup() as starting:  # both take a second, which they can share
                 starting.create_task(stack.enter_async_context(self.running_authserver()))
                 starting.create_task(stack.enter_async_context(self.running_control()))
@@ -232,11 +235,25 @@ class Gateway:
             await reachable(TcpAddress(host="127.0.0.1", port=self._https))
             yield
 
+    async def start_over(self) -> None:
+        """Bring back the default folder and wait until Envoy obeys it, as if everything were started again."""
+        self._begun += 1
+        known = self._write_defaults()
+        for path in self.folder.glob("*.yaml"):
+            if path.name not in known:
+                path.unlink()
+        # Open connections may still be served by what was there before.
+        await self._close_clients()
+        await self.answers(f"/begun/{self._begun}", 200)
+        self.lines.clear()
+
     async def _close_clients(self) -> None:
         for client in self._clients.values():
             await client.aclose()
+        self._clients.clear()
 
-    def _write_defaults(self, echo: int) -> None:
+    def _write_defaults(self) -> set[str]:
+        """Write the default folder, and return the names of its files."""
         listeners = f"""
 apiVersion: authplane.dev/v1alpha1
 kind: AuthplaneConfiguration
@@ -247,11 +264,20 @@ spec:
     https: {{address: 127.0.0.1, port: {self._https}}}
 """
         secrets = [tls_secret("tls", server("web.example", "other.example", "*.many.example")), ca_secret("ca")]
-        self.write("gateway.yaml", listeners)
-        self.write("secrets.yaml", "---".join(secrets))
-        self.write("services.yaml", "---".join([service("echo", echo), service("auth", self._auth.port)]))
-        self.write("auth.yaml", EXTENSION)
-        self.write("web.yaml", proxy())
+        begun = f"""
+  - conditions: [{{exact: /begun/{self._begun}}}]
+    authPolicy: {{disabled: true}}
+    services: [{{name: echo, port: 80}}]"""
+        files = {
+            "gateway.yaml": listeners,
+            "secrets.yaml": "---".join(secrets),
+            "services.yaml": "---".join([service("echo", self._echo), service("auth", self._auth.port)]),
+            "auth.yaml": EXTENSION,
+            "web.yaml": proxy(routes=begun if self._begun else ""),
+        }
+        for name, text in files.items():
+            self.write(name, text)
+        return set(files)
 
     @asynccontextmanager
     async def _program(self, name: str, *arguments: str) -> AsyncGenerator[Child]:
