@@ -191,21 +191,26 @@ def _literal_ids(mark: ast.expr) -> tuple[str, ...] | None:
 # The tree as it is
 
 
-def test_every_id_that_a_test_claims_to_prove_is_in_the_catalogue() -> None:
+@pytest.fixture(scope="module")
+def marks() -> Marks:
+    return read_marks(TESTS)
+
+
+def test_every_id_that_a_test_claims_to_prove_is_in_the_catalogue(marks: Marks) -> None:
     unknown = [
         f"{places[0]}: {name} is {f'policy:{name} or threat:{name}' if f'policy:{name}' in REQUIREMENTS else 'unknown'}"
-        for name, places in read_marks(TESTS).proofs.items()
+        for name, places in marks.proofs.items()
         if name not in REQUIREMENTS
     ]
     assert not unknown, "\n".join([f"not in tests/{CATALOGUE}:", *unknown])
 
 
-def test_every_mark_is_written_so_that_it_can_prove_something() -> None:
-    assert read_marks(TESTS).mistakes == ()
+def test_every_mark_is_written_so_that_it_can_prove_something(marks: Marks) -> None:
+    assert marks.mistakes == ()
 
 
-def test_the_untested_ids_are_exactly_those_without_a_proof(request: pytest.FixtureRequest) -> None:
-    proofs = read_marks(TESTS).proofs
+def test_the_untested_ids_are_exactly_those_without_a_proof(marks: Marks, request: pytest.FixtureRequest) -> None:
+    proofs = marks.proofs
     if request.config.getoption("--update-golden"):
         lost = rewrite(TESTS, REQUIREMENTS, proofs)
         assert not lost, f"{UNTESTED} never grows; the proofs of these ids are lost: {', '.join(lost)}"

@@ -98,7 +98,7 @@ def fresh(files: dict[str, str | None]) -> Generation:
 
 
 @given(steps=STEPS, begun=st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_history_leads_where_its_last_state_leads_by_itself(steps: list[tuple[str, str | None]], begun: bool) -> None:
     library = Library()
     files: dict[str, str | None] = {}
@@ -118,7 +118,7 @@ def test_a_history_leads_where_its_last_state_leads_by_itself(steps: list[tuple[
 
 
 @given(files=st.permutations(sorted(VARIANTS)))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_the_order_of_files_does_not_matter(files: list[str]) -> None:
     one = fresh({file: VARIANTS[file][0] for file in files})
     other = fresh({file: VARIANTS[file][0] for file in sorted(VARIANTS)})

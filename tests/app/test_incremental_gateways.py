@@ -202,7 +202,7 @@ def begun() -> Library:
 @given(steps=STEPS)
 @example(steps=[("gateway", None, 0), ("to-shop", VARIANTS["to-shop"][1], 0), ("gateway", GATEWAY, 1)])
 @example(steps=[("policy-more", VARIANTS["policy-more"][2], 0), ("shop", None, 0), ("shop", VARIANTS["shop"][0], 2)])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_a_history_leads_where_its_last_state_leads_by_itself(steps: list[Step]) -> None:
     library = begun()
     generation = build_generation(library.current(), keys=KEYS[0])

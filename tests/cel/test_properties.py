@@ -86,7 +86,7 @@ PROGRAMS: Final = {text: program(text) for text in TEXTS}
 
 
 @given(EXPRESSIONS, IDENTITIES)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @example(("||", ("path", "a"), ("const", True)), {"a": "true"})
 @example(("!", ("path", "a")), {"a": "true"})
 @example(("in", ("path", "a"), ("path", "b")), {"a": 1, "b": {"a": 1}})
@@ -104,7 +104,7 @@ def test_the_engine_agrees_with_a_small_evaluator(expr: Expr, identity: dict[str
 
 
 @given(st.sampled_from(TEXTS), st.dictionaries(KEYS, ANYTHING, max_size=3) | ANYTHING, ANYTHING)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_no_data_makes_an_evaluation_raise(text: str, identity: object, params: object) -> None:
     facts = Facts.of({"identity": identity, "request.mcp.params": params})
     found = evaluate(PROGRAMS[text], facts)
@@ -117,7 +117,7 @@ def test_no_data_makes_an_evaluation_raise(text: str, identity: object, params: 
 
 
 @given(ANYTHING)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_what_is_admitted_is_plain(value: object) -> None:
     admitted = admit(value)
     if isinstance(admitted, Admitted):
@@ -141,7 +141,7 @@ TOKENS: Final = st.sampled_from([
 
 
 @given(st.lists(TOKENS, max_size=14).map("".join) | st.text(max_size=30))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_every_text_is_a_program_or_has_problems_inside_of_it(text: str) -> None:
     compiled = compile_expression.__wrapped__(text, ACCESS_POLICY)
     if isinstance(compiled, Program):

@@ -18,7 +18,7 @@ from authplane.cel.problem import CelProblem, Reason
 from authplane.cel.program import Program, compile_expression
 from authplane.cel.vocabulary import ACCESS_POLICY
 
-SOME: Final = {"expressions": 600, "hostile": 1_500, "policies": 400, "spoiled": 200}
+SOME: Final = {"expressions": 300, "hostile": 800, "policies": 200, "spoiled": 100}
 """Numbers of each kind; those that are not here have tests of their own."""
 
 

@@ -15,7 +15,7 @@ from tests.oracles.resources import render_listener, render_tree
 from authplane.filters.calls import Side
 from authplane.grpc.matching import first_match, header, when
 
-CONFIGS: Final = 320
+CONFIGS: Final = 160
 CALLS: Final = 12
 
 
@@ -57,7 +57,7 @@ def sort_of(found: Ended | Passed) -> str:
 
 NAMES: Final = ("x-a", "x-b", "x-c", ":path", "content-type")
 """Those that grpcio's filter has on the client."""
-TREES: Final = 150
+TREES: Final = 100
 THERE: Final = header(":path").is_there()
 
 

@@ -145,4 +145,4 @@ def _word(answer: Answer) -> str:
 
 
 TestCredentials = pytest.mark.requirement("JW-2", "JW-3", "JW-4", "JW-5", "JW-7", "JW-8", "W06")(Credentials.TestCase)
-TestCredentials.settings = settings(max_examples=200, stateful_step_count=40)
+TestCredentials.settings = settings(max_examples=100, stateful_step_count=40)

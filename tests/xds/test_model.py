@@ -178,7 +178,7 @@ class DeltaMachine(Machine):
 
 
 _LIMITS = settings(
-    max_examples=200,
+    max_examples=100,
     stateful_step_count=40,
     deadline=None,
     derandomize=True,

@@ -28,7 +28,7 @@ from authplane.policy.mcp.front import canonical_path
 
 EXPRESSIONS: Final = 260
 SHORT: Final = 60
-REQUESTS: Final = 8
+REQUESTS: Final = 4
 """So many of the requests below are sent for each expression."""
 
 ATOMS: Final = (

@@ -198,7 +198,7 @@ _SHOWN = st.builds(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(_SHOWN, _CALLS, _CALLS)
 def test_calls_that_a_service_can_tell_apart_have_different_keys(shown: Shown, one: Call, other: Call) -> None:
     def lasting(made: Call) -> bytes:
@@ -213,7 +213,7 @@ def test_calls_that_a_service_can_tell_apart_have_different_keys(shown: Shown, o
         assert lasting(one) == lasting(other)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(_SHOWN, st.lists(_CALLS, min_size=2, max_size=6))
 def test_a_check_has_nothing_of_those_before_it(shown: Shown, calls: list[Call]) -> None:
     questions = Questions(shown)

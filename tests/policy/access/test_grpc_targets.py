@@ -249,7 +249,7 @@ _rules = st.builds(
 _policies = st.lists(st.lists(_rules, max_size=3), min_size=1, max_size=3)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(written=_policies, composition=st.sampled_from(("All", "Any")))
 def test_nobody_is_refused_whom_policies_grant_a_call(written: list[list[str]], composition: str) -> None:
     documents = [policy(f"[{', '.join(rules)}]", name=f"p{index}") for index, rules in enumerate(written)]

@@ -134,7 +134,7 @@ def harmed(kinds: list[tuple[str, str]]) -> list[str]:
 
 
 @pytest.mark.requirement("R37")
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     kinds=harms,
     asked=st.sampled_from(sorted(REQUESTS)),

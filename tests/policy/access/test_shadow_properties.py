@@ -171,7 +171,7 @@ def statuses(made: Compiled) -> dict[str, object]:
     }
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     enforced=enforced_sets,
     shadows=shadow_sets,
@@ -204,7 +204,7 @@ def test_policies_in_shadow_change_nothing(  # noqa: PLR0913, PLR0917 (all that 
     assert statuses(after) == statuses(before)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(enforced=enforced_sets, shadows=shadow_sets)
 def test_policies_in_shadow_protect_nothing_and_ask_for_no_tokens(enforced: list[str], shadows: list[str]) -> None:
     before, after = (
@@ -243,7 +243,7 @@ CLAIMED = {
 PEERS = {"nobody": "", "agent": AGENT, "far": "spiffe://far.example/a"}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     enforced=enforced_sets,
     shadows=shadow_sets,

@@ -130,7 +130,7 @@ def bodies(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(bodies())
 @example(json.dumps(message()).encode())
 @example(json.dumps(message(**{"method\0x": None})).encode())
@@ -149,7 +149,7 @@ def test_ordinary_calls_are_accepted_and_have_one_reading(tool: str, arguments: 
     assert check(json.dumps(message(params={"name": tool, "arguments": arguments})).encode())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     body=st.binary(max_size=200),
     headers=st.lists(

@@ -291,5 +291,5 @@ class Machine(RuleBasedStateMachine):
         return next(each for each in self.servers if each.settings == link.server)
 
 
-Machine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+Machine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestClientAgainstScriptedServers = Machine.TestCase
