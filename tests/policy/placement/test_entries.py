@@ -251,9 +251,7 @@ def test_tokens_are_recognised_by_what_a_filter_keeps_of_them() -> None:
     assert sender.token.issuer == URL
     assert sender.token.condition.check == Every((
         Metadata((kept, URL, "iss"), (Equals(URL),)),
-        Metadata((*header, "alg"), (Equals("ES256"), Equals("RS256"))),
-        Metadata((*header, "kid"), (PRESENT,)),
-        Not(Metadata((*header, "kid"), (Equals(""),))),
+        Metadata((*header, "kid"), (Fits(r"\C+"),)),
         *(Not(Metadata((*header, each), (PRESENT,))) for each in ("b64", "crit", "cty")),
         Some((Metadata((*header, "typ"), kinds), Not(Metadata((*header, "typ"), (PRESENT,))))),
         Header("authorization", Fits(r"Bearer [A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")),

@@ -41,7 +41,7 @@ WATCHED: Final = tuple(sorted(_WATCHED))
 
 _SEGMENT: Final = r"(?:[A-Za-z0-9._~!$&'()*+,=:@-]|%(?:[89A-Fa-f][0-9A-Fa-f]|20))"
 _PATH: Final = re.compile(rf"/|(?:/(?!\.\.?(?:/|$)){_SEGMENT}+)+/?")
-_SESSION: Final = re.compile(r"[!-~]{1,1024}")
+_SESSION: Final = re.compile(r"[!-~]+")
 _CONTENT_TYPE: Final = re.compile(r'application/json(?:; ?(?i:charset)=(?i:utf-8|"utf-8"))?')
 _EVENT_STREAMS: Final = frozenset({"text/event-stream", "text/*", "*/*"})
 

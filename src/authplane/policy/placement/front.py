@@ -41,7 +41,6 @@ _JSON: Final = "application/json"
 _JSON_IN_WORDS: Final = r'application/json(?:; ?(?i:charset)=(?i:utf-8|"utf-8"))?'
 _NO_SESSION: Final = r"|\C*[^!-~]\C*"
 """Nothing, or something that is not printed."""
-_LONGEST_SESSION: Final = 1024
 _TOLD: Final = frozenset({"name", "uri"})
 """The parameters that the mcp filter tells, of those that say what a call is about."""
 _SUBJECT: Final = "[ -~]+"
@@ -100,10 +99,9 @@ def _session() -> Node:
     What is usual comes first. To read a header that is missing fails, which the last part of each makes up for.
     """
     session, version = (nodes.member(_HEADERS, each) for each in ("mcp-session-id", "mcp-protocol-version"))
-    short = nodes.call("_<=_", nodes.call("size", session), nodes.literal(_LONGEST_SESSION))
     single = nodes.negated(nodes.contains(session, ","))
     known = reduce(_or, (nodes.equal(version, each) for each in sorted(_SESSIONS, reverse=True)))
-    return nodes.every((_or(nodes.every((short, single)), _lacks("mcp-session-id")),
+    return nodes.every((_or(single, _lacks("mcp-session-id")),
                         _or(known, _lacks("mcp-protocol-version"))))  # fmt: skip
 
 
