@@ -1,7 +1,7 @@
 """Calls of MCP tools through Envoy: without authorization, decided in Envoy, by our policy server and by a bare one.
 
 The gateway and whoever it asks are on one core; the load, the server behind the gateway and what encrypts for clients
-are on another. Everything is loaded in turn, in many short rounds.
+are on another. Everything is loaded in turn, in many short rounds, with each of two releases of Envoy.
 """
 
 import asyncio
@@ -12,12 +12,15 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
+from tests.support.envoys import VERSIONS
 from tests.support.gateway import free_port
 
 from authplane.app.dev_issuer import IssuerPlan, serve_issuer
+from authplane.io.envoy import envoy_binary
 from authplane.io.listen import TcpAddress
 from bench import native_scale
 from bench.h2load import Measured, Posted, cores, send
+from bench.native_readers import readers
 from bench.native_site import Ports, Site, alone, beside, calls, documents, policy_server, running
 from bench.processes import seconds_used
 from bench.servers import bare_grpcio_processes
@@ -27,6 +30,9 @@ _ROUNDS: Final = 8
 _RATE: Final = 1_000
 _PATIENCE: Final = 30
 _ALONE: Final = "Envoy alone"
+_READ: Final = "read only"
+_READ_TOO: Final = ("open", "tools", "claims")
+"""What is sent to an Envoy that reads and does not judge."""
 _NATIVE: Final = 5e-6
 """Seconds of the policy server for a request: with less it was not asked."""
 
@@ -56,25 +62,31 @@ class _Cost(NamedTuple):
 
 async def main() -> None:
     """Measure how many calls one core takes, and how long they take at a fixed rate."""
-    with cores() as core, TemporaryDirectory() as folder:
+    with cores() as core:
         if core is None:
             return
-        async with AsyncExitStack() as stack:
-            sent = await _start(stack, core, Path(folder))
-            for call in sent.values():
-                await _until_allowed(call, core)
-            await _until_native(sent["claims, native"], core)
-            costs = {name: _Cost([], [], []) for name in sent}
-            for name in list(sent) * _ROUNDS:
-                await _round(sent[name], costs[name], core)
-            _tell(costs)
-            for name, call in sent.items():
-                _tell_latency(name, await send(call.posted, core, _RATE * 3, rate=_RATE))
+        for version in VERSIONS:
+            print(f"  with Envoy {version.number}:", flush=True)
+            await _measure(core, version.binary or envoy_binary())
         await native_scale.main(core)
 
 
-async def _start(stack: AsyncExitStack, core: int, root: Path) -> dict[str, _Call]:
-    """Run a gateway with our policy server and one with a bare server instead."""
+async def _measure(core: int, binary: Path) -> None:
+    async with AsyncExitStack() as stack:
+        sent = await _start(stack, core, Path(stack.enter_context(TemporaryDirectory())), binary)
+        for call in sent.values():
+            await _until_allowed(call, core)
+        await _until_native(sent["claims, native"], core)
+        costs = {name: _Cost([], [], []) for name in sent}
+        for name in list(sent) * _ROUNDS:
+            await _round(sent[name], costs[name], core)
+        _tell(costs)
+        for name, call in sent.items():
+            _tell_latency(name, await send(call.posted, core, _RATE * 3, rate=_RATE))
+
+
+async def _start(stack: AsyncExitStack, core: int, root: Path, binary: Path) -> dict[str, _Call]:
+    """Run a gateway with our policy server, one with a bare server instead, and two Envoys without rules."""
     plan = IssuerPlan(folder=root / "dev", address=TcpAddress(host="127.0.0.1", port=0))
     issuer = await stack.enter_async_context(serve_issuer(plan, datetime.now(UTC)))
     both = {name: Ports(free_port(), free_port(), free_port()) for name in ("ours", "bare")}
@@ -90,10 +102,15 @@ async def _start(stack: AsyncExitStack, core: int, root: Path) -> dict[str, _Cal
         deciding = bare_processes
         if name == "ours":
             deciding = await stack.enter_async_context(policy_server(made, servers[name]))
-        sites[name] = Site(ports, await stack.enter_async_context(running(made, ports)), deciding)
-    single = await stack.enter_async_context(alone(root))
+        sites[name] = Site(ports, await stack.enter_async_context(running(made, ports, binary)), deciding)
+    single = await stack.enter_async_context(alone(root, binary))
+    reading = await stack.enter_async_context(readers(root, upstream, issuer, binary))
+    read = calls(reading.ports, root / "dev")["open"]
     sent = {name: _Call(each, sites["ours"]) for name, each in calls(both["ours"], root / "dev").items()}
     sent[_ALONE] = _Call(calls(single.ports, root / "dev")["open"], single)
+    for name in _READ_TOO:
+        url = f"http://127.0.0.1:{reading.ports.plain}/{name}"
+        sent[f"{name}, {_READ}"] = _Call(read._replace(url=url), reading)
     return sent | {"claims, bare": _Call(calls(both["bare"], root / "dev")["claims, asked"], sites["bare"])}
 
 
@@ -142,6 +159,13 @@ def _tell(costs: dict[str, _Cost]) -> None:
             f"{asked / native:.1f} times as long. With a server that costs nothing, an Envoy that answers by itself, "
             f"native calls come to {single / (single + native):.2f} of open ones and to "
             f"{(single + asked) / (single + native):.2f} times those that are asked about",
+            flush=True,
+        )
+        reading = costs[f"{name}, {_READ}"].least - costs[f"open, {_READ}"].least
+        bound = costs[f"{name}, asked"].least / (costs[without].least + reading)
+        print(
+            f"  {name}: the filters that read for rules take {reading * 1e6:.0f} µs. With rules that cost nothing, "
+            f"native calls would come to {bound:.2f} times those that are asked about",
             flush=True,
         )
     _compare(costs, "tools, native", "open, TLS", 0.4)

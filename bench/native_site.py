@@ -25,7 +25,7 @@ from authplane.render.bootstrap import ControlPlane, UnixSocket, ads_bootstrap
 from bench.h2load import Posted
 from bench.processes import started_here
 
-_TYPES: Final = "type.googleapis.com/envoy.extensions"
+TYPES: Final = "type.googleapis.com/envoy.extensions"
 _TOOLS: Final = (
     f"[{{source: {{type: SPIFFE, spiffe: '{AGENT}'}}, authorization: [{{type: InlineTools, tools: [add]}}]}}]"
 )
@@ -130,7 +130,7 @@ def calls(ports: Ports, folder: Path) -> dict[str, Posted]:
 
 
 @asynccontextmanager
-async def running(folder: Path, ports: Ports) -> AsyncGenerator[frozenset[int]]:
+async def running(folder: Path, ports: Ports, binary: Path | None = None) -> AsyncGenerator[frozenset[int]]:
     """Run the control plane of a folder and an Envoy that it tells everything; yields the processes of Envoy."""
     xds = UnixAddress(path=str(folder.parent / f"{folder.name}.sock"))
     argv = [sys.executable, "-m", "authplane", "control", str(folder), "--address", str(xds)]
@@ -139,7 +139,8 @@ async def running(folder: Path, ports: Ports) -> AsyncGenerator[frozenset[int]]:
         await reachable(xds, limit=60)
         before = started_here()
         bootstrap = ads_bootstrap(ControlPlane(where=UnixSocket(xds.path), delta=True), node="bench")
-        async with envoy(json_format.MessageToJson(bootstrap), folder.parent / f"{folder.name}.json"):
+        file = folder.parent / f"{folder.name}.json"
+        async with envoy(json_format.MessageToJson(bootstrap), file, binary=binary):
             await reachable(TcpAddress(host="127.0.0.1", port=ports.plain), limit=30)
             yield started_here() - before
 
@@ -162,7 +163,7 @@ async def beside(core: int, folder: Path, proxies: Iterable[Ports]) -> AsyncGene
     """
     upstream = free_port()
     config = {"static_resources": {
-        "listeners": [_listener(upstream, _answering()), *(_listener(each.proxied, _piping(each)) for each in proxies)],
+        "listeners": [listener(upstream, _answering()), *(listener(each.proxied, _piping(each)) for each in proxies)],
         "clusters": [_certified(each) for each in proxies],
     }}  # fmt: skip
     async with envoy(json.dumps(config), folder / "beside.json", core=core):
@@ -171,28 +172,40 @@ async def beside(core: int, folder: Path, proxies: Iterable[Ports]) -> AsyncGene
 
 
 @asynccontextmanager
-async def alone(folder: Path) -> AsyncGenerator[Site]:
+async def alone(folder: Path, binary: Path) -> AsyncGenerator[Site]:
     """Run an Envoy that answers every request by itself, as cheaply as it can."""
     ports = Ports(free_port(), 0, 0)
     before = started_here()
-    config = {"static_resources": {"listeners": [_listener(ports.plain, _answering())]}}
-    async with envoy(json.dumps(config), folder / "alone.json"):
+    config = {"static_resources": {"listeners": [listener(ports.plain, _answering())]}}
+    async with envoy(json.dumps(config), folder / "alone.json", binary=binary):
         await reachable(TcpAddress(host="127.0.0.1", port=ports.plain), limit=20)
         yield Site(ports, started_here() - before, frozenset())
 
 
 @asynccontextmanager
-async def envoy(config: str, file: Path, *, core: int | None = None) -> AsyncGenerator[None]:
+async def envoy(
+    config: str, file: Path, *, core: int | None = None, binary: Path | None = None
+) -> AsyncGenerator[None]:
     """Run Envoy with one worker, whose log nobody reads: to read a line for every request would cost as much."""
     await asyncio.to_thread(file.write_text, config, encoding="utf-8")
     where = [] if core is None else ["taskset", "-c", str(core)]
-    argv = [str(envoy_binary()), "-c", str(file), "--concurrency", "1", "--disable-hot-restart", "-l", "error"]
+    argv = [
+        str(binary or envoy_binary()),
+        "-c",
+        str(file),
+        "--concurrency",
+        "1",
+        "--disable-hot-restart",
+        "-l",
+        "error",
+    ]
     quiet = [str(shutil.which("sh")), "-c", 'exec "$@" >/dev/null', "sh"]
     async with run_process([*quiet, *where, *argv], sink=_tell):
         yield
 
 
-def _listener(port: int, network_filter: Mapping[str, Any]) -> dict[str, Any]:
+def listener(port: int, network_filter: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a listener with one filter."""
     return {
         "address": {"socket_address": {"address": "127.0.0.1", "port_value": port}},
         "filter_chains": [{"filters": [{"name": "only", "typed_config": network_filter}]}],
@@ -202,19 +215,19 @@ def _listener(port: int, network_filter: Mapping[str, Any]) -> dict[str, Any]:
 def _answering() -> dict[str, Any]:
     reply = {"status": 200, "body": {"inline_string": "{}"}}
     return {
-        "@type": f"{_TYPES}.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "@type": f"{TYPES}.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "upstream",
         "route_config": {"virtual_hosts": [
             {"name": "all", "domains": ["*"], "routes": [{"match": {"prefix": "/"}, "direct_response": reply}]},
         ]},
         "http_filters": [
-            {"name": "router", "typed_config": {"@type": f"{_TYPES}.filters.http.router.v3.Router"}}
+            {"name": "router", "typed_config": {"@type": f"{TYPES}.filters.http.router.v3.Router"}}
         ],
     }  # fmt: skip
 
 
 def _piping(ports: Ports) -> dict[str, Any]:
-    kind = f"{_TYPES}.filters.network.tcp_proxy.v3.TcpProxy"
+    kind = f"{TYPES}.filters.network.tcp_proxy.v3.TcpProxy"
     return {"@type": kind, "stat_prefix": "client", "cluster": str(ports.secure)}
 
 
@@ -233,7 +246,7 @@ def _certified(ports: Ports) -> dict[str, Any]:
             "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address}}]}],
         },
         "transport_socket": {"name": "tls", "typed_config": {
-            "@type": f"{_TYPES}.transport_sockets.tls.v3.UpstreamTlsContext",
+            "@type": f"{TYPES}.transport_sockets.tls.v3.UpstreamTlsContext",
             "common_tls_context": {"alpn_protocols": ["h2"], "tls_certificates": [shown]},
         }},
     }  # fmt: skip
