@@ -43,10 +43,13 @@ _REFUSED: Final = re.compile(r"^http\..*rbac\.(?:.*\.)?denied$")
 
 @dataclass(slots=True)
 class Stage:
-    """All that is around Envoy and its control plane: it stays while they come and go."""
+    """All that is around Envoy: it stays while placements come and go."""
 
     site: Site
     origin: Origin
+    control: Path
+    """The folder of the control plane, which each placement writes anew."""
+    xds: UnixAddress
     lines: list[str] = field(default_factory=list)
     """What programs have written."""
     sent: int = 0
@@ -162,27 +165,24 @@ async def staged(world: World, root: Path) -> AsyncGenerator[Stage]:
         )
         site.folder.mkdir()
         (site.folder / "all.yaml").write_text(text_of(site.documents()), encoding="utf-8")
-        stage = Stage(site, origin)
+        stage = Stage(site, origin, root / "control", UnixAddress(path=str(root / "xds.sock")))
+        stage.control.mkdir()
         policy = UnixAddress(path=str(root / "policy.sock"))
         options = ("--address", str(policy), "--metrics-address", "", "--decision-log", "")
         await _program(stage, stack, "authserver", "policy", str(site.folder), *options)
+        await _program(stage, stack, "control", str(stage.control), "--address", str(stage.xds))
         await reachable(policy, limit=_PATIENCE)
+        await reachable(stage.xds, limit=_PATIENCE)
         yield stage
 
 
 @asynccontextmanager
 async def placed(stage: Stage, placement: Placement, version: Version = INSTALLED) -> AsyncGenerator[Running]:
-    """Run Envoy and its control plane while the block runs; what it judges by is in place when the block begins."""
-    folder = stage.site.root / f"{placement.name}-{version.number}"
-    folder.mkdir()
-    (folder / "all.yaml").write_text(text_of(stage.site.documents(placement.settings)), encoding="utf-8")
-    xds = UnixAddress(path=str(folder / "xds.sock"))
-    async with AsyncExitStack() as stack:
-        await _program(stage, stack, "control", str(folder), "--address", str(xds))
-        await reachable(xds, limit=_PATIENCE)
-        bootstrap = json_text(ads_bootstrap(ControlPlane(where=UnixSocket(xds.path), delta=True), node="differential"))
-        running_envoy = run_envoy(bootstrap, sink=_sink(stage), settings=version.settings())
-        envoy = await stack.enter_async_context(running_envoy)
+    """Run Envoy while the block runs; what it judges by is in place when the block begins."""
+    await _place(stage, placement)
+    where = UnixSocket(stage.xds.path)
+    bootstrap = json_text(ads_bootstrap(ControlPlane(where=where, delta=True), node="differential"))
+    async with run_envoy(bootstrap, sink=_sink(stage), settings=version.settings()) as envoy:
         await envoy.ready(limit=_PATIENCE)
         for port in (port for ports in stage.site.gateways for port in ports):
             await reachable(TcpAddress(host="127.0.0.1", port=port), limit=_PATIENCE)
@@ -232,6 +232,22 @@ def _sink(stage: Stage) -> LineSink:
 async def _program(stage: Stage, stack: AsyncExitStack, *arguments: str) -> None:
     argv = [sys.executable, "-m", "authplane", *arguments, "--log-format", "json"]
     await stack.enter_async_context(run_process(argv, sink=_sink(stage)))
+
+
+async def _place(stage: Stage, placement: Placement) -> None:
+    """Write what the control plane is to serve, and wait until it does."""
+    before, path = len(stage.lines), stage.control / "all.yaml"
+    text = text_of(stage.site.documents(placement.settings))
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return
+    draft = stage.control / ".all.yaml.new"
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)
+
+    async def rebuilt() -> bool:
+        return any('"event": "rebuilt"' in line for line in stage.lines[before:])
+
+    await eventually(rebuilt, limit=_PATIENCE)
 
 
 async def _ready(made: Running) -> None:
