@@ -38,12 +38,14 @@ _Mapper = hcm_pb2.ResponseMapper
 
 def challenge_fields(scheme: str, realm: str, resource: str, scopes: tuple[str, ...]) -> dict[str, str]:
     """Return what a route keeps for those who show no token, or a bad one: all but the host that they asked for."""
-    where = f"{scheme}://{_SAMPLE}{metadata_path(resource)}"
-    challenge = Challenge(realm=realm, resource_metadata=where, scopes=scopes)
+    origin = f"{scheme}://{_SAMPLE}"
+    challenge = Challenge(realm=realm, resource_metadata=f"{origin}{metadata_path(resource)}", scopes=scopes)
+    # With its quotation mark it cannot be in a realm or a scope: those who choose them may choose any names.
+    start = f'resource_metadata="{origin}'
     fields: dict[str, str] = {}
     for cause in (NoToken(), BadToken()):
-        before, _, after = render_challenge(challenge, cause).partition(_SAMPLE)
-        fields |= {_BEFORE_HOST[type(cause)]: before, _AFTER_HOST: after}
+        before, found, after = render_challenge(challenge, cause).partition(start)
+        fields |= {_BEFORE_HOST[type(cause)]: before + found.removesuffix(_SAMPLE), _AFTER_HOST: after}
     return fields
 
 
