@@ -135,11 +135,12 @@ async def test_memory_is_bounded_whatever_clients_send(engine: str) -> None:
         for _ in range(3):
             await _burden(address)
         before = _memory(child.pid)
-        for _ in range(8):
+        for _ in range(4):
             await _burden(address)
 
         async def about_as_before() -> bool:
-            return _memory(child.pid) < before + 30_000_000
+            # One message of each round, kept by mistake, would be more.
+            return _memory(child.pid) < before + 15_000_000
 
         await eventually(about_as_before)
         assert await _allowed(address)

@@ -136,7 +136,6 @@ def passed(port: int, caller: Caller) -> dict[tuple[int, Metadata], bool]:
         channel = grpc.secure_channel(target, own, (*options, ("grpc.ssl_target_name_override", "localhost")))
     found = {}
     with channel:
-        grpc.channel_ready_future(channel).result(20)
         for index in range(len(RULES)):
             say: Any = channel.unary_unary(_path(index))
             for metadata in caller.sent:
@@ -146,7 +145,7 @@ def passed(port: int, caller: Caller) -> dict[tuple[int, Metadata], bool]:
 
 def _is_permitted(say: Any, metadata: Metadata) -> bool:
     try:
-        say(b"", metadata=metadata, timeout=20)
+        say(b"", metadata=metadata, timeout=20, wait_for_ready=True)
     except grpc.RpcError as error:
         failed: Any = error
         assert failed.code() is grpc.StatusCode.PERMISSION_DENIED, failed.details()
