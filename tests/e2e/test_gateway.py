@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.support.conditions import conditions
 from tests.support.eventually import eventually
 from tests.support.gateway import EXTENSION, Gateway, gateway, kill, proxy
 
@@ -31,7 +32,7 @@ async def it(running: Gateway) -> Gateway:
 
 
 def all_status(it: Gateway) -> dict[tuple[str, str], dict[str, dict[str, Any]]]:
-    """Ask for the status as a user would; returns the conditions by type, of each kind and name."""
+    """Ask for the status by a program of its own; returns the conditions by type, of each kind and name."""
     command = [sys.executable, "-m", "authplane", "status", str(it.folder), "-o", "json"]
     printed = subprocess.run(command, capture_output=True, check=True, timeout=10).stdout
     return {
@@ -40,8 +41,8 @@ def all_status(it: Gateway) -> dict[tuple[str, str], dict[str, dict[str, Any]]]:
     }
 
 
-def status_of(it: Gateway, kind: str, name: str) -> dict[str, dict[str, Any]]:
-    return all_status(it)[kind, name]
+async def status_of_web(it: Gateway) -> dict[str, dict[str, Any]]:
+    return await conditions(it.folder, "HTTPProxy", "web")
 
 
 @BOTH
@@ -140,15 +141,15 @@ async def test_an_invalid_file_keeps_the_last_good_version_and_says_so(it: Gatew
     it.write("web.yaml", proxy().replace("authorization:", "authorisation:"))
     await it.says("control", "authorisation")
     assert (await it.status("/allow"), await it.status("/secret")) == (200, 401)
-    conditions = status_of(it, "HTTPProxy", "web")
-    assert conditions["Valid"]["status"] == "False"
-    assert conditions["UpToDate"]["reason"] == "LastGoodVersionInForce"
+    told = await status_of_web(it)
+    assert told["Valid"]["status"] == "False"
+    assert told["UpToDate"]["reason"] == "LastGoodVersionInForce"
     it.write("web.yaml", "spec: [")
     await it.says("control", "web.yaml:1")
     assert (await it.status("/allow"), await it.status("/secret")) == (200, 401)
     it.write("web.yaml", proxy().replace("/public", "/open"))
     await it.answers("/open", 200)
-    assert "UpToDate" not in status_of(it, "HTTPProxy", "web")
+    assert "UpToDate" not in await status_of_web(it)
 
 
 @pytest.mark.requirement("X11")
@@ -226,13 +227,13 @@ async def test_what_envoy_refuses_shows_in_status_and_log(it: Gateway) -> None:
     text = (it.folder / "gateway.yaml").read_text(encoding="utf-8")
     it.write("gateway.yaml", text.replace("address: 127.0.0.1", "address: 203.0.113.1"))
     await it.says("control", "proxy refused the configuration")
-    programmed = status_of(it, "HTTPProxy", "web")["Programmed"]
+    programmed = (await status_of_web(it))["Programmed"]
     assert programmed["reason"] == "Rejected"
     assert "203.0.113.1" in programmed["message"]
     assert (await it.status("/allow"), await it.status("/secret")) == (200, 401)
     it.write("gateway.yaml", text)
 
     async def holds() -> bool:
-        return bool(status_of(it, "HTTPProxy", "web")["Programmed"]["status"] == "True")
+        return bool((await status_of_web(it))["Programmed"]["status"] == "True")
 
     await eventually(holds)

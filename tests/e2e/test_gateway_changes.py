@@ -1,12 +1,10 @@
 """Gateways through the control plane: what changes in the folder reaches Envoy, and the status says so."""
 
-import json
-import subprocess
-import sys
 from typing import Any
 
 import httpx2
 import pytest
+from tests.support.conditions import records
 from tests.support.eventually import eventually
 from tests.support.gateway import AUTH_NAME, Gateway, free_port, gateway
 from tests.support.gateway_api import backend, policy
@@ -48,11 +46,9 @@ spec:
 """
 
 
-def statuses(it: Gateway) -> dict[str, dict[str, Any]]:
+async def statuses(it: Gateway) -> dict[str, dict[str, Any]]:
     """Ask for the status as a user would; returns it by kind and name."""
-    command = [sys.executable, "-m", "authplane", "status", str(it.folder), "-o", "json"]
-    printed = subprocess.run(command, capture_output=True, check=True, timeout=10).stdout
-    return {f"{each['kind']}/{each['metadata']['name']}": each["status"] for each in json.loads(printed)}
+    return {f"{each['kind']}/{each['metadata']['name']}": each["status"] for each in await records(it.folder)}
 
 
 def states(conditions: list[dict[str, Any]]) -> dict[str, str]:
@@ -84,7 +80,7 @@ async def test_policies_and_gateways_come_and_go_while_envoy_runs(delta: bool) -
         await answers(other, "/mcp", 401)
         await answers(other, "/mcp/allow", 200)
         await answers(port, "/default/echo", 0)
-        told = statuses(it)
+        told = await statuses(it)
         assert states(told["Backend/echo"]["conditions"]) == {
             "ResolvedRefs": "True",
             "Protected": "True",

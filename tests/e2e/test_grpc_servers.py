@@ -1,13 +1,11 @@
 """An Envoy and a gRPC server that ask the same control plane: each gets its own, and neither waits for the other."""
 
-import asyncio
-import json
-import sys
 from typing import Any
 
 import grpc
 import grpc.aio
 import pytest
+from tests.support.conditions import records
 from tests.support.eventually import eventually
 from tests.support.gateway import Gateway, free_port, gateway, proxy
 
@@ -32,11 +30,8 @@ spec: {{type: GRPC, grpc: {{address: 127.0.0.1, port: {port}}}}}
 
 async def programmed(it: Gateway) -> dict[str, str]:
     """Ask for the status as a user would; returns why each is programmed or not."""
-    command = [sys.executable, "-m", "authplane", "status", str(it.folder), "-o", "json"]
-    child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    printed, _ = await child.communicate()
     found = {}
-    for each in json.loads(printed):
+    for each in await records(it.folder):
         for condition in each["status"].get("conditions", ()):
             if condition["type"] == "Programmed":
                 found[f"{each['kind']}/{each['metadata']['name']}"] = condition["reason"]
