@@ -87,14 +87,20 @@ def test_every_route_says_something_of_every_filter_that_decides() -> None:
         EXT_AUTHZ,
         "envoy.filters.http.router",
     ]
+    unchecked = []
     for place, changes in places(rendered, manager.rds.route_config_name):
         assert set(names[:-1]) - set(changes) <= NATIVE_ON, place
         off = {name for name in changes if changes[name].Is(routes_pb.FilterConfig.DESCRIPTOR)}
-        if DECIDE in off:
-            # Nobody decides in Envoy: the server is asked, or nobody is.
+        if EXT_AUTHZ in off:
+            unchecked.append(place)
+            assert off == {*names[:-1]}, place
+        elif DECIDE in off:
             assert off == {*names[:-2]}, place
         else:
             assert changes[DECIDE].Is(rbac_pb2.RBACPerRoute.DESCRIPTOR), place
+    documents = [f"default/edge/https#=/.well-known/oauth-protected-resource/{each}" for each in ("all", "weather")]
+    # What is too large, the backend without a policy, and what is not there.
+    assert unchecked == [*documents, "default/web#^/weather", "default/web#^/all/service/default/echo/80", "", ""]
 
 
 def test_without_a_word_of_the_route_nobody_passes_a_filter_that_decides() -> None:

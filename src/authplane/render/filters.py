@@ -15,13 +15,14 @@ from authplane.graph.model import Host
 from authplane.graph.programming import FILTERS
 from authplane.policy.placement.sources import CERTIFICATE_HEADER
 from authplane.render.ext_authz import Manner, manner_of, render_check, render_disabled, render_filter
-from authplane.render.native import Natives, native_changes, native_filters
+from authplane.render.native import SWITCHED_OFF, Natives, native_changes, native_filters
 from authplane.render.placed import placed_of, requirement_name
 from authplane.render.rules import granted_matcher
 from authplane.render.wrap import pack
 
 EXT_AUTHZ: Final = "envoy.filters.http.ext_authz"
 _ROUTER: Final = "envoy.filters.http.router"
+_LEFT_ALONE: Final = pack(render_disabled())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,27 +112,29 @@ def table_name(base: str, chain: Chain) -> str:
 def per_route(chain: Chain, authorization: RouteAuthorization) -> dict[str, Any]:
     """Render what a route changes about the filters of its connection manager."""
     if chain.natives is None:
-        return _of_guards(chain.guards, authorization)
+        return _of_guards(chain.guards, authorization, _LEFT_ALONE)
+    # A filter that is switched off is not even made. That needs routes that are chosen once, as they are here.
     if not isinstance(authorization, Enforced):
-        return _of_guards(chain.guards, authorization) | native_changes(chain.natives, None)
+        return _of_guards(chain.guards, authorization, SWITCHED_OFF) | native_changes(chain.natives, None)
     placed = placed_of(authorization.placing, chain.natives.envoy)
     # Where policies in shadow are all that there is, Envoy evaluates them, and nobody has to be asked.
     tried_out = isinstance(authorization.service.on_failure, Shadow) and placed is not None and placed.decide is None
     asked = Unprotected() if tried_out else authorization
     native = native_changes(chain.natives, placed, requirement_name(authorization))
-    return _of_guards(chain.guards, asked) | native
+    return _of_guards(chain.guards, asked, SWITCHED_OFF) | native
 
 
-def _of_guards(guards: tuple[Guard, ...], authorization: RouteAuthorization) -> dict[str, Any]:
+def _of_guards(guards: tuple[Guard, ...], authorization: RouteAuthorization, off: Any) -> dict[str, Any]:
+    """Render what a route says of the filters that ask somebody; ``off`` is for those that are not for it."""
     if not isinstance(authorization, Enforced):
-        return {guard.name: pack(render_disabled()) for guard in guards}
+        return {guard.name: off for guard in guards}
     service = authorization.service
     own = next((guard for guard in guards if guard.serves(service)), None)
     if own is None and isinstance(service.on_failure, Shadow):
-        return {guard.name: pack(render_disabled()) for guard in guards}
+        return {guard.name: off for guard in guards}
     if own is None:
         raise ValueError(f"no filter asks {service.cluster}")
-    changes = {guard.name: pack(render_disabled()) for guard in guards if guard is not own}
+    changes = {guard.name: off for guard in guards if guard is not own}
     if own.service is None or authorization.context:
         changes[own.name] = pack(render_check(service if own.service is None else None, authorization.context))
     return changes

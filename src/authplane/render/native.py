@@ -40,7 +40,8 @@ _AGAIN: Final = "authplane/body"
 """The filter that reads a body a second time, where the first may take one member for another."""
 _SLOT: Final = "authplane/policy-"
 _SHADOW: Final = "authplane/shadow-"
-_DISABLED: Final = pack(route_components_pb2.FilterConfig(disabled=True))
+SWITCHED_OFF: Final = pack(route_components_pb2.FilterConfig(disabled=True))
+"""What a route says of a filter that it does not need."""
 _STRICT: Final = mcp_pb2.Mcp.TrafficMode.REJECT_NO_MCP
 
 
@@ -130,7 +131,7 @@ def native_changes(natives: Natives, placed: Placed | None, requirement: str = "
 
     ``requirement`` is what the filter that verifies tokens calls those that count here.
     """
-    changes = dict.fromkeys(natives.names, _DISABLED)
+    changes = dict.fromkeys(natives.names, SWITCHED_OFF)
     if placed is None:
         return changes
     changes |= {f"{_SLOT}{number}": each for number, each in enumerate(placed.slots)}
