@@ -87,7 +87,7 @@ def tokens(draw: st.DrawFn) -> str:
     return draw(changed(token)) if "text" in wrong else token
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(tokens())
 def test_nothing_is_accepted_that_the_oracle_refuses(token: str) -> None:
     if accepted_by_us(token):
@@ -126,7 +126,7 @@ def test_what_we_refuse_and_the_oracle_accepts() -> None:
     } == dict.fromkeys(stricter, (False, True))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.one_of(st.text(), st.lists(st.binary(max_size=60), min_size=1, max_size=5)))
 def test_no_text_makes_it_raise(found: str | list[bytes]) -> None:
     token = found if isinstance(found, str) else ".".join(segment(part) for part in found)
