@@ -1,17 +1,28 @@
 """An HTTP/2 client that sends what a proper one would not."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.events import ConnectionTerminated, DataReceived, ResponseReceived, StreamEnded, StreamReset, TrailersReceived
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    ResponseReceived,
+    StreamEnded,
+    StreamReset,
+    TrailersReceived,
+)
 from tests.support.eventually import LIMIT
 
 from authplane.io.listen import Address, TcpAddress
+
+_FRAME_HEADER: Final = 9
+"""In bytes; the first three are the length of what follows it."""
 
 Headers = list[tuple[bytes, bytes]]
 CHECK: Final = b"/envoy.service.auth.v3.Authorization/Check"
@@ -52,6 +63,7 @@ class RawClient:
         self.h2.initiate_connection()
         self.outcomes: dict[int, Outcome] = {}
         self.closed = False
+        self._unread = b""
 
     async def call(self, headers: Iterable[tuple[bytes, bytes]], body: bytes | None, *, end: bool = True) -> int:
         """Begin a call; without ``end`` its body goes on."""
@@ -107,7 +119,8 @@ class RawClient:
         if not data:
             self.closed = True
             return
-        for event in self.h2.receive_data(data):
+        self._unread += data
+        for event in self._events():
             match event:
                 case ResponseReceived() | TrailersReceived():
                     self._read(event.stream_id, event.headers)
@@ -124,6 +137,12 @@ class RawClient:
                 case _:
                     pass
         await self.flush()
+
+    def _events(self) -> Iterator[Event]:
+        """Yield what was received up to the end of the connection: h2 refuses whatever comes behind that."""
+        while not self.closed and len(self._unread) >= (whole := _FRAME_HEADER + int.from_bytes(self._unread[:3])):
+            frame, self._unread = self._unread[:whole], self._unread[whole:]
+            yield from self.h2.receive_data(frame)
 
     def _read(self, stream: int | None, headers: Iterable[tuple[bytes | str, bytes | str]] | None) -> None:
         if stream is None:
