@@ -107,7 +107,7 @@ async def serve_pyvoy(
         filters = asked.filters if settings.http is None else [only_readable_paths(), *asked.filters]
         plan = _Plan(
             config=json.dumps(render_worker(filters, bound, settings.limits, secrets)),
-            environment=asked.environment | _environment(backend, settings),
+            environment=os.environ | asked.environment | _environment(backend, settings),
             grace=settings.grace,
             sink=sink,
             member=_members(fleet, "grpc" if settings.http is None else "http"),
@@ -146,7 +146,18 @@ class _Asked(NamedTuple):
     environment: dict[str, str]
 
 
+_ANSWERS: Final[dict[str, _Asked]] = {}
+"""What pyvoy said, by interpreter: it says the same each time, and a front should not wait for it again."""
+
+
 async def _ask_pyvoy() -> _Asked:
+    known = _ANSWERS.get(sys.executable)
+    if known is None:
+        known = _ANSWERS[sys.executable] = await _ask_pyvoy_anew()
+    return known
+
+
+async def _ask_pyvoy_anew() -> _Asked:
     """Let pyvoy say it in a process of its own: here its package ``envoy`` would be the wrong one."""
     said: list[Line] = []
 
@@ -165,7 +176,7 @@ async def _ask_pyvoy() -> _Asked:
         raise EnvoyEndedError("\n".join(["pyvoy does not work here:", *(line.text for line in said)]))
     config, wanted = json.loads("".join(line.text for line in said if line.stream is Stream.STDOUT))
     manager = config["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
-    return _Asked(manager["http_filters"], dict(os.environ) | wanted)
+    return _Asked(manager["http_filters"], wanted)
 
 
 def _environment(backend: BackendPlan, settings: PyvoySettings) -> dict[str, str]:
