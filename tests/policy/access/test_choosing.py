@@ -107,5 +107,16 @@ def test_an_unknown_body_inspection_is_an_error_and_leaves_bodies_to_the_server(
     ]
 
 
+def test_an_annotation_with_another_name_chooses_nothing_and_is_named() -> None:
+    made = compiled(annotated(BACKEND, "CallOut").replace(PLACEMENT, "authplane.dev/Placement"))
+    way = made.policies.way(TO_SHOP)
+    assert way is not None
+    assert (way.placement, errors(made)) == (AUTO, [])
+    assert problems(made) == [
+        "Backend/default/shop: metadata.annotations.authplane.dev/Placement: it has no effect: "
+        f"what there is here is {PLACEMENT} and {BODY_INSPECTION} [AnnotationUnknown]"
+    ]
+
+
 def test_an_unknown_value_in_the_configuration_closes_everything() -> None:
     assert compiled(BACKEND, settings("{placement: Always}"), policy(rule())).policies.closed

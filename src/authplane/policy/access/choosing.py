@@ -9,6 +9,7 @@ from authplane.policy.access.settings import BodyInspection, Placement
 
 PLACEMENT: Final = "authplane.dev/placement"
 BODY_INSPECTION: Final = "authplane.dev/body-inspection"
+_OURS: Final = "authplane.dev/"
 
 _Choice = TypeVar("_Choice", Placement, BodyInspection)
 
@@ -26,6 +27,7 @@ NOTHING_CHOSEN: Final = Chosen()
 
 def parse_chosen(annotations: Mapping[str, str], problems: Problems) -> Chosen:
     """Read what a resource chooses; what cannot be read is reported and counts as the stricter choice."""
+    _warn_of_unknown(annotations, problems)
     if PLACEMENT not in annotations and BODY_INSPECTION not in annotations:
         return NOTHING_CHOSEN
     return Chosen(
@@ -38,6 +40,15 @@ def pick_strictest(written: Iterable[_Choice | None], strict: _Choice, otherwise
     """Return the strictest of what several resources choose, or what holds if none of them chooses anything."""
     found = [each for each in written if each is not None]
     return strict if strict in found else found[0] if found else otherwise
+
+
+def _warn_of_unknown(annotations: Mapping[str, str], problems: Problems) -> None:
+    """Name the annotations that look as if they chose something and do not."""
+    for key in sorted(key for key in annotations if key.startswith(_OURS) and key not in (PLACEMENT, BODY_INSPECTION)):
+        with problems.at("metadata", "annotations", key):
+            problems.warn(
+                "AnnotationUnknown", f"it has no effect: what there is here is {PLACEMENT} and {BODY_INSPECTION}"
+            )
 
 
 def _parse(annotations: Mapping[str, str], key: str, strict: _Choice, problems: Problems) -> _Choice | None:
