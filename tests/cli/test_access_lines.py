@@ -42,10 +42,25 @@ CASES = {
         {"details": "rbac_access_denied_matched_policy[none]", "policies": None},
         "denied in Envoy: no rule grants it",
     ),
-    "not a message": Case({"details": "mcp_parse_error"}, "refused in Envoy before any policy: mcp_parse_error"),
+    "denied in Envoy as somebody unknown": Case(
+        {"details": "rbac_access_denied_matched_policy[none]", "policies": "shop/b", "status": 401},
+        "denied in Envoy: no rule of shop/b grants it, and the sender is not known",
+    ),
+    "not as MCP clients ask": Case(
+        {"details": "mcp_reject_no_mcp"},
+        "refused in Envoy before any policy: mcp_reject_no_mcp, "
+        "since its method, Content-Type or Accept is not one of MCP",
+    ),
+    "not a message": Case(
+        {"details": "mcp_parse_error"},
+        "refused in Envoy before any policy: mcp_parse_error, since its body is too large or no JSON",
+    ),
+    "a token that cannot be read": Case(
+        {"details": "jwt_authn_access_denied"}, "refused in Envoy before any policy: jwt_authn_access_denied"
+    ),
     "denied elsewhere": Case({"details": "ext_authz_denied"}, "denied by the authorization server"),
     "no answer": Case(
-        {"details": "ext_authz_error", "decided": {ID: "!ask"}}, "refused: no answer from the authorization server"
+        {"details": "ext_authz_error", "decided": {ID: "!ask"}}, "refused: no decision of the authorization server"
     ),
     "no check": Case({"authorization": "unprotected"}, "unprotected"),
     "a check that is not heeded": Case(

@@ -13,8 +13,17 @@ _WORDS: Final = {
     "unprotected": "[yellow]unprotected[/]",
 }
 """What held for a request that was let through, by what the access log says of its route."""
+_NOT_MCP: Final = {
+    "mcp_reject_no_mcp": "since its method, Content-Type or Accept is not one of MCP",
+    "mcp_parse_error": "since its body is too large or no JSON",
+    "mcp_body_too_large": "since its body is too large",
+    "mcp_not_jsonrpc": "since its body is not one JSON-RPC message",
+    "mcp_duplicate_keys": "since its body says something twice",
+}
+"""Why Envoy's filter for MCP refuses a request, by the word that it leaves in the access log."""
 _DECIDED: Final = "enforced_effective_policy_id"
 _ONE_OF_SEVERAL: Final = "shadow_effective_policy_id"
+_UNAUTHENTICATED: Final = 401
 
 
 def access_line(text: str) -> str | None:
@@ -54,13 +63,14 @@ def _why(record: dict[str, Any]) -> str:
 def _refused(record: dict[str, Any], details: str) -> str:
     """Say who refused a request; empty if nobody did."""
     if details.startswith("ext_authz_error"):
-        return "[red]refused: no answer from the authorization server[/]"
+        return "[red]refused: no decision of the authorization server[/]"
     if details.startswith("ext_authz"):
         return "[red]denied[/] by the authorization server"
     if details.startswith("rbac_access_denied"):
         return f"[red]denied[/] in Envoy: {escape(_unmoved(record))}"
     if details.startswith(("jwt_authn_", "mcp_")):
-        return f"[red]refused[/] in Envoy before any policy: {escape(details)}"
+        words = ", ".join(filter(None, (details, _NOT_MCP.get(details))))
+        return f"[red]refused[/] in Envoy before any policy: {escape(words)}"
     return ""
 
 
@@ -75,4 +85,5 @@ def _granted(decided: object) -> str:
 def _unmoved(record: dict[str, Any]) -> str:
     """Say which policies stand before the target: none of their rules holds, so none can be named."""
     policies = str(record.get("policies") or "").split()
-    return f"no rule of {' or '.join(policies)} grants it" if policies else "no rule grants it"
+    denied = f"no rule of {' or '.join(policies)} grants it" if policies else "no rule grants it"
+    return f"{denied}, and the sender is not known" if record.get("status") == _UNAUTHENTICATED else denied

@@ -10,6 +10,7 @@ from authplane.app.control import Rebuilt
 from authplane.app.quickstart import ISSUER_ADDRESS, TOOLS_ADDRESS, agent_program, agent_tries, tries
 from authplane.app.run import NODE, Decided, Output, RunError, RunEvent, RunSettings, Started, run_gateway
 from authplane.cli.access_lines import access_line, json_record
+from authplane.cli.changes import changes_line
 from authplane.cli.listen import serving
 from authplane.cli.output import count, fail, finding_line, out
 from authplane.graph.model import Graph, PlainPort
@@ -155,14 +156,8 @@ class _Terminal:
             out.print(f"[green]{count(event.resolved, 'problem')} resolved[/]")
         if event.first:
             return
-        # Behind # is what tells route tables with different filters apart, which is for Envoy.
-        changes = [
-            f"{key}: {_list(list(dict.fromkeys(name.partition('#')[0] for name in names)))}"
-            for key, names in event.difference.items()
-        ]
-        what = "; ".join(changes) or "nothing changed for Envoy"
         why = "keys of issuers" if event.keys else "reloaded"
-        out.print(f"[cyan]{why}[/] in {event.seconds * 1000:.0f} ms: {escape(what)}")
+        out.print(f"[cyan]{why}[/] in {event.seconds * 1000:.0f} ms: {escape(changes_line(event.difference))}")
 
     def _welcome(self, graph: Graph) -> None:
         settings = self._settings
@@ -207,10 +202,6 @@ def _decision_line(request: Request, verdict: Verdict) -> str:
     who = f" by {escape(shown(grounds.identity))}" if grounds.identity else ""
     why = " ".join(part for part in (grounds.policy, grounds.rule, grounds.entry, grounds.reason) if part)
     return f"[dim]{now():%H:%M:%S}[/] policies {word} {escape(what)}{who} [dim]({escape(shown(why))})[/]"
-
-
-def _list(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _output(program: str, stream: Stream, text: str) -> None:
