@@ -60,7 +60,8 @@ def _provider(provider: Provider, keys: str) -> pb.JwtProvider:
         # The rules look at the header; the route removes it.
         forward=True,
         require_expiration=True,
-        clock_skew_seconds=provider.skew,
+        # Envoy has whole seconds, and takes a token for all of the last one; to us it has expired when that begins.
+        clock_skew_seconds=provider.skew - 1,
         payload_in_metadata=provider.url,
         header_in_metadata=header_key(provider.url),
         failed_status_in_metadata=failure_key(provider.url),

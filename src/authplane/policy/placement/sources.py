@@ -34,7 +34,7 @@ from authplane.policy.tokens.verify import Demands
 WORKLOAD_TOKENS: Final = "is for workloads, whose tokens count here too and must agree with their certificates"
 TWO_NAMES: Final = "is for an issuer that has two names"
 AGE: Final = "is for an issuer whose tokens may only be so old"
-SKEW: Final = "is for an issuer whose clock skew is not whole seconds, one at least"
+SKEW: Final = "is for an issuer whose clock skew is not whole seconds, two at least"
 NO_KEYS: Final = "is for an issuer whose keys the control plane does not have yet"
 UNUSABLE: Final = "is for an issuer that cannot be reached"
 SCOPE: Final = "asks for a scope of which the regular expression is larger than Envoy accepts"
@@ -125,8 +125,8 @@ def _obstacle(source: Oidc, issuer: IssuerSettings) -> str:
         return UNUSABLE
     if times.longest_age is not None:
         return AGE
-    if times.skew < 1 or times.skew != int(times.skew):
-        # Envoy has whole seconds, and takes 0 for its default of a minute.
+    if times.skew < 2 or times.skew != int(times.skew):
+        # Envoy has whole seconds, is told one less than we have, and takes 0 for its default of a minute.
         return SKEW
     fits = all(len(each) <= LONGEST and pattern_size(each) <= LARGEST_PATTERN for each in map(_word, source.scopes))
     return "" if fits else SCOPE
