@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.policy.access.world import BACKEND, policy, rule
 from tests.support.certificates import server
 from tests.support.world import PROXY, whole
 from typer.core import TyperGroup
@@ -103,6 +104,13 @@ def test_status_for_people_says_why(folder: Path) -> None:
     result = invoke("status", str(folder))
     assert "HTTPProxy/default/web  False" in result.stdout
     assert "ExtensionServiceNotFound" in result.stdout
+
+
+def test_status_for_people_says_who_decides(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(f"{BACKEND}\n---\n{policy(rule())}", encoding="utf-8")
+    lines = invoke("status", str(tmp_path)).stdout.splitlines()
+    assert lines[0].split() == ["RESOURCE", "VALID", "READY", "PROGRAMMED", "ENFORCED"]
+    assert lines[1].split() == ["AccessPolicy/default/p", "True", "True", "False", "CallOut"]
 
 
 def test_compile_keeps_keys_to_itself(folder: Path) -> None:

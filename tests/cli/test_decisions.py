@@ -120,5 +120,5 @@ async def test_a_folder_that_nobody_serves_is_one_sentence(tmp_path: Path, monke
     result = await decisions(str(tmp_path))
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
-        f"authplane: no 'authplane run' serves {tmp_path}: say where Envoy and the policy server can be asked\n"
+        f"authplane: no 'authplane run' serves {tmp_path}: name Envoy and the policy server with --envoy and --server\n"
     )

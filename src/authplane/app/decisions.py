@@ -60,7 +60,9 @@ def find_counts(root: Path) -> UnixAddress:
     """Find the socket on which `answer_counts` answers for a folder; raises `NotLiveError`."""
     address = live_address(root, _PART)
     if not Path(address.path).exists():
-        raise NotLiveError(f"no 'authplane run' serves {root}: say where Envoy and the policy server can be asked")
+        raise NotLiveError(
+            f"no 'authplane run' serves {root}: name Envoy and the policy server with --envoy and --server"
+        )
     return address
 
 

@@ -51,7 +51,8 @@ def decisions(
 ) -> None:
     """Show how often which rule of which policy decided, in Envoy and in the policy server.
 
-    Counts begin when Envoy or the server starts. Exit status 1: somebody did not answer, and the rest is shown.
+    Counts begin when Envoy or the server starts; those of Envoy's rules also when it replaces a listener.
+    Exit status 1: somebody did not answer, and the rest is shown.
 
     Example: authplane decisions --envoy 127.0.0.1:9901 --server 127.0.0.1:9091
 
@@ -91,7 +92,7 @@ def _print(counted: Counted) -> None:
         out.print(line if number else f"[bold]{line}[/]")
     if not counted.tallies and not counted.silent:
         out.print("no decisions yet")
-    if any(each.by is By.ENVOY and each.denied and not each.policy for each in counted.tallies):
+    if any(each.by is By.ENVOY and not each.policy for each in counted.tallies):
         out.print("[dim]-: no rule granted the request. Which policies stood before it is in Envoy's access log.[/]")
     for each in counted.silent:
         who = "Envoy" if each.by is By.ENVOY else "the policy server"

@@ -1,7 +1,7 @@
 """`authplane status`."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,8 @@ _WORST = ("False", "Unknown", "True")
 def status(folder: FolderArgument, output: OutputOption = Output.TEXT) -> None:
     """Show the status of every resource, as Kubernetes would store it.
 
-    A control plane that runs for the folder is asked, so that what proxies refused is shown too.
+    A control plane that runs for the folder is asked, so that what proxies refused is shown too. Of policies
+    it says who decides: Envoy (Native), the policy server (CallOut) or both (Mixed); `authplane explain` says why.
 
     Example: authplane status ./gateway -o json
     """
@@ -32,11 +33,12 @@ def status(folder: FolderArgument, output: OutputOption = Output.TEXT) -> None:
         print_json(records)
         return
     width = max((len(_name(record)) for record in records), default=0)
-    out.print(f"[bold]{'RESOURCE':<{width}}  VALID    READY    PROGRAMMED[/]")
+    placed = "  ENFORCED" if any(_enforced(_conditions(record["status"])) for record in records) else ""
+    out.print(f"[bold]{'RESOURCE':<{width}}  VALID    READY    PROGRAMMED{placed}[/]")
     for record in records:
         conditions = list(_conditions(record["status"]))
         cells = "  ".join(_cell(_state(kinds, conditions)) for kinds in _SHOWN)
-        out.print(f"{escape(_name(record)):<{width}}  {cells}")
+        out.print(f"{escape(_name(record)):<{width}}  {cells}     {_enforced(conditions)}".rstrip())
         for reason in dict.fromkeys(_reasons(conditions)):
             out.print(f"    [dim]{escape(reason)}[/]")
 
@@ -59,6 +61,11 @@ def _conditions(status: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _state(kinds: tuple[str, ...], conditions: list[dict[str, Any]]) -> str:
     found = {condition["status"] for condition in conditions if condition["type"] in kinds}
     return next((state for state in _WORST if state in found), "")
+
+
+def _enforced(conditions: Iterable[dict[str, Any]]) -> str:
+    """Say in a word how a policy is enforced, at all its targets; empty for everything else."""
+    return ", ".join(dict.fromkeys(each["reason"] for each in conditions if each["type"] == "Enforced"))
 
 
 def _name(record: dict[str, Any]) -> str:
