@@ -145,3 +145,12 @@ async def test_rules_of_several_policies_are_each_named(tmp_path: Path) -> None:
             row("work", "0:InlineTools", "Envoy", policy="default/one.v1", allowed=1) | {"effect": "one of several"},
             row("work", "0:InlineTools", "Envoy", policy="default/two", allowed=1) | {"effect": "one of several"},
         ]
+
+
+async def test_what_a_policy_in_shadow_would_do_stands_beside_the_decision(tmp_path: Path) -> None:
+    trial = policy(f"[{{name: work, {SOURCE}, authorization: [{ADD}]}}]", name="trial")
+    trial = trial.replace("spec:", "spec:\n  mode: Shadow", 1)
+    async with running(tmp_path, f"{policy(MIXED)}\n---\n{trial}") as it:
+        async with it.site.http_client(spiffe_id=AGENT) as http:
+            assert (await it.site.call(http, "read", file="a")).status_code == 200
+        await it.says("policies in shadow: AccessPolicy/default/trial work 0:InlineTools would deny (tool_not_listed)")

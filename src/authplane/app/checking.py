@@ -118,7 +118,7 @@ def check(policies: Policies, asked: AskedRequest, given: Circumstances) -> Chec
     judged = decide(policies, asked.target, request, evidence, now, means=given.means)
     verdict = judged if isinstance(judged, Verdict) else _finish(judged, perform)
     gaps = _gaps(policies, asked, evidence.token(), unasked)
-    return Checked(verdict, (*_assumptions(asked), *gaps, *map(_shadow_note, verdict.shadows)))
+    return Checked(verdict, (*_assumptions(asked), *gaps, *map(shadow_note, verdict.shadows)))
 
 
 def would_words(would: Would) -> str:
@@ -134,7 +134,8 @@ def would_words(would: Would) -> str:
             assert_never(would)
 
 
-def _shadow_note(shadow: Shadowed) -> str:
+def shadow_note(shadow: Shadowed) -> str:
+    """Say what a policy in shadow would do about a request, and why."""
     because = " ".join(filter(None, (shadow.policy, shadow.rule, shadow.entry)))
     return f"in shadow: {because} {would_words(shadow.would)} ({shadow.reason})"
 

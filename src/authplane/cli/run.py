@@ -6,6 +6,7 @@ from typing import Annotated, TypeAlias, assert_never
 import typer
 from rich.markup import escape
 
+from authplane.app.checking import shadow_note
 from authplane.app.control import Rebuilt
 from authplane.app.quickstart import ISSUER_ADDRESS, TOOLS_ADDRESS, agent_program, agent_tries, tries
 from authplane.app.run import NODE, Decided, Output, RunError, RunEvent, RunSettings, Started, run_gateway
@@ -133,7 +134,7 @@ class _Terminal:
                 self._started = True
                 self._welcome(graph)
             case Decided(request, verdict):
-                out.print(_decision_line(request, verdict))
+                out.print("\n".join(_decision_lines(request, verdict)))
             case Output(program, line):
                 _output(program, line.stream, line.text)
             case Nacked(type_url=type_url, message=message):
@@ -192,8 +193,8 @@ def _print_tries(workspace: Workspace, graph: Graph) -> None:
     out.print()
 
 
-def _decision_line(request: Request, verdict: Verdict) -> str:
-    """Say what policies decided and why."""
+def _decision_lines(request: Request, verdict: Verdict) -> list[str]:
+    """Say what policies decided and why, and what those in shadow would have done."""
     grounds = verdict.grounds
     word = {Allow: "[green]allow[/]", Deny: "[red]deny[/]", RpcDenial: "[red]deny[/]"}.get(
         type(verdict.decision), "[red]cannot tell about[/]"
@@ -201,7 +202,9 @@ def _decision_line(request: Request, verdict: Verdict) -> str:
     what = shown(" ".join(part for part in (grounds.mcp_method, grounds.tool) if part) or request.method)
     who = f" by {escape(shown(grounds.identity))}" if grounds.identity else ""
     why = " ".join(part for part in (grounds.policy, grounds.rule, grounds.entry, grounds.reason) if part)
-    return f"[dim]{now():%H:%M:%S}[/] policies {word} {escape(what)}{who} [dim]({escape(shown(why))})[/]"
+    time = f"[dim]{now():%H:%M:%S}[/]"
+    shadows = (f"{time} policies {escape(shown(shadow_note(each)))}" for each in verdict.shadows)
+    return [f"{time} policies {word} {escape(what)}{who} [dim]({escape(shown(why))})[/]", *shadows]
 
 
 def _output(program: str, stream: Stream, text: str) -> None:

@@ -174,7 +174,9 @@ def _write_log(event: IssuerEvent) -> None:
         case Fetched():
             _log.debug("fetched from an issuer", issuer=event.issuer, url=event.url)
         case FetchFailed(why=why):
-            _log.warning("an issuer gives no keys; if some are known they stay in use for a while", issuer=event.issuer, why=why)
+            _log.warning(
+                "an issuer gives no keys; those known, if any, stay in use for a while", issuer=event.issuer, why=why
+            )
         case KeysLoaded(keys=keys):
             _log.info("the keys of an issuer are there", issuer=event.issuer, keys=_shown(keys))
         case KeysChanged():
