@@ -163,7 +163,7 @@ def _policy_note(placed: PlacedPolicy, way: Way) -> str:
 
 _FOR_REASONS: Final = {
     TWO_NAMES: "write the address of the issuer with https:// in the policy",
-    SKEW: "give the issuer a clockSkew of whole seconds, one at least, in the AuthplaneConfiguration",
+    SKEW: "give the issuer a clockSkew of whole seconds, two at least, in the AuthplaneConfiguration",
     OLD: "use Envoy 1.39 or later",
     UNTOLD: "use Envoy 1.39 or later",
 }

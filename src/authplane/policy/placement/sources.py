@@ -32,7 +32,7 @@ from authplane.policy.placement.model import CallOut, Sender, Token
 from authplane.policy.tokens.verify import Demands
 
 WORKLOAD_TOKENS: Final = "is for workloads, whose tokens count here too and must agree with their certificates"
-TWO_NAMES: Final = "is for an issuer that has two names"
+TWO_NAMES: Final = "is for an issuer that is written without https:// and so has two names"
 AGE: Final = "is for an issuer whose tokens may only be so old"
 SKEW: Final = "is for an issuer whose clock skew is not whole seconds, two at least"
 NO_KEYS: Final = "is for an issuer whose keys the control plane does not have yet"
