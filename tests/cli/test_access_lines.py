@@ -29,6 +29,17 @@ CASES = {
     "who is asked about was not decided in Envoy": Case(
         {"decided": {ID: "~ask", **BOTH}}, "allowed by the authorization server"
     ),
+    "what Envoy never judges": Case(
+        {"decided": {ID: "!ask"}}, "allowed by the authorization server, since Envoy does not judge such requests"
+    ),
+    "what Envoy never judges, denied": Case(
+        {"decided": {ID: "!ask"}, "details": "ext_authz_denied"},
+        "denied by the authorization server, since Envoy does not judge such requests",
+    ),
+    "too large": Case(
+        {"status": 413, "details": "direct_response", "authorization": None},
+        "refused in Envoy before any policy: its body is larger than maxRequestBody",
+    ),
     "nobody was asked": Case({"decided": None}, "allowed by the authorization server"),
     "denied in Envoy": Case(
         {"details": "rbac_access_denied_matched_policy[none]", "policies": "shop/a.v1 shop/b"},

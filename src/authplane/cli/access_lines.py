@@ -24,6 +24,7 @@ _NOT_MCP: Final = {
 _DECIDED: Final = "enforced_effective_policy_id"
 _ONE_OF_SEVERAL: Final = "shadow_effective_policy_id"
 _UNAUTHENTICATED: Final = 401
+_TOO_LARGE: Final = 413
 
 
 def access_line(text: str) -> str | None:
@@ -57,7 +58,8 @@ def _why(record: dict[str, Any]) -> str:
         return f"[green]allowed[/] in Envoy by {escape(granted)}"
     if status.startswith("3") and details == "direct_response":
         return "redirected to https"
-    return _WORDS.get(str(record.get("authorization")), f"[dim]{escape(details)}[/]")
+    words = _WORDS.get(str(record.get("authorization")), f"[dim]{escape(details)}[/]")
+    return f"{words}{_not_envoys(record)}"
 
 
 def _refused(record: dict[str, Any], details: str) -> str:
@@ -65,9 +67,11 @@ def _refused(record: dict[str, Any], details: str) -> str:
     if details.startswith("ext_authz_error"):
         return "[red]refused: no decision of the authorization server[/]"
     if details.startswith("ext_authz"):
-        return "[red]denied[/] by the authorization server"
+        return f"[red]denied[/] by the authorization server{_not_envoys(record)}"
     if details.startswith("rbac_access_denied"):
         return f"[red]denied[/] in Envoy: {escape(_unmoved(record))}"
+    if details == "direct_response" and record.get("status") == _TOO_LARGE:
+        return "[red]refused[/] in Envoy before any policy: its body is larger than maxRequestBody"
     if details.startswith(("jwt_authn_", "mcp_")):
         words = ", ".join(filter(None, (details, _NOT_MCP.get(details))))
         return f"[red]refused[/] in Envoy before any policy: {escape(words)}"
@@ -80,6 +84,13 @@ def _granted(decided: object) -> str:
         return ""
     several = [str(rule) for key, rule in sorted(decided.items()) if key.endswith(_ONE_OF_SEVERAL) and "/" in str(rule)]
     return " and ".join(several or [str(decided[_DECIDED])])
+
+
+def _not_envoys(record: dict[str, Any]) -> str:
+    """Say that somebody had to be asked whatever the rules are; empty if it was on account of the rules."""
+    decided = record.get("decided")
+    never = isinstance(decided, dict) and str(decided.get(_DECIDED, "")).startswith("!ask")
+    return ", since Envoy does not judge such requests" if never else ""
 
 
 def _unmoved(record: dict[str, Any]) -> str:
