@@ -1,5 +1,6 @@
 """What hostile clients try, and odd policies say, where Envoy decides by itself: nobody else is there to be asked."""
 
+import asyncio
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
@@ -9,7 +10,7 @@ from tests.e2e.test_native import KEYS, NATIVE, cel, headers_seen, oidc, rule, t
 from tests.support.asked import Recording, asked
 from tests.support.envoys import VERSIONS, Version
 from tests.support.gateway import service
-from tests.support.mcp_checks import AGENT
+from tests.support.mcp_checks import AGENT, call_body
 from tests.support.mcp_gateway import deciding, mcp_gateway, policy
 
 from authplane.base.headers import HeaderEdits
@@ -91,6 +92,30 @@ async def test_members_with_dots_and_without_names_stand_for_no_others(tmp_path:
         sent = {name: await http.post("/shop", json=body, headers=headers) for name, body in bodies.items()}
     denied = {HTTPStatus.FORBIDDEN, HTTPStatus.SERVICE_UNAVAILABLE}
     assert {name for name, answer in sent.items() if answer.status_code not in denied} == set()
+
+
+@both
+async def test_a_length_that_others_may_read_otherwise_is_asked_about(tmp_path: Path, envoy: Version) -> None:
+    body = call_body("add", a=1, b=2)
+    made = mcp_gateway(tmp_path, policy(f"[{{authorization: [{tools('add')}]}}]"), settings=NATIVE, envoy=envoy)
+    async with made as it:
+        plain, padded = [await status_of(it.http, length, body) for length in (f"{len(body)}", f"00{len(body)}")]
+    assert plain not in {HTTPStatus.FORBIDDEN, HTTPStatus.SERVICE_UNAVAILABLE}
+    assert padded == HTTPStatus.SERVICE_UNAVAILABLE
+
+
+async def status_of(port: int, length: str, body: bytes) -> int:
+    """Send a call with a length that is written so, which no client would send."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    lines = (
+        "POST /shop HTTP/1.1", "host: a.example", "content-type: application/json", f"content-length: {length}",
+        "accept: application/json, text/event-stream", "connection: close", "", "",
+    )  # fmt: skip
+    writer.write("\r\n".join(lines).encode() + body)
+    async with asyncio.timeout(5):
+        first = await reader.readline()
+    writer.close()
+    return int(first.split()[1])
 
 
 @both

@@ -7,6 +7,7 @@ from authplane.cel.envoy import nodes
 from authplane.cel.envoy.checks import (
     PRESENT,
     AtMost,
+    Begins,
     Check,
     Contains,
     Equals,
@@ -71,6 +72,7 @@ def _message(envoy: Release, most_bytes: int) -> list[Check]:
         _about(envoy),
         # The filter does not look at what comes after the message.
         Header("content-length", AtMost(most_bytes)),
+        Not(Header("content-length", Begins("0"))),
         some((Header("content-type", Equals(_JSON)), Header("content-type", Fits(_JSON_IN_WORDS)))),
         CANONICAL_CHECK,
         Not(Header("authorization", Contains(","))),

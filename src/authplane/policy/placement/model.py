@@ -211,7 +211,7 @@ RESIDUES: Final = (
             wider=True, why="only with bodyInspection: Native; the mcp filter does not look into lists", body=True),
     Residue("a body with a second object behind the first, in a later chunk", wider=True,
             why="only with bodyInspection: Native; the mcp filter stops at the end of the first", body=True),
-    Residue("a body with single quotes, bare names or trailing commas", wider=True,
+    Residue("a body with single quotes, bare names, trailing commas, or control characters in its texts", wider=True,
             why="only with bodyInspection: Native; the mcp filter takes it for JSON", body=True),
     Residue("a message with a mistake in a part that no rule reads: params, arguments, _meta or an id of another type",
             wider=True, body=True, why="only with bodyInspection: Native; the mcp filter does not tell these parts"),
@@ -231,6 +231,10 @@ RESIDUES: Final = (
     Residue("a token without kid, with an audience that is no text, or with more than twelve scopes in a list",
             wider=False,
             why="Envoy would try every key, wants texts even where no rule asks, and conditions have no loops"),
+    Residue("a token in the last second in which a clock skew still makes up for its times", wider=False,
+            why="Envoy has whole seconds, and would take it for up to one too long: so it is told one less"),
+    Residue("a token that ends after all calendars or begins before 1970, or with an empty typ, or with a cty",
+            wider=False, why="the jwt_authn filter takes no such numbers, and rules take no such header"),
     Residue("a token whose header names the algorithm Ed25519", wider=False,
             why="Envoy knows it by its older name only, EdDSA"),
     Residue("a token behind the word bearer in lower case, or behind two spaces", wider=False,
@@ -244,6 +248,8 @@ RESIDUES: Final = (
             why="only with bodyInspection: Native; it gets no answer until the stream has been idle too long"),
     Residue("a header twice with the same value that a rule asks for", wider=False,
             why="conditions see the values joined by a comma"),
+    Residue("headers of more than 32 KiB, to any target of a listener that has native rules", wider=False,
+            why="Envoy refuses them with 431 before it looks for anybody to judge"),
     Residue("a header that is not UTF-8", wider=False, why="those whom Envoy asks get it with exclamation marks"),
 )  # fmt: skip
 """Everything that is known, each with its reason."""
