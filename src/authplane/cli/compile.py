@@ -196,6 +196,8 @@ def _forward(forward: model.Forward) -> str:
     if len(names) > 1:
         names = [f"{name} ({target.weight})" for name, target in zip(names, forward.targets, strict=True)]
     words = [", ".join(names)]
+    if forward.mirror is not None:
+        words.append(f"mirrored to {forward.mirror.cluster.removeprefix('service/')} ({forward.mirror.percent}%)")
     if forward.replace_prefix is not None:
         words.append(f"under {forward.replace_prefix}")
     if forward.host:

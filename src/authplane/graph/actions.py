@@ -11,12 +11,13 @@ from authplane.graph.headers import SERVICE_REQUEST, SERVICE_RESPONSE, read_head
 from authplane.graph.model import Action, Forward, Redirect, Respond, Target
 from authplane.graph.paths import target_problem
 from authplane.graph.service_clusters import Clusters, Wanted, ensure_cluster
-from authplane.graph.upstreams import Balancing
+from authplane.graph.upstreams import Balancing, Mirror
 from authplane.resources.kinds import contour
 from authplane.resources.kinds.contour_policies import TimeoutPolicy
 
 _MOST_WEIGHT: Final = 2**32 - 1
 _LONGEST_BODY: Final = 4096
+_ALL: Final = 100
 _BALANCING: Final = {"": Balancing.ROUND_ROBIN} | {strategy.value: strategy for strategy in Balancing}
 _HOSTNAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 
@@ -59,8 +60,10 @@ def _forward(
 ) -> Forward | Respond:
     timeouts = _timeouts(route.timeout_policy, problems) if route.timeout_policy is not None else _NO_TIMEOUTS
     balancing = _balancing(route, problems)
-    equal = all(service.weight == 0 for service in route.services)
-    targets = []
+    equal = all(service.weight == 0 for service in route.services if not service.mirror)
+    targets: list[Target] = []
+    mirror: Mirror | None = None
+    _refuse_second_mirror(route, problems)
     for index, service in enumerate(route.services):
         with problems.at("services", index):
             wanted = Wanted(
@@ -72,6 +75,9 @@ def _forward(
                 balancing=balancing,
                 idle_connection_timeout=timeouts.idle_connection,
             )
+            if service.mirror:
+                mirror = _mirror(service, wanted, clusters, problems)
+                continue
             target = _target(service, wanted, 1 if equal else service.weight, clusters, problems)
             if target is not None:
                 targets.append(target)
@@ -81,6 +87,7 @@ def _forward(
         return Respond(status=503)
     return Forward(
         targets=tuple(targets),
+        mirror=mirror,
         response_timeout=timeouts.response,
         idle_timeout=timeouts.idle,
         host=host,
@@ -97,6 +104,28 @@ def _target(
     if cluster is None:
         return None
     return Target(cluster=cluster, weight=weight, request_headers=request.edits, response_headers=response.edits)
+
+
+def _refuse_second_mirror(route: contour.Route, problems: Problems) -> None:
+    if sum(service.mirror for service in route.services) > 1:
+        with problems.at("services"):
+            problems.add("OnlyOneMirror", "only one service per route may be nominated as mirror")
+
+
+def _mirror(service: contour.RouteService, wanted: Wanted, clusters: Clusters, problems: Problems) -> Mirror | None:
+    """Read where requests are copied to; Contour takes the weight as a percentage, and 0 as all."""
+    given = {
+        "requestHeadersPolicy": service.request_headers_policy is not None,
+        "responseHeadersPolicy": service.response_headers_policy is not None,
+    }
+    for field in (field for field, is_given in given.items() if is_given):
+        with problems.at(field):
+            problems.warn("IgnoredField", f'ignoring field "{field}", which has no effect on a mirror')
+    if service.weight > _ALL:
+        with problems.at("weight"):
+            problems.warn("IgnoredField", f"the weight of a mirror is a percentage: {service.weight} means {_ALL}")
+    cluster = ensure_cluster(clusters, wanted, problems)
+    return None if cluster is None else Mirror(cluster=cluster, percent=min(service.weight or _ALL, _ALL))
 
 
 def _timeouts(policy: TimeoutPolicy, problems: Problems) -> _Timeouts:

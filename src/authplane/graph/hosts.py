@@ -142,7 +142,7 @@ def _build_root(proxy: HTTPProxy, virtual_host: VirtualHost, around: Around, pro
 
 def _clusters(host: Host) -> frozenset[str]:
     forwards = (route.action for route in host.routes if isinstance(route.action, Forward))
-    return frozenset(target.cluster for forward in forwards for target in forward.targets)
+    return frozenset(cluster for forward in forwards for cluster in forward.clusters)
 
 
 def _refuse_tcp(proxy: HTTPProxy, problems: Problems) -> None:

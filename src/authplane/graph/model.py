@@ -15,7 +15,7 @@ from authplane.base.secret import Secret
 from authplane.base.timeouts import Timeout, UseDefault
 from authplane.graph.grpc_model import GrpcServer
 from authplane.graph.guards import RouteAuthorization
-from authplane.graph.upstreams import Cluster
+from authplane.graph.upstreams import Cluster, Mirror
 
 # --- Matching
 
@@ -111,6 +111,7 @@ class Forward:
     """Sends the request on; there is at least one target with a weight above zero."""
 
     targets: tuple[Target, ...]
+    mirror: Mirror | None = None
     response_timeout: Timeout = UseDefault()
     idle_timeout: Timeout = UseDefault()
     replace_prefix: str | None = None
@@ -118,6 +119,12 @@ class Forward:
     host: str = ""
     """What the origin sees as host; empty leaves the client's."""
     websockets: bool = False
+
+    @property
+    def clusters(self) -> tuple[str, ...]:
+        """Every cluster that gets requests of the route, the mirror included."""
+        mirrored = () if self.mirror is None else (self.mirror.cluster,)
+        return (*(target.cluster for target in self.targets), *mirrored)
 
 
 @dataclass(frozen=True, slots=True)

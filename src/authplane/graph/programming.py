@@ -116,7 +116,7 @@ def _note(names: dict[Ref, set[XdsName]], host: Host, where: set[XdsName]) -> No
 def _clusters(host: Host) -> set[XdsName]:
     """Name where the requests of a host are sent, and their checks."""
     clusters = {
-        target.cluster for route in host.routes if isinstance(route.action, Forward) for target in route.action.targets
+        cluster for route in host.routes if isinstance(route.action, Forward) for cluster in route.action.clusters
     }
     clusters |= {
         route.authorization.service.cluster for route in host.routes if isinstance(route.authorization, Enforced)

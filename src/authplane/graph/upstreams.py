@@ -148,6 +148,15 @@ class ServiceCluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mirror:
+    """A cluster that gets copies of a route's requests; its answers are dropped."""
+
+    cluster: str
+    percent: int
+    """The share of requests that are copied, 1 to 100."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
     """An extension service as virtual hosts see it: its endpoints come and go without a change for them."""
 

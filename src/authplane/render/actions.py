@@ -51,6 +51,9 @@ def _forward(forward: Forward) -> pb.RouteAction:
         message.cluster = forward.targets[0].cluster
     else:
         message.weighted_clusters.clusters.extend(_share(target) for target in forward.targets)
+    if forward.mirror is not None:
+        mirrored = message.request_mirror_policies.add(cluster=forward.mirror.cluster)
+        mirrored.runtime_fraction.default_value.numerator = forward.mirror.percent  # of a hundred
     return message
 
 

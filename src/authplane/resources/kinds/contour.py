@@ -78,12 +78,15 @@ class RouteService:
     name: Annotated[str, Length(1)]
     port: Annotated[int, PORT]
     weight: Annotated[int, WEIGHT] = 0
+    """The share of the requests; of a mirror, the percentage that is copied, where 0 is all."""
+    mirror: bool = False
+    """Copies requests to the Service and drops its answers."""
     protocol: Annotated[str, OneOf(("h2", "h2c", "tls"))] | None = None
     validation: UpstreamValidation | None = None
     request_headers_policy: HeadersPolicy | None = None
     response_headers_policy: HeadersPolicy | None = None
 
-    UPSTREAM: ClassVar = Upstream(ignored=("cookieRewritePolicies", "healthPort", "mirror", "slowStartPolicy"))
+    UPSTREAM: ClassVar = Upstream(ignored=("cookieRewritePolicies", "healthPort", "slowStartPolicy"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

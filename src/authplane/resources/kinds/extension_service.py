@@ -32,8 +32,9 @@ class ExtensionServiceTarget:
     validation: UpstreamValidation | None = None
 
     UPSTREAM: ClassVar = Upstream(
-        ignored=("cookieRewritePolicies", "healthPort", "mirror", "requestHeadersPolicy", "responseHeadersPolicy",
-                 "slowStartPolicy")
+        ignored=("cookieRewritePolicies", "healthPort", "requestHeadersPolicy", "responseHeadersPolicy",
+                 "slowStartPolicy"),
+        refused=("mirror",),
     )  # fmt: skip
 
 
