@@ -172,7 +172,7 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "EA-31": "A denial's code comes from the HTTP status, 403 by default; its message is in the error text",
     "EA-32": "Headers of a denial become trailers of a trailers-only response; invalid ones fail the check",
     "EA-33": "An allow edits request metadata, and response metadata unless the answer is trailers-only",
-    "EA-34": "Query changes, dynamic metadata and the response part that the status contradicts are ignored",
+    "EA-34": "Query changes, dynamic metadata and a denial's ok_response are ignored; a denial with status OK fails",
     "EA-35": "An error_response counts as a failed check",
     "EA-36": "A denied or failed call never reaches the handler or the backend",
     "EA-37": "Allowed, denied, disabled and failed calls are counted per side; a failed check counts only as failed",

@@ -14,6 +14,7 @@ import grpc.aio
 import pytest
 from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_pb2
+from envoy.service.auth.v3 import external_auth_pb2 as pb
 from h2.exceptions import ProtocolError
 from tests.public_grpc.control import Control, controlling, listener, manager, routes, served
 from tests.public_grpc.control import ext_authz as xds_ext_authz
@@ -55,12 +56,22 @@ def bad_header(authority: Authority) -> None:
     authority.decide = decide
 
 
+def denial_without_status(authority: Authority) -> None:
+    def decide(_: object) -> pb.CheckResponse:
+        answer = deny(401)
+        answer.ClearField("status")
+        return answer
+
+    authority.decide = decide
+
+
 FAULTS: dict[str, Callable[[Authority], None]] = {
     "hangs": hang,
     "answers rubbish": rubbish,
     "answers something else": something_else,
     "fails": fail,
     "wants an impossible header": bad_header,
+    "denies without a status": denial_without_status,
 }
 
 

@@ -2,6 +2,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
+from google.protobuf import text_format
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.filters.extauthz.messages import allowed, denied, header
@@ -187,10 +188,27 @@ def test_what_does_not_count_is_ignored() -> None:
     message.ok_response.dynamic_metadata.update({"a": 1})
     message.dynamic_metadata.update({"a": 1})
     assert read(message) == Allow(edits=Edits(mutations=(Mutation("x-user", "v", OVERWRITE),)))
-    contradiction = pb.CheckResponse()
-    contradiction.denied_response.status.code = 401  # type: ignore[assignment]
-    contradiction.denied_response.headers.append(header("x y"))
-    assert read(contradiction) == Allow()
+    contradiction = denied(401)
+    contradiction.ok_response.headers.append(header("x y"))
+    assert read(contradiction) == Deny(code=Code.PERMISSION_DENIED, message="denied by the authorization service")
+
+
+CONTRADICTIONS: Final = {
+    "no status": "denied_response { status { code: Unauthorized } }",
+    "no status and no content": "denied_response {}",
+    "an empty status": "status {} denied_response { status { code: Forbidden } }",
+    "status OK": 'status { code: 0 message: "no" } denied_response {}',
+    "a denial that calls itself 200": "denied_response { status { code: OK } }",
+    "invalid headers": 'denied_response { headers { header { key: "x y" } } }',
+    "more metadata": 'denied_response {} dynamic_metadata { fields { key: "a" value { bool_value: true } } }',
+}
+
+
+@pytest.mark.requirement("EA-34")
+@pytest.mark.parametrize("text", CONTRADICTIONS.values(), ids=CONTRADICTIONS.keys())
+def test_a_denial_whose_status_is_not_one_is_a_failed_check(text: str) -> None:
+    message = text_format.Parse(text, pb.CheckResponse())
+    assert read(message) == Failed("the reply has a denied_response, but its status is OK or not set")
 
 
 @pytest.mark.requirement("EA-35")

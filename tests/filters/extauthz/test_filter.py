@@ -101,6 +101,7 @@ FAILURES: Final = {
     "rubbish": Failure(lambda _: Answered(b"\xff")),
     "an invalid mutation": Failure(answer(INVALID)),
     "a denial with an invalid header": Failure(answer(denied(401, header("x y")))),
+    "a denial without a status": Failure(answer(pb.CheckResponse(denied_response=pb.DeniedHttpResponse()))),
     "an error response": Failure(answer(pb.CheckResponse(error_response=pb.DeniedHttpResponse()))),
 }
 

@@ -200,7 +200,8 @@ def read_reply(reply: bytes, rules: Rules, *, a102_append: bool = False) -> Outc
 
     Status OK allows. So does a status that is not set: gRFC A92 takes the message as protobuf has it, in which the two
     are the same, and so an empty reply allows. Bytes that are not empty and in which there is no field of a
-    CheckResponse at all are the reply of something else, and no decision.
+    CheckResponse at all are the reply of something else, and no decision. A ``denied_response`` under status OK, or
+    under none, contradicts itself: the check failed. gRFC A92 would ignore it and allow the call.
     """
     if reply in _PLAIN_REPLIES:
         return PLAIN_ALLOW
@@ -233,6 +234,8 @@ def _denial(message: pb.CheckResponse, rules: Rules, *, a102_append: bool) -> Ou
 
 
 def _allowance(message: pb.CheckResponse, rules: Rules, *, a102_append: bool) -> Outcome:
+    if message.HasField("denied_response"):
+        return Failed("the reply has a denied_response, but its status is OK or not set")
     if not message.HasField("ok_response") and not message.HasField("dynamic_metadata"):
         return PLAIN_ALLOW
     ok = message.ok_response
