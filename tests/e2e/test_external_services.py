@@ -7,6 +7,9 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from envoy.service.auth.v3 import external_auth_pb2 as pb
+from google.protobuf import text_format
+from tests.public_grpc.world import authorizing
 from tests.support.asked import Recording
 from tests.support.certificates import authority, indented, server
 from tests.support.eventually import eventually
@@ -116,3 +119,44 @@ async def test_a_service_that_cannot_be_verified_is_not_asked_until_it_can(tmp_p
         assert len(answers.requests) == asked
         it.write("gateway.yaml", text)
         await eventually(lambda: gives(400))
+
+
+def option(value: str, more: str = "") -> str:
+    return f'headers {{ header {{ key: "X-User" value: "{value}" }} {more} }}'
+
+
+APPENDED = option("alice", "append { value: true }")
+SAID = {
+    "nothing more": option("alice"),
+    "append": APPENDED,
+    "append an empty value": option("", "append { value: true }"),
+    "append twice": APPENDED + option("staff", "append { value: true }"),
+    "append_action append": option("alice", "append_action: APPEND_IF_EXISTS_OR_ADD"),
+    "append_action add if absent": option("alice", "append_action: ADD_IF_ABSENT"),
+    "append_action overwrite if exists": option("alice", "append_action: OVERWRITE_IF_EXISTS"),
+    "a value that no proxy can send": option("Zo\u00eb"),
+}
+ARRIVES = {"append twice": ("alice,staff",), "append an empty value": ("",), "a value that no proxy can send": ()}
+
+
+@pytest.mark.requirement("E02")
+async def test_what_a_grpc_service_sets_replaces_what_the_client_sent(tmp_path: Path) -> None:
+    with authorizing() as service_:
+
+        def decide(asked: pb.CheckRequest) -> pb.CheckResponse:
+            said = SAID[asked.attributes.request.http.headers["x-want"]]
+            return text_format.Parse(f"status {{}} ok_response {{ {said} }}", pb.CheckResponse())
+
+        service_.decide = decide
+        port = int(service_.target.rpartition(":")[2])
+        known = service("authz", port).replace("port: 80}", "port: 9000}")
+        gateway = mcp_gateway(tmp_path, policy(ASKED), more=(known,))
+        async with gateway as it, deciding(it), it.http_client() as http:
+            for want in SAID:
+                for spoofed in ((), (("x-user", "root"),), (("x-user", "root"), ("X-User", "admin"))):
+                    http.headers = httpx2.Headers([("x-want", want), *spoofed])
+                    assert (await it.call(http, "add")).status_code == 400
+                    [seen] = it.origins["shop"].headers
+                    it.origins["shop"].headers.clear()
+                    users = tuple(value for name, value in seen if name == "x-user")
+                    assert (want, spoofed, users) == (want, spoofed, ARRIVES.get(want, ("alice",)))

@@ -169,16 +169,39 @@ async def test_over_grpc_a_service_is_told_the_whole_request_unless_headers_are_
     assert service.asked[0].attributes.request.http.raw_body == b"\xff\x00"
 
 
+CONTRADICTION: Final = NoAnswer("the answer has a denied_response, but its status is OK or not set")
 ANSWERS: Final[dict[str, tuple[bytes, Outcome]]] = {
     "OK": (OK, Granted()),
     "OK with edits": (
         response(
-            'status {} ok_response { headers { header { key: "X-User" value: "alice" } }'
-            ' headers { header { key: "x-team" value: "green" } append { value: true } }'
-            ' headers { header { key: "cookie" value: "b" } append_action: ADD_IF_ABSENT }'
-            ' headers_to_remove: "Cookie" }'
+            'status {} ok_response { headers { header { key: "X-User" value: "alice" } } headers_to_remove: "Cookie" }'
         ),
-        Granted(HeaderEdits(set=(("x-team", "red,blue,green"), ("x-user", "alice")), remove=("cookie",))),
+        Granted(HeaderEdits(set=(("x-user", "alice"),), remove=("cookie",))),
+    ),
+    "OK with a header that is appended": (
+        response('ok_response { headers { header { key: "x-team" value: "green" } append { value: true } } }'),
+        Granted(HeaderEdits(set=(("x-team", "green"),))),
+    ),
+    "OK with two headers that are appended": (
+        response(
+            'ok_response { headers { header { key: "x-team" value: "green" } append { value: true } }'
+            ' headers { header { key: "X-Team" value: "black" } append { value: true } } }'
+        ),
+        Granted(HeaderEdits(set=(("x-team", "green,black"),))),
+    ),
+    "OK with a header that replaces an earlier one": (
+        response(
+            'ok_response { headers { header { key: "x-team" value: "green" } }'
+            ' headers { header { key: "x-team" value: "black" } append { value: false } } }'
+        ),
+        Granted(HeaderEdits(set=(("x-team", "black"),))),
+    ),
+    "OK with defaults": (
+        response(
+            'ok_response { headers { header { key: "x-team" value: "green" } append_action: ADD_IF_ABSENT }'
+            ' headers { header { key: "x-team" value: "black" } append_action: ADD_IF_ABSENT } }'
+        ),
+        Granted(HeaderEdits(set=(("x-team", "green"),))),
     ),
     "OK with orders for proxies": (
         response(
@@ -223,10 +246,9 @@ ANSWERS: Final[dict[str, tuple[bytes, Outcome]]] = {
         NoAnswer("the service wants to replace headers of the response"),
     ),
     "denied, with words that allow": (response("status { code: 7 } ok_response {}"), Declined()),
-    "allowed, with words that deny": (
-        response("status {} denied_response {}"),
-        NoAnswer("the answer says nothing"),
-    ),
+    "a denial with status OK": (response("status {} denied_response {}"), CONTRADICTION),
+    "a denial without a status": (response("denied_response { status { code: Unauthorized } }"), CONTRADICTION),
+    "a denial without anything": (response("denied_response {}"), CONTRADICTION),
     "an empty message, which would allow in Envoy": (b"", NoAnswer("the answer says nothing")),
     "no message": (b"\xff", NoAnswer("the answer is no CheckResponse")),
     "an error": (
@@ -247,7 +269,7 @@ ANSWERS: Final[dict[str, tuple[bytes, Outcome]]] = {
 }
 
 
-@pytest.mark.requirement("E31", "R61")
+@pytest.mark.requirement("E02", "E31", "R61")
 @pytest.mark.parametrize(("reply", "want"), ANSWERS.values(), ids=ANSWERS.keys())
 async def test_over_grpc_only_a_clear_word_grants(reply: bytes, want: Outcome) -> None:
     outcome, _ = await over_grpc(reply)

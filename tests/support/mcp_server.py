@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import uvicorn
 from mcp.server import MCPServer
@@ -18,6 +19,8 @@ class ToolServer:
     name: str
     port: int = 0
     called: list[str] = field(default_factory=list)
+    headers: list[tuple[tuple[str, str], ...]] = field(default_factory=list)
+    """What each HTTP request came with."""
 
 
 class _Server(uvicorn.Server):
@@ -32,7 +35,13 @@ async def tool_server(name: str = "shop") -> AsyncGenerator[ToolServer]:
     """Serve a few tools with sessions and event streams, as the SDK does if nothing else is said."""
     made = ToolServer(name)
     app = _server(made).streamable_http_app()
-    server = _Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", ws="none"))
+
+    async def noting(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            made.headers.append(tuple((name.decode(), value.decode("latin-1")) for name, value in scope["headers"]))
+        await app(scope, receive, send)
+
+    server = _Server(uvicorn.Config(noting, host="127.0.0.1", port=0, log_level="error", ws="none"))
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(server.serve())
 

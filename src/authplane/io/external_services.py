@@ -182,7 +182,7 @@ class _GrpcClient:
             reply = await self._check(question, timeout=seconds)
         except grpc.aio.AioRpcError as error:
             return NoAnswer(f"the service failed: {error.code().name}")
-        return parse_answer(reply, ask.request)
+        return parse_answer(reply)
 
     async def close(self) -> None:
         await self._channel.close(_GRACE)

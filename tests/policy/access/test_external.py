@@ -105,7 +105,7 @@ EDITS: dict[str, tuple[HeaderEdits, tuple[tuple[str, str], ...], frozenset[str],
     "a header": (HeaderEdits(set=(("X-User", "a"),)), (("x-user", "a"),), frozenset(), frozenset()),
     "the frame of the message": (
         HeaderEdits(set=(("content-length", "1"), (":path", "/x"), ("host", "x"), ("transfer-encoding", "x"))),
-        (), frozenset(), frozenset(),
+        (), frozenset(), frozenset({"content-length", ":path", "host", "transfer-encoding"}),
     ),
     "what it was judged by": (
         HeaderEdits(set=(("content-type", "text/plain"), ("mcp-name", "x")), remove=("Content-Type", "mcp_name")),
@@ -114,7 +114,12 @@ EDITS: dict[str, tuple[HeaderEdits, tuple[tuple[str, str], ...], frozenset[str],
     "who the client is": (
         HeaderEdits(set=(("x-forwarded-client-cert", "x"),)), (), frozenset({"x-forwarded-client-cert"}), frozenset()
     ),
-    "a value that breaks lines": (HeaderEdits(set=(("x-a", "a\r\nb: c"),)), (), frozenset(), frozenset()),
+    "a value that breaks lines": (
+        HeaderEdits(set=(("X-A", "a\r\nb: c"),)), (), frozenset({"x-a"}), frozenset()
+    ),
+    "a value that is not ASCII": (
+        HeaderEdits(set=(("x-user", "a"), ("x-user", "Zo\xeb"))), (), frozenset({"x-user"}), frozenset()
+    ),
     "a header to remove": (HeaderEdits(remove=("Cookie",)), (), frozenset({"cookie"}), frozenset()),
     "another token": (
         HeaderEdits(set=(("Authorization", "Bearer new"),)),

@@ -1,6 +1,6 @@
 """Decides: all policies before a target, in their order, until one denies."""
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -256,7 +256,13 @@ def _edits(passes: Sequence[Passed], request: Request, *, tokens: bool) -> Heade
             # Who comes later has seen what the others did.
             wanted.pop(name.lower(), None)
             removed.add(name.lower())
-        wanted.update(_sendable(each.edits.set))
+        for name, value in each.edits.set:
+            if _may_edit(name, value):
+                wanted[name.lower()] = value
+            else:
+                # What cannot be sent replaces what the client sent, too: nobody confirmed the client's value.
+                wanted.pop(name.lower(), None)
+                removed.add(name.lower())
     strip = _strip(odd, tokens=tokens).remove
     kept = {name for name in strip if name != "authorization"}
     settled = {name: value for name, value in wanted.items() if name not in kept}
@@ -264,12 +270,8 @@ def _edits(passes: Sequence[Passed], request: Request, *, tokens: bool) -> Heade
     return HeaderEdits(set=tuple(sorted(settled.items())), remove=tuple(sorted(gone - settled.keys())))
 
 
-def _sendable(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Leave out what no answer may set: the frame of the message, what it was judged by, and what is no header."""
-    return [(name.lower(), value) for name, value in headers if _may_edit(name, value)]
-
-
 def _may_edit(name: str, value: str) -> bool:
+    """Refuse what no answer may set: the frame of the message, what it was judged by, and what is no header."""
     return may_send(name, value) and name.lower().replace("_", "-") not in _JUDGED
 
 

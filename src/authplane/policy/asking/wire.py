@@ -55,7 +55,7 @@ def render_question(ask: Ask, protocol: OverGrpc) -> bytes:
     return pb.CheckRequest(attributes=attributes).SerializeToString()
 
 
-def parse_answer(reply: bytes, request: Request) -> Granted | Declined | NoAnswer:
+def parse_answer(reply: bytes) -> Granted | Declined | NoAnswer:
     """Say what a CheckResponse means.
 
     One that says nothing at all allows in Envoy; here it is no answer. What it asks for and cannot be done as a whole
@@ -70,9 +70,11 @@ def parse_answer(reply: bytes, request: Request) -> Granted | Declined | NoAnswe
         return NoAnswer("the service could not decide")
     if response.status.code:
         return _declined(response.denied_response)
-    if kind == "denied_response" or not (kind or response.HasField("status")):
+    if kind == "denied_response":
+        return NoAnswer("the answer has a denied_response, but its status is OK or not set")
+    if not (kind or response.HasField("status")):
         return NoAnswer("the answer says nothing")
-    return _granted(response.ok_response, request)
+    return _granted(response.ok_response)
 
 
 def _headers(request: Request, protocol: OverGrpc) -> dict[str, str]:
@@ -104,7 +106,13 @@ def _metadata(metadata: Mapping[str, Mapping[str, Any]]) -> dict[str, Struct]:
     return found
 
 
-def _granted(ok: pb.OkHttpResponse, request: Request) -> Granted | NoAnswer:
+def _granted(ok: pb.OkHttpResponse) -> Granted | NoAnswer:
+    """Say what an allowance changes.
+
+    A header that the service names replaces what the client sent under that name. Envoy would append to the client's
+    value if the service says so, and the origin would read a forged value first. Here the service appends to what it
+    has itself set before.
+    """
     if ok.query_parameters_to_set or ok.query_parameters_to_remove:
         return NoAnswer("the service wants to change the query")
     if any(option.append_action != _APPEND for option in ok.response_headers_to_add):
@@ -114,10 +122,9 @@ def _granted(ok: pb.OkHttpResponse, request: Request) -> Granted | NoAnswer:
         name, value = option.header.key.lower(), _value(option.header)
         if is_for_proxies(name):
             continue
-        there = wanted.get(name) or ",".join(request.values(name))
-        if there and option.append_action == base_pb2.HeaderValueOption.ADD_IF_ABSENT:
+        if name in wanted and option.append_action == base_pb2.HeaderValueOption.ADD_IF_ABSENT:
             continue
-        wanted[name] = f"{there},{value}" if there and option.append.value else value
+        wanted[name] = f"{wanted[name]},{value}" if name in wanted and option.append.value else value
     removed = {name.lower() for name in ok.headers_to_remove} - wanted.keys()
     edits = HeaderEdits(set=tuple(sorted(wanted.items())), remove=tuple(sorted(removed)))
     return Granted(edits, added_headers(_pairs(ok.response_headers_to_add)))
