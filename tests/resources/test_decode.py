@@ -236,7 +236,7 @@ BAD = {
         [
             "error: spec.virtualhost: expected a mapping, got a list [TypeMismatch]",
             "error: spec.routes: expected a list, got a mapping [TypeMismatch]",
-            "warning: spec.ingressClassName: 'ingressClassName' is not supported and has no effect [FieldNotSupported]",
+            "error: spec.ingressClassName: expected a string, got a mapping [TypeMismatch]",
         ],
     ),
     "a leading zero makes a text": Case(

@@ -137,6 +137,8 @@ def _legacy(valid: Condition) -> dict[str, str]:
     """Return the two fields that HTTPProxy had before conditions; tools still read them."""
     if valid.status == "True":
         return {"currentStatus": "valid", "description": valid.message}
+    if valid.status == "Unknown":
+        return {"currentStatus": "NotReconciled", "description": valid.message}
     for error in valid.errors:
         if error.type == "Orphaned":
             return {"currentStatus": "orphaned", "description": error.message}

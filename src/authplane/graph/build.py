@@ -11,6 +11,7 @@ from authplane.graph.extensions import extension_clusters
 from authplane.graph.gateway_api import NO_GATEWAYS, Gateways, build_gateways
 from authplane.graph.grpc_servers import build_grpc_servers, close_all
 from authplane.graph.hosts import Hosts, build_hosts, owners
+from authplane.graph.ingress_class import leave_to_others
 from authplane.graph.memory import Memory
 from authplane.graph.model import Address, Certificate, Graph
 from authplane.graph.placements import Placements
@@ -54,6 +55,7 @@ def build_graph(
     report_endpoint_slices(resources, reports)
     # Nobody listens without a host, and without settings there is none.
     settings = read_settings(resources, reports) or DEFAULTS
+    resources = leave_to_others(resources, settings, reports)
     server = read_policy_server(resources, reports)
     unusable = unusable_configuration(resources, reports)
     tls = read_service_tls(resources)

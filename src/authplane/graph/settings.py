@@ -55,6 +55,8 @@ class Settings:
     fallback_certificate: ObjectName | None = None
     root_namespaces: frozenset[str] = frozenset()
     """Empty is all."""
+    ingress_classes: frozenset[str] = frozenset()
+    """Whose HTTPProxies are served; empty is those without a class, and Contour's."""
     permit_insecure: bool = True
     external_names: ExternalNames = ExternalNames.ELSEWHERE
     insecure_authorization: bool = False
@@ -90,6 +92,7 @@ def read_settings(resources: Resources, reports: Reports) -> Settings | None:
             written.agreed(("httpproxy", "fallbackCertificate"), lambda spec: spec.httpproxy.fallback_certificate)
         ),
         root_namespaces=written.agreed(("httpproxy", "rootNamespaces"), _written_root_namespaces) or frozenset(),
+        ingress_classes=written.agreed(("ingress", "classNames"), _written_ingress_classes) or frozenset(),
         permit_insecure=not written.agreed(
             ("httpproxy", "disablePermitInsecure"), lambda spec: spec.httpproxy.disable_permit_insecure
         ),
@@ -241,6 +244,10 @@ def _written_client_certificate(spec: _Spec) -> NamespacedName | None:
 
 def _written_root_namespaces(spec: _Spec) -> frozenset[str] | None:
     return frozenset(spec.httpproxy.root_namespaces) or None
+
+
+def _written_ingress_classes(spec: _Spec) -> frozenset[str] | None:
+    return frozenset(spec.ingress.class_names) or None
 
 
 def build_breakers(given: CircuitBreakers | None) -> Breakers:

@@ -102,7 +102,8 @@ def build_status(
     generations = _generations(resources)
     statuses = []
     for ref in sorted(generations):
-        valid = valid_condition(ref, problems.get(ref, ()))
+        found = problems.get(ref, ())
+        valid = _left_to_others(found) or valid_condition(ref, found)
         conditions = [valid]
         if ref.kind == "ExtensionService":
             conditions.append(_ready(clusters.get(ref.object_name)))
@@ -165,6 +166,12 @@ def valid_condition(ref: Ref, problems: tuple[Problem, ...]) -> Condition:
     return Condition(type="Valid", status="True", reason="Valid", message=f"Valid {ref.kind}", warnings=warnings)
 
 
+def _left_to_others(problems: tuple[Problem, ...]) -> Condition | None:
+    """Say that a document was not judged here, if it is of another ingress class."""
+    message = next((each.message for each in problems if each.reason == "OtherIngressClass"), "")
+    return Condition(type="Valid", status="Unknown", reason="OtherIngressClass", message=message) if message else None
+
+
 def _sub(problem: Problem) -> SubCondition:
     kind = condition_type(problem.reason, problem.path)
     says_where = kind != "SpecError" or not problem.path or in_contours_words(problem)
@@ -221,6 +228,8 @@ def server_condition(name: XdsName, programming: Programming) -> Condition:
 
 
 def _not_sent(valid: Condition) -> Condition:
+    if valid.status == "Unknown":
+        return _programmed_as("False", "OtherIngressClass", "left to another controller")
     if valid.status == "True":
         return _programmed_as("False", "RootNotServed", "no root HTTPProxy that includes it is served")
     return _programmed_as("False", "NotValid", "not part of the configuration that proxies get")

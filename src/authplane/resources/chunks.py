@@ -33,6 +33,8 @@ class Doc:
     """Who has written into a policy's status, once for each entry of its ancestors."""
     host: str | None = None
     """The name that an HTTPProxy with errors claims as a root; None where that cannot be read, and for other kinds."""
+    ingress_class: str | None = None
+    """That of an HTTPProxy with errors; None where it cannot be read, and for other kinds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -95,8 +97,9 @@ def chunk_of(text: str, parsed: Parsed) -> Chunk:
                 else:
                     resource = None if own else decoded.resource
                     protects = None if any(map(_doubts_targets, _within(own, path))) else decoded.protects
-                    host = None if own else decoded.host
-                    docs.append(Doc(decoded.ref, resource, tuple(found), path, protects, decoded.controllers, host))
+                    host, whose = (None, None) if own else (decoded.host, decoded.ingress_class)
+                    doc = Doc(decoded.ref, resource, tuple(found), path, protects, decoded.controllers, host, whose)
+                    docs.append(doc)
     spots.extend(unclaimed)
     faulty = bool(spots) or any(doc.spots for doc in docs)
     return Chunk(text, tuple(docs), tuple(spots), tuple(ignored), faulty)

@@ -12,7 +12,7 @@ from authplane.resources.catalogue import KINDS, OWNED_GROUPS, OWNED_KINDS, POLI
 from authplane.resources.kinds.agentic import Backend, XBackend
 from authplane.resources.kinds.authplane import AuthplaneConfiguration
 from authplane.resources.kinds.authserver import AuthorizationServer, server_problems
-from authplane.resources.kinds.contour import HTTPProxy
+from authplane.resources.kinds.contour import CLASS_ANNOTATIONS, HTTPProxy, chosen_class
 from authplane.resources.kinds.meta import Meta
 from authplane.resources.nodes import Fields, Items, Node, Scalar, is_null, value_of
 from authplane.resources.shapes import INVALID, Report, read_fields, shape_of, suggestion
@@ -31,6 +31,8 @@ class Decoded:
     """Who has written into a policy's status, once for each entry of its ancestors."""
     host: str | None = None
     """The name that an HTTPProxy with errors claims as a root; None where that cannot be read, and for other kinds."""
+    ingress_class: str | None = None
+    """That of an HTTPProxy with errors; None where it cannot be read, and for other kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,14 +166,32 @@ def _unusable(kind: str, root: Fields, problems: tuple[Problem, ...]) -> Decoded
     """Return a document that cannot be used; a policy with what it was meant to protect."""
     ref = _ref(kind, root)
     protects = _targets(root, ref.namespace) if ref is not None and kind in _AIMED else None
-    host = _host(root) if kind == HTTPProxy.__name__ else None
-    return Decoded(ref=ref, resource=None, problems=problems, protects=protects, host=host)
+    host, ingress_class = (_host(root), _ingress_class(root)) if kind == HTTPProxy.__name__ else (None, None)
+    return Decoded(ref=ref, resource=None, problems=problems, protects=protects, host=host, ingress_class=ingress_class)
 
 
 def _host(root: Fields) -> str | None:
     """Read the name that an HTTPProxy claims, whatever errors it has elsewhere; without one it may have meant any."""
     virtual_host = _fields(_fields(root, "spec"), "virtualhost")
     return None if virtual_host is None else _word(virtual_host, "fqdn")
+
+
+def _ingress_class(root: Fields) -> str | None:
+    """Read the class of an HTTPProxy that has errors elsewhere."""
+    spec, meta = _fields(root, "spec"), _fields(root, "metadata")
+    annotations = _fields(meta, "annotations")
+    if spec is None or meta is None or (annotations is None and "annotations" in meta.entries):
+        return None
+    given = {} if annotations is None else annotations.entries
+    texts = {each: _text(given[each].node) for each in CLASS_ANNOTATIONS if each in given}
+    own = _text(spec.entries["ingressClassName"].node) if "ingressClassName" in spec.entries else ""
+    known = {each: text for each, text in texts.items() if text is not None}
+    return None if own is None or len(known) < len(texts) else chosen_class(known) or own
+
+
+def _text(node: Node) -> str | None:
+    value = value_of(node) if isinstance(node, Scalar) else None
+    return value if isinstance(value, str) else None
 
 
 def _fields(node: Fields | None, name: str) -> Fields | None:
@@ -204,8 +224,7 @@ def _controllers(root: Fields) -> tuple[str, ...]:
 
 def _word(root: Fields, name: str) -> str | None:
     entry = root.entries.get(name)
-    value = value_of(entry.node) if entry is not None and isinstance(entry.node, Scalar) else None
-    return value if isinstance(value, str) and value else None
+    return (_text(entry.node) or None) if entry is not None else None
 
 
 def _unknown(api: str, kind: str) -> str:

@@ -48,6 +48,8 @@ class UnreadProxy:
     """Empty where it cannot be read."""
     host: str | None
     """The name that it claims as a root; None where that cannot be read, so that it may be any."""
+    ingress_class: str | None = None
+    """Empty if it says nothing; None where that cannot be read, so that it may be any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

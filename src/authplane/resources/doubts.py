@@ -40,7 +40,11 @@ def unread_proxies(
     broken: Iterable[Doc], sources: Mapping[str, Source], holders: Collection[str]
 ) -> tuple[UnreadProxy, ...]:
     """Return the HTTPProxies among the broken documents, and the files that may hold one that cannot be read at all."""
-    found = {UnreadProxy(str(doc.ref), doc.ref.namespace, doc.host) for doc in broken if doc.ref.kind == _PROXY}
+    found = {
+        UnreadProxy(str(doc.ref), doc.ref.namespace, doc.host, doc.ingress_class)
+        for doc in broken
+        if doc.ref.kind == _PROXY
+    }
     for file, source in sources.items():
         lost = any(_PROXY in chunk.text and any(map(is_error, chunk.spots)) for chunk, _ in source.faulty)
         if file not in holders and (source.damage is not None or lost):

@@ -4,8 +4,9 @@ What decoding refuses is what the API server would refuse by the kind's schema. 
 controller must judge (references, durations, combinations) is for the graph.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 from authplane.resources.kinds.contour_policies import (
     PORT,
@@ -20,6 +21,9 @@ from authplane.resources.kinds.contour_policies import (
 )
 from authplane.resources.kinds.meta import Meta
 from authplane.resources.schema import Filled, Length, OneOf, Range, Upstream
+
+CLASS_ANNOTATIONS: Final = ("projectcontour.io/ingress.class", "kubernetes.io/ingress.class")
+"""What gives an HTTPProxy its ingress class before ``spec.ingressClassName``: the first of them that is there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,8 +177,7 @@ class HTTPProxySpec:
     routes: tuple[Route, ...] = ()
     includes: tuple[Include, ...] = ()
     tcpproxy: Annotated[TCPProxy | None, Filled()] = None
-
-    UPSTREAM: ClassVar = Upstream(ignored=("ingressClassName",))
+    ingress_class_name: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +186,16 @@ class HTTPProxy:
 
     metadata: Meta
     spec: HTTPProxySpec
+
+    @property
+    def ingress_class(self) -> str:
+        """Which controllers serve it, as Contour reads it; empty if it says nothing."""
+        return chosen_class(self.metadata.annotations) or self.spec.ingress_class_name
+
+
+def chosen_class(annotations: Mapping[str, str]) -> str:
+    """Return the ingress class that annotations give; empty if they give none."""
+    return next((annotations[each] for each in CLASS_ANNOTATIONS if each in annotations), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

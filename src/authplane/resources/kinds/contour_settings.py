@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Final
 
 from authplane.resources.kinds.contour_policies import Authorization, CircuitBreakers, NamespacedName
 from authplane.resources.kinds.meta import Meta
-from authplane.resources.schema import Filled, Named, OneOf, Upstream
+from authplane.resources.schema import Filled, Length, Named, OneOf, Upstream
 
 _TLS_VERSION: Final = OneOf(("", "1.2", "1.3"))
 CIPHERS: Final = OneOf(
@@ -37,6 +37,16 @@ class HTTPProxySettings:
     root_namespaces: tuple[str, ...] = ()
     """Where roots may stand; empty is everywhere."""
     fallback_certificate: Annotated[NamespacedName | None, Filled()] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngressSettings:
+    """``ingress``."""
+
+    class_names: tuple[Annotated[str, Length(1)], ...] = ()
+    """Which HTTPProxies are served; left out, those without an ingress class and those of ``contour``."""
+
+    UPSTREAM: ClassVar = Upstream(silent=("statusAddress",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,13 +105,14 @@ class ContourConfigurationSpec:
 
     global_ext_auth: Annotated[Authorization | None, Filled()] = None
     httpproxy: HTTPProxySettings = HTTPProxySettings()
+    ingress: IngressSettings = IngressSettings()
     envoy: EnvoySettings = EnvoySettings()
     enable_external_name_service: bool | None = None
     """Unset, ExternalName Services work, as the design of external authorization says."""
 
     UPSTREAM: ClassVar = Upstream(
         silent=("debug", "health", "metrics", "xdsServer"),
-        ignored=("featureFlags", "gateway", "ingress", "policy", "rateLimitService", "tracing"),
+        ignored=("featureFlags", "gateway", "policy", "rateLimitService", "tracing"),
     )
 
 
@@ -119,6 +130,7 @@ class ContourSettings:
 
     global_ext_auth: Annotated[Authorization | None, Filled()] = None
     httpproxy: HTTPProxySettings = HTTPProxySettings()
+    ingress: IngressSettings = IngressSettings()
     envoy: EnvoySettings = EnvoySettings()
     enable_external_name_service: bool | None = None
     allow_local_external_names: bool = False
