@@ -17,8 +17,8 @@ from authplane.cli.main import build_app, wanted
 from authplane.io.envoy import validate
 
 COMMANDS = [
-    "run", "control", "authserver", "validate", "status", "decisions", "explain", "compile", "bootstrap", "check",
-    "match", "test", "lint", "dev",
+    "run", "control", "authserver", "validate", "status", "doctor", "decisions", "explain", "compile", "bootstrap",
+    "check", "match", "test", "lint", "dev",
 ]  # fmt: skip
 GROUPS = {
     "authserver": ["testserver", "htpasswd", "policy", "serve"],
@@ -160,7 +160,7 @@ def test_half_of_the_tls_files_is_a_mistake() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["validate", "status", "explain", "compile", "control", "run", "test", "lint", "authserver policy"],
+    ["validate", "status", "doctor", "explain", "compile", "control", "run", "test", "lint", "authserver policy"],
 )
 def test_a_folder_that_is_not_there_is_one_sentence(command: str, tmp_path: Path) -> None:
     result = invoke(*command.split(), str(tmp_path / "missing"))

@@ -16,6 +16,7 @@ COMMANDS: Final = {
     "authserver": "authserver:authserver",
     "validate": "validate:validate",
     "status": "status:status",
+    "doctor": "doctor:doctor",
     "decisions": "decisions:decisions",
     "explain": "explain:explain_placement",
     "compile": "compile:compile_folder",

@@ -9,13 +9,14 @@ from authplane.graph.around import Around
 from authplane.graph.authorization import global_authorization
 from authplane.graph.extensions import extension_clusters
 from authplane.graph.gateway_api import NO_GATEWAYS, Gateways, build_gateways
+from authplane.graph.grpc_model import Judged
 from authplane.graph.grpc_servers import build_grpc_servers, close_all
 from authplane.graph.hosts import Hosts, build_hosts, owners
 from authplane.graph.ingress_class import leave_to_others
 from authplane.graph.memory import Memory
 from authplane.graph.model import Address, Certificate, Graph
 from authplane.graph.placements import Placements
-from authplane.graph.policy_server import PolicyServer, read_policy_server
+from authplane.graph.policy_server import POLICY_CLUSTER, PolicyServer, read_policy_server
 from authplane.graph.reports import Reports
 from authplane.graph.service_clusters import ServiceClusters
 from authplane.graph.service_tls import read_service_tls
@@ -35,6 +36,8 @@ class Built:
     problems: Mapping[Ref, tuple[Problem, ...]]
     gateways: Gateways = NO_GATEWAYS
     """What became of Gateways, HTTPRoutes and Backends."""
+    policy_server: PolicyServer | None = None
+    """Who decides by policies; None if nothing would ask."""
 
 
 def build_graph(
@@ -92,7 +95,14 @@ def build_graph(
         clusters=tuple(sorted(clusters, key=lambda cluster: cluster.name)),
         certificates=_certificates(resources, settings, (*hosts.certificates, *gateways.certificates), clusters),
     )
-    return Built(graph, reports.found(), gateways)
+    return Built(graph, reports.found(), gateways, asked if _asks(graph) else None)
+
+
+def _asks(graph: Graph) -> bool:
+    """Tell whether the policy server is asked about anything."""
+    return any(cluster.name == POLICY_CLUSTER for cluster in graph.clusters) or any(
+        isinstance(server.authorization, Judged) for server in graph.grpc_servers
+    )
 
 
 def _served(settings: Settings, hosts: Hosts) -> Graph:

@@ -1,0 +1,81 @@
+"""`authplane doctor`: what the folder relies on, tried from here."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.io.test_handshake import NAME, serving
+from tests.policy.access.world import BACKEND, policy, rule
+from tests.support.certificates import ca_secret
+from typer.testing import CliRunner, Result
+
+from authplane.cli.main import build_app
+from authplane.io.listen import Address
+
+UNUSED = "127.0.0.1:1"
+
+
+def configuration(address: Address | str, more: str = "") -> str:
+    return f"""
+apiVersion: authplane.dev/v1alpha1
+kind: AuthplaneConfiguration
+metadata: {{name: authplane}}
+spec:
+  policyServer: {{address: "{address}"{more}}}
+"""
+
+
+async def diagnose(folder: Path, *documents: str, options: tuple[str, ...] = ("-o", "json")) -> Result:
+    (folder / "all.yaml").write_text("---".join(documents), encoding="utf-8")
+    return await asyncio.to_thread(CliRunner().invoke, build_app(), ["doctor", str(folder), *options])
+
+
+def rows(result: Result) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [row for row in json.loads(result.stdout) if row["probe"] == "policy-server"]
+    return found
+
+
+async def test_a_server_that_accepts_us_is_well(tmp_path: Path) -> None:
+    async with serving(tls=False) as address:
+        result = await diagnose(tmp_path, BACKEND, policy(rule()), configuration(address))
+    assert rows(result) == [
+        {
+            "probe": "policy-server",
+            "subject": str(address),
+            "outcome": "ok",
+            "message": "accepts connections",
+            "remedy": "",
+        }
+    ]
+
+
+async def test_a_server_that_demands_a_certificate_is_a_finding_with_a_remedy(tmp_path: Path) -> None:
+    async with serving() as address:
+        more = f", serverName: {NAME}, caSecret: {{name: ca, namespace: default}}"
+        result = await diagnose(tmp_path, BACKEND, policy(rule()), configuration(address, more), ca_secret("ca"))
+    (found,) = rows(result)
+    assert (result.exit_code, found["outcome"]) == (1, "finding")
+    assert "TLS handshake failed" in found["message"]
+    assert "clientSecret" in found["remedy"]
+
+
+async def test_a_file_that_is_on_another_machine_is_unknown(tmp_path: Path) -> None:
+    more = f", serverName: {NAME}, caFile: /nowhere/ca.crt"
+    result = await diagnose(tmp_path, BACKEND, policy(rule()), configuration(UNUSED, more))
+    (found,) = rows(result)
+    assert found["outcome"] == "unknown"
+    assert "/nowhere/ca.crt" in found["message"]
+
+
+async def test_without_policies_no_server_is_needed(tmp_path: Path) -> None:
+    assert rows(await diagnose(tmp_path, configuration(UNUSED))) == []
+
+
+async def test_the_table_has_a_remedy_below_each_finding(tmp_path: Path) -> None:
+    result = await diagnose(tmp_path, BACKEND, policy(rule()), configuration(UNUSED), options=())
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith(f"policy-server  {UNUSED}"))
+    assert "Connection refused" in lines[at]
+    assert lines[at + 1].startswith("    Fix: Start authplane authserver policy there")
