@@ -226,12 +226,17 @@ def test_path_conditions_that_make_no_sense_withdraw_the_host(conditions: str, m
     assert made.secure() is None
 
 
-def test_two_routes_with_one_match_withdraw_the_host() -> None:
-    made = world(proxy=PROXY.replace(ROUTE, ROUTE + ROUTE))
-    assert made.problems("HTTPProxy") == [
-        ("DuplicateMatchConditions", "another route of this HTTPProxy matches '/' too")
-    ]
-    assert made.secure() is None
+def test_of_two_routes_with_one_match_the_later_one_is_served() -> None:
+    answer = "  - directResponsePolicy: {statusCode: 204}\n"
+    made = world(proxy=PROXY.replace(ROUTE, ROUTE + answer))
+    assert made.problems("HTTPProxy") == []
+    message = "routes[1] matches '/' too and comes later: this route gets no requests. Remove one of them."
+    assert made.warnings("HTTPProxy") == [("DuplicateMatchConditions", message)]
+    [found] = [each for each in made.generation.findings if each.problem.reason == "DuplicateMatchConditions"]
+    assert found.problem.path == ("spec", "routes", 0)
+    secure = made.secure()
+    assert secure is not None
+    assert [type(each.action) for each in secure.host.routes] == [Respond]
 
 
 def test_a_missing_service_costs_its_route_which_stays_behind_authorization() -> None:

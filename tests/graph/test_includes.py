@@ -157,10 +157,12 @@ def test_a_cycle_ends_where_it_closes() -> None:
         b=child("b", routes=f"[{to_echo()}]", includes="[{name: a, conditions: [{prefix: /a}]}]"),
     )
     assert made.problems("HTTPProxy", "web") == []
-    assert made.problems("HTTPProxy", "a") == []
-    assert made.problems("HTTPProxy", "b") == [
+    assert made.problems("HTTPProxy", "b") == []
+    assert made.problems("HTTPProxy", "a") == [
         ("IncludeCreatesCycle", "include creates an include cycle: default/web -> default/a -> default/b -> default/a")
     ]
+    [found] = [each for each in made.generation.findings if each.problem.reason == "IncludeCreatesCycle"]
+    assert found.problem.path == ("spec", "includes", 0)
     assert secure_routes(made) == [
         ("b", "502", prefix("/a/b/a"), "Enforced"),
         ("b", "Forward", prefix("/a/b"), "Enforced"),
@@ -272,7 +274,13 @@ def test_an_include_that_cannot_be_placed_withdraws_the_root(includes: str, want
     assert (error.type, error.reason, error.message) == ("IncludeError", *want)
 
 
-def test_of_two_routes_with_one_match_the_first_is_served_and_the_other_told() -> None:
+def lost_to(winner: str, words: str) -> tuple[str, str]:
+    """Return what the loser of two routes with one match is told."""
+    message = f"{winner} matches {words!r} too and comes later: this route gets no requests. Remove one of them."
+    return ("DuplicateMatchConditions", message)
+
+
+def test_of_two_routes_with_one_match_the_last_is_served_and_the_other_told() -> None:
     made = world(
         proxy=root("[{name: a}, {name: b}]", routes=f"[{to_echo(conditions='[{prefix: /x}]')}]"),
         a=child("a", routes=f"[{to_echo()}]"),
@@ -280,27 +288,51 @@ def test_of_two_routes_with_one_match_the_first_is_served_and_the_other_told() -
             "b", routes=f"[{to_echo()}, {to_echo(conditions='[{prefix: /b}]')}, {to_echo(conditions='[{prefix: /x}]')}]"
         ),
     )
-    assert made.problems("HTTPProxy", "web") == made.problems("HTTPProxy", "a") == []
-    assert made.problems("HTTPProxy", "b") == [
-        ("DuplicateMatchConditions", "a route of HTTPProxy default/a matches '/' too"),
-        ("DuplicateMatchConditions", "a route of HTTPProxy default/web matches '/x' too"),
-    ]
+    assert made.problems("HTTPProxy") == made.warnings("HTTPProxy", "web") == []
+    assert made.warnings("HTTPProxy", "a") == [lost_to("a route of HTTPProxy default/b", "/")]
+    assert made.warnings("HTTPProxy", "b") == [lost_to("a route of HTTPProxy default/web", "/x")]
     assert secure_routes(made) == [
         ("b", "Forward", prefix("/b"), "Enforced"),
         ("web", "Forward", prefix("/x"), "Enforced"),
-        ("a", "Forward", prefix("/"), "Enforced"),
+        ("b", "Forward", prefix("/"), "Enforced"),
     ]
 
 
-def test_two_routes_of_an_included_proxy_with_one_match_close_it() -> None:
+def test_an_includer_comes_after_what_it_includes_and_a_later_branch_after_an_earlier_one() -> None:
+    made = world(
+        proxy=root("[{name: a}, {name: b}]"),
+        a=child("a", routes=f"[{to_echo()}]", includes="[{name: c}]"),
+        b=child("b", includes="[{name: d}]", routes=f"[{to_echo(conditions='[{prefix: /x}]')}]"),
+        c=child("c", routes=f"[{to_echo()}, {to_echo(conditions='[{prefix: /c}]')}]"),
+        d=child("d", routes=f"[{to_echo()}, {to_echo(conditions='[{prefix: /x}]')}]"),
+    )
+    assert made.problems("HTTPProxy") == []
+    assert [(name, match.path.path) for name, _, match, _ in secure_routes(made)] == [
+        ("c", "/c"),
+        ("b", "/x"),
+        ("d", "/"),
+    ]
+
+
+def test_a_later_include_keeps_its_requests_when_it_has_an_error() -> None:
+    made = world(
+        proxy=root("[{name: a}, {name: b}]"),
+        a=child("a", routes=f"[{to_echo(more='authPolicy: {disabled: true}')}]"),
+        b=child("b", routes=f"[{to_echo(more='timeoutPolicy: {response: soon}')}]"),
+    )
+    assert [reason for reason, _ in made.problems("HTTPProxy", "b")] == ["TimeoutPolicyNotValid"]
+    assert secure_routes(made) == [("b", "503", prefix("/"), "Enforced")]
+
+
+def test_of_two_routes_of_an_included_proxy_with_one_match_the_later_one_is_served() -> None:
+    later = "{directResponsePolicy: {statusCode: 204}}"
     made = world(
         proxy=root("[{name: a}]"),
-        a=child("a", routes=f"[{to_echo()}, {to_echo()}, {to_echo(conditions='[{prefix: /b}]')}]"),
+        a=child("a", routes=f"[{to_echo()}, {later}, {to_echo(conditions='[{prefix: /b}]')}]"),
     )
-    assert made.problems("HTTPProxy", "a") == [
-        ("DuplicateMatchConditions", "another route of this HTTPProxy matches '/' too")
-    ]
-    assert secure_routes(made) == [("a", "503", prefix("/b"), "Enforced"), ("a", "503", prefix("/"), "Enforced")]
+    assert made.problems("HTTPProxy", "a") == []
+    assert made.warnings("HTTPProxy", "a") == [lost_to("routes[1]", "/")]
+    assert secure_routes(made) == [("a", "Forward", prefix("/b"), "Enforced"), ("a", "204", prefix("/"), "Enforced")]
 
 
 def test_a_proxy_that_is_included_twice_at_one_place_is_there_once() -> None:
@@ -318,12 +350,10 @@ def test_a_proxy_in_two_places_can_stand_in_its_own_way() -> None:
             "{conditions: [{prefix: /y}], directResponsePolicy: {statusCode: 204}}]",
         ),
     )
-    assert made.problems("HTTPProxy", "a") == [
-        ("DuplicateMatchConditions", "a route of HTTPProxy default/a matches '/x/y' too")
-    ]
+    assert made.warnings("HTTPProxy", "a") == [lost_to("a route of HTTPProxy default/a", "/x/y")]
     assert secure_routes(made) == [
         ("a", "Forward", prefix("/x/x/y"), "Enforced"),
-        ("a", "Forward", prefix("/x/y"), "Enforced"),
+        ("a", "204", prefix("/x/y"), "Enforced"),
         ("a", "204", prefix("/y"), "Enforced"),
     ]
 

@@ -37,7 +37,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree:
-    """A root and all that it includes: every HTTPProxy comes before those that it includes, in the order written."""
+    """A root and all that it includes: every HTTPProxy comes after those that it includes, in the order written."""
 
     places: tuple[Place, ...]
     included: frozenset[ObjectName]
@@ -57,27 +57,31 @@ class _Walk:
         self.places: list[Place] = []
         self.included: set[ObjectName] = set()
         self._resources = resources
+        self._open: dict[ObjectName, Problems] = {}
+        """The HTTPProxies on the way from the root to here."""
         self._size = 0
 
     def visit(self, proxy: HTTPProxy, above: Conditions, chain: tuple[ObjectName, ...], problems: Problems) -> None:
         """Add an HTTPProxy and those below it; ``chain`` leads to it from the root, itself included."""
-        below: list[tuple[HTTPProxy, Conditions]] = []
+        self._open[chain[-1]] = problems
+        below: list[tuple[int, HTTPProxy, Conditions]] = []
         dead_ends: list[Conditions] = []
-        for name, here in self._includes(proxy, above, problems):
+        for index, name, here in self._includes(proxy, above, problems):
             found = self._find(name, chain, problems)
             if found is None:
                 dead_ends.append(here)
             else:
-                below.append((found, here))
-        self.places.append(Place(proxy=proxy, above=above, problems=problems, dead_ends=tuple(dead_ends)))
-        for included, here in below:
+                below.append((index, found, here))
+        for index, included, here in below:
             own = Problems()
-            with own.at("spec"):
+            with problems.at("includes", index), own.at("spec"):
                 self.visit(included, here, (*chain, included.metadata.object_name), own)
+        self.places.append(Place(proxy=proxy, above=above, problems=problems, dead_ends=tuple(dead_ends)))
+        del self._open[chain[-1]]
 
     def _includes(
         self, proxy: HTTPProxy, above: Conditions, problems: Problems
-    ) -> Iterator[tuple[ObjectName, Conditions]]:
+    ) -> Iterator[tuple[int, ObjectName, Conditions]]:
         """Yield what each usable include names and asks for, while problems are reported at it."""
         seen: set[Match] = set()
         for index, include in enumerate(proxy.spec.includes):
@@ -91,7 +95,7 @@ class _Walk:
                     continue
                 seen.add(match)
                 name = ObjectName(include.namespace or proxy.metadata.namespace, include.name)
-                yield name, joined(above, conditions)
+                yield index, name, joined(above, conditions)
 
     def _find(self, name: ObjectName, chain: tuple[ObjectName, ...], problems: Problems) -> HTTPProxy | None:
         """Return what an include names; None if it must not or cannot be followed, which is an error."""
@@ -105,7 +109,8 @@ class _Walk:
             return None
         if name in chain:
             cycle = " -> ".join(map(str, (*chain, name)))
-            problems.add("IncludeCreatesCycle", f"include creates an include cycle: {cycle}")
+            # Contour reports a cycle on the HTTPProxy where it closes, not on the one with the last include.
+            self._open[name].add("IncludeCreatesCycle", f"include creates an include cycle: {cycle}")
             return None
         self.included.add(name)
         if len(chain) >= _DEEPEST:

@@ -57,20 +57,21 @@ def build_routes(root: contour.HTTPProxy, guard: HostAuthorization, around: Arou
     """Build every route of a root, the most specific match first; the root's report stands at ``spec`` meanwhile.
 
     An included HTTPProxy with an error answers 503 wherever it would have been asked, and its own report says why.
-    Of two routes with one match the first is met: the root's own come first, then those of its includes in order.
+    Of two routes with one match the last one wins, as in Contour, and the other gets a warning: an HTTPProxy comes
+    after those that it includes, a later include after an earlier one.
     """
     problems = around.reports.of(_ref(root.metadata.object_name))
     if not (root.spec.routes or root.spec.includes or root.spec.tcpproxy):
         problems.add("NothingDefined", "HTTPProxy.Spec must have at least one Route, Include, or a TCPProxy")
     tree = walk(root, around.resources, problems)
     table = _Table(root.metadata.object_name, guard, around)
-    for place in tree.places:
+    for place in reversed(tree.places):
         table.add(place)
     return BuiltRoutes(routes=table.sorted(), included=tree.included)
 
 
 class _Table:
-    """The routes of a root so far. Of two with the same match the first is kept: the root's own come first."""
+    """The routes of a root so far. Of two with the same match the one that is added first is kept."""
 
     def __init__(self, root: ObjectName, guard: HostAuthorization, around: Around) -> None:
         self._root = root
@@ -117,27 +118,24 @@ class _Table:
     def _own_routes(self, place: Place) -> dict[int, BuiltRoute]:
         """Build the routes of an HTTPProxy, by their index; those whose conditions cannot be read are left out."""
         own: dict[int, BuiltRoute] = {}
-        seen: set[Match] = set()
         for index, written in enumerate(place.proxy.spec.routes):
             with place.problems.at("routes", index):
                 match = route_match(place.above, written.conditions, place.problems)
                 built = self._build(written, match, place)
-                if match is None:
-                    continue
-                if match in seen:
-                    _report_duplicate("another route of this HTTPProxy", match, place.problems)
-                else:
-                    seen.add(match)
+                if match is not None:
                     own[index] = built
-        return own
+        last = {built.route.match: index for index, built in own.items()}
+        for index, built in own.items():
+            winner = last[built.route.match]
+            if winner != index:
+                _report_duplicate(f"routes[{winner}]", index, built, place.problems)
+        return {index: own[index] for index in sorted(last.values())}
 
     def _claim(self, index: int, built: BuiltRoute, problems: Problems) -> None:
-        """Add a route unless another takes its requests: that costs the route only, which would never be met."""
-        match = built.route.match
-        known = self._routes.setdefault(match, built)
+        """Add a route unless another takes its requests."""
+        known = self._routes.setdefault(built.route.match, built)
         if known != built:  # an HTTPProxy that is included twice has its routes twice
-            with problems.at("routes", index):
-                _report_duplicate(f"a route of HTTPProxy {known.route.proxy}", match, problems)
+            _report_duplicate(f"a route of HTTPProxy {known.route.proxy}", index, built, problems)
 
     def _build(self, written: contour.Route, match: Match | None, place: Place) -> BuiltRoute:
         """Build a route; without a match only to say what else is wrong with it."""
@@ -193,8 +191,13 @@ class _Table:
         return Route(proxy=proxy, match=match, action=Respond(status=status), authorization=authorization)
 
 
-def _report_duplicate(whose: str, match: Match, problems: Problems) -> None:
-    problems.add("DuplicateMatchConditions", f"{whose} matches {match_words(match)!r} too")
+def _report_duplicate(winner: str, index: int, loser: BuiltRoute, problems: Problems) -> None:
+    with problems.at("routes", index):
+        words = match_words(loser.route.match)
+        problems.warn(
+            "DuplicateMatchConditions",
+            f"{winner} matches {words!r} too and comes later: this route gets no requests. Remove one of them.",
+        )
 
 
 _Precedence: TypeAlias = tuple[int, int, str, int, int, tuple[HeaderMatch, ...], tuple[QueryMatch, ...]]
