@@ -595,6 +595,7 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "threat:A10": "Tokens, cookies and secrets are redacted in every log, trace and report",
     # F: threats by files
     "F01": "Links and paths that lead outside the folder are refused; Kubernetes' own links work",
+    "F02": "A file that is being written is read when its writer has closed it, or when two looks agree",
     "F03": "YAML aliases cannot explode",
     "F04": "Deeply nested YAML is refused without a crash",
     "F05": "Duplicate keys are refused, and only true and false are booleans",

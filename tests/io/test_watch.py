@@ -17,6 +17,7 @@ from authplane.io.inotify import NOTHING, Inotify, Seen
 from authplane.io.watch import CHECK, QUIET, Notify, rebuilds
 
 LIMIT = 5.0
+NOTHING_WRITTEN: frozenset[str] = frozenset()
 
 
 def service(name: str) -> str:
@@ -31,10 +32,15 @@ class Observed(Folder):
         self.scans = asyncio.Event()
         self.hints: list[Collection[str] | None] = []
 
-    def scan(self, named: Collection[str] | None = None, progress: Progress | None = None) -> bool:
+    def scan(
+        self,
+        named: Collection[str] | None = None,
+        progress: Progress | None = None,
+        unfinished: Collection[str] = frozenset(),
+    ) -> bool:
         self.scans.set()
         self.hints.append(named)
-        return super().scan(named, progress)
+        return super().scan(named, progress, unfinished)
 
 
 @dataclass(slots=True)
@@ -110,15 +116,44 @@ async def test_a_file_replaced_as_editors_do_is_one_rebuild(tmp_path: Path, poll
     assert seen.states == [("edited",)]
 
 
-async def test_a_half_written_file_takes_nothing_away(tmp_path: Path, poll: bool) -> None:
-    async with watching(tmp_path, poll=poll) as seen:
+@pytest.mark.requirement("F02")
+async def test_a_file_is_read_when_its_writer_has_closed_it(tmp_path: Path) -> None:
+    async with watching(tmp_path, poll=False) as seen:
         with (tmp_path / "first.yaml").open("w", encoding="utf-8") as file:
-            file.write("---\napiVersion: v1\nkind: Service\nmetadata: {name: fi")
+            # What is there already would be fine by itself, and so is another file that makes us look at all of them.
+            file.write(service("half"))
             file.flush()
-            await seen.until("first")
-            file.write("rst}\n" + service("more"))
-        await seen.until("first", "more")
-    assert seen.states == [("first",), ("first", "more")]
+            (tmp_path / "sub").mkdir()
+            (tmp_path / "sub/other.yaml").write_text(service("other"), encoding="utf-8")
+            await seen.until("first", "other")
+            file.write(service("whole"))
+        await seen.until("half", "other", "whole")
+    assert seen.states == [("first", "other"), ("half", "other", "whole")]
+
+
+async def test_a_file_that_is_written_and_renamed_is_read_at_once(tmp_path: Path) -> None:
+    async with watching(tmp_path, poll=False) as seen:
+        with (tmp_path / "new.yaml.part").open("w", encoding="utf-8") as file:
+            file.write(service("renamed"))
+            file.flush()
+            (tmp_path / "new.yaml.part").rename(tmp_path / "first.yaml")
+            await seen.until("renamed")
+
+
+async def test_polling_reads_a_file_when_two_looks_agree(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(service("a"), encoding="utf-8")
+    folder = Folder(tmp_path)
+    folder.scan()
+    file.write_text(service("half"), encoding="utf-8")
+    assert folder.peek()
+    assert not folder.scan(unfinished=folder.unsteady)
+    file.write_text(service("half") + service("more"), encoding="utf-8")
+    assert folder.peek()
+    assert not folder.scan(unfinished=folder.unsteady)
+    assert folder.peek()
+    assert folder.scan(unfinished=folder.unsteady)
+    assert [name.name for name in folder.library.current().resources.services] == ["half", "more"]
 
 
 @pytest.mark.requirement("F11")
@@ -211,6 +246,8 @@ async def test_changes_are_polled_where_the_system_cannot_report_them(tmp_path: 
     (tmp_path / "a.yaml").write_text(service("a"), encoding="utf-8")
 
     class Full:
+        unfinished = NOTHING_WRITTEN
+
         async def wait(self, seconds: float) -> Seen:
             raise OSError(28, "inotify watch limit reached")
 
@@ -274,6 +311,8 @@ async def test_nothing_wakes_up_more_than_once_a_second_while_nothing_changes(tm
     waits: list[float] = []
 
     class Quiet:
+        unfinished = NOTHING_WRITTEN
+
         async def wait(self, seconds: float) -> Seen:
             waits.append(seconds)
             if len(waits) > 3:

@@ -38,6 +38,33 @@ async def test_every_kind_of_change_names_its_path(tmp_path: Path) -> None:
         assert await changes.wait(0.01) == NOTHING
 
 
+async def test_a_file_changes_when_its_writer_closes_it(tmp_path: Path) -> None:
+    file = write(tmp_path / "file")
+    with Inotify(tmp_path, recursive=True) as changes:
+        with file.open("w", encoding="utf-8") as writer:
+            writer.write("half")
+            writer.flush()
+            assert await changes.wait(LIMIT) == NOTHING
+            assert changes.unfinished == paths(file)
+            (tmp_path / "sub").mkdir()
+            assert await changes.wait(LIMIT) is ANYTHING
+            assert changes.unfinished == paths(file)
+        assert await changes.wait(LIMIT) == paths(file)
+        assert changes.unfinished == NOTHING
+
+
+async def test_a_file_that_nobody_closes_is_finished_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("authplane.io.inotify.LONGEST_WRITE", 0.0)
+    file = write(tmp_path / "file")
+    with Inotify(tmp_path, recursive=True) as changes:
+        os.truncate(file, 0)
+        assert await changes.wait(LIMIT) == NOTHING
+        assert await changes.wait(0.01) == paths(file)
+        assert changes.unfinished == NOTHING
+
+
 async def test_folders_may_be_anything_and_are_watched_from_then_on(tmp_path: Path) -> None:
     with Inotify(tmp_path, recursive=True) as changes:
         (tmp_path / "a/b").mkdir(parents=True)

@@ -37,6 +37,8 @@ class Folder:
         self._seen: dict[str, _Seen] = {}
         self._troubles: dict[str, str] = {}
         self._look: dict[str, Stamp] | None = None
+        self.unsteady: frozenset[str] = frozenset()
+        """The files, by the path under which they are opened, that the last two looks did not find the same."""
         self._plain: Plain | None = None
 
     def peek(self) -> bool:
@@ -44,48 +46,63 @@ class Folder:
 
         A file that was written a moment ago counts as changed, since another write would not show yet.
         """
-        now, before = time.time_ns(), self._look
+        now, before, waited = time.time_ns(), self._look, bool(self.unsteady)
+        known = before if before is not None else {path: seen.stamp for path, seen in self._seen.items()}
+        self.unsteady = frozenset()
         try:
-            self._look = {path: entry.stamp for path, entry in list_files(self.root).files.items()}
+            found = list_files(self.root).files
         except FolderError:
             self._look = None
-        return self._look != before or not all(stamp.settled(now) for stamp in (self._look or {}).values())
+        else:
+            self._look = {path: entry.stamp for path, entry in found.items()}
+            self.unsteady = frozenset(each.opened for path, each in found.items() if known.get(path) != each.stamp)
+        return waited or self._look != before or not all(stamp.settled(now) for stamp in (self._look or {}).values())
 
-    def scan(self, named: Collection[str] | None = None, progress: Progress | None = None) -> bool:
+    def scan(
+        self,
+        named: Collection[str] | None = None,
+        progress: Progress | None = None,
+        unfinished: Collection[str] = frozenset(),
+    ) -> bool:
         """Tell the library what changed since the last scan; False if nothing did.
 
         With ``named``, nothing has changed but these paths, which start with the real path of the root: the others
-        need no look. ``progress`` is told every ``progress_every`` seconds how many of how many files are done.
+        need no look. The ``unfinished`` files are being written and stay as they were read before. ``progress`` is told
+        every ``progress_every`` seconds how many of how many files are done.
         """
         started = time.time_ns()
         found = self._plain.find(named) if self._plain is not None and named is not None else None
         if found is not None:
-            changed = self._take(found, started, _silence)
+            changed = self._take(found, started, _silence, unfinished)
         else:
             with _without_collection():
-                changed = self._scan_all(started, progress or _silence)
+                changed = self._scan_all(started, progress or _silence, unfinished)
         if changed:
             # What is good now is the last good version for the next scan, whoever asks in between.
             self.library.current()
         return changed
 
-    def _scan_all(self, started: int, progress: Progress) -> bool:
+    def _scan_all(self, started: int, progress: Progress, unfinished: Collection[str]) -> bool:
         self._plain = None
         listing = list_files(self.root)
         changed = self._forget(listing)
-        changed = self._take(listing.files, started, progress) or changed
+        changed = self._take(listing.files, started, progress, unfinished) or changed
         changed = self._complain(listing.troubles) or changed
         self._plain = listing.plain
         return changed
 
-    def _take(self, found: Mapping[str, Entry | None], started: int, progress: Progress) -> bool:
+    def _take(
+        self, found: Mapping[str, Entry | None], started: int, progress: Progress, unfinished: Collection[str]
+    ) -> bool:
         """Read the files that may have changed; tell whether one did."""
         changed, told = False, started
         for done, (path, entry) in enumerate(found.items()):
             before = self._seen.get(path)
             if entry is None:
                 changed = self._vanished(path) or changed
-            elif before is None or not before.settled or before.stamp != entry.stamp:
+            elif entry.opened not in unfinished and (
+                before is None or not before.settled or before.stamp != entry.stamp
+            ):
                 changed = self._read(path, entry, before, started) or changed
             if done % 100 == 99 and time.time_ns() - told >= self._progress_every:
                 told = time.time_ns()

@@ -17,6 +17,9 @@ Seen: TypeAlias = frozenset[str] | None
 NOTHING: Final[Seen] = frozenset()
 ANYTHING: Final[Seen] = None
 
+LONGEST_WRITE: Final = 60.0
+"""A file counts as finished so many seconds after the last write: some file systems never report that it is closed."""
+
 GATHER: Final = 0.01
 """So many seconds after a change, what happened in them is told together."""
 
@@ -25,6 +28,8 @@ _MASK: Final = (
     | Mask.MOVE_SELF | Mask.ONLYDIR | Mask.DONT_FOLLOW
 )  # fmt: skip
 _UNSURE: Final = Mask.Q_OVERFLOW | Mask.ISDIR
+_FINISHED: Final = Mask.CLOSE_WRITE | Mask.MOVE | Mask.DELETE
+"""After one of these, the file under a name is as its writer wants it."""
 
 
 class Inotify:
@@ -37,6 +42,8 @@ class Inotify:
         self._path = os.fspath(path)
         self._recursive = recursive
         self._folders: dict[int, tuple[str, Watch]] = {}
+        self._written: dict[str, float] = {}
+        """Files that are being written, and when they last were."""
         self._queue = asyncinotify.Inotify(cache_size=256, sync_timeout=0)
         try:
             self._watch()
@@ -50,8 +57,16 @@ class Inotify:
     def __exit__(self, *_: object) -> None:
         self._queue.close()
 
+    @property
+    def unfinished(self) -> frozenset[str]:
+        """The files that a writer has changed and not closed."""
+        return frozenset(self._written)
+
     async def wait(self, seconds: float) -> Seen:
-        """Wait for a change, at most so long, and return what changed."""
+        """Wait for a change, at most so long, and return what changed.
+
+        A file that is being written has changed when its writer closes it.
+        """
         # The library's own wait loses what it has read when it is cancelled, so it only reads here.
         loop, readable = asyncio.get_running_loop(), asyncio.Event()
         loop.add_reader(self._queue.fd, readable.set)
@@ -59,13 +74,20 @@ class Inotify:
             async with asyncio.timeout(seconds):
                 await readable.wait()
         except TimeoutError:
-            return NOTHING
+            return self._given_up(loop.time())
         finally:
             loop.remove_reader(self._queue.fd)
         await asyncio.sleep(GATHER)
-        return self._take()
+        return self._take(loop.time())
 
-    def _take(self) -> Seen:
+    def _given_up(self, now: float) -> Seen:
+        """Return the files that nobody has written for long, whether they were closed or not."""
+        found = frozenset(path for path, last in self._written.items() if now - last > LONGEST_WRITE)
+        for path in found:
+            del self._written[path]
+        return found
+
+    def _take(self, now: float) -> Seen:
         named: set[str] = set()
         sure = True
         for event in self._events():
@@ -75,8 +97,17 @@ class Inotify:
                     self._folders.pop(event.watch.wd, None)
             elif event.mask & _UNSURE or event.name is None:
                 sure = False
+                if event.mask & Mask.Q_OVERFLOW:
+                    # Among the reports that are lost may be that a file was closed.
+                    self._written.clear()
             elif known is not None:
-                named.add(os.path.join(known[0], event.name))  # noqa: PTH118 (a text, as scans use them)
+                path = os.path.join(known[0], event.name)  # noqa: PTH118 (a text, as scans use them)
+                if event.mask & Mask.MODIFY:
+                    self._written[path] = now
+                    continue
+                named.add(path)
+                if event.mask & _FINISHED:
+                    self._written.pop(path, None)
         if sure:
             return frozenset(named)
         # New folders are watched before anybody looks into them, so nothing is lost between the two.

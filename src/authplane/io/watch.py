@@ -34,6 +34,10 @@ class Reports(Protocol):
     async def wait(self, seconds: float) -> Seen:
         """Wait for a change, at most so long, and return what changed."""
 
+    @property
+    def unfinished(self) -> frozenset[str]:
+        """The files that are being written, by their real paths."""
+
 
 class Notify(Protocol):
     """Lets the system watch a path while the context lasts; an `OSError` means that it cannot."""
@@ -62,7 +66,7 @@ async def rebuilds(
             due = holdoff.due()
             if due is not None and clock() >= due:
                 holdoff.rebuilt()
-                if scanner.scan():
+                if scanner.scan(eyes.unfinished):
                     yield
 
 
@@ -78,11 +82,11 @@ class _Scanner:
         """Have this looked at in the next scan."""
         self._named = ANYTHING if self._named is None or seen is None else self._named | seen
 
-    def scan(self) -> bool:
+    def scan(self, unfinished: frozenset[str]) -> bool:
         """Tell whether there is new content; says once when the folder goes and when it is back."""
         named, self._named = self._named, NOTHING
         try:
-            different = self._folder.scan(named, progress=_tell)
+            different = self._folder.scan(named, progress=_tell, unfinished=unfinished)
         except FolderError as error:
             if not self._away:
                 _log.warning("the folder is gone; everything stays in force as it was", why=str(error))
@@ -117,6 +121,11 @@ class _Eyes(ExitStack):
                 self._told = None
                 self.close()
         return await self._polled.wait(seconds)
+
+    @property
+    def unfinished(self) -> frozenset[str]:
+        """The files that are being written now: their content may be a part of what it will be."""
+        return self._folder.unsteady if self._told is None else self._told.unfinished
 
 
 class _Polled:
@@ -165,6 +174,10 @@ class _Told(ExitStack):
             # A root that is made anew may look just like the one that was removed.
             self._begun = False
             return ANYTHING
+
+    @property
+    def unfinished(self) -> frozenset[str]:
+        return self._reports.unfinished if self._reports is not None else frozenset()
 
     def _watch(self, watched: "_Watched | None") -> None:
         self.close()
