@@ -119,6 +119,9 @@ async def test_a_wildcard_never_answers_for_a_host_that_another_proxy_claims(it:
     await it.answers("/x", 401, "secret.many.example")
     await it.answers("/x", 200, "any.many.example")
     assert await it.raw_status("/x", sni="any.many.example", host="secret.many.example") == 421
+    # One label only, over HTTP and HTTPS.
+    assert await it.raw_status("/x", sni="any.many.example", host="more.any.many.example") == 404
+    assert (await it.get_plain("/x", "more.any.many.example")).status_code == 404
     # An error that the folder's schema cannot see withdraws the host; the wildcard does not take over.
     it.write(
         "secret.yaml",

@@ -400,7 +400,12 @@ SPELLINGS: Final = {
     "a.example,b.example": 400,
     "a..example": 400,
     "b.example": 200,
-    "B.c_d.Example:80": 200,
+    "B.Example:80": 200,
+    "b-1.example": 200,
+    "b.c.example": 404,
+    "B.c_d.Example:80": 404,
+    "c_d.example": 404,
+    "bxexample": 404,
 }
 
 

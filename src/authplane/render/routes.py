@@ -1,5 +1,6 @@
 """Route configurations."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final, assert_never
@@ -22,8 +23,10 @@ from authplane.render.parts import Part, Resource, Single, Whole
 MISDIRECTED: Final = 421
 _WITHDRAWN: Final = 503
 _BAD_REQUEST: Final = 400
+_NOT_FOUND: Final = 404
 _FAILED_OPEN: Final = "x-envoy-auth-failure-mode-allowed"
 _HOST: Final = r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*(:[0-9]*)?"
+_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 
 
 def route_tables_of(graph: Graph) -> Iterator[Resource[route_pb2.RouteConfiguration]]:
@@ -75,7 +78,7 @@ def _hosts(hosts: Iterable[Host], chain: Chain) -> tuple[Part, ...]:
 def _virtual_host(host: Host, chain: Chain) -> pb.VirtualHost:
     routes = [_route(route, chain) for route in host.routes]
     if host.fqdn.startswith("*."):
-        routes.insert(0, _no_host(chain))
+        routes[:0] = [_no_host(chain), _other_labels(host.fqdn, chain)]
     return pb.VirtualHost(name=host.fqdn, domains=[host.fqdn], routes=routes)
 
 
@@ -95,9 +98,19 @@ def unmatched(status: int, chain: Chain) -> pb.Route:
 
 def _no_host(chain: Chain) -> pb.Route:
     """Refuse what names no host and ends like one: an origin may read ``x@a.example``, or two names, as another's."""
+    return _answer(_unless_host(_HOST), _BAD_REQUEST, chain)
+
+
+def _other_labels(wildcard: str, chain: Chain) -> pb.Route:
+    """Answer for names that a wildcard does not cover: Contour's covers one label, Envoy's any number."""
+    covered = rf"(?i){_LABEL}{re.escape(wildcard.removeprefix('*'))}(:[0-9]*)?"
+    return _answer(_unless_host(covered), _NOT_FOUND, chain)
+
+
+def _unless_host(regex: str) -> pb.RouteMatch:
     match = pb.RouteMatch(prefix="/", headers=[pb.HeaderMatcher(name=":authority", invert_match=True)])
-    match.headers[0].string_match.safe_regex.regex = _HOST
-    return _answer(match, _BAD_REQUEST, chain)
+    match.headers[0].string_match.safe_regex.regex = regex
+    return match
 
 
 def _answer(match: pb.RouteMatch, status: int, chain: Chain) -> pb.Route:
