@@ -38,6 +38,7 @@ from authplane.resources.kinds.gateway import (
 _UNSUPPORTED: Final = "UnsupportedValue"
 _METHOD: Final = re.compile(r"[A-Z]{1,32}")
 _DURATION: Final = re.compile(r"(?:[0-9]{1,5}(?:h|m|s|ms)){1,4}")
+_REMOVE: Final = "remove it, or use URLRewrite alone"
 METHOD: Final = ":method"
 
 
@@ -136,9 +137,14 @@ def read_rewrite(
     filters: tuple[HTTPRouteFilter, ...], paths: Iterable[PathMatch], problems: Problems
 ) -> tuple[NewPrefix | NewPath | None, str]:
     """Read what takes the place of the path, and of the host; empty leaves it."""
-    if len(filters) > 1:
+    for index, each in enumerate(filters):
+        if not each.supported:
+            with problems.at(index):
+                problems.add(_UNSUPPORTED, f"{each.type} is not supported here, so the route is not served; {_REMOVE}")
+    rewrites = [(index, each) for index, each in enumerate(filters) if each.supported]
+    if len(rewrites) > 1:
         problems.add(_UNSUPPORTED, "one filter of a type is enough")
-    for index, each in enumerate(filters[:1]):
+    for index, each in rewrites[:1]:
         with problems.at(index):
             if each.url_rewrite is None:
                 problems.add(_UNSUPPORTED, "URLRewrite needs urlRewrite")

@@ -97,15 +97,17 @@ class Beside:
 
 
 def read_route(route: HTTPRoute, hostnames: tuple[str, ...], beside: Beside, problems: Problems) -> ReadRoute:
-    """Read the rules of a route; an error in one costs the route, a backend that cannot be found its share."""
-    before = len(problems.errors)
+    """Read the rules of a route; an error in one costs the route, a backend that cannot be found its share.
+
+    What ``problems`` knows already of the route counts too: a route with a hostname that is none is not served.
+    """
     read = _Read(route.metadata.object_name, beside, problems)
     rules = []
     with problems.at("spec", "rules"):
         for index, written in enumerate(route.spec.rules):
             with problems.at(index):
                 rules.append(read.rule(written, index))
-    fault = next((each for each in problems.errors[before:] if each.reason == "UnsupportedValue"), None)
+    fault = next((each for each in problems.errors if each.reason == "UnsupportedValue"), None)
     return ReadRoute(
         name=route.metadata.object_name,
         hostnames=hostnames,
@@ -148,6 +150,9 @@ class _Read:
 
     def _backend(self, ref: HTTPBackendRef, host: str) -> RuleBackend:
         target = Ref(ref.kind, ref.namespace or self._ref.namespace, ref.name)
+        if ref.filters:
+            with self._problems.at("filters"):
+                self._problems.add("UnsupportedValue", "filters of a backend are not supported here; remove them")
         is_backend = ref.kind in {"Backend", "XBackend"} and ref.group in _AGENTIC
         if not is_backend and (ref.group, ref.kind) != ("", "Service"):
             self._add("InvalidKind", f"{ref.kind!r} of {ref.group!r} is neither a Service nor a Backend")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sized
 
-from authplane.resources.schema import Base64, Filled, Length, Limit, Matches, Named, OneOf, OneOrMany, Range
+from authplane.resources.schema import Base64, Filled, Given, Length, Limit, Matches, Named, OneOf, OneOrMany, Range
 
 
 def breach(limit: Limit, value: object) -> str:
@@ -17,7 +17,7 @@ def breach(limit: Limit, value: object) -> str:
             return "" if value in values else f"one of {', '.join(map(repr, values))}"
         case Matches(pattern, example):
             return "" if isinstance(value, str) and pattern.fullmatch(value) else f"a name such as {example!r}"
-        case Base64() | Named() | Filled() | OneOrMany():
+        case Base64() | Named() | Filled() | OneOrMany() | Given():
             return ""
 
 

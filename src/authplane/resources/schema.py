@@ -64,7 +64,12 @@ class OneOrMany:
     """A list that may also be written as its only item; an empty mapping is an empty list then."""
 
 
-Limit: TypeAlias = Range | Length | OneOf | Matches | Base64 | Named | Filled | OneOrMany
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A truth value for us, whatever the document holds: the field is there. Who reads it must not pass over it."""
+
+
+Limit: TypeAlias = Range | Length | OneOf | Matches | Base64 | Named | Filled | OneOrMany | Given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from authplane.base.problems import Path, Problem, Severity
 from authplane.base.secret import Secret
 from authplane.resources.limits import breach
 from authplane.resources.nodes import Entry, Fields, Items, Node, Scalar, Shared, Value, is_null, value_of
-from authplane.resources.schema import Base64, Filled, Limit, Named, OneOrMany, Upstream
+from authplane.resources.schema import Base64, Filled, Given, Limit, Named, OneOrMany, Upstream
 
 
 class Invalid(Enum):
@@ -133,7 +133,7 @@ def _plain_reader(hint: object, limits: tuple[Limit, ...]) -> Reader:
     if hint is int:
         return _number_reader(limits)
     if hint is bool:
-        return _read_truth
+        return _read_presence if Given() in limits else _read_truth
     if isinstance(hint, type) and is_dataclass(hint):
         return _fields_reader(hint)
     raise TypeError(f"a field of a kind cannot be {hint}")
@@ -247,6 +247,10 @@ def _number_reader(limits: tuple[Limit, ...]) -> Reader:
 def _read_truth(node: Node, path: Path, report: Report) -> object:
     value = value_of(node) if isinstance(node, Scalar) else None
     return value if isinstance(value, bool) else report.mismatch(path, "true or false", node)
+
+
+def _read_presence(_node: Node, _path: Path, _report: Report) -> object:
+    return True
 
 
 def _list_reader(read_item: Reader, limits: tuple[Limit, ...]) -> Reader:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final
 
 from authplane.resources.kinds.meta import NOTHING, Meta
-from authplane.resources.schema import Length, Named, OneOf, Range, Upstream
+from authplane.resources.schema import Given, Length, Named, OneOf, Range, Upstream
 
 _PORT: Final = Range(1, 65535)
 _NAME: Final = Length(1, 253)
@@ -163,7 +163,8 @@ class HTTPBackendRef:
     port: Annotated[int, _PORT] | None = None
     weight: Annotated[int, Range(0, 1_000_000)] = 1
 
-    UPSTREAM: ClassVar = Upstream(refused=("filters",))
+    filters: Annotated[bool, Given()] = False
+    """Not supported: the graph refuses routes with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,15 +188,31 @@ class UrlRewrite:
 class HTTPRouteFilter:
     """Changes requests on their way."""
 
-    type: Annotated[str, OneOf(("URLRewrite",))]
+    type: Annotated[
+        str,
+        OneOf((
+            "CORS", "ExtensionRef", "ExternalAuth", "RequestHeaderModifier", "RequestMirror", "RequestRedirect",
+            "ResponseHeaderModifier", "URLRewrite",
+        )),
+    ]  # fmt: skip
+    """Those of the Gateway API; the graph refuses routes with any other than ``URLRewrite``."""
     url_rewrite: UrlRewrite | None = None
+    cors: Annotated[bool, Given()] = False
+    extension_ref: Annotated[bool, Given()] = False
+    external_auth: Annotated[bool, Given()] = False
+    request_header_modifier: Annotated[bool, Given()] = False
+    request_mirror: Annotated[bool, Given()] = False
+    request_redirect: Annotated[bool, Given()] = False
+    response_header_modifier: Annotated[bool, Given()] = False
 
-    UPSTREAM: ClassVar = Upstream(
-        refused=(
-            "cors", "extensionRef", "externalAuth", "requestHeaderModifier", "requestMirror", "requestRedirect",
-            "responseHeaderModifier",
-        )
-    )  # fmt: skip
+    @property
+    def supported(self) -> bool:
+        """Whether it is a rewrite and nothing else."""
+        others = (
+            self.cors, self.extension_ref, self.external_auth, self.request_header_modifier, self.request_mirror,
+            self.request_redirect, self.response_header_modifier,
+        )  # fmt: skip
+        return self.type == "URLRewrite" and not any(others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
