@@ -606,6 +606,7 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "F11": "A storm of renames is debounced without a pile of tasks",
     # W: threats by token files for call credentials
     "W01": "An unreadable token file is UNAVAILABLE with backoff, and nothing is read while idle",
+    "W02": "A token that is cut inside its signature never replaces a whole one, and is read again soon",
     "W03": "Whitespace around a token is stripped, and inside it is invalid",
     "W04": "exp must be a finite number, else UNAUTHENTICATED",
     "W05": "A token within 30 s of its exp counts as expired and is not cached",

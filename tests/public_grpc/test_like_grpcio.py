@@ -153,7 +153,7 @@ async def test_a_call_is_drawn_once_whether_it_is_dropped() -> None:
         draw=lambda: next(draws),
     )
     async with grpc.aio.insecure_channel("127.0.0.1:1") as nobody:
-        lines = AioLines(lambda _: Open(nobody))
+        lines = AioLines(lambda _: Open(nobody, None))
         lines.keep(frozenset({"a"}))
         parts = AioParts(
             naming=Naming(target="t", authority="t"), course=AioCourse(plan), lines=lines, side=AioSideChannels()
@@ -204,7 +204,7 @@ def test_a_callback_that_fails_keeps_nobody_from_being_told() -> None:
 
 def test_methods_that_are_made_for_one_call_leave_nothing_behind(port: int) -> None:
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        line = Line(channel, ())
+        line = Line(channel, Open(channel, None))
         for _ in range(50):
             method = Method("unary_unary", PATHS["unary_unary"], lambda data: data, lambda data: data)
             assert method.on(line)(b"a", timeout=PATIENCE) == b"a"

@@ -22,6 +22,8 @@ class Server:
     secure: str
     open: str
     seen: list[str] = field(default_factory=list)
+    accepts: Callable[[str], bool] = lambda _: True
+    """Judges what came; calls that it does not accept end with UNAUTHENTICATED."""
 
     @property
     def trust(self) -> grpc.ChannelCredentials:
@@ -38,6 +40,8 @@ def serving(*, client_ca: bytes | None = None) -> Iterator[Server]:
 
     def one(_: object, context: grpc.ServicerContext) -> bytes:
         made.seen.append(_sent(context))
+        if not made.accepts(made.seen[-1]):
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "the signature is wrong")
         return made.seen[-1].encode()
 
     def many(request: object, context: grpc.ServicerContext) -> Iterator[bytes]:

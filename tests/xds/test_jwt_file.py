@@ -161,3 +161,83 @@ def test_a_clock_that_is_set_does_not_lengthen_the_backoff() -> None:
 def test_answers_do_not_show_the_token() -> None:
     text = lasting(1000)
     assert text not in repr(holding(text).call_started(at(1)))
+
+
+def cut(text: str) -> str:
+    return text[:-5]
+
+
+CUT_OFF = Unauthenticated("the token file holds no usable token: its signature seems to be cut off")
+
+
+@pytest.mark.requirement("W02")
+def test_a_token_that_seems_cut_off_is_sent_and_read_again_at_calls_after_a_growing_wait() -> None:
+    text = lasting(3600)
+    file = holding(cut(text))
+    assert file.call_started(at(0.99)) == Started(Bearer(Secret(cut(text))), NO_READ)
+    assert file.call_started(at(1)) == Started(Bearer(Secret(cut(text))), READ)
+    assert file.call_started(at(1)) == Started(Bearer(Secret(cut(text))), NO_READ)
+    assert ended(file, cut(text), 1) == Bearer(Secret(cut(text)))
+    assert file.call_started(at(2.59)) == Started(Bearer(Secret(cut(text))), NO_READ)
+    assert file.call_started(at(2.6)) == Started(Bearer(Secret(cut(text))), READ)
+    assert ended(file, text, 2.6) == Bearer(Secret(text))
+    assert file.call_started(at(1000)) == Started(Bearer(Secret(text)), NO_READ)
+
+
+@pytest.mark.requirement("W02", "JW-8")
+def test_a_token_that_seems_cut_off_never_replaces_a_whole_one_that_can_be_used() -> None:
+    old, new = lasting(80, "old"), lasting(3600, "new")
+    file = holding(old)
+    assert file.call_started(at(1)) == Started(Bearer(Secret(old)), READ)
+    assert ended(file, cut(new), 1) == CUT_OFF
+    assert file.call_started(at(1.99)) == Started(Bearer(Secret(old)), NO_READ)
+    assert file.call_started(at(2)) == Started(Bearer(Secret(old)), READ)
+    assert ended(file, new, 2) == Bearer(Secret(new))
+
+
+@pytest.mark.requirement("W02")
+def test_a_token_that_seems_cut_off_is_sent_when_there_is_no_other() -> None:
+    old, new = lasting(80, "old"), lasting(3600, "new")
+    file = holding(old)
+    assert file.call_started(at(50)) == Started(Queued(), READ)
+    assert ended(file, cut(new), 50) == Bearer(Secret(cut(new)))
+    newer = cut(lasting(7200, "newer"))
+    assert file.call_started(at(51)) == Started(Bearer(Secret(cut(new))), READ)
+    assert ended(file, newer, 51) == Bearer(Secret(newer))
+    assert file.call_started(at(51.99)) == Started(Bearer(Secret(newer)), NO_READ), "another text, another count"
+    assert file.call_started(at(52)) == Started(Bearer(Secret(newer)), READ)
+
+
+@pytest.mark.requirement("W02")
+def test_a_refused_token_is_read_again_at_once_and_then_after_a_growing_wait() -> None:
+    text, other = lasting(3600), lasting(3600, "b")
+    file = holding(text)
+    assert not file.call_refused(Secret(other), at(1)), "that one is not used any more"
+    assert file.call_started(at(1)) == Started(Bearer(Secret(text)), NO_READ)
+    assert file.call_refused(Secret(text), at(2))
+    assert not file.call_refused(Secret(text), at(2)), "one read at a time"
+    assert file.call_started(at(2)) == Started(Bearer(Secret(text)), NO_READ)
+    assert ended(file, text, 2) == Bearer(Secret(text))
+    assert not file.call_refused(Secret(text), at(2.99))
+    assert file.call_refused(Secret(text), at(3))
+    assert ended(file, text, 3) == Bearer(Secret(text))
+    assert file.call_started(at(4.59)) == Started(Bearer(Secret(text)), NO_READ)
+    assert file.call_started(at(4.6)) == Started(Bearer(Secret(text)), READ)
+    assert ended(file, other, 4.6) == Bearer(Secret(other))
+    assert file.call_started(at(100)) == Started(Bearer(Secret(other)), NO_READ)
+    assert file.call_refused(Secret(other), at(100)), "nothing is held against the next token"
+
+
+@pytest.mark.requirement("W02", "JW-8")
+def test_a_refused_token_stays_in_use_while_the_file_cannot_be_read() -> None:
+    text = lasting(3600)
+    file = holding(text)
+    assert file.call_refused(Secret(text), at(1))
+    assert ended(file, GONE, 1) == UNAVAILABLE
+    assert not file.call_refused(Secret(text), at(1.99))
+    assert file.call_started(at(1.99)) == Started(Bearer(Secret(text)), NO_READ)
+    assert file.call_started(at(2)) == Started(Bearer(Secret(text)), READ)
+
+
+def test_nothing_is_refused_before_the_first_token() -> None:
+    assert not JwtFile().call_refused(Secret(lasting(3600)), at(0))

@@ -1,5 +1,6 @@
 """What counts as a token in a file."""
 
+from base64 import urlsafe_b64encode
 from typing import NamedTuple
 
 import pytest
@@ -99,10 +100,59 @@ def test_what_is_sent_is_the_token_without_the_space_around_it() -> None:
 
 @pytest.mark.requirement("W14")
 def test_neither_a_token_nor_what_is_wrong_with_one_shows_its_text() -> None:
-    assert repr(parse_token(GOOD.encode())) == "Token(text=Secret(), expires=2000000000.0)"
+    assert repr(parse_token(GOOD.encode())) == "Token(text=Secret(), expires=2000000000.0, whole=True)"
     for case in (*EXPIRIES.values(), *SHAPES.values(), *SPACES.values()):
         for each in filter(None, case.content.split(b".")):
             assert each.decode("latin-1") not in repr(parse_token(case.content))
+
+
+LENGTHS = {
+    "none": {0},
+    "HS256": {32}, "HS384": {48}, "HS512": {64},
+    "ES256": {64}, "ES256K": {64}, "ES384": {96}, "ES512": {132},
+    "EdDSA": {64, 114}, "Ed25519": {64}, "Ed448": {114},
+    **{name: {256, 320, 384, 448, 512, 576} for name in ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")},
+}  # fmt: skip
+
+
+def signed(header: object, signature: str) -> Token | NotToken:
+    return parse_token(f"{part(header)}.{part({'exp': 2_000_000_000})}.{signature}".encode())
+
+
+@pytest.mark.requirement("W02")
+@pytest.mark.parametrize("algorithm", LENGTHS)
+def test_a_whole_signature_has_the_length_of_its_algorithm(algorithm: str) -> None:
+    whole = {size for size in range(600) if is_whole(signed({"alg": algorithm}, part("s" * size)))}
+    assert whole == LENGTHS[algorithm]
+
+
+def test_every_length_is_right_for_an_unknown_algorithm_and_none_for_a_broken_header() -> None:
+    assert {size for size in range(200) if is_whole(signed({"alg": "new"}, part("s" * size)))} == set(range(200))
+    headers: tuple[object, ...] = ({}, {"alg": None}, {"alg": ["ES256"]}, [], "x")
+    for header in headers:
+        assert not is_whole(signed(header, part("s" * 64)))
+
+
+@pytest.mark.requirement("W02", "JW-6")
+@pytest.mark.parametrize(("algorithm", "size"), [("ES256", 64), ("RS256", 256), ("HS256", 32), ("EdDSA", 64)])
+def test_wherever_a_signature_is_cut_that_is_noticed_and_the_token_can_still_be_sent(algorithm: str, size: int) -> None:
+    signature = urlsafe_b64encode(bytes(range(1, 1 + min(size, 250))) + bytes(size - min(size, 250))).rstrip(b"=")
+    assert is_whole(signed({"alg": algorithm}, signature.decode()))
+    for length in range(len(signature)):
+        found = signed({"alg": algorithm}, signature[:length].decode())
+        assert (length, is_whole(found)) == (length, False)
+
+
+def test_bits_that_no_encoder_writes_are_noticed() -> None:
+    assert is_whole(signed({"alg": "ES256"}, part("s" * 64)))
+    assert part("s" * 64)[-1] == "w"
+    for last in "xyz_":
+        assert not is_whole(signed({"alg": "ES256"}, part("s" * 64)[:-1] + last))
+
+
+def is_whole(found: Token | NotToken) -> bool:
+    assert isinstance(found, Token)
+    return found.whole
 
 
 @pytest.mark.requirement("W11")

@@ -51,7 +51,7 @@ from authplane.io.calling.xds_channels import open_xds_channel
 from authplane.io.csds import csds_service
 from authplane.io.interceptors.gate import Gate
 from authplane.io.interceptors.handlers import ThreadGated
-from authplane.io.jwt_file import jwt_token_file_call_credentials
+from authplane.io.jwt_file import jwt_token_file_call_credentials, jwt_token_file_interceptor
 from authplane.io.lines import Lines
 from authplane.io.serving.parts import Count, Options, Registered
 from authplane.io.serving.plain import FilteredServer
@@ -103,6 +103,7 @@ __all__ = (
     "filter_from",
     "filter_registry",
     "jwt_token_file_call_credentials",
+    "jwt_token_file_interceptor",
     "server",
 )
 
@@ -221,12 +222,13 @@ def channel(  # noqa: PLR0913 (grpcio's own four, and ours)
     if target.startswith(SCHEME):
         return open_xds_channel(made.xds(xds))
     naming, plan, named = made.plan()
+    given = made.given
     inner: Any = (
         grpcio.insecure_channel(target, options, compression)
-        if credentials is None
-        else grpcio.secure_channel(target, credentials, options, compression)  # type: ignore[arg-type]  # checked above
+        if given is None
+        else grpcio.secure_channel(target, given, options, compression)
     )
-    lines, side = Lines(lambda _: Open(inner)), SideChannels()
+    lines, side = Lines(lambda _: Open(inner, given)), SideChannels()
     lines.keep(frozenset({TARGET}))
     side.keep(channel_keys(named))
     return FilteredChannel(

@@ -24,6 +24,7 @@ from authplane.io.calling.xds_channels import open_aio_xds_channel
 from authplane.io.csds import aio_csds_service as csds_service
 from authplane.io.interceptors.aio_handlers import AioGated
 from authplane.io.interceptors.gate import Gate
+from authplane.io.jwt_file import jwt_token_file_interceptors
 from authplane.io.lines import AioLines
 from authplane.io.serving.aio_plain import AioFilteredServer
 from authplane.io.serving.aio_xds import AioXdsServer
@@ -31,7 +32,15 @@ from authplane.io.serving.parts import Count, Options, Registered
 from authplane.io.serving.states import Told
 from authplane.io.side_channels import AioSideChannels, channel_keys
 
-__all__ = ("AioFilteredChannel", "AioFilteredServer", "AioXdsServer", "channel", "csds_service", "server")
+__all__ = (
+    "AioFilteredChannel",
+    "AioFilteredServer",
+    "AioXdsServer",
+    "channel",
+    "csds_service",
+    "jwt_token_file_interceptors",
+    "server",
+)
 
 
 @overload
@@ -143,12 +152,13 @@ def channel(  # noqa: PLR0913 (grpcio's own five, and ours)
     if target.startswith(SCHEME):
         return open_aio_xds_channel(made.xds(xds), joined(interceptors))
     naming, plan, named = made.plan()
+    given = made.given
     inner: Any = (
         grpcio_aio.insecure_channel(target, options, compression)
-        if credentials is None
-        else grpcio_aio.secure_channel(target, credentials, options, compression)  # type: ignore[arg-type]  # checked
+        if given is None
+        else grpcio_aio.secure_channel(target, given, options, compression)
     )
-    lines, side = AioLines(lambda _: Open(inner)), AioSideChannels()
+    lines, side = AioLines(lambda _: Open(inner, given)), AioSideChannels()
     lines.keep(frozenset({TARGET}))
     side.keep(channel_keys(named))
     return AioFilteredChannel(

@@ -92,10 +92,15 @@ class ChannelOptions:
     registry: Registry | None
     count: Count | None
 
-    def plan(self) -> tuple[Naming, Plan, tuple[FilterConfig, ...]]:
-        """Return a plan with filters that the program names."""
+    @property
+    def given(self) -> grpc.ChannelCredentials | None:
+        """The credentials of a channel to a target that xDS does not resolve."""
         if isinstance(self.credentials, XdsChannelCredentials):
             raise TypeError("xDS credentials are for targets that begin with xds:")
+        return self.credentials
+
+    def plan(self) -> tuple[Naming, Plan, tuple[FilterConfig, ...]]:
+        """Return a plan with filters that the program names."""
         filters = tuple(self.filters or ())
         state = filter_state(self.count, Teller(), Kept())
         plan = Plan(rules=FixedRules.of(filters, state), clusters={"": Backends(keys=(TARGET,))}, draw=state.random)

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import grpc
 import grpc.aio
@@ -11,7 +11,7 @@ import grpc.aio
 from authplane.io.calling.kinds import interceptors_of
 from authplane.io.clock import stopwatch
 from authplane.io.failed_call import aio_failure
-from authplane.io.jwt_calls import LATE, joined, status_of
+from authplane.io.jwt_calls import LATE, joined, status_of, tell_refused
 from authplane.io.token_source import TokenSource
 from authplane.xds.jwt_file import Answer, Bearer
 
@@ -42,7 +42,7 @@ class _Token:
         elapsed = stopwatch()
         try:
             async with asyncio.timeout(details.timeout):
-                answer = await self._answer()
+                answer = await token_of(self._source)
         except TimeoutError:
             raise aio_failure(grpc.StatusCode.DEADLINE_EXCEEDED, LATE) from None
         if not isinstance(answer, Bearer):
@@ -50,24 +50,41 @@ class _Token:
         left = None if details.timeout is None else max(details.timeout - elapsed(), 0.0)
         attached = _attached(details, self._credentials, left)
         try:
-            return await continuation(attached, request)
+            call: Any = await continuation(attached, request)
         except grpc.aio.UsageError as error:
             # grpcio's own check, which it does not make a status of.
             if "secure channel" not in str(error):
                 raise
             raise aio_failure(grpc.StatusCode.UNAUTHENTICATED, _READABLE) from None
+        source = self._source
+        call.add_done_callback(lambda ended: tell_refused(source, answer, ended_with(ended)))
+        return cast("C", call)
 
-    async def _answer(self) -> Answer:
-        loop = asyncio.get_running_loop()
-        told: asyncio.Future[Answer] = loop.create_future()
 
-        def tell(answer: Answer) -> None:
-            # The loop may be closed by now: then nobody waits.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(_settle, told, answer)
+async def token_of(source: TokenSource) -> Answer:
+    """Return what becomes of a call."""
+    loop = asyncio.get_running_loop()
+    told: asyncio.Future[Answer] = loop.create_future()
 
-        answer = self._source.ask(tell)
-        return await told if answer is None else answer
+    def tell(answer: Answer) -> None:
+        # The loop may be closed by now: then nobody waits.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(_settle, told, answer)
+
+    answer = source.ask(tell)
+    return await told if answer is None else answer
+
+
+def ended_with(call: Any) -> grpc.StatusCode | None:
+    """Return the status of a call that has ended, without waiting: it is known, and yet grpcio only awaits it."""
+    asking = call.code()
+    try:
+        asking.send(None)
+    except StopIteration as known:
+        code: grpc.StatusCode = known.value
+        return code
+    asking.close()
+    return None
 
 
 def _settle(told: "asyncio.Future[Answer]", answer: Answer) -> None:

@@ -1,5 +1,6 @@
 """Tokens for the calls of synchronous channels."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -80,24 +81,41 @@ class JwtFileInterceptor(
     def _see_to(self, continuation: Callable[..., C], details: grpc.ClientCallDetails, request: object) -> C:
         # A failed call stands for a call of any kind.
         elapsed = stopwatch()
-        answer = self._answer(details.timeout)
+        answer = wait_for_token(self._source, details.timeout)
         if answer is None:
             return cast("C", FailedCall(grpc.StatusCode.DEADLINE_EXCEEDED, LATE))
         if not isinstance(answer, Bearer):
             return cast("C", FailedCall(status_of(answer), answer.message))
         left = None if details.timeout is None else max(details.timeout - elapsed(), 0.0)
-        return continuation(_attached(details, self._credentials, left), request)
+        call: Any = continuation(_attached(details, self._credentials, left), request)
+        source = self._source
+        when_ended(call, lambda code: tell_refused(source, answer, code))
+        return cast("C", call)
 
-    def _answer(self, limit: float | None) -> Answer | None:
-        """Return what becomes of a call; None if its time is over before that is known."""
-        told: SimpleQueue[Answer] = SimpleQueue()
-        answer = self._source.ask(told.put)
-        if answer is not None:
-            return answer
-        try:
-            return told.get(timeout=None if limit is None else max(limit, 0.0))
-        except Empty:
-            return None
+
+def wait_for_token(source: TokenSource, limit: float | None) -> Answer | None:
+    """Return what becomes of a call; None if its time is over before that is known."""
+    told: SimpleQueue[Answer] = SimpleQueue()
+    answer = source.ask(told.put)
+    if answer is not None:
+        return answer
+    try:
+        return told.get(timeout=None if limit is None else max(limit, 0.0))
+    except Empty:
+        return None
+
+
+def when_ended(call: Any, tell: Callable[[object], None]) -> None:
+    """Tell with which status a call has ended."""
+    # Calls of the experimental channels without threads tell nobody.
+    with contextlib.suppress(NotImplementedError):
+        call.add_done_callback(lambda ended: tell(ended.code()))
+
+
+def tell_refused(source: TokenSource, used: Bearer, code: object) -> None:
+    """Tell where a token came from how a call with it ended, if it was not accepted."""
+    if code is grpc.StatusCode.UNAUTHENTICATED:
+        source.refused(used.token)
 
 
 def _attached(

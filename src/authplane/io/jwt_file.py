@@ -1,11 +1,11 @@
 """JWTs from a file as credentials of grpcio's calls.
 
-grpcio makes UNAVAILABLE of every failure of call credentials. The interceptors know better: a call without a usable
-token fails with the status that gRFC A97 says. They attach the same credentials, so grpcio itself sees to it that no
-token goes over a connection that others can read.
+grpcio makes UNAVAILABLE of every failure of call credentials. Our channels and interceptors know better: a call without
+a usable token fails with the status that gRFC A97 says. They attach the same credentials, so grpcio itself sees to it
+that no token goes over a connection that others can read.
 """
 
-from typing import Final
+from typing import Any, Final
 
 import grpc
 import grpc.aio
@@ -21,8 +21,51 @@ def jwt_token_file_call_credentials(path: str) -> grpc.CallCredentials:
 
     The file is read when a call needs it, and again before its token expires. Combine them with the credentials of a
     channel (`grpc.composite_channel_credentials`) or give them to single calls; both kinds of channel take them.
+
+    Calls of `authplane.grpc.channel` and `authplane.grpc.aio.channel` fail with UNAUTHENTICATED if the file holds no
+    usable token, and with UNAVAILABLE if it cannot be read. On channels of grpcio itself every failure is UNAVAILABLE:
+    use `jwt_token_file_interceptor` there.
     """
     return JwtFileCredentials(TokenSource(path)).call_credentials
+
+
+def jwt_token_file_interceptor(path: str) -> JwtFileInterceptor:
+    """Return an interceptor that sends the JWT of a file with every call of a channel of grpcio with threads.
+
+    It does what `jwt_token_file_call_credentials` does, with the statuses of gRFC A97. The channel needs TLS.
+    """
+    return JwtFileCredentials(TokenSource(path)).interceptor()
+
+
+def jwt_token_file_interceptors(path: str) -> tuple[grpc.aio.ClientInterceptor, ...]:
+    """Return the interceptors that send the JWT of a file with every call of an asynchronous channel of grpcio.
+
+    They do what `jwt_token_file_call_credentials` does, with the statuses of gRFC A97. The channel needs TLS.
+    """
+    return JwtFileCredentials(TokenSource(path)).aio_interceptors()
+
+
+def token_sources(credentials: grpc.ChannelCredentials | grpc.CallCredentials | None) -> tuple[TokenSource, ...]:
+    """Return the token files that are among credentials, alone or combined with others."""
+    found: list[TokenSource] = []
+    _collect(getattr(credentials, "_credentials", None), found)
+    return tuple(found)
+
+
+def _collect(inner: Any, found: list[TokenSource]) -> None:
+    # grpcio does not tell what credentials are made of; these are the fields in which it keeps it.
+    for each in getattr(inner, "_call_credentialses", ()):
+        _collect(each, found)
+    _collect_plugin(getattr(inner, "_metadata_plugin", None), found)
+    combined = getattr(inner, "_channel_credentials", None)
+    if combined is not None:
+        _collect(combined, found)
+
+
+def _collect_plugin(wrapped: Any, found: list[TokenSource]) -> None:
+    plugin = getattr(wrapped, "_metadata_plugin", None)
+    if isinstance(plugin, _Plugin):
+        found.append(plugin.source)
 
 
 class JwtFileCredentials:
@@ -45,7 +88,7 @@ class _Plugin(grpc.AuthMetadataPlugin):
     """Answers grpcio, which asks for each call, on threads of its own."""
 
     def __init__(self, source: TokenSource) -> None:
-        self._source = source
+        self.source: Final = source
 
     def __call__(self, context: grpc.AuthMetadataContext, callback: grpc.AuthMetadataPluginCallback) -> None:
         """Call back with the header, or with why there is none; now or when the file has been read."""
@@ -57,6 +100,6 @@ class _Plugin(grpc.AuthMetadataPlugin):
             else:
                 callback((), RuntimeError(answer.message))
 
-        answer = self._source.ask(tell)
+        answer = self.source.ask(tell)
         if answer is not None:
             tell(answer)

@@ -13,6 +13,7 @@ import grpc
 import grpc.aio
 
 from authplane.filters.calls import Metadata
+from authplane.io.token_source import TokenSource
 
 _MOST_METHODS: Final = 1024
 """How many methods of a line are remembered; a program that names ever new ones costs time, and no room."""
@@ -27,6 +28,8 @@ class Opener(ABC):
     """What goes with every call."""
     refresh: float | None = None
     """How often, in seconds, to look whether the channel must be replaced; None is never."""
+    tokens: tuple[TokenSource, ...] = ()
+    """The token files that the credentials of the channel have in them."""
 
     @abstractmethod
     def open(self) -> grpc.Channel:
@@ -44,11 +47,12 @@ class Opener(ABC):
 class Line:
     """A channel that is open, and how many calls are under way on it."""
 
-    __slots__ = ("_made", "busy", "channel", "kept", "metadata", "watch")
+    __slots__ = ("_made", "busy", "channel", "kept", "metadata", "tokens", "watch")
 
-    def __init__(self, channel: Any, metadata: Metadata) -> None:
+    def __init__(self, channel: Any, opener: Opener) -> None:
         self.channel = channel
-        self.metadata = metadata
+        self.metadata = opener.metadata
+        self.tokens = opener.tokens
         self.busy = 0
         self.kept = True
         self.watch: Any = None
@@ -166,7 +170,7 @@ class Lines(_Ways):
             if way.line is not None and way.is_due() and way.opener.changed():
                 gone = _let_go(way)
             if way.line is None:
-                way.line = Line(way.opener.open(), way.opener.metadata)
+                way.line = Line(way.opener.open(), way.opener)
             line = way.line
             line.busy += 1
         if gone is not None:
@@ -217,7 +221,7 @@ class AioLines(_Ways):
             if way.line is not None and way.is_due() and await asyncio.to_thread(way.opener.changed):
                 self._close_soon([_let_go(way)])
             if way.line is None:
-                way.line = Line(await way.opener.open_aio(), way.opener.metadata)
+                way.line = Line(await way.opener.open_aio(), way.opener)
             line = way.line
         if self.closed:
             self._close_soon([line])

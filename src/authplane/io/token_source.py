@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from authplane.base.secret import Secret
 from authplane.io.process import place_of
 from authplane.xds.jwt_file import Answer, Bearer, JwtFile, Moment, Queued, Unreadable
 from authplane.xds.jwt_token import MOST_BYTES
@@ -82,6 +83,15 @@ class TokenSource:
         if attempt is not None:
             self._begin(attempt)
         return None if isinstance(started.answer, Queued) else started.answer
+
+    def refused(self, token: Secret[str]) -> None:
+        """Take that a server did not accept a token: the file is read again, though not each time."""
+        attempt = None
+        with self._lock:
+            if self._state.call_refused(token, self._clock()):
+                attempt = self._attempt = _Attempt()
+        if attempt is not None:
+            self._begin(attempt)
 
     def _begin(self, attempt: "_Attempt") -> None:
         if self._hanging:

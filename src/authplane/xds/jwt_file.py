@@ -80,13 +80,16 @@ class JwtFile:
         self._reading = False
         self._failures = 0
         self._failure: Failure | None = None
+        self._refused = False
+        """Whether a server has refused the token."""
+        self._doubts = 0
+        """How many reads in a row ended with this token, while there is doubt about it."""
         self._retry_at = 0.0
 
     def call_started(self, now: Moment) -> Started:
         """Decide on a call; whoever is told to read does so and says how it ended."""
         left = -1.0 if self._token is None else _left(self._token, now)
-        backing_off = self._failure is not None and now.steady < self._retry_at
-        read = left <= _REFRESH and not self._reading and not backing_off
+        read = (left <= _REFRESH or self._is_doubted()) and self._may_read(now)
         self._reading |= read
         if self._token is not None and left > 0:
             return Started(Bearer(self._token.text), read)
@@ -94,17 +97,49 @@ class JwtFile:
             return Started(self._failure, read)
         return Started(Queued(), read)
 
+    def call_refused(self, token: Secret[str], now: Moment) -> bool:
+        """Take that a server did not accept a token; tells whether the file is to be read now.
+
+        The file may hold another one by now: that of an issuer whose keys have changed, or the rest of one that was
+        read before its writer had finished.
+        """
+        if self._token is None or self._token.text != token:
+            return False
+        self._refused = True
+        read = self._may_read(now)
+        self._reading |= read
+        return read
+
     def read_ended(self, content: bytes | Unreadable, now: Moment, draw: float) -> Answer:
         """Take what the file held; the answer is for every call that waits. ``draw`` is random, from 0 up to 1."""
         self._reading = False
-        found = _usable(content, now)
+        found = self._better(_usable(content, now), now)
         if isinstance(found, Token):
+            same = self._token is not None and self._token.text == found.text
+            self._refused &= same
             self._token, self._failures, self._failure = found, 0, None
+            self._doubts = (self._doubts + 1 if same else 1) if self._is_doubted() else 0
+            if self._doubts:
+                self._retry_at = now.steady + backoff_delay(self._doubts, draw)
             return Bearer(found.text)
         self._failures += 1
         self._failure = found
         self._retry_at = now.steady + backoff_delay(self._failures, draw)
         return found
+
+    def _better(self, found: Token | Failure, now: Moment) -> Token | Failure:
+        """Refuse a token that seems to be cut off while there is one that is whole."""
+        known = self._token
+        if isinstance(found, Token) and not found.whole and known is not None and known.whole and _left(known, now) > 0:
+            return Unauthenticated("the token file holds no usable token: its signature seems to be cut off")
+        return found
+
+    def _is_doubted(self) -> bool:
+        return self._token is not None and (self._refused or not self._token.whole)
+
+    def _may_read(self, now: Moment) -> bool:
+        waits = self._failure is not None or self._doubts > 0
+        return not self._reading and not (waits and now.steady < self._retry_at)
 
 
 def _left(token: Token, now: Moment) -> float:

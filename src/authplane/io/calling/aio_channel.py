@@ -28,11 +28,13 @@ from authplane.io.calling.plan import (
     connectivity_of,
     shortest,
 )
+from authplane.io.calling.tokens import needed_by, tokens_for
 from authplane.io.clock import stopwatch
 from authplane.io.dialing import CredentialsUnusableError
 from authplane.io.failed_call import aio_failure
 from authplane.io.interceptors.gate import STATUSES, concluded, edits_of, trailers_of
 from authplane.io.interceptors.judging import VERDICTS, judge_at_once, judge_on_loop
+from authplane.io.jwt_aio import ended_with
 from authplane.io.lines import AioLines, Line
 from authplane.io.side_channels import AioSideChannels
 
@@ -173,7 +175,7 @@ class AioFilteredChannel(MakesCalls, grpc.aio.Channel):
         line = parts.lines.take_now(key)
         if line is None:
             return None
-        if backends.are_busy(line):
+        if backends.are_busy(line) or line.tokens:
             parts.lines.release(key, line)
             return None
         return Bound(
@@ -189,8 +191,10 @@ class AioFilteredChannel(MakesCalls, grpc.aio.Channel):
             raise
         self._under_way += 1
 
-        def ended(_: Any) -> None:
+        def ended(call: Any) -> None:
             bound.release()
+            if bound.tokens.pairs:
+                bound.tokens.ended(ended_with(call))
             self._under_way -= 1
             if not self._under_way:
                 self._idle.set()
@@ -244,7 +248,23 @@ class AioFilteredChannel(MakesCalls, grpc.aio.Channel):
         taken = backends if isinstance(backends, Stop) else await self._take(backends)
         if isinstance(taken, Stop):
             return taken
-        return Bound(*taken, routed.longest, verdict.metadata, edits_of(verdict))
+        return await self._with_tokens(
+            Bound(*taken, routed.longest, verdict.metadata, edits_of(verdict)), details.credentials
+        )
+
+    async def _with_tokens(self, bound: Bound, credentials: grpc.CallCredentials | None) -> Bound | Stop:
+        sources = needed_by(bound.line, credentials)
+        if not sources:
+            return bound
+        try:
+            tokens = await tokens_for(sources)
+        except BaseException:
+            bound.release()
+            raise
+        if isinstance(tokens, Stop):
+            bound.release()
+            return tokens
+        return replace(bound, tokens=tokens)
 
     async def _take(self, backends: Backends) -> tuple[Line, Callable[..., None]] | Stop:
         """Begin to use the first line that is not known to be broken; if all are, the first."""
@@ -288,7 +308,9 @@ class _Multi:
         request = given.pop("request", None)
         if self.channel.parts.course.closed:
             raise grpc.aio.UsageError("Channel is closed.")
-        bound = self.channel.bind_now(self.method.path, given.get("timeout"), given.get("metadata"))
+        bound = None
+        if given.get("credentials") is None:
+            bound = self.channel.bind_now(self.method.path, given.get("timeout"), given.get("metadata"))
         if bound is not None:
             return self.channel.start(self.method, bound, request, given)
         token = _started.set((self.method, given))

@@ -27,10 +27,12 @@ from authplane.io.calling.plan import (
     connectivity_of,
     shortest,
 )
+from authplane.io.calling.tokens import NO_TOKENS, needed_by, wait_for_tokens
 from authplane.io.dialing import CredentialsUnusableError
 from authplane.io.failed_call import FailedCall
 from authplane.io.interceptors.gate import STATUSES, concluded, edits_of, trailers_of
 from authplane.io.interceptors.judging import VERDICTS, judge, judge_at_once
+from authplane.io.jwt_calls import when_ended
 from authplane.io.lines import Line, Lines
 from authplane.io.process import place_of
 from authplane.io.side_channels import CallEndedError, SideChannels
@@ -157,15 +159,15 @@ class FilteredChannel(MakesCalls, grpc.Channel):
     ) -> None:
         self.close()
 
-    def begin(self, method: str, timeout: float | None, metadata: Any, *, patient: bool) -> Bound | Stop:
+    def begin(self, method: str, given: "_Given") -> Bound | Stop:
         """Let filters judge a call that starts; whoever starts it waits for them, not longer than the call may take."""
         if self._course.closed:
             raise ValueError("Cannot invoke RPC on closed channel!")
-        until = None if timeout is None else monotonic() + timeout
-        plan = self._course.plan(timeout, patient=patient)
+        until = None if given.timeout is None else monotonic() + given.timeout
+        plan = self._course.plan(given.timeout, patient=bool(given.wait_for_ready))
         if isinstance(plan, Stop):
             return plan
-        call = self._naming.call(method, as_metadata(metadata), _left(until))
+        call = self._naming.call(method, as_metadata(given.metadata), _left(until))
         routed = plan.rules.route(call)
         flow = run_chain(routed.filters, call)
         verdict = judge_at_once(flow)
@@ -175,14 +177,20 @@ class FilteredChannel(MakesCalls, grpc.Channel):
             except CallEndedError:
                 return LATE
         verdict = concluded(verdict, routed)
-        left = _left(until)
-        if isinstance(verdict, Stop) or left == 0:
+        if isinstance(verdict, Stop) or _left(until) == 0:
             return verdict if isinstance(verdict, Stop) else LATE
         backends = plan.backends(routed.cluster)
         taken = backends if isinstance(backends, Stop) else self._take(backends)
         if isinstance(taken, Stop):
             return taken
-        return Bound(*taken, shortest(left, routed.longest), verdict.metadata, edits_of(verdict))
+        line, release = taken
+        sources = needed_by(line, given.credentials)
+        tokens = wait_for_tokens(sources, until) if sources else NO_TOKENS
+        if isinstance(tokens, Stop):
+            release()
+            return tokens
+        limit = shortest(_left(until), routed.longest)
+        return Bound(line, release, limit, verdict.metadata, edits_of(verdict), tokens)
 
     def _multi(self, method: Method) -> Any:
         return _StreamedMulti(self, method) if method.kind.endswith("stream") else _Multi(self, method)
@@ -282,6 +290,9 @@ class _Multi:
             raise _failed(bound)
         try:
             response, call = self.method.on(bound.line).with_call(given.request, **given.passed(bound))
+        except grpc.RpcError as error:
+            bound.tokens.ended(getattr(error, "code", _no_code)())
+            raise
         except ValueError:
             if bound.line.kept:
                 raise
@@ -316,7 +327,11 @@ grpc.StreamStreamMultiCallable.register(_StreamedMulti)
 
 
 def _begin(multi: _Multi | _StreamedMulti, given: _Given) -> Bound | Stop:
-    return multi.channel.begin(multi.method.path, given.timeout, given.metadata, patient=bool(given.wait_for_ready))
+    return multi.channel.begin(multi.method.path, given)
+
+
+def _no_code() -> None:
+    """Stand for the status of an error that has none."""
 
 
 def _started(bound: Bound, start: Callable[[], Any]) -> Any:
@@ -327,6 +342,8 @@ def _started(bound: Bound, start: Callable[[], Any]) -> Any:
         raise
     if not call.add_callback(bound.release):
         bound.release()
+    if bound.tokens.pairs:
+        when_ended(call, bound.tokens.ended)
     return call if bound.edits is None else EditedCall(call, bound.edits)
 
 

@@ -10,8 +10,10 @@ import grpc.aio
 from authplane.dataplane.clusters import Drop
 from authplane.dataplane.targets import drop_category
 from authplane.filters.calls import Call, Code, Metadata, Side, Stop
+from authplane.io.calling.tokens import NO_TOKENS, UsedTokens
 from authplane.io.clock import now
 from authplane.io.interceptors.gate import ResponseEdits, Rules
+from authplane.io.jwt_file import token_sources
 from authplane.io.lines import Line, Opener
 
 CLOSED: Final = Stop(code=Code.CANCELLED, message="the channel is closed")
@@ -45,6 +47,7 @@ class Bound:
     timeout: float | None
     metadata: Any
     edits: ResponseEdits | None
+    tokens: UsedTokens = NO_TOKENS
 
     @property
     def sent(self) -> Any:
@@ -113,8 +116,9 @@ class Naming:
 class Open(Opener):
     """A channel that is there already."""
 
-    def __init__(self, channel: Any) -> None:
+    def __init__(self, channel: Any, credentials: grpc.ChannelCredentials | None) -> None:
         self._channel = channel
+        self.tokens = token_sources(credentials)
 
     def open(self) -> grpc.Channel:
         """Return it."""

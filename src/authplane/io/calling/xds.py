@@ -17,6 +17,7 @@ from authplane.filters.calls import Call, Code, Side, Stop
 from authplane.filters.registry import State
 from authplane.io.calling.plan import Backends, Plan
 from authplane.io.dialing import CredentialsUnusableError, Dialer
+from authplane.io.jwt_file import token_sources
 from authplane.io.lines import Opener
 from authplane.matching.strings import Exact
 from authplane.xds.bootstrap import Bootstrap
@@ -154,6 +155,7 @@ class _Simple(Opener):
         self._credentials = credentials
         self._options = options
         self._compression = compression
+        self.tokens = token_sources(credentials)
 
     def open(self) -> grpc.Channel:
         if self._credentials is None:
