@@ -560,6 +560,7 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "K10": "TokenReview is the default; verification offline is documented not to see revocation",
     # X: threats by and to the xDS control plane
     "X01": "Every registered RPC except health needs authentication",
+    "X02": "A client's node id is bound to its certificate for the whole stream, and decides which secrets it gets",
     "X03": "A stream ends when its token does",
     "X04": "A NACK keeps the last accepted version, shows in status, and is not resent in a loop",
     "X06": "Updates make before they break; deletion comes last",

@@ -296,7 +296,7 @@ async def test_health_is_serving_once_there_is_a_snapshot(ads: Server) -> None:
 
 
 def issued(authority: KeyPair, usage: Usage) -> KeyPair:
-    leaf = Leaf(name="test", usage=usage, ips=("127.0.0.1",))
+    leaf = Leaf(name="test", usage=usage, dns=("edge",), ips=("127.0.0.1",))
     return issue(authority, leaf, now=datetime.now(UTC), lifetime=DAY)
 
 

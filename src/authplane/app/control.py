@@ -14,7 +14,7 @@ from authplane.app.rekeyed import rekeyed
 from authplane.graph.policy_server import PolicyServer
 from authplane.graph.programming import Programming
 from authplane.graph.status import Status
-from authplane.io.ads import Ads, require_protection
+from authplane.io.ads import ALL_ENVOYS, Ads, Clients, require_protection
 from authplane.io.ads_stream import AdsEvent
 from authplane.io.clock import now, stopwatch
 from authplane.io.folder import Folder
@@ -60,6 +60,8 @@ class ControlSettings:
 
     address: Address
     tls: Tls | None = None
+    clients: Clients = ALL_ENVOYS
+    """How clients with certificates are told apart."""
     poll: bool = False
     """Look at the files every now and then instead of being told of changes."""
     issuers: IssuerOptions = field(default_factory=lambda: IssuerOptions(schedule=OFTEN))
@@ -100,7 +102,10 @@ class Control:
             keys.configure(native_issuers(self._compiler.compile(self._folder.library.current().resources).policies))
             await keys.tried(settings.wait_for_keys)
             self.rebuild()
-            async with self._ads.serve(settings.address, settings.tls) as address, self._answer_status():
+            async with (
+                self._ads.serve(settings.address, settings.tls, settings.clients) as address,
+                self._answer_status(),
+            ):
                 yield address
 
     async def follow(self, settings: ControlSettings) -> None:

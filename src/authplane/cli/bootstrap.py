@@ -4,16 +4,26 @@ from typing import Annotated, assert_never
 
 import typer
 
-from authplane.cli.listen import AddressOption, serving
+from authplane.cli.listen import serving
 from authplane.cli.output import fail
+from authplane.io.ads_peers import first_name
 from authplane.io.listen import Address, TcpAddress, UnixAddress, parse_address
+from authplane.io.live import xds_address
 from authplane.render.bootstrap import ClientFiles, ControlPlane, Tcp, UnixSocket, Where, ads_bootstrap
 from authplane.render.dump import json_text
 
 
 def bootstrap(
-    address: AddressOption = "127.0.0.1:18000",
-    node: Annotated[str, typer.Option(help="How this Envoy is called in logs and status.")] = "envoy",
+    address: Annotated[
+        str, typer.Option(help="host:port or unix:/path of the control plane; by default its own default, a socket.")
+    ] = "",
+    node: Annotated[
+        str,
+        typer.Option(
+            help="The node id: with TLS a name in the certificate, alone or before # and a name of the instance. By"
+            " default the first name in the certificate, or envoy."
+        ),
+    ] = "",
     admin: Annotated[str, typer.Option(help="Where Envoy's admin interface listens.")] = "127.0.0.1:9901",
     delta: Annotated[bool, typer.Option("--delta", help="Ask for changes only (delta xDS).")] = False,
     tls_ca_path: Annotated[str, typer.Option(help="PEM file with the CA of the control plane.")] = "",
@@ -25,20 +35,32 @@ def bootstrap(
 ) -> None:
     """Print the start-up configuration of an Envoy that asks a control plane.
 
-    Example: authplane bootstrap --address 127.0.0.1:18000 > envoy.json && envoy -c envoy.json
+    Example: authplane bootstrap > envoy.json && envoy -c envoy.json
     """
     files = (tls_ca_path, tls_cert_path, tls_key_path)
     if any(files) and not all(files):
         fail("TLS to the control plane needs a CA, a certificate and a key: give all three paths", status=2)
     with serving():
-        where = _where(parse_address(address))
+        where = _where(parse_address(address) if address else xds_address())
         name = tls_server_name or (where.host if isinstance(where, Tcp) else "")
         if any(files) and not name:
             fail("TLS over a socket needs --tls-server-name: the name in the control plane's certificate", status=2)
         tls = ClientFiles(server_name=name, ca=tls_ca_path, certificate=tls_cert_path, key=tls_key_path)
         control = ControlPlane(where=where, delta=delta, tls=tls if any(files) else None)
-        message = ads_bootstrap(control, node=node, admin=_where(parse_address(admin)))
+        message = ads_bootstrap(control, node=node or _node(tls_cert_path), admin=_where(parse_address(admin)))
     typer.echo(json_text(message), nl=False)
+
+
+def _node(certificate: str) -> str:
+    """Return the node id of an Envoy that is given none: the first name in its certificate, as `control` expects it."""
+    if not certificate:
+        return "envoy"
+    name = first_name(certificate)
+    if name is None:
+        fail(
+            f"cannot read a DNS name or a URI from {certificate}: pass --node with a name in this certificate", status=2
+        )
+    return name
 
 
 def _where(address: Address) -> Where:

@@ -9,27 +9,42 @@ import typer
 from authplane.app.control import Control, ControlSettings, Rebuilt, Told
 from authplane.base.problems import Severity
 from authplane.cli.folder import FolderArgument
-from authplane.cli.listen import AddressOption, LogFormatOption, TlsCaOption, TlsCertOption, TlsKeyOption, serving
-from authplane.io.ads_stream import Connected, Disconnected
+from authplane.cli.listen import LogFormatOption, TlsCaOption, TlsCertOption, TlsKeyOption, serving
+from authplane.io.ads import Clients
+from authplane.io.ads_stream import STOPPING, Connected, Disconnected
 from authplane.io.folder import Folder
 from authplane.io.issuers import IssuerOptions
 from authplane.io.listen import parse_address
+from authplane.io.live import xds_address
 from authplane.io.log import LogFormat, set_up_log
 from authplane.io.native_keys import OFTEN
 from authplane.io.secret_files import warn_of_open_files
 from authplane.io.serve import Stop, first_of, run_program
 from authplane.io.tls_files import TlsFiles
 from authplane.xds.messages import Acked, Nacked
+from authplane.xds.nodes import NodeName, NodeRules
 
 log = structlog.stdlib.get_logger()
 
 
 def control(
     folder: FolderArgument,
-    address: AddressOption = "127.0.0.1:18000",
+    address: Annotated[
+        str, typer.Option(help="host:port, :port or unix:/path; by default a socket that only this user can open.")
+    ] = "",
     tls_cert_path: TlsCertOption = "",
     tls_key_path: TlsKeyOption = "",
     tls_ca_path: TlsCaOption = "",
+    node_name: Annotated[
+        NodeName, typer.Option(help="The names of a client's certificate of which its node id must be one.")
+    ] = NodeName.SAN,
+    envoy_node: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A name in the certificates of Envoys; repeatable. Clients with other names are gRPC servers, which"
+            " get no keys. By default all are Envoys."
+        ),
+    ] = None,
     poll: Annotated[
         bool, typer.Option("--poll", help="Look for changes from time to time, where the system does not tell of them.")
     ] = False,
@@ -41,18 +56,20 @@ def control(
 ) -> None:
     """Serve a folder of resources to Envoy over xDS (ADS, state of the world and delta).
 
-    The configuration holds private keys: an address that other machines can reach needs all three TLS files.
+    The configuration holds private keys: an address that other machines can reach needs all three TLS files, and each
+    Envoy a certificate in which its node id is a name.
 
-    Example: authplane control ./gateway --address 127.0.0.1:18000
+    Example: authplane control ./gateway
 
-    Example: authplane bootstrap --address 127.0.0.1:18000 > envoy.json && envoy -c envoy.json
+    Example: authplane bootstrap > envoy.json && envoy -c envoy.json
     """
     set_up_log(log_format)
     warn_of_open_files([tls_key_path])
     with serving():
         settings = ControlSettings(
-            address=parse_address(address),
+            address=parse_address(address) if address else xds_address(),
             tls=TlsFiles.open(certificate=tls_cert_path, key=tls_key_path, ca=tls_ca_path),
+            clients=Clients(names=node_name, rules=NodeRules(envoys=frozenset(envoy_node or ()))),
             poll=poll,
             issuers=IssuerOptions(schedule=OFTEN, allow_private_networks=allow_private_issuers),
         )
@@ -89,7 +106,8 @@ def tell(told: Told) -> None:
         case Connected(node=node, peer=peer):
             log.info("proxy connected", node=node, peer=peer)
         case Disconnected(node=node, peer=peer, reason=reason):
-            log.info("proxy disconnected", node=node, peer=peer, reason=reason)
+            ended = log.warning if reason and reason != STOPPING.reason else log.info
+            ended("proxy disconnected", node=node, peer=peer, reason=reason)
         case Acked(node=node, type_url=type_url, version=version):
             log.debug("accepted", node=node, type=type_url.name.lower(), version=version)
         case Nacked(node=node, type_url=type_url, version=version, names=names, message=message):

@@ -10,6 +10,7 @@ from authplane.cli.output import fail
 from authplane.io.envoy import EnvoyError
 from authplane.io.folder import FolderError
 from authplane.io.listen import AddressInvalidError, ListenError
+from authplane.io.live import NotLiveError
 from authplane.io.log import LogFormat
 
 AddressOption: TypeAlias = Annotated[str, typer.Option(help="host:port, :port or unix:/path.")]
@@ -28,7 +29,7 @@ def serving() -> Generator[None]:
         yield
     except (AddressInvalidError, FolderError) as error:
         fail(str(error), status=2)
-    except (ListenError, EnvoyError) as error:
+    except (ListenError, EnvoyError, NotLiveError) as error:
         fail(str(error))
     except KeyboardInterrupt:
         raise typer.Exit(130) from None

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 import grpc
@@ -10,11 +11,13 @@ import grpc.aio
 from authplane.base.addresses import is_loopback
 from authplane.cel.envoy.release import CURRENT, Release
 from authplane.graph.programming import Answered, NoProxy, Programming, ServerAnswers, without_filters
-from authplane.io.ads_stream import DELTA, SOTW, STOPPING, AdsEvent, Ending, Stream, Variant, Waits
+from authplane.io.ads_peers import peer_names
+from authplane.io.ads_stream import DELTA, SOTW, STOPPING, AdsEvent, Ending, Offer, Stream, Variant, Waits
 from authplane.io.grpc_server import Tls, serve_grpc
 from authplane.io.health import health_service
 from authplane.io.listen import Address, ListenError, UnixAddress
 from authplane.xds.messages import DeltaRequest, SotwRequest, Standing
+from authplane.xds.nodes import ALL_NODES, NodeName, NodeRules, Role
 from authplane.xds.rollout import PATIENCE
 from authplane.xds.snapshot import Editions, Snapshot
 
@@ -37,6 +40,18 @@ class AddressUnprotectedError(ListenError):
     """Other machines could connect, and nothing would ask them who they are."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clients:
+    """How clients with verified certificates are told apart."""
+
+    names: NodeName = NodeName.SAN
+    """The names of a certificate of which the node id must be one."""
+    rules: NodeRules = ALL_NODES
+
+
+ALL_ENVOYS: Final = Clients()
+
+
 class _Open(Protocol):
     """A stream of either variant."""
 
@@ -57,6 +72,7 @@ class Ads:
         self, sink: Callable[[AdsEvent], None], *, patience: float = PATIENCE, write_limit: float = 30.0
     ) -> None:
         self._sink = sink
+        self._clients: Clients | None = None
         self._waits = Waits(patience=patience, write_limit=write_limit)
         self._editions: Editions | None = None
         self._streams: set[_Open] = set()
@@ -72,13 +88,17 @@ class Ads:
                 stream.publish(snapshot)
 
     @asynccontextmanager
-    async def serve(self, address: Address, tls: Tls | None = None) -> AsyncGenerator[Address]:
+    async def serve(
+        self, address: Address, tls: Tls | None = None, clients: Clients = ALL_ENVOYS
+    ) -> AsyncGenerator[Address]:
         """Serve while the block runs; yields the address with the port that was really taken.
 
         Raises a `ListenError` if the address cannot be had, and if other machines could connect without showing a
-        certificate: the configuration holds private keys.
+        certificate: the configuration holds private keys. Where clients show certificates, what each of them may get
+        is decided by its node id, which must be in its certificate.
         """
         require_protection(address, tls)
+        self._clients = clients if tls is not None and tls.client_ca is not None else None
         handlers = [self._discovery(), health_service([SERVICE], serving=self._serving)]
 
         def build() -> grpc.aio.Server:
@@ -132,7 +152,13 @@ class Ads:
         )
 
     async def _run(self, variant: Variant[Request, Response], context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
-        stream = Stream(variant, context, self._sink, published=lambda: self._editions, waits=self._waits)
+        def admit(node: str) -> Role | str:
+            known = self._clients
+            return Role.LOCAL if known is None else known.rules.admit(node, peer_names(context, known.names))
+
+        stream = Stream(
+            variant, context, self._sink, offer=Offer(published=lambda: self._editions, admit=admit), waits=self._waits
+        )
         if self._stopping:
             stream.end(STOPPING)
         self._streams.add(stream)

@@ -20,6 +20,7 @@ from authplane.xds.messages import (
     SotwResponse,
     Standing,
 )
+from authplane.xds.nodes import Role
 from authplane.xds.snapshot import Editions, Snapshot
 from authplane.xds.sotw import SotwSession
 from authplane.xds.wire import parse_delta_request, parse_sotw_request, render_delta_response, render_sotw_response
@@ -121,6 +122,16 @@ _GARBLED: Final = Ending(grpc.StatusCode.INVALID_ARGUMENT, "the request is not a
 _SLOW: Final = Ending(grpc.StatusCode.DEADLINE_EXCEEDED, "the client does not read its responses")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What a stream has to give, and to whom."""
+
+    published: Callable[[], Editions | None]
+    """The latest generation."""
+    admit: Callable[[str], Role | str]
+    """Tells what the client is by its node id, or why it is refused."""
+
+
 class Stream(Generic[Request, Response]):
     """Runs one session until the client leaves, breaks a rule, stops reading, or the server stops."""
 
@@ -130,14 +141,15 @@ class Stream(Generic[Request, Response]):
         context: grpc.aio.ServicerContext[bytes, bytes],
         sink: Callable[[AdsEvent], None],
         *,
-        published: Callable[[], Editions | None],
+        offer: Offer,
         waits: Waits,
     ) -> None:
         self._variant = variant
         self._session = variant.session(waits.patience)
         self._context = context
         self._sink = sink
-        self._published = published
+        self._offer = offer
+        self._role = Role.GRPC
         self._write_limit = waits.write_limit
         self._requests: asyncio.Queue[bytes] = asyncio.Queue(_BACKLOG)
         self._wake = asyncio.Event()
@@ -159,7 +171,7 @@ class Stream(Generic[Request, Response]):
 
     def pick(self, editions: Editions) -> Snapshot | None:
         """Return what of a generation is for the client; None before it has said who it is."""
-        return None if self._first is None else editions.edition(self._first.edition)
+        return None if self._first is None else self._part(editions, self._first)
 
     def publish(self, snapshot: Snapshot) -> None:
         """Bring the client to this snapshot, which was picked for it; one that is not yet begun is replaced."""
@@ -218,14 +230,22 @@ class Stream(Generic[Request, Response]):
             self.end(_GARBLED)
             return
         if self._first is None:
+            role = self._offer.admit(request.node)
+            if isinstance(role, str):
+                self.end(Ending(grpc.StatusCode.PERMISSION_DENIED, role))
+                return
+            self._role = role
             self._first = request
-            if (editions := self._published()) is not None:
-                self._session.publish(editions.edition(request.edition), _now())
+            if (editions := self._offer.published()) is not None:
+                self._session.publish(self._part(editions, request), _now())
         output = self._session.received(request, _now())
         if not self._connected and self._session.node is not None:
             self._connected = True
             self._sink(Connected(node=self._session.node, peer=self._context.peer()))
         await self._put_out(output)
+
+    def _part(self, editions: Editions, first: Request) -> Snapshot:
+        return editions.edition(first.edition).seen_by(self._role)
 
     async def _put_out(self, output: Output[Response]) -> None:
         for event in output.events:

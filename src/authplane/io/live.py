@@ -21,8 +21,19 @@ class NotLiveError(Exception):
     """No control plane answers for the folder."""
 
 
+def xds_address() -> UnixAddress:
+    """Name the socket on which a control plane serves xDS unless it is told otherwise, in a private place."""
+    return UnixAddress(path=str(_private_place() / "xds.sock"))
+
+
 def live_address(root: Path, part: str = "") -> UnixAddress:
     """Name the socket of a folder's control plane, or of another part, and make sure that its place is private."""
+    place = _private_place()
+    digest = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:_NAME_DIGITS]
+    return UnixAddress(path=str(place / f"{digest}{part}.sock"))
+
+
+def _private_place() -> Path:
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     place = Path(runtime) / "authplane" if runtime else Path(tempfile.gettempdir()) / f"authplane-{os.getuid()}"
     try:
@@ -32,8 +43,7 @@ def live_address(root: Path, part: str = "") -> UnixAddress:
         raise NotLiveError(f"cannot use {place}: {error.strerror}") from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise NotLiveError(f"{place} is not a private folder of this user")
-    digest = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:_NAME_DIGITS]
-    return UnixAddress(path=str(place / f"{digest}{part}.sock"))
+    return place
 
 
 def ask_live(root: Path, target: str) -> bytes:

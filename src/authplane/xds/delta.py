@@ -4,6 +4,7 @@ from operator import itemgetter
 
 from authplane.xds.limits import refusal
 from authplane.xds.messages import DeltaRequest, DeltaResponse, Event, Output, Refused, Standing
+from authplane.xds.nodes import changed_node
 from authplane.xds.refusal import clean_node
 from authplane.xds.rollout import PATIENCE, Rollout
 from authplane.xds.snapshot import Snapshot, Versioned
@@ -17,6 +18,7 @@ class DeltaSession:
     def __init__(self, *, patience: float = PATIENCE) -> None:
         self._rollout: Rollout[DeltaResponse] = Rollout(_compose, patience)
         self._node: str | None = None
+        self._claimed = ""
         self._closed = False
 
     @property
@@ -37,6 +39,7 @@ class DeltaSession:
             self._closed = True
             return Output(events=(Refused(reason=reason),))
         if self._node is None:
+            self._claimed = request.node
             self._node = clean_node(request.node)
         event = self._take(request, TypeUrl(request.type_url))
         return Output(tuple(self._rollout.advance(now)), () if event is None else (event,))
@@ -57,6 +60,8 @@ class DeltaSession:
         return Output() if self._closed else Output(tuple(self._rollout.advance(now)))
 
     def _refusal(self, request: DeltaRequest) -> str | None:
+        if self._node is not None and (reason := changed_node(self._claimed, request.node)) is not None:
+            return reason
         most = max(len(request.subscribe), len(request.unsubscribe), len(request.initial_versions))
         if (reason := refusal(request.type_url, most)) is not None:
             return reason

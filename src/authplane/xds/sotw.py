@@ -5,6 +5,7 @@ from operator import itemgetter
 
 from authplane.xds.limits import refusal
 from authplane.xds.messages import Event, Output, Refused, SotwRequest, SotwResponse, Standing
+from authplane.xds.nodes import changed_node
 from authplane.xds.refusal import clean_node
 from authplane.xds.rollout import PATIENCE, Rollout
 from authplane.xds.snapshot import Snapshot, Versioned, set_version
@@ -18,6 +19,7 @@ class SotwSession:
     def __init__(self, *, patience: float = PATIENCE) -> None:
         self._rollout: Rollout[SotwResponse] = Rollout(_compose, patience)
         self._node: str | None = None
+        self._claimed = ""
         self._closed = False
         self._unnamed: set[TypeUrl] = set()
         """Types of which no name was ever given: no name means all."""
@@ -36,10 +38,11 @@ class SotwSession:
         """Take a request of the client."""
         if self._closed:
             return Output()
-        if (reason := refusal(request.type_url, len(request.names))) is not None:
+        if (reason := self._refusal(request)) is not None:
             self._closed = True
             return Output(events=(Refused(reason=reason),))
         if self._node is None:
+            self._claimed = request.node
             self._node = clean_node(request.node)
         event = self._take(request, TypeUrl(request.type_url))
         return self._output(now, () if event is None else (event,))
@@ -58,6 +61,11 @@ class SotwSession:
     def elapsed(self, now: float) -> Output[SotwResponse]:
         """Go on where a time limit is over."""
         return Output() if self._closed else self._output(now)
+
+    def _refusal(self, request: SotwRequest) -> str | None:
+        if self._node is not None and (reason := changed_node(self._claimed, request.node)) is not None:
+            return reason
+        return refusal(request.type_url, len(request.names))
 
     def _take(self, request: SotwRequest, type_url: TypeUrl) -> Event | None:
         names = frozenset(request.names) - {WILDCARD}
