@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from cel_expr_python import cel  # type: ignore[import-untyped]
 
+from authplane.cel.numbers_wire import NUMBER, WRITTEN, write_whole_numbers
 from authplane.cel.problem import CelProblem, Reason
 from authplane.cel.vocabulary import Kind, Vocabulary
 from authplane.cel.wire import PACKAGE, build_types, message_name
@@ -63,6 +64,13 @@ def compile_text(text: str, vocabulary: Vocabulary) -> Any | tuple[CelProblem, .
         return tuple(dict.fromkeys(_parse_problems(str(error), vocabulary)))
 
 
+@lru_cache(maxsize=1)
+def _written() -> bytes:
+    """Return the checked form of what writes a number."""
+    compiled: bytes = cel.NewEnv(variables={NUMBER: DYN}).compile(WRITTEN).serialize()
+    return compiled
+
+
 def result_type(compiled: Any) -> Any | None:
     """Return the type of an expression's result; None for one that the engine has no name for."""
     try:
@@ -75,7 +83,7 @@ def result_type(compiled: Any) -> Any | None:
 def load(checked: bytes, vocabulary: Vocabulary) -> Any | CelProblem:
     """Return what runs a checked expression."""
     try:
-        return engine_for(vocabulary).running.deserialize(checked)
+        return engine_for(vocabulary).running.deserialize(write_whole_numbers(checked, _written))
     except RuntimeError:
         return CelProblem(reason=Reason.NOT_ALLOWED, message="the engine cannot run it")
 

@@ -35,31 +35,31 @@ def parse_tree(data: bytes) -> Node | None:
 
 def sorted_bytes(data: bytes) -> bytes:
     """Serialize a ``CheckedExpr`` again so that the same expression always has the same bytes."""
-    return _packed(_unpacked(data))
+    return pack_checked(unpack_checked(data))
 
 
 def parse_parts(data: bytes, wanted: frozenset[int]) -> dict[int, bytes]:
     """Return expressions, serialized as ``data`` is, for those parts of it whose ids are wanted."""
-    checked = _unpacked(data)
+    checked = unpack_checked(data)
     found: dict[int, bytes] = {}
     waiting = [checked.expr]
     while waiting:
         each = waiting.pop()
         if each.id in wanted:
             part = checked_pb2.CheckedExpr(expr=each, reference_map=checked.reference_map, type_map=checked.type_map)
-            found[each.id] = _packed(part)
-        waiting += _below(each)
+            found[each.id] = pack_checked(part)
+        waiting += below(each)
     return found
 
 
 def parse_overloads(data: bytes) -> dict[int, frozenset[str]]:
     """Return what the checker found that each call may be, by the ids of the calls."""
-    return {number: frozenset(each.overload_id) for number, each in _unpacked(data).reference_map.items()}
+    return {number: frozenset(each.overload_id) for number, each in unpack_checked(data).reference_map.items()}
 
 
 def build_checked(data: bytes) -> checked_pb2.CheckedExpr:
     """Return a checked expression as others read it: to them a namespace is a map, as they do not know our messages."""
-    checked = _unpacked(data)
+    checked = unpack_checked(data)
     for each in checked.type_map.values():
         if each.message_type.startswith(f"{PACKAGE}."):
             each.map_type.key_type.primitive = checked_pb2.Type.STRING
@@ -94,19 +94,22 @@ def message_name(namespace: str) -> str:
     return namespace.replace(".", "__")
 
 
-def _unpacked(data: bytes) -> checked_pb2.CheckedExpr:
+def unpack_checked(data: bytes) -> checked_pb2.CheckedExpr:
+    """Read a ``CheckedExpr`` in a serialized ``Any``."""
     checked = checked_pb2.CheckedExpr()
     any_pb2.Any.FromString(data).Unpack(checked)
     return checked
 
 
-def _packed(checked: checked_pb2.CheckedExpr) -> bytes:
+def pack_checked(checked: checked_pb2.CheckedExpr) -> bytes:
+    """Serialize a ``CheckedExpr`` in an ``Any``; the same one always has the same bytes."""
     packed = any_pb2.Any()
     packed.Pack(checked, deterministic=True)
     return packed.SerializeToString(deterministic=True)
 
 
-def _below(expr: Expr) -> list[Expr]:
+def below(expr: Expr) -> list[Expr]:
+    """Return the parts of an expression; of a loop, what it goes over."""
     match expr.WhichOneof("expr_kind"):
         case "select_expr":
             return [expr.select_expr.operand]
