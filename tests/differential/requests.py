@@ -1,6 +1,7 @@
 """Requests at random: most are nearly what some rule grants."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
@@ -90,6 +91,15 @@ CLAIMS: Final[tuple[Mapping[str, Any], ...]] = (
     {"scope": "read", "scp": "tools"},
     {"sub": 7},
     {"sub": ""},
+    {"org": 1234567, "owner_org": 1234567},
+    {"org": 1234567, "owner_org": 1234568},
+    {"org": "1234567", "owner_org": 1234567},
+    {"until": 2_000_000_000},
+    {"until": 2_000_000_000_000},
+    {"until": "2050-01-01T00:00:00Z"},
+    {"until": "10000-01-01T00:00:00Z"},
+    {"until": "infinite-future"},
+    {"until": "315576000000s"},
 )
 AUDIENCES: Final[tuple[Any, ...]] = (
     ["shop"], ["desk", "shop"], "desk", "Shop", "shop ", [], ["cafe"], None, 7, "https://shop.example/",
@@ -189,7 +199,7 @@ class Requests:
     def _sent(self, place: int) -> Sent:
         chance, rules = self._random, self._rules[place]
         aim = chance.choice(rules) if rules and chance.random() < 0.85 else {}
-        sent = replace(self._call(aim), **self._who(aim.get("source")))
+        sent = replace(self._call(aim), **self._who(aim.get("source"), _read_by(aim)))
         if chance.random() < 0.2:
             times = 2 if chance.random() < 0.3 else 1
             sent = replace(sent, headers=(*sent.headers, *(("x-team", "red"),) * times))
@@ -218,8 +228,8 @@ class Requests:
             headers.append(("mcp-protocol-version", version))
         return Sent(method=self._random.choice(("GET", "DELETE")), headers=tuple(headers))
 
-    def _who(self, source: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Be whom a source is for, more or less; nobody in particular without one."""
+    def _who(self, source: Mapping[str, Any] | None, read: frozenset[str]) -> dict[str, Any]:
+        """Be whom a source is for, more or less; nobody in particular without one. A rule reads these claims."""
         chance = self._random
         source = source or chance.choice(_ANYBODY)
         made: dict[str, Any] = {}
@@ -229,7 +239,7 @@ class Requests:
             case "SPIFFE" | "ServiceAccount":
                 made["token"] = self._workload_token()
             case "OIDC":
-                made["token"] = self._token(**_asked_of(source["oidc"]))
+                made["token"] = self._token(**_asked_of(source["oidc"]), read=read)
             case _ if chance.random() < 0.2:
                 made["token"] = self._workload_token()
         return {"certificate": "agent", "token": self._token(), **made} if chance.random() < 0.08 else made
@@ -242,10 +252,20 @@ class Requests:
         fit = [name for name in ("agent", "other", "foreign") if name in named or CERTIFICATES[name][0] in named]
         return chance.choice(fit or ("agent",))
 
-    def _token(self, issuer: str = "", audiences: tuple[str, ...] = (), scopes: tuple[str, ...] = ()) -> Token:
+    def _token(
+        self,
+        issuer: str = "",
+        audiences: tuple[str, ...] = (),
+        scopes: tuple[str, ...] = (),
+        read: frozenset[str] = frozenset(),
+    ) -> Token:
         chance = self._random
         issuer = issuer or chance.choice(ISSUERS)
-        claims = {"sub": chance.choice(("ann", "bob")), **chance.choice(CLAIMS)}
+        fit = [each for each in CLAIMS if not read.isdisjoint(each)]
+        claims = {
+            "sub": chance.choice(("ann", "bob")),
+            **chance.choice(fit if fit and chance.random() < 0.6 else CLAIMS),
+        }
         if scopes and chance.random() < 0.8:
             claims["scope"] = chance.choice((chance.choice(scopes), f"x {chance.choice(scopes)}", list(scopes)))
         audience = self._usually(audiences or ("shop",), AUDIENCES)
@@ -275,6 +295,12 @@ class Requests:
             made,
             claims={**made.claims, "sub": f"system:serviceaccount:default:{name}", "kubernetes.io": stated},
         )
+
+
+def _read_by(rule: Mapping[str, Any]) -> frozenset[str]:
+    """Return the claims that the expressions of a rule read."""
+    texts = (entry.get("cel", "") for entry in rule.get("authorization", ()))
+    return frozenset(name for text in texts for name in re.findall(r"identity\.(\w+)", text))
 
 
 def _asked_of(oidc: Mapping[str, Any]) -> dict[str, Any]:

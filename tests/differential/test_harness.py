@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from tests.differential.differences import Tally
@@ -96,6 +96,34 @@ def test_the_same_number_makes_the_same_cases() -> None:
 
     assert made(7) == made(7)
     assert made(7) != made(8)
+
+
+MET: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+    "two numbers that Envoy 1.39 writes alike": (
+        "string(identity.org) == string(identity.owner_org)",
+        {"org": 1234567, "owner_org": 1234568},
+    ),
+    "milliseconds as seconds": ("timestamp(int(identity.until)) > request.time", {"until": 2_000_000_000_000}),
+    "a text that is no date": ("timestamp(identity.until) > request.time", {"until": "infinite-future"}),
+}
+
+
+def test_requests_meet_the_expressions_that_envoy_answers_otherwise() -> None:
+    found = {
+        (entry["cel"], name)
+        for batch in batches(12_000, 11)
+        for case in batch.cases
+        for rule in _rules(batch.world.sets[case.place])
+        for entry in rule.get("authorization", ())
+        if entry["type"] == "CEL"
+        for name, (_, claims) in MET.items()
+        if case.sent.token is not None and claims.items() <= case.sent.token.claims.items()
+    }
+    assert {name for name, (text, _) in MET.items() if (text, name) in found} == MET.keys()
+
+
+def _rules(policies: PolicySet) -> list[dict[str, Any]]:
+    return [rule for draft in policies.backend for rule in draft.spec["rules"]]
 
 
 @pytest.fixture

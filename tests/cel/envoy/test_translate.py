@@ -11,6 +11,7 @@ from tests.cel.expressions import program
 from authplane.cel.envoy import nodes
 from authplane.cel.envoy.fitness import DEEPEST, is_too_deep
 from authplane.cel.envoy.release import CURRENT, Release
+from authplane.cel.envoy.times import CALCULATED, FAR, MADE
 from authplane.cel.envoy.translate import NOBODY, Certified, Claims, Condition, Members, Who, translate
 from authplane.cel.envoy.wire import render_condition
 from authplane.cel.text import render_text
@@ -20,6 +21,8 @@ from authplane.cel.vocabulary import Macro
 ISSUER: Final = Claims("https://issuer.example")
 AGENT: Final = Members((("spiffe_id", "spiffe://cluster.local/ns/default/sa/agent"),))
 ACCOUNT: Final = Members((("service_account", "agent"), ("namespace", "default")))
+
+NUMBER_AS_TEXT: Final = "writes as text what may be a number or a time, which Envoy writes otherwise"
 
 TOKEN: Final = 'metadata.filter_metadata["envoy.filters.http.jwt_authn"]["https://issuer.example"]'
 MCP: Final = 'metadata.filter_metadata["envoy.filters.http.mcp"]'
@@ -100,6 +103,18 @@ TRANSLATED: Final[dict[str, tuple[str, Who, str]]] = {
         f'type(request.method) == string ? matches(request.method, "b") : {MISSING}',
     ),
     "types": ("type(identity.a) == string", ISSUER, f'type({TOKEN}["a"]) == string'),
+    "times and durations of the expression": (
+        'request.time - duration("1h30m") < timestamp("2030-01-01T00:00:00Z")',
+        NOBODY,
+        'request.time - duration("1h30m") < timestamp("2030-01-01T00:00:00Z")',
+    ),
+    "a time since 1970": ("request.time > timestamp(1790000000)", NOBODY, "request.time > timestamp(1790000000)"),
+    "numbers of claims are no times": ("identity.a - 1.5 > 2.0", ISSUER, f'{TOKEN}["a"] - 1.5 > 2.0'),
+    "a whole number as text": (
+        'string(size(request.method)) == "3"',
+        NOBODY,
+        'string(size(request.method)) == "3"',
+    ),
     "the largest exact number": ("identity.a == 9007199254740992", ISSUER, f'{TOKEN}["a"] == 9007199254740992'),
 }
 
@@ -167,6 +182,23 @@ REFUSED: Final[dict[str, tuple[str, Who, tuple[str, ...]]]] = {
     "lists that are joined": ("[1] + [2] == [1, 2]", NOBODY, ("joins texts or lists",)),
     "who knows what is joined": ("identity.a + identity.b == 1", ISSUER, ("joins texts or lists",)),
     "a time zone": ('request.time.getHours("Europe/Berlin") == 1', NOBODY, ("uses a time zone",)),
+    "a number as text": ("string(identity.a) == string(identity.b)", ISSUER, (NUMBER_AS_TEXT,)),
+    "a calculated number as text": ('string(identity.a + 0.2) == "0.3"', ISSUER, (NUMBER_AS_TEXT,)),
+    "a time as text": ('string(request.time) == "a"', NOBODY, (NUMBER_AS_TEXT,)),
+    "milliseconds of a claim as a time": ("timestamp(int(identity.a)) > request.time", ISSUER, (MADE,)),
+    "the text of a claim as a time": ("timestamp(identity.a) > request.time", ISSUER, (MADE,)),
+    "the text of a claim as a duration": ("request.time + duration(identity.a) > request.time", ISSUER, (MADE,)),
+    "a time after all calendars": ("request.time < timestamp(253402300800)", NOBODY, (FAR,)),
+    "a time in a far century": ('request.time < timestamp("9999-12-31T23:59:59Z")', NOBODY, (FAR,)),
+    "a duration of centuries": ('request.time + duration("315576000000s") > request.time', NOBODY, (FAR,)),
+    "a duration of centuries in parts": (f'duration("{"999999m" * 60}") > duration("1s")', NOBODY, (FAR,)),
+    "part of a nanosecond": ('request.time + duration("0.5ns") > request.time', NOBODY, (FAR,)),
+    "time after time": ('request.time - duration("1h") - duration("1h") < request.time', NOBODY, (CALCULATED,)),
+    "a time among values of any type": (
+        'dyn(request.time) - dyn(timestamp("2020-01-01T00:00:00Z")) == 1',
+        NOBODY,
+        (CALCULATED,),
+    ),
     "a type of protobuf": (
         "type(request.time) == google.protobuf.Timestamp",
         NOBODY,
@@ -225,7 +257,7 @@ def test_the_metadata_of_mcp_has_the_name_of_its_release(release: Release, names
 
 
 def test_texts_are_joined_and_made_where_the_release_can_be_told_to() -> None:
-    both = program('string(identity.a) + "b" == "ab"')
+    both = program('string(int(identity.a)) + "b" == "1b"')
     condition = translate(both, ISSUER, Release(1, 37))
     assert isinstance(condition, Condition)
     assert (condition.conversion, condition.concatenation, condition.reads_mcp) == (True, True, False)

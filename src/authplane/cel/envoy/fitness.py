@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from authplane.cel.envoy.release import Release
+from authplane.cel.envoy.times import fault_in_time
 from authplane.cel.patterns import pattern_size
 from authplane.cel.tree import Call, Const, Entries, Ident, Loop, Message, Node, Unsigned, parts
 from authplane.cel.vocabulary import FUNCTIONS, TYPES
@@ -21,6 +22,10 @@ _NUMERIC: Final = frozenset({
     "add_int64", "add_uint64", "add_double",
     "add_timestamp_duration", "add_duration_timestamp", "add_duration_duration",
 })  # fmt: skip
+_WRITTEN: Final = frozenset({
+    "int64_to_string", "uint64_to_string", "bool_to_string", "string_to_string", "bytes_to_string",
+})  # fmt: skip
+"""What ``string()`` writes in the same way everywhere. Of a double Envoy 1.39 writes six digits."""
 _NAMES: Final = frozenset(each for each in TYPES if "." not in each)
 _HEADER: Final = re.compile(r"[a-z0-9!#$%&'*+.^`|~_-]+")
 _DIFFERENT: Final = frozenset({"authorization", "host", "x-envoy-auth-partial-body", "x-forwarded-client-cert"})
@@ -59,16 +64,25 @@ def fault_in_call(node: Call, overloads: frozenset[str], envoy: Release) -> str:
         case Call(function="matches", args=(*_, Const(value=str(pattern)))):
             large = pattern_size(pattern) > LARGEST_PATTERN
             return "has a regular expression that is larger than Envoy accepts" if large else ""
-        case Call(function="string") if not envoy.converts_strings:
-            return "uses string()"
-        case Call(function="_+_") if not overloads <= _NUMERIC:
-            return "" if overloads <= _NUMERIC | {"add_string"} and envoy.converts_strings else "joins texts or lists"
+        case Call(function="string" | "_+_"):
+            return _fault_in_text(node, overloads, envoy) or fault_in_time(node, overloads)
         case Call(function=function, args=args) if function.startswith("get") and args:
             return "uses a time zone"
         case Call(function=function) if function not in FUNCTIONS:
             return f"uses {function}()"
         case _:
-            return ""
+            return fault_in_time(node, overloads)
+
+
+def _fault_in_text(node: Call, overloads: frozenset[str], envoy: Release) -> str:
+    """Say why what is written or joined as text is not for Envoy, or nothing."""
+    if node.function == "_+_":
+        joined = _NUMERIC | {"add_string"} if envoy.converts_strings else _NUMERIC
+        return "" if overloads <= joined else "joins texts or lists"
+    if not envoy.converts_strings:
+        return "uses string()"
+    fit = overloads <= _WRITTEN
+    return "" if fit else "writes as text what may be a number or a time, which Envoy writes otherwise"
 
 
 def is_too_deep(tree: Node) -> bool:
