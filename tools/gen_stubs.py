@@ -31,6 +31,7 @@ ROOTS = (
     "envoy/extensions/filters/http/ext_authz/v3/ext_authz.proto",
     "envoy/extensions/filters/http/fault/v3/fault.proto",
     "envoy/extensions/filters/http/gcp_authn/v3/gcp_authn.proto",
+    "envoy/extensions/filters/http/header_mutation/v3/header_mutation.proto",
     "envoy/extensions/filters/http/json_to_metadata/v3/json_to_metadata.proto",
     "envoy/extensions/filters/http/jwt_authn/v3/config.proto",
     "envoy/extensions/filters/http/mcp/v3/mcp.proto",

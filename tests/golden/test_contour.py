@@ -17,6 +17,7 @@ from authplane.render.dump import dump, json_text
 
 CASES = sorted(path.parent for path in (Path(__file__).parent / "contour").glob("*/in.yaml"))
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ORDER = ["envoy.filters.http.header_mutation", "envoy.filters.http.ext_authz", "envoy.filters.http.router"]
 
 
 def world_of(case: Path) -> World:
@@ -60,6 +61,6 @@ def test_filters_stand_in_one_order_on_every_listener(case: Path) -> None:
     for listener in rendered["listeners"]:
         for chain in listener["filterChains"]:
             filters = [each["name"].partition("/")[0] for each in chain["filters"][0]["typedConfig"]["httpFilters"]]
-            assert filters == sorted(filters, key=["envoy.filters.http.ext_authz", "envoy.filters.http.router"].index)
+            assert filters == sorted(filters, key=ORDER.index)
             assert filters[-1] == "envoy.filters.http.router"
             assert filters.count("envoy.filters.http.router") == 1

@@ -20,6 +20,8 @@ KNOWN = {
     "envoy.extensions.access_loggers.stream.v3.StdoutAccessLog",
     "envoy.extensions.filters.http.ext_authz.v3.ExtAuthz",
     "envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute",
+    "envoy.extensions.filters.http.header_mutation.v3.HeaderMutation",
+    "envoy.extensions.filters.http.header_mutation.v3.HeaderMutationPerRoute",
     "envoy.extensions.filters.http.json_to_metadata.v3.JsonToMetadata",
     "envoy.extensions.filters.http.mcp.v3.Mcp",
     "envoy.extensions.filters.http.rbac.v3.RBAC",

@@ -396,7 +396,11 @@ def test_authorization_holds_on_the_fallback_chain(proxy: str, fields: str) -> N
     assert made.problems("HTTPProxy") == []
     assert made.graph.fallback is not None
     assert all(isinstance(route.authorization, Enforced) for host in made.graph.fallback.hosts for route in host.routes)
-    assert fallback_filters(made) == ["envoy.filters.http.ext_authz", "envoy.filters.http.router"]
+    assert fallback_filters(made) == [
+        "envoy.filters.http.header_mutation",
+        "envoy.filters.http.ext_authz",
+        "envoy.filters.http.router",
+    ]
 
 
 @pytest.mark.requirement("EN-1")

@@ -10,6 +10,7 @@ from google.protobuf.any_pb2 import Any
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from authplane.render.rendered import Rendered
+from authplane.render.stripped import STRIP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ def managers(rendered: Rendered) -> Iterator[Manager]:
                     filters[each.name] = message
             hosts = {domain: host for host in tables[name].virtual_hosts for domain in host.domains}
             for host in tables[name].virtual_hosts:
-                assert not host.typed_per_filter_config
+                assert set(host.typed_per_filter_config) <= {STRIP}
             yield Manager(routes=name.partition("#")[0], filters=filters, hosts=hosts)
 
 

@@ -21,6 +21,7 @@ from authplane.graph.guards import (
     Disabled,
     Enforced,
     Guarded,
+    HeaderNames,
     HostAuthorization,
     OverHttp,
     RouteAuthorization,
@@ -222,6 +223,19 @@ def _in_mode(guard: HostAuthorization, root: ObjectName, around: Around, problem
         "through",
     )
     return replace(guard, service=replace(guard.service, on_failure=Shadow()))
+
+
+def promised_headers(guard: HostAuthorization) -> tuple[HeaderNames, ...] | None:
+    """Return which headers of its own the service of a host sets, if somebody authorizes the host at all."""
+    match guard:
+        case Guarded(service=service):
+            return service.protocol.upstream_headers if isinstance(service.protocol, OverHttp) else ()
+        case Unavailable():
+            return ()
+        case Unprotected() | Unenforceable():
+            return None
+        case _:
+            assert_never(guard)
 
 
 # --- A route

@@ -9,7 +9,7 @@ from typing import Final
 from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problems
 from authplane.graph.around import Around
-from authplane.graph.authorization import host_authorization
+from authplane.graph.authorization import host_authorization, promised_headers
 from authplane.graph.downstream_tls import downstream_tls
 from authplane.graph.guards import Unprotected
 from authplane.graph.hostnames import is_dns_name
@@ -118,6 +118,7 @@ def _build_root(proxy: HTTPProxy, virtual_host: VirtualHost, around: Around, pro
         proxy=name,
         included=tuple(sorted(built.included)),
         routes=tuple(each.route for each in built.routes),
+        promised=promised_headers(guard),
     )
     plain, secure = host, None
     if tls is not None:

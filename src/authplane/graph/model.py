@@ -14,7 +14,7 @@ from authplane.base.names import ObjectName
 from authplane.base.secret import Secret
 from authplane.base.timeouts import Timeout, UseDefault
 from authplane.graph.grpc_model import GrpcServer
-from authplane.graph.guards import RouteAuthorization
+from authplane.graph.guards import HeaderNames, RouteAuthorization
 from authplane.graph.upstreams import Cluster, Mirror
 
 # --- Matching
@@ -184,6 +184,8 @@ class Host:
     included: tuple[ObjectName, ...] = ()
     """The HTTPProxies that the root includes, at any depth, sorted."""
     routes: tuple[Route, ...]
+    promised: tuple[HeaderNames, ...] | None = None
+    """What the authorization service may set beside ``Auth-*``; None if the host has no authorization."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

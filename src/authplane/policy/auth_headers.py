@@ -5,15 +5,16 @@ from typing import Final
 
 from authplane.policy.headers import fit_name, fit_value
 
-_CONTEXT: Final = "auth-context-"
-_OWNED: Final = ("auth-handler", "auth-realm", "auth-username")
-_FIXED: Final = tuple(sorted(form for name in _OWNED for form in (name, name.replace("-", "_"))))
+CONTEXT_PREFIX: Final = "auth-context-"
+OWNED_HEADERS: Final = ("auth-handler", "auth-realm", "auth-username")
+"""What backends set beside the headers of the context, in lower case and in order."""
+_FIXED: Final = tuple(sorted(form for name in OWNED_HEADERS for form in (name, name.replace("-", "_"))))
 _WORD: Final = re.compile(r"[^-]+")
 
 
 def context_headers(context: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     """Name a header for each entry of the context; an entry that no header can carry is left out."""
-    named = {_canonical(_CONTEXT + key): value for key, value in sorted(context, reverse=True)}
+    named = {_canonical(CONTEXT_PREFIX + key): value for key, value in sorted(context, reverse=True)}
     return tuple(sorted((name, value) for name, value in named.items() if fit_name(name) and fit_value(value)))
 
 
@@ -28,7 +29,7 @@ def spoofed_headers(auth_names: tuple[str, ...], ours: tuple[tuple[str, str], ..
 
 
 def _is_owned(name: str) -> bool:
-    return name in _OWNED or name.startswith(_CONTEXT)
+    return name in OWNED_HEADERS or name.startswith(CONTEXT_PREFIX)
 
 
 def _canonical(name: str) -> str:

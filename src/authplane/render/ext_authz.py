@@ -169,10 +169,11 @@ def _timeout(timeout: Timeout) -> Duration | None:
 
 
 def _names(names: tuple[HeaderNames, ...]) -> string_pb2.ListStringMatcher:
-    return string_pb2.ListStringMatcher(patterns=[_name(each) for each in names])
+    return string_pb2.ListStringMatcher(patterns=[header_matcher(each) for each in names])
 
 
-def _name(name: HeaderNames) -> string_pb2.StringMatcher:
+def header_matcher(name: HeaderNames) -> string_pb2.StringMatcher:
+    """Render which headers a rule selects."""
     match name.test:
         case NameTest.EXACT:
             return string_pb2.StringMatcher(exact=name.text, ignore_case=name.ignore_case)

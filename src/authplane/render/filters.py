@@ -11,13 +11,14 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from google.protobuf.any_pb2 import Any
 
 from authplane.graph.guards import AuthorizationService, Enforced, RouteAuthorization, Shadow, Unprotected
-from authplane.graph.model import Host
+from authplane.graph.model import Forward, Host
 from authplane.graph.programming import FILTERS
 from authplane.policy.placement.sources import CERTIFICATE_HEADER
 from authplane.render.ext_authz import Manner, manner_of, render_check, render_disabled, render_filter
 from authplane.render.native import SWITCHED_OFF, Natives, native_changes, native_filters
 from authplane.render.placed import placed_of, requirement_name
 from authplane.render.rules import granted_matcher
+from authplane.render.stripped import STRIP, render_strip
 from authplane.render.wrap import pack
 
 EXT_AUTHZ: Final = "envoy.filters.http.ext_authz"
@@ -49,6 +50,8 @@ class Chain:
     """A route is checked by one of them at most."""
     natives: Natives | None = None
     """Envoy's own filters, which decide before anybody is asked."""
+    strips: bool = False
+    """Whether a client's ``Auth-*`` headers go no further, on hosts with authorization."""
 
 
 def chain_of(hosts: Iterable[Host]) -> Chain:
@@ -59,8 +62,9 @@ def chain_of(hosts: Iterable[Host]) -> Chain:
     a route never meets another instance under the name that it knows.
     """
     services: set[AuthorizationService] = set()
-    steady = True
+    steady, strips = True, False
     for host in hosts:
+        strips = strips or (host.promised is not None and any(isinstance(each.action, Forward) for each in host.routes))
         enforced = _enforced(host)
         # Most hosts have one check, many times over.
         checks = {(id(each.service), each.context): each.service for each in enforced}
@@ -72,12 +76,13 @@ def chain_of(hosts: Iterable[Host]) -> Chain:
     if len(services) == 1:
         [service] = services
         guard = Guard(name=EXT_AUTHZ, manner=manner_of(service), service=service, clear_route_cache=clear)
-        return Chain(guards=(guard,))
+        return Chain(guards=(guard,), strips=strips)
     manners = {_name(manner): manner for manner in map(manner_of, services)}
     return Chain(
         guards=tuple(
             Guard(name=name, manner=manners[name], service=None, clear_route_cache=clear) for name in sorted(manners)
-        )
+        ),
+        strips=strips,
     )
 
 
@@ -103,7 +108,7 @@ def table_name(base: str, chain: Chain) -> str:
     connection manager ever sees the table of one with other filters: not while it drains, not if its successor was
     refused, not before its own table has come.
     """
-    if not chain.guards and chain.natives is None:
+    if chain == Chain():
         return base
     digest = sha256(b"".join(each.SerializeToString(deterministic=True) for each in http_filters(chain)))
     return f"{base}{FILTERS}{digest.hexdigest()[:16]}"
@@ -150,6 +155,11 @@ def _name(manner: Manner) -> str:
     return f"{EXT_AUTHZ}/{sha256(message.SerializeToString(deterministic=True)).hexdigest()[:8]}"
 
 
+def _strip(chain: Chain) -> Iterable[hcm_pb2.HttpFilter]:
+    if chain.strips:
+        yield hcm_pb2.HttpFilter(name=STRIP, typed_config=pack(render_strip()))
+
+
 def _native(chain: Chain) -> Iterable[hcm_pb2.HttpFilter]:
     return () if chain.natives is None else native_filters(chain.natives)
 
@@ -168,4 +178,9 @@ def _router(_: Chain) -> Iterable[hcm_pb2.HttpFilter]:
     yield hcm_pb2.HttpFilter(name=_ROUTER, typed_config=pack(router_pb2.Router()))
 
 
-_ORDER: Final[tuple[Callable[[Chain], Iterable[hcm_pb2.HttpFilter]], ...]] = (_native, _ext_authz, _router)
+_ORDER: Final[tuple[Callable[[Chain], Iterable[hcm_pb2.HttpFilter]], ...]] = (
+    _strip,
+    _native,
+    _ext_authz,
+    _router,
+)

@@ -14,7 +14,8 @@ from envoy.type.v3.range_pb2 import Int64Range
 from google.protobuf.struct_pb2 import Struct
 from google.protobuf.wrappers_pb2 import BoolValue, UInt32Value
 
-from authplane.graph.guards import Enforced, Unprotected
+from authplane.graph.gateway_api import splits
+from authplane.graph.guards import Enforced, Shadow, Unprotected
 from authplane.graph.hostnames import ANY
 from authplane.graph.http_routes import RESOURCE
 from authplane.graph.model import (
@@ -107,6 +108,8 @@ class _Kind(NamedTuple):
 
     scheme: str
     checks: Chain
+    protected: bool = False
+    """Whether requests to some backend of the host are checked: then no client names itself to any of them."""
 
 
 def _hosts(hosts: Iterable[GatewayHost], kind: _Kind) -> tuple[Whole[pb.VirtualHost], ...]:
@@ -114,12 +117,17 @@ def _hosts(hosts: Iterable[GatewayHost], kind: _Kind) -> tuple[Whole[pb.VirtualH
 
 
 def _host(host: GatewayHost, kind: _Kind) -> Whole[pb.VirtualHost]:
+    kind = kind._replace(protected=any(_is_checked(share) for split in splits([host]) for share in split.shares))
     routes = tuple(part for each in host.routes for part in _parts(each, kind))
     if kind.checks.natives is not None:
         # Without a route, filters would deny that are closed by default.
         last = partial(unmatched, _NO_ROUTE, kind.checks)
         routes = (*routes, Part("gateway no route", host, last, kind))
     return Whole(host.name, pb.VirtualHost(name=host.name, domains=[host.name]), "routes", routes)
+
+
+def _is_checked(share: Share) -> bool:
+    return isinstance(share.authorization, Enforced)
 
 
 def _parts(route: GatewayRoute, kind: _Kind) -> Iterator[Part]:
@@ -131,7 +139,7 @@ def _parts(route: GatewayRoute, kind: _Kind) -> Iterator[Part]:
 def _reads_bodies(route: GatewayRoute, checks: Chain) -> bool:
     """Tell whether every request that a route takes is checked, and Envoy reads the bodies of some."""
     shares = route.action.shares if isinstance(route.action, Split) else ()
-    checked = bool(shares) and all(isinstance(each.authorization, Enforced) for each in shares)
+    checked = bool(shares) and all(_is_checked(each) for each in shares)
     return checked and any(placed.reads_mcp for each in shares if (placed := _placed(each, checks)) is not None)
 
 
@@ -151,7 +159,7 @@ def _route(route: GatewayRoute, kind: _Kind) -> pb.Route:
     match route.action:
         case Split():
             message.metadata.CopyFrom(route_metadata(_word(route.action), _told(route.action, kind)))
-            _add_split(message, route.match, route.action, kind.checks)
+            _add_split(message, route.match, route.action, kind)
         case ResourceMetadata():
             message.metadata.CopyFrom(route_metadata(authorization_word(Unprotected())))
             message.direct_response.CopyFrom(_document(route.action))
@@ -194,7 +202,7 @@ def _challenge(split: Split, kind: _Kind) -> dict[str, str]:
 # --- Sending on
 
 
-def _add_split(message: pb.Route, match: Match, split: Split, checks: Chain) -> None:
+def _add_split(message: pb.Route, match: Match, split: Split, kind: _Kind) -> None:
     action = message.route
     timeout = limit(split.timeout)
     if timeout is not None:
@@ -208,26 +216,28 @@ def _add_split(message: pb.Route, match: Match, split: Split, checks: Chain) -> 
         action.cluster = share.cluster or NOWHERE
         if share.host:
             action.host_rewrite_literal = share.host
-        message.request_headers_to_remove.extend(_removed(share, checks))
-        _put(message.typed_per_filter_config, per_route(checks, share.authorization))
+        message.request_headers_to_remove.extend(_removed(share, kind))
+        _put(message.typed_per_filter_config, per_route(kind.checks, share.authorization))
     else:
-        action.weighted_clusters.clusters.extend(_weighted(share, checks) for share in split.shares)
+        action.weighted_clusters.clusters.extend(_weighted(share, kind) for share in split.shares)
 
 
-def _weighted(share: Share, checks: Chain) -> pb.WeightedCluster.ClusterWeight:
+def _weighted(share: Share, kind: _Kind) -> pb.WeightedCluster.ClusterWeight:
     return pb.WeightedCluster.ClusterWeight(
         name=share.cluster or NOWHERE,
         weight=UInt32Value(value=share.weight),
         host_rewrite_literal=share.host,
-        request_headers_to_remove=_removed(share, checks),
-        typed_per_filter_config=per_route(checks, share.authorization),
+        request_headers_to_remove=_removed(share, kind),
+        typed_per_filter_config=per_route(kind.checks, share.authorization),
     )
 
 
-def _removed(share: Share, checks: Chain) -> list[str]:
-    """Return the headers that go no further; whoever is asked sees to it by itself, and is not always asked."""
-    placing = share.authorization.placing if isinstance(share.authorization, Enforced) else None
-    placed = _placed(share, checks)
+def _removed(share: Share, kind: _Kind) -> list[str]:
+    """Return the headers that go no further; whoever is asked and heeded sees to it by itself."""
+    authorization = share.authorization
+    if not isinstance(authorization, Enforced) or isinstance(authorization.service.on_failure, Shadow):
+        return list(IDENTITY_HEADERS) if kind.protected else []
+    placing, placed = authorization.placing, _placed(share, kind.checks)
     if placing is None or placed is None or placed.decide is None:
         return []
     return [*(["authorization"] if placing.way.uses_tokens else []), *IDENTITY_HEADERS]

@@ -18,7 +18,10 @@ from authplane.render.actions import add_action
 from authplane.render.denials import ROUTE as METADATA
 from authplane.render.filters import Chain, chain_of, per_route, table_name
 from authplane.render.matches import render_match
+from authplane.render.native import SWITCHED_OFF
 from authplane.render.parts import Part, Resource, Single, Whole
+from authplane.render.stripped import STRIP, render_strip_more, stripped_names
+from authplane.render.wrap import pack
 
 MISDIRECTED: Final = 421
 _WITHDRAWN: Final = 503
@@ -76,10 +79,13 @@ def _hosts(hosts: Iterable[Host], chain: Chain) -> tuple[Part, ...]:
 
 
 def _virtual_host(host: Host, chain: Chain) -> pb.VirtualHost:
-    routes = [_route(route, chain) for route in host.routes]
+    routes = [_route(route, host, chain) for route in host.routes]
     if host.fqdn.startswith("*."):
         routes[:0] = [_no_host(chain), _other_labels(host.fqdn, chain)]
-    return pb.VirtualHost(name=host.fqdn, domains=[host.fqdn], routes=routes)
+    message = pb.VirtualHost(name=host.fqdn, domains=[host.fqdn], routes=routes)
+    if chain.strips and host.promised is None:
+        message.typed_per_filter_config[STRIP].CopyFrom(SWITCHED_OFF)
+    return message
 
 
 def answering(name: str, domains: list[str], status: int, chain: Chain) -> pb.VirtualHost:
@@ -121,13 +127,16 @@ def _answer(match: pb.RouteMatch, status: int, chain: Chain) -> pb.Route:
     )
 
 
-def _route(route: Route, chain: Chain) -> pb.Route:
+def _route(route: Route, host: Host, chain: Chain) -> pb.Route:
     message = pb.Route(
         name=f"{route.proxy}#{match_words(route.match)}",
         match=render_match(route.match),
         metadata=route_metadata(authorization_word(route.authorization)),
         typed_per_filter_config=per_route(chain, route.authorization),
     )
+    names = stripped_names(host.promised or (), route.authorization)
+    if names:
+        message.typed_per_filter_config[STRIP].CopyFrom(pack(render_strip_more(names)))
     add_action(message, route)
     return message
 
