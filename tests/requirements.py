@@ -589,6 +589,7 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "A01": "Hostile names and values are escaped, under a policy without inline scripts",
     "A02": "State changes are POST with checks of origin, cookie and token",
     "A03": "A public admin address without authentication refuses to start",
+    "A04": "Admin endpoints answer only loopback names, their own address and configured names",
     "A05": "The playground has the same limits and no network, and is off in production",
     "A06": "Metric labels are bounded",
     "A08": "Debug pages are off, and errors show no stack trace",

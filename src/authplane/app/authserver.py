@@ -16,6 +16,7 @@ from authplane.io.admin import Obstacle, admin_pages, serve_admin
 from authplane.io.authz import AuthzSettings, serve_authz
 from authplane.io.decision_log import DecisionLog, ToStandardOutput, open_decision_log
 from authplane.io.fleet import Fleet
+from authplane.io.http import Respond
 from authplane.io.http_front import HttpChecks, serve_http_checks
 from authplane.io.listen import Address, TlsPaths, UnixAddress
 from authplane.io.log import LogFormat
@@ -61,6 +62,8 @@ class ServerPlan:
     admin: Address | None = None
     """Where health, readiness and metrics are served."""
     admin_public: bool = False
+    admin_names: tuple[str, ...] = ()
+    """Names of this machine by which they are asked, besides the address and loopback names."""
     log_format: LogFormat = LogFormat.AUTO
 
 
@@ -135,7 +138,7 @@ async def _in_this_process(plan: ServerPlan) -> AsyncGenerator[dict[str, Address
         made = await stack.enter_async_context(serving(plan.serving.described()))
         stack.enter_context(on_hangup(made.reopen))
         if plan.admin is not None and made.pages is not None:
-            await stack.enter_async_context(serve_admin(plan.admin, made.pages, public=plan.admin_public))
+            await stack.enter_async_context(_serve_admin(plan, plan.admin, made.pages))
         bound = {
             "grpc": await stack.enter_async_context(
                 serve_authz(made.backend, settings, observer=made.observer, perform=made.perform, ready=made.ready)
@@ -169,7 +172,7 @@ async def _in_workers(plan: ServerPlan) -> AsyncGenerator[dict[str, Address]]:
             fleet = Fleet(own)
             parts: dict[str, Obstacle] = {front: fleet.obstacle(front) for front in fronts}
             pages = admin_pages(fleet, parts)
-            await stack.enter_async_context(serve_admin(plan.admin, pages, public=plan.admin_public))
+            await stack.enter_async_context(_serve_admin(plan, plan.admin, pages))
             await stack.enter_async_context(fleet.followed())
         # The lines of the workers are written by a thread: who does not read them must not hold us up.
         lines = stack.enter_context(open_decision_log(ToStandardOutput(), lost=own.lines_lost))
@@ -178,6 +181,10 @@ async def _in_workers(plan: ServerPlan) -> AsyncGenerator[dict[str, Address]]:
             served = serve_pyvoy(backend, settings, sink=_passed_on(lines), fleet=fleet)
             bound[front] = await stack.enter_async_context(served)
         yield bound
+
+
+def _serve_admin(plan: ServerPlan, address: Address, pages: Respond) -> AbstractAsyncContextManager[Address]:
+    return serve_admin(address, pages, public=plan.admin_public, names=plan.admin_names)
 
 
 def _passed_on(lines: DecisionLog) -> LineSink:

@@ -53,6 +53,10 @@ MetricsOption: TypeAlias = Annotated[
 MetricsPublicOption: TypeAlias = Annotated[
     bool, typer.Option("--metrics-public", help="Let other machines reach them, unauthenticated.")
 ]
+MetricsHostOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(help="A host name by which they may be asked, besides localhost and the address; repeatable."),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +76,7 @@ class Front:
     decision_log: DecisionLogOption = "-"
     metrics_address: MetricsOption = str(ADMIN_ADDRESS)
     metrics_public: MetricsPublicOption = False
+    metrics_host: MetricsHostOption = None
     log_format: LogFormatOption = LogFormat.AUTO
 
     def serve(self, *branches: BranchPlan) -> None:
@@ -100,6 +105,7 @@ class Front:
             http=(parse_address(self.http_address), form) if self.http_address else None,
             admin=parse_address(self.metrics_address) if self.metrics_address else None,
             admin_public=self.metrics_public,
+            admin_names=tuple(self.metrics_host or ()),
             log_format=self.log_format,
         )
 

@@ -1,7 +1,7 @@
 """The admin port: whether the process lives, whether it is ready, and its metrics. Nothing else, and no secrets."""
 
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from http import HTTPMethod, HTTPStatus
 from ipaddress import ip_address
@@ -10,6 +10,7 @@ from typing import Final, Protocol, TypeAlias, assert_never
 import structlog
 
 from authplane.base.problems import printable
+from authplane.io.admin_hosts import KnownHosts
 from authplane.io.http import HttpLimits, HttpRequest, HttpResponse, Respond, serve_http
 from authplane.io.listen import Address, ListenError, TcpAddress, UnixAddress
 from authplane.io.metrics import CONTENT_TYPE
@@ -38,18 +39,29 @@ class AdminExposedError(ListenError):
     """The admin port would be open to other machines, and nobody said that it may be."""
 
 
-def serve_admin(address: Address, pages: Respond, *, public: bool = False) -> AbstractAsyncContextManager[Address]:
+def serve_admin(
+    address: Address, pages: Respond, *, public: bool = False, names: Collection[str] = ()
+) -> AbstractAsyncContextManager[Address]:
     """Serve `admin_pages` while the block runs; yields the address with the port that was really taken.
 
-    ``public`` allows an address that other machines can reach: they are not asked who they are. Raises
-    `AdminExposedError` without it, and any `ListenError` if the address cannot be had.
+    A request must name a loopback host, this address or one of ``names``; others get 421. ``public`` allows an address
+    that other machines can reach: they are not asked who they are. Raises `AdminExposedError` without it, and any
+    `ListenError` if the address cannot be had.
     """
     if not public and not _is_local(address):
         raise AdminExposedError(
             f"the admin port would be open to other machines on {address}, without authentication:"
             " choose an address such as 127.0.0.1:9091, or allow it explicitly"
         )
-    return serve_http(address, pages, limits=_LIMITS)
+    known = KnownHosts(address, names)
+
+    async def respond(request: HttpRequest) -> HttpResponse:
+        if not known.knows(request.header("host")):
+            return _page(HTTPStatus.MISDIRECTED_REQUEST, "unknown host: add it with --metrics-host\n")
+        answer = pages(request)
+        return answer if isinstance(answer, HttpResponse) else await answer
+
+    return serve_http(address, respond, limits=_LIMITS)
 
 
 def admin_pages(metrics: Counted, parts: Mapping[str, Obstacle]) -> Callable[[HttpRequest], Awaitable[HttpResponse]]:
