@@ -201,7 +201,7 @@ def documented(section: str) -> dict[str, Described]:
     items = re.findall(r"^- (\w+) in (`[^`]+`|the document):((?:.|\n  )+)", text, re.MULTILINE)
     for treatment, where, names in items:
         prefix = "" if where == "the document" else f"{where.strip('`')}."
-        found |= {f"{prefix}{name}": Described(treatment) for name in re.findall(r"`(\w+)`", names)}
+        found |= {f"{prefix}{name}": Described(treatment) for name in re.findall(r"`([\w-]+)`", names)}
     for here, there, other in re.findall(
         r"^- below `([^`]+)`: as below\s+`([^`]+)` in\s+\[([^\]]+)\]", text, re.MULTILINE
     ):

@@ -10,6 +10,7 @@ from authplane.base.names import ObjectName
 from authplane.graph.guards import Enforced, Unprotected
 from authplane.graph.model import ClientCertificates, Fallback, Forwarded, RedirectToHttps
 from authplane.graph.programming import Answered
+from authplane.graph.upstreams import TlsLimits
 from authplane.render.dump import dump
 from authplane.xds.types import TypeUrl
 
@@ -70,12 +71,89 @@ spec:
         ("", ("1.2", "1.3")),
         ("minimumProtocolVersion: '1.3'", ("1.3", "1.3")),
         ("maximumProtocolVersion: '1.2'", ("1.2", "1.2")),
+        ("minimumProtocolVersion: '1.1', maximumProtocolVersion: '1.4'", ("1.2", "1.3")),
     ],
 )
 def test_versions_of_tls_have_defaults(fields: str, want: tuple[str, str]) -> None:
     secure = world(proxy=with_tls(fields)).secure()
     assert secure is not None
-    assert (secure.minimum_tls, secure.maximum_tls) == want
+    assert (secure.limits.minimum, secure.limits.maximum) == want
+
+
+def test_a_version_that_is_none_is_the_default_with_a_warning() -> None:
+    made = world(proxy=with_tls("minimumProtocolVersion: '1.1', maximumProtocolVersion: TLSv1.2"))
+    assert made.problems("HTTPProxy") == []
+    assert made.warnings("HTTPProxy") == [
+        ("IgnoredField", '"1.1" is neither 1.2 nor 1.3, so 1.2 is used; correct it'),
+        ("IgnoredField", '"TLSv1.2" is neither 1.2 nor 1.3, so 1.3 is used; correct it'),
+    ]
+
+
+EVERYWHERE = """
+apiVersion: projectcontour.io/v1alpha1
+kind: ContourConfiguration
+metadata: {{name: contour}}
+spec: {{envoy: {{listener: {{tls: {{{0}}}}}}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("everywhere", "fields", "want"),
+    [
+        ("minimumProtocolVersion: '1.3'", "", ("1.3", "1.3")),
+        ("minimumProtocolVersion: '1.3'", "minimumProtocolVersion: '1.2'", ("1.3", "1.3")),
+        ("maximumProtocolVersion: '1.2'", "maximumProtocolVersion: '1.3'", ("1.2", "1.2")),
+        ("minimumProtocolVersion: '1.2'", "minimumProtocolVersion: '1.3'", ("1.3", "1.3")),
+    ],
+)
+def test_a_host_can_be_stricter_than_the_installation_and_never_laxer(
+    everywhere: str, fields: str, want: tuple[str, str]
+) -> None:
+    secure = world(proxy=with_tls(fields), settings=EVERYWHERE.format(everywhere)).secure()
+    assert secure is not None
+    assert (secure.limits.minimum, secure.limits.maximum) == want
+
+
+def test_a_host_that_contradicts_the_installation_is_withdrawn() -> None:
+    made = world(
+        proxy=with_tls("maximumProtocolVersion: '1.2'"), settings=EVERYWHERE.format("minimumProtocolVersion: '1.3'")
+    )
+    message = (
+        "Spec.Virtualhost.TLS with the installation's envoy.listener.tls, the minimum protocol version is greater than "
+        "the maximum protocol version"
+    )
+    assert made.problems("HTTPProxy") == [("TLSConfigNotValid", message)]
+    assert made.secure() is None
+
+
+def test_versions_and_ciphers_of_the_installation_reach_every_listener() -> None:
+    gateway = """
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: edge}
+spec: {listeners: [{name: a, port: 9443, protocol: HTTPS, tls: {certificateRefs: [{name: tls}]}}]}
+"""
+    limits = "minimumProtocolVersion: '1.3', cipherSuites: [ECDHE-RSA-AES128-GCM-SHA256]"
+    made = world(settings=EVERYWHERE.format(limits), gateway=gateway)
+    shown = {
+        listener["name"]: chain["transportSocket"]["typedConfig"]["commonTlsContext"]["tlsParams"]
+        for listener in dump(made.generation.rendered, show_secrets=False)["listeners"]
+        for chain in listener["filterChains"]
+        if "transportSocket" in chain
+    }
+    wanted = {
+        "tlsMinimumProtocolVersion": "TLSv1_3",
+        "tlsMaximumProtocolVersion": "TLSv1_3",
+        "cipherSuites": ["ECDHE-RSA-AES128-GCM-SHA256"],
+    }
+    assert shown == {"ingress_https": wanted, "gateway/9443": wanted}
+
+
+@pytest.mark.parametrize("limits", ["minimumProtocolVersion: '1.1'", "cipherSuites: [RC4-SHA]"])
+def test_limits_of_the_installation_that_cannot_hold_are_refused(limits: str) -> None:
+    made = world(settings=EVERYWHERE.format(limits))
+    assert [reason for reason, _ in made.problems("ContourConfiguration")] == ["FieldInvalid"]
+    assert made.graph.secure_hosts == ()
 
 
 def test_a_minimum_above_the_maximum_withdraws_the_host() -> None:
@@ -326,8 +404,7 @@ def test_hosts_with_the_fallback_certificate_share_a_chain() -> None:
     assert sorted(hosts) == ["other.example", "third.example", "web.example"]
     assert made.graph.fallback == Fallback(
         certificate=ObjectName("default", "fallback"),
-        minimum_tls="1.3",
-        maximum_tls="1.3",
+        limits=TlsLimits(minimum="1.3"),
         hosts=(hosts["other.example"], hosts["web.example"]),
         elsewhere=(),
     )

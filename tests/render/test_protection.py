@@ -42,6 +42,7 @@ from authplane.graph.model import (
     SecureHost,
     Target,
 )
+from authplane.graph.upstreams import NO_LIMITS
 from authplane.render.rendered import render_graph
 
 NAME: Final = ObjectName("default", "x")
@@ -100,15 +101,13 @@ def graphs(draw: st.DrawFn) -> Graph:
     plain = draw(hosts(draw(st.sets(st.sampled_from(NAMES))), services))
     behind = draw(hosts(sorted(draw(st.sets(st.sampled_from(NAMES)))), services))
     fallback = tuple(host for host in behind if draw(st.booleans()))
-    secure = (SecureHost(host=host, certificate=NAME, minimum_tls="1.2", elsewhere=("x.example",)) for host in behind)
+    secure = (SecureHost(host=host, certificate=NAME, elsewhere=("x.example",)) for host in behind)
     return Graph(
         http=Address("127.0.0.1", 1),
         https=Address("127.0.0.1", 2),
         plain_hosts=tuple(sorted(plain, key=lambda host: host.fqdn)),
         secure_hosts=tuple(secure),
-        fallback=Fallback(
-            certificate=NAME, minimum_tls="1.2", maximum_tls="1.3", hosts=fallback, elsewhere=("y.example",)
-        )
+        fallback=Fallback(certificate=NAME, limits=NO_LIMITS, hosts=fallback, elsewhere=("y.example",))
         if fallback
         else None,
         refused=("z.example",) if plain else (),

@@ -53,6 +53,12 @@ spec:
     directResponsePolicy: {statusCode: 200, body: query}
   - conditions: [{prefix: /moved}]
     requestRedirectPolicy: {scheme: https, hostname: new.example, port: 8443, statusCode: 301, prefix: /here}
+  - conditions: [{prefix: /see303}]
+    requestRedirectPolicy: {path: /, statusCode: 303}
+  - conditions: [{prefix: /see307}]
+    requestRedirectPolicy: {path: /, statusCode: 307}
+  - conditions: [{prefix: /see308}]
+    requestRedirectPolicy: {path: /, statusCode: 308}
   - conditions: [{prefix: /edits}]
     services: [{name: echo, port: 80, requestHeadersPolicy: {set: [{name: x-service, value: 50%}]}}]
     requestHeadersPolicy:
@@ -143,6 +149,8 @@ async def _expect_answers(client: httpx2.AsyncClient) -> None:
     answer = await client.get("/moved/away?q=1", headers={"host": "web.example"})
     assert (answer.status_code, answer.headers["location"]) == (301, "https://new.example:8443/here/away?q=1")
     assert (await client.get("/gone/x", headers={"host": "web.example"})).status_code == 502
+    for code in (303, 307, 308):
+        assert (await client.get(f"/see{code}", headers={"host": "web.example"})).status_code == code
 
 
 async def _expect_edits(client: httpx2.AsyncClient) -> None:

@@ -1,7 +1,7 @@
 """TLS towards clients: which certificate is shown, which versions are spoken, and whose certificates are asked for."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from authplane.base.names import ObjectName
 from authplane.base.problems import Problems
@@ -9,6 +9,7 @@ from authplane.graph.around import Around
 from authplane.graph.delegation import may_use
 from authplane.graph.model import Certificate, ClientCertificates, Forwarded
 from authplane.graph.secrets import Unusable, ca_bundle, revocation_lists, secret_name, server_certificate
+from authplane.graph.upstreams import NO_LIMITS, TlsLimits
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.contour import ClientValidation, Tls
 
@@ -18,8 +19,7 @@ class DownstreamTls:
     """What is agreed with the clients of a virtual host."""
 
     certificate: Certificate
-    minimum: str
-    maximum: str
+    limits: TlsLimits
     clients: ClientCertificates | None
     fallback: Certificate | None
     """Shown to clients that do not name the host, if they may do so."""
@@ -29,12 +29,7 @@ def downstream_tls(tls: Tls, namespace: str, around: Around, problems: Problems)
     """Read ``virtualhost.tls``; whatever cannot be as it is written is an error."""
     _require_compatible(tls, problems)
     certificate = _certificate(tls, namespace, around, problems)
-    minimum, maximum = tls.minimum_protocol_version or "1.2", tls.maximum_protocol_version or "1.3"
-    if maximum < minimum:
-        problems.add(
-            "TLSConfigNotValid",
-            "Spec.Virtualhost.TLS the minimum protocol version is greater than the maximum protocol version",
-        )
+    limits = _limits(tls, around.settings.downstream_tls, problems)
     fallback = _fallback(namespace, around, problems) if tls.enable_fallback_certificate else None
     clients = None
     if tls.client_validation is not None:
@@ -42,7 +37,30 @@ def downstream_tls(tls: Tls, namespace: str, around: Around, problems: Problems)
             clients = _clients(tls.client_validation, namespace, around, problems)
     if certificate is None:
         return None
-    return DownstreamTls(certificate=certificate, minimum=minimum, maximum=maximum, clients=clients, fallback=fallback)
+    return DownstreamTls(certificate=certificate, limits=limits, clients=clients, fallback=fallback)
+
+
+def _limits(tls: Tls, everywhere: TlsLimits, problems: Problems) -> TlsLimits:
+    """Return what a host may negotiate: the stricter of its own versions and those of the installation."""
+    minimum = _version(tls.minimum_protocol_version, "minimumProtocolVersion", NO_LIMITS.minimum, problems)
+    maximum = _version(tls.maximum_protocol_version, "maximumProtocolVersion", NO_LIMITS.maximum, problems)
+    greater = "the minimum protocol version is greater than the maximum protocol version"
+    stricter = replace(everywhere, minimum=max(minimum, everywhere.minimum), maximum=min(maximum, everywhere.maximum))
+    if maximum < minimum:
+        problems.add("TLSConfigNotValid", f"Spec.Virtualhost.TLS {greater}")
+    elif stricter.maximum < stricter.minimum:
+        problems.add("TLSConfigNotValid", f"Spec.Virtualhost.TLS with the installation's envoy.listener.tls, {greater}")
+    return stricter
+
+
+def _version(written: str, field: str, default: str, problems: Problems) -> str:
+    """Return a version of TLS; Contour takes any text, and reads what is no version that it knows as the default."""
+    if written in {"1.2", "1.3"}:
+        return written
+    if written:
+        with problems.at(field):
+            problems.warn("IgnoredField", f'"{written}" is neither 1.2 nor 1.3, so {default} is used; correct it')
+    return default
 
 
 def _require_compatible(tls: Tls, problems: Problems) -> None:

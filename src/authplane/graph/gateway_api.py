@@ -36,7 +36,7 @@ from authplane.graph.reports import Reports
 from authplane.graph.route_rules import Beside, CoversOf
 from authplane.graph.service_clusters import Clusters
 from authplane.graph.settings import Settings, configuration_ref
-from authplane.graph.upstreams import Cluster
+from authplane.graph.upstreams import Cluster, TlsLimits
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.authplane import AuthplaneConfigurationSpec, GatewaySettings
 from authplane.resources.kinds.gateway import HTTPRoute
@@ -131,7 +131,8 @@ def build_gateways(  # noqa: PLR0913, PLR0917 (each of them decides something)
     else:
         memory.default_routes = RouteMemory()
     placements.remember()
-    ports = tuple(_as_before(each, memory.ports) for each in _ports(served, hosts, spec.gateway.address or address))
+    where = spec.gateway.address or address
+    ports = tuple(_as_before(each, memory.ports) for each in _ports(served, hosts, where, settings.downstream_tls))
     memory.ports = {each.where.port: each for each in ports}
     used = _used(ports)
     own = [each.own for each in build.beside.backends.values() if each.own is not None and each.own.name in used]
@@ -202,7 +203,7 @@ def _route(name: ObjectName) -> Ref:
 
 
 def _ports(
-    listeners: Iterable[Listener], hosts: Mapping[str, tuple[GatewayHost, ...]], address: str
+    listeners: Iterable[Listener], hosts: Mapping[str, tuple[GatewayHost, ...]], address: str, tls: TlsLimits
 ) -> Iterator[GatewayPort]:
     by_port: dict[int, list[Listener]] = defaultdict(list)
     for each in listeners:
@@ -214,7 +215,8 @@ def _ports(
         where = Address(address, port)
         claimed = {each.hostname for each in together if each.conflicted is None}
         if served[0].secure:
-            chains = [_chain(each, hosts[each.name], claimed) for each in sorted(served, key=lambda each: each.name)]
+            by_name = sorted(served, key=lambda each: each.name)
+            chains = [_chain(each, hosts[each.name], claimed, tls) for each in by_name]
             yield SecurePort(where=where, chains=tuple(chains))
         else:
             # Nobody answers for the names of listeners that are not served.
@@ -238,13 +240,14 @@ def _same(made: GatewayChain, known: GatewayChain | None) -> GatewayChain:
     return known if known is not None and known == made else made
 
 
-def _chain(listener: Listener, hosts: tuple[GatewayHost, ...], claimed: Iterable[str]) -> GatewayChain:
+def _chain(listener: Listener, hosts: tuple[GatewayHost, ...], claimed: Iterable[str], tls: TlsLimits) -> GatewayChain:
     others = (name for name in claimed if name != listener.hostname and covers(listener.hostname, name))
     return GatewayChain(
         name=listener.name,
         hostname=listener.hostname,
         certificates=tuple(dict.fromkeys(each.name for each in listener.certificates)),
         clients=listener.clients,
+        limits=tls,
         hosts=hosts,
         elsewhere=tuple(sorted(others)),
     )

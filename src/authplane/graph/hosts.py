@@ -126,8 +126,7 @@ def _build_root(proxy: HTTPProxy, virtual_host: VirtualHost, around: Around, pro
         secure = SecureHost(
             host=host,
             certificate=tls.certificate.name,
-            minimum_tls=tls.minimum,
-            maximum_tls=tls.maximum,
+            limits=tls.limits,
             clients=tls.clients,
             elsewhere=(),
         )
@@ -194,8 +193,11 @@ def _fallback(roots: Sequence[Root], below: Mapping[str, Sequence[str]]) -> Fall
     hosts = sorted((secure.host for secure, _ in joined), key=lambda host: host.fqdn)
     return Fallback(
         certificate=joined[0][1].name,
-        minimum_tls=max(secure.minimum_tls for secure, _ in joined),
-        maximum_tls=max(secure.maximum_tls for secure, _ in joined),
+        limits=replace(
+            joined[0][0].limits,
+            minimum=max(secure.limits.minimum for secure, _ in joined),
+            maximum=max(secure.limits.maximum for secure, _ in joined),
+        ),
         hosts=tuple(hosts),
         elsewhere=_others_below(hosts, below, {host.fqdn for host in hosts}),
     )

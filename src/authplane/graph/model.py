@@ -15,7 +15,7 @@ from authplane.base.secret import Secret
 from authplane.base.timeouts import Timeout, UseDefault
 from authplane.graph.grpc_model import GrpcServer
 from authplane.graph.guards import HeaderNames, RouteAuthorization
-from authplane.graph.upstreams import Cluster, Mirror
+from authplane.graph.upstreams import NO_LIMITS, Cluster, Mirror, TlsLimits
 
 # --- Matching
 
@@ -220,8 +220,7 @@ class SecureHost:
 
     host: Host
     certificate: ObjectName
-    minimum_tls: str
-    maximum_tls: str = "1.3"
+    limits: TlsLimits = NO_LIMITS
     clients: ClientCertificates | None = None
     elsewhere: tuple[str, ...]
     """Names that this host's wildcard covers and that others claim: they are misdirected here."""
@@ -232,9 +231,8 @@ class Fallback:
     """Serves clients that name no host, or one that nobody serves, in TLS. Hosts are sorted by name, not empty."""
 
     certificate: ObjectName
-    minimum_tls: str
-    """The strictest of the hosts."""
-    maximum_tls: str
+    limits: TlsLimits
+    """The strictest minimum of the hosts."""
     hosts: tuple[Host, ...]
     elsewhere: tuple[str, ...]
     """Names that wildcards of these hosts cover and that others claim: they are misdirected here."""
@@ -334,6 +332,7 @@ class GatewayChain:
     """Whom clients name in TLS; ``*`` is anybody, or nobody."""
     certificates: tuple[ObjectName, ...]
     clients: ClientCertificates | None
+    limits: TlsLimits = NO_LIMITS
     hosts: tuple[GatewayHost, ...]
     elsewhere: tuple[str, ...]
     """Names that this listener covers and that others on the port have: they are misdirected here."""

@@ -19,6 +19,7 @@ from authplane.resources.kinds.contour_settings import (
     ContourConfigurationSpec,
     ContourSettings,
     TimeoutSettings,
+    UpstreamTlsSettings,
 )
 
 T = TypeVar("T")
@@ -50,6 +51,8 @@ class Settings:
     connect_timeout: Timeout = UseDefault()
     breakers: Breakers = NO_BREAKERS
     upstream_tls: TlsLimits = NO_LIMITS
+    downstream_tls: TlsLimits = NO_LIMITS
+    """What every host and listener keeps; a host can be stricter."""
     global_authorization: Authorization | None = None
     client_certificate: ObjectName | None = None
     fallback_certificate: ObjectName | None = None
@@ -85,7 +88,8 @@ def read_settings(resources: Resources, reports: Reports) -> Settings | None:
         timeouts=_connection_timeouts(written),
         connect_timeout=written.timeout("connectTimeout", lambda given: given.connect_timeout, endless=False),
         breakers=build_breakers(written.agreed(("envoy", "cluster", "circuitBreakers"), _written_breakers)),
-        upstream_tls=written.upstream_tls(),
+        upstream_tls=written.tls(("envoy", "cluster", "upstreamTLS"), lambda spec: spec.envoy.cluster.upstream_tls),
+        downstream_tls=written.tls(("envoy", "listener", "tls"), lambda spec: spec.envoy.listener.tls),
         global_authorization=written.agreed(("globalExtAuth",), lambda spec: spec.global_ext_auth),
         client_certificate=_name(written.agreed(("envoy", "clientCertificate"), _written_client_certificate)),
         fallback_certificate=_name(
@@ -166,17 +170,16 @@ class _Written:
         agreed = self._one(path, given)
         return UseDefault() if agreed is None else agreed
 
-    def upstream_tls(self) -> TlsLimits:
-        """Return what TLS to upstreams may negotiate."""
-        path = ("envoy", "cluster", "upstreamTLS")
-        given = self.agreed(path, lambda spec: spec.envoy.cluster.upstream_tls)
+    def tls(self, path: Path, read: Callable[[_Spec], UpstreamTlsSettings | None]) -> TlsLimits:
+        """Return what TLS may negotiate, to upstreams or with clients."""
+        given = self.agreed(path, read)
         if given is None:
             return NO_LIMITS
         minimum = given.minimum_protocol_version or NO_LIMITS.minimum
         maximum = given.maximum_protocol_version or NO_LIMITS.maximum
         if maximum < minimum:
             for place in self._places:
-                if place.spec.envoy.cluster.upstream_tls is not None:
+                if read(place.spec) is not None:
                     wrong = "the minimum protocol version is greater than the maximum protocol version"
                     self._add(place, path, "TLSConfigNotValid", wrong)
         return TlsLimits(minimum=minimum, maximum=maximum, ciphers=given.cipher_suites, curves=given.curves)

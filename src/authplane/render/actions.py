@@ -14,6 +14,9 @@ from authplane.render.wrap import limit
 _CODES: Final = {
     301: pb.RedirectAction.RedirectResponseCode.MOVED_PERMANENTLY,
     302: pb.RedirectAction.RedirectResponseCode.FOUND,
+    303: pb.RedirectAction.RedirectResponseCode.SEE_OTHER,
+    307: pb.RedirectAction.RedirectResponseCode.TEMPORARY_REDIRECT,
+    308: pb.RedirectAction.RedirectResponseCode.PERMANENT_REDIRECT,
 }
 
 

@@ -142,7 +142,7 @@ def _chain(
 ) -> listener_components_pb2.FilterChain:
     name = gateway_routes(port, chain.name)
     checks = needs.chain(chain.hosts)
-    tls = tls_context(chain.certificates)
+    tls = tls_context(chain.certificates, chain.limits)
     if chain.clients is not None:
         ask_for_certificates(tls, chain.clients)
     if checks.natives is not None and checks.natives.certificates:

@@ -27,6 +27,7 @@ from authplane.graph.model import (
     SecureHost,
 )
 from authplane.graph.programming import FALLBACK_CHAIN, FALLBACK_ROUTES, HTTP_LISTENER, HTTPS_LISTENER, route_name
+from authplane.graph.upstreams import TlsLimits
 from authplane.render.denials import ROUTE as METADATA
 from authplane.render.denials import local_replies
 from authplane.render.filters import Chain, chain_of, held_back, http_filters, table_name
@@ -106,7 +107,7 @@ def tls_inspector() -> listener_components_pb2.ListenerFilter:
 def _secure_chain(secure: SecureHost, timeouts: ConnectionTimeouts) -> listener_components_pb2.FilterChain:
     name = route_name(secure.host.fqdn)
     forwarded = secure.clients.forwarded if secure.clients is not None else None
-    tls = tls_context([secure.certificate], secure.minimum_tls, secure.maximum_tls)
+    tls = tls_context([secure.certificate], secure.limits)
     if secure.clients is not None:
         ask_for_certificates(tls, secure.clients)
     return listener_components_pb2.FilterChain(
@@ -123,9 +124,7 @@ def _fallback_chain(fallback: Fallback, timeouts: ConnectionTimeouts) -> listene
         name=FALLBACK_CHAIN,
         filter_chain_match=listener_components_pb2.FilterChainMatch(transport_protocol="tls"),
         filters=[connection_manager(HTTPS_LISTENER, FALLBACK_ROUTES, chain_of(fallback.hosts), timeouts)],
-        transport_socket=transport_socket(
-            tls_context([fallback.certificate], fallback.minimum_tls, fallback.maximum_tls)
-        ),
+        transport_socket=transport_socket(tls_context([fallback.certificate], fallback.limits)),
     )
 
 
@@ -134,16 +133,16 @@ def transport_socket(tls: tls_pb2.DownstreamTlsContext) -> base_pb2.TransportSoc
     return base_pb2.TransportSocket(name="envoy.transport_sockets.tls", typed_config=pack(tls))
 
 
-def tls_context(
-    certificates: Iterable[ObjectName], minimum: str = "1.2", maximum: str = "1.3"
-) -> tls_pb2.DownstreamTlsContext:
+def tls_context(certificates: Iterable[ObjectName], limits: TlsLimits) -> tls_pb2.DownstreamTlsContext:
     """Render TLS with certificates that come over SDS."""
     return tls_pb2.DownstreamTlsContext(
         common_tls_context=tls_pb2.CommonTlsContext(
             alpn_protocols=["h2", "http/1.1"],
             tls_params=common_pb2.TlsParameters(
-                tls_minimum_protocol_version=TLS_VERSIONS[minimum],
-                tls_maximum_protocol_version=TLS_VERSIONS[maximum],
+                tls_minimum_protocol_version=TLS_VERSIONS[limits.minimum],
+                tls_maximum_protocol_version=TLS_VERSIONS[limits.maximum],
+                cipher_suites=limits.ciphers,
+                ecdh_curves=limits.curves,
             ),
             tls_certificate_sds_secret_configs=[
                 secret_pb2.SdsSecretConfig(name=str(each), sds_config=FROM_ADS) for each in certificates

@@ -2,7 +2,19 @@
 
 from collections.abc import Sized
 
-from authplane.resources.schema import Base64, Filled, Given, Length, Limit, Matches, Named, OneOf, OneOrMany, Range
+from authplane.resources.schema import (
+    Base64,
+    Filled,
+    Given,
+    Length,
+    Limit,
+    Matches,
+    Named,
+    OneNumberOf,
+    OneOf,
+    OneOrMany,
+    Range,
+)
 
 
 def breach(limit: Limit, value: object) -> str:
@@ -13,7 +25,7 @@ def breach(limit: Limit, value: object) -> str:
         case Length(low, high):
             too_far = isinstance(value, Sized) and not low <= len(value) <= (len(value) if high is None else high)
             return _length(low, high, "characters" if isinstance(value, str) else "items") if too_far else ""
-        case OneOf(values):
+        case OneOf(values) | OneNumberOf(values):
             return "" if value in values else f"one of {', '.join(map(repr, values))}"
         case Matches(pattern, example):
             return "" if isinstance(value, str) and pattern.fullmatch(value) else f"a name such as {example!r}"

@@ -35,6 +35,13 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
+class OneNumberOf:
+    """One of these numbers."""
+
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Matches:
     """A text that a pattern matches whole; ``example`` is shown to who wrote another."""
 
@@ -69,7 +76,7 @@ class Given:
     """A truth value for us, whatever the document holds: the field is there. Who reads it must not pass over it."""
 
 
-Limit: TypeAlias = Range | Length | OneOf | Matches | Base64 | Named | Filled | OneOrMany | Given
+Limit: TypeAlias = Range | Length | OneOf | OneNumberOf | Matches | Base64 | Named | Filled | OneOrMany | Given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from authplane.resources.kinds.contour_policies import (
     UpstreamValidation,
 )
 from authplane.resources.kinds.meta import Meta
-from authplane.resources.schema import Filled, Length, OneOf, Range, Upstream
+from authplane.resources.schema import Filled, Length, OneNumberOf, OneOf, Range, Upstream
 
 CLASS_ANNOTATIONS: Final = ("projectcontour.io/ingress.class", "kubernetes.io/ingress.class")
 """What gives an HTTPProxy its ingress class before ``spec.ingressClassName``: the first of them that is there."""
@@ -54,8 +54,8 @@ class Tls:
     """``virtualhost.tls``."""
 
     secret_name: str = ""
-    minimum_protocol_version: Annotated[str, OneOf(("", "1.2", "1.3"))] = ""
-    maximum_protocol_version: Annotated[str, OneOf(("", "1.2", "1.3"))] = ""
+    minimum_protocol_version: str = ""
+    maximum_protocol_version: str = ""
     passthrough: bool = False
     client_validation: Annotated[ClientValidation | None, Filled()] = None
     enable_fallback_certificate: bool = False
@@ -115,7 +115,7 @@ class RequestRedirectPolicy:
     scheme: Annotated[str, OneOf(("http", "https"))] | None = None
     hostname: Annotated[str, Length(1, 253)] | None = None
     port: Annotated[int, PORT] | None = None
-    status_code: Annotated[int, Range(301, 302)] = 302
+    status_code: Annotated[int, OneNumberOf((301, 302, 303, 307, 308))] = 302
     path: str | None = None
     prefix: str | None = None
 

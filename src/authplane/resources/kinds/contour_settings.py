@@ -64,7 +64,7 @@ class TimeoutSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamTlsSettings:
-    """``envoy.cluster.upstreamTLS``: what TLS to upstreams may negotiate."""
+    """``envoy.cluster.upstreamTLS`` and ``envoy.listener.tls``: what TLS may negotiate."""
 
     minimum_protocol_version: Annotated[str, _TLS_VERSION] = ""
     maximum_protocol_version: Annotated[str, _TLS_VERSION] = ""
@@ -86,15 +86,31 @@ class ClusterSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerSettings:
+    """``envoy.listener``."""
+
+    tls: Annotated[UpstreamTlsSettings | None, Filled()] = None
+    """For every host and every listener of a Gateway; a host can be stricter, never laxer."""
+
+    UPSTREAM: ClassVar = Upstream(
+        ignored=("compression", "connectionBalancer", "disableAllowChunkedLength", "disableMergeSlashes",
+                 "httpMaxConcurrentStreams", "maxConnectionsPerListener", "maxConnectionsToAcceptPerSocketEvent",
+                 "maxRequestsPerConnection", "maxRequestsPerIOCycle", "per-connection-buffer-limit-bytes",
+                 "serverHeaderTransformation", "socketOptions", "useProxyProtocol"),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EnvoySettings:
     """``envoy``."""
 
     client_certificate: Annotated[NamespacedName | None, Filled()] = None
     timeouts: TimeoutSettings = TimeoutSettings()
     cluster: ClusterSettings = ClusterSettings()
+    listener: ListenerSettings = ListenerSettings()
 
     UPSTREAM: ClassVar = Upstream(
-        ignored=("defaultHTTPVersions", "health", "http", "https", "listener", "logging", "metrics", "network",
+        ignored=("defaultHTTPVersions", "health", "http", "https", "logging", "metrics", "network",
                  "omEnforcedHealthListener", "service"),
     )  # fmt: skip
 
