@@ -40,7 +40,8 @@ from authplane.dataplane.resolver import (
 from authplane.dataplane.resource_types import ResourceTypes, resource_types
 from authplane.dataplane.routes import RouteConfiguration
 from authplane.dataplane.targets import Group, dns_group
-from authplane.filters.calls import Endpoint, Side
+from authplane.filters.calls import Code, Endpoint, Side, Stop
+from authplane.io.calling.xds import failure
 from authplane.xds.bootstrap import Bootstrap, XdsServer
 from authplane.xds.client.types import Decoded
 from authplane.xds.credentials import Insecure
@@ -303,3 +304,16 @@ def test_only_types_that_resolvers_name_are_there() -> None:
         False,
         True,
     ]
+
+
+@pytest.mark.parametrize(
+    ("why", "want"),
+    [
+        ("", ""),
+        ("x" * 512, "x" * 512),
+        ("x" * 512 + "y", f"{'x' * 512}... (the log of authplane.xds has all 513 characters)"),
+    ],
+)
+def test_a_call_is_told_the_beginning_of_what_is_wrong(why: str, want: str) -> None:
+    assert Failed(why).details == want
+    assert failure(Failed(why)) == Stop(code=Code.UNAVAILABLE, message=want)

@@ -38,12 +38,10 @@ def shut(**match: Any) -> listener_components_pb2.FilterChain:
     return chain(serving(route_config=route_config(host(route()))), filter_chain_match=matching(**match))
 
 
-def rules(*chains: listener_components_pb2.FilterChain, **more: Any) -> ServerRules:
+def rules(*chains: listener_components_pb2.FilterChain, missing: str = "nobody has it", **more: Any) -> ServerRules:
     listener = decode_listener(server_listener(*chains, **more).SerializeToString(), SERVER)
     assert isinstance(listener, ServerListener), listener
-    return ServerRules.of(
-        ServerConfiguration(listener=listener, routes={"r": Failed("nobody has it")}), Watched().state
-    )
+    return ServerRules.of(ServerConfiguration(listener=listener, routes={"r": Failed(missing)}), Watched().state)
 
 
 def call(local: str = "10.9.9.9", remote: str = "10.1.2.3") -> Call:
@@ -99,6 +97,14 @@ def test_nobody_needs_to_look_at_calls_only_where_all_of_them_pass(made: ServerR
 def test_calls_fail_where_routes_are_missing() -> None:
     made = rules(chain(serving(rds=rds("r"))))
     assert made.route(call()).stop == Stop(code=Code.UNAVAILABLE, message="there are no routes: nobody has it")
+
+
+def test_calls_without_routes_are_told_only_the_beginning_of_what_is_wrong_with_them() -> None:
+    made = rules(chain(serving(rds=rds("r"))), missing="x" * 5000)
+    stop = made.route(call()).stop
+    assert stop is not None
+    assert stop.message.startswith("there are no routes: xxx")
+    assert len(stop.message) < 620
 
 
 def test_filters_of_a_program_judge_every_call() -> None:

@@ -1,6 +1,7 @@
 """Channels for targets of xDS, of both kinds."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -239,6 +240,27 @@ async def test_routes_choose_clusters_and_limit_the_time(
     error = await ways.refusal("stream_unary")
     carts[1].hold.set()
     assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+async def test_the_status_of_calls_has_the_beginning_of_many_problems_and_the_log_has_all(
+    connect: Any, control: Control, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = [ext_authz("") for _ in range(200)]
+    for number, each in enumerate(bad):
+        each.name = f"filter-{number}"
+    control.publish(api_listener("shop", manager(*bad, inline=routes("inline", forwarded("c")))))
+    ways = connect()
+    error = await ways.refusal()
+    assert error.code() is grpc.StatusCode.UNAVAILABLE
+    details = error.details()
+    assert "http_filters[0]" in details
+    assert re.search(r"\.\.\. \(the log of authplane\.xds has all \d{5} characters\)$", details)
+    assert len(details) < 600
+
+    async def logged() -> bool:
+        return any("refused" in line and "http_filters[199]" in line for line in caplog.messages)
+
+    await eventually(logged)
 
 
 async def test_a_channel_shows_that_it_is_ready(connect: Any, control: Control, ports: tuple[int, int]) -> None:

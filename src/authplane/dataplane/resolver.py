@@ -18,6 +18,8 @@ from authplane.xds.types import TypeUrl
 
 _MOST_DEPTH: Final = 16
 
+_LONGEST_DETAILS: Final = 512
+
 T = TypeVar("T")
 
 
@@ -26,6 +28,13 @@ class Failed:
     """A resource that there is not, or that could not be used; or what follows from that."""
 
     why: str
+
+    @property
+    def details(self) -> str:
+        """As much of it as the status of a call has room for: a resource may have any number of problems."""
+        if len(self.why) <= _LONGEST_DETAILS:
+            return self.why
+        return f"{self.why[:_LONGEST_DETAILS]}... (the log of authplane.xds has all {len(self.why)} characters)"
 
 
 @dataclass(frozen=True, slots=True)

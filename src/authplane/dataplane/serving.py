@@ -94,7 +94,7 @@ def _table(
     # Chains may share a manager, and then share its filters.
     if id(manager) not in built:
         routes = configuration.routes_of(manager)
-        known = RoutesMissing(routes.why) if isinstance(routes, Failed) else routes
+        known = RoutesMissing(routes.details) if isinstance(routes, Failed) else routes
         built[id(manager)] = build_route_table(manager, known, Side.SERVER, state)
     return built[id(manager)]
 

@@ -15,7 +15,7 @@ from itertools import count
 from random import SystemRandom
 from typing import Any, Final, Self, TypeVar, assert_never, cast
 
-from authplane.base.problems import Problem
+from authplane.base.problems import Problem, printable
 from authplane.io.dialing import Dialer
 from authplane.io.process import owned_tasks, place_of
 from authplane.io.xds_stream import AdsStream, Listeners, StreamLimits
@@ -26,7 +26,6 @@ from authplane.xds.client.messages import Connect, Disconnect, Effect, Link, Not
 from authplane.xds.client.session import ClientSession
 from authplane.xds.client.types import Decoded, Invalid, ResourceType, Source
 from authplane.xds.credentials import ServiceCredentials
-from authplane.xds.refusal import clean_message
 
 T = TypeVar("T")
 
@@ -156,7 +155,7 @@ class XdsClient:
                         self._streams[link][1].cancel()
                 case Send(link, request):
                     if request.error is not None:
-                        _log.warning("response of type %s refused: %s", request.type_url, clean_message(request.error))
+                        _log.warning("response of type %s refused: %s", request.type_url, printable(request.error))
                     if link in self._streams:
                         self._streams[link][0].send(request)
                 case Notify(watcher, event):

@@ -104,7 +104,7 @@ def backend_keys(plan: Plan) -> frozenset[Any]:
 
 def failure(failed: Failed) -> Stop:
     """Return how calls fail for which there is no plan; whatever a control plane says, it is this code."""
-    return Stop(code=Code.UNAVAILABLE, message=failed.why)
+    return Stop(code=Code.UNAVAILABLE, message=failed.details)
 
 
 def _backends(groups: tuple[Group, ...] | Failed) -> Backends | Stop:
