@@ -29,9 +29,11 @@ from authplane.filters.calls import (
     Wait,
 )
 from authplane.filters.extauthz.cache import Caching
+from authplane.filters.extauthz.check.shown import CheckForm, Shown
 from authplane.filters.extauthz.filter import ExtAuthz, FailClosed, FailOpen
-from authplane.filters.extauthz.grpc_service.service import SideChannel
+from authplane.filters.extauthz.grpc_service.service import GrpcService, SideChannel
 from authplane.filters.extauthz.wire import ExtAuthzOptions
+from authplane.filters.headers import Rules
 from authplane.filters.registry import FilterConfig, FilterType, Packed, Registry, Scope, State, Structured
 from authplane.grpc.filters import ext_authz, filter_from
 from authplane.grpc.wiring import (
@@ -67,6 +69,7 @@ __all__ = (
     "Caching",
     "Call",
     "Change",
+    "CheckForm",
     "Code",
     "ExtAuthz",
     "ExtAuthzOptions",
@@ -76,6 +79,7 @@ __all__ = (
     "FilterType",
     "FilteredServer",
     "Flow",
+    "GrpcService",
     "Metadata",
     "Mutation",
     "NotServing",
@@ -83,9 +87,11 @@ __all__ = (
     "Problem",
     "Proceed",
     "Registry",
+    "Rules",
     "Scope",
     "Serving",
     "ServingState",
+    "Shown",
     "Side",
     "SideChannel",
     "State",
@@ -160,7 +166,7 @@ def server(  # noqa: PLR0913, PLR0917 (grpcio's own six, and ours)
     certificate: bytes | None = None,
     default_authority: str | None = None,
     on_serving_state: Told | None = None,
-    drain: float = 600.0,
+    drain: float | None = None,
     drain_on_change: bool = False,
     count: Count | None = None,
 ) -> FilteredServer | XdsServer:
@@ -168,10 +174,11 @@ def server(  # noqa: PLR0913, PLR0917 (grpcio's own six, and ours)
 
     ``filters`` are those of every call. With ``xds`` they come from the Listeners of the server's addresses instead:
     then it takes connections only while these are there. ``certificate`` is the PEM of the server's own certificate,
-    for filters that are told who the server is; with `XdsServerCredentials` it is known anyway. ``drain`` is how many
+    for filters that are told who the server is. ``drain`` is how many
     seconds calls on old connections have when these have to end: when TLS changes, when a Listener goes away, and with
-    ``drain_on_change`` whenever it changes. ``on_serving_state`` and ``count`` are told of what happens. Raises
-    `BootstrapError`.
+    ``drain_on_change`` whenever it changes; 600 unless it is given. ``on_serving_state`` and ``count`` are told of what
+    happens. ``registry``, ``on_serving_state``, ``drain`` and ``drain_on_change`` are only for ``xds``, ``filters`` and
+    ``certificate`` only for servers without it: others raise `TypeError`. Raises `BootstrapError`.
     """
     more = ServerOptions(
         filters=filters, registry=registry, certificate=certificate, default_authority=default_authority,
@@ -205,7 +212,7 @@ def channel(  # noqa: PLR0913 (grpcio's own four, and ours)
     compression: grpcio.Compression | None = None,
     *,
     filters: Iterable[FilterConfig] | None = None,
-    xds: XdsSource = True,
+    xds: XdsSource | None = None,
     registry: Registry | None = None,
     count: Count | None = None,
 ) -> FilteredChannel:
@@ -213,14 +220,15 @@ def channel(  # noqa: PLR0913 (grpcio's own four, and ours)
 
     ``credentials`` are for the connections to ``target``; None means plain text. ``filters`` are those of every call.
     For a target such as ``xds:///shop`` they come from the control plane instead, and so do endpoints and routes;
-    ``xds`` says where its bootstrap is. Raises `BootstrapError`.
+    ``xds`` says where its bootstrap is, unless the environment does. ``xds`` and ``registry`` for any other target, and
+    ``filters`` for such a one, raise `TypeError`. Raises `BootstrapError`.
     """
     made = ChannelOptions(
         target=target, credentials=credentials, options=options, compression=compression, filters=filters,
-        registry=registry, count=count,
+        source=xds, registry=registry, count=count,
     )  # fmt: skip
     if target.startswith(SCHEME):
-        return open_xds_channel(made.xds(xds))
+        return open_xds_channel(made.xds())
     naming, plan, named = made.plan()
     given = made.given
     inner: Any = (

@@ -92,7 +92,7 @@ def server(  # noqa: PLR0913, PLR0917 (grpcio's own six, and ours)
     certificate: bytes | None = None,
     default_authority: str | None = None,
     on_serving_state: Told | None = None,
-    drain: float = 600.0,
+    drain: float | None = None,
     drain_on_change: bool = False,
     count: Count | None = None,
 ) -> AioFilteredServer | AioXdsServer:
@@ -137,7 +137,7 @@ def channel(  # noqa: PLR0913 (grpcio's own five, and ours)
     interceptors: Sequence[grpcio_aio.ClientInterceptor] | None = None,
     *,
     filters: Iterable[FilterConfig] | None = None,
-    xds: XdsSource = True,
+    xds: XdsSource | None = None,
     registry: Registry | None = None,
     count: Count | None = None,
 ) -> AioFilteredChannel:
@@ -147,10 +147,10 @@ def channel(  # noqa: PLR0913 (grpcio's own five, and ours)
     """
     made = ChannelOptions(
         target=target, credentials=credentials, options=options, compression=compression, filters=filters,
-        registry=registry, count=count,
+        source=xds, registry=registry, count=count,
     )  # fmt: skip
     if target.startswith(SCHEME):
-        return open_aio_xds_channel(made.xds(xds), joined(interceptors))
+        return open_aio_xds_channel(made.xds(), joined(interceptors))
     naming, plan, named = made.plan()
     given = made.given
     inner: Any = (

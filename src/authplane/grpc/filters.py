@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 from authplane.base.problems import Problems
 from authplane.filters.calls import Metadata, Side
 from authplane.filters.extauthz.cache import Caching
-from authplane.filters.extauthz.check.shown import CheckForm, Shown
+from authplane.filters.extauthz.check.shown import CheckForm, Shown, check_form
 from authplane.filters.extauthz.filter import FAIL_CLOSED, ExtAuthz, FailurePolicy
 from authplane.filters.extauthz.grpc_service.service import GrpcService, NamedCredentials, SideChannel
 from authplane.filters.extensions.wire import parse_filter
@@ -25,7 +25,7 @@ def ext_authz(  # noqa: PLR0913 (all but one have defaults)
     timeout: float | None = 1.0,
     on_failure: FailurePolicy = FAIL_CLOSED,
     cache: Caching | None = None,
-    check_request: Literal["a92", "envoy"] = "a92",
+    check_request: CheckForm | Literal["a92", "envoy"] = "a92",
     peer_certificate: bool = False,
     metadata: Sequence[tuple[str, str | bytes]] = (),
 ) -> ExtAuthz:
@@ -41,7 +41,7 @@ def ext_authz(  # noqa: PLR0913 (all but one have defaults)
     return ExtAuthz(
         service=GrpcService(channel=SideChannel(target=target, credentials=named), timeout=timeout, metadata=extra),
         on_failure=on_failure,
-        shown=Shown(peer_certificate=peer_certificate, form=CheckForm(check_request)),
+        shown=Shown(peer_certificate=peer_certificate, form=check_form(check_request)),
         caching=cache,
     )
 

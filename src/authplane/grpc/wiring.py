@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import grpc
 
@@ -28,6 +28,8 @@ XdsSource: TypeAlias = str | os.PathLike[str] | dict[str, Any] | Literal[True]
 ChannelCredentials: TypeAlias = grpc.ChannelCredentials | XdsChannelCredentials | None
 
 TARGET = "the target"
+_DRAIN: Final = 600.0
+"""Seconds that calls on old connections have."""
 
 
 def filter_registry(*types: FilterType, ext_authz: ExtAuthzOptions = DEFAULT_OPTIONS) -> Registry:
@@ -48,12 +50,19 @@ class ServerOptions:
     certificate: bytes | None
     default_authority: str | None
     on_serving_state: Told | None
-    drain: float
+    drain: float | None
     drain_on_change: bool
     count: Count | None
 
     def gate(self) -> tuple[Gate, tuple[FilterConfig, ...]]:
         """Return a gate with filters that the program names."""
+        _refuse(
+            "has no effect without xds",
+            registry=self.registry,
+            on_serving_state=self.on_serving_state,
+            drain=self.drain,
+            drain_on_change=self.drain_on_change or None,
+        )
         filters = tuple(self.filters or ())
         gate = Gate(
             rules=FixedRules.of(filters, filter_state(self.count, Teller(), Kept())),
@@ -66,15 +75,15 @@ class ServerOptions:
 
     def settings(self, xds: XdsSource) -> XdsSettings:
         """Return how a server obeys xDS; raises `BootstrapError`."""
-        if self.filters is not None:
-            raise ValueError("filters come from xDS or from the program, not from both")
+        _refuse("has no effect with xds: the Listener names the filters", filters=self.filters)
+        _refuse("has no effect with xds: use XdsServerCredentials", certificate=self.certificate)
         bootstrap = load_bootstrap(_source(xds))
         return XdsSettings(
             bootstrap=bootstrap,
             types=resource_types(Side.SERVER, self.registry or filter_registry(), bootstrap),
             count=self.count,
             told=self.on_serving_state,
-            drain=self.drain,
+            drain=_DRAIN if self.drain is None else self.drain,
             drain_on_change=self.drain_on_change,
             default_authority=self.default_authority,
         )
@@ -89,6 +98,7 @@ class ChannelOptions:
     options: Options | None
     compression: grpc.Compression | None
     filters: Iterable[FilterConfig] | None
+    source: XdsSource | None
     registry: Registry | None
     count: Count | None
 
@@ -101,16 +111,16 @@ class ChannelOptions:
 
     def plan(self) -> tuple[Naming, Plan, tuple[FilterConfig, ...]]:
         """Return a plan with filters that the program names."""
+        _refuse("has no effect: only targets that begin with xds: have it", xds=self.source, registry=self.registry)
         filters = tuple(self.filters or ())
         state = filter_state(self.count, Teller(), Kept())
         plan = Plan(rules=FixedRules.of(filters, state), clusters={"": Backends(keys=(TARGET,))}, draw=state.random)
         return Naming(target=self.target, authority=_authority(self.target, self.options)), plan, filters
 
-    def xds(self, source: XdsSource) -> XdsCalling:
+    def xds(self) -> XdsCalling:
         """Return what a channel for a target of xDS is made of; raises `BootstrapError`."""
-        if self.filters is not None:
-            raise ValueError("filters come from xDS or from the program, not from both")
-        bootstrap = load_bootstrap(_source(source))
+        _refuse("has no effect with a target of xDS: the control plane names the filters", filters=self.filters)
+        bootstrap = load_bootstrap(_source(True if self.source is None else self.source))
         named = parse_target(self.target, bootstrap)
         return XdsCalling(
             target=self.target,
@@ -128,7 +138,16 @@ class ChannelOptions:
         )
 
 
+def _refuse(why: str, **arguments: object) -> None:
+    """Raise if one of these arguments was given: whoever gives it expects it to do something."""
+    for name, value in arguments.items():
+        if value is not None:
+            raise TypeError(f"{name} {why}")
+
+
 def _source(xds: XdsSource) -> BootstrapSource:
+    if isinstance(xds, bool) and not xds:
+        raise TypeError("xds must be True, the path of a bootstrap, or a dict; leave it out for a server without xDS")
     return None if xds is True else xds
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from envoy.extensions.filters.http.ext_authz.v3 import ext_authz_pb2 as pb
 from envoy.type.matcher.v3 import string_pb2 as string_pb
@@ -12,7 +12,7 @@ from authplane.base.guards import Guards
 from authplane.base.problems import Problem, Problems
 from authplane.filters.calls import Code, Side
 from authplane.filters.extauthz.cache import Caching
-from authplane.filters.extauthz.check.shown import CheckForm, Shown
+from authplane.filters.extauthz.check.shown import CheckForm, Shown, check_form
 from authplane.filters.extauthz.filter import FAIL_CLOSED, ExtAuthz, FailOpen
 from authplane.filters.extauthz.grpc_service.wire import NO_SERVICE, parse_grpc_service
 from authplane.filters.headers import NO_RULES
@@ -31,9 +31,12 @@ OVERRIDE_NAME: Final = "envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRo
 class ExtAuthzOptions:
     """What a program adds to the configuration that xDS brings."""
 
-    check_request: CheckForm = CheckForm.A92
+    check_request: CheckForm | Literal["a92", "envoy"] = CheckForm.A92
     a102_append: bool = False
     caching: Caching | None = None
+
+    def __post_init__(self) -> None:
+        check_form(self.check_request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,7 @@ def _parse(message: pb.ExtAuthz, trust: Trust, options: ExtAuthzOptions, problem
         allowed_headers=_parse_list(message.allowed_headers.patterns, "allowed_headers", problems),
         disallowed_headers=_parse_list(message.disallowed_headers.patterns, "disallowed_headers", problems),
         peer_certificate=message.include_peer_certificate,
-        form=options.check_request,
+        form=check_form(options.check_request),
     )
     with problems.at("decoder_header_mutation_rules"):
         ruled = message.HasField("decoder_header_mutation_rules")

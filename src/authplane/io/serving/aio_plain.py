@@ -12,6 +12,7 @@ from authplane.io.interceptors.local_addresses import parse_bound
 from authplane.io.process import owned_tasks
 from authplane.io.serving.endings import AioEnds, crashed, pause, stop_quietly
 from authplane.io.serving.parts import Registered, TakesHandlers
+from authplane.io.serving.ports import refuse_xds
 from authplane.io.side_channels import AioSideChannels
 
 _LAST_CALLS: Final = 30.0
@@ -45,6 +46,7 @@ class AioFilteredServer(AioEnds, TakesHandlers, grpc.aio.Server):
 
     def add_secure_port(self, address: str, server_credentials: grpc.ServerCredentials) -> int:
         """Listen on an address with TLS; returns the port that was taken."""
+        refuse_xds(server_credentials)
         self._gate.secured = True
         return self._bound(address, server_credentials, self._inner.add_secure_port(address, server_credentials))
 

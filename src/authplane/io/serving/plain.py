@@ -7,6 +7,7 @@ import grpc
 from authplane.io.interceptors.gate import Gate
 from authplane.io.interceptors.local_addresses import parse_bound
 from authplane.io.serving.parts import Registered, TakesHandlers
+from authplane.io.serving.ports import refuse_xds
 from authplane.io.side_channels import SideChannels
 
 
@@ -33,6 +34,7 @@ class FilteredServer(TakesHandlers, grpc.Server):
 
     def add_secure_port(self, address: str, server_credentials: grpc.ServerCredentials) -> int:
         """Listen on an address with TLS; returns the port that was taken."""
+        refuse_xds(server_credentials)
         self._gate.secured = True
         return self._bound(address, self._inner.add_secure_port(address, server_credentials))
 

@@ -38,6 +38,12 @@ class XdsServerCredentials:
 Credentials: TypeAlias = grpc.ServerCredentials | XdsServerCredentials | None
 
 
+def refuse_xds(credentials: object) -> None:
+    """Raise `TypeError` if a server without xDS is given credentials for one."""
+    if isinstance(credentials, XdsServerCredentials):
+        raise TypeError("xDS credentials are for servers with xds")
+
+
 class NotServableError(Exception):
     """A Listener asks for what this server cannot do."""
 

@@ -15,6 +15,14 @@ class CheckForm(Enum):
     """Also ``headers`` and ``host``, which is where servers that were made for Envoy look."""
 
 
+def check_form(said: object) -> CheckForm:
+    """Return the form that a program names, by its member or by its value; raises `ValueError`."""
+    try:
+        return CheckForm(said)
+    except ValueError:
+        raise ValueError(f"check_request must be 'a92' or 'envoy', and is {said!r}") from None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
     """Which parts of a call go into a check."""
@@ -28,6 +36,9 @@ class Shown:
     peer_certificate: bool = False
     peer_address: bool = True
     form: CheckForm = CheckForm.A92
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "form", check_form(self.form))
 
 
 def shows_header(shown: Shown, name: str) -> bool:
