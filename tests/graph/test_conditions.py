@@ -130,12 +130,43 @@ def test_what_has_no_effect_is_named(written: MatchCondition) -> None:
     assert [problem.reason for problem in problems.warnings] == ["IgnoredField"]
 
 
+HEADER_X = HeaderMatch(name="x", test=TextTest.PRESENT, text="")
+TOGETHER: dict[str, tuple[list[MatchCondition], Match]] = {
+    "nothing": ([MatchCondition()], Match(path=Prefix("/"))),
+    "empty texts": ([MatchCondition(prefix="", exact="", regex="")], Match(path=Prefix("/"))),
+    "a path and a header": (
+        [MatchCondition(prefix="/a", header=HeaderCondition(name="x", present=True))],
+        Match(path=Prefix("/a"), headers=(HEADER_X,)),
+    ),
+    "an exact path and another condition": (
+        [MatchCondition(exact="/a"), MatchCondition(header=HeaderCondition(name="x", present=True))],
+        Match(path=Exact("/a"), headers=(HEADER_X,)),
+    ),
+    "all three": (
+        [
+            MatchCondition(
+                exact="/a",
+                header=HeaderCondition(name="x", present=True),
+                query_parameter=QueryParameterCondition(name="q", present=True),
+            )
+        ],
+        Match(path=Exact("/a"), headers=(HEADER_X,), query=(QueryMatch(name="q", test=TextTest.PRESENT, text=""),)),
+    ),
+}
+
+
+@pytest.mark.parametrize(("written", "want"), TOGETHER.values(), ids=TOGETHER.keys())
+def test_one_condition_may_hold_several_or_none(written: list[MatchCondition], want: Match) -> None:
+    problems = Problems()
+    assert route_match(EVERYTHING, written, problems) == want
+    assert not problems
+
+
 PATH, HEADER, QUERY = (
     "PathMatchConditionsNotValid",
     "HeaderMatchConditionsNotValid",
     "QueryParameterMatchConditionsNotValid",
 )
-ONE = "route: a condition has exactly one of prefix, exact, regex, header and queryParameter"
 TWO_PATHS = "route: more than one prefix, exact or regex is not allowed in a condition block"
 PRESENT = "cannot specify contradictory 'present' and 'notpresent' conditions for the same route and header"
 EXACT = "cannot specify contradictory 'exact' and 'notexact' conditions for the same route and header"
@@ -147,19 +178,11 @@ ONE_TEST = (
     "notexact, regex"
 )
 BAD: dict[str, tuple[list[MatchCondition], list[tuple[str, str]]]] = {
-    "nothing": ([MatchCondition()], [(PATH, ONE)]),
-    "a path and a header": (
-        [MatchCondition(prefix="/a", header=HeaderCondition(name="x", present=True))],
-        [(PATH, ONE)],
-    ),
+    "two paths in one": ([MatchCondition(prefix="/a", exact="/b")], [(PATH, TWO_PATHS)]),
     "two paths": ([MatchCondition(prefix="/a"), MatchCondition(exact="/b")], [(PATH, TWO_PATHS)]),
     "a prefix without slash": (
         [MatchCondition(prefix="a")],
         [(PATH, "route: prefix conditions must start with /, a was supplied")],
-    ),
-    "an empty prefix": (
-        [MatchCondition(prefix="")],
-        [(PATH, "route: prefix conditions must start with /,  was supplied")],
     ),
     "an exact path without slash": (
         [MatchCondition(exact="a")],

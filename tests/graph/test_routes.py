@@ -326,10 +326,6 @@ BAD_HEADERS = {
         'duplicate header addition: "Host"',
     ),
     "a host with more": ("{set: [{name: host, value: 'a/b'}]}", '"Host" must be a host name, with a port or without,'),
-    "a host to fill in": (
-        "{set: [{name: host, value: '%REQ(x)%'}]}",
-        '"Host" must be a host name, with a port or without,',
-    ),
     "a pseudo header": ("{set: [{name: ':path', value: /}]}", 'invalid set header ":path"'),
     "the length": ("{set: [{name: Content-Length, value: '0'}]}", 'invalid set header "Content-Length"'),
     "the encoding": ("{remove: [transfer-encoding]}", 'invalid remove header "Transfer-Encoding"'),
@@ -350,12 +346,29 @@ def test_the_host_is_rewritten_nowhere_else() -> None:
     message = 'rewriting "Host" header is not supported '
     on_response = routed(f"{{{TO_ECHO}, responseHeadersPolicy: {policy}}}")
     assert on_response.problems("HTTPProxy") == [("ResponseHeaderPolicyInvalid", message + RESPONSE)]
-    on_service = routed(f"{{services: [{{name: echo, port: 80, requestHeadersPolicy: {policy}}}]}}")
-    assert on_service.problems("HTTPProxy") == [("RequestHeadersPolicyInvalid", message + REQUEST)]
     answer = routed(f"{{services: [{{name: echo, port: 80, responseHeadersPolicy: {policy}}}]}}")
     assert answer.problems("HTTPProxy") == [("ResponseHeadersPolicyInvalid", message + RESPONSE)]
-    types = [made.status("HTTPProxy", "web").conditions[0].errors[0].type for made in (on_response, on_service, answer)]
-    assert types == ["RouteError", "ServiceError", "ServiceError"]
+    types = [made.status("HTTPProxy", "web").conditions[0].errors[0].type for made in (on_response, answer)]
+    assert types == ["RouteError", "ServiceError"]
+
+
+def test_the_host_is_rewritten_for_one_service_alone() -> None:
+    policy = "{set: [{name: host, value: one.example}]}"
+    services = f"[{{name: echo, port: 80, requestHeadersPolicy: {policy}}}, {{name: echo, port: 80}}]"
+    made = routed(f"{{services: {services}, requestHeadersPolicy: {policy.replace('one.', 'all.')}}}")
+    assert made.problems("HTTPProxy") == []
+    assert forward_of(made).host == "all.example"
+    assert [target.host for target in forward_of(made).targets] == ["one.example", ""]
+    wrong = routed(f"{{services: [{{name: echo, port: 80, requestHeadersPolicy: {policy.replace('one.', '/')}}}]}}")
+    message = f'"Host" must be a host name, with a port or without, {REQUEST}'
+    assert wrong.problems("HTTPProxy") == [("RequestHeadersPolicyInvalid", message)]
+
+
+def test_a_host_that_envoy_would_fill_in_is_literal_and_a_warning() -> None:
+    made = routed(f"{{{TO_ECHO}, requestHeadersPolicy: {{set: [{{name: Host, value: '%REQ(x)%'}}]}}}}")
+    assert made.problems("HTTPProxy") == []
+    assert [reason for reason, _ in made.warnings("HTTPProxy")] == ["IgnoredField"]
+    assert forward_of(made).host == "%REQ(x)%"
 
 
 @pytest.mark.parametrize("value", ["%REQ(x-a)%", "a %DOWNSTREAM_REMOTE_ADDRESS% b", "%CONTOUR_NAMESPACE%"])

@@ -65,6 +65,19 @@ spec:
       set: [{name: Host, value: origin.example}, {name: x-set, value: '%REQ(x-b)%'}]
       remove: [x-a]
     responseHeadersPolicy: {set: [{name: x-answer, value: '%PROTOCOL%'}], remove: [content-type]}
+  - conditions: [{prefix: /service-host}]
+    services: [{name: echo, port: 80, requestHeadersPolicy: {set: [{name: Host, value: service.example}]}}]
+    requestHeadersPolicy: {set: [{name: Host, value: origin.example}]}
+  - conditions: [{prefix: /half-host}]
+    services:
+    - {name: echo, port: 80, weight: 1}
+    - {name: echo, port: 80, weight: 0, requestHeadersPolicy: {set: [{name: Host, value: service.example}]}}
+    requestHeadersPolicy: {set: [{name: Host, value: origin.example}]}
+  - conditions: [{prefix: /literal-host}]
+    services: [{name: echo, port: 80}]
+    requestHeadersPolicy: {set: [{name: Host, value: '%REQ(x-b)%'}]}
+  - conditions: [{prefix: /both, header: {name: x-a, exact: both}}]
+    directResponsePolicy: {statusCode: 200, body: both}
   - conditions: [{prefix: /foo}]
     services: [{name: echo, port: 80}]
     pathRewritePolicy: {replacePrefix: [{replacement: /}]}
@@ -127,6 +140,9 @@ CASES = (
     Case("/m", "root", {"x-a": "no"}),
     Case("/q?d=on-1", "query"),
     Case("/q?d=off", "root"),
+    Case("/both", "both", {"x-a": "both"}),
+    Case("/both", "root"),
+    Case("/", "root", {"x-a": "both"}),
     Case("/team/", "team"),
     Case("/team", "root"),
     Case("/team/x", "team pattern"),
@@ -159,6 +175,10 @@ async def _expect_edits(client: httpx2.AsyncClient) -> None:
     headers = dict(seen["headers"])
     assert seen["host"] == "origin.example"
     assert (headers["x-set"], headers["x-service"], headers.get("x-a")) == ("%REQ(x-b)%", "50%", None)
+    hosts = {"/service-host": "service.example", "/half-host": "origin.example", "/literal-host": "%REQ(x-b)%"}
+    for path, want in hosts.items():
+        told = await client.get(path, headers={"host": "web.example", "x-b": "evil.example"})
+        assert (path, json.loads(told.text)["host"]) == (path, want)
     assert (answer.headers["x-answer"], answer.headers.get("content-type")) == ("%PROTOCOL%", None)
 
 

@@ -1,7 +1,7 @@
 """What a route does: send requests on, redirect them or answer them."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from authplane.base.names import ObjectName
@@ -100,10 +100,16 @@ def _target(
 ) -> Target | None:
     request = read_headers(service.request_headers_policy, SERVICE_REQUEST, problems)
     response = read_headers(service.response_headers_policy, SERVICE_RESPONSE, problems)
-    cluster = ensure_cluster(clusters, wanted, problems)
+    cluster = ensure_cluster(clusters, replace(wanted, host=request.host or wanted.host), problems)
     if cluster is None:
         return None
-    return Target(cluster=cluster, weight=weight, request_headers=request.edits, response_headers=response.edits)
+    return Target(
+        cluster=cluster,
+        weight=weight,
+        host=request.host,
+        request_headers=request.edits,
+        response_headers=response.edits,
+    )
 
 
 def _refuse_second_mirror(route: contour.Route, problems: Problems) -> None:

@@ -37,7 +37,7 @@ def include_conditions(written: Sequence[MatchCondition], problems: Problems) ->
     """Read the conditions of an include, whose path can only be a prefix; None if they cannot be used."""
     found = problems.error_count
     for field in ("exact", "regex"):
-        if any(getattr(condition, field) is not None for condition in written):
+        if any(getattr(condition, field) for condition in written):
             with problems.at("conditions"):
                 problems.add(_PATH, f"include: {field} conditions are not allowed in includes block")
     conditions = _read(written, "include", problems)
@@ -104,7 +104,6 @@ def _read(written: Sequence[MatchCondition], what: str, problems: Problems) -> C
     query: list[QueryMatch] = []
     for index, condition in enumerate(written):
         with problems.at("conditions", index):
-            _require_one(condition, what, problems)
             paths += _paths(condition, what, problems)
             if condition.header is not None:
                 headers += _header(condition.header, problems)
@@ -119,23 +118,13 @@ def _read(written: Sequence[MatchCondition], what: str, problems: Problems) -> C
     return conditions
 
 
-def _require_one(condition: MatchCondition, what: str, problems: Problems) -> None:
-    given = [
-        each
-        for each in (condition.prefix, condition.exact, condition.regex, condition.header, condition.query_parameter)
-        if each is not None
-    ]
-    if len(given) != 1:
-        problems.add(_PATH, f"{what}: a condition has exactly one of prefix, exact, regex, header and queryParameter")
-
-
 def _paths(condition: MatchCondition, what: str, problems: Problems) -> Iterable[PathMatch]:
     for kind, path, match in (
         ("prefix", condition.prefix, Prefix),
         ("exact", condition.exact, Exact),
         ("regex", condition.regex, Regex),
     ):
-        if path is None:
+        if not path:
             continue
         if not path.startswith("/"):
             problems.add(_PATH, f"{what}: {kind} conditions must start with /, {path} was supplied")

@@ -41,7 +41,7 @@ ROUTE_REQUEST: Final = Side(
 ROUTE_RESPONSE: Final = Side(
     field="responseHeadersPolicy", reason="ResponseHeaderPolicyInvalid", spoken="on response headers"
 )
-SERVICE_REQUEST: Final = replace(ROUTE_REQUEST, may_set_host=False)
+SERVICE_REQUEST: Final = ROUTE_REQUEST
 SERVICE_RESPONSE: Final = replace(ROUTE_RESPONSE, reason="ResponseHeadersPolicyInvalid")
 
 
@@ -103,7 +103,7 @@ def _name(written: str, verb: str, side: Side, problems: Problems, *, known: Con
 def _require_value(name: str, value: str, side: Side, problems: Problems) -> None:
     if not value.isprintable() or not value.isascii():
         problems.add(side.reason, f'invalid value of header "{canonical_header(name)}" {side.spoken}')
-    elif name.lower() == _HOST:
+    elif name.lower() == _HOST and not _DYNAMIC.search(value):
         if not _HOST_VALUE.fullmatch(value) or len(value.partition(":")[0]) > _LONGEST_HOST:
             problems.add(side.reason, f'"Host" must be a host name, with a port or without, {side.spoken}')
     elif len(value) + value.count("%") > _LONGEST:  # Envoy wants a percent sign twice

@@ -102,6 +102,8 @@ class Target:
 
     cluster: str
     weight: int
+    host: str = ""
+    """What the origin is told instead of what the route says; empty leaves it to the route."""
     request_headers: HeaderEdits = NO_EDITS
     response_headers: HeaderEdits = NO_EDITS
 

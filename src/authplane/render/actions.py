@@ -46,14 +46,17 @@ def _forward(forward: Forward) -> pb.RouteAction:
         idle_timeout=limit(forward.idle_timeout),
         prefix_rewrite=forward.replace_prefix or "",
     )
-    if forward.host:
+    # Envoy lets the host of a route go before that of a target, so it stands in one of the two places.
+    by_target = any(target.host for target in forward.targets)
+    if forward.host and not by_target:
         message.host_rewrite_literal = forward.host
     if forward.websockets:
         message.upgrade_configs.add(upgrade_type="websocket")
     if len(forward.targets) == 1 and _is_plain(forward.targets[0]):
         message.cluster = forward.targets[0].cluster
     else:
-        message.weighted_clusters.clusters.extend(_share(target) for target in forward.targets)
+        otherwise = forward.host if by_target else ""
+        message.weighted_clusters.clusters.extend(_share(target, otherwise) for target in forward.targets)
     if forward.mirror is not None:
         mirrored = message.request_mirror_policies.add(cluster=forward.mirror.cluster)
         mirrored.runtime_fraction.default_value.numerator = forward.mirror.percent  # of a hundred
@@ -61,11 +64,11 @@ def _forward(forward: Forward) -> pb.RouteAction:
 
 
 def _is_plain(target: Target) -> bool:
-    return target.request_headers == NO_EDITS and target.response_headers == NO_EDITS
+    return not target.host and target.request_headers == NO_EDITS and target.response_headers == NO_EDITS
 
 
-def _share(target: Target) -> pb.WeightedCluster.ClusterWeight:
-    return pb.WeightedCluster.ClusterWeight(
+def _share(target: Target, otherwise: str) -> pb.WeightedCluster.ClusterWeight:
+    share = pb.WeightedCluster.ClusterWeight(
         name=target.cluster,
         weight=UInt32Value(value=target.weight),
         request_headers_to_add=_set(target.request_headers),
@@ -73,6 +76,9 @@ def _share(target: Target) -> pb.WeightedCluster.ClusterWeight:
         response_headers_to_add=_set(target.response_headers),
         response_headers_to_remove=target.response_headers.remove,
     )
+    if target.host or otherwise:
+        share.host_rewrite_literal = target.host or otherwise
+    return share
 
 
 def _set(edits: HeaderEdits) -> Iterable[base_pb2.HeaderValueOption]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final
 
 from authplane.resources.kinds.meta import NOTHING
-from authplane.resources.schema import Length, Matches, Named, OneOf, Range, Upstream
+from authplane.resources.schema import Filled, Length, Matches, Named, OneOf, Range, Upstream
 
 WEIGHT: Final = Range(0, 2**32 - 1)
 PORT: Final = Range(1, 65535)
@@ -161,13 +161,13 @@ class QueryParameterCondition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchCondition:
-    """Selects requests; one condition holds exactly one of these, which the graph requires."""
+    """Selects requests that fulfil all of these; an empty text, as in Contour, asks for nothing."""
 
-    prefix: str | None = None
-    exact: str | None = None
-    regex: str | None = None
-    header: HeaderCondition | None = None
-    query_parameter: QueryParameterCondition | None = None
+    prefix: Annotated[str, Filled()] = ""
+    exact: Annotated[str, Filled()] = ""
+    regex: Annotated[str, Filled()] = ""
+    header: Annotated[HeaderCondition | None, Filled()] = None
+    query_parameter: Annotated[QueryParameterCondition | None, Filled()] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
