@@ -353,3 +353,20 @@ def test_an_odd_path_reaches_nobody_and_the_server_goes_on(any_port: int, cart: 
         while not _is_answered(channel):
             assert time.monotonic() < begun + PATIENCE
     assert cart.calls == 1
+
+
+@pytest.mark.parametrize("path", [b"/shop.Cart", b"shop.Cart/unary_unary", b"//shop.Cart/unary_unary", b"/a/b/c", b"*"])
+def test_a_path_that_is_no_method_ends_before_filters(
+    serve: Serve, cart: Cart, authority: Authority, path: bytes
+) -> None:
+    port = serve(cart, filters=[ext_authz(authority.target, credentials=None)])
+
+    async def send(path: bytes) -> int | None:
+        async with raw_client(TcpAddress(host="127.0.0.1", port=port)) as client:
+            return (await client.outcome(await client.call(call_headers(path), frame(b"x")))).grpc
+
+    assert asyncio.run(send(path)) == grpc.StatusCode.UNIMPLEMENTED.value[0]
+    assert (authority.checks, cart.calls) == ([], 0)
+    authority.decide = lambda _: deny()
+    assert asyncio.run(send(b"/no.Service/Method")) == grpc.StatusCode.PERMISSION_DENIED.value[0]
+    assert len(authority.checks) == 1

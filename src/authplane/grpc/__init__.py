@@ -61,6 +61,7 @@ from authplane.io.serving.ports import XdsServerCredentials
 from authplane.io.serving.states import NotServing, Serving, ServingState, Told
 from authplane.io.serving.xds import XdsServer
 from authplane.io.side_channels import SideChannels, channel_keys
+from authplane.matching.fractions import Fraction
 
 __all__ = (
     "Answered",
@@ -79,6 +80,7 @@ __all__ = (
     "FilterType",
     "FilteredServer",
     "Flow",
+    "Fraction",
     "GrpcService",
     "Metadata",
     "Mutation",
