@@ -7,9 +7,9 @@ from typing import Annotated, Any, NoReturn, TypeAlias
 
 import typer
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
-from authplane.base.problems import Severity, dotted
+from authplane.base.problems import Severity, dotted, printable
 from authplane.resources.documents import Finding
 
 
@@ -24,8 +24,9 @@ OutputOption: TypeAlias = Annotated[
     Output, typer.Option("-o", "--output", help="text is for people, json for programs.", show_default=True)
 ]
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+# What files say is printed as it is: no emoji for ``:100:``, no line breaks of ours within ``file:line:column``.
+out = Console(highlight=False, soft_wrap=True, emoji=False)
+err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
 
@@ -37,18 +38,19 @@ def print_json(value: Any) -> None:
 
 def fail(sentence: str, *, status: int = 1) -> NoReturn:
     """Say what is wrong on standard error and stop."""
-    err.print(f"[red]authplane:[/] {escape(sentence)}")
+    err.print(Text.assemble(("authplane:", "red"), f" {sentence}"))
     raise typer.Exit(status)
 
 
-def finding_line(finding: Finding) -> str:
+def finding_line(finding: Finding) -> Text:
     """Write a problem on one line, the place first so that editors can jump there."""
     problem = finding.problem
-    colour = _COLOURS[problem.severity]
     where = " ".join(filter(None, [str(finding.ref or ""), dotted(problem.path)]))
-    return (
-        f"{escape(str(finding.place))}: [{colour}]{problem.severity.value}[/]: {escape(problem.message)} "
-        f"[dim]({escape(where)}{', ' if where else ''}{problem.reason})[/]"
+    return Text.assemble(
+        f"{printable(str(finding.place))}: ",
+        (problem.severity.value, _COLOURS[problem.severity]),
+        f": {problem.message} ",
+        (f"({where}{', ' if where else ''}{problem.reason})", "dim"),
     )
 
 

@@ -57,8 +57,8 @@ def read_keys(enforced: Enforced, path: Path | None, *, fetch: bool, allow_priva
     missing = [issuer for issuer in enforced.policies.issuers if issuer.url.names().isdisjoint(found)]
     fetched = fetch_keys(missing, allow_private_networks=allow_private)
     for url, why in fetched.failures.items():
-        err.print(f"[yellow]warning:[/] no keys of {url}: ", end="")
-        err.print(why, markup=False)
+        err.print("[yellow]warning:[/] ", end="")
+        err.print(f"no keys of {url}: {why}", markup=False)
     return {**found, **fetched.keys}
 
 

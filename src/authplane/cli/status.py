@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
+from rich.text import Text
 
 from authplane.app.records import Transitions
 from authplane.cli.folder import FolderArgument, read_generation
@@ -40,7 +41,7 @@ def status(folder: FolderArgument, output: OutputOption = Output.TEXT) -> None:
         cells = "  ".join(_cell(_state(kinds, conditions)) for kinds in _SHOWN)
         out.print(f"{escape(_name(record)):<{width}}  {cells}     {_enforced(conditions)}".rstrip())
         for reason in dict.fromkeys(_reasons(conditions)):
-            out.print(f"    [dim]{escape(reason)}[/]")
+            out.print(Text(f"    {reason}", "dim"))
 
 
 def _records(folder: Path) -> list[dict[str, Any]]:

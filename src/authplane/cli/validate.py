@@ -24,7 +24,7 @@ def validate(folder: FolderArgument, output: OutputOption = Output.TEXT) -> None
     else:
         for finding in findings:
             out.print(finding_line(finding))
-        out.print(f"{findings_summary(findings)}{_ignored(generation.loaded.ignored)}")
+        out.print(f"{findings_summary(findings)}{_ignored(generation.loaded.ignored)}", markup=False)
     if has_errors(findings):
         raise typer.Exit(1)
 
