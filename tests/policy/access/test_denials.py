@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from envoy.service.auth.v3.external_auth_pb2 import CheckResponse
 from tests.policy.access.world import (
+    ADD,
     ADD_CALL,
     BACKEND,
     GATEWAY,
@@ -14,6 +15,7 @@ from tests.policy.access.world import (
     SCOPED,
     THROUGH_EDGE,
     Proof,
+    anybody,
     bearer,
     call,
     judge,
@@ -45,6 +47,29 @@ def error(denied: Deny) -> dict[str, Any]:
     body: dict[str, Any] = json.loads(denied.body)
     assert (body["jsonrpc"], set(body)) == ("2.0", {"jsonrpc", "id", "error"})
     return body
+
+
+OVER = Refused(reason=Reason.TOO_MANY_FAILURES, retry_after=3)
+
+
+@pytest.mark.requirement("S14")
+def test_a_token_that_was_not_verified_is_429_with_a_time_to_come_again_and_never_401() -> None:
+    verdict = judge(policies(BACKEND, policy(rule(OIDC))), ADD_CALL, Proof(shown=OVER))
+    denied = denial(verdict)
+    assert (denied.http_status, denied.headers) == (
+        429,
+        (("retry-after", "3"), ("content-type", "application/json")),
+    )
+    assert error(denied)["error"] == {
+        "code": -32005,
+        "message": "too many invalid tokens from this address; retry in 3 s",
+    }
+    assert verdict.grounds.reason == "too_many_failures"
+
+
+def test_a_rule_that_needs_no_token_grants_though_the_token_was_not_verified() -> None:
+    held = policies(BACKEND, policy(f"[{rule(OIDC)[1:-1]}, {anybody(ADD)[1:-1]}]"))
+    assert judge(held, ADD_CALL, Proof(shown=OVER)).grounds.rule == "rule-1"
 
 
 @pytest.mark.requirement("A2")

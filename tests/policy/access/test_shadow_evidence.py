@@ -20,6 +20,7 @@ from authplane.policy.access.backend import TARGET
 from authplane.policy.access.guards import Policies
 from authplane.policy.access.settings import Options
 from authplane.policy.access.verdict import Would
+from authplane.policy.tokens.inspector import PER_SOURCE
 
 ISSUER: Final = "https://issuer.example"
 SHADOW: Final = "  mode: Shadow"
@@ -69,9 +70,11 @@ def test_bad_tokens_that_a_policy_in_shadow_looks_at_cost_their_sender_nothing_e
     )
     server = Server(made)
     bad = asked(token(ISSUER, "ann", signed_by="https://somebody.example"))
-    for _ in range(150):
+    for _ in range(int(PER_SOURCE.burst)):
         assert server.decide(bad) == ""
-    assert shadows(server) == [(Would.DENY, "bad_token:too_many_failures")]
+    assert shadows(server) == [(Would.DENY, "bad_token:key_unknown")]
+    assert server.decide(bad) == ""
+    assert shadows(server) == [(Would.UNKNOWN, "too_many_failures")]
     good = replace(asked(token(ISSUER, "ann")), context={TARGET: "Backend/default/cafe"})
     assert server.decide(good) == "rule-0"
 

@@ -123,7 +123,7 @@ def test_garbage_is_not_reviewed_and_bad_tokens_are_not_reviewed_often() -> None
     bad = [token(jti=str(n)) for n in range(4)]
     for text in bad[:3]:
         assert review(reviews, text, DENIED, source="10.0.0.1") == NoIdentity(Why.REVIEW)
-    assert reviews.ask(bad[3], ["mcp"], NOW, "10.0.0.1") == NoIdentity(Why.TOO_MANY_REVIEWS)
+    assert reviews.ask(bad[3], ["mcp"], NOW, "10.0.0.1") == ReviewUnavailable("too many token reviews")
     assert isinstance(reviews.ask(bad[3], ["mcp"], NOW, "10.0.0.2"), ReviewToken)
     assert reviews.ask(good, ["mcp"], NOW, "10.0.0.1") == AGENT
     # What was denied is remembered for a while.
@@ -134,7 +134,7 @@ def test_garbage_is_not_reviewed_and_bad_tokens_are_not_reviewed_often() -> None
 def test_reviews_that_wait_for_their_answer_count() -> None:
     reviews = TokenReviews(CLUSTER, per_source=Rate(burst=2, per_second=0.1))
     asked = [reviews.ask(token(jti=str(n)), ["mcp"], NOW, "10.0.0.1") for n in range(3)]
-    assert [type(each) for each in asked] == [ReviewToken, ReviewToken, NoIdentity]
+    assert [type(each) for each in asked] == [ReviewToken, ReviewToken, ReviewUnavailable]
 
 
 def test_good_tokens_do_not_count_against_who_shows_them() -> None:

@@ -117,6 +117,16 @@ def test_an_unknown_key_is_wanted_from_its_issuer() -> None:
     assert keyring.wishes == [(ISSUER, "new")]
 
 
+@pytest.mark.requirement("J30")
+def test_a_key_that_did_not_sign_a_token_of_its_name_is_wanted_anew() -> None:
+    keyring = ring()
+    inspector = TokenInspector(keyring)
+    assert reason(inspector, signer(number=1).token(), NOW) is Reason.SIGNATURE
+    nameless = signer(number=1).token(header={"alg": "RS256"})
+    assert reason(inspector, nameless, NOW) is Reason.SIGNATURE
+    assert keyring.wishes == [(ISSUER, "k1"), (ISSUER, "")]
+
+
 @pytest.mark.requirement("S13")
 def test_a_token_of_an_issuer_that_nobody_configured_makes_nobody_ask_it() -> None:
     keyring = ring()
@@ -127,15 +137,39 @@ def test_a_token_of_an_issuer_that_nobody_configured_makes_nobody_ask_it() -> No
 
 
 @pytest.mark.requirement("S14")
-def test_a_peer_that_shows_too_many_bad_tokens_is_not_listened_to_for_a_while() -> None:
-    inspector = TokenInspector(ring(), per_source=Rate(burst=3, per_second=1))
+def test_bad_tokens_of_one_source_cause_bounded_work_and_say_nothing_about_others() -> None:
+    inspector = TokenInspector(ring(), per_source=Rate(burst=3, per_second=0.25))
     bad, good = signer(number=1).token(), signer().token()
     for _ in range(3):
         assert reason(inspector, bad, NOW, PEER) is Reason.SIGNATURE
-    assert reason(inspector, good, NOW, PEER) is Reason.TOO_MANY_FAILURES
+    assert inspector.inspect(good, NOW, PEER) == Refused(reason=Reason.TOO_MANY_FAILURES, retry_after=4)
+    assert inspector.inspect("x" * 20_000, NOW, PEER) == Refused(reason=Reason.TOO_LARGE), "it causes no work"
     assert reason(inspector, good, NOW, "10.0.0.2") is None
     assert reason(inspector, good, NOW, PEER) is None, "a token that is known needs no work"
-    assert reason(inspector, signer().token(claims(jti="t2")), NOW + 1, PEER) is None
+    assert reason(inspector, signer().token(claims(jti="t2")), NOW + 4, PEER) is None
+
+
+@pytest.mark.requirement("S14")
+def test_bad_tokens_of_all_sources_together_cause_bounded_work() -> None:
+    inspector = TokenInspector(ring(), in_all=Rate(burst=3, per_second=1))
+    good = signer().token()
+    assert reason(inspector, good, NOW, PEER) is None
+    for number in range(3):
+        assert reason(inspector, signer(number=1).token(), NOW, f"10.0.1.{number}") is Reason.SIGNATURE
+    fresh = signer().token(claims(jti="t2"))
+    assert inspector.inspect(fresh, NOW, "10.0.2.1") == Refused(reason=Reason.TOO_MANY_FAILURES, retry_after=1)
+    assert reason(inspector, good, NOW, "10.0.2.1") is None, "a token that is known needs no work"
+    assert reason(inspector, fresh, NOW + 1, "10.0.2.1") is None
+
+
+@pytest.mark.requirement("S14")
+def test_a_steady_trickle_of_bad_tokens_never_disturbs_fresh_good_ones_of_the_same_source() -> None:
+    inspector = TokenInspector(ring())
+    bad = signer(number=1).token()
+    for second in range(60):
+        for _ in range(18):
+            assert reason(inspector, bad, NOW + second, PEER) is Reason.SIGNATURE
+        assert reason(inspector, signer().token(claims(jti=str(second))), NOW + second, PEER) is None
 
 
 @pytest.mark.requirement("S14")

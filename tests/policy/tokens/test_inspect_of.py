@@ -20,8 +20,9 @@ def test_a_token_of_another_issuer_is_not_looked_at_and_nobody_is_to_blame() -> 
         assert inspector.inspect_of({ISSUER}, text, NOW, "a") is None
     assert isinstance(inspector.inspect_of({ISSUER}, signer().token(), NOW, "a"), Verified)
     # Bad ones of the issuer count as they always do.
-    assert inspector.inspect_of({ISSUER}, bad, NOW, "a") == Refused(reason=Reason.SIGNATURE, issuer=ISSUER)
-    assert inspector.inspect_of({ISSUER}, bad, NOW, "a") == Refused(reason=Reason.TOO_MANY_FAILURES)
+    assert inspector.inspect_of({ISSUER}, bad, NOW, "a") == Refused(reason=Reason.SIGNATURE, issuer=ISSUER, kid="k1")
+    over = Refused(reason=Reason.TOO_MANY_FAILURES, retry_after=1000)
+    assert inspector.inspect_of({ISSUER}, bad, NOW, "a") == over
 
 
 def test_what_is_known_is_found_whoever_asks() -> None:

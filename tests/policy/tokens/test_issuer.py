@@ -216,6 +216,19 @@ def test_a_flood_of_unknown_keys_causes_one_fetch_in_thirty_seconds() -> None:
     assert fetches == [30.0 * number for number in range(1, 10)]
 
 
+@pytest.mark.requirement("J30")
+def test_bad_signatures_by_a_known_key_cause_one_fetch_in_thirty_seconds() -> None:
+    state = ready()
+    fetches = []
+    for now in range(300):
+        state.wanted("old", now)
+        if state.due() <= now:
+            assert isinstance(state.fetch(now), FetchKeys)
+            fetches.append(now)
+            answer(state, published(OLD), now)
+    assert fetches == [30 * number for number in range(1, 10)]
+
+
 @pytest.mark.requirement("J27")
 def test_a_flood_while_the_issuer_fails_causes_no_more_fetches() -> None:
     state = ready()

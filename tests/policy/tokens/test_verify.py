@@ -67,7 +67,7 @@ def test_every_algorithm_verifies_its_signatures_and_no_others(algorithm: str) -
     right = signer(algorithm)
     wrong = Signer(right.kid, algorithm, signer(algorithm, "other", 1).key)
     assert isinstance(judged(right.token(), ring(right)), Verified)
-    assert judged(wrong.token(), ring(right)) == Refused(reason=Reason.SIGNATURE, issuer=ISSUER)
+    assert judged(wrong.token(), ring(right)) == Refused(reason=Reason.SIGNATURE, issuer=ISSUER, kid=right.kid)
 
 
 # The form
@@ -418,6 +418,14 @@ MOMENTS: Final = {
     "exp a list": Moment({"exp": [at(60)]}, Reason.CLAIMS),
     "exp with a fraction": Moment({"exp": NOW + 0.5}),
     "exp before time": Moment({"exp": -1}, Reason.EXPIRED),
+    "exp in the last second of the calendar": pytest.param(
+        Moment({"exp": 253_402_300_799}), marks=pytest.mark.requirement("J14")
+    ),
+    **{
+        f"{name} {value!r}": pytest.param(Moment({name: value}, Reason.CLAIMS), marks=pytest.mark.requirement("J14"))
+        for name in ("exp", "nbf", "iat")
+        for value in (253_402_300_800, 10**30, 1e300, -253_402_300_800, -1e300)
+    },
     "nbf soon": pytest.param(Moment({"nbf": at(29)}), marks=pytest.mark.requirement("J15")),
     "nbf later": pytest.param(Moment({"nbf": at(31)}, Reason.NOT_YET), marks=pytest.mark.requirement("J15")),
     "nbf a text": Moment({"nbf": "0"}, Reason.CLAIMS),

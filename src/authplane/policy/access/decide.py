@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, assert_never
 
 from authplane.base.headers import HeaderEdits
 from authplane.cel.evaluate import evaluate
@@ -15,7 +15,7 @@ from authplane.policy.access.memory import Proof, Question
 from authplane.policy.access.model import AnyPolicy, Policy, Screen, Unusable
 from authplane.policy.access.settings import Composition
 from authplane.policy.access.verdict import Grounds, NotPassed, Passed, Result, Shadowed, Verdict, VerdictFlow, Would
-from authplane.policy.decision import Allow, Decision, Unavailable
+from authplane.policy.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.flow import Effect, Outcome
 from authplane.policy.headers import may_send
 from authplane.policy.mcp.calls import TOOLS_CALL, MethodCall, ToolCall, method_of
@@ -124,7 +124,7 @@ def _shadowed(way: Way, case: Case, evidence: Evidence) -> Shadowed:
         verdict: Verdict = finished.value
         _, rule, entry, identity, _, _, reason, _ = verdict.grounds
         rules = tuple(rule for each in verdict.trace.policies for rule in each.rules) if verdict.trace else ()
-        would = _WOULD.get(type(verdict.decision), Would.DENY)
+        would = _would(verdict.decision)
     except Exception as error:  # noqa: BLE001 (the request is decided; a fault of ours in trying something out must not undo that)
         rule = entry = identity = ""
         would, reason, rules = Would.UNKNOWN, f"failed:{type(error).__name__}", ()
@@ -136,7 +136,17 @@ def _shadowed(way: Way, case: Case, evidence: Evidence) -> Shadowed:
     return Shadowed(str(policy.ref), str(guard.aim), would, rule, entry, identity, reason, rules)
 
 
-_WOULD: Final = {Allow: Would.ALLOW, Unavailable: Would.UNKNOWN}
+def _would(decision: Decision) -> Would:
+    match decision:
+        case Allow():
+            return Would.ALLOW
+        case Unavailable() | Deny(http_status=429):
+            # Nobody else is asked for a shadow: a client that has to slow down is one whose token was not verified.
+            return Would.UNKNOWN
+        case Deny():
+            return Would.DENY
+        case _:
+            assert_never(decision)
 
 
 def _decide(way: Way, case: Case) -> VerdictFlow:

@@ -15,6 +15,7 @@ from authplane.policy.mcp.answers import (
     render_denial,
     render_insufficient_scope,
     render_refusal,
+    render_too_many,
     render_unauthenticated,
 )
 from authplane.policy.mcp.calls import McpCall, RpcId, id_of
@@ -42,9 +43,12 @@ class RpcDenial(Deny):
 def build_denial(result: NotPassed, case: Case, guards: tuple[Guard, ...]) -> Decision:
     """Turn what a policy says into what the client gets.
 
-    Nothing is known: 503. Only scopes are missing: 403 that names them. Nobody was recognised and a token could help:
+    Nothing is known: 503, or 429 if the client has to slow down. Only scopes are missing: 403 that names them. Nobody was recognised and a token could help:
     401 with a challenge. The request has no single meaning: what the protocol says of that. Else: 403.
     """
+    if result.retry_after:
+        answer = render_too_many(_id(case.call()), result.retry_after)
+        return _denied(answer if guards[-1].mcp else _without_body(answer), result)
     if result.unavailable:
         return Unavailable(cause=f"{result.policy} {result.unavailable}")
     answer = _answer(result, case, guards)

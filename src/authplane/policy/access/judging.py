@@ -268,6 +268,7 @@ def _not_passed(policy: Policy, case: Case, found: _Findings) -> NotPassed:
         identity=_name(found, case),
         reason=reason,
         unavailable=found.unavailable,
+        retry_after=_retry_after(case, found),
         wants_token=wants_token,
         bad_token=found.miss in {Miss.BAD_TOKEN, Miss.BAD_WORKLOAD, Miss.OTHER_ISSUER, Miss.AUDIENCE},
         scopes=_missing_scopes(case, found),
@@ -275,6 +276,12 @@ def _not_passed(policy: Policy, case: Case, found: _Findings) -> NotPassed:
         declined=found.declined,
         too_large=found.too_large,
     )
+
+
+def _retry_after(case: Case, found: _Findings) -> int:
+    """Return in how many seconds the token may be verified, if that alone is why nothing is known."""
+    token = case.evidence.token() if found.unavailable == Miss.NOT_VERIFIED else None
+    return token.retry_after if isinstance(token, Refused) else 0
 
 
 def _name(found: _Findings, case: Case) -> str:
@@ -331,5 +338,7 @@ def _hint(rule: Rule, miss: Miss) -> str:
             return f"come with a token for {' or '.join(sorted(rule.source.audiences))}"
         case Miss.NOT_READY | Miss.NOT_REVIEWED:
             return f"the {'issuer' if miss is Miss.NOT_READY else 'cluster'} has to be reached first"
+        case Miss.NOT_VERIFIED:
+            return "send the request again later"
         case _:
             return "come with a valid token of the issuer"

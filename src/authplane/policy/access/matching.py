@@ -50,10 +50,12 @@ class Miss(StrEnum):
     """Nothing is known: the issuer's keys are not there."""
     NOT_REVIEWED = "token_not_reviewed"
     """Nothing is known: the cluster could not be asked."""
+    NOT_VERIFIED = "too_many_failures"
+    """Nothing is known: bad tokens took so much work that this one was not verified."""
 
 
 RANKS: Final = {miss: rank for rank, miss in enumerate(Miss)}
-UNKNOWN: Final = frozenset({Miss.NOT_READY, Miss.NOT_REVIEWED})
+UNKNOWN: Final = frozenset({Miss.NOT_READY, Miss.NOT_REVIEWED, Miss.NOT_VERIFIED})
 """Where nobody can tell whether the source matches."""
 
 NO_MCP: Final = "not_an_mcp_request"
@@ -103,6 +105,8 @@ def missed_workload(issuers: frozenset[str], case: Case) -> Miss:
     match evidence.token():
         case Refused(reason=Reason.ISSUER_NOT_READY, issuer=issuer):
             return Miss.NOT_READY if issuer in issuers else Miss.NO_PEER
+        case Refused(reason=Reason.TOO_MANY_FAILURES):
+            return Miss.NOT_VERIFIED
         case Refused() | Unfit():
             return Miss.BAD_TOKEN
         case _:
@@ -116,6 +120,8 @@ def _match_token(source: Oidc, case: Case) -> Identity | Miss:
             return _match_claims(source, token)
         case Refused(reason=Reason.ISSUER_NOT_READY, issuer=issuer) if issuer == source.issuer.url:
             return Miss.NOT_READY
+        case Refused(reason=Reason.TOO_MANY_FAILURES):
+            return Miss.NOT_VERIFIED
         case Absent():
             return Miss.NO_TOKEN
         case _:

@@ -90,6 +90,8 @@ class NotPassed:
     reason: str
     unavailable: str = ""
     """Why it is not known whether the request would be granted; empty if it is known."""
+    retry_after: int = 0
+    """In how many seconds it may be known, if the client has to slow down."""
     wants_token: bool = False
     """A token of some issuer could help, and there is none that any rule is for."""
     bad_token: bool = False

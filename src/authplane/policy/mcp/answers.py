@@ -11,7 +11,8 @@ from authplane.policy.mcp.refusal import Fault, McpRefusal
 
 FORBIDDEN: Final = -32003
 UNAUTHENTICATED: Final = -32004
-"""Both are in the range that MCP leaves to implementations, and neither is one that its SDKs use for themselves."""
+TOO_MANY: Final = -32005
+"""All are in the range that MCP leaves to implementations, and none is one that its SDKs use for themselves."""
 UPSTREAM_FORBIDDEN: Final = 403
 """The code that the upstream project's conformance tests expect inside a body with the HTTP status 200."""
 UPSTREAM_MESSAGE: Final = "Access to this tool is forbidden."
@@ -78,6 +79,15 @@ def render_insufficient_scope(id_: RpcId | None, challenge: Challenge) -> McpAns
         return McpAnswer(http_status=403, headers=(challenged,))
     body = render_error(id_, FORBIDDEN, "insufficient scope")
     return McpAnswer(http_status=403, headers=(challenged, _JSON), body=body)
+
+
+def render_too_many(id_: RpcId | None, retry_after: int) -> McpAnswer:
+    """Tell a client that its token was not verified, and when to come again: nothing is said about the token."""
+    later = ("retry-after", str(retry_after))
+    if id_ is None:
+        return McpAnswer(http_status=429, headers=(later,))
+    body = render_error(id_, TOO_MANY, f"too many invalid tokens from this address; retry in {retry_after} s")
+    return McpAnswer(http_status=429, headers=(later, _JSON), body=body)
 
 
 def render_refusal(refusal: McpRefusal) -> McpAnswer:

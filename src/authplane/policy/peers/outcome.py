@@ -33,7 +33,6 @@ class Why(StrEnum):
     """Nobody could have issued it for us; no review was asked for."""
     REVIEW = "token_review_denied"
     REVIEW_AUDIENCE = "token_review_without_audience"
-    TOO_MANY_REVIEWS = "too_many_token_reviews"
     NOT_REVIEWED = "token_not_reviewed"
     """The cluster could not be asked: nothing is known of the token."""
     DIFFER = "workloads_differ"

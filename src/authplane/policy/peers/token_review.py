@@ -167,11 +167,12 @@ class TokenReviews:
         expires = claims["exp"]
         return float(expires) if _is_time(expires) and now < expires else NoIdentity(Why.TOKEN)
 
-    def _take(self, source: str, now: float) -> NoIdentity | ReviewUnavailable | None:
-        """Count a review before it begins, so that many at once cannot exceed a limit; say why there can be none."""
-        if source and self._sources.wait(source, now):
-            return NoIdentity(Why.TOO_MANY_REVIEWS)
-        if self._overall.wait("", now):
+    def _take(self, source: str, now: float) -> ReviewUnavailable | None:
+        """Count a review before it begins, so that many at once cannot exceed a limit; say why there can be none.
+
+        A token that is not reviewed may be good, whatever others from the same source have shown.
+        """
+        if (source and self._sources.wait(source, now)) or self._overall.wait("", now):
             return ReviewUnavailable("too many token reviews")
         if not self._breaker.admit(now):
             return ReviewUnavailable("token reviews fail")

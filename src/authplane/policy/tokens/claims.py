@@ -8,6 +8,8 @@ from authplane.policy.tokens.outcome import Reason
 
 LONGEST_SKEW: Final = 120.0
 DEFAULT_SKEW: Final = 30.0
+LATEST_TIME: Final = 253_402_300_799
+"""The last second of the year 9999, beyond which calendars and timestamps end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +68,15 @@ def scopes_fit(claims: Mapping[str, Any], scopes: Collection[str]) -> bool:
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:
-    """Return a time; one that is not there is long ago, and one that is no number is None."""
+    """Return a time; one that is not there is long ago. What is no number, or no time before the year 10000, is None.
+
+    RFC 7519, section 2: a NumericDate counts seconds. One that no clock reaches is a mistake (milliseconds) or an attempt
+    at a token that never ends.
+    """
     value = claims.get(name, 0)
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return value if -LATEST_TIME <= value <= LATEST_TIME else None
 
 
 def _texts(value: object) -> tuple[str, ...]:

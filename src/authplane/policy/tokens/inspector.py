@@ -1,6 +1,7 @@
-"""Looks at tokens as they come: a few again and again, and now and then many bad ones."""
+"""Verifies tokens as they come: a few again and again, and now and then many bad ones."""
 
 from collections.abc import Callable, Container
+from math import ceil
 from typing import Final
 
 from authplane.policy.throttle import Buckets, Rate
@@ -10,14 +11,20 @@ from authplane.policy.tokens.compact import TOKEN_LIMITS, TokenLimits, unverifie
 from authplane.policy.tokens.outcome import Outcome, Reason, Refused
 from authplane.policy.tokens.verify import Keyring, examine
 
-PER_SOURCE: Final = Rate(burst=100, per_second=10)
-"""How many bad tokens one peer may show."""
+PER_SOURCE: Final = Rate(burst=2_000, per_second=200)
+"""How many bad tokens are verified for one source: a few hundredths of a core."""
+IN_ALL: Final = Rate(burst=10_000, per_second=2_000)
+"""How many bad tokens are verified for all sources together: about a quarter of a core."""
 
-_NO_FAILURE: Final = frozenset({Reason.ISSUER_NOT_READY, Reason.TOO_MANY_FAILURES})
+_ALL: Final = ""
 
 
 class TokenInspector:
-    """Verifies tokens, remembers the good ones, and stops looking at those of peers who show too many bad ones."""
+    """Verifies tokens, remembers the good ones, and bounds the work that bad ones cause.
+
+    Only work is bounded. Beyond its budget nothing is known about a new token, and nobody is told that it is bad; a
+    token that is remembered costs nothing and is always accepted. Good tokens take nothing from the budget.
+    """
 
     def __init__(
         self,
@@ -25,29 +32,31 @@ class TokenInspector:
         *,
         cache: TokenCache | None = None,
         per_source: Rate = PER_SOURCE,
+        in_all: Rate = IN_ALL,
         limits: TokenLimits = TOKEN_LIMITS,
     ) -> None:
         self._keyring = keyring
         self._limits = limits
-        self._failures = Buckets(per_source)
+        self._sources = Buckets(per_source)
+        self._all = Buckets(in_all, most=1)
         self.cache = TokenCache() if cache is None else cache
 
     def inspect(self, token: str, now: float, shown_by: str | Callable[[], str] = "") -> Outcome:
         """Return what a token proves at ``now``; ``shown_by`` is the peer, as far as it can be told apart.
 
-        Who shows a token that is known is not asked. If the token's issuer lacks the key that it names, the keyring
-        hears of it.
+        Who shows a token that is known is not asked. If the keys of the token's issuer did not sign it, the keyring
+        hears of it: the issuer may have other keys by now.
         """
-        large = len(token) > self._limits.token
-        key = b"" if large else token_key(token)
-        known = self.cache.find(key, self._keyring, now) if key else None
+        if len(token) > self._limits.token:
+            return Refused(reason=Reason.TOO_LARGE)
+        key = token_key(token)
+        known = self.cache.find(key, self._keyring, now)
         if known is not None:
             return known
         source = shown_by if isinstance(shown_by, str) else shown_by()
-        if large:
-            return self._refused(Refused(reason=Reason.TOO_LARGE), source, now)
-        if source and self._failures.wait(source, now):
-            return Refused(reason=Reason.TOO_MANY_FAILURES)
+        wait = max(self._all.wait(_ALL, now), self._sources.wait(source, now) if source else 0.0)
+        if wait:
+            return Refused(reason=Reason.TOO_MANY_FAILURES, retry_after=ceil(wait))
         outcome, trust = examine(token, self._keyring, now, self._limits)
         if isinstance(outcome, Refused):
             return self._refused(outcome, source, now)
@@ -70,8 +79,10 @@ class TokenInspector:
         return self.inspect(token, now, shown_by) if issuer in issuers else None
 
     def _refused(self, refused: Refused, source: str, now: float) -> Refused:
-        if refused.reason is Reason.KEY:
+        if refused.reason in {Reason.KEY, Reason.SIGNATURE}:
             self._keyring.wanted(refused.issuer, refused.kid)
-        if source and refused.reason not in _NO_FAILURE:
-            self._failures.add(source, -1, now)
+        if refused.reason is not Reason.ISSUER_NOT_READY:
+            self._all.add(_ALL, -1, now)
+            if source:
+                self._sources.add(source, -1, now)
         return refused

@@ -144,7 +144,10 @@ class IssuerState:
         return FetchMetadata(url=self._places[self._place])
 
     def wanted(self, kid: str, now: float) -> bool:
-        """Note that a token names a key that is not there; tell whether that brings the next fetch forward."""
+        """Note that a token needs a key that is not there, or another key under a name that is there.
+
+        Tells whether that brings the next fetch forward: at most one in ``between`` seconds, whatever tokens come.
+        """
         if self._trust is None or self._missing.get(kid, now) > now:
             return False
         if len(self._looked_for) < MOST_KIDS:

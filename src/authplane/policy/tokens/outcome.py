@@ -29,7 +29,7 @@ class Reason(StrEnum):
     NOT_YET = "token_not_yet_valid"
     TOO_OLD = "token_too_old"
     TOO_MANY_FAILURES = "too_many_failures"
-    """The peer has shown so many bad tokens that this one was not looked at."""
+    """Bad tokens took so much work that this one was not looked at: nothing is known about it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,9 @@ class Refused:
     issuer: str = ""
     """The address of the issuer that the token is of, if it is one that we know."""
     kid: str = ""
-    """The key that its issuer does not have, if that is the reason."""
+    """The key that the token names, if its issuer does not have it or it did not sign the token."""
+    retry_after: int = 0
+    """In how many seconds to come again, if the token was not looked at."""
 
 
 Outcome: TypeAlias = Verified | Refused

@@ -61,7 +61,9 @@ class Keyring(Protocol):
         """Return the issuer that calls itself ``name`` in ``iss``; None if nobody has configured it."""
 
     def wanted(self, issuer: str, kid: str) -> None:
-        """Say that a token names a key which the issuer at this address does not have yet."""
+        """Say that a token needs a key which the issuer at this address does not have yet: a new one, or one that took
+        the place of another under the same name. An empty ``kid`` stands for a token that names none.
+        """
 
 
 def verify(token: str, keyring: Keyring, now: float, limits: TokenLimits = TOKEN_LIMITS) -> Outcome:
@@ -97,8 +99,9 @@ def _refused(compact: Compact, trust: Trust, now: float) -> Refused | None:
     keys = _candidates(compact, trust)
     if isinstance(keys, Refused):
         return keys
-    signed_by = any(_signed_by(key, compact) for key in keys)
-    return None if signed_by else Refused(reason=Reason.SIGNATURE, issuer=trust.issuer)
+    if any(_signed_by(key, compact) for key in keys):
+        return None
+    return Refused(reason=Reason.SIGNATURE, issuer=trust.issuer, kid=compact.header.kid or "")
 
 
 def _candidates(compact: Compact, trust: Trust) -> tuple[VerificationKey, ...] | Refused:
