@@ -115,6 +115,7 @@ TIMES: Final[tuple[Mapping[str, int], ...]] = (
     {"exp": -600, "iat": -1200},
     {"exp": 3000, "iat": 1200},
     {"exp": 3000, "nbf": 1200},
+    {"exp": 10**12, "iat": -60},
     {},
     {"iat": -60},
 )

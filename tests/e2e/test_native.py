@@ -253,7 +253,8 @@ async def test_tokens_are_verified_by_envoy_and_who_has_none_is_told_where_to_ge
             "id": "x-7",
             "error": {"code": -32004, "message": "authentication required"},
         }
-        for bad in (token(exp=1), token(aud="elsewhere"), token(iss="https://other.example"), token()[:-4] + "AAAA"):
+        endless = token(exp=253_402_300_800)
+        for bad in (token(exp=1), endless, token(aud="elsewhere"), token(iss="https://other.example")):
             async with it.http_client(token=bad) as http:
                 told = await it.call(http, "add")
             assert told.status_code == 401
@@ -275,7 +276,8 @@ async def test_a_token_of_a_key_that_envoy_does_not_have_is_asked_about(tmp_path
         for name, shown in {"known": token(), "later": later, "forged": forged, "nameless": nameless}.items():
             async with it.http_client(token=shown) as http:
                 statuses[name] = (await it.call(http, "add")).status_code
-        assert statuses == {"known": 400, "later": 503, "forged": 401, "nameless": 401}
+        # The issuer may have replaced a key under the same name: only the policy server can find out.
+        assert statuses == {"known": 400, "later": 503, "forged": 503, "nameless": 401}
 
 
 async def test_a_token_goes_no_further(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ from tests.support.mcp_gateway import deciding
 from tests.support.minting import signer
 from tests.support.token_site import ALLOWED, AWAY, LISTENERS, REFUSED, site
 
+from authplane.policy.tokens.issuer import Schedule
+
 OLD, NEW = signer("ES256", "old"), signer("RS256", "new")
 both = pytest.mark.parametrize("envoy", VERSIONS, ids=lambda version: version.number)
 
@@ -31,6 +33,19 @@ async def test_other_keys_reach_envoy_and_no_connection_is_closed(tmp_path: Path
             await it.answers(OLD, AWAY)
             assert await it.call(NEW, client) == kept
         assert await it.stat(LISTENERS) == listeners
+
+
+@both
+@pytest.mark.requirement("J30")
+async def test_another_key_under_the_same_name_is_asked_about_and_found(tmp_path: Path, envoy: Version) -> None:
+    replaced = signer("ES256", "old", 1)
+    async with site(tmp_path, envoy) as it:
+        it.issuer.publish(OLD)
+        # Nobody asks the issuer again for an hour, unless a token is a reason to.
+        async with deciding(it.mcp, Schedule(between=0.1)), it.controlled(Schedule()):
+            await it.answers(OLD, ALLOWED)
+            it.issuer.publish(replaced)
+            await it.answers(replaced, ALLOWED)
 
 
 @both

@@ -234,7 +234,7 @@ async def mcp_gateway(  # noqa: PLR0913 (tests differ in each of them)
 
 
 @asynccontextmanager
-async def deciding(it: McpGateway) -> AsyncGenerator[KeptPolicies]:
+async def deciding(it: McpGateway, schedule: Schedule = HURRIED) -> AsyncGenerator[KeptPolicies]:
     """Decide by the policies of the folder, in this process."""
 
     def heard(request: Request, verdict: Verdict) -> None:
@@ -242,7 +242,7 @@ async def deciding(it: McpGateway) -> AsyncGenerator[KeptPolicies]:
 
     metrics = Metrics()
     plan = PolicyPlan(folder=str(it.folder))
-    async with keep_policies("policy", plan, metrics, heard, schedule=HURRIED) as kept:
+    async with keep_policies("policy", plan, metrics, heard, schedule=schedule) as kept:
         settings = AuthzSettings(address=UnixAddress(path=str(it.folder.parent / "policy.sock")))
         observer = Observer("policy", metrics.checks("policy"))
         async with serve_authz(kept.backend, settings, observer=observer, perform=kept.perform):

@@ -12,6 +12,7 @@ from authplane.cel.envoy.checks import (
     ALWAYS,
     PRESENT,
     Begins,
+    Below,
     Check,
     Contains,
     Equals,
@@ -251,6 +252,7 @@ def test_tokens_are_recognised_by_what_a_filter_keeps_of_them() -> None:
     assert sender.token.issuer == URL
     assert sender.token.condition.check == Every((
         Metadata((kept, URL, "iss"), (Equals(URL),)),
+        Metadata((kept, URL, "exp"), (Below(253_402_300_800),)),
         Metadata((*header, "kid"), (Fits(r"\C+"),)),
         *(Not(Metadata((*header, each), (PRESENT,))) for each in ("b64", "crit", "cty")),
         Some((Metadata((*header, "typ"), kinds), Not(Metadata((*header, "typ"), (PRESENT,))))),
@@ -261,7 +263,7 @@ def test_tokens_are_recognised_by_what_a_filter_keeps_of_them() -> None:
     assert render_text(sender.token.condition.tree) == f'{claims}["iat"] - 30.0 <= int(request.time)'
     assert sender.unsure == Condition(
         check=Some((
-            Metadata((kept, f"failure {URL}", "code"), (Number(32),)),
+            Metadata((kept, f"failure {URL}", "code"), (Number(32), Number(26))),
             Every((Metadata((kept, URL, "iss"), (Equals(URL),)), Not(Metadata((kept, URL, "iat"), (PRESENT,))))),
         ))
     )  # fmt: skip

@@ -70,7 +70,14 @@ class Number:
     value: float
 
 
-ValueTest: TypeAlias = TextTest | Present | Lists | Number
+@dataclass(frozen=True, slots=True)
+class Below:
+    """A value is a number, not below zero and below this one."""
+
+    limit: float
+
+
+ValueTest: TypeAlias = TextTest | Present | Lists | Number | Below
 
 
 # --- Checks of a request

@@ -11,13 +11,14 @@ from envoy.type.matcher.v3.path_pb2 import PathMatcher
 from envoy.type.matcher.v3.regex_pb2 import RegexMatcher
 from envoy.type.matcher.v3.string_pb2 import StringMatcher
 from envoy.type.matcher.v3.value_pb2 import ListMatcher, OrMatcher, ValueMatcher
-from envoy.type.v3.range_pb2 import Int64Range
+from envoy.type.v3.range_pb2 import DoubleRange, Int64Range
 from google.api.expr.v1alpha1 import syntax_pb2 as pb
 from google.protobuf import struct_pb2
 
 from authplane.cel.envoy.checks import (
     AtMost,
     Begins,
+    Below,
     Check,
     Contains,
     Equals,
@@ -124,6 +125,8 @@ def _value(test: ValueTest) -> ValueMatcher:
             return ValueMatcher(list_match=ListMatcher(one_of=_value(Equals(text))))
         case Number(value=number):
             return ValueMatcher(double_match=DoubleMatcher(exact=number))
+        case Below(limit=limit):
+            return ValueMatcher(double_match=DoubleMatcher(range=DoubleRange(end=limit)))
         case _:
             return ValueMatcher(string_match=_text(test))
 

@@ -43,8 +43,9 @@ class RpcDenial(Deny):
 def build_denial(result: NotPassed, case: Case, guards: tuple[Guard, ...]) -> Decision:
     """Turn what a policy says into what the client gets.
 
-    Nothing is known: 503, or 429 if the client has to slow down. Only scopes are missing: 403 that names them. Nobody was recognised and a token could help:
-    401 with a challenge. The request has no single meaning: what the protocol says of that. Else: 403.
+    Nothing is known: 503, or 429 if the client has to slow down. Only scopes are missing: 403 that names them. Nobody
+    was recognised and a token could help: 401 with a challenge. The request has no single meaning: what the protocol
+    says of that. Else: 403.
     """
     if result.retry_after:
         answer = render_too_many(_id(case.call()), result.retry_after)

@@ -2,11 +2,12 @@
 
 import re
 from enum import StrEnum
-from typing import Final
+from typing import Final, assert_never
 
 from authplane.cel.explain import explain
 from authplane.cel.outcome import Failed, Holds, HoldsNot
 from authplane.policy.access.case import NOBODY, Case, Identity
+from authplane.policy.access.evidence import Token
 from authplane.policy.access.model import (
     Account,
     AnySource,
@@ -102,15 +103,21 @@ def missed_workload(issuers: frozenset[str], case: Case) -> Miss:
         return Miss.NOT_REVIEWED if fault is Why.NOT_REVIEWED else Miss.BAD_WORKLOAD
     if not issuers:
         return Miss.NO_PEER
-    match evidence.token():
+    return _missed_by_token(evidence.token(), issuers)
+
+
+def _missed_by_token(token: Token, issuers: frozenset[str]) -> Miss:
+    match token:
         case Refused(reason=Reason.ISSUER_NOT_READY, issuer=issuer):
             return Miss.NOT_READY if issuer in issuers else Miss.NO_PEER
         case Refused(reason=Reason.TOO_MANY_FAILURES):
             return Miss.NOT_VERIFIED
         case Refused() | Unfit():
             return Miss.BAD_TOKEN
-        case _:
+        case Verified() | Absent():
             return Miss.NO_PEER
+        case _:
+            assert_never(token)
 
 
 def _match_token(source: Oidc, case: Case) -> Identity | Miss:

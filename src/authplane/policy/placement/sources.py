@@ -9,6 +9,7 @@ from authplane.cel.envoy.attributes import JWT_METADATA, claims
 from authplane.cel.envoy.checks import (
     ALWAYS,
     PRESENT,
+    Below,
     Check,
     Contains,
     Equals,
@@ -29,6 +30,7 @@ from authplane.cel.tree import Node
 from authplane.policy.access.model import Account, AnySource, Oidc, Source, Spiffe
 from authplane.policy.access.settings import IssuerSettings, Settings
 from authplane.policy.placement.model import CallOut, Sender, Token
+from authplane.policy.tokens.claims import LATEST_TIME
 from authplane.policy.tokens.verify import Demands
 
 WORKLOAD_TOKENS: Final = "is for workloads, whose tokens count here too and must agree with their certificates"
@@ -42,6 +44,8 @@ SCOPE: Final = "asks for a scope of which the regular expression is larger than 
 CERTIFICATE_HEADER: Final = "x-forwarded-client-cert"
 _UNKNOWN_KEY: Final = 32
 """What the filter calls a token that names a key which it does not have."""
+_BAD_SIGNATURE: Final = 26
+"""What it calls a token that the key of this name did not sign: the issuer may have replaced that key."""
 _BEARER: Final = r"Bearer [A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+"
 _MOST_SCOPES: Final = 12
 
@@ -102,6 +106,7 @@ def _token(source: Oidc, settings: Settings) -> Sender | CallOut:
     issued = Metadata((JWT_METADATA, url, "iat"), (PRESENT,))
     checks = (
         of_issuer,
+        Metadata((JWT_METADATA, url, "exp"), (Below(LATEST_TIME + 1),)),
         *_header((JWT_METADATA, header_key(url)), issuer.demands),
         Header("authorization", Fits(_BEARER)),
         issued,
@@ -111,8 +116,8 @@ def _token(source: Oidc, settings: Settings) -> Sender | CallOut:
         check=_audience(url, source.audiences) if source.audiences else ALWAYS,
         tree=_scope(claims(url), source.scopes) if source.scopes else TRUE,
     )
-    # The issuer may have a key that nobody has told Envoy of yet; the server asks for keys that it does not know.
-    unknown = Metadata((JWT_METADATA, failure_key(url), "code"), (Number(_UNKNOWN_KEY),))
+    # The issuer may have a key that Envoy does not have yet; the policy server fetches the keys again.
+    unknown = Metadata((JWT_METADATA, failure_key(url), "code"), (Number(_UNKNOWN_KEY), Number(_BAD_SIGNATURE)))
     unsure = Condition(check=some((unknown, every((of_issuer, Not(issued))))))
     return Sender(condition=condition, token=Token(url, good), who=Claims(url), unsure=unsure)
 

@@ -61,8 +61,9 @@ class Keyring(Protocol):
         """Return the issuer that calls itself ``name`` in ``iss``; None if nobody has configured it."""
 
     def wanted(self, issuer: str, kid: str) -> None:
-        """Say that a token needs a key which the issuer at this address does not have yet: a new one, or one that took
-        the place of another under the same name. An empty ``kid`` stands for a token that names none.
+        """Say that a token needs a key which the issuer at this address may have by now.
+
+        It is a new key, or one that took the place of another under the same name; an empty ``kid`` is no name.
         """
 
 
