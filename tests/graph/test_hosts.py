@@ -46,8 +46,7 @@ def test_a_plain_host_is_served_on_http_only() -> None:
 
 @pytest.mark.requirement("RB-2")
 def test_a_host_name_in_two_proxies_withdraws_both() -> None:
-    other = PROXY.replace("{name: web}", "{name: other}").replace("fqdn: web.example", "fqdn: WEB.example")
-    made = world(other=other)
+    made = world(other=PROXY.replace("{name: web}", "{name: other}"))
     message = 'fqdn "web.example" is used in multiple HTTPProxies: default/other, default/web'
     assert made.problems("HTTPProxy", "web") == [("DuplicateVhost", message)]
     assert made.problems("HTTPProxy", "other") == [("DuplicateVhost", message)]
@@ -74,8 +73,23 @@ def test_a_proxy_without_a_host_is_orphaned() -> None:
 @pytest.mark.parametrize("fqdn", ["web example", "-web.example", "web..example", "http://web.example", "*"])
 def test_a_name_that_is_no_host_name_is_refused(fqdn: str) -> None:
     made = world(proxy=PROXY.replace("fqdn: web.example", f"fqdn: '{fqdn}'"))
-    assert [reason for reason, _ in made.problems("HTTPProxy")] == ["FQDNNotSpecified"]
+    assert made.problems("HTTPProxy") == [("FQDNNotValid", f"{fqdn!r} is not a host name such as 'www.example.com'")]
+    assert made.status("HTTPProxy", "web").conditions[0].errors[0].type == "VirtualHostError"
     assert made.graph.secure_hosts == ()
+
+
+def test_a_name_in_capitals_is_refused_as_the_api_server_does_and_keeps_its_name() -> None:
+    made = world(
+        proxy=PROXY.replace("fqdn: web.example", "fqdn: Web.Example"), other=PROXY.replace("name: web}", "name: b}")
+    )
+    assert ("FQDNNotValid", "'Web.Example' must be in lower case: 'web.example'") in made.problems("HTTPProxy", "web")
+    assert [reason for reason, _ in made.problems("HTTPProxy", "b")] == ["DuplicateVhost"]
+    assert made.graph.secure_hosts == ()
+
+
+def test_a_blank_name_is_not_specified() -> None:
+    made = world(proxy=PROXY.replace("fqdn: web.example", "fqdn: ' '"))
+    assert made.problems("HTTPProxy") == [("FQDNNotSpecified", "Spec.VirtualHost.Fqdn must be specified")]
 
 
 def secret_problem(secret: str) -> str:

@@ -199,6 +199,14 @@ BAD = {
         PROXY + "spec: {routes: [{servces: []}]}",
         ["error: spec.routes[0].servces: there is no field 'servces' here; did you mean 'services'? [FieldUnknown]"],
     ),
+    "a field one level too high": Case(
+        PROXY + "spec: {fqdn: a.example, virtualhost: {fqdn: a.example, authPolicy: {disabled: true}}}",
+        [
+            "error: spec.fqdn: there is no field 'fqdn' here; did you mean 'virtualhost.fqdn'? [FieldUnknown]",
+            "error: spec.virtualhost.authPolicy: there is no field 'authPolicy' here; did you mean "
+            "'authorization.authPolicy'? [FieldUnknown]",
+        ],
+    ),
     "an unknown field that is like nothing": Case(
         PROXY + "spec: {}\nzzz: 1", ["error: zzz: there is no field 'zzz' here [FieldUnknown]"]
     ),

@@ -242,8 +242,12 @@ def _may_be_root(name: ObjectName, settings: Settings) -> bool:
 def _fqdn(virtual_host: VirtualHost, around: Around, problems: Problems) -> str:
     fqdn = virtual_host.fqdn.lower()
     with problems.at("fqdn"):
-        if not is_dns_name(fqdn):
-            problems.add("FQDNNotSpecified", f"{virtual_host.fqdn!r} is not a host name such as 'www.example.com'")
+        if not fqdn.strip():
+            problems.add("FQDNNotSpecified", "Spec.VirtualHost.Fqdn must be specified")
+        elif not is_dns_name(fqdn):
+            problems.add("FQDNNotValid", f"{virtual_host.fqdn!r} is not a host name such as 'www.example.com'")
+        elif fqdn != virtual_host.fqdn:
+            problems.add("FQDNNotValid", f"{virtual_host.fqdn!r} must be in lower case: {fqdn!r}")
         if len(around.owners[fqdn]) > 1:
             names = _names(around.owners[fqdn])
             problems.add("DuplicateVhost", f'fqdn "{fqdn}" is used in multiple HTTPProxies: {names}')

@@ -47,6 +47,7 @@ CONDITION_TYPES: Final[Mapping[str, str]] = MappingProxyType(
         "UnsupportedServiceType": "ServiceError",
         "DuplicateVhost": "VirtualHostError",
         "FQDNNotSpecified": "VirtualHostError",
+        "FQDNNotValid": "VirtualHostError",
         "WildcardUncertain": "VirtualHostError",
         "DirectResponsePolicyNotValid": "RouteError",
         "DuplicateMatchConditions": "RouteError",

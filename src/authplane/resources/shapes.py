@@ -78,6 +78,8 @@ class Shape:
     filled: frozenset[str]
     """Names that may not stand there without a value."""
     upstream: Upstream
+    mappings: Mapping[str, type]
+    """The fields that hold one mapping each, and what it is."""
     shorthand: str = ""
     """The name of the field that a text stands for; empty if there must be a mapping."""
 
@@ -108,8 +110,17 @@ def _shape(kind: type) -> Shape:
         required=tuple(required),
         filled=frozenset(filled),
         upstream=upstream,
+        mappings={name: held for name, (child, _) in readers.items() if (held := _mapping_kind(hints[child]))},
         shorthand=getattr(kind, "SHORTHAND", ""),
     )
+
+
+def _mapping_kind(hint: object) -> type | None:
+    """Return the kind of the one mapping that an annotation stands for; None if it is anything else."""
+    origin = get_origin(hint)
+    if origin is Annotated or origin is Union or origin is types.UnionType:
+        return next((kind for each in get_args(hint) if (kind := _mapping_kind(each))), None)
+    return hint if isinstance(hint, type) and is_dataclass(hint) else None
 
 
 def reader_of(hint: object, limits: tuple[Limit, ...] = ()) -> Reader:
@@ -196,7 +207,9 @@ def _tolerated(shape: Shape, name: str, node: Node, path: Path, report: Report) 
         report.error((*path, name), "FieldNotEnforced", message)
         return False
     known = (*shape.readers, *upstream.silent, *upstream.ignored, *upstream.refused)
-    report.error(step(path, name), "FieldUnknown", f"there is no field {_short(name)} here{suggestion(name, known)}")
+    deeper = [f"{field}.{name}" for field, kind in shape.mappings.items() if name in shape_of(kind).readers]
+    meant = f"; did you mean {deeper[0]!r}?" if deeper else suggestion(name, known)
+    report.error(step(path, name), "FieldUnknown", f"there is no field {_short(name)} here{meant}")
     return False
 
 
