@@ -167,7 +167,9 @@ def _inner(hint: Any) -> tuple[type | None, bool]:
         return _inner(next(each for each in inside if each is not type(None)))
     if origin is tuple:
         return _inner(inside[0])[0], True
-    return (hint, False) if isinstance(hint, type) and is_dataclass(hint) and fields(hint) else (None, False)
+    if not isinstance(hint, type) or not is_dataclass(hint):
+        return None, False
+    return (hint, False) if fields(hint) or hasattr(hint, "UPSTREAM") else (None, False)
 
 
 def _is_one_or_many(hint: Any) -> bool:

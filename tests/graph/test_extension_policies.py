@@ -91,7 +91,7 @@ def test_plaintext_shows_no_certificate_and_needs_none() -> None:
 def test_what_tls_to_upstreams_may_negotiate_holds_for_extension_services_too() -> None:
     limits = (
         "cluster: {upstreamTLS: {minimumProtocolVersion: '1.2', maximumProtocolVersion: '1.2', "
-        "cipherSuites: [ECDHE-RSA-AES128-GCM-SHA256], curves: [P-256]}}"
+        "cipherSuites: [ECDHE-RSA-AES128-GCM-SHA256], ecdhCurves: [P-256]}}"
     )
     wanted = TlsLimits(minimum="1.2", maximum="1.2", ciphers=("ECDHE-RSA-AES128-GCM-SHA256",), curves=("P-256",))
     verified = cluster_of(world(settings=settings(limits)))
@@ -107,7 +107,7 @@ BAD_LIMITS = {
     "minimumProtocolVersion: '1.3', maximumProtocolVersion: '1.2'": "TLSConfigNotValid",
     "minimumProtocolVersion: '1.1'": "FieldInvalid",
     "cipherSuites: [RC4-SHA]": "FieldInvalid",
-    "curves: [P-1]": "FieldInvalid",
+    "ecdhCurves: [P-1]": "FieldInvalid",
 }
 
 

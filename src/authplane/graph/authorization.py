@@ -31,7 +31,8 @@ from authplane.graph.guards import (
     Unprotected,
 )
 from authplane.graph.reports import Reports
-from authplane.graph.settings import Settings, configuration_ref
+from authplane.graph.settings import Settings
+from authplane.graph.settings_places import settings_places
 from authplane.graph.upstreams import Extension
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.contour import VirtualHost
@@ -79,11 +80,9 @@ def global_authorization(
 
 def _holders(resources: Resources) -> Iterator[tuple[Ref, Path]]:
     """Return the configurations that have global authorization, and where."""
-    ours, theirs = resources.configuration, resources.contour_configuration
-    if ours is not None and ours.spec.contour.global_ext_auth is not None:
-        yield configuration_ref(ours), ("spec", "contour", "globalExtAuth")
-    if theirs is not None and theirs.spec.global_ext_auth is not None:
-        yield configuration_ref(theirs), ("spec", "globalExtAuth")
+    for place in settings_places(resources):
+        if place.spec.global_ext_auth is not None:
+            yield place.ref, place.path(("globalExtAuth",))
 
 
 def _report_two_meanings(holders: Iterable[tuple[Ref, Path]], reports: Reports) -> None:

@@ -35,7 +35,8 @@ from authplane.graph.protection import NOTHING_PROTECTED, Protection, read_prote
 from authplane.graph.reports import Reports
 from authplane.graph.route_rules import Beside, CoversOf
 from authplane.graph.service_clusters import Clusters
-from authplane.graph.settings import Settings, configuration_ref
+from authplane.graph.settings import Settings
+from authplane.graph.settings_places import configuration_ref
 from authplane.graph.upstreams import Cluster, TlsLimits
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.authplane import AuthplaneConfigurationSpec, GatewaySettings

@@ -12,7 +12,7 @@ from authplane.base.timeouts import After, Timeout, UseDefault, parse_timeout
 from authplane.graph.guards import AuthorizationService, CheckedBody, FailClosed, OverGrpc
 from authplane.graph.reports import Reports
 from authplane.graph.secrets import Unusable, ca_bundle
-from authplane.graph.settings import configuration_ref
+from authplane.graph.settings_places import configuration_ref
 from authplane.graph.upstreams import (
     CaFile,
     Destinations,

@@ -1,26 +1,21 @@
-"""What holds for the whole gateway: from an AuthplaneConfiguration and a ContourConfiguration."""
+"""What holds for the whole gateway: from an AuthplaneConfiguration and what Contour reads."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
-from authplane.base.names import ObjectName, Ref
-from authplane.base.problems import Path, dotted
+from authplane.base.names import ObjectName
+from authplane.base.problems import Path
 from authplane.base.timeouts import Disabled, Timeout, UseDefault, parse_timeout
 from authplane.graph.model import NO_TIMEOUTS, ConnectionTimeouts
 from authplane.graph.reports import Reports
+from authplane.graph.settings_places import Place, Spec, broken_settings, kind_in_use, settings_places
 from authplane.graph.upstreams import NO_BREAKERS, NO_LIMITS, Breakers, TlsLimits
 from authplane.resources.documents import Resources
-from authplane.resources.kinds.authplane import AuthplaneConfiguration, Listeners
+from authplane.resources.kinds.authplane import Listeners
 from authplane.resources.kinds.contour_policies import Authorization, CircuitBreakers, NamespacedName
-from authplane.resources.kinds.contour_settings import (
-    ContourConfiguration,
-    ContourConfigurationSpec,
-    ContourSettings,
-    TimeoutSettings,
-    UpstreamTlsSettings,
-)
+from authplane.resources.kinds.contour_settings import ContourSettings, TimeoutSettings, UpstreamTlsSettings
 
 T = TypeVar("T")
 
@@ -115,62 +110,32 @@ def read_settings(resources: Resources, reports: Reports) -> Settings | None:
 
 def unusable_configuration(resources: Resources, reports: Reports) -> str:
     """Return the kind of the configuration that cannot be used, or nothing."""
-    broken = {ref.kind for ref in resources.broken}
-    for each in (resources.configuration, resources.contour_configuration):
-        if each is not None and reports.of(configuration_ref(each)).errors:
-            broken.add(type(each).__name__)
-    kinds = (AuthplaneConfiguration.__name__, ContourConfiguration.__name__)
-    return next((kind for kind in kinds if kind in broken), "")
-
-
-def configuration_ref(configuration: AuthplaneConfiguration | ContourConfiguration) -> Ref:
-    """Name a configuration."""
-    return Ref(type(configuration).__name__, configuration.metadata.namespace, configuration.metadata.name)
-
-
-_Spec: TypeAlias = ContourSettings | ContourConfigurationSpec
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where settings stand: the object, and the field that holds them."""
-
-    ref: Ref
-    above: Path
-    spec: _Spec
-
-    def name(self, path: Path) -> str:
-        """Name a field for people."""
-        return f"{dotted((*self.above, *path))} of {self.ref}"
+    wrong = {place.ref for place in settings_places(resources) if reports.of(place.ref).errors}
+    return kind_in_use(broken_settings(resources) | wrong)
 
 
 class _Written:
-    """The settings that may stand in either configuration, or in both if they are the same."""
+    """The settings that may stand in several places, if they are the same there."""
 
     def __init__(self, resources: Resources, reports: Reports) -> None:
         self._reports = reports
-        self._places: list[_Place] = []
-        ours, theirs = resources.configuration, resources.contour_configuration
-        if ours is not None:
-            self._places.append(_Place(configuration_ref(ours), ("spec", "contour"), ours.spec.contour))
-        if theirs is not None:
-            self._places.append(_Place(configuration_ref(theirs), ("spec",), theirs.spec))
+        self._places = tuple(settings_places(resources))
 
-    def agreed(self, path: Path, read: Callable[[_Spec], T | None]) -> T | None:
+    def agreed(self, path: Path, read: Callable[[Spec], T | None]) -> T | None:
         """Return the one value of a field; two that differ are an error of our own configuration."""
         return self._one(path, [(place, read(place.spec)) for place in self._places])
 
     def timeout(self, field: str, read: Callable[[TimeoutSettings], str], *, endless: bool = True) -> Timeout:
         """Return a timeout; only ``endless`` ones may be ``infinity``."""
         path = ("envoy", "timeouts", field)
-        given: list[tuple[_Place, Timeout | None]] = [
+        given: list[tuple[Place, Timeout | None]] = [
             (place, self._parsed(place, path, read(place.spec.envoy.timeouts), endless=endless))
             for place in self._places
         ]
         agreed = self._one(path, given)
         return UseDefault() if agreed is None else agreed
 
-    def tls(self, path: Path, read: Callable[[_Spec], UpstreamTlsSettings | None]) -> TlsLimits:
+    def tls(self, path: Path, read: Callable[[Spec], UpstreamTlsSettings | None]) -> TlsLimits:
         """Return what TLS may negotiate, to upstreams or with clients."""
         given = self.agreed(path, read)
         if given is None:
@@ -182,7 +147,7 @@ class _Written:
                 if read(place.spec) is not None:
                     wrong = "the minimum protocol version is greater than the maximum protocol version"
                     self._add(place, path, "TLSConfigNotValid", wrong)
-        return TlsLimits(minimum=minimum, maximum=maximum, ciphers=given.cipher_suites, curves=given.curves)
+        return TlsLimits(minimum=minimum, maximum=maximum, ciphers=given.cipher_suites, curves=given.ecdh_curves)
 
     def longest_check(self) -> Timeout:
         """Return the longest check that may be asked for; one that never ends is no limit."""
@@ -192,7 +157,7 @@ class _Written:
                 return UseDefault() if parsed is None or isinstance(parsed, Disabled) else parsed
         return UseDefault()
 
-    def _one(self, path: Path, given: Sequence[tuple[_Place, T]]) -> T | None:
+    def _one(self, path: Path, given: Sequence[tuple[Place, T]]) -> T | None:
         found = [(place, value) for place, value in given if value is not None]
         if not found:
             return None
@@ -207,7 +172,7 @@ class _Written:
                 )
         return value
 
-    def _parsed(self, place: _Place, path: Path, text: str, *, endless: bool) -> Timeout | None:
+    def _parsed(self, place: Place, path: Path, text: str, *, endless: bool) -> Timeout | None:
         if not text:
             return None
         parsed = parse_timeout(text)
@@ -218,9 +183,9 @@ class _Written:
             self._add(place, path, "TimeoutPolicyNotValid", f'"{text}" is not possible here: this wait has to end')
         return parsed
 
-    def _add(self, place: _Place, path: Path, reason: str, message: str) -> None:
+    def _add(self, place: Place, path: Path, reason: str, message: str) -> None:
         problems = self._reports.of(place.ref)
-        with problems.at(*place.above, *path):
+        with problems.at(*place.path(path)):
             problems.add(reason, message)
 
 
@@ -237,19 +202,19 @@ def _connection_timeouts(written: _Written) -> ConnectionTimeouts:
     )
 
 
-def _written_breakers(spec: _Spec) -> CircuitBreakers | None:
+def _written_breakers(spec: Spec) -> CircuitBreakers | None:
     return spec.envoy.cluster.circuit_breakers
 
 
-def _written_client_certificate(spec: _Spec) -> NamespacedName | None:
+def _written_client_certificate(spec: Spec) -> NamespacedName | None:
     return spec.envoy.client_certificate
 
 
-def _written_root_namespaces(spec: _Spec) -> frozenset[str] | None:
+def _written_root_namespaces(spec: Spec) -> frozenset[str] | None:
     return frozenset(spec.httpproxy.root_namespaces) or None
 
 
-def _written_ingress_classes(spec: _Spec) -> frozenset[str] | None:
+def _written_ingress_classes(spec: Spec) -> frozenset[str] | None:
     return frozenset(spec.ingress.class_names) or None
 
 

@@ -9,7 +9,8 @@ from authplane.resources.kinds.authplane import AuthplaneConfiguration
 from authplane.resources.kinds.authserver import AuthorizationServer
 from authplane.resources.kinds.backend_tls import BackendTLSPolicy
 from authplane.resources.kinds.contour import HTTPProxy, TLSCertificateDelegation
-from authplane.resources.kinds.contour_settings import ContourConfiguration
+from authplane.resources.kinds.contour_file import ContourFile
+from authplane.resources.kinds.contour_settings import ContourConfiguration, ContourDeployment
 from authplane.resources.kinds.core import ConfigMap, EndpointSlice, Secret, Service
 from authplane.resources.kinds.extension_service import ExtensionService
 from authplane.resources.kinds.gateway import Gateway, HTTPRoute, ReferenceGrant
@@ -32,6 +33,8 @@ Resource: TypeAlias = (
     | XAccessPolicyV0
     | XAccessPolicy
     | ContourConfiguration
+    | ContourDeployment
+    | ContourFile
     | AuthplaneConfiguration
     | AuthorizationServer
 )
@@ -45,6 +48,7 @@ KINDS: Final[Mapping[tuple[str, str], type[Resource]]] = MappingProxyType(
         ("projectcontour.io/v1", "HTTPProxy"): HTTPProxy,
         ("projectcontour.io/v1", "TLSCertificateDelegation"): TLSCertificateDelegation,
         ("projectcontour.io/v1alpha1", "ContourConfiguration"): ContourConfiguration,
+        ("projectcontour.io/v1alpha1", "ContourDeployment"): ContourDeployment,
         ("projectcontour.io/v1alpha1", "ExtensionService"): ExtensionService,
         ("gateway.networking.k8s.io/v1", "Gateway"): Gateway,
         ("gateway.networking.k8s.io/v1beta1", "Gateway"): Gateway,

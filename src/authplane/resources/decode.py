@@ -9,10 +9,13 @@ from authplane.base.addresses import parse_ip_address
 from authplane.base.names import Ref
 from authplane.base.problems import Problem, Severity
 from authplane.resources.catalogue import KINDS, OWNED_GROUPS, OWNED_KINDS, POLICIES, TLS_POLICY, Resource
+from authplane.resources.contour_files import BARE_REF, holds_file, is_bare_file, read_bare_file, read_config_map
 from authplane.resources.kinds.agentic import Backend, XBackend
 from authplane.resources.kinds.authplane import AuthplaneConfiguration
 from authplane.resources.kinds.authserver import AuthorizationServer, server_problems
 from authplane.resources.kinds.contour import CLASS_ANNOTATIONS, HTTPProxy, chosen_class
+from authplane.resources.kinds.contour_file import ContourFile
+from authplane.resources.kinds.core import ConfigMap
 from authplane.resources.kinds.meta import Meta
 from authplane.resources.nodes import Fields, Items, Node, Scalar, is_null, value_of
 from authplane.resources.shapes import INVALID, Report, read_fields, shape_of, suggestion
@@ -59,8 +62,7 @@ def parse_document(root: Node) -> Document:
         return _refused(Problem((), "NotAResource", "a document must be a mapping with 'apiVersion' and 'kind'"))
     api, kind = _word(root, "apiVersion"), _word(root, "kind")
     if api is None or kind is None:
-        missing = " and ".join(repr(name) for name, word in (("apiVersion", api), ("kind", kind)) if word is None)
-        return _refused(Problem((), "NotAResource", f"this is not a resource: {missing} must be given, as text"))
+        return _without_kind(api, kind, root)
     made = KINDS.get((api, kind))
     if made is not None:
         return _decode(made, kind, root)
@@ -80,6 +82,10 @@ def _decode(made: type[Resource], kind: str, root: Fields) -> Decoded:
     if value is INVALID:
         return _unusable(kind, root, tuple(report.problems))
     resource = cast("Resource", value)
+    if isinstance(resource, ConfigMap) and holds_file(resource):
+        return _file_in(resource, root)
+    if isinstance(resource, ContourFile):
+        raise TypeError("no kind is a file")
     report.problems.extend(CHECKS.get(made, _nothing)(resource))
     sound = not any(problem.severity is Severity.ERROR for problem in report.problems)
     if not sound:
@@ -89,6 +95,26 @@ def _decode(made: type[Resource], kind: str, root: Fields) -> Decoded:
     controllers = _controllers(root) if kind in POLICIES else ()
     found = tuple(report.problems)
     return Decoded(ref=ref, resource=resource, problems=found, protects=protects, controllers=controllers)
+
+
+def _without_kind(api: str | None, kind: str | None, root: Fields) -> Decoded:
+    """Read what is no resource: Contour's configuration file is the only such thing that concerns us."""
+    if is_bare_file(root):
+        report = Report()
+        file = read_bare_file(root, report)
+        return Decoded(ref=BARE_REF, resource=file, problems=tuple(report.problems))
+    missing = " and ".join(repr(name) for name, word in (("apiVersion", api), ("kind", kind)) if word is None)
+    return _refused(Problem((), "NotAResource", f"this is not a resource: {missing} must be given, as text"))
+
+
+def _file_in(config_map: ConfigMap, root: Fields) -> Decoded:
+    """Read Contour's configuration in a ConfigMap; nobody else has a use for that one."""
+    report = Report()
+    file = read_config_map(config_map, report)
+    problems = tuple(report.problems)
+    if file is None:
+        return _unusable(ConfigMap.__name__, root, problems)
+    return Decoded(ref=file.ref, resource=file, problems=problems)
 
 
 def _backend(resource: Resource) -> Iterator[Problem]:

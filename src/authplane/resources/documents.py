@@ -11,7 +11,8 @@ from authplane.resources.kinds.authplane import AuthplaneConfiguration
 from authplane.resources.kinds.authserver import AuthorizationServer
 from authplane.resources.kinds.backend_tls import BackendTLSPolicy
 from authplane.resources.kinds.contour import HTTPProxy, TLSCertificateDelegation
-from authplane.resources.kinds.contour_settings import ContourConfiguration
+from authplane.resources.kinds.contour_file import ContourFile
+from authplane.resources.kinds.contour_settings import ContourConfiguration, ContourDeployment
 from authplane.resources.kinds.core import ConfigMap, EndpointSlice, Secret, Service
 from authplane.resources.kinds.extension_service import ExtensionService
 from authplane.resources.kinds.gateway import Gateway, HTTPRoute, ReferenceGrant
@@ -82,6 +83,8 @@ class Resources:
     """For `authplane authserver serve` alone: a control plane does not use them."""
     configuration: AuthplaneConfiguration | None = None
     contour_configuration: ContourConfiguration | None = None
+    contour_deployment: ContourDeployment | None = None
+    contour_files: Mapping[ObjectName, ContourFile] = field(default_factory=lambda: MappingProxyType({}))
     broken: frozenset[Ref] = frozenset()
     """Documents that exist, cannot be read and have no earlier good version: referring to one is an error.
 

@@ -6,13 +6,19 @@ from typing import Final
 from authplane.base.names import Ref
 from authplane.resources.catalogue import POLICIES, TLS_POLICY
 from authplane.resources.chunks import Chunk, Doc, is_error
+from authplane.resources.contour_files import BARE_REF
 from authplane.resources.documents import UnreadProxy
 from authplane.resources.kinds.contour import HTTPProxy
+from authplane.resources.kinds.contour_file import GLOBAL, KEY
 from authplane.resources.source import Source
 
 _PROXY: Final = HTTPProxy.__name__
 _WORDS: Final = tuple(sorted(POLICIES))
-_SETTINGS: Final = {"AuthplaneConfiguration": "AuthplaneConfig", "ContourConfiguration": "ContourConfig"}
+_SETTINGS: Final = {
+    "AuthplaneConfiguration": "AuthplaneConfig",
+    "ContourConfiguration": "ContourConfig",
+    "ContourDeployment": "ContourDeploy",
+}
 """Kinds of which there is at most one object, and what a text that is meant to be one has in it."""
 
 
@@ -34,6 +40,21 @@ def lost_settings(sources: Mapping[str, Source], known: Container[Ref]) -> froze
     texts = [chunk.text for source in sources.values() for chunk, _ in source.faulty if any(map(is_error, chunk.spots))]
     missing = {Ref(kind, "", ""): word for kind, word in _SETTINGS.items()}
     return frozenset(ref for ref, word in missing.items() if ref not in known and any(word in text for text in texts))
+
+
+def lost_files(sources: Mapping[str, Source], holders: Collection[str]) -> frozenset[Ref]:
+    """Return Contour's configuration file if some text may be one and cannot be read: it may authorize all hosts.
+
+    Files among ``holders`` are those whose last good version is in force.
+    """
+    lost = any(_may_be_file(file, source) for file, source in sources.items() if file not in holders)
+    return frozenset({BARE_REF}) if lost else frozenset()
+
+
+def _may_be_file(file: str, source: Source) -> bool:
+    named = file.rpartition("/")[2] == KEY
+    texts = [chunk.text for chunk, _ in source.faulty if any(map(is_error, chunk.spots))]
+    return (named and source.damage is not None) or any(named or GLOBAL in text for text in texts)
 
 
 def unread_proxies(

@@ -15,7 +15,7 @@ from authplane.base.names import Ref
 from authplane.resources.catalogue import POLICIES, TLS_POLICY, Resource
 from authplane.resources.chunks import Chunk, is_error
 from authplane.resources.documents import Finding
-from authplane.resources.doubts import doubt_in, lost_settings, unread_proxies, unread_tls_policies
+from authplane.resources.doubts import doubt_in, lost_files, lost_settings, unread_proxies, unread_tls_policies
 from authplane.resources.findings import FileState, build_clashes, build_findings
 from authplane.resources.loaded import Claim, Loaded, Origins, key_of
 from authplane.resources.source import NO_SOURCE, Source, parse_source, unreadable_source
@@ -162,7 +162,7 @@ class Library:
             # The same object, so that what was built from it is known to be up to date.
             self._good[key] = _Good(new.ref, old.resource, new.files)
             return
-        if old is not None and old.ref != new.ref:
+        if old is not None and (old.ref != new.ref or type(old.resource) is not type(new.resource)):
             self._tables.drop(old.resource)
         self._tables.put(new.resource)
         self._good[key] = new
@@ -237,9 +237,10 @@ class Library:
 
     def _snapshot(self) -> Loaded:
         broken = frozenset(ref for refs in self._broken.values() for ref in refs)
-        broken |= lost_settings(self._sources, self._good.keys() | self._broken.keys())
         ignored = {kind: count for kind, count in sorted(self._ignored.items()) if count > 0}
         holders = set(self._orphans.values())
+        broken |= lost_settings(self._sources, self._good.keys() | self._broken.keys())
+        broken |= lost_files(self._sources, holders)
         resources = self._tables.resources(
             broken,
             self._broken_policies(POLICIES),

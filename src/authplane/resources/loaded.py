@@ -14,7 +14,7 @@ from authplane.resources.locate import locate
 from authplane.resources.nodes import Node, parse_nodes
 from authplane.resources.source import NO_SOURCE, Source
 
-_SINGLE: Final = frozenset({"AuthplaneConfiguration", "ContourConfiguration"})
+_SINGLE: Final = frozenset({"AuthplaneConfiguration", "ContourConfiguration", "ContourDeployment"})
 """Kinds of which there is at most one object, whatever its name."""
 
 _NOTHING: Final = Resources()

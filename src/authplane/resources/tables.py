@@ -12,7 +12,8 @@ from authplane.resources.kinds.authplane import AuthplaneConfiguration
 from authplane.resources.kinds.authserver import AuthorizationServer
 from authplane.resources.kinds.backend_tls import BackendTLSPolicy
 from authplane.resources.kinds.contour import HTTPProxy, TLSCertificateDelegation
-from authplane.resources.kinds.contour_settings import ContourConfiguration
+from authplane.resources.kinds.contour_file import ContourFile
+from authplane.resources.kinds.contour_settings import ContourConfiguration, ContourDeployment
 from authplane.resources.kinds.core import ConfigMap, EndpointSlice, Secret, Service
 from authplane.resources.kinds.extension_service import ExtensionService
 from authplane.resources.kinds.gateway import Gateway, HTTPRoute, ReferenceGrant
@@ -76,6 +77,8 @@ class Tables:
         self._authorization_servers: Table[AuthorizationServer] = Table()
         self._configurations: Table[AuthplaneConfiguration] = Table()
         self._contour_configurations: Table[ContourConfiguration] = Table()
+        self._contour_deployments: Table[ContourDeployment] = Table()
+        self._contour_files: Table[ContourFile] = Table()
         self._plain: Mapping[type, Table[Any]] = {
             Service: self._services,
             Secret: self._secrets,
@@ -95,6 +98,8 @@ class Tables:
             AuthorizationServer: self._authorization_servers,
             AuthplaneConfiguration: self._configurations,
             ContourConfiguration: self._contour_configurations,
+            ContourDeployment: self._contour_deployments,
+            ContourFile: self._contour_files,
         }
 
     def put(self, resource: Resource) -> None:
@@ -145,6 +150,8 @@ class Tables:
             authorization_servers=self._authorization_servers.view(),
             configuration=_only(self._configurations),
             contour_configuration=_only(self._contour_configurations),
+            contour_deployment=_only(self._contour_deployments),
+            contour_files=self._contour_files.view(),
             broken=broken,
             broken_policies=broken_policies,
             broken_tls_policies=broken_tls_policies,
@@ -177,7 +184,9 @@ class Tables:
 
 
 def _key(resource: Resource) -> ObjectName:
-    single = isinstance(resource, AuthplaneConfiguration | ContourConfiguration)
+    if isinstance(resource, ContourFile):
+        return resource.ref.object_name
+    single = isinstance(resource, AuthplaneConfiguration | ContourConfiguration | ContourDeployment)
     return ObjectName("", "") if single else resource.metadata.object_name
 
 

@@ -7,7 +7,7 @@ from authplane.resources.kinds.contour_policies import Authorization, CircuitBre
 from authplane.resources.kinds.meta import Meta
 from authplane.resources.schema import Filled, Length, Named, OneOf, Upstream
 
-_TLS_VERSION: Final = OneOf(("", "1.2", "1.3"))
+TLS_VERSION: Final = OneOf(("", "1.2", "1.3"))
 CIPHERS: Final = OneOf(
     (
         "[ECDHE-ECDSA-AES128-GCM-SHA256|ECDHE-ECDSA-CHACHA20-POLY1305]",
@@ -66,11 +66,13 @@ class TimeoutSettings:
 class UpstreamTlsSettings:
     """``envoy.cluster.upstreamTLS`` and ``envoy.listener.tls``: what TLS may negotiate."""
 
-    minimum_protocol_version: Annotated[str, _TLS_VERSION] = ""
-    maximum_protocol_version: Annotated[str, _TLS_VERSION] = ""
+    minimum_protocol_version: Annotated[str, TLS_VERSION] = ""
+    maximum_protocol_version: Annotated[str, TLS_VERSION] = ""
     cipher_suites: tuple[Annotated[str, CIPHERS], ...] = ()
     """For TLS 1.2."""
-    curves: tuple[Annotated[str, CURVES], ...] = ()
+    ecdh_curves: tuple[Annotated[str, CURVES], ...] = ()
+
+    UPSTREAM: ClassVar = Upstream(ignored=("fingerprint",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +83,7 @@ class ClusterSettings:
     upstream_tls: Annotated[UpstreamTlsSettings | None, Filled(), Named("upstreamTLS")] = None
 
     UPSTREAM: ClassVar = Upstream(
-        ignored=("dnsLookupFamily", "maxRequestsPerConnection", "perConnectionBufferLimitBytes")
+        ignored=("dnsLookupFamily", "maxRequestsPerConnection", "per-connection-buffer-limit-bytes")
     )
 
 
@@ -111,7 +113,7 @@ class EnvoySettings:
 
     UPSTREAM: ClassVar = Upstream(
         ignored=("defaultHTTPVersions", "health", "http", "https", "logging", "metrics", "network",
-                 "omEnforcedHealthListener", "service"),
+                 "omEnforcedHealth", "runtimeSettings", "service"),
     )  # fmt: skip
 
 
@@ -138,6 +140,35 @@ class ContourConfiguration:
 
     metadata: Meta
     spec: ContourConfigurationSpec = ContourConfigurationSpec()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContourPods:
+    """``spec.contour`` of a ContourDeployment: how Contour itself would run."""
+
+    UPSTREAM: ClassVar = Upstream(
+        silent=("deployment", "kubernetesLogLevel", "logLevel", "nodePlacement", "podAnnotations", "replicas",
+                "resources"),
+        ignored=("disabledFeatures", "watchNamespaces"),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContourDeploymentSpec:
+    """``spec`` of a ContourDeployment: the settings, and what is only for who runs Contour and its Envoy."""
+
+    contour: ContourPods = ContourPods()
+    runtime_settings: ContourConfigurationSpec = ContourConfigurationSpec()
+
+    UPSTREAM: ClassVar = Upstream(silent=("envoy", "resourceLabels"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContourDeployment:
+    """An installation of Contour with its settings; at most one."""
+
+    metadata: Meta
+    spec: ContourDeploymentSpec = ContourDeploymentSpec()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
