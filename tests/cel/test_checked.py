@@ -19,7 +19,9 @@ from authplane.cel.checked_wire import LARGEST, checked_expression, parse_checke
 from authplane.cel.engine import load
 from authplane.cel.evaluate import evaluate
 from authplane.cel.facts import Facts
+from authplane.cel.patterns import pattern_size
 from authplane.cel.program import Program
+from authplane.cel.received_wire import parse_expression
 from authplane.cel.shape import is_same
 from authplane.cel.vocabulary import Vocabulary
 
@@ -525,3 +527,121 @@ def test_what_is_run_says_what_the_sent_one_says(text: str, calls: list[dict[str
     theirs = replace(program, running=load(packed.SerializeToString(), SERVER_CALLS))
     for each in calls:
         assert evaluate(program, Facts.of(each)) == evaluate(theirs, Facts.of(each))
+
+
+# --- What the definition of the language calls the overloads of each function
+
+SIZES = ("string", "bytes", "list", "map")
+ORDERED = ("bool", "int64", "uint64", "double", "string", "bytes", "timestamp", "duration")
+PARTS = {
+    "getDate": "day_of_month_1_based", "getDayOfMonth": "day_of_month", "getDayOfWeek": "day_of_week",
+    "getDayOfYear": "day_of_year", "getFullYear": "year", "getMonth": "month",
+}  # fmt: skip
+CLOCK = {"getHours": "hours", "getMinutes": "minutes", "getSeconds": "seconds", "getMilliseconds": "milliseconds"}
+OVERLOADS: dict[str, tuple[str, ...]] = {
+    "_&&_": ("logical_and",),
+    "_||_": ("logical_or",),
+    "!_": ("logical_not",),
+    "_==_": ("equals",),
+    "_!=_": ("not_equals",),
+    "_<_": tuple(f"less_{each}" for each in (*ORDERED, "int64_double", "uint64_int64")),
+    "_<=_": tuple(f"less_equals_{each}" for each in (*ORDERED, "int64_double", "uint64_int64")),
+    "_>_": tuple(f"greater_{each}" for each in (*ORDERED, "int64_double", "uint64_int64")),
+    "_>=_": tuple(f"greater_equals_{each}" for each in (*ORDERED, "int64_double", "uint64_int64")),
+    "_+_": ("add_int64", "add_uint64", "add_double", "add_string", "add_bytes", "add_list", "add_timestamp_duration",
+            "add_duration_timestamp", "add_duration_duration"),
+    "_-_": ("subtract_int64", "subtract_uint64", "subtract_double", "subtract_timestamp_timestamp",
+            "subtract_timestamp_duration", "subtract_duration_duration"),
+    "_*_": ("multiply_int64", "multiply_uint64", "multiply_double"),
+    "_/_": ("divide_int64", "divide_uint64", "divide_double"),
+    "_%_": ("modulo_int64", "modulo_uint64"),
+    "-_": ("negate_int64", "negate_double"),
+    "_[_]": ("index_list", "index_map"),
+    "@in": ("in_list", "in_map"),
+    "size": (*(f"size_{each}" for each in SIZES), *(f"{each}_size" for each in SIZES)),
+    "matches": ("matches", "matches_string"),
+    "contains": ("contains_string",),
+    "startsWith": ("starts_with_string",),
+    "endsWith": ("ends_with_string",),
+    "bool": ("bool_to_bool", "string_to_bool"),
+    "bytes": ("bytes_to_bytes", "string_to_bytes"),
+    "double": ("double_to_double", "int64_to_double", "uint64_to_double", "string_to_double"),
+    "int": ("int64_to_int64", "uint64_to_int64", "double_to_int64", "string_to_int64", "timestamp_to_int64"),
+    "uint": ("uint64_to_uint64", "int64_to_uint64", "double_to_uint64", "string_to_uint64"),
+    "timestamp": ("timestamp_to_timestamp", "string_to_timestamp", "int64_to_timestamp"),
+    "duration": ("duration_to_duration", "string_to_duration"),
+    **{name: (f"timestamp_to_{part}", f"timestamp_to_{part}_with_tz") for name, part in PARTS.items()},
+    **{
+        name: (f"timestamp_to_{part}", f"timestamp_to_{part}_with_tz", f"duration_to_{part}")
+        for name, part in CLOCK.items()
+    },
+}  # fmt: skip
+UNARY = {"!_", "-_"}
+
+
+def referring(function: str, overload: str) -> list[str]:
+    """Return what is wrong with a call of a function that is said to be an overload."""
+    operator = not function.isidentifier()
+    args = [path()] if function in UNARY or not operator else [path(), path()]
+    message = boolean(call(function, *args))
+    message.expr.id = 77
+    message.reference_map[77].overload_id.append(overload)
+    problems = Problems()
+    parse_expression(message, SERVER_CALLS, problems)
+    return [each.reason for each in problems]
+
+
+def test_the_table_has_every_function_of_calls() -> None:
+    assert set(OVERLOADS) == SERVER_CALLS.functions == CLIENT_CALLS.functions
+
+
+@pytest.mark.requirement("CEL-3")
+@pytest.mark.parametrize("function", OVERLOADS)
+def test_a_function_has_its_own_overloads_and_no_others(function: str) -> None:
+    every = {each for overloads in OVERLOADS.values() for each in overloads}
+    taken = {each for each in every if not referring(function, each)}
+    alike = {"getDayOfMonth": OVERLOADS["getDate"]}
+    assert taken == {*OVERLOADS[function], *alike.get(function, ())}
+    for lie in ("", "exec", "x-" + OVERLOADS[function][0], OVERLOADS[function][0] + "-x"):
+        assert referring(function, lie) == ["ExpressionReference"]
+
+
+JOINED = {
+    "add_int64": "source.port + 1 == 2",
+    "add_uint64": "uint(request.query) + 1u == 2u",
+    "add_double": "double(request.query) + 1.5 == 3.0",
+    "add_timestamp_duration": 'request.time + duration("1s") > request.time',
+    "add_duration_timestamp": 'duration("1s") + request.time > request.time',
+    "add_duration_duration": 'duration(request.query) + duration("1s") > duration("1s")',
+}
+
+
+@pytest.mark.requirement("CEL-4")
+@pytest.mark.parametrize("text", JOINED.values(), ids=JOINED)
+def test_numbers_and_times_of_every_type_can_be_added(text: str) -> None:
+    assert isinstance(compile_call_expression(text, SERVER_CALLS), Program)
+
+
+@pytest.mark.requirement("CEL-2")
+def test_a_pattern_has_a_hundred_instructions_and_no_more() -> None:
+    sizes = {pattern_size("a" * length): "a" * length for length in range(1, 150)}
+    largest, larger = sizes[100], sizes[101]
+    assert isinstance(compile_call_expression(f'request.path.matches("{largest}")', SERVER_CALLS), Program)
+    found = compile_call_expression(f'request.path.matches("{larger}")', SERVER_CALLS)
+    assert isinstance(found, tuple)
+    assert found[0].message == "the pattern is too large: RE2 makes 101 instructions of it, 100 at most"
+
+
+@pytest.mark.parametrize(("members", "taken"), [(38, True), (39, False)])
+def test_a_name_and_its_members_nest_less_than_forty_deep(members: int, taken: bool) -> None:
+    problems = Problems()
+    parse_expression(boolean(ident("request" + ".a" * members)), SERVER_CALLS, problems)
+    assert [each.reason for each in problems] == ([] if taken else ["ExpressionTooLarge"])
+
+
+@pytest.mark.parametrize(("negations", "taken"), [(36, True), (37, False)])
+def test_expressions_nest_less_than_forty_deep(negations: int, taken: bool) -> None:
+    # What is negated is a call, a member and a name.
+    problems = Problems()
+    parse_expression(boolean(deep(negations)), SERVER_CALLS, problems)
+    assert [each.reason for each in problems] == ([] if taken else ["ExpressionTooLarge"])

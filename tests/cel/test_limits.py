@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from tests.cel.expressions import outcome, problems, program, said
 
-from authplane.cel.admit import MOST_DATA, MOST_ELEMENTS, MOST_STRING, Admitted, admit
+from authplane.cel.admit import MOST_DATA, MOST_ELEMENTS, MOST_STRING, Admitted, admit, admit_texts
 from authplane.cel.evaluate import evaluate
 from authplane.cel.facts import Facts
 from authplane.cel.outcome import HOLDS, HOLDS_NOT, Code, Failed
@@ -264,3 +264,79 @@ def test_slow_evaluations_are_forgotten() -> None:
 def test_a_program_that_tripped_gets_another_chance() -> None:
     assert Pace(until=30).took(1, 40, PATIENCE) == Pace(slow=(40,), until=30)
     assert Pace(slow=(40,), until=30).may_run(41)
+
+
+def filled(size: int) -> list[str]:
+    """Return a list that counts so many bytes: 8 for itself, 8 for each text, and the texts."""
+    full = [("x" * 30_000)] * ((size - 8) // 30_008)
+    rest = size - 8 - 30_008 * len(full)
+    return [*full, "x" * (rest - 8)]
+
+
+BOUNDARIES = {
+    "32,768 bytes of ASCII": ("x" * 32_768, None),
+    "32,769 bytes of ASCII": ("x" * 32_769, Code.STRING_TOO_LONG),
+    "32,768 bytes of letters": ("é" * 16_384, None),
+    "32,769 bytes of letters": ("é" * 16_384 + "x", Code.STRING_TOO_LONG),
+    "32,768 bytes inside": (["x" * 32_768], None),
+    "32,769 bytes inside": (["x" * 32_769], Code.STRING_TOO_LONG),
+    "262,144 bytes in all": (filled(262_144), None),
+    "262,145 bytes in all": (filled(262_145), Code.INPUT_TOO_LARGE),
+    "1,000 elements": ([1] * 1_000, None),
+    "1,001 elements": ([1] * 1_001, Code.INPUT_TOO_LARGE),
+    "1,000 members inside": ([dict.fromkeys(map(str, range(1_000)))], None),
+    "1,001 members inside": ([dict.fromkeys(map(str, range(1_001)))], Code.INPUT_TOO_LARGE),
+    "more members outside": (dict.fromkeys(map(str, range(2_000))), None),
+    "32 deep": (nested(32), None),
+    "33 deep": (nested(33), Code.INPUT_TOO_LARGE),
+    "the largest integer": (2**63 - 1, None),
+    "one more": (2**63, Code.NUMBER_OUT_OF_RANGE),
+    "the smallest integer": (-(2**63), None),
+    "one less": (-(2**63) - 1, Code.NUMBER_OUT_OF_RANGE),
+    "a time with a zone": (datetime(2026, 1, 1, tzinfo=UTC), None),
+}
+
+
+@pytest.mark.parametrize(("value", "code"), BOUNDARIES.values(), ids=BOUNDARIES.keys())
+def test_data_is_admitted_up_to_each_limit(value: object, code: Code | None) -> None:
+    found = admit(value)
+    assert (found.code if isinstance(found, Failed) else None) == code
+
+
+COUNTED = [
+    ("", 8), ("a", 9), ("é", 10), (1, 8), (1.5, 8), (True, 8), (None, 8), ([], 8), ([1], 16), ({}, 8),
+    ({"ab": "c"}, 27), (datetime(2026, 1, 1, tzinfo=UTC), 8),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "size"), COUNTED)
+def test_a_value_counts_8_bytes_besides_its_text(value: object, size: int) -> None:
+    assert admit(value) == Admitted(value, size)
+
+
+def test_texts_by_known_names_count_as_the_same_object_does_but_for_the_names() -> None:
+    assert admit_texts({"a": "bc"}) == Admitted({"a": "bc"}, 26)
+    most = {str(index): "x" * 32_000 for index in range(8)}
+    room = 262_144 - 8 - 8 * 32_016 - 16
+    assert admit_texts({**most, "last": "x" * room}) == Admitted({**most, "last": "x" * room}, 262_144)
+    assert admit_texts({**most, "last": "x" * (room + 1)}) == Failed(Code.INPUT_TOO_LARGE)
+    assert admit_texts({"a": "x" * 32_768}) == Admitted({"a": "x" * 32_768}, 32_768 + 24)
+    for text, code in (("x" * 32_769, Code.STRING_TOO_LONG), ("a\0", Code.NUL_IN_INPUT), ("\ud800", Code.NOT_UNICODE)):
+        assert admit_texts({"a": text}) == Failed(code)
+    assert admit_texts({"a": "é"}) == Admitted({"a": "é"}, 8 + 9 + 10)
+
+
+class Shouting(str):
+    """A text with methods of its own."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "admin"
+
+
+def test_a_text_of_another_class_is_taken_for_what_it_is() -> None:
+    for found in (admit(Shouting("guest")), admit_texts({"a": Shouting("guest")})):
+        assert isinstance(found, Admitted)
+        text = found.value["a"] if isinstance(found.value, dict) else found.value
+        assert (text, type(text)) == ("guest", str)

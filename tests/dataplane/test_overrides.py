@@ -11,7 +11,18 @@ from envoy.extensions.filters.http.rbac.v3 import rbac_pb2
 from envoy.extensions.filters.http.router.v3 import router_pb2
 from google.protobuf import any_pb2
 from google.protobuf.message import Message
-from tests.dataplane.parts import CLIENT, FAULT, RBAC, Config, OverrideConfig, host, packed, route_config, to_cluster
+from tests.dataplane.parts import (
+    CLIENT,
+    FAULT,
+    RBAC,
+    SERVER,
+    Config,
+    OverrideConfig,
+    host,
+    packed,
+    route_config,
+    to_cluster,
+)
 from xds.type.v3 import typed_struct_pb2 as xds_pb
 
 from authplane.dataplane.config.decode import decode_routes
@@ -22,6 +33,7 @@ from authplane.dataplane.routes import NO_OVERRIDES, Override, Overrides
 from authplane.dataplane.routing import build_route_table
 from authplane.filters.calls import Side
 from authplane.filters.registry import State
+from authplane.filters.standard import standard_registry
 from authplane.xds.client.types import Invalid
 
 UNKNOWN: Final = any_pb2.Any(type_url="type.googleapis.com/test.Unknown")
@@ -212,3 +224,15 @@ def test_an_override_that_many_routes_share_is_compared_once() -> None:
         id(table.routes[0][0].choices[0].routed.filters[0])
     }
     assert large.compared <= 3
+
+
+def test_an_override_of_rbac_that_cannot_be_read_refuses_the_routes() -> None:
+    url = "type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBACPerRoute"
+    made = route_config(
+        host(to_cluster("c", typed_per_filter_config={"rbac": any_pb2.Any(type_url=url, value=b"\xff")}))
+    )
+    got = decode_routes(made.SerializeToString(), replace(SERVER, registry=standard_registry()))
+    assert isinstance(got, Invalid)
+    [problem] = map(str, got.problems)
+    assert problem.startswith(f"{WHERE}.rbac")
+    assert problem.endswith("the bytes are no envoy.extensions.filters.http.rbac.v3.RBACPerRoute [Unreadable]")

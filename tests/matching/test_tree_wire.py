@@ -270,18 +270,18 @@ def test_a_tree_is_sixteen_deep_and_no_more(package: Any, how: str) -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=["xds", "envoy"])
-def test_a_predicate_that_no_bytes_could_hold_is_refused(package: Any) -> None:
+@pytest.mark.parametrize(("negations", "taken"), [(99, True), (100, False), (2_000, False)])
+def test_predicates_nest_a_hundred_deep_and_no_more(package: Any, negations: int, taken: bool) -> None:
     message = package.Matcher()
     entry = message.matcher_list.matchers.add()
     part = entry.predicate
-    for _ in range(2_000):
+    for _ in range(negations):
         part = part.not_matcher
-    part.single_predicate.SetInParent()
+    json_format.ParseDict(IS_A, part)
     json_format.ParseDict(act(), entry.on_match)
     problems = Problems()
-    assert parse_tree(message, KINDS, problems) is None
-    [problem] = problems
-    assert problem.message == "predicates are nested more than 100 deep"
+    assert (parse_tree(message, KINDS, problems) is not None) is taken
+    assert [each.message for each in problems] == ([] if taken else ["predicates are nested more than 100 deep"])
 
 
 @pytest.mark.parametrize("url", ["nothing", "a/", "/"])

@@ -24,7 +24,6 @@ from authplane.filters.composite.filter import Choice, Composite, Execute, Neste
 from authplane.filters.composite.native.wire import CARRIER
 from authplane.filters.composite.wire import COMPOSITE_NAME, OVERRIDE_NAME, TYPE_NAME, composite_type
 from authplane.filters.fault.filter import Fault
-from authplane.filters.registry import MOST_DEPTH
 from authplane.filters.standard import standard_registry
 from authplane.grpc.matching import (
     by_header,
@@ -234,11 +233,11 @@ def nested(depth: int) -> Message:
 
 @pytest.mark.requirement("CF-10", "E37")
 def test_filters_nest_eight_deep_and_not_nine() -> None:
-    assert isinstance(read(nested(MOST_DEPTH)), Composite)
-    found = read(nested(MOST_DEPTH + 1))
+    assert isinstance(read(nested(8)), Composite)
+    found = read(nested(9))
     assert isinstance(found, list)
     where = f"{ACTION}.typed_config.typed_config"
-    assert found == [f"{'.'.join([where] * MOST_DEPTH)}: filters are nested more than 8 deep [TooDeep]"]
+    assert found == [f"{'.'.join([where] * 8)}: filters are nested more than 8 deep [TooDeep]"]
 
 
 @pytest.mark.requirement("CF-12")

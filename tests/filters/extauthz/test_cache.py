@@ -431,3 +431,50 @@ class AgainstModel(RuleBasedStateMachine):
 
 AgainstModel.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 TestAgainstModel = AgainstModel.TestCase
+
+
+class Racing(float):
+    """A time; whoever compares it with another finds that a thread has dropped the decision meanwhile."""
+
+    cache: DecisionCache
+
+    def __lt__(self, other: float) -> bool:
+        self.cache._decisions.pop(b"k", None)
+        return float.__lt__(self, other)
+
+
+@pytest.mark.parametrize(("now", "want"), [(0.0, Allow()), (9.9, Allow()), (10.0, None), (11.0, None)])
+def test_a_decision_that_another_thread_drops_holds_only_if_it_has_not_expired(now: float, want: Allow | None) -> None:
+    cache = DecisionCache(CACHING)
+    cache.add(b"k", Allow(), 0.0, None)
+    racing = Racing(now)
+    racing.cache = cache
+    assert cache.find(b"k", racing) == want
+    assert len(cache) == 0
+
+
+LARGE = [
+    (Deny(code=Code.ABORTED, message="", trailers=(("x", "a" * 16_383),)), 1),
+    (Deny(code=Code.ABORTED, message="", trailers=(("x", "a" * 16_384),)), 0),
+    (Allow(edits=Edits(mutations=(Mutation("x", "a" * 16_383),))), 1),
+    (Allow(edits=Edits(mutations=(Mutation("x", "a" * 16_384),))), 0),
+    (Allow(response_mutations=(Mutation("x", "a" * 16_384),)), 0),
+    (Allow(response_metadata=(("x", "a" * 16_384),)), 0),
+    (Allow(edits=Edits(removals=("a" * 16_384,))), 1),
+    (Allow(edits=Edits(removals=("a" * 16_385,))), 0),
+]
+
+
+@pytest.mark.parametrize(("decision", "kept"), LARGE)
+def test_a_decision_with_more_than_16_kib_of_headers_is_not_kept(decision: Decision, kept: int) -> None:
+    cache = DecisionCache(CACHING)
+    cache.add(b"k", decision, 0.0, None)
+    assert len(cache) == kept
+
+
+def test_what_holds_unless_the_program_says_otherwise() -> None:
+    assert Caching() == Caching(headers=("authorization",), allow_ttl=10, deny_ttl=1, most=10_000, by_address=True)
+    Caching(allow_ttl=0, deny_ttl=0, most=1)
+    for wrong in ({"allow_ttl": -0.1}, {"deny_ttl": -0.1}, {"most": 0}):
+        with pytest.raises(ValueError, match="at least one decision"):
+            Caching(**wrong)

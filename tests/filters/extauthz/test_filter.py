@@ -19,7 +19,8 @@ from authplane.filters.calls import (
     Unanswered,
     Verdict,
 )
-from authplane.filters.extauthz.filter import FAILURE_MARK, ExtAuthz, FailOpen
+from authplane.filters.extauthz.check.wire import Questions
+from authplane.filters.extauthz.filter import FAIL_CLOSED, FAILURE_MARK, ExtAuthz, FailOpen, FailurePolicy
 from authplane.filters.extauthz.wire import ExtAuthzOverride
 from authplane.filters.headers import Rules
 from authplane.matching.fractions import Fraction
@@ -287,3 +288,26 @@ def test_each_call_is_counted_once_per_side(answers: Callable[[Effect], Outcome]
         (f"grpc.server_ext_authz.{outcome}_rpcs", ""),
         (f"grpc.client_ext_authz.{outcome}_rpcs", "xds:///shop"),
     ]
+
+
+def sized(size: int) -> Call:
+    """Return a call whose check has so many bytes."""
+    pad = size
+    while True:
+        made = call(("x-a", "a" * pad))
+        excess = len(Questions(CONFIG.shown).check(made)) - size
+        if not excess:
+            return made
+        pad -= excess
+
+
+@pytest.mark.parametrize("on_failure", [FAIL_CLOSED, FailOpen()], ids=["closed", "open"])
+def test_a_check_has_at_most_512_kib_and_a_larger_one_stops_the_call_whatever_failures_do(
+    on_failure: FailurePolicy,
+) -> None:
+    config = replace(CONFIG, on_failure=on_failure)
+    most = sized(524_288)
+    assert run(config, most, answer(allowed()))[0] == Proceed(metadata=most.metadata)
+    verdict, effects = run(config, sized(524_289), answer(allowed()))
+    assert effects == []
+    assert verdict == Stop(code=Code.RESOURCE_EXHAUSTED, message="the headers of the call are too large to be checked")

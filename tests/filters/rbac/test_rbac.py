@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.filters.world import CALL, CLIENT_CALL, Watched, Wire, call, no_effects, packed
 
+from authplane.base.problems import Problem
 from authplane.filters.calls import Call, Code, Endpoint, PeerCertificate, Proceed, Side, Stop
 from authplane.filters.rbac.filter import RbacFilter
 from authplane.filters.rbac.wire import RBAC, parse_rbac, parse_rbac_override
@@ -388,6 +389,13 @@ def test_an_override_stands_for_the_whole() -> None:
         assert isinstance(opened, RbacFilter)
         assert isinstance(no_effects(closed.build(state, opened).run(CALL)), Proceed)
         assert no_effects(opened.build(state, closed).run(CALL)) == DENIED
+
+
+def test_bytes_that_are_no_message_are_refused() -> None:
+    rules = "envoy.extensions.filters.http.rbac.v3.RBAC"
+    unreadable = Packed("x", b"\xff")
+    assert parse_rbac(unreadable, SCOPE) == (Problem((), "Unreadable", f"the bytes are no {rules}"),)
+    assert parse_rbac_override(unreadable, SCOPE) == (Problem((), "Unreadable", f"the bytes are no {rules}PerRoute"),)
 
 
 def test_problems_of_an_override_have_their_path() -> None:

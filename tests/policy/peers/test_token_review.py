@@ -8,9 +8,12 @@ from authplane.policy.peers.outcome import NoIdentity, Why
 from authplane.policy.peers.reviewing import Reviewed, ReviewFailed, ReviewOutcome, ReviewToken
 from authplane.policy.peers.service_account import ServiceAccount
 from authplane.policy.peers.token_review import (
+    ALL,
     LEGACY_ISSUER,
     LIFETIME,
     LIFETIME_OF_DENIALS,
+    MOST,
+    PER_SOURCE,
     Cluster,
     Judgement,
     ReviewUnavailable,
@@ -198,3 +201,61 @@ def test_a_breaker_tries_again_after_a_pause_that_grows() -> None:
     assert breaker.admit(28)
     breaker.failed(28)
     assert breaker.admit(28)
+
+
+def test_each_limit_of_reviews_is_what_it_is_said_to_be() -> None:
+    reviews, text, bad = TokenReviews(CLUSTER), token(exp=NOW + 600), token(jti="bad", exp=NOW + 600)
+    review(reviews, text)
+    assert reviews.ask(text, ["mcp"], NOW + 59.9) == AGENT
+    assert isinstance(reviews.ask(text, ["mcp"], NOW + 60), ReviewToken)
+    review(reviews, bad, DENIED)
+    assert reviews.ask(bad, ["mcp"], NOW + 9.9) == NoIdentity(Why.REVIEW)
+    assert isinstance(reviews.ask(bad, ["mcp"], NOW + 10), ReviewToken)
+
+
+def test_a_source_has_20_bad_tokens_reviewed_and_one_more_each_second() -> None:
+    reviews = TokenReviews(CLUSTER)
+    numbers = iter(range(1000))
+
+    def asked(now: float) -> bool:
+        return isinstance(reviews.ask(token(jti=str(next(numbers))), ["mcp"], now, "10.0.0.1"), ReviewToken)
+
+    assert [asked(NOW) for _ in range(21)] == [True] * 20 + [False]
+    assert [asked(NOW + 0.9), asked(NOW + 1), asked(NOW + 1)] == [False, True, False]
+
+
+def test_the_cluster_is_asked_for_200_reviews_and_100_more_each_second() -> None:
+    reviews = TokenReviews(CLUSTER)
+    texts = [token(jti=str(number)) for number in range(302)]
+
+    def asked(text: str, now: float) -> bool:
+        return isinstance(reviews.ask(text, ["mcp"], now), ReviewToken)
+
+    assert [asked(text, NOW) for text in texts[:201]] == [True] * 200 + [False]
+    assert [asked(text, NOW + 1) for text in texts[201:]] == [True] * 100 + [False]
+
+
+def test_ten_thousand_reviews_are_kept_of_each_kind() -> None:
+    assert MOST == 10_000
+    assert (Rate(burst=20, per_second=1), Rate(burst=200, per_second=100)) == (PER_SOURCE, ALL)
+    assert LEGACY_ISSUER == "kubernetes/serviceaccount"
+
+
+TIMES = {
+    "begins now": ({"nbf": NOW}, True),
+    "begins later": ({"nbf": NOW + 1}, False),
+    "begins at no time": ({"nbf": "1"}, False),
+    "begins at true": ({"nbf": True}, False),
+    "ends later": ({"exp": NOW + 1}, True),
+    "ends now": ({"exp": NOW}, False),
+    "ends at no time": ({"exp": "9999999999"}, False),
+    "ends at true": ({"exp": True}, False),
+    "ends at null": ({"exp": [NOW + 1]}, False),
+}
+
+
+@pytest.mark.parametrize(("said", "asked"), TIMES.values(), ids=TIMES.keys())
+def test_only_tokens_that_say_that_they_hold_now_are_reviewed(said: dict[str, Any], asked: bool) -> None:
+    found = TokenReviews(CLUSTER).ask(token(**said), ["mcp"], NOW)
+    assert isinstance(found, ReviewToken) is asked
+    assert asked or found == NoIdentity(Why.TOKEN)
