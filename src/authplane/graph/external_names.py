@@ -4,7 +4,7 @@ import re
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
-from authplane.base.addresses import parse_ip_address
+from authplane.base.addresses import meant_by, parse_ip_address
 from authplane.graph.settings import ExternalNames
 
 _LABEL: Final = r"[A-Za-z0-9_](?:[-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?"
@@ -65,10 +65,10 @@ def _local_name(host: str) -> str:
 
 
 def _local_address(address: IPv4Address | IPv6Address) -> str:
-    if isinstance(address, IPv6Address):
-        address = address.ipv4_mapped or address
-    if address.is_loopback or address.is_unspecified:
+    """Say which place of this machine or its link an address means, in whichever notation; empty if none."""
+    every = (address, *meant_by(address))
+    if any(each.is_loopback or each.is_unspecified for each in every):
         return "localhost"
-    if address in _METADATA_ADDRESSES:
+    if not _METADATA_ADDRESSES.isdisjoint(every):
         return "the metadata of this machine"
-    return "a link-local address" if address.is_link_local else ""
+    return "a link-local address" if any(each.is_link_local for each in every) else ""

@@ -1,12 +1,11 @@
 """Keeps requests that others can direct away from machines that only we can reach."""
 
 from collections.abc import Iterable
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
-from typing import Final
+from ipaddress import ip_address
 
 import httpcore2
 
-_NAT64: Final = IPv6Network("64:ff9b::/96")
+from authplane.base.addresses import meant_by
 
 
 class PrivateAddressError(httpcore2.ConnectError):
@@ -23,7 +22,7 @@ def is_public(address: str) -> bool:
         parsed = ip_address(address)
     except ValueError:
         return False
-    return all(each.is_global and not each.is_multicast for each in (parsed, *_meant_by(parsed)))
+    return all(each.is_global and not each.is_multicast for each in (parsed, *meant_by(parsed)))
 
 
 class PublicNetwork(httpcore2.AsyncNetworkBackend):
@@ -51,11 +50,3 @@ class PublicNetwork(httpcore2.AsyncNetworkBackend):
             await stream.aclose()
             raise PrivateAddressError("its address is not on the public internet")
         return stream
-
-
-def _meant_by(address: IPv4Address | IPv6Address) -> tuple[IPv4Address, ...]:
-    if isinstance(address, IPv4Address):
-        return ()
-    nat64 = IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else None
-    meant = (address.ipv4_mapped, address.sixtofour, *(address.teredo or ()), nat64)
-    return tuple(each for each in meant if each is not None)
