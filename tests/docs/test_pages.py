@@ -94,6 +94,29 @@ def test_a_command_of_the_pages_works_and_prints_what_they_show(
     assert step.output is None or shows(step.output, result.stdout), result.stdout
 
 
+FOLLOWED = sorted(
+    {step.page for step in CHECKED if " examples/" in step.command and step.page.parent != ROOT / "examples"}
+)
+
+
+@pytest.mark.parametrize("page", FOLLOWED, ids=name_of)
+def test_a_newcomer_can_follow_a_page_from_its_top_in_a_fresh_clone(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ignored = shutil.ignore_patterns("*.crt", "*.key", "secrets.yaml")
+    shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=ignored)
+    monkeypatch.chdir(tmp_path)
+    failed = []
+    for step in steps(page):
+        words = arguments(step)
+        if words[:2] == ["python", "examples/make_secrets.py"]:
+            subprocess.run([sys.executable, *words[1:]], check=True, capture_output=True, timeout=60)
+        elif words[:1] == ["authplane"] and is_checked(step) and any(each.startswith("examples/") for each in words):
+            result = CliRunner().invoke(build_app(), words[1:], env={"XDG_RUNTIME_DIR": str(tmp_path)})
+            failed += [step.command] * (result.exit_code != 0 or "no virtual host can be served" in result.stdout)
+    assert failed == []
+
+
 def shows(shown: str, printed: str) -> bool:
     """Tell whether a page shows what is printed; ``…`` stands for what it leaves out."""
     return re.fullmatch(".*".join(map(re.escape, shown.split("…"))), printed, re.DOTALL) is not None
