@@ -104,6 +104,10 @@ def _garble(path: Path) -> None:
     path.write_bytes(b"\0\1\2\n")
 
 
+def _repeat(path: Path) -> None:
+    path.write_text(f"alice:{BCRYPT}\nbob:{BCRYPT}\ncarol:{BCRYPT}\nalice:{BCRYPT}\n")
+
+
 def _loop(path: Path) -> None:
     path.unlink()
     path.symlink_to(path.name)
@@ -123,8 +127,8 @@ def _forbid(path: Path) -> None:
     path.chmod(0)
 
 
-@pytest.mark.requirement("H15")
-@pytest.mark.parametrize("breaks", [_delete, _truncate, _cut, _garble, _loop, _folder, _pipe, _forbid])
+@pytest.mark.requirement("H14", "H15")
+@pytest.mark.parametrize("breaks", [_delete, _truncate, _cut, _garble, _repeat, _loop, _folder, _pipe, _forbid])
 async def test_a_file_that_breaks_leaves_its_last_good_users_and_is_not_ready(
     tmp_path: Path, breaks: Callable[[Path], None]
 ) -> None:
@@ -165,6 +169,19 @@ async def test_a_file_that_is_missing_from_the_start_leaves_its_realm_pending(tm
         write(path, "alice")
         state = await states.until_users("alice", realm="shop")
         assert state.realms.pending == frozenset()
+
+
+@pytest.mark.requirement("H14")
+async def test_a_file_with_a_user_twice_from_the_start_lets_nobody_in(tmp_path: Path) -> None:
+    path = tmp_path / "users"
+    _repeat(path)
+    async with kept(PasswordFile(path=path, realm="shop")) as states:
+        state = await states.until(lambda _: True)
+        assert (state.realms.pending, state.stale) == (frozenset({"shop"}), frozenset({str(path)}))
+        assert [str(each.place.line) + each.problem.reason for each in state.findings] == [
+            "0FileRefused",
+            "4UserRepeated",
+        ]
 
 
 async def test_a_bad_line_is_reported_with_its_line_and_costs_only_itself(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import pytest
 from tests.policy.test_passwords import BCRYPT, parsed
 
 from authplane.base.secret import Secret as Hidden
@@ -45,6 +46,13 @@ def test_the_annotation_is_the_realm_and_none_or_a_star_is_every_realm() -> None
         ),
         (),
     )
+
+
+@pytest.mark.requirement("H14")
+def test_a_secret_with_a_user_twice_lets_nobody_in() -> None:
+    declared, problems = parse_user_secrets([secret("a", "shop", data={"auth": ALICE + ALICE})], ALL_SECRETS)
+    assert declared == (Declared(origin="Secret/default/a", owner="default", realm="shop", users={}),)
+    assert [each.problem.reason for each in problems] == ["UserRepeated"]
 
 
 def test_other_secrets_are_not_read() -> None:

@@ -44,10 +44,21 @@ def test_des_never_works() -> None:
     assert problems(b"alice:rqXexS6ZhobKA\n") == [(1, "HashUnknown")]
 
 
-def test_of_a_user_that_stands_twice_the_last_line_is_used() -> None:
-    content = f"alice:{SHA}\nalice:{BCRYPT}\n".encode()
-    assert dict(parse_users(content).users) == {"alice": parsed(BCRYPT)}
-    assert problems(content, severity=Severity.WARNING) == [(1, "HashWeak"), (2, "UserRepeated")]
+@pytest.mark.requirement("H14")
+def test_a_user_that_is_there_twice_costs_the_list() -> None:
+    content = f"bob:{BCRYPT}\nalice:{BCRYPT}\nalice:{BCRYPT}\n".encode()
+    assert parse_users(content).refused == "'alice' is in the lines 2 and 3"
+    assert problems(content) == [(3, "UserRepeated")]
+    assert parse_users(f"bob:{BCRYPT}\nalice:{BCRYPT}\n".encode()).refused == ""
+
+
+@pytest.mark.requirement("H14")
+def test_a_list_has_at_most_a_hundred_thousand_users() -> None:
+    most = [f"u{number}:{BCRYPT}" for number in range(100_000)]
+    assert parse_users("\n".join(most).encode()).refused == ""
+    more = "\n".join([*most, f"v:{BCRYPT}"]).encode()
+    assert parse_users(more).refused == "there are 100001 users; use at most 100000 in one list"
+    assert problems(more) == [(1, "TooManyUsers")]
 
 
 UNFIT: Final = {

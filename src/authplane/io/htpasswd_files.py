@@ -1,8 +1,8 @@
 """Keeps the users of password files and of Secrets in a folder up to date.
 
 A file that cannot be read, is empty, ends in the middle of a line or has no good line is one that somebody is writing
-or has broken: the users it last declared stay in force, and it is said. To remove every user of a file, leave a
-comment in it.
+or has broken: the users it last declared stay in force, and it is said. The same is true of a file with a user twice or
+with too many users, which is never used. To remove every user of a file, leave a comment in it.
 """
 
 import asyncio
@@ -215,8 +215,8 @@ class _File:
         parsed = parse_users(content, strict=self._strict)
         fault = _fault(content, parsed)
         spots = tuple(Finding(Place(self.origin, line, column), None, found) for found, line, column in parsed.problems)
-        if fault and not first and self.declared is not None:
-            self._keep("FileIncomplete", fault)
+        if parsed.refused or (fault and not first and self.declared is not None):
+            self._keep("FileRefused" if parsed.refused else "FileIncomplete", parsed.refused or fault)
             self.findings = (*self.findings, *spots)
             return
         self.stale = False

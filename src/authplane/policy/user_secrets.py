@@ -52,6 +52,8 @@ def parse_user_secrets(
 ) -> tuple[tuple[Declared, ...], tuple[SecretProblem, ...]]:
     """Read the users of every Secret that is meant, in the order of their names; a bad line costs only itself.
 
+    A Secret with a user twice, or with too many users, lets nobody in.
+
     The realm of a Secret is its annotation; without one, or with ``*``, its users belong to every realm.
     """
     declared: list[Declared] = []
@@ -84,7 +86,7 @@ def parse_user_secrets(
                 origin=str(ref),
                 owner=meta.namespace,
                 realm=None if realm in {"", "*"} else realm,
-                users=parsed.users,
+                users={} if parsed.refused else parsed.users,
             )
         )
     return tuple(declared), tuple(problems)

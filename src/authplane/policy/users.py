@@ -12,6 +12,8 @@ from authplane.resources.nodes import Spot
 
 LONGEST_USER: Final = 255
 """In bytes of UTF-8."""
+MOST_USERS: Final = 100_000
+"""How many users a list may have: a longer one is refused as a whole."""
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -37,18 +39,21 @@ class ParsedUsers(NamedTuple):
     problems: tuple[Spot, ...]
     cut: bool
     """The file seems to end in the middle of a line."""
+    refused: str = ""
+    """Why no line of the list may be used; empty if nothing forbids it."""
 
 
 def parse_users(content: bytes, *, strict: bool = False) -> ParsedUsers:
     """Read an htpasswd file: ``user:hash`` lines, blank lines and comments; a bad line costs only itself.
 
-    With ``strict``, weak hashes are errors; otherwise they are warnings.
+    A user that is there twice costs the whole list: nobody can tell which password was meant to hold, and an old line
+    that is left behind would keep an old password alive. With ``strict``, weak hashes are errors; otherwise warnings.
     """
     users: dict[str, PasswordHash] = {}
     places: dict[str, int] = {}
     problems: list[Spot] = []
     lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    damaged = 0
+    damaged, refused = 0, ""
     for number, line in enumerate(lines, 1):
         text = line.removesuffix(b"\r")
         if not text.strip() or text.lstrip().startswith(b"#"):
@@ -66,10 +71,15 @@ def parse_users(content: bytes, *, strict: bool = False) -> ParsedUsers:
             if strict:
                 continue
         if user in places:
-            message = f"{shown(user)} stands in line {places[user]} too; this line is used"
-            problems.append(_spot(number, "UserRepeated", message, Severity.WARNING))
+            message = f"{shown(user)} is in line {places[user]} too; remove one of the two lines"
+            problems.append(_spot(number, "UserRepeated", message))
+            refused = refused or f"{shown(user)} is in the lines {places[user]} and {number}"
+            continue
         users[user], places[user] = stored, number
-    return ParsedUsers(MappingProxyType(users), tuple(problems), cut=damaged == len(lines))
+    if len(users) > MOST_USERS:
+        refused = f"there are {len(users)} users; use at most {MOST_USERS} in one list"
+        problems.append(_spot(1, "TooManyUsers", refused))
+    return ParsedUsers(MappingProxyType(users), tuple(problems), cut=damaged == len(lines), refused=refused)
 
 
 def fit_user(user: str) -> bool:
