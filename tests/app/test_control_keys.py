@@ -155,13 +155,14 @@ async def test_an_edit_keeps_the_keys_and_is_taken_while_an_issuer_cannot_be_rea
         assert "extensions changed" not in world.last.difference
 
 
-async def test_an_issuer_is_asked_only_while_envoy_may_verify_its_tokens(world: World) -> None:
+async def test_envoy_gets_keys_only_while_it_may_verify_tokens_with_them(world: World) -> None:
     world.issuer.publish(OLD)
     world.write(CALL_OUT)
     async with world.running():
+        await world.issuer.until(lambda it: "/keys" in it.asked)
         world.write(CALL_OUT, tool="wipe")
         await world.until(lambda it: len(it.told) == 2)
-        assert world.issuer.asked == []
+        assert world.extensions() == []
         world.write(NATIVE)
         await with_keys(world, OLD)
         world.write(CALL_OUT)

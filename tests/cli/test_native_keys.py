@@ -1,5 +1,6 @@
 """`authplane control` and `authplane run` fetch the keys of issuers for Envoy."""
 
+import json
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -8,11 +9,12 @@ from pathlib import Path
 
 import pytest
 from tests.support.certificates import ca_secret, server, tls_secret
+from tests.support.conditions import records
 from tests.support.eventually import eventually
 from tests.support.gateway import free_port, service
-from tests.support.issuer_server import IssuerServer, issuer_server
+from tests.support.issuer_server import IssuerServer, issuer_server, response
 from tests.support.mcp_gateway import backend, gateway, policy, route
-from tests.support.minting import signer
+from tests.support.minting import Signer, key_set, signer
 
 from authplane.io.process import Line, run_process
 
@@ -87,7 +89,7 @@ async def test_the_control_plane_fetches_keys_from_private_networks_only_if_it_m
         await program.says("an issuer gives no keys")
     assert program.issuer.asked == []
     async with program.running(*control(program, "--allow-private-issuers")):
-        await program.says("the keys of an issuer are there")
+        await program.says("fetched issuer keys")
         await program.says('"extensions added": ["authplane/tokens"]')
     assert "/keys" in program.issuer.asked
 
@@ -97,6 +99,42 @@ async def test_keys_reach_the_envoy_of_authplane_run(program: Program, tmp_path:
     async with program.running(*command, "--authserver-address", "", "--echo-address", ""):
         await program.says("Ctrl-C stops everything")
         await program.issuer.until(lambda it: it.asked.count("/keys") == 2)
-        await program.says("the keys of an issuer are there")
+        await program.says("fetched issuer keys")
     # It is said once, although two parts of the program follow the issuer.
-    assert len([line for line in program.lines if "the keys of an issuer are there" in line]) == 1
+    assert len([line for line in program.lines if "fetched issuer keys" in line]) == 1
+
+
+async def resolved(program: Program) -> tuple[str, str, str]:
+    """Return how it stands with what the policy refers to."""
+    [policy] = [each for each in await records(program.folder) if each["kind"] == "AccessPolicy"]
+    [ancestor] = policy["status"]["ancestors"]
+    [found] = [each for each in ancestor["conditions"] if each["type"] == "ResolvedRefs"]
+    return found["status"], found["reason"], found["message"]
+
+
+@pytest.mark.requirement("J25")
+async def test_too_many_keys_are_refused_with_a_condition_of_the_policy_that_needs_them(program: Program) -> None:
+    good = signer("ES256")
+    program.issuer.publish(*(Signer(f"k{number}", good.algorithm, good.key) for number in range(257)))
+
+    async def refused() -> bool:
+        status, reason, message = await resolved(program)
+        return (status, reason) == ("False", "IssuerUnreachable") and "more than 256 keys" in message
+
+    # Rules that the policy server decides need the keys as well.
+    path = program.folder / "all.yaml"
+    path.write_text(path.read_text(encoding="utf-8").replace("bodyInspection: Native", "placement: CallOut"))
+    async with program.running(*control(program, "--allow-private-issuers")):
+        await program.says("an issuer gives no keys")
+        await eventually(refused, limit=20)
+
+
+@pytest.mark.requirement("J25")
+async def test_a_key_that_cannot_be_used_costs_itself_alone_and_is_named(program: Program) -> None:
+    small = {"kty": "EC", "crv": "P-192", "kid": "small", "x": "A" * 32, "y": "A" * 32}
+    program.issuer.answers["/keys"] = response(key_set(small, signer("ES256").jwk()))
+    async with program.running(*control(program, "--allow-private-issuers")):
+        await program.says('"extensions added": ["authplane/tokens"]')
+        assert (await resolved(program))[:2] == ("True", "ResolvedRefs")
+    told = [json.loads(line) for line in program.lines if "ignored an issuer key" in line]
+    assert [(each["key"], each["why"]) for each in told] == [("small", "no algorithm that we know fits it")]

@@ -50,7 +50,7 @@ async def test_keys_come_change_and_are_told_once_each(there: IssuerServer) -> N
     async with follow_keys(options()) as keys:
         changes = keys.changes()
         assert keys.take() == {}
-        keys.configure([there.issuer()])
+        keys.configure([there.issuer()], {there.url})
         await next_of(changes)
         read = parse_key_set(key_set(OLD.jwk()))
         assert isinstance(read, KeySet)
@@ -67,7 +67,7 @@ async def test_keys_come_change_and_are_told_once_each(there: IssuerServer) -> N
 async def test_the_same_keys_again_are_no_news(there: IssuerServer) -> None:
     async with follow_keys(options()) as keys:
         changes = keys.changes()
-        keys.configure([there.issuer()])
+        keys.configure([there.issuer()], {there.url})
         await next_of(changes)
         kept = keys.take()
         there.publish(replace(OLD, algorithm="ES256"), cache_control="max-age=7")
@@ -88,7 +88,7 @@ async def test_an_issuer_that_cannot_be_reached_has_no_keys_and_keeps_nobody_wai
     folder.mkdir()
     async with issuer_server(folder) as other, follow_keys(options()) as keys:
         changes = keys.changes()
-        keys.configure([there.issuer(), other.issuer()])
+        keys.configure([there.issuer(), other.issuer()], {there.url, other.url})
         assert keys.take() == {}
         await next_of(changes)
         assert kids(keys) == {there.url: ["old"]}
@@ -102,7 +102,7 @@ async def test_keys_that_are_too_old_are_taken_back(there: IssuerServer) -> None
     now = 0.0
     async with follow_keys(options(clock=lambda: now, schedule=replace(HURRIED, max_stale=1.0))) as keys:
         changes = keys.changes()
-        keys.configure([there.issuer()])
+        keys.configure([there.issuer()], {there.url})
         await next_of(changes)
         assert kids(keys) == {there.url: ["old"]}
         there.answers["/keys"] = response(b"", status="503 Service Unavailable")
@@ -117,7 +117,7 @@ async def test_keys_that_envoy_cannot_use_are_withheld_and_somebody_is_told_why(
     with capture_logs() as lines:
         async with follow_keys(options(silent=True)) as keys:
             changes = keys.changes()
-            keys.configure([there.issuer()])
+            keys.configure([there.issuer()], {there.url})
             async with asyncio.TaskGroup() as tasks:
                 waiting = tasks.create_task(next_of(changes))
                 await there.until(lambda it: it.asked.count("/keys") > 3)
@@ -133,10 +133,10 @@ async def test_keys_that_envoy_cannot_use_are_withheld_and_somebody_is_told_why(
 async def test_who_is_no_longer_followed_has_no_keys_and_is_not_asked(there: IssuerServer) -> None:
     async with follow_keys(options()) as keys:
         changes = keys.changes()
-        keys.configure([there.issuer()])
+        keys.configure([there.issuer()], {there.url})
         await next_of(changes)
         assert kids(keys) == {there.url: ["old"]}
-        keys.configure([])
+        keys.configure([], ())
         await next_of(changes)
         assert keys.take() == {}
         await changes.aclose()
@@ -145,3 +145,12 @@ async def test_who_is_no_longer_followed_has_no_keys_and_is_not_asked(there: Iss
 def test_issuers_are_asked_for_proxies_every_few_minutes_whatever_they_say() -> None:
     assert OFTEN.bounds.longest <= 300
     assert OFTEN.bounds.shortest <= OFTEN.bounds.usual <= OFTEN.bounds.longest
+
+
+async def test_proxies_get_the_keys_of_those_alone_whose_tokens_they_verify(there: IssuerServer) -> None:
+    async with follow_keys(options()) as keys:
+        keys.configure([there.issuer()], ())
+        await keys.tried(5)
+        assert ([each.ready for each in keys.standings()], keys.take()) == ([True], {})
+        keys.configure([there.issuer()], {there.url})
+        assert kids(keys) == {there.url: ["old"]}

@@ -1,7 +1,7 @@
 """The control plane of one folder: what changes there, and with the keys of issuers, reaches every proxy."""
 
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -29,6 +29,7 @@ from authplane.io.serve import first_of
 from authplane.io.watch import rebuilds
 from authplane.policy.access.compile import PolicyCompiler
 from authplane.policy.placement.issuers import native_issuers
+from authplane.policy.tokens.issuer import Issuer
 from authplane.resources.documents import Finding
 from authplane.xds.messages import Acked
 
@@ -99,7 +100,8 @@ class Control:
         self._folder.scan(progress=_progress)
         async with follow_keys(settings.issuers) as keys:
             self._keys = keys
-            keys.configure(native_issuers(self._compiler.compile(self._folder.library.current().resources).policies))
+            native = native_issuers(self._compiler.compile(self._folder.library.current().resources).policies)
+            keys.configure(native, _urls(native))
             await keys.tried(settings.wait_for_keys)
             self.rebuild()
             async with (
@@ -138,7 +140,9 @@ class Control:
         self.generation = generation
         seconds = elapsed()
         if self._keys is not None:
-            self._keys.configure(native_issuers(generation.compiled.policies))
+            # Keys that only the policy server needs are fetched too: status says which issuers give none, and why.
+            policies = generation.compiled.policies
+            self._keys.configure(policies.issuers, _urls(native_issuers(policies)))
         if renewed is None:
             self._observe()
         findings = generation.findings
@@ -167,7 +171,9 @@ class Control:
 
     def status(self, generation: Generation) -> tuple[Status, ...]:
         """Return the status that a generation has with the connected proxies, of which the oldest does the least."""
-        return generation.status(self.programming, self._ads.oldest())
+        standings = self._keys.standings() if self._keys is not None else ()
+        without_keys = {each.issuer: each.why for each in standings if not each.ready}
+        return generation.status(self.programming, self._ads.oldest(), without_keys)
 
     @property
     def programming(self) -> Programming:
@@ -191,6 +197,10 @@ class Control:
         return HttpResponse(
             status=200, headers=(("content-type", "application/json"),), body=json.dumps(records).encode()
         )
+
+
+def _urls(issuers: Iterable[Issuer]) -> frozenset[str]:
+    return frozenset(each.url.url for each in issuers)
 
 
 def _progress(done: int, total: int) -> None:

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
+from types import MappingProxyType
 from typing import TypeAlias
 
 from authplane.app.editions import Snapshots
-from authplane.app.policy_status import with_policies
+from authplane.app.policy_status import Observed, with_policies
 from authplane.app.told_policies import ToldPolicies
 from authplane.base.problems import Severity
 from authplane.cel.envoy.release import CURRENT, Release
@@ -70,17 +71,25 @@ class Generation:
         ]
         return tuple(sorted({*self.loaded.findings, *located}, key=_position))
 
-    def status(self, programming: Programming, envoy: Release | None = CURRENT) -> tuple[Status, ...]:
-        """Return the status of every resource that has one, as it is with proxies of a release of Envoy."""
+    def status(
+        self,
+        programming: Programming,
+        envoy: Release | None = CURRENT,
+        without_keys: Mapping[str, str] = MappingProxyType({}),
+    ) -> tuple[Status, ...]:
+        """Return the status of every resource that has one, as it is with proxies of a release of Envoy.
+
+        ``without_keys`` are the issuers whose keys could not be fetched, by address, and why.
+        """
         loaded = self.loaded
         given = (loaded.resources, loaded.findings, loaded.last_good, self.built, programming)
         statuses = (*build_status(*given), *build_gateway_status(*given))
         served = programming != NotServed()
         passages = cache(partial(self.passages, envoy, served=served))
         if not served:
-            return with_policies(statuses, loaded, self.compiled, passages)
+            return with_policies(statuses, loaded, self.compiled, Observed(passages))
         self.told.next_generation(reached_placings(self.built.graph), envoy)
-        return with_policies(statuses, loaded, self.compiled, passages, self.told)
+        return with_policies(statuses, loaded, self.compiled, Observed(passages, self.told, without_keys))
 
     def passages(self, envoy: Release | None = CURRENT, *, served: bool = False) -> Passages:
         """Return the ways on which requests come to what policies protect.

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from authplane.app.tls_policy_status import tls_policy_statuses
 from authplane.app.told_policies import ToldPolicies
@@ -22,18 +23,21 @@ from authplane.resources.loaded import Loaded
 _GROUP: Final = "agentic.networking.x-k8s.io"
 
 
-def with_policies(
-    statuses: Iterable[Status],
-    loaded: Loaded,
-    compiled: Compiled,
-    passages: Callable[[], Passages],
-    told: ToldPolicies | None = None,
-) -> tuple[Status, ...]:
-    """Add the status of every policy of either kind, and say of Backends how they are protected.
+class Observed(NamedTuple):
+    """What is known about policies besides the documents."""
 
-    ``passages`` finds the ways on which requests come to them; ``told`` is what was said before of the same ways, and
-    who has it all need not look for them.
-    """
+    passages: Callable[[], Passages]
+    """Finds the ways on which requests come to what they protect."""
+    told: ToldPolicies | None = None
+    """What was said before of the same ways: whoever has it all need not look for them."""
+    without_keys: Mapping[str, str] = MappingProxyType({})
+    """The issuers whose keys could not be fetched, by address, and why."""
+
+
+def with_policies(
+    statuses: Iterable[Status], loaded: Loaded, compiled: Compiled, observed: Observed
+) -> tuple[Status, ...]:
+    """Add the status of every policy of either kind, and say of Backends how they are protected."""
     known = {status.ref: status for status in statuses}
     for ref, status in known.items():
         if ref.kind in BACKENDS and ref not in loaded.resources.broken:
@@ -42,7 +46,7 @@ def with_policies(
         if ref.kind in GROUPS and ref in known:
             known[ref] = _with_problems(known[ref], problems)
     for ref, standing in compiled.standings.items():
-        known[ref] = _policy(standing, known, loaded, partial(_enforced, standing, compiled, passages, told))
+        known[ref] = _policy(standing, known, loaded, compiled, observed)
     known |= {status.ref: status for status in tls_policy_statuses(loaded, compiled)}
     return tuple(known[ref] for ref in sorted(known))
 
@@ -63,29 +67,20 @@ def _protected(status: Status, loaded: Loaded, compiled: Compiled) -> Status:
     return replace(status, conditions=conditions)
 
 
-def _enforced(
-    standing: PolicyStanding,
-    compiled: Compiled,
-    passages: Callable[[], Passages],
-    told: ToldPolicies | None,
-    at: Standing,
-) -> PolicyCondition:
+def _enforced(standing: PolicyStanding, compiled: Compiled, observed: Observed, at: Standing) -> PolicyCondition:
     def tell() -> PolicyCondition:
-        return enforced_condition(standing, at, compiled.policies, passages())
+        return enforced_condition(standing, at, compiled.policies, observed.passages())
 
-    return told.ensure(standing, at, tell) if told is not None else tell()
+    return observed.told.ensure(standing, at, tell) if observed.told is not None else tell()
 
 
 def _policy(
-    standing: PolicyStanding,
-    known: Mapping[Ref, Status],
-    loaded: Loaded,
-    enforced: Callable[[Standing], PolicyCondition],
+    standing: PolicyStanding, known: Mapping[Ref, Status], loaded: Loaded, compiled: Compiled, observed: Observed
 ) -> Status:
     ref = standing.ref
     ancestors = tuple(
         AncestorStatus(ref=tuple(ancestor_ref(each.aim).items()), conditions=tuple(map(_condition, each.conditions)))
-        for each in _ancestors(standing, known, enforced)
+        for each in _ancestors(standing, known, compiled, observed)
     )
     return Status(
         ref=ref,
@@ -97,14 +92,20 @@ def _policy(
 
 
 def _ancestors(
-    standing: PolicyStanding, known: Mapping[Ref, Status], enforced: Callable[[Standing], PolicyCondition]
+    standing: PolicyStanding, known: Mapping[Ref, Status], compiled: Compiled, observed: Observed
 ) -> Iterator[Ancestor]:
     """Return the entries of a policy: it is programmed where its target is."""
+    enforced = partial(_enforced, standing, compiled, observed)
     for target in standing.targets:
         status = known.get(target.aim.ref)
         conditions = status.conditions if status is not None else ()
         programmed = next((_told(each) for each in conditions if each.type == "Programmed"), NOT_SERVED)
-        yield from build_ancestors(replace(standing, targets=(target,)), programmed=programmed, enforced=enforced)
+        yield from build_ancestors(
+            replace(standing, targets=(target,)),
+            programmed=programmed,
+            enforced=enforced,
+            without_keys=observed.without_keys,
+        )
 
 
 def _version(ref: Ref, loaded: Loaded) -> str:

@@ -178,7 +178,8 @@ def _write_log(event: IssuerEvent) -> None:
                 "an issuer gives no keys; those known, if any, stay in use for a while", issuer=event.issuer, why=why
             )
         case KeysLoaded(keys=keys):
-            _log.info("the keys of an issuer are there", issuer=event.issuer, keys=_shown(keys))
+            _log.info("fetched issuer keys", issuer=event.issuer, keys=_shown(keys))
+            _write_ignored(event)
         case KeysChanged():
             _log.warning(
                 "the keys of an issuer have changed",
@@ -187,6 +188,7 @@ def _write_log(event: IssuerEvent) -> None:
                 removed=_shown(event.removed),
                 replaced=_shown(event.replaced),
             )
+            _write_ignored(event)
         case MetadataChanged(before=before, after=after):
             _log.warning(
                 "an issuer says that its keys are elsewhere",
@@ -196,6 +198,12 @@ def _write_log(event: IssuerEvent) -> None:
             )
         case _:
             assert_never(event)
+
+
+def _write_ignored(event: KeysLoaded | KeysChanged) -> None:
+    """Name the keys that verify nothing; the others are used."""
+    for each in event.ignored:
+        _log.warning("ignored an issuer key", issuer=event.issuer, key=each.key, why=each.why)
 
 
 def _shown(kids: tuple[str, ...]) -> list[str]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
@@ -13,7 +13,7 @@ from authplane.io.issuers import IssuerOptions, Issuers, follow_issuers
 from authplane.io.watch import LONGEST, QUIET
 from authplane.policy.tokens.export_keys import Withheld, render_jwks
 from authplane.policy.tokens.freshness import Bounds
-from authplane.policy.tokens.issuer import Issuer, Schedule
+from authplane.policy.tokens.issuer import Issuer, Schedule, Standing
 from authplane.policy.tokens.issuer_events import IssuerEvent
 from authplane.policy.tokens.verify import Trust
 from authplane.xds.holdoff import Holdoff
@@ -32,11 +32,17 @@ class NativeKeys:
         self._changed = changed
         self._rendered: dict[str, tuple[Trust, str | Withheld]] = {}
         self._taken: Mapping[str, str] = {}
+        self._native: frozenset[str] = frozenset()
 
-    def configure(self, issuers: Iterable[Issuer]) -> None:
-        """Follow these issuers and no others; nothing waits for them."""
+    def configure(self, issuers: Iterable[Issuer], native: Collection[str]) -> None:
+        """Follow these issuers and no others; nothing waits for them. Proxies get the keys of those in ``native``."""
+        self._native = frozenset(native)
         self._issuers.configure(issuers)
         self._changed.set()
+
+    def standings(self) -> tuple[Standing, ...]:
+        """Return how it stands with each issuer, by address."""
+        return self._issuers.standings()
 
     async def tried(self, limit: float) -> None:
         """Wait until the keys of every issuer are there or could not be had, at most ``limit`` seconds."""
@@ -65,7 +71,8 @@ class NativeKeys:
                     yield
 
     def _current(self) -> Mapping[str, str]:
-        found = {each.issuer: self._of(each.issuer) for each in self._issuers.standings() if each.ready}
+        ready = (each.issuer for each in self._issuers.standings() if each.ready)
+        found = {issuer: self._of(issuer) for issuer in ready if issuer in self._native}
         self._rendered = {url: each for url, each in self._rendered.items() if url in found}
         return {url: keys for url, keys in found.items() if isinstance(keys, str)}
 

@@ -1,7 +1,8 @@
 """The status of policies and of what they protect, as Kubernetes stores it."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from authplane.base.names import Ref
@@ -65,18 +66,18 @@ def build_ancestors(
     *,
     programmed: Condition = NOT_SERVED,
     enforced: Callable[[Standing], Condition] | None = None,
-    unreachable: Collection[str] = (),
+    without_keys: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Ancestor, ...]:
     """Return the entries of a policy's status, one for each target.
 
     ``programmed`` says what proxies make of it, ``enforced`` who decides by it at a target (left out, nothing is said);
-    ``unreachable`` are the addresses of issuers whose keys are not there.
+    ``without_keys`` are the issuers whose keys could not be fetched, by address, and why.
     """
     return tuple(
         Ancestor(
             aim=each.aim,
             conditions=(
-                *_conditions(each, standing, programmed, unreachable),
+                *_conditions(each, standing, programmed, without_keys),
                 *((enforced(each),) if enforced is not None else ()),
             ),
         )
@@ -120,10 +121,10 @@ def build_target_conditions(compiled: Compiled, resources: Resources, ref: Ref) 
 
 
 def _conditions(
-    at: Standing, standing: PolicyStanding, programmed: Condition, unreachable: Collection[str]
+    at: Standing, standing: PolicyStanding, programmed: Condition, without_keys: Mapping[str, str]
 ) -> tuple[Condition, ...]:
     accepted = _condition("Accepted", at.accepted, at.reason, _with_warnings(at.message, standing.warnings))
-    resolved = _resolved(standing, unreachable)
+    resolved = _resolved(standing, without_keys)
     if not at.accepted:
         return accepted, resolved, _condition("Programmed", False, "NotAccepted", _effect(at, standing))
     return accepted, resolved, programmed
@@ -136,13 +137,14 @@ def _effect(at: Standing, standing: PolicyStanding) -> str:
     return "in shadow it denies nothing" if standing.shadow else "the target denies everything"
 
 
-def _resolved(standing: PolicyStanding, unreachable: Collection[str]) -> Condition:
+def _resolved(standing: PolicyStanding, without_keys: Mapping[str, str]) -> Condition:
     if standing.unresolved:
         first = standing.unresolved[0]
         return _condition("ResolvedRefs", False, first.reason, "; ".join(str(each) for each in standing.unresolved))
-    missing = [issuer for issuer in standing.issuers if issuer in unreachable]
+    missing = [f"{issuer}: {without_keys[issuer]}" for issuer in standing.issuers if issuer in without_keys]
     if missing:
-        return _condition("ResolvedRefs", False, "IssuerUnreachable", f"no keys of {', '.join(missing)} yet")
+        message = f"The control plane has no keys of {'; '.join(missing)}. It tries again by itself."
+        return _condition("ResolvedRefs", False, "IssuerUnreachable", message)
     return _condition("ResolvedRefs", True, "ResolvedRefs", "everything that the policy refers to is there")
 
 
