@@ -147,6 +147,9 @@ def walk(kind: type, prefix: str = "") -> Iterator[Field]:
         if attribute == "metadata":
             continue
         path = f"{prefix}{name}"
+        if name in shape.unused:
+            yield Field(path, "ignored")
+            continue
         inner, listed = _inner(hints[attribute])
         alone = {"or a list"} if _is_one_or_many(hints[attribute]) else set()
         short = {"or a text"} if inner is not None and shape_of(inner).shorthand else set()

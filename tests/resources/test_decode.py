@@ -278,7 +278,8 @@ BAD = {
         ["error: spec.mcp: exactly one of 'serviceName' and 'hostname' is needed; neither is given [FieldInvalid]"],
     ),
     "upstream fields": Case(
-        PROXY + "spec: {virtualhost: {fqdn: a, corsPolicy: {}, ipAllowPolicy: [], rateLimitPolicy: ~}}",
+        PROXY + "spec: {virtualhost: {fqdn: a, corsPolicy: {allowOrigin: ['*'], allowMethods: [GET]}, "
+        "ipAllowPolicy: [], rateLimitPolicy: ~}}",
         [
             "warning: spec.virtualhost.corsPolicy: 'corsPolicy' is not supported and has no effect [FieldNotSupported]",
             "error: spec.virtualhost.ipAllowPolicy: 'ipAllowPolicy' would restrict access and is not enforced here; "
@@ -320,7 +321,7 @@ def test_every_problem_is_reported_at_its_path(case: Case) -> None:
 
 
 def test_a_document_with_only_warnings_is_used() -> None:
-    decoded = decode(PROXY + "spec: {routes: [{retryPolicy: {}}]}")
+    decoded = decode(PROXY + "spec: {routes: [{healthCheckPolicy: {}}]}")
     assert isinstance(decoded, Decoded)
     assert decoded.resource == HTTPProxy(
         metadata=Meta(name="web", namespace="shop"), spec=HTTPProxySpec(routes=(Route(),))

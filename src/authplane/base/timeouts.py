@@ -32,6 +32,11 @@ _LONGEST: Final = 87_600 * 3600.0
 """Ten years, in seconds: Envoy refuses what it cannot count in its own units, and nobody waits longer."""
 
 
+def parse_schema_timeout(text: str) -> Timeout | None:
+    """Read a timeout of Contour's kinds, whose schema wants a unit, also with zero, and takes no sign."""
+    return None if text == "0" or text.startswith("+") else parse_timeout(text)
+
+
 def parse_timeout(text: str | None) -> Timeout | None:
     """Read a duration such as ``1m30s``, ``infinity``, or nothing; None means that the text is none of these.
 

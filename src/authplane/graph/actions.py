@@ -6,7 +6,7 @@ from typing import Final
 
 from authplane.base.names import ObjectName
 from authplane.base.problems import Problems
-from authplane.base.timeouts import Timeout, UseDefault, parse_timeout
+from authplane.base.timeouts import Timeout, UseDefault, parse_schema_timeout
 from authplane.graph.headers import SERVICE_REQUEST, SERVICE_RESPONSE, read_headers
 from authplane.graph.model import Action, Forward, Redirect, Respond, Target
 from authplane.graph.paths import target_problem
@@ -144,7 +144,7 @@ def _timeouts(policy: TimeoutPolicy, problems: Problems) -> _Timeouts:
 
 
 def _timeout(text: str, field: str, spoken: str, problems: Problems) -> Timeout:
-    timeout = parse_timeout(text)
+    timeout = parse_schema_timeout(text)
     if timeout is not None:
         return timeout
     with problems.at(field):

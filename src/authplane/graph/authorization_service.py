@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from authplane.base.problems import Problems
-from authplane.base.timeouts import Timeout, UseDefault, parse_timeout
+from authplane.base.timeouts import Timeout, UseDefault, parse_schema_timeout
 from authplane.graph.guards import (
     AuthorizationService,
     CheckedBody,
@@ -112,7 +112,7 @@ def _header_names(
 
 def _timeout(written: Authorization, extension: Extension, where: str, problems: Problems) -> Timeout | None:
     text = written.response_timeout
-    timeout = parse_timeout(text)
+    timeout = parse_schema_timeout(text)
     if timeout is None:
         with problems.at("responseTimeout"):
             problems.add(

@@ -7,7 +7,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Path, Problem, Problems
-from authplane.base.timeouts import Timeout, UseDefault, parse_timeout
+from authplane.base.timeouts import Timeout, UseDefault, parse_schema_timeout
 from authplane.graph.extension_targets import build_destinations
 from authplane.graph.memo import Memo, Tables
 from authplane.graph.reports import Reports
@@ -184,7 +184,7 @@ def _idle_connection(spec: ExtensionServiceSpec, problems: Problems) -> Timeout:
 
 
 def _timeout(text: str, field: str, problems: Problems) -> Timeout:
-    timeout = parse_timeout(text)
+    timeout = parse_schema_timeout(text)
     if timeout is not None:
         return timeout
     spoken = {"response": "response", "idle": "idle", "idleConnection": "idle connection"}[field]

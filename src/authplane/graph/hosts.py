@@ -20,6 +20,7 @@ from authplane.graph.reports import Reports
 from authplane.graph.routes import LEADS_NOWHERE, BuiltRoute, build_routes
 from authplane.graph.settings import Settings
 from authplane.graph.tables import tables_of, with_tables
+from authplane.graph.unused_fields import refuse_in_host
 from authplane.resources.documents import Resources, UnreadProxy
 from authplane.resources.kinds.contour import HTTPProxy, VirtualHost
 
@@ -109,6 +110,7 @@ def _build_root(proxy: HTTPProxy, virtual_host: VirtualHost, around: Around, pro
             with problems.at("tls"):
                 tls = downstream_tls(virtual_host.tls, name.namespace, around, problems)
         guard = host_authorization(virtual_host, name, around, problems)
+        refuse_in_host(virtual_host, problems)
     _refuse_tcp(proxy, problems)
     built = build_routes(proxy, guard, around)
     if around.unusable:

@@ -49,6 +49,8 @@ CONDITION_TYPES: Final[Mapping[str, str]] = MappingProxyType(
         "FQDNNotSpecified": "VirtualHostError",
         "FQDNNotValid": "VirtualHostError",
         "WildcardUncertain": "VirtualHostError",
+        "PolicyDidNotParse": "CORSError",
+        "CookieRewritePoliciesInvalid": "RouteError",
         "DirectResponsePolicyNotValid": "RouteError",
         "DuplicateMatchConditions": "RouteError",
         "HeaderMatchConditionsNotValid": "RouteError",

@@ -15,6 +15,7 @@ from authplane.graph.includes import Place, walk
 from authplane.graph.model import Forward, HeaderMatch, Match, Prefix, QueryMatch, Respond, Route
 from authplane.graph.precedence import path_rank
 from authplane.graph.rewrites import read_replacement, with_slashes
+from authplane.graph.unused_fields import refuse_in_route
 from authplane.graph.words import match_words
 from authplane.resources.kinds import contour
 from authplane.resources.kinds.contour_policies import AuthPolicy
@@ -143,6 +144,7 @@ class _Table:
         authorization = route_authorization(
             self._guard, written.auth_policy, root=self._root, proxy=place.name, around=around, problems=problems
         )
+        refuse_in_route(written, problems)
         permit_insecure = self._permit_insecure(written, authorization, problems)
         request = read_headers(written.request_headers_policy, ROUTE_REQUEST, problems)
         response = read_headers(written.response_headers_policy, ROUTE_RESPONSE, problems)

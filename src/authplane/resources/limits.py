@@ -14,6 +14,7 @@ from authplane.resources.schema import (
     OneOf,
     OneOrMany,
     Range,
+    Unused,
 )
 
 
@@ -27,9 +28,9 @@ def breach(limit: Limit, value: object) -> str:
             return _length(low, high, "characters" if isinstance(value, str) else "items") if too_far else ""
         case OneOf(values) | OneNumberOf(values):
             return "" if value in values else f"one of {', '.join(map(repr, values))}"
-        case Matches(pattern, example):
-            return "" if isinstance(value, str) and pattern.fullmatch(value) else f"a name such as {example!r}"
-        case Base64() | Named() | Filled() | OneOrMany() | Given():
+        case Matches(pattern, example, what):
+            return "" if isinstance(value, str) and pattern.fullmatch(value) else f"{what} such as {example!r}"
+        case Base64() | Named() | Filled() | OneOrMany() | Given() | Unused():
             return ""
 
 

@@ -47,6 +47,7 @@ class Matches:
 
     pattern: Pattern[str]
     example: str
+    what: str = "a name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,12 @@ class Given:
     """A truth value for us, whatever the document holds: the field is there. Who reads it must not pass over it."""
 
 
-Limit: TypeAlias = Range | Length | OneOf | OneNumberOf | Matches | Base64 | Named | Filled | OneOrMany | Given
+@dataclass(frozen=True, slots=True)
+class Unused:
+    """The field is checked and has no effect, which a warning says: ``Upstream.ignored`` with an eye on the value."""
+
+
+Limit: TypeAlias = Range | Length | OneOf | OneNumberOf | Matches | Base64 | Named | Filled | OneOrMany | Given | Unused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

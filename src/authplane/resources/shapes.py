@@ -15,7 +15,7 @@ from authplane.base.problems import Path, Problem, Severity
 from authplane.base.secret import Secret
 from authplane.resources.limits import breach
 from authplane.resources.nodes import Entry, Fields, Items, Node, Scalar, Shared, Value, is_null, value_of
-from authplane.resources.schema import Base64, Filled, Given, Limit, Named, OneOrMany, Upstream
+from authplane.resources.schema import Base64, Filled, Given, Limit, Named, OneOrMany, Unused, Upstream
 
 
 class Invalid(Enum):
@@ -77,6 +77,8 @@ class Shape:
     required: tuple[str, ...]
     filled: frozenset[str]
     """Names that may not stand there without a value."""
+    unused: frozenset[str]
+    """Names that are read and have no effect."""
     upstream: Upstream
     mappings: Mapping[str, type]
     """The fields that hold one mapping each, and what it is."""
@@ -95,6 +97,7 @@ def _shape(kind: type) -> Shape:
     readers: dict[str, tuple[str, Reader]] = {}
     required: list[str] = []
     filled: set[str] = set()
+    unused: set[str] = set()
     for each in fields(kind):
         limits = _limits(hints[each.name])
         name = next((limit.name for limit in limits if isinstance(limit, Named)), _camel(each.name))
@@ -103,12 +106,15 @@ def _shape(kind: type) -> Shape:
             required.append(name)
         if Filled() in limits:
             filled.add(name)
+        if Unused() in limits:
+            unused.add(name)
     upstream: Upstream = getattr(kind, "UPSTREAM", Upstream())
     return Shape(
         make=kind,
         readers=readers,
         required=tuple(required),
         filled=frozenset(filled),
+        unused=frozenset(unused),
         upstream=upstream,
         mappings={name: held for name, (child, _) in readers.items() if (held := _mapping_kind(hints[child]))},
         shorthand=getattr(kind, "SHORTHAND", ""),
@@ -165,6 +171,8 @@ def read_fields(shape: Shape, node: Node, path: Path, report: Report, accepted: 
         elif not is_null(child):
             value = known[1](child, (*path, name), report)
             sound = sound and value is not INVALID
+            if name in shape.unused and value is not INVALID:
+                _warn_of_no_effect((*path, name), name, report)
             values[known[0]] = value
         elif name in shape.filled:
             report.error((*path, name), "FieldInvalid", f"{name!r} has no value; give it one or remove the line")
@@ -201,7 +209,7 @@ def _tolerated(shape: Shape, name: str, node: Node, path: Path, report: Report) 
         if name in upstream.ignored:
             if is_null(node):
                 return True
-            report.warn((*path, name), "FieldNotSupported", f"{name!r} is not supported and has no effect")
+            _warn_of_no_effect((*path, name), name, report)
             return True
         message = f"{name!r} would restrict access and is not enforced here; the resource is refused while it is set"
         report.error((*path, name), "FieldNotEnforced", message)
@@ -211,6 +219,10 @@ def _tolerated(shape: Shape, name: str, node: Node, path: Path, report: Report) 
     meant = f"; did you mean {deeper[0]!r}?" if deeper else suggestion(name, known)
     report.error(step(path, name), "FieldUnknown", f"there is no field {_short(name)} here{meant}")
     return False
+
+
+def _warn_of_no_effect(path: Path, name: str, report: Report) -> None:
+    report.warn(path, "FieldNotSupported", f"{name!r} is not supported and has no effect")
 
 
 def _fields_reader(kind: type) -> Reader:

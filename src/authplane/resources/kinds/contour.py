@@ -19,8 +19,9 @@ from authplane.resources.kinds.contour_policies import (
     TimeoutPolicy,
     UpstreamValidation,
 )
+from authplane.resources.kinds.contour_unused import CookieRewritePolicy, CorsPolicy, RateLimitPolicy, RetryPolicy
 from authplane.resources.kinds.meta import Meta
-from authplane.resources.schema import Filled, Length, OneNumberOf, OneOf, Range, Upstream
+from authplane.resources.schema import Filled, Length, OneNumberOf, OneOf, Range, Unused, Upstream
 
 CLASS_ANNOTATIONS: Final = ("projectcontour.io/ingress.class", "kubernetes.io/ingress.class")
 """What gives an HTTPProxy its ingress class before ``spec.ingressClassName``: the first of them that is there."""
@@ -68,9 +69,10 @@ class VirtualHost:
     fqdn: Annotated[str, Length(1, 253)]
     tls: Annotated[Tls | None, Filled()] = None
     authorization: Annotated[Authorization | None, Filled()] = None
+    cors_policy: Annotated[CorsPolicy | None, Unused()] = None
+    rate_limit_policy: Annotated[RateLimitPolicy | None, Unused()] = None
 
     UPSTREAM: ClassVar = Upstream(
-        ignored=("corsPolicy", "rateLimitPolicy"),
         refused=("ipAllowPolicy", "ipDenyPolicy", "jwtProviders"),
     )
 
@@ -89,8 +91,9 @@ class RouteService:
     validation: UpstreamValidation | None = None
     request_headers_policy: HeadersPolicy | None = None
     response_headers_policy: HeadersPolicy | None = None
+    cookie_rewrite_policies: Annotated[tuple[CookieRewritePolicy, ...], Unused()] = ()
 
-    UPSTREAM: ClassVar = Upstream(ignored=("cookieRewritePolicies", "healthPort", "slowStartPolicy"))
+    UPSTREAM: ClassVar = Upstream(ignored=("healthPort", "slowStartPolicy"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,11 +147,12 @@ class Route:
     response_headers_policy: HeadersPolicy | None = None
     request_redirect_policy: RequestRedirectPolicy | None = None
     direct_response_policy: DirectResponsePolicy | None = None
+    cookie_rewrite_policies: Annotated[tuple[CookieRewritePolicy, ...], Unused()] = ()
+    rate_limit_policy: Annotated[RateLimitPolicy | None, Unused()] = None
+    retry_policy: Annotated[RetryPolicy | None, Unused()] = None
 
     UPSTREAM: ClassVar = Upstream(
-        ignored=(
-            "cookieRewritePolicies", "healthCheckPolicy", "internalRedirectPolicy", "rateLimitPolicy", "retryPolicy",
-        ),
+        ignored=("healthCheckPolicy", "internalRedirectPolicy"),
         refused=("ipAllowPolicy", "ipDenyPolicy", "jwtVerificationPolicy"),
     )  # fmt: skip
 
