@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -67,29 +67,87 @@ REFUSED: Final = {
         b"HTTP/1.1 413 ",
     ),
     "no host": (b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1 400 "),
+    "too many headers": (
+        b"GET / HTTP/1.1\r\nhost: x\r\n" + b"".join(b"x%d: y\r\n" % number for number in range(100)) + b"\r\n",
+        b"HTTP/1.1 431 ",
+    ),
     "two lengths": (b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n", b"HTTP/1.1 400 "),
 }
 
 
 @pytest.mark.parametrize(("sent", "want"), REFUSED.values(), ids=REFUSED.keys())
 async def test_bad_input_gets_a_status_and_the_end_of_the_connection(sent: bytes, want: bytes) -> None:
-    limits = HttpLimits(largest_body=1000, largest_head=1000)
+    limits = HttpLimits(largest_body=1000, largest_head=1500)
     async with serve_http(HERE, _respond, limits=limits) as address, _raw(address) as (reader, writer):
         writer.write(sent)
         assert (await reader.read()).startswith(want)
 
 
-async def test_an_idle_connection_is_closed() -> None:
-    async with serve_http(HERE, _respond, limits=HttpLimits(patience=0.05)) as address, _raw(address) as (reader, _):
-        assert await reader.read() == b""
+SLOW: Final = {
+    "nothing": b"",
+    "half a head": b"GET / HTT",
+    "half a body": b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\na",
+}
 
 
-async def test_too_many_connections_are_closed_at_once() -> None:
-    async with serve_http(HERE, _respond, limits=HttpLimits(connections=1)) as address, _raw(address) as (one, writer):
+@pytest.mark.parametrize("sent", SLOW.values(), ids=SLOW.keys())
+async def test_a_connection_without_a_whole_request_is_closed_in_time(sent: bytes) -> None:
+    limits = HttpLimits(patience=0.05, idle=60)
+    async with serve_http(HERE, _respond, limits=limits) as address, _raw(address) as (reader, writer):
+        writer.write(sent)
+        async with asyncio.timeout(5):
+            assert await reader.read() == b""
+
+
+async def test_a_connection_is_kept_for_the_next_request_and_closed_if_none_comes() -> None:
+    limits = HttpLimits(patience=5, idle=0.2)
+    async with serve_http(HERE, _respond, limits=limits) as address, _raw(address) as (reader, writer):
+        for _ in range(2):
+            writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            await reader.readuntil(b"hello")
+        async with asyncio.timeout(4):
+            assert await reader.read() == b""
+
+
+async def test_slow_connections_make_room_for_others_the_oldest_first() -> None:
+    limits = HttpLimits(connections=2)
+    async with serve_http(HERE, _respond, limits=limits) as address, _raw(address) as (served, writer):
         writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
-        assert (await one.readline()) == b"HTTP/1.1 200 OK\r\n"
+        await served.readuntil(b"hello")
+        async with _raw(address) as (silent, _), _raw(address) as (other, asks):
+            asks.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            await other.readuntil(b"hello")
+            assert await silent.read() == b"", "it has never sent a request"
+            writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            await served.readuntil(b"hello")
+
+
+async def test_connections_that_are_being_answered_are_not_closed_for_others() -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def respond(_request: HttpRequest) -> HttpResponse:
+        begun.set()
+        await go_on.wait()
+        return HttpResponse(status=200)
+
+    async with serve_http(HERE, respond, limits=HttpLimits(connections=1)) as address, _raw(address) as (one, writer):
+        writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        await begun.wait()
         async with _raw(address) as (other, _):
             assert await other.read() == b""
+        go_on.set()
+        assert (await one.readline()) == b"HTTP/1.1 200 OK\r\n"
+
+
+async def test_health_is_told_while_slow_clients_hold_every_connection() -> None:
+    async with AsyncExitStack() as stack:
+        address = await stack.enter_async_context(serve_http(HERE, _respond, limits=HttpLimits(connections=20)))
+        for _ in range(100):
+            _, writer = await stack.enter_async_context(_raw(address))
+            writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\nx: ")
+        reader, writer = await stack.enter_async_context(_raw(address))
+        writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert (await reader.readline()) == b"HTTP/1.1 200 OK\r\n"
 
 
 async def test_a_client_that_waits_is_told_to_go_on() -> None:

@@ -31,7 +31,7 @@ class Counted(Protocol):
         """Write all metrics, in the form of `CONTENT_TYPE`."""
 
 
-_LIMITS: Final = HttpLimits(largest_body=0, largest_head=8 * 1024, patience=10.0, connections=50)
+_LIMITS: Final = HttpLimits(largest_body=0, largest_head=8 * 1024, connections=50)
 _TEXT: Final = "text/plain; charset=utf-8"
 
 

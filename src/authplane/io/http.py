@@ -58,10 +58,13 @@ class HttpLimits:
     largest_body: int = 1024 * 1024
     largest_head: int = 64 * 1024
     """Bytes of the request line and all headers."""
-    patience: float = 60.0
-    """Seconds in which a whole request must arrive, and a response be taken; idle connections end then too."""
+    most_headers: int = 100
+    patience: float = 10.0
+    """Seconds in which a whole request must arrive, and a response be taken."""
+    idle: float = 60.0
+    """Seconds after a response in which the next request must begin."""
     connections: int = 1000
-    """More at a time are closed at once."""
+    """With more, the one that has waited longest for its client is closed: first those that never sent a request."""
     grace: float = 2.0
     """Seconds in which requests that have arrived are answered when the server stops."""
 
@@ -80,7 +83,7 @@ async def serve_http(address: Address, respond: Respond, *, limits: HttpLimits =
         open_now: dict[asyncio.Task[None], _Connection] = {}
 
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            if len(open_now) >= limits.connections:
+            if len(open_now) >= limits.connections and not _make_room(open_now):
                 writer.close()
                 return
             connection = _Connection(reader, writer, respond, limits)
@@ -94,6 +97,21 @@ async def serve_http(address: Address, respond: Respond, *, limits: HttpLimits =
         finally:
             server.close()
             await _finish(open_now, limits.grace)
+
+
+def _make_room(connections: "Mapping[asyncio.Task[None], _Connection]") -> bool:
+    """End the connection that is missed the least; False if every one of them is being answered.
+
+    Whoever opens many connections and is slow on all of them must not keep others out.
+    """
+    waiting = [(each.served > 0, task) for task, each in connections.items() if not each.answering and not each.ended]
+    if not waiting:
+        return False
+    # Of equals the oldest: that is the order in which they are.
+    _, task = min(waiting, key=lambda each: each[0])
+    connections[task].ended = True
+    task.cancel()
+    return True
 
 
 async def _finish(connections: "Mapping[asyncio.Task[None], _Connection]", grace: float) -> None:
@@ -156,8 +174,12 @@ class _Connection:
         self._respond = respond
         self._limits = limits
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.largest_head)
-        self._answering = False
         self._last = False
+        self.answering = False
+        self.served = 0
+        """How many requests were answered."""
+        self.ended = False
+        """Somebody has ended it, and it is on its way out."""
 
     async def serve(self) -> None:
         """Answer requests one after the other."""
@@ -177,11 +199,13 @@ class _Connection:
     def finish(self) -> bool:
         """End after the answer that is being made, if there is one; tell whether there is."""
         self._last = True
-        return self._answering
+        return self.answering
 
     async def _exchange(self) -> bool:
         """Serve one request; tell whether another may follow."""
         try:
+            if not await self._begins():
+                return False
             async with asyncio.timeout(self._limits.patience):
                 request = await self._request()
         except _RefusedError as refused:
@@ -192,17 +216,29 @@ class _Connection:
             return False
         if request is None:
             return False
-        self._answering = True
+        self.answering = True
         async with asyncio.timeout(self._limits.patience):
             await self._send(await _responded(self._respond, request), without_body=request.method == "HEAD")
-        self._answering = False
+        self.answering = False
+        self.served += 1
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+
+    async def _begins(self) -> bool:
+        """Wait for the first bytes of a request; False means that the client has left, or sends none in time."""
+        if self._http.trailing_data[0]:
+            return True
+        async with asyncio.timeout(self._limits.idle if self.served else self._limits.patience):
+            data = await self._reader.read(_CHUNK)
+        self._http.receive_data(data)
+        return bool(data)
 
     async def _request(self) -> HttpRequest | None:
         """Read a whole request; None means that the client has left."""
         head = await self._event()
         if not isinstance(head, h11.Request):
             return None
+        if len(head.headers) > self._limits.most_headers:
+            raise _RefusedError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in head.headers}:
             # Another server on the way may have taken the other one for the body's end.
             raise _RefusedError(HTTPStatus.BAD_REQUEST)
