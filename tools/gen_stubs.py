@@ -49,6 +49,7 @@ ROOTS = (
     "envoy/extensions/load_balancing_policies/ring_hash/v3/ring_hash.proto",
     "envoy/extensions/load_balancing_policies/round_robin/v3/round_robin.proto",
     "envoy/extensions/load_balancing_policies/wrr_locality/v3/wrr_locality.proto",
+    "envoy/extensions/network/dns_resolver/cares/v3/cares_dns_resolver.proto",
     "envoy/extensions/rbac/principals/mtls_authenticated/v3/mtls_authenticated.proto",
     "envoy/extensions/resource_monitors/downstream_connections/v3/downstream_connections.proto",
     "envoy/extensions/transport_sockets/tls/v3/tls.proto",

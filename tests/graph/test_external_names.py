@@ -5,8 +5,12 @@ from typing import Final
 import pytest
 
 from authplane.graph.external_names import external_host, external_name_problem
-from authplane.graph.settings import ExternalNames
+from authplane.graph.settings import ExternalNames, NameRules
 
+ELSEWHERE: Final = NameRules(allowed=ExternalNames.ELSEWHERE)
+ANYWHERE: Final = NameRules(allowed=ExternalNames.ANYWHERE)
+CLUSTER: Final = "is an ExternalName service that points to a name of the cluster, this is not allowed"
+WRITTEN: Final = "is an ExternalName service that points to whichever address the name says, this is not allowed"
 LOCALHOST: Final = "is an ExternalName service that points to localhost, this is not allowed"
 LINK: Final = "is an ExternalName service that points to a link-local address, this is not allowed"
 METADATA: Final = "is an ExternalName service that points to the metadata of this machine, this is not allowed"
@@ -43,6 +47,18 @@ LOCAL: Final = {
     "fe80::1": LINK,
     "::ffff:169.254.169.254": LINK,
     "metadata.google.internal": METADATA,
+    "localtest.me": LOCALHOST,
+    "a.B.localtest.me.": LOCALHOST,
+    "x.lvh.me": LOCALHOST,
+    "127.0.0.1.nip.io": WRITTEN,
+    "127-0-0-1.sslip.io": WRITTEN,
+    "o1.victim.svc": CLUSTER,
+    "o1.victim.svc.": CLUSTER,
+    "o1.victim.SVC.Cluster.Local": CLUSTER,
+    "o1.victim.svc.cluster.local.": CLUSTER,
+    "10-0-0-1.victim.pod.cluster.local": CLUSTER,
+    "cluster.local": CLUSTER,
+    "svc": CLUSTER,
     "fd00:ec2::254": METADATA,
 }
 
@@ -51,8 +67,8 @@ LOCAL: Final = {
 @pytest.mark.requirement("T03")
 @pytest.mark.parametrize(("written", "problem"), LOCAL.items(), ids=LOCAL.keys())
 def test_a_local_destination_is_refused_unless_the_operator_allows_it(written: str, problem: str) -> None:
-    assert external_name_problem(written, ExternalNames.ELSEWHERE) == problem
-    assert not external_name_problem(written, ExternalNames.ANYWHERE)
+    assert external_name_problem(written, ELSEWHERE) == problem
+    assert not external_name_problem(written, ANYWHERE)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +82,10 @@ def test_a_local_destination_is_refused_unless_the_operator_allows_it(written: s
         "xn--bcher-kva.example",
         "localhost.example.com",
         "notlocalhost",
+        "notlocaltest.me",
+        "svc.example.com",
+        "o1.svc.example.com",
+        "mycluster.local",
         "10.0.0.7",
         "2001:db8::7",
         "64:ff9b::0808:0808",
@@ -73,7 +93,7 @@ def test_a_local_destination_is_refused_unless_the_operator_allows_it(written: s
     ],
 )
 def test_other_names_and_addresses_are_accepted(written: str) -> None:
-    assert not external_name_problem(written, ExternalNames.ELSEWHERE)
+    assert not external_name_problem(written, ELSEWHERE)
 
 
 NOT_NAMES: Final = [
@@ -103,10 +123,18 @@ NOT_NAMES: Final = [
 
 
 @pytest.mark.parametrize("written", NOT_NAMES)
-@pytest.mark.parametrize("allowed", [ExternalNames.ELSEWHERE, ExternalNames.ANYWHERE])
-def test_what_is_no_dns_name_is_refused_always(written: str, allowed: ExternalNames) -> None:
-    problem = external_name_problem(written, allowed)
+@pytest.mark.parametrize("rules", [ELSEWHERE, ANYWHERE])
+def test_what_is_no_dns_name_is_refused_always(written: str, rules: NameRules) -> None:
+    problem = external_name_problem(written, rules)
     assert problem == f"is an ExternalName service whose externalName {written!r} is not a DNS name"
+
+
+@pytest.mark.requirement("T03")
+def test_the_domain_of_the_cluster_may_be_another() -> None:
+    rules = NameRules(cluster_domain="Corp.internal")
+    assert external_name_problem("o1.victim.svc.corp.internal", rules) == CLUSTER
+    assert external_name_problem("o1.victim.svc", rules) == CLUSTER
+    assert not external_name_problem("o1.victim.svc.cluster.local", rules)
 
 
 def test_the_host_is_the_name_in_lower_case_without_the_dot_at_its_end() -> None:

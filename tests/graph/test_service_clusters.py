@@ -8,7 +8,7 @@ from tests.support.world import ECHO, PROXY, World, world
 
 from authplane.base.names import ObjectName
 from authplane.base.timeouts import After
-from authplane.graph.model import Forward
+from authplane.graph.model import Forward, Respond
 from authplane.graph.upstreams import (
     Breakers,
     ExternalName,
@@ -28,6 +28,12 @@ spec:
   type: ExternalName
   externalName: Origin.Example.
   ports: [{port: 443}]
+"""
+ENABLED = """
+apiVersion: projectcontour.io/v1alpha1
+kind: ContourConfiguration
+metadata: {name: contour}
+spec: {enableExternalNameService: true}
 """
 VALIDATION = "validation: {caSecret: ca, subjectName: echo.example}"
 NAME = "service/default/echo/80"
@@ -190,7 +196,7 @@ OUTSIDES = {
 
 @pytest.mark.parametrize("case", OUTSIDES.values(), ids=OUTSIDES.keys())
 def test_a_name_outside_is_looked_up_and_asked_for(case: Outside) -> None:
-    made = routed(f"{{name: outside, port: 443, {case.service}}}", route=case.route, outside=OUTSIDE)
+    made = routed(f"{{name: outside, port: 443, {case.service}}}", route=case.route, outside=OUTSIDE, settings=ENABLED)
     [cluster] = clusters(made)
     assert cluster.destinations == (
         ExternalName(service=ObjectName("default", "outside"), weight=1, host="origin.example", port=443),
@@ -200,7 +206,7 @@ def test_a_name_outside_is_looked_up_and_asked_for(case: Outside) -> None:
 
 
 def test_a_name_outside_does_not_change_the_host() -> None:
-    made = routed("{name: outside, port: 443}", outside=OUTSIDE)
+    made = routed("{name: outside, port: 443}", outside=OUTSIDE, settings=ENABLED)
     secure = made.secure()
     assert secure is not None
     action = secure.host.routes[0].action
@@ -208,9 +214,43 @@ def test_a_name_outside_does_not_change_the_host() -> None:
     assert action.host == ""
 
 
-def test_a_name_that_leads_here_is_refused() -> None:
-    made = routed("{name: outside, port: 443}", outside=OUTSIDE.replace("Origin.Example.", "localhost"))
-    assert [reason for reason, _ in made.problems("HTTPProxy")] == ["ServiceUnresolvedReference"]
+DISABLED = {
+    "unset": "",
+    "false": ENABLED.replace("true", "false"),
+    "only local names": """
+apiVersion: authplane.dev/v1alpha1
+kind: AuthplaneConfiguration
+metadata: {name: gateway}
+spec: {contour: {allowLocalExternalNames: true}}
+""",
+}
+
+
+@pytest.mark.requirement("T03")
+@pytest.mark.parametrize("settings", DISABLED.values(), ids=DISABLED.keys())
+def test_routes_lead_to_no_name_outside_unless_it_is_enabled(settings: str) -> None:
+    made = routed("{name: outside, port: 443}", outside=OUTSIDE, settings=settings)
+    assert made.problems("HTTPProxy") == [
+        (
+            "ServiceUnresolvedReference",
+            "Spec.Routes unresolved service reference: default/outside is an ExternalName service; "
+            "set enableExternalNameService: true to allow them",
+        )
+    ]
+    secure = made.secure()
+    assert secure is not None
+    assert [route.action for route in secure.host.routes] == [Respond(status=503)]
+    assert not [cluster for cluster in made.graph.clusters if isinstance(cluster, ServiceCluster)]
+
+
+@pytest.mark.requirement("T03")
+@pytest.mark.parametrize("name", ["localhost", "localtest.me", "o1.victim.svc.cluster.local", "64:ff9b::7f00:1"])
+def test_a_name_that_leads_here_or_into_the_cluster_is_refused(name: str) -> None:
+    outside = OUTSIDE.replace("Origin.Example.", f"'{name}'")
+    made = routed("{name: outside, port: 443}", outside=outside, settings=ENABLED)
+    [(reason, message)] = made.problems("HTTPProxy")
+    assert reason == "ServiceUnresolvedReference"
+    assert message.endswith("this is not allowed")
 
 
 SETTINGS = """

@@ -9,7 +9,7 @@ from authplane.base.names import ObjectName
 from authplane.base.timeouts import After, Disabled, Timeout, UseDefault
 from authplane.graph.model import ConnectionTimeouts
 from authplane.graph.reports import Reports
-from authplane.graph.settings import DEFAULTS, Disabling, ExternalNames, Settings, read_settings
+from authplane.graph.settings import DEFAULTS, Disabling, ExternalNames, NameRules, Settings, read_settings
 from authplane.graph.upstreams import Breakers
 from authplane.resources.kinds.authplane import Listeners
 from authplane.resources.kinds.contour_policies import Authorization, AuthPolicy, ExtensionRef
@@ -88,7 +88,8 @@ READ = Settings(
     fallback_certificate=ObjectName("roots", "fallback"),
     root_namespaces=frozenset({"roots", "more"}),
     permit_insecure=False,
-    external_names=ExternalNames.NOWHERE,
+    route_names=NameRules(allowed=ExternalNames.NOWHERE),
+    names=NameRules(allowed=ExternalNames.NOWHERE),
 )
 
 
@@ -116,7 +117,7 @@ def test_what_nobody_sets_has_its_default() -> None:
 
 def test_our_own_settings_are_read() -> None:
     assert read(world(ours=ours(OWN))) == Settings(
-        external_names=ExternalNames.ANYWHERE,
+        names=NameRules(allowed=ExternalNames.ANYWHERE),
         insecure_authorization=True,
         extension_grants=True,
         may_fail_open=False,

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Iterator
 
 from authplane.graph.services import resolve
-from authplane.graph.settings import ExternalNames
+from authplane.graph.settings import ExternalNames, NameRules
 from authplane.io.external_services import Endpoint, Endpoints, ServicePort
 from authplane.policy.access.external import ExternalService
 from authplane.policy.access.guards import Policies, rules_of
 from authplane.policy.access.model import AnyPolicy, Screen
 from authplane.resources.documents import Resources
+from authplane.resources.kinds.contour_settings import ContourSettings
 
 
 def asked_endpoints(policies: Policies, resources: Resources) -> Endpoints:
@@ -33,6 +34,7 @@ def _asked(policies: Iterable[AnyPolicy]) -> Iterator[ServicePort]:
 def _endpoints(where: ServicePort, resources: Resources) -> tuple[Endpoint, ...]:
     name = where.service
     if name not in resources.endpoint_slices:
-        return (Endpoint(f"{name.name}.{name.namespace}.svc.cluster.local", where.port),)
-    found = resolve(resources, name, where.port, ExternalNames.NOWHERE)
+        ours = resources.configuration.spec.contour if resources.configuration is not None else ContourSettings()
+        return (Endpoint(f"{name.name}.{name.namespace}.svc.{ours.cluster_domain}", where.port),)
+    found = resolve(resources, name, where.port, NameRules(allowed=ExternalNames.NOWHERE))
     return tuple(Endpoint(each.address, each.port) for each in found) if isinstance(found, tuple) else ()

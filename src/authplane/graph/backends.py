@@ -14,7 +14,7 @@ from authplane.graph.paths import target_problem
 from authplane.graph.reports import Reports
 from authplane.graph.service_clusters import Clusters, Wanted
 from authplane.graph.service_tls import ServiceTls, read_service_tls
-from authplane.graph.settings import ExternalNames, Settings
+from authplane.graph.settings import ExternalNames, NameRules, Settings
 from authplane.graph.tables import tables_of, with_tables
 from authplane.graph.upstreams import CaFile, ExternalName, HttpVersion, Plaintext, ServiceCluster, VerifiedTls
 from authplane.policy.backend_tls import TlsRefused
@@ -22,6 +22,7 @@ from authplane.resources.documents import Resources
 from authplane.resources.kinds.agentic import Backend, McpBackend, XBackend
 
 _HTTPS: Final = 443
+_ANYWHERE: Final = NameRules(allowed=ExternalNames.ANYWHERE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +158,7 @@ class _Build:
                 ExternalName(
                     service=name,
                     weight=1,
-                    host=f"{name.name}.{name.namespace}.svc.cluster.local",
+                    host=f"{name.name}.{name.namespace}.svc.{self._settings.names.cluster_domain}",
                     port=mcp.port,
                     ipv4_first=True,
                 ),
@@ -168,15 +169,15 @@ class _Build:
 
     def _outside(self, ref: Ref, written: str, mcp: McpBackend, problems: Problems) -> BackendTarget | None:
         host = external_host(written)
-        allowed = self._settings.external_names
+        rules = self._settings.names
         with problems.at("hostname"):
-            if allowed is ExternalNames.NOWHERE:
+            if rules.allowed is ExternalNames.NOWHERE:
                 problems.add("HostnameNotPermitted", "hosts outside are switched off for the whole gateway")
                 return None
-            if parse_ip_address(host) is not None or external_name_problem(host, ExternalNames.ANYWHERE):
+            if parse_ip_address(host) is not None or external_name_problem(host, _ANYWHERE):
                 problems.add("HostnameNotPermitted", f"{written!r} is not a DNS name such as 'mcp.example.com'")
                 return None
-            if external_name_problem(host, allowed):
+            if external_name_problem(host, rules):
                 problems.add(
                     "HostnameNotPermitted",
                     f"{written!r} leads to this machine or to what tells it its credentials, this is not allowed",

@@ -5,7 +5,7 @@ from typing import Final
 from authplane.base.names import ObjectName
 from authplane.base.problems import Problems
 from authplane.graph.services import ExternalAddress, Unresolved, resolve
-from authplane.graph.settings import ExternalNames
+from authplane.graph.settings import NameRules
 from authplane.graph.upstreams import Destinations, EndpointGroup, ExternalName
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.extension_service import ExtensionService
@@ -21,7 +21,7 @@ _BREAKERS: Final = (
 
 
 def build_destinations(
-    resources: Resources, external: ExternalNames, extension: ExtensionService, problems: Problems
+    resources: Resources, external: NameRules, extension: ExtensionService, problems: Problems
 ) -> Destinations:
     """Resolve every target; any that cannot be used is an error, and so is a mix of endpoints and names outside."""
     targets = extension.spec.services

@@ -81,7 +81,7 @@ def _build_cluster(
         tls=tls,
         # A slash is not allowed in the name of a host.
         authority=spec.authority or server_name or f"extension/{name}".replace("/", "."),
-        destinations=build_destinations(resources, settings.external_names, extension, problems),
+        destinations=build_destinations(resources, settings.names, extension, problems),
         balancing=_balancing(spec.load_balancer_policy.strategy, problems),
         breakers=settings.breakers if limits is None else build_breakers(limits),
         connect_timeout=settings.connect_timeout,

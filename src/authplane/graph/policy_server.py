@@ -107,7 +107,7 @@ def policy_cluster(server: PolicyServer) -> ExtensionCluster:
 def _destinations(where: Where) -> Destinations:
     match where:
         case OverTcp(host, port):
-            return (ExternalName(service=_OURS, weight=1, host=host, port=port, ipv4_first=True),)
+            return (ExternalName(service=_OURS, weight=1, host=host, port=port, ipv4_first=True, searched=True),)
         case OverSocket(path):
             return (SocketFile(service=_OURS, weight=1, path=path),)
         case _:

@@ -129,9 +129,15 @@ class _Build:
 
     def cluster(self, wanted: Wanted, problems: Problems) -> ServiceCluster | None:
         """Return the cluster, or None after an error."""
-        found = resolve(self._resources, wanted.service, wanted.port, self._settings.external_names)
+        found = resolve(self._resources, wanted.service, wanted.port, self._settings.route_names)
         if isinstance(found, Unresolved):
-            problems.add(found.reason, f"Spec.Routes unresolved service reference: {found.message}")
+            reason, message = found.reason, found.message
+            if reason == "UnsupportedServiceType":
+                reason = "ServiceUnresolvedReference"
+                message = (
+                    f"{wanted.service} is an ExternalName service; set enableExternalNameService: true to allow them"
+                )
+            problems.add(reason, f"Spec.Routes unresolved service reference: {message}")
             return None
         service = self._resources.services[wanted.service]
         protocol = wanted.protocol if wanted.protocol is not None else annotated_protocol(service, wanted.port)

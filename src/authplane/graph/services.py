@@ -7,7 +7,7 @@ from authplane.base.addresses import parse_ip_address
 from authplane.base.names import ObjectName, Ref
 from authplane.graph.external_names import external_host, external_name_problem
 from authplane.graph.reports import Reports
-from authplane.graph.settings import ExternalNames
+from authplane.graph.settings import ExternalNames, NameRules
 from authplane.graph.upstreams import Endpoint
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.core import EndpointSlice, Service, ServicePort
@@ -32,7 +32,7 @@ class ExternalAddress:
 Resolved: TypeAlias = tuple[Endpoint, ...] | ExternalAddress
 
 
-def resolve(resources: Resources, name: ObjectName, port: int, external: ExternalNames) -> Resolved | Unresolved:
+def resolve(resources: Resources, name: ObjectName, port: int, external: NameRules) -> Resolved | Unresolved:
     """Return the ready endpoints of a Service's port, each once, in order, or the address that it stands for."""
     service = resources.services.get(name)
     if service is None:
@@ -59,9 +59,9 @@ def _tcp_port(service: Service, port: int) -> ServicePort | Unresolved:
     return tcp or Unresolved("ServiceUnresolvedReference", f'unsupported service protocol "{found[0].protocol}"')
 
 
-def _resolve_external(service: Service, port: int, external: ExternalNames) -> ExternalAddress | Unresolved:
+def _resolve_external(service: Service, port: int, external: NameRules) -> ExternalAddress | Unresolved:
     name = service.metadata.object_name
-    if external is ExternalNames.NOWHERE:
+    if external.allowed is ExternalNames.NOWHERE:
         return Unresolved("UnsupportedServiceType", f'Service "{name}" is of unsupported type "ExternalName".')
     wrong = external_name_problem(service.spec.external_name, external)
     if wrong:

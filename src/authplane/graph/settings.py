@@ -33,8 +33,16 @@ class ExternalNames(StrEnum):
 
     NOWHERE = "nowhere"
     ELSEWHERE = "elsewhere"
-    """Not to this machine or its link."""
+    """Not to this machine, its link or the cluster."""
     ANYWHERE = "anywhere"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameRules:
+    """Which names outside may be used."""
+
+    allowed: ExternalNames = ExternalNames.ELSEWHERE
+    cluster_domain: str = "cluster.local"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +64,10 @@ class Settings:
     ingress_classes: frozenset[str] = frozenset()
     """Whose HTTPProxies are served; empty is those without a class, and Contour's."""
     permit_insecure: bool = True
-    external_names: ExternalNames = ExternalNames.ELSEWHERE
+    route_names: NameRules = NameRules(allowed=ExternalNames.NOWHERE)
+    """For ExternalName Services that routes lead to."""
+    names: NameRules = NameRules()
+    """For ExternalName Services of ExtensionServices, and for hosts of Backends."""
     insecure_authorization: bool = False
     extension_grants: bool = False
     """An ExtensionService of another namespace needs a grant."""
@@ -78,6 +89,7 @@ def read_settings(resources: Resources, reports: Reports) -> Settings | None:
     configuration = resources.configuration
     written = _Written(resources, reports)
     ours = configuration.spec.contour if configuration is not None else ContourSettings()
+    enabled = written.agreed(("enableExternalNameService",), lambda spec: spec.enable_external_name_service)
     settings = Settings(
         listeners=configuration.spec.listeners if configuration is not None else Listeners(),
         timeouts=_connection_timeouts(written),
@@ -95,10 +107,8 @@ def read_settings(resources: Resources, reports: Reports) -> Settings | None:
         permit_insecure=not written.agreed(
             ("httpproxy", "disablePermitInsecure"), lambda spec: spec.httpproxy.disable_permit_insecure
         ),
-        external_names=_external_names(
-            written.agreed(("enableExternalNameService",), lambda spec: spec.enable_external_name_service),
-            local=ours.allow_local_external_names,
-        ),
+        route_names=_name_rules(bool(enabled), ours),
+        names=_name_rules(enabled is not False, ours),
         insecure_authorization=ours.allow_insecure_authorization,
         extension_grants=ours.require_extension_grants,
         may_fail_open=ours.allow_fail_open,
@@ -235,7 +245,6 @@ def _name(given: NamespacedName | None) -> ObjectName | None:
     return ObjectName(given.namespace, given.name) if given is not None else None
 
 
-def _external_names(enabled: bool | None, *, local: bool) -> ExternalNames:
-    if enabled is False:
-        return ExternalNames.NOWHERE
-    return ExternalNames.ANYWHERE if local else ExternalNames.ELSEWHERE
+def _name_rules(enabled: bool, ours: ContourSettings) -> NameRules:
+    elsewhere = ExternalNames.ANYWHERE if ours.allow_local_external_names else ExternalNames.ELSEWHERE
+    return NameRules(allowed=elsewhere if enabled else ExternalNames.NOWHERE, cluster_domain=ours.cluster_domain)

@@ -38,6 +38,8 @@ class ExternalName:
     port: int
     ipv4_first: bool = False
     """Whether addresses of IPv6 count only if there are no others; otherwise it is the other way round."""
+    searched: bool = False
+    """Whether the search domains of the proxy's machine complete the name; in a cluster those are the cluster's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

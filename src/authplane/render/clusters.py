@@ -6,8 +6,9 @@ from datetime import timedelta
 from typing import Final, assert_never
 
 from envoy.config.cluster.v3 import circuit_breaker_pb2, cluster_pb2
-from envoy.config.core.v3 import address_pb2, base_pb2, protocol_pb2
+from envoy.config.core.v3 import address_pb2, base_pb2, extension_pb2, protocol_pb2, resolver_pb2
 from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
+from envoy.extensions.network.dns_resolver.cares.v3 import cares_dns_resolver_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
 from envoy.type.matcher.v3 import string_pb2
@@ -38,6 +39,15 @@ _CONNECT_TIMEOUT: Final = timedelta(seconds=2)
 _LONGEST_CONNECT: Final = timedelta(days=1)
 """What "no limit" becomes: Envoy asks for one."""
 _BUFFER_LIMIT: Final = 32 * 1024
+_NO_SEARCH: Final = extension_pb2.TypedExtensionConfig(
+    name="envoy.network.dns_resolver.cares",
+    typed_config=pack(
+        cares_dns_resolver_pb2.CaresDnsResolverConfig(
+            dns_resolver_options=resolver_pb2.DnsResolverOptions(no_default_search_domain=True)
+        )
+    ),
+)
+"""Looks a name up as it is: with search domains, ``a.b`` would be the Service ``a`` of the namespace ``b``."""
 _HTTP_OPTIONS: Final = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 _LB_POLICIES: Final = {
     Balancing.ROUND_ROBIN: cluster_pb2.Cluster.LbPolicy.ROUND_ROBIN,
@@ -80,6 +90,8 @@ def _add_discovery(message: cluster_pb2.Cluster, cluster: Cluster) -> None:
         message.type = kinds.STRICT_DNS if names else kinds.STATIC
         if any(each.ipv4_first for each in names):
             message.dns_lookup_family = cluster_pb2.Cluster.DnsLookupFamily.V4_PREFERRED
+        if any(not each.searched for each in names):
+            message.typed_dns_resolver_config.CopyFrom(_NO_SEARCH)
         message.load_assignment.CopyFrom(render_endpoints(cluster))
     else:
         message.type = kinds.EDS

@@ -11,7 +11,7 @@ from authplane.resources.schema import Filled, Length, Matches, Named, OneOf, Ra
 WEIGHT: Final = Range(0, 2**32 - 1)
 PORT: Final = Range(1, 65535)
 COUNT: Final = Range(0, 2**32 - 1)
-_DNS_NAME: Final = Matches(re.compile(r"[A-Za-z0-9_]([-A-Za-z0-9_.]*[A-Za-z0-9_])?"), "auth.example.com")
+DNS_NAME: Final = Matches(re.compile(r"[A-Za-z0-9_]([-A-Za-z0-9_.]*[A-Za-z0-9_])?"), "auth.example.com")
 _MOST_BODY: Final = 16 * 1024 * 1024
 
 
@@ -20,8 +20,8 @@ class UpstreamValidation:
     """How to verify the certificate of an upstream."""
 
     ca_secret: Annotated[str, Length(1, 317)]
-    subject_name: Annotated[str, Length(1, 250), _DNS_NAME]
-    subject_names: Annotated[tuple[Annotated[str, Length(1, 250), _DNS_NAME], ...], Length(1, 8)] = ()
+    subject_name: Annotated[str, Length(1, 250), DNS_NAME]
+    subject_names: Annotated[tuple[Annotated[str, Length(1, 250), DNS_NAME], ...], Length(1, 8)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
-from authplane.resources.kinds.contour_policies import Authorization, CircuitBreakers, NamespacedName
+from authplane.resources.kinds.contour_policies import DNS_NAME, Authorization, CircuitBreakers, NamespacedName
 from authplane.resources.kinds.meta import Meta
 from authplane.resources.schema import Filled, Length, Named, OneOf, Upstream
 
@@ -126,7 +126,7 @@ class ContourConfigurationSpec:
     ingress: IngressSettings = IngressSettings()
     envoy: EnvoySettings = EnvoySettings()
     enable_external_name_service: bool | None = None
-    """Unset, ExternalName Services work, as the design of external authorization says."""
+    """Unset, ExternalName Services work for ExtensionServices, as the design of external authorization says."""
 
     UPSTREAM: ClassVar = Upstream(
         silent=("debug", "health", "metrics", "xdsServer"),
@@ -181,7 +181,9 @@ class ContourSettings:
     envoy: EnvoySettings = EnvoySettings()
     enable_external_name_service: bool | None = None
     allow_local_external_names: bool = False
-    """Lets an ExternalName Service lead to this machine or its link."""
+    """Lets an ExternalName Service lead to this machine, its link or the cluster."""
+    cluster_domain: Annotated[str, DNS_NAME] = "cluster.local"
+    """The domain of the cluster's own names."""
     allow_insecure_authorization: bool = False
     """Lets virtual hosts without TLS, and those with the fallback certificate, have authorization."""
     require_extension_grants: bool = False
