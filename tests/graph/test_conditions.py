@@ -207,6 +207,7 @@ BAD: dict[str, tuple[list[MatchCondition], list[tuple[str, str]]]] = {
         ],
     ),
     "a header without a test": ([header()], [(HEADER, ONE_TEST)]),
+    "a header that need not be present": ([header(present=False)], [(HEADER, ONE_TEST)]),
     "a header with two tests": ([header(present=True, exact="a")], [(HEADER, ONE_TEST)]),
     "present and not": ([header(present=True), header(notpresent=True)], [(HEADER, PRESENT)]),
     "exact and not": ([header(notexact="a"), header(exact="a")], [(HEADER, EXACT)]),

@@ -35,6 +35,7 @@ spec:
   includes:
   - {name: team, conditions: [{prefix: /team}]}
   - {name: gone, conditions: [{prefix: /gone}]}
+  - {name: dotted, conditions: [{prefix: /v.1}]}
   routes:
   - directResponsePolicy: {statusCode: 200, body: root}
   - conditions: [{exact: /exact}]
@@ -78,9 +79,22 @@ spec:
     requestHeadersPolicy: {set: [{name: Host, value: '%REQ(x-b)%'}]}
   - conditions: [{prefix: /both, header: {name: x-a, exact: both}}]
     directResponsePolicy: {statusCode: 200, body: both}
+  - conditions: [{exact: /only, header: {name: x-a, present: true}}]
+    directResponsePolicy: {statusCode: 200, body: only}
+  - conditions: [{prefix: /foo}, {header: {name: x-r, present: true}}]
+    services: [{name: echo, port: 80}]
+    pathRewritePolicy: {replacePrefix: [{replacement: /}]}
   - conditions: [{prefix: /foo}]
     services: [{name: echo, port: 80}]
     pathRewritePolicy: {replacePrefix: [{replacement: /}]}
+---
+apiVersion: projectcontour.io/v1
+kind: HTTPProxy
+metadata: {name: dotted}
+spec:
+  routes:
+  - conditions: [{regex: '/x+'}]
+    directResponsePolicy: {statusCode: 200, body: dotted}
 ---
 apiVersion: projectcontour.io/v1
 kind: HTTPProxy
@@ -143,6 +157,10 @@ CASES = (
     Case("/both", "both", {"x-a": "both"}),
     Case("/both", "root"),
     Case("/", "root", {"x-a": "both"}),
+    Case("/only", "only", {"x-a": "1"}),
+    Case("/only/more", "root", {"x-a": "1"}),
+    Case("/v.1/x", "dotted"),
+    Case("/vy1/x", "root"),
     Case("/team/", "team"),
     Case("/team", "root"),
     Case("/team/x", "team pattern"),
@@ -184,8 +202,9 @@ async def _expect_edits(client: httpx2.AsyncClient) -> None:
 
 async def _expect_rewrites(client: httpx2.AsyncClient) -> None:
     for path, want in {"/foo": "/", "/foo/v1": "/v1", "/foo/": "/", "/foosball": "/sball", "/foo/a?b": "/a?b"}.items():
-        answer = await client.get(path, headers={"host": "web.example"})
-        assert (path, json.loads(answer.text)["path"]) == (path, want)
+        for headers in ({}, {"x-r": "1"}):  # two routes rewrite the same prefix
+            answer = await client.get(path, headers={"host": "web.example", **headers})
+            assert (path, json.loads(answer.text)["path"]) == (path, want)
 
 
 PIECES = st.sampled_from(
