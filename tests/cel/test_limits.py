@@ -278,6 +278,7 @@ BOUNDARIES = {
     "32,769 bytes of ASCII": ("x" * 32_769, Code.STRING_TOO_LONG),
     "32,768 bytes of letters": ("é" * 16_384, None),
     "32,769 bytes of letters": ("é" * 16_384 + "x", Code.STRING_TOO_LONG),
+    "32,768 letters of two bytes": ("é" * 32_768, Code.STRING_TOO_LONG),
     "32,768 bytes inside": (["x" * 32_768], None),
     "32,769 bytes inside": (["x" * 32_769], Code.STRING_TOO_LONG),
     "262,144 bytes in all": (filled(262_144), None),

@@ -106,6 +106,25 @@ def test_parts_are_what_they_are() -> None:
     assert unverified_issuer(f"{HEAD}.{body}.AQID", ALGORITHMS) == "i"
 
 
+MALFORMED: Final = {
+    "no signature": f"{HEAD}.{BODY}.",
+    "a signature that is no base64url": f"{HEAD}.{BODY}.A",
+    "a header that is no base64url": f"A.{BODY}.{PROOF}",
+    "a header that is no object": f"{segment(b'[]')}.{BODY}.{PROOF}",
+    "claims that are no base64url": f"{HEAD}.A.{PROOF}",
+    "claims that are no object": f"{HEAD}.{segment(b'[]')}.{PROOF}",
+    "two parts": f"{HEAD}.{BODY}",
+    "four parts": f"{HEAD}.{BODY}.{PROOF}.{PROOF}",
+    "letters beyond ASCII": f"{HEAD}.{BODY}.\u00e9",
+}
+
+
+@pytest.mark.parametrize("token", MALFORMED.values(), ids=MALFORMED.keys())
+def test_what_is_no_token_is_malformed(token: str) -> None:
+    assert outcome(f"{HEAD}.{BODY}.{PROOF}") is None
+    assert outcome(token) is Reason.MALFORMED
+
+
 @pytest.mark.parametrize("token", ["", f"{HEAD}.{BODY}.AQID", f"{HEAD}.{segment(b'[]')}.AQID"])
 def test_a_token_that_names_no_issuer_has_none(token: str) -> None:
     assert unverified_issuer(token, ALGORITHMS) == ""
