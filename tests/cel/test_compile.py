@@ -30,9 +30,48 @@ class Case(NamedTuple):
     want: list[str]
 
 
+VALUE: Final = "a value, such as a name, a text or a number"
+OPERATOR: Final = "an operator, such as && or ==, or the end"
 REFUSED = {
-    "the end of a text": Case("1 +", ["1:4: mismatched input the end [Syntax]"]),
-    "nothing": Case("", ["1:1: mismatched input the end [Syntax]"]),
+    "the end of a text": Case("1 +", [f"1:4: expected {VALUE}; found the end [Syntax]"]),
+    "nothing": Case("", [f"1:1: expected {VALUE}; found the end [Syntax]"]),
+    "an operator at the beginning": Case("== 'a'", [f"1:1: expected {VALUE}; found '==' [Syntax]"]),
+    "two operators": Case("true &&\n  && true", [f"2:3: expected {VALUE}; found '&&' [Syntax]"]),
+    "no operator": Case("true true", [f"1:6: expected {OPERATOR}; found 'true' [Syntax]"]),
+    "a word for an operator": Case(
+        "true and true", [f"1:6: expected {OPERATOR}; found 'and'. Write && for and [Syntax]"]
+    ),
+    "an assignment": Case(
+        "request.method = 'a'", ["1:16: expected a part of an expression; found '='. Write == to compare [Syntax]"]
+    ),
+    "half of an operator": Case(
+        "true & true", ["1:6: expected a part of an expression; found '&'. Write && for and [Syntax]"]
+    ),
+    "a parenthesis that is missing": Case("(true", ["1:6: expected ')'; found the end [Syntax]"]),
+    "a parenthesis too many": Case("true)", [f"1:5: expected {OPERATOR}; found ')' [Syntax]"]),
+    "a bracket that is missing": Case("1 in [1, 2", ["1:11: expected ']' or ','; found the end [Syntax]"]),
+    "an argument that is missing": Case("size(", [f"1:6: expected {VALUE}, or ')'; found the end [Syntax]"]),
+    "half of a choice": Case("true ? true", ["1:12: expected ':'; found the end [Syntax]"]),
+    "no member": Case("identity.", ["1:10: expected the name of a member after the dot; found the end [Syntax]"]),
+    "no name of a member": Case(
+        "identity..x", ["1:10: expected the name of a member after the dot; found '.' [Syntax]"]
+    ),
+    "a quote that is missing": Case(
+        "request.method == 'a",
+        ["1:19: expected a text that ends on its line, with escapes that exist; found 'a [Syntax]"],
+    ),
+    "an escape that does not exist": Case(
+        r"request.method == '\q'",
+        [r"1:19: expected a text that ends on its line, with escapes that exist; found '\q [Syntax]"],
+    ),
+    "a character that means nothing": Case("x @ y", ["1:3: expected a part of an expression; found '@' [Syntax]"]),
+    "two expressions": Case(
+        "true; true", ["1:5: expected a part of an expression; found ';'. Join conditions by && or || [Syntax]"]
+    ),
+    "a statement": Case(
+        "if true",
+        ["1:1: 'if' is a reserved word and cannot be a name. Write condition ? value : other value [Syntax]"],
+    ),
     "a variable that does not exist": Case(
         "identity.a == 'x' &&\n  foo.bar == 1",
         ["2:6: foo.bar is not known here; variables begin with identity, request [Undeclared]"],

@@ -14,6 +14,7 @@ from cel_expr_python import cel  # type: ignore[import-untyped]
 
 from authplane.cel.numbers_wire import NUMBER, WRITTEN, write_whole_numbers
 from authplane.cel.problem import CelProblem, Reason
+from authplane.cel.syntax import reword_syntax
 from authplane.cel.vocabulary import Kind, Vocabulary
 from authplane.cel.wire import PACKAGE, build_types, message_name
 
@@ -107,15 +108,20 @@ _DEEP: Final = re.compile(r"recursion (?:depth|limit)|exceeds .* limit|code ?poi
 _FIELD: Final = re.compile(rf"undefined field '(.*)' not found in struct '{PACKAGE}\.(\w+)'")
 _NAME: Final = re.compile(r"undeclared reference to '(.*)' \(in container ''\)")
 _OVERLOAD: Final = re.compile(r"found no matching overload for '(.*)' applied to '\((.*)\)'")
-_SYNTAX: Final = re.compile(r"^Syntax error: (.*?)(?: expecting .*)?$")
+_SYNTAX: Final = re.compile(r"^Syntax error: |^reserved identifier: |^<<nil>> parsetree")
 
 
 def _parse_problems(message: str, vocabulary: Vocabulary) -> Iterator[CelProblem]:
     """Read the engine's report, which has a line for each error and pictures in between."""
     # What follows from another error names its type so.
     placed = [each for each in _PLACED.findall(message) if "'*error*'" not in each[2]]
+    unread = False
     for line, column, said in placed:
         reason, words = _reworded(said.removesuffix(" [INVALID_ARGUMENT]"), vocabulary)
+        # Where the parser does not understand one part, it guesses at the rest.
+        if reason is Reason.SYNTAX and (unread or not words):
+            continue
+        unread |= reason is Reason.SYNTAX
         yield CelProblem(reason=reason, message=words, line=max(1, int(line)), column=max(1, int(column)))
     if not placed:
         reason, words = _reworded(message.splitlines()[0], vocabulary)
@@ -133,8 +139,8 @@ def _reworded(said: str, vocabulary: Vocabulary) -> tuple[Reason, str]:
     if found := _OVERLOAD.search(said):
         function = found[1].strip("@").replace("_", " ").strip()
         return Reason.TYPE, f"{function} cannot be applied to ({_without_package(found[2])})"
-    if found := _SYNTAX.search(said):
-        return Reason.SYNTAX, found[1].replace("'<EOF>'", "the end")
+    if _SYNTAX.search(said):
+        return Reason.SYNTAX, reword_syntax(said)
     return Reason.SYNTAX if "yntax" in said else Reason.TYPE, _without_package(said)
 
 
