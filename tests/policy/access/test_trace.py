@@ -1,5 +1,8 @@
 """What was tried, for people: the same decision, with its steps."""
 
+from dataclasses import replace
+from typing import Final
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,6 +31,8 @@ from authplane.cel.explain import Hidden
 from authplane.policy.access.decide import EXPLAINING
 from authplane.policy.access.trace import EntryTrace, PolicyTrace, RuleTrace, Trace
 from authplane.policy.flow import Declined
+from authplane.policy.mcp.refusal import Fault
+from authplane.policy.mcp.remedies import REMEDIES
 
 
 def test_a_trace_names_policies_rules_sources_and_entries_with_what_would_help() -> None:
@@ -79,6 +84,34 @@ def test_an_expression_is_shown_part_by_part() -> None:
     assert entry.explanation is not None
     assert entry.explanation.hints
     assert [part.text for part in entry.explanation.root.parts] == ["identity.group"]
+
+
+EXPLAINED: Final = {
+    "a list of tools": "{type: InlineTools, tools: [add]}",
+    "an expression that fails": "{type: CEL, cel: 'request.mcp.tool_name == \"add\"'}",
+    "an expression that is false": "{type: CEL, cel: 'has(request.mcp.tool_name) && request.mcp.tool_name == \"add\"'}",
+    "a method": "{type: Inline, mcp: {methods: [{name: tools/call, params: [add]}]}}",
+}
+
+
+@pytest.mark.parametrize("entry", EXPLAINED.values(), ids=EXPLAINED.keys())
+def test_an_ambiguous_message_is_explained_before_what_rules_make_of_it(entry: str) -> None:
+    made = policies(BACKEND, policy(rule(authorization=f"[{entry}]")))
+    twice = ADD_CALL.body.replace(b'"name"', b'"name": "wipe", "name"')
+    verdict = judge(made, replace(ADD_CALL, body=twice), workload(), means=EXPLAINING)
+    assert verdict.trace is not None
+    [shown] = verdict.trace.policies[0].rules[0].entries
+    assert (shown.reason, shown.hint, shown.explanation) == (
+        "mcp:duplicate_member",
+        "write each member of the message once: servers differ in which of two they read",
+        None,
+    )
+    assert verdict.grounds.reason == "mcp:duplicate_member"
+
+
+def test_every_refusal_has_its_remedy() -> None:
+    assert set(REMEDIES) == set(Fault)
+    assert all(REMEDIES.values())
 
 
 def test_secrets_are_not_shown() -> None:

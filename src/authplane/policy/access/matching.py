@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Final, assert_never
 
 from authplane.cel.explain import explain
-from authplane.cel.outcome import Failed, Holds, HoldsNot
+from authplane.cel.outcome import Holds, HoldsNot
 from authplane.policy.access.case import NOBODY, Case, Identity
 from authplane.policy.access.evidence import Token
 from authplane.policy.access.model import (
@@ -22,6 +22,7 @@ from authplane.policy.access.model import (
     Source,
     Spiffe,
     Tools,
+    reads_mcp,
 )
 from authplane.policy.access.tracing import is_secret
 from authplane.policy.basic import Absent, Unfit
@@ -29,6 +30,7 @@ from authplane.policy.mcp.base_methods import UPSTREAM_BASE, is_base
 from authplane.policy.mcp.calls import McpCall, MethodCall, ToolCall, method_of
 from authplane.policy.mcp.front import canonical_path
 from authplane.policy.mcp.refusal import McpRefusal
+from authplane.policy.mcp.remedies import REMEDIES
 from authplane.policy.peers.outcome import Why
 from authplane.policy.request import Request
 from authplane.policy.tokens.claims import audience_fits, scopes_fit
@@ -172,15 +174,20 @@ def traced_obstacle(rule: str, words: str, entry: Entry, case: Case, identity: I
     """Say the same, and write it down if somebody wants to know."""
     why = obstacle(entry, case, identity)
     if case.tracer is not None:
+        call = case.seen_call()
+        refused = call if isinstance(call, McpRefusal) and why == _no_call(call) else None
         explanation = None
-        if isinstance(entry, Expression):
+        # What an expression makes of a message that has no single meaning would lead nowhere.
+        if isinstance(entry, Expression) and refused is None:
             explanation = explain(entry.program, case.lookup(identity), secret=is_secret)
-        hint = "" if not why else _hint(entry)
+        hint = "" if not why else _hint(entry, refused)
         case.tracer.entry(rule, words, reason=why, hint=hint, explanation=explanation)
     return why
 
 
-def _hint(entry: Entry) -> str:
+def _hint(entry: Entry, refused: McpRefusal | None) -> str:
+    if refused is not None:
+        return REMEDIES[refused.fault]
     return f"call one of the tools {', '.join(sorted(entry.names))}" if isinstance(entry, Tools) else ""
 
 
@@ -191,13 +198,13 @@ def _no_call(call: McpCall | McpRefusal | None) -> str:
 
 
 def _cel_obstacle(entry: Expression, case: Case, identity: Identity) -> str:
-    match case.evaluate(entry.program, case.lookup(identity)):
-        case Holds():
-            return ""
-        case HoldsNot():
-            return CEL_FALSE
-        case Failed(code):
-            return f"{CEL_ERROR}{code}"
+    outcome = case.evaluate(entry.program, case.lookup(identity))
+    if isinstance(outcome, Holds):
+        return ""
+    if reads_mcp(entry) and isinstance(case.call(), McpRefusal):
+        # What the expression says of a message that has no single meaning is not why.
+        return _no_call(case.call())
+    return CEL_FALSE if isinstance(outcome, HoldsNot) else f"{CEL_ERROR}{outcome.code}"
 
 
 def _inline_obstacle(entry: Inline, case: Case) -> str:
