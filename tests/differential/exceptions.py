@@ -225,7 +225,7 @@ KNOWN: Final = {
         statuses=frozenset({200}),
         kind=Kind.WIDER,
         only=(NATIVE,),
-        because=("mcp:subject", "mcp:params", "mcp:arguments", "mcp:id", "mcp:envelope"),
+        because=("mcp:params", "mcp:arguments", "mcp:envelope"),
     ),
     "deep body": Known(
         reason="Envoy's mcp filter takes lists within lists up to about a hundred, and the engine fewer",

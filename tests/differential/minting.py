@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import hmac
+import json
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
@@ -18,7 +19,8 @@ _ALGORITHMS: Final = {
 }  # fmt: skip
 DEFECTS: Final = (
     "no signature", "alg none", "hmac of the public key", "cut", "changed payload", "four parts", "padding",
-    "two kids", "blank inside", "not base64", "claims twice", "empty",
+    "two kids", "blank inside", "not base64", "claims twice", "empty", "another spelling of the payload",
+    "another spelling of the signature",
 )  # fmt: skip
 
 
@@ -69,6 +71,8 @@ def _spoiled(signed: str, token: Token, by: Signer, claims: Mapping[str, Any]) -
         "not base64": lambda: f"{head}.{payload[:-1]}*.{signature}",
         "claims twice": lambda: mint(by.header(), _twice(payload), by.sign),
         "empty": lambda: "",
+        "another spelling of the payload": lambda: _spelled(head, claims, by),
+        "another spelling of the signature": lambda: _respelled(signed),
     }
     return spoiled[token.defect]()
 
@@ -79,3 +83,24 @@ def _hmac(by: Signer, data: bytes) -> bytes:
 
 def _twice(payload: str) -> bytes:
     return b'{"sub":"root",' + base64.urlsafe_b64decode(payload + "==")[1:]
+
+
+def _spelled(head: str, claims: Mapping[str, Any], by: Signer) -> str:
+    """Sign a payload whose last letter has bits that belong to no byte."""
+    # So many blanks that there are such bits.
+    text = json.dumps(claims).encode()
+    plain = segment(text + b" " * ((1 - len(text)) % 3))
+    payload = _respelled(plain)
+    assert _bytes(payload) == _bytes(plain)
+    signed = f"{head}.{payload}"
+    return f"{signed}.{segment(by.sign(signed.encode()))}"
+
+
+def _respelled(text: str) -> str:
+    """Write the next letter of the alphabet for the last one: the same bytes, if it has bits that belong to none."""
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    return text[:-1] + alphabet[(alphabet.index(text[-1]) + 1) % 64]
+
+
+def _bytes(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

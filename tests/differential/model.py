@@ -30,12 +30,15 @@ TRUST_DOMAIN: Final = "cluster.local"
 AGENT: Final = "spiffe://cluster.local/ns/default/sa/agent"
 OTHER: Final = "spiffe://cluster.local/ns/default/sa/other"
 FOREIGN: Final = "spiffe://elsewhere.example/agent"
+DOMAIN: Final = "spiffe://elsewhere.example"
+"""The id of a trust domain, which no workload has."""
 
 CERTIFICATES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "agent": (AGENT,),
         "other": (OTHER,),
         "foreign": (FOREIGN,),
+        "domain": (DOMAIN,),
         "almost the agent": (f"{AGENT}-2",),
         "two ids": (AGENT, OTHER),
         "an address before the id": ("https://agent.example", AGENT),

@@ -6,6 +6,7 @@ from typing import Any, Final
 from tests.differential.external import PORT, SERVICE
 from tests.differential.model import (
     AGENT,
+    DOMAIN,
     FIRST,
     FOREIGN,
     HOST,
@@ -149,7 +150,7 @@ class _Drafts:
         if kind < 0.1:
             return None
         if kind < 0.3:
-            ids = self._random.choice((AGENT, AGENT, OTHER, FOREIGN, [OTHER, AGENT]))
+            ids = self._random.choice((AGENT, AGENT, AGENT, OTHER, FOREIGN, [OTHER, AGENT], DOMAIN, [DOMAIN, AGENT]))
             return {"type": "SPIFFE", "spiffe": ids}
         if kind < 0.45:
             account = self._random.choice(({"name": "agent"}, {"name": "other", "namespace": "default"}, "x/agent"))

@@ -250,7 +250,9 @@ class Requests:
         if chance.random() < 0.2:
             return chance.choice(tuple(CERTIFICATES))
         named = str(source.get("spiffe", source.get("serviceAccount", "")))
-        fit = [name for name in ("agent", "other", "foreign") if name in named or CERTIFICATES[name][0] in named]
+        fit = [
+            name for name in ("agent", "other", "foreign", "domain") if name in named or CERTIFICATES[name][0] in named
+        ]
         return chance.choice(fit or ("agent",))
 
     def _token(

@@ -16,15 +16,16 @@ from envoy.extensions.filters.http.jwt_authn.v3 import config_pb2 as jwt_pb2
 from envoy.extensions.filters.http.mcp.v3 import mcp_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from google.protobuf.any_pb2 import Any
+from google.protobuf.message import Message
 from google.protobuf.wrappers_pb2 import BoolValue, UInt32Value
 
 from authplane.cel.envoy.release import Release
 from authplane.graph.programming import TOKENS
 from authplane.policy.mcp.answers import DenialFormat
-from authplane.policy.placement.front import BODY_METADATA
+from authplane.policy.placement.front import BODY_METADATA, EXTRACTED
 from authplane.policy.placement.model import Token
 from authplane.render.fronts import find_nothing, render_front
-from authplane.render.newer_fields import REJECT_DUPLICATE_KEYS
+from authplane.render.newer_fields import EXTRACTION_RULES, REJECT_DUPLICATE_KEYS
 from authplane.render.placed import Placed
 from authplane.render.rules import deny_everything, refuse_the_known
 from authplane.render.shadows import count_only
@@ -157,11 +158,26 @@ def _discovered(name: str, kind: str) -> hcm_pb2.HttpFilter:
 
 
 def _mcp(natives: Natives) -> mcp_pb2.Mcp:
-    message = mcp_pb2.Mcp(traffic_mode=_STRICT, max_request_body_size=UInt32Value(value=natives.most_bytes))
+    parsed = mcp_pb2.ParserConfig(methods=[_extracted(method, EXTRACTED[method]) for method in sorted(EXTRACTED)])
+    message = mcp_pb2.Mcp(
+        traffic_mode=_STRICT, max_request_body_size=UInt32Value(value=natives.most_bytes), parser_config=parsed
+    )
     if natives.envoy.rejects_duplicate_keys:
-        wanted = BoolValue(value=True).SerializeToString()
-        message.MergeFromString(varint(REJECT_DUPLICATE_KEYS << 3 | 2) + varint(len(wanted)) + wanted)
+        message.MergeFromString(_newer(REJECT_DUPLICATE_KEYS, BoolValue(value=True)))
     return message
+
+
+def _extracted(method: str, paths: Iterable[str]) -> mcp_pb2.ParserConfig.MethodConfig:
+    made = mcp_pb2.ParserConfig.MethodConfig(method=method)
+    for each in paths:
+        made.MergeFromString(_newer(EXTRACTION_RULES, mcp_pb2.ParserConfig.AttributeExtractionRule(path=each)))
+    return made
+
+
+def _newer(number: int, value: Message) -> bytes:
+    """Write a field that our copy of the messages does not have."""
+    written = value.SerializeToString(deterministic=True)
+    return varint(number << 3 | 2) + varint(len(written)) + written
 
 
 def _again() -> json_pb2.JsonToMetadata:

@@ -13,6 +13,9 @@ SHADOW_MODE: Final = 32
 REJECT_DUPLICATE_KEYS: Final = 8
 """The number of ``Mcp.reject_duplicate_keys``: Envoy 1.39 and later."""
 
+EXTRACTION_RULES: Final = 3
+"""The number of ``Mcp.ParserConfig.MethodConfig.extraction_rules`` since Envoy 1.39; it was 2, which is a group now."""
+
 _EXT_AUTHZ: Final = "envoy/extensions/filters/http/ext_authz/v3/ext_authz.proto"
 _MCP: Final = "envoy/extensions/filters/http/mcp/v3/mcp.proto"
 
@@ -42,7 +45,17 @@ def _newer(file: FileDescriptor) -> FileDescriptorProto:
         _add(written, "ExtAuthz", "shadow_mode", SHADOW_MODE)
     if file.name == _MCP:
         _add(written, "Mcp", "reject_duplicate_keys", REJECT_DUPLICATE_KEYS, ".google.protobuf.BoolValue")
+        _renumber(written)
     return written
+
+
+def _renumber(file: FileDescriptorProto) -> None:
+    """Move the extraction rules of methods to where newer Envoys have them."""
+    [parser] = [each for each in file.message_type if each.name == "ParserConfig"]
+    [method] = [each for each in parser.nested_type if each.name == "MethodConfig"]
+    for field in method.field:
+        if field.name == "extraction_rules":
+            field.number = EXTRACTION_RULES
 
 
 def _add(file: FileDescriptorProto, message: str, name: str, number: int, kind: str = "") -> None:

@@ -22,7 +22,7 @@ from authplane.policy.access.case import NOBODY, Case, Identity
 from authplane.policy.access.decide import MEANS
 from authplane.policy.access.guards import Way
 from authplane.policy.access.settings import Settings
-from authplane.policy.placement.front import BODY_METADATA
+from authplane.policy.placement.front import BODY_METADATA, EXTRACTED
 from authplane.policy.placement.sources import header_key
 from authplane.policy.request import Peer, Request
 from authplane.policy.tokens.freeze import freeze
@@ -165,7 +165,11 @@ def bootstrap(
             },
             {
                 "name": "mcp",
-                "typed_config": {"@type": f"{_TYPES}.filters.http.mcp.v3.Mcp", "max_request_body_size": 65536},
+                "typed_config": {
+                    "@type": f"{_TYPES}.filters.http.mcp.v3.Mcp",
+                    "max_request_body_size": 65536,
+                    "parser_config": {"methods": [_told(*each) for each in sorted(EXTRACTED.items())]},
+                },
             },
             {"name": "body", "typed_config": _read_again()},
             {"name": "rbac", "typed_config": {"@type": f"{_TYPES}.filters.http.rbac.v3.RBAC", "rules": {}}},
@@ -178,6 +182,10 @@ def bootstrap(
         "filter_chains": [{"filters": [{"name": "http", "typed_config": manager}]}],
     }
     return json.dumps({"static_resources": {"listeners": [listener]}})
+
+
+def _told(method: str, paths: tuple[str, ...]) -> dict[str, Any]:
+    return {"method": method, "extraction_rules": [{"path": each} for each in paths]}
 
 
 def _read_again() -> dict[str, Any]:

@@ -26,6 +26,7 @@ from authplane.policy.placement.grpc import MANY, SHADOWED, ByServer, CallPlace,
 from authplane.policy.placement.grpc_entries import ALL_HEADERS, PORTS, TOKENS, VALUE, WORDY, Grant
 from authplane.policy.placement.model import CallOut
 from authplane.policy.placement.plan import SCREENED
+from authplane.policy.placement.sources import NO_WORKLOAD
 
 GET: Final = "/shop.Orders/Get"
 ME: Final = frozenset({AGENT})
@@ -134,6 +135,7 @@ SOURCES: Final = {
     "a workload": (SPIFFE, ByServer(Grant(ids=ME, paths=(GET,)))),
     "a ServiceAccount": (ACCOUNT, ByServer(Grant(ids=ME, paths=(GET,)))),
     "whoever has a token": (OIDC, CallOut(TOKENS)),
+    "a trust domain": ("{type: SPIFFE, spiffe: 'spiffe://example.org'}", CallOut(NO_WORKLOAD)),
 }
 
 

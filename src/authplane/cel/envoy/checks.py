@@ -71,13 +71,14 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Below:
-    """A value is a number, not below zero and below this one."""
+class Between:
+    """A value is a number, not below the first and below the second."""
 
-    limit: float
+    first: float
+    second: float
 
 
-ValueTest: TypeAlias = TextTest | Present | Lists | Number | Below
+ValueTest: TypeAlias = TextTest | Present | Lists | Number | Between
 
 
 # --- Checks of a request

@@ -18,7 +18,7 @@ from google.protobuf import struct_pb2
 from authplane.cel.envoy.checks import (
     AtMost,
     Begins,
-    Below,
+    Between,
     Check,
     Contains,
     Equals,
@@ -125,8 +125,8 @@ def _value(test: ValueTest) -> ValueMatcher:
             return ValueMatcher(list_match=ListMatcher(one_of=_value(Equals(text))))
         case Number(value=number):
             return ValueMatcher(double_match=DoubleMatcher(exact=number))
-        case Below(limit=limit):
-            return ValueMatcher(double_match=DoubleMatcher(range=DoubleRange(end=limit)))
+        case Between(first=first, second=second):
+            return ValueMatcher(double_match=DoubleMatcher(range=DoubleRange(start=first, end=second)))
         case _:
             return ValueMatcher(string_match=_text(test))
 

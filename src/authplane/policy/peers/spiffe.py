@@ -45,3 +45,8 @@ def parse_spiffe_id(text: str) -> SpiffeId | NotSpiffe:
     if not _DOTS.isdisjoint(path.split("/")):
         return NotSpiffe("a segment of the path is . or ..")
     return SpiffeId(domain, path)
+
+
+def names_workload(spiffe_id: str) -> bool:
+    """Tell whether a well-formed SPIFFE id can be that of a workload: a trust domain by itself is none."""
+    return "/" in spiffe_id.removeprefix(_SCHEME)

@@ -8,6 +8,7 @@ from authplane.cel.envoy.checks import (
     PRESENT,
     AtMost,
     Begins,
+    Between,
     Check,
     Contains,
     Equals,
@@ -24,7 +25,9 @@ from authplane.cel.envoy.release import Release
 from authplane.cel.envoy.translate import Condition
 from authplane.cel.tree import Node
 from authplane.policy.mcp.calls import TOOLS_CALL
-from authplane.policy.mcp.methods import ABOUT_NOTHING, NAMES
+from authplane.policy.mcp.limits import DEFAULT_LIMITS
+from authplane.policy.mcp.methods import ABOUT_NOTHING, LONGEST_ADDRESS, NAMES, NOTIFICATIONS
+from authplane.policy.mcp.mirrors import VERSION_MEMBER
 from authplane.policy.mcp.versions import ProtocolVersion
 
 _HEADERS: Final = nodes.name("request.headers")
@@ -45,6 +48,18 @@ _NO_SESSION: Final = r"|\C*[^!-~]\C*"
 _TOLD: Final = frozenset({"name", "uri"})
 """The parameters that the mcp filter tells, of those that say what a call is about."""
 _SUBJECT: Final = "[ -~]+"
+_LONG: Final = "[ -~]{95,}"
+"""The server takes longer names and ids, but Envoy takes no larger patterns."""
+_LARGEST_ID: Final = 2.0**53
+"""Larger ones Envoy repeats as others."""
+_MOST_BYTES: Final = 2 * DEFAULT_LIMITS.members
+"""A member has two bytes at least: so many bytes have no more members than the server takes."""
+_ANSWERS: Final = ("result", "error")
+EXTRACTED: Final = {
+    **{method: (f"params.{member}",) * (member in _TOLD) + _ANSWERS for method, member in NAMES.items()},
+    **dict.fromkeys(ABOUT_NOTHING, _ANSWERS),
+}
+"""By method, what the mcp filter has to keep of a message; it always keeps the id and ``params._meta``."""
 BODY_METADATA: Final = "authplane.body"
 """Where a second filter says what it has read in a body."""
 
@@ -70,8 +85,12 @@ def _message(envoy: Release, most_bytes: int) -> list[Check]:
     return [
         Header(":method", Equals("POST")),
         _about(envoy),
+        _identified(envoy),
+        *(Not(Metadata((envoy.mcp_metadata, each), (PRESENT,))) for each in _ANSWERS),
+        # Who says it has to say it in a header, too, and then Envoy does not judge it.
+        Not(Metadata((envoy.mcp_metadata, "params", "_meta", _version_member(envoy)), (PRESENT,))),
         # The filter does not look at what comes after the message.
-        Header("content-length", AtMost(most_bytes)),
+        Header("content-length", AtMost(min(most_bytes, _MOST_BYTES))),
         Not(Header("content-length", Begins("0"))),
         some((Header("content-type", Equals(_JSON)), Header("content-type", Fits(_JSON_IN_WORDS)))),
         CANONICAL_CHECK,
@@ -88,11 +107,33 @@ def _about(envoy: Release) -> Check:
     for name, member in sorted(NAMES.items(), key=lambda each: (each[0] != TOOLS_CALL, each)):
         found.setdefault(member, []).append(name)
     about = (
-        every((equals_one(method, names), Metadata((envoy.mcp_metadata, "params", member), (Fits(_SUBJECT),))))
+        every((equals_one(method, names), _fits((envoy.mcp_metadata, "params", member), is_name=member == "name")))
         for member, names in found.items()
         if member in _TOLD
     )
     return some((*about, equals_one(method, ABOUT_NOTHING)))
+
+
+def _fits(keys: tuple[str, ...], *, is_name: bool) -> Check:
+    """Return what holds for a text that the server takes for a name or an id, or for an address."""
+    short = Not(Metadata(keys, (Fits(_LONG),))) if is_name else Header("content-length", AtMost(LONGEST_ADDRESS))
+    return every((Metadata(keys, (Fits(_SUBJECT),)), short))
+
+
+def _identified(envoy: Release) -> Check:
+    """Return what holds for a message with an id that the server takes, and for a notification without any.
+
+    The filter does not tell an id that is a list: so no other message may lack one.
+    """
+    id_ = (envoy.mcp_metadata, "id")
+    number = Metadata(id_, (Between(-_LARGEST_ID, _LARGEST_ID),))
+    notice = every((Not(Metadata(id_, (PRESENT,))), Metadata((envoy.mcp_metadata, "method"), (Begins(NOTIFICATIONS),))))
+    return some((number, _fits(id_, is_name=True), notice))
+
+
+def _version_member(envoy: Release) -> str:
+    """Return where the filter keeps the version that ``_meta`` names: it took dots apart."""
+    return VERSION_MEMBER if envoy.tells_members_apart else VERSION_MEMBER.rpartition(".")[2]
 
 
 def _session() -> Node:

@@ -23,8 +23,10 @@ from authplane.policy.access.model import (
     Tools,
 )
 from authplane.policy.mcp.front import canonical_path
+from authplane.policy.peers.spiffe import names_workload
 from authplane.policy.placement.entries import ASKS, COMMA, NO_MCP
 from authplane.policy.placement.model import CallOut
+from authplane.policy.placement.sources import NO_WORKLOAD
 
 TOKENS: Final = "is for bearers of tokens, which the policy server verifies"
 HOSTS: Final = "names hosts, which gRPC servers do not tell"
@@ -58,18 +60,9 @@ class Grant:
 
 def grant_of(source: Source, entry: Entry) -> Grant | CallOut | None:
     """Say what an entry grants to a source, or why only the policy server can tell; None grants nothing."""
-    ids: frozenset[str] | None
-    match source:
-        case AnySource():
-            ids = None
-        case Spiffe(ids=ids):
-            pass
-        case Account(spiffe_id=spiffe_id):
-            ids = frozenset({spiffe_id})
-        case Oidc():
-            return CallOut(TOKENS)
-        case _:
-            assert_never(source)
+    ids = _ids(source)
+    if isinstance(ids, CallOut):
+        return ids
     match entry:
         case Tools():
             return CallOut(NO_MCP)
@@ -83,6 +76,21 @@ def grant_of(source: Source, entry: Entry) -> Grant | CallOut | None:
             return Grant(ids=ids)
         case _:
             assert_never(entry)
+
+
+def _ids(source: Source) -> frozenset[str] | CallOut | None:
+    """Return the workloads that a source is for, or why only the policy server knows them; None is anybody."""
+    match source:
+        case AnySource():
+            return None
+        case Spiffe(ids=ids):
+            return ids if all(map(names_workload, ids)) else CallOut(NO_WORKLOAD)
+        case Account(spiffe_id=spiffe_id):
+            return frozenset({spiffe_id})
+        case Oidc():
+            return CallOut(TOKENS)
+        case _:
+            assert_never(source)
 
 
 def _inline(entry: Inline, ids: frozenset[str] | None) -> Grant | CallOut | None:

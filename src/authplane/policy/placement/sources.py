@@ -9,7 +9,7 @@ from authplane.cel.envoy.attributes import JWT_METADATA, claims
 from authplane.cel.envoy.checks import (
     ALWAYS,
     PRESENT,
-    Below,
+    Between,
     Check,
     Contains,
     Equals,
@@ -29,6 +29,7 @@ from authplane.cel.patterns import LONGEST, pattern_size
 from authplane.cel.tree import Node
 from authplane.policy.access.model import Account, AnySource, Oidc, Source, Spiffe
 from authplane.policy.access.settings import IssuerSettings, Settings
+from authplane.policy.peers.spiffe import names_workload
 from authplane.policy.placement.model import CallOut, Sender, Token
 from authplane.policy.tokens.claims import LATEST_TIME
 from authplane.policy.tokens.verify import Demands
@@ -39,6 +40,7 @@ AGE: Final = "is for an issuer whose tokens may only be so old"
 SKEW: Final = "is for an issuer whose clock skew is not whole seconds, two at least"
 NO_KEYS: Final = "is for an issuer whose keys the control plane does not have yet"
 UNUSABLE: Final = "is for an issuer that cannot be reached"
+NO_WORKLOAD: Final = "names a trust domain without a path, which is the id of no workload"
 SCOPE: Final = "asks for a scope of which the regular expression is larger than Envoy accepts"
 
 CERTIFICATE_HEADER: Final = "x-forwarded-client-cert"
@@ -47,6 +49,11 @@ _UNKNOWN_KEY: Final = 32
 _BAD_SIGNATURE: Final = 26
 """What it calls a token that the key of this name did not sign: the issuer may have replaced that key."""
 _BEARER: Final = r"Bearer [A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+"
+_LETTER: Final = r"[!-\-/-~]"
+_BASE64: Final = rf"(?:{_LETTER}{{4}})*(?:{_LETTER}[AQgw]|{_LETTER}{{2}}[048AEIMQUYcgkosw])?"
+"""The one right spelling of some bytes: the bits that belong to none of them are 0."""
+_CANONICAL: Final = (rf"Bearer {_BASE64}\.{_BASE64}\.\C+", rf"\C+\.{_BASE64}")
+"""One pattern for all three parts would be larger than Envoy accepts."""
 _MOST_SCOPES: Final = 12
 
 ANYBODY: Final = Sender(condition=Condition())
@@ -70,6 +77,8 @@ def place_source(source: Source, settings: Settings, keys: frozenset[str] | None
     match source:
         case AnySource():
             return ANYBODY
+        case Spiffe(ids=ids) if not all(map(names_workload, ids)):
+            return CallOut(NO_WORKLOAD)
         case Spiffe(ids=ids):
             who = Members((("spiffe_id", next(iter(ids))),)) if len(ids) == 1 else Certified()
             return CallOut(WORKLOAD_TOKENS) if settings.workloads.authorities else _workload(ids, who)
@@ -106,9 +115,9 @@ def _token(source: Oidc, settings: Settings) -> Sender | CallOut:
     issued = Metadata((JWT_METADATA, url, "iat"), (PRESENT,))
     checks = (
         of_issuer,
-        Metadata((JWT_METADATA, url, "exp"), (Below(LATEST_TIME + 1),)),
+        Metadata((JWT_METADATA, url, "exp"), (Between(0, LATEST_TIME + 1),)),
         *_header((JWT_METADATA, header_key(url)), issuer.demands),
-        Header("authorization", Fits(_BEARER)),
+        *(Header("authorization", Fits(each)) for each in (_BEARER, *_CANONICAL)),
         issued,
     )
     good = Condition(check=every(checks), tree=_issued(claims(url), int(issuer.demands.times.skew)))
