@@ -132,6 +132,32 @@ async def test_a_wildcard_never_answers_for_a_host_that_another_proxy_claims(it:
     assert await it.status("/x", "any.many.example") == 200
 
 
+async def test_a_proxy_of_another_ingress_class_opens_nothing(it: Gateway) -> None:
+    root = proxy("classes.many.example", name="classes").replace(
+        "  routes:", "  includes: [{name: opened, conditions: [{prefix: /opened}]}]\n  routes:", 1
+    )
+    child = """
+apiVersion: projectcontour.io/v1
+kind: HTTPProxy
+metadata: {name: opened}
+spec:
+  ingressClassName: CLASS
+  routes:
+  - services: [{name: echo, port: 80}]
+    authPolicy: {disabled: true}
+"""
+    it.write("classes.yaml", root)
+    it.write("opened.yaml", child.replace("CLASS", "contour"))
+    await it.answers("/opened/x", 200, "classes.many.example")
+    it.write("opened.yaml", child.replace("CLASS", "nginx"))
+    await it.answers("/opened/x", 401, "classes.many.example")
+    copy = proxy("classes.many.example", name="copy", authorization="      authPolicy: {disabled: true}")
+    it.write("copy.yaml", copy.replace("spec:", "spec:\n  ingressClassName: nginx", 1))
+    it.write("opened.yaml", child.replace("CLASS", "contour"))
+    await it.answers("/opened/x", 200, "classes.many.example")
+    assert await it.status("/x", "classes.many.example") == 401
+
+
 @pytest.mark.requirement("EN-1")
 async def test_a_connection_for_one_host_does_not_serve_another(it: Gateway) -> None:
     it.write("other.yaml", proxy("other.example", name="other"))

@@ -1,6 +1,5 @@
 """Route configurations."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final, assert_never
@@ -29,7 +28,7 @@ _BAD_REQUEST: Final = 400
 _NOT_FOUND: Final = 404
 _FAILED_OPEN: Final = "x-envoy-auth-failure-mode-allowed"
 _HOST: Final = r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*(:[0-9]*)?"
-_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_LABEL: Final = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
 
 
 def route_tables_of(graph: Graph) -> Iterator[Resource[route_pb2.RouteConfiguration]]:
@@ -109,7 +108,8 @@ def _no_host(chain: Chain) -> pb.Route:
 
 def _other_labels(wildcard: str, chain: Chain) -> pb.Route:
     """Answer for names that a wildcard does not cover: Contour's covers one label, Envoy's any number."""
-    covered = rf"(?i){_LABEL}{re.escape(wildcard.removeprefix('*'))}(:[0-9]*)?"
+    # The end of the name is known, or Envoy would not look here: labels are counted, so that the pattern stays small.
+    covered = rf"{_LABEL}(\.[A-Za-z0-9_-]+){{{wildcard.count('.')}}}(:[0-9]*)?"
     return _answer(_unless_host(covered), _NOT_FOUND, chain)
 
 
