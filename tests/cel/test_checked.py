@@ -645,3 +645,33 @@ def test_expressions_nest_less_than_forty_deep(negations: int, taken: bool) -> N
     problems = Problems()
     parse_expression(boolean(deep(negations)), SERVER_CALLS, problems)
     assert [each.reason for each in problems] == ([] if taken else ["ExpressionTooLarge"])
+
+
+@pytest.mark.parametrize(
+    ("name", "taken"),
+    [("request.path", True), (".request.path", True), ("requestpath", False), ("request", False), ("", False)],
+)
+def test_a_member_refers_to_its_whole_name(name: str, taken: bool) -> None:
+    expr = path()
+    expr.id = 77
+    message = boolean(call("_==_", expr, text("/")))
+    message.reference_map[77].name = name
+    problems = Problems()
+    assert (parse_expression(message, SERVER_CALLS, problems) is not None) is taken
+    assert [each.reason for each in problems] == ([] if taken else ["ExpressionReference"])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "taken"),
+    [
+        (text("a"), text("b"), True),
+        (ident("nobody"), text("b"), False),
+        (text("a"), ident("nobody"), False),
+        (ident("nobody"), ident("nobody"), False),
+    ],
+)
+def test_a_map_needs_all_of_its_keys_and_values(key: Expr, value: Expr, taken: bool) -> None:
+    entry = Expr.CreateStruct.Entry(map_key=key, value=value)
+    good = Expr.CreateStruct.Entry(map_key=text("x"), value=text("y"))
+    message = boolean(Expr(struct_expr=Expr.CreateStruct(entries=[good, entry])))
+    assert (parse_expression(message, SERVER_CALLS, Problems()) is not None) is taken

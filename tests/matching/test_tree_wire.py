@@ -281,7 +281,8 @@ def test_predicates_nest_a_hundred_deep_and_no_more(package: Any, negations: int
     json_format.ParseDict(act(), entry.on_match)
     problems = Problems()
     assert (parse_tree(message, KINDS, problems) is not None) is taken
-    assert [each.message for each in problems] == ([] if taken else ["predicates are nested more than 100 deep"])
+    told = [(each.reason, each.message) for each in problems]
+    assert told == ([] if taken else [("TooDeep", "predicates are nested more than 100 deep")])
 
 
 @pytest.mark.parametrize("url", ["nothing", "a/", "/"])
