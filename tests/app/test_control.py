@@ -18,7 +18,7 @@ class Faulty(Control):
     def __init__(self, root: Path) -> None:
         self.told: list[object] = []
         self.root = root
-        super().__init__(Folder(root), self.told.append)
+        super().__init__(Folder(root, loosen_after=0), self.told.append)
 
     def rebuild(self, *, keys: bool = False) -> None:
         if (self.root / "fault.yaml").exists():

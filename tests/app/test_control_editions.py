@@ -41,7 +41,7 @@ def write(root: Path) -> Folder:
         policy(f"[{{source: {source}, authorization: [{{type: InlineTools, tools: [add]}}]}}]"),
     ]
     (folder / "all.yaml").write_text("\n---\n".join(documents), encoding="utf-8")
-    return Folder(folder)
+    return Folder(folder, loosen_after=0)
 
 
 def enforced(control: Control) -> list[tuple[str, str]]:

@@ -43,7 +43,7 @@ class World:
     def __post_init__(self) -> None:
         self.folder = self.root / "resources"
         self.folder.mkdir()
-        self.control = Control(Folder(self.folder), self.tell)
+        self.control = Control(Folder(self.folder, loosen_after=0), self.tell)
 
     def tell(self, event: Told) -> None:
         if isinstance(event, Rebuilt):

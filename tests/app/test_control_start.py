@@ -48,7 +48,7 @@ class World:
             policy(f"[{{source: {source}, authorization: [{{type: InlineTools, tools: [add]}}]}}]"),
         ]
         (folder / "all.yaml").write_text("\n---\n".join(documents), encoding="utf-8")
-        return Folder(folder)
+        return Folder(folder, loosen_after=0)
 
     def tell(self, event: Told) -> None:
         if isinstance(event, Rebuilt):

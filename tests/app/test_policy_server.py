@@ -48,7 +48,7 @@ async def test_thousands_of_expressions_are_compiled_while_the_old_ones_decide(t
         "\n---\n".join([BACKEND, policy("[{authorization: [{type: InlineTools, tools: [add]}]}]")]),
     )
     add, other = call("add", context=SHOP), call("add", context={"authplane.target": "Backend/default/new"})
-    async with keep_policies("policy", PolicyPlan(folder=str(tmp_path)), Metrics(), quiet=True) as kept:
+    async with keep_policies("policy", PolicyPlan(folder=str(tmp_path), loosen_after=0), Metrics(), quiet=True) as kept:
         assert isinstance(decide(kept, add), Allow)
         assert isinstance(decide(kept, other), Unavailable)
         # Another setting: every expression is compiled anew.
@@ -77,7 +77,7 @@ async def test_an_issuer_is_followed_as_long_as_a_policy_names_it(tmp_path: Path
 
     write(tmp_path, "backend.yaml", BACKEND)
     write(tmp_path, "policy.yaml", written("https://localhost:1"))
-    async with keep_policies("policy", PolicyPlan(folder=str(tmp_path)), Metrics(), quiet=True) as kept:
+    async with keep_policies("policy", PolicyPlan(folder=str(tmp_path), loosen_after=0), Metrics(), quiet=True) as kept:
 
         async def tried() -> bool:
             return not kept.obstacle()

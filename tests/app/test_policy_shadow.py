@@ -27,7 +27,7 @@ def kind(kept: KeptPolicies) -> type:
 async def test_a_policy_is_tried_out_counted_and_then_enforced_without_a_restart(tmp_path: Path) -> None:
     metrics = Metrics()
     write(tmp_path, "Shadow")
-    async with keep_policies("policy", PolicyPlan(folder=str(tmp_path)), metrics, quiet=True) as kept:
+    async with keep_policies("policy", PolicyPlan(folder=str(tmp_path), loosen_after=0), metrics, quiet=True) as kept:
         assert (kind(kept), kept.targets()) == (Allow, 0)
         labels = 'backend="policy",decision="allow",outcome="deny",policy="AccessPolicy/default/p"'
         assert f"authplane_shadow_decisions_total{{{labels}}} 1.0" in metrics.text().decode()

@@ -46,6 +46,7 @@ class Run:
             self.lines.append(line)
 
         argv = [sys.executable, "-m", "authplane", "run", str(self.folder), "--state-dir", str(self.state)]
+        argv += ["--loosen-after", "0"]
         argv += ["--authserver-address", f"127.0.0.1:{self.auth}", "--echo-address", f"127.0.0.1:{self.echo}"]
         async with run_process([*argv, *options], sink=sink, environment=environment) as self.child:
             yield
@@ -81,7 +82,7 @@ def run(tmp_path: Path) -> Run:
 
 
 async def test_it_serves_tells_what_happens_follows_edits_and_stops_at_once(run: Run) -> None:
-    async with run.started():
+    async with run.started("--loosen-after", "0.5"):
         await run.says("Ctrl-C stops everything")
         assert [await run.status(path) for path in ("/allow", "/secret?token=1", "/public")] == [200, 401, 200]
         await run.says("/allow  allowed by the authorization server")
@@ -91,6 +92,10 @@ async def test_it_serves_tells_what_happens_follows_edits_and_stops_at_once(run:
         path = run.folder / "echo.yaml"
         begun = time.monotonic()
         path.write_text(path.read_text(encoding="utf-8").replace("/public", "/open"), encoding="utf-8")
+        await run.says(
+            "switches authorization off for a route; takes effect when the file has been unchanged for 0.5 s"
+        )
+        assert not any("reloaded" in line.text for line in run.lines)
         await run.says("reloaded")
 
         async def open_now() -> bool:

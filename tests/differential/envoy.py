@@ -168,9 +168,9 @@ async def staged(world: World, root: Path) -> AsyncGenerator[Stage]:
         stage = Stage(site, origin, root / "control", UnixAddress(path=str(root / "xds.sock")))
         stage.control.mkdir()
         policy = UnixAddress(path=str(root / "policy.sock"))
-        options = ("--address", str(policy), "--metrics-address", "", "--decision-log", "")
+        options = ("--address", str(policy), "--metrics-address", "", "--decision-log", "", "--loosen-after", "0")
         await _program(stage, stack, "authserver", "policy", str(site.folder), *options)
-        await _program(stage, stack, "control", str(stage.control), "--address", str(stage.xds))
+        await _program(stage, stack, "control", str(stage.control), "--address", str(stage.xds), "--loosen-after", "0")
         await reachable(policy, limit=_PATIENCE)
         await reachable(stage.xds, limit=_PATIENCE)
         yield stage

@@ -92,10 +92,11 @@ async def test_policies_and_gateways_come_and_go_while_envoy_runs(delta: bool) -
         assert states(parent["conditions"]) == {"Accepted": "True", "ResolvedRefs": "True", "Programmed": "True"}
         (it.folder / "policy.yaml").unlink()
         await answers(other, "/mcp", 200)
-        # A policy that cannot be read protects more than one that can.
+        # A new policy that cannot be read changes nothing but status.
         it.write(
             "policy.yaml", policy("other").replace("targetRefs: [", "targetRefs: {x: [").replace("}]\n", "}]}\n", 1)
         )
-        await answers(other, "/mcp", 401)
+        await it.says("control", "nothing of the file is in force until it is repaired")
+        await answers(other, "/mcp", 200)
         # Hosts of HTTPProxies are not concerned.
         assert await it.status("/allow") == 200

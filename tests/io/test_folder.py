@@ -124,9 +124,8 @@ def test_a_link_out_of_the_folder_is_not_followed_and_what_was_there_stays(tmp_p
     assert names(folder) == ["a"]
     out = "the link leads out of the folder and is not followed"
     assert findings(folder) == [
-        f"{tmp_path}/conf/a.yaml: {out}; "
-        "1 resource that is missing from the file stays in force as before [FileUnreadable]",
-        f"{tmp_path}/conf/sub: {out} [FileUnreadable]",
+        f"{tmp_path}/conf/a.yaml: {out}; the last good version of the file stays in force [FileUnreadable]",
+        f"{tmp_path}/conf/sub: {out}; nothing of the file is in force until it is repaired [FileUnreadable]",
     ]
     assert not folder.scan()
     inside.unlink()
@@ -236,7 +235,7 @@ def test_where_no_file_can_be_opened_nothing_is_lost_and_all_is_found_again(tmp_
     assert names(folder) == ["a", "b"]
     assert findings(folder) == [
         f"{tmp_path}/b.yaml: the file cannot be read: Too many open files;"
-        " 1 resource that is missing from the file stays in force as before [FileUnreadable]"
+        " the last good version of the file stays in force [FileUnreadable]"
     ]
     with no_more_files(), pytest.raises(FolderError, match="Too many open files"):
         folder.scan()

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import time
 from collections.abc import AsyncIterator, Collection, Generator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -334,3 +335,91 @@ async def test_nothing_wakes_up_more_than_once_a_second_while_nothing_changes(tm
         task.cancel()
     assert waits[0] <= QUIET
     assert waits[-2:] == [CHECK, CHECK]
+
+
+def policy(name: str) -> str:
+    head = "---\napiVersion: agentic.networking.x-k8s.io/v1alpha1\nkind: AccessPolicy"
+    return f"{head}\nmetadata: {{name: {name}}}\nspec: {{targetRefs: [{{kind: Backend, name: mine}}], rules: []}}\n"
+
+
+@dataclass(slots=True)
+class Policies:
+    """When which policies came into force."""
+
+    folder: Folder
+    states: list[tuple[float, tuple[str, ...], bool]] = field(default_factory=list)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def follow(self, *, poll: bool) -> None:
+        async with aclosing(rebuilds(self.folder, poll=poll)) as changes:
+            async for _ in changes:
+                loaded = self.folder.library.current()
+                names = tuple(name.name for name in loaded.resources.access_policies)
+                self.states.append((asyncio.get_running_loop().time(), names, bool(loaded.held)))
+                self._news.set()
+
+    async def until(self, *names: str, held: bool = False) -> float:
+        """Wait until exactly these policies are in force; return since when."""
+        async with asyncio.timeout(LIMIT * 2):
+            while not self.states or self.states[-1][1:] != (names, held):
+                self._news.clear()
+                await self._news.wait()
+        return self.states[-1][0]
+
+
+@pytest.mark.requirement("F12")
+async def test_a_policy_that_goes_stays_until_its_file_has_been_quiet(tmp_path: Path, poll: bool) -> None:
+    quiet = 1.0
+    file = tmp_path / "all.yaml"
+    file.write_text(policy("a") + policy("b"), encoding="utf-8")
+    seen = Policies(Folder(tmp_path, loosen_after=quiet))
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(seen.follow(poll=poll))
+        await seen.until("a", "b")
+        file.write_text(policy("a"), encoding="utf-8")
+        noticed = await seen.until("a", "b", held=True)
+        # Every change of the file begins the time anew; what is added is in force meanwhile.
+        (tmp_path / "new.yaml").write_text(policy("c"), encoding="utf-8")
+        await seen.until("a", "b", "c", held=True)
+        file.write_text("# once more\n" + policy("a"), encoding="utf-8")
+        written = asyncio.get_running_loop().time()
+        gone = await seen.until("a", "c")
+        assert gone - noticed >= quiet
+        assert gone - written >= quiet
+        (tmp_path / "new.yaml").unlink()
+        await seen.until("a", "c", held=True)
+        await seen.until("a")
+        task.cancel()
+
+
+async def test_a_policy_that_comes_back_in_time_was_never_gone(tmp_path: Path) -> None:
+    file = tmp_path / "all.yaml"
+    file.write_text(policy("a"), encoding="utf-8")
+    seen = Policies(Folder(tmp_path, loosen_after=60))
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(seen.follow(poll=False))
+        await seen.until("a")
+        file.unlink()
+        await seen.until("a", held=True)
+        file.write_text(policy("a"), encoding="utf-8")
+        await seen.until("a")
+        task.cancel()
+    assert {names for _, names, _ in seen.states} == {("a",)}
+
+
+async def test_what_waits_goes_on_waiting_while_its_file_is_being_written(tmp_path: Path) -> None:
+    file = tmp_path / "all.yaml"
+    file.write_text(policy("a") + policy("b"), encoding="utf-8")
+    folder = Folder(tmp_path, loosen_after=0.05)
+    folder.scan()
+    file.write_text(policy("a"), encoding="utf-8")
+    folder.scan()
+    assert folder.due() is not None
+    real = str(file.resolve())
+    await asyncio.sleep(max(0.0, (folder.due() or 0) - time.monotonic()))
+    assert not folder.scan(frozenset(), unfinished={real})
+    assert len(folder.library.current().resources.access_policies) == 2
+    await asyncio.sleep(max(0.0, (folder.due() or 0) - time.monotonic()))
+    assert folder.scan(frozenset())
+    assert len(folder.library.current().resources.access_policies) == 1
+    assert folder.due() is None

@@ -86,7 +86,7 @@ class Plane:
         self.files = root
         self.port = free_port()
         self.authserver = Server()
-        self.control = Control(Folder(self.root), lambda _: None)
+        self.control = Control(Folder(self.root, loosen_after=0), lambda _: None)
         self.loop = LoopThread()
         self.bound = ""
         self.placement = placement

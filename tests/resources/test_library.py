@@ -47,7 +47,9 @@ def lines(loaded: Loaded) -> list[str]:
     return [f"{finding.place}: {finding.problem}" for finding in loaded.findings]
 
 
-KEPT = "; the last good version stays in force"
+KEPT = "; the last good version of the file stays in force"
+STANDS = "; the last good version stays in force"
+UNUSED = "; nothing of the file is in force until it is repaired"
 
 
 def test_every_document_of_every_file_is_there() -> None:
@@ -127,28 +129,27 @@ def test_a_warning_says_nothing_of_last_good_versions() -> None:
     assert loaded.last_good == frozenset()
 
 
-STAYS = "; 1 resource that is missing from the file stays in force as before"
 HALF_WRITTEN = {
     "the end is missing": (
         service("a") + "---\napiVersion: v1\nkind: Service\nmetadata:\n  name: 'b",
         "f:13:11: this is not YAML: while scanning a quoted scalar, found unexpected end of stream"
-        f"{STAYS} [YamlInvalid]",
+        f"{KEPT} [YamlInvalid]",
     ),
     "the name is missing": (
         service("a") + "---\napiVersion: v1\nkind: Service\nmetadata:\n",
-        f"f:12:1: metadata: 'metadata' is required{STAYS} [FieldRequired]",
+        f"f:12:1: metadata: 'metadata' is required{KEPT} [FieldRequired]",
     ),
     "the kind is missing": (
         service("a") + "---\napiVersion: v1\n",
-        f"f:10:1: this is not a resource: 'kind' must be given, as text{STAYS} [NotAResource]",
+        f"f:10:1: this is not a resource: 'kind' must be given, as text{KEPT} [NotAResource]",
     ),
     "the name is cut and the rest is broken": (
         service("a") + service("bb").replace("80", "x"),
-        f"f:16:7: spec.ports[0].port: expected a whole number, got the text 'x'{STAYS} [TypeMismatch]",
+        f"f:16:7: spec.ports[0].port: expected a whole number, got the text 'x'{KEPT} [TypeMismatch]",
     ),
     "the name is there twice": (
         service("a") + service("b").replace("name: b", "name: c\n  name: b"),
-        f"f:14:3: metadata.name: the key 'name' stands twice in this mapping, on lines 5 and 6{STAYS} [DuplicateKey]",
+        f"f:14:3: metadata.name: the key 'name' stands twice in this mapping, on lines 5 and 6{KEPT} [DuplicateKey]",
     ),
 }
 
@@ -171,9 +172,7 @@ def test_an_unreadable_file_keeps_everything_it_held() -> None:
     loaded = library.current()
     assert loaded.resources == services(a=80, b=80, c=80)
     assert loaded.last_good == {ref("a"), ref("b")}
-    assert lines(loaded) == [
-        "f: permission denied; 2 resources that are missing from the file stay in force as before [FileUnreadable]"
-    ]
+    assert lines(loaded) == [f"f: permission denied{KEPT} [FileUnreadable]"]
     assert load({"f": None}, library=library) == Loaded(resources=services(c=80))
 
 
@@ -181,7 +180,7 @@ def test_a_file_that_became_empty_keeps_everything_until_it_is_deleted() -> None
     library = Library()
     loaded = load({"f": service("a")}, {"f": ""}, library=library)
     assert loaded.resources == services(a=80)
-    assert lines(loaded) == [f"f: the file is empty{STAYS}; to remove what it declared, delete the file [FileEmpty]"]
+    assert lines(loaded) == [f"f: the file is empty{KEPT}; to remove what it declared, delete the file [FileEmpty]"]
     assert load({"f": None}, library=library) == Loaded()
 
 
@@ -196,7 +195,7 @@ def test_text_that_is_not_utf8_keeps_everything_and_has_its_place() -> None:
     library.changed("f", "# \u00e9\n# \u00e9\u00e9".encode() + b"\xff\n" + service("a").encode())
     loaded = library.current()
     assert loaded.resources == services(a=80)
-    assert lines(loaded) == [f"f:2:5: the byte 0xFF is not UTF-8; save the file as UTF-8{STAYS} [EncodingInvalid]"]
+    assert lines(loaded) == [f"f:2:5: the byte 0xFF is not UTF-8; save the file as UTF-8{KEPT} [EncodingInvalid]"]
 
 
 def test_a_new_broken_document_is_broken() -> None:
@@ -227,11 +226,11 @@ def test_a_second_document_of_a_name_leaves_the_first_in_force() -> None:
     assert loaded.resources == services(x=80)
     assert loaded.last_good == {ref("x")}
     assert lines(loaded) == [
-        f"a:5:3: metadata.name: Service/default/x stands at b:5:3 too{KEPT} [DuplicateName]",
-        f"b:5:3: metadata.name: Service/default/x stands at a:5:3 too{KEPT} [DuplicateName]",
+        f"a:5:3: metadata.name: Service/default/x stands at b:5:3 too{STANDS} [DuplicateName]",
+        f"b:5:3: metadata.name: Service/default/x stands at a:5:3 too{STANDS} [DuplicateName]",
     ]
     moved = load({"b": "#\n" + service("x", 81)}, library=library)
-    assert lines(moved)[0] == f"a:5:3: metadata.name: Service/default/x stands at b:6:3 too{KEPT} [DuplicateName]"
+    assert lines(moved)[0] == f"a:5:3: metadata.name: Service/default/x stands at b:6:3 too{STANDS} [DuplicateName]"
     assert load({"a": None}, library=library) == Loaded(resources=services(x=81))
 
 
@@ -243,9 +242,10 @@ def test_there_is_at_most_one_configuration_whatever_its_name() -> None:
     library = Library()
     loaded = load({"a": configuration("a")}, {"b": configuration("b")}, library=library)
     assert loaded.resources == Resources(configuration=AuthplaneConfiguration(metadata=Meta(name="a")))
+    one = "there may be only one AuthplaneConfiguration"
     assert lines(loaded) == [
-        f"a:4:12: metadata.name: there may be only one AuthplaneConfiguration; another is at b:4:12{KEPT} [AtMostOne]",
-        f"b:4:12: metadata.name: there may be only one AuthplaneConfiguration; another is at a:4:12{KEPT} [AtMostOne]",
+        f"a:4:12: metadata.name: {one}; another is at b:4:12{STANDS} [AtMostOne]",
+        f"b:4:12: metadata.name: {one}; another is at a:4:12{STANDS} [AtMostOne]",
     ]
     assert load({"a": None}, library=library) == Loaded(
         resources=Resources(configuration=AuthplaneConfiguration(metadata=Meta(name="b")))
@@ -278,14 +278,16 @@ def test_a_broken_resource_that_moves_takes_its_last_good_version_along() -> Non
     assert load({"b": None}, library=library) == Loaded()
 
 
-def test_a_resource_kept_for_a_broken_file_may_turn_up_elsewhere() -> None:
+def test_a_resource_kept_for_a_broken_file_turns_up_elsewhere_when_that_is_repaired() -> None:
     library = Library()
     loaded = load({"a": service("x")}, {"a": "{"}, {"b": service("x", 81)}, library=library)
-    assert loaded.resources == services(x=81)
-    assert loaded.last_good == frozenset()
+    assert loaded.resources == services(x=80)
     assert lines(loaded) == [
-        "a:1:2: this is not YAML: while parsing a flow node, did not find expected node content [YamlInvalid]"
+        f"a: metadata.name: Service/default/x stands at b:5:3 too{STANDS} [DuplicateName]",
+        f"a:1:2: this is not YAML: while parsing a flow node, did not find expected node content{KEPT} [YamlInvalid]",
+        f"b:5:3: metadata.name: Service/default/x stands at a too{STANDS} [DuplicateName]",
     ]
+    assert load({"a": "# moved to b"}, library=library) == Loaded(resources=services(x=81))
 
 
 def test_an_unchanged_resource_is_the_same_object() -> None:

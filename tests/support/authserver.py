@@ -37,6 +37,7 @@ class Server:
             self.lines.append(line)
 
         argv = [sys.executable, "-m", "authplane", "authserver", *arguments]
+        argv += ["--loosen-after", "0"] if arguments[0] == "policy" else []
         argv += ["--address", f"127.0.0.1:{self.grpc}", "--log-format", "json"]
         argv += ["--http-address", f"127.0.0.1:{self.http}"] if http else []
         argv += ["--metrics-address", f"127.0.0.1:{self.admin}" if admin else ""]

@@ -187,7 +187,8 @@ class Gateway:
 
     @asynccontextmanager
     async def running_control(self) -> AsyncGenerator[Child]:
-        async with self._program("control", "control", str(self.folder), "--address", str(self._xds)) as child:
+        options = ("--address", str(self._xds), "--loosen-after", "0")
+        async with self._program("control", "control", str(self.folder), *options) as child:
             self.control = child
             await reachable(self._xds)
             yield child

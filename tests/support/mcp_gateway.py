@@ -241,7 +241,7 @@ async def deciding(it: McpGateway, schedule: Schedule = HURRIED) -> AsyncGenerat
         it.decided.append((request, verdict.grounds))
 
     metrics = Metrics()
-    plan = PolicyPlan(folder=str(it.folder))
+    plan = PolicyPlan(folder=str(it.folder), loosen_after=0)
     async with keep_policies("policy", plan, metrics, heard, schedule=schedule) as kept:
         settings = AuthzSettings(address=UnixAddress(path=str(it.folder.parent / "policy.sock")))
         observer = Observer("policy", metrics.checks("policy"))
@@ -264,7 +264,7 @@ async def deciding_apart(it: McpGateway, *options: str) -> AsyncGenerator[tuple[
 
     socket = UnixAddress(path=str(it.folder.parent / "policy.sock"))
     argv = [sys.executable, "-m", "authplane", "authserver", "policy", str(it.folder), "--address", str(socket)]
-    argv += ["--metrics-address", "", "--log-format", "json", *options]
+    argv += ["--metrics-address", "", "--log-format", "json", "--loosen-after", "0", *options]
     async with run_process(argv, sink=sink) as child:
 
         async def listens() -> bool:

@@ -170,7 +170,7 @@ class Site:
     async def controlled(self, schedule: Schedule = HURRIED) -> AsyncGenerator[None]:
         """Run a control plane, which knows nothing of those before it."""
         settings = self.settings(schedule)
-        control = Control(Folder(self.mcp.folder), self.told.append)
+        control = Control(Folder(self.mcp.folder, loosen_after=0), self.told.append)
         async with control.serve(settings), asyncio.TaskGroup() as tasks:
             following = tasks.create_task(control.follow(settings))
             yield
@@ -186,7 +186,7 @@ class Site:
 
         address = str(self.settings().address)
         argv = [sys.executable, "-m", "authplane", "control", str(self.mcp.folder), "--address", address]
-        async with run_process([*argv, "--log-format", "json"], sink=sink) as child:
+        async with run_process([*argv, "--log-format", "json", "--loosen-after", "0"], sink=sink) as child:
             yield child
 
     def write(self, *sources: IssuerServer) -> None:

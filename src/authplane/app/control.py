@@ -31,6 +31,7 @@ from authplane.policy.access.compile import PolicyCompiler
 from authplane.policy.placement.issuers import native_issuers
 from authplane.policy.tokens.issuer import Issuer
 from authplane.resources.documents import Finding
+from authplane.resources.loaded import Held
 from authplane.xds.messages import Acked
 
 log: Final = structlog.stdlib.get_logger()
@@ -49,6 +50,8 @@ class Rebuilt:
     first: bool
     keys: bool = False
     """On account of an issuer's keys; the folder is as before."""
+    held: tuple[Held, ...] = ()
+    """Changes that loosen and wait since now."""
 
 
 Told: TypeAlias = Rebuilt | AdsEvent
@@ -85,6 +88,7 @@ class Control:
         self._ads = Ads(self._heard)
         self._transitions = Transitions()
         self._findings: frozenset[Finding] = frozenset()
+        self._held: tuple[Held, ...] = ()
         self._compiler = PolicyCompiler()
         self._keys: NativeKeys | None = None
         self.generation: Generation | None = None
@@ -147,6 +151,7 @@ class Control:
             self._observe()
         findings = generation.findings
         earlier, self._findings = self._findings, frozenset(findings)
+        waited, self._held = self._held, loaded.held
         self._tell(
             Rebuilt(
                 difference=differences(before.snapshot if before else None, generation.snapshot),
@@ -155,6 +160,7 @@ class Control:
                 seconds=seconds,
                 first=before is None,
                 keys=keys,
+                held=tuple(each for each in loaded.held if each not in waited),
             )
         )
 

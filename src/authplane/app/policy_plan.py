@@ -14,3 +14,5 @@ class PolicyPlan:
     gateway: str = ""
     """Through which Gateway they come: ``Gateway/<namespace>/<name>[/<listener>]``."""
     poll: bool = False
+    loosen_after: float = 2.0
+    """Seconds that a file must be unchanged before a change that loosens takes effect."""

@@ -35,7 +35,7 @@ from authplane.policy.tokens.inspector import TokenInspector
 from authplane.policy.tokens.issuer import Schedule
 from authplane.resources.catalogue import POLICIES, TLS_POLICY
 from authplane.resources.documents import Finding
-from authplane.resources.loaded import Loaded
+from authplane.resources.loaded import Held, Loaded
 
 __all__ = ["NOWHERE", "KeptPolicies", "keep_policies", "unnamed_target"]
 
@@ -87,6 +87,7 @@ class KeptPolicies:
         )
         self._compiler = PolicyCompiler(Options(token_reviews=self._reviewer is not None))
         self._findings: frozenset[Finding] = frozenset()
+        self._held: tuple[Held, ...] = ()
         self._compiled: Compiled | None = None
         self._tried = False
 
@@ -103,6 +104,9 @@ class KeptPolicies:
         self._compiled = compiled
         if not self._quiet:
             self._tell(_findings(compiled, loaded))
+            for held in (each for each in loaded.held if each not in self._held):
+                log.warning("a change that loosens waits until its file is quiet", file=held.file, why=held.why)
+            self._held = loaded.held
             log.info(
                 "policies are in force",
                 policies=len(compiled.standings),
@@ -162,7 +166,7 @@ async def keep_policies(  # noqa: PLR0913 (most have a default)
     ``heard`` is told of every decision; ``reviewer`` asks a cluster about tokens, and without one nobody does;
     ``quiet`` is for those who tell of the folder's problems themselves; ``schedule`` says when issuers are asked.
     """
-    folder = Folder(Path(plan.folder))
+    folder = Folder(Path(plan.folder), loosen_after=plan.loosen_after)
     folder.scan()
     options = IssuerOptions(allow_private_networks=plan.allow_private_issuers, schedule=schedule or Schedule())
     reloads = metrics.reloads(name)

@@ -23,7 +23,7 @@ from authplane.graph.policy_server import OverSocket, PolicyServer
 from authplane.io.authz import AuthzSettings, serve_authz
 from authplane.io.clock import now
 from authplane.io.envoy import Envoy, EnvoySettings, envoy_binary, run_envoy
-from authplane.io.folder import Folder
+from authplane.io.folder import LOOSEN_AFTER, Folder
 from authplane.io.issuers import IssuerOptions
 from authplane.io.listen import Address, TcpAddress, UnixAddress, claim
 from authplane.io.metrics import Metrics
@@ -89,6 +89,7 @@ class RunSettings:
     """Where the development issuer of the quickstart listens."""
     allow_private_issuers: bool = False
     poll: bool = False
+    loosen_after: float = LOOSEN_AFTER
     delta: bool = False
 
 
@@ -96,7 +97,7 @@ async def run_gateway(settings: RunSettings, tell: Callable[[RunEvent], None], s
     """Run everything until the user stops it or a part of it ends by itself, which raises `RunError`."""
     envoy_binary()  # a missing binary is said before anything starts
     with TemporaryDirectory(prefix="authplane-") as private:
-        folder = Folder(settings.root)
+        folder = Folder(settings.root, loosen_after=settings.loosen_after)
         decider = _decider(folder, UnixAddress(path=f"{private}/policy.sock"))
         control = Control(folder, tell, _as_envoy_sees(decider))
         xds = UnixAddress(path=f"{private}/xds.sock")
@@ -149,7 +150,10 @@ async def _serve_policies(
 ) -> AsyncGenerator[None]:
     """Decide by the policies of the folder while the block runs."""
     plan = PolicyPlan(
-        folder=str(settings.root), allow_private_issuers=settings.allow_private_issuers, poll=settings.poll
+        folder=str(settings.root),
+        allow_private_issuers=settings.allow_private_issuers,
+        poll=settings.poll,
+        loosen_after=settings.loosen_after,
     )
 
     def heard(request: Request, verdict: Verdict) -> None:

@@ -9,8 +9,9 @@ from authplane.app.backends import BranchPlan, FilePlan, HtpasswdPlan, TestServe
 from authplane.app.policy_plan import PolicyPlan
 from authplane.app.server_document import DocumentError, read_branches
 from authplane.cli.front import Front, with_front
-from authplane.cli.listen import serving
+from authplane.cli.listen import LoosenAfterOption, serving
 from authplane.cli.output import err, fail, finding_line, findings_summary
+from authplane.io.folder import LOOSEN_AFTER
 from authplane.policy.testserver import Mode
 
 authserver = typer.Typer(name="authserver", help="Answer the authorization checks of Envoy.", no_args_is_help=True)
@@ -99,6 +100,7 @@ def serve_policies(
         str, typer.Option(help="Gateway/NAMESPACE/NAME, or with /LISTENER, that they come through.")
     ] = "",
     poll: PollOption = False,
+    loosen_after: LoosenAfterOption = LOOSEN_AFTER,
     *,
     front: Front,
 ) -> None:
@@ -107,7 +109,12 @@ def serve_policies(
     Example: authplane authserver policy ./gateway --address unix:/run/authplane/policy.sock --workers 2
     """
     plan = PolicyPlan(
-        folder=str(folder), allow_private_issuers=allow_private_issuers, target=target, gateway=gateway, poll=poll
+        folder=str(folder),
+        allow_private_issuers=allow_private_issuers,
+        target=target,
+        gateway=gateway,
+        poll=poll,
+        loosen_after=loosen_after,
     )
     front.serve(BranchPlan(name="policy", backend=plan))
 

@@ -1,6 +1,5 @@
 """`authplane control`."""
 
-from pathlib import Path
 from typing import Annotated, assert_never
 
 import structlog
@@ -9,10 +8,10 @@ import typer
 from authplane.app.control import Control, ControlSettings, Rebuilt, Told
 from authplane.base.problems import Severity
 from authplane.cli.folder import FolderArgument
-from authplane.cli.listen import LogFormatOption, TlsCaOption, TlsCertOption, TlsKeyOption, serving
+from authplane.cli.listen import LogFormatOption, LoosenAfterOption, TlsCaOption, TlsCertOption, TlsKeyOption, serving
 from authplane.io.ads import Clients
 from authplane.io.ads_stream import STOPPING, Connected, Disconnected
-from authplane.io.folder import Folder
+from authplane.io.folder import LOOSEN_AFTER, Folder
 from authplane.io.issuers import IssuerOptions
 from authplane.io.listen import parse_address
 from authplane.io.live import xds_address
@@ -48,6 +47,7 @@ def control(
     poll: Annotated[
         bool, typer.Option("--poll", help="Look for changes from time to time, where the system does not tell of them.")
     ] = False,
+    loosen_after: LoosenAfterOption = LOOSEN_AFTER,
     allow_private_issuers: Annotated[
         bool,
         typer.Option("--allow-private-issuers", help="For development: fetch keys from private networks as well."),
@@ -73,16 +73,16 @@ def control(
             poll=poll,
             issuers=IssuerOptions(schedule=OFTEN, allow_private_networks=allow_private_issuers),
         )
-        serve_control(folder, settings)
+        serve_control(Folder(folder, loosen_after=loosen_after), settings)
 
 
-def serve_control(root: Path, settings: ControlSettings) -> None:
+def serve_control(folder: Folder, settings: ControlSettings) -> None:
     """Serve until the program is stopped."""
 
     async def program(stop: Stop) -> None:
-        plane = Control(Folder(root), tell)
+        plane = Control(folder, tell)
         async with plane.serve(settings) as bound:
-            log.info("control plane listens", address=str(bound), folder=str(root))
+            log.info("control plane listens", address=str(bound), folder=str(folder.root))
             await first_of(stop.asked, lambda: plane.follow(settings))
 
     run_program(program)
@@ -92,6 +92,8 @@ def tell(told: Told) -> None:
     """Write what the control plane says to the log."""
     match told:
         case Rebuilt(difference=difference, appeared=appeared, resolved=resolved, seconds=seconds, keys=keys):
+            for held in told.held:
+                log.warning("a change that loosens waits until its file is quiet", file=held.file, why=held.why)
             for finding in appeared:
                 level = log.error if finding.problem.severity is Severity.ERROR else log.warning
                 level(

@@ -19,6 +19,13 @@ TlsKeyOption: TypeAlias = Annotated[str, typer.Option(help="PEM file with the pr
 TlsCaOption: TypeAlias = Annotated[
     str, typer.Option(help="PEM file with a CA: only clients with a certificate of it are served.")
 ]
+LoosenAfterOption: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        min=0.0,
+        help="Seconds that a file must be unchanged before a change that takes protection away takes effect.",
+    ),
+]
 LogFormatOption: TypeAlias = Annotated[LogFormat, typer.Option(help="auto is text on a terminal, JSON elsewhere.")]
 
 

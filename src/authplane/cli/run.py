@@ -12,12 +12,13 @@ from authplane.app.quickstart import ISSUER_ADDRESS, TOOLS_ADDRESS, agent_progra
 from authplane.app.run import NODE, Decided, Output, RunError, RunEvent, RunSettings, Started, run_gateway
 from authplane.cli.access_lines import access_line, json_record
 from authplane.cli.changes import changes_line
-from authplane.cli.listen import serving
+from authplane.cli.listen import LoosenAfterOption, serving
 from authplane.cli.output import count, fail, finding_line, out
 from authplane.graph.model import Graph, PlainPort
 from authplane.io.ads_stream import Connected, Disconnected
 from authplane.io.clock import now
 from authplane.io.dev_folder import DevFolderError
+from authplane.io.folder import LOOSEN_AFTER
 from authplane.io.listen import AddressInvalidError, TcpAddress, UnixAddress, parse_address
 from authplane.io.log import LogFormat, set_up_log
 from authplane.io.process import Stream
@@ -66,6 +67,7 @@ def run(
     allow_private_issuers: PrivateOption = False,
     delta: DeltaOption = False,
     poll: PollOption = False,
+    loosen_after: LoosenAfterOption = LOOSEN_AFTER,
 ) -> None:
     """Run everything on this machine: control plane, authorization servers, an echo origin and Envoy.
 
@@ -93,6 +95,7 @@ def run(
                 issuer=issuer,
                 allow_private_issuers=allow_private_issuers,
                 poll=poll,
+                loosen_after=loosen_after,
                 delta=delta,
             )
             _run(settings, quickstart=folder is None)
@@ -155,7 +158,10 @@ class _Terminal:
             out.print(finding_line(finding))
         if event.resolved:
             out.print(f"[green]{count(event.resolved, 'problem')} resolved[/]")
-        if event.first:
+        for held in event.held:
+            wait = f"takes effect when the file has been unchanged for {self._settings.loosen_after:g} s"
+            out.print(f"[yellow]loosens[/] {escape(held.file)}: {escape(held.why)}; {wait}")
+        if event.first or (event.held and not event.difference):
             return
         why = "keys of issuers" if event.keys else "reloaded"
         out.print(f"[cyan]{why}[/] in {event.seconds * 1000:.0f} ms: {escape(changes_line(event.difference))}")

@@ -22,6 +22,9 @@ __all__ = ["LARGEST_FILE", "Folder", "FolderError", "Progress", "shown"]
 LARGEST_FILE: Final = 256 * 2**20
 """A larger file is not read, in bytes."""
 
+LOOSEN_AFTER: Final = 2.0
+"""So many seconds a file must be unchanged before a change of it that takes protection away comes into force."""
+
 Progress: TypeAlias = Callable[[int, int], None]
 """Takes how many files are done, and how many there are."""
 
@@ -29,8 +32,17 @@ Progress: TypeAlias = Callable[[int, int], None]
 class Folder:
     """The files below ``root`` (or the one file that it is) and the library of what they say."""
 
-    def __init__(self, root: Path, largest_file: int = LARGEST_FILE, progress_every: float = 1.0) -> None:
+    def __init__(
+        self,
+        root: Path,
+        largest_file: int = LARGEST_FILE,
+        progress_every: float = 1.0,
+        loosen_after: float = LOOSEN_AFTER,
+    ) -> None:
         self.root = root
+        self._loosen_after = loosen_after
+        self._touched: dict[str, _Touched] = {}
+        """Files that changed within that time, and when."""
         self.library = Library()
         self._largest = largest_file
         self._progress_every = int(progress_every * SECOND)
@@ -77,10 +89,28 @@ class Folder:
         else:
             with _without_collection():
                 changed = self._scan_all(started, progress or _silence, unfinished)
-        if changed:
-            # What is good now is the last good version for the next scan, whoever asks in between.
-            self.library.current()
-        return changed
+        return self.library.settle(self._fresh(unfinished)) if changed or self.due() is not None else False
+
+    def due(self) -> float | None:
+        """Return when a change that loosens may come into force if nothing else happens; None if none waits."""
+        held = {each.file for each in self.library.current().held}
+        times = [each.when + self._loosen_after for file, each in self._touched.items() if file in held] if held else []
+        return min(times, default=None)
+
+    def _fresh(self, unfinished: Collection[str]) -> frozenset[str]:
+        """Return the files that changed a moment ago, or are changing."""
+        now = time.monotonic()
+        for file, each in list(self._touched.items()):
+            if each.opened in unfinished:
+                self._touched[file] = _Touched(now, each.opened)
+            elif now - each.when >= self._loosen_after:
+                del self._touched[file]
+        return frozenset(self._touched)
+
+    def _touch(self, path: str, opened: str) -> None:
+        """Note that a file changed now."""
+        if self._loosen_after > 0:
+            self._touched[shown(path)] = _Touched(time.monotonic(), opened)
 
     def _scan_all(self, started: int, progress: Progress, unfinished: Collection[str]) -> bool:
         self._plain = None
@@ -117,8 +147,7 @@ class Folder:
             if path not in listing.troubles and not path.startswith(tuple(listing.unlisted))
         ]
         for path in gone:
-            del self._seen[path]
-            self.library.removed(shown(path))
+            self._vanished(path)
         return bool(gone)
 
     def _read(self, path: str, entry: Entry, before: "_Seen | None", started: int) -> bool:
@@ -132,22 +161,25 @@ class Folder:
         except _NotReadError as error:
             return self._refused(path, before, str(error))
         digest = hashlib.blake2b(content, digest_size=16).digest()
-        self._seen[path] = _Seen(entry.stamp, digest, entry.stamp.settled(started))
+        self._seen[path] = _Seen(entry.stamp, digest, entry.stamp.settled(started), entry.opened)
         if before is not None and before.digest == digest:
             return False
+        self._touch(path, entry.opened)
         self.library.changed(shown(path), content)
         return True
 
     def _vanished(self, path: str) -> bool:
-        if self._seen.pop(path, None) is None:
+        seen = self._seen.pop(path, None)
+        if seen is None:
             return False
+        self._touch(path, seen.opened)
         self.library.removed(shown(path))
         return True
 
     def _refused(self, path: str, before: "_Seen | None", why: str) -> bool:
         """Note that a file cannot be read; it is tried again with each scan."""
         digest = why.encode()
-        self._seen[path] = _Seen(_NEVER, digest, settled=False)
+        self._seen[path] = _Seen(_NEVER, digest, settled=False, opened=path)
         if before is not None and before.digest == digest:
             return False
         self.library.unreadable(shown(path), why)
@@ -180,6 +212,14 @@ class _Seen(NamedTuple):
     stamp: Stamp
     digest: bytes
     settled: bool
+    opened: str
+
+
+class _Touched(NamedTuple):
+    """When a file changed, and under which path it is or was opened."""
+
+    when: float
+    opened: str
 
 
 def _silence(_done: int, _total: int) -> None:

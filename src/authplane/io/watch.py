@@ -58,16 +58,20 @@ async def rebuilds(
     scanner = _Scanner(folder)
     with _Eyes(folder, poll=poll, notify=notify) as eyes:
         while True:
-            due = holdoff.due()
+            due = _earliest(holdoff.due(), folder.due())
             seen = await eyes.wait(PAUSE if due is None else max(0.0, due - clock()))
             if seen != NOTHING:
                 holdoff.changed(clock())
                 scanner.note(seen)
-            due = holdoff.due()
+            due = _earliest(holdoff.due(), folder.due())
             if due is not None and clock() >= due:
                 holdoff.rebuilt()
                 if scanner.scan(eyes.unfinished):
                     yield
+
+
+def _earliest(*times: float | None) -> float | None:
+    return min((each for each in times if each is not None), default=None)
 
 
 class _Scanner:

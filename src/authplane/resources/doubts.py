@@ -1,6 +1,6 @@
 """Texts that may be policies or settings and cannot be read at all, not even their names."""
 
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 from authplane.base.names import Ref
@@ -22,13 +22,12 @@ _SETTINGS: Final = {
 """Kinds of which there is at most one object, and what a text that is meant to be one has in it."""
 
 
-def doubt_in(sources: Mapping[str, Source], holders: Collection[str]) -> str:
+def doubt_in(sources: Mapping[str, Source]) -> str:
     """Say which file may hold a policy that nobody can read; empty if there is none.
 
-    Nobody knows what such a policy protects, so nothing may be allowed. Where the last good version of what a file
-    declared is in force, in a file among ``holders``, there is no doubt: what was protected still is.
+    Nobody knows what such a policy protects, so nothing may be allowed.
     """
-    doubtful = sorted(file for file, source in sources.items() if file not in holders and _may_hold_policy(source))
+    doubtful = sorted(file for file, source in sources.items() if _may_hold_policy(source))
     return f"{doubtful[0]} may hold a policy and cannot be read" if doubtful else ""
 
 
@@ -42,12 +41,9 @@ def lost_settings(sources: Mapping[str, Source], known: Container[Ref]) -> froze
     return frozenset(ref for ref, word in missing.items() if ref not in known and any(word in text for text in texts))
 
 
-def lost_files(sources: Mapping[str, Source], holders: Collection[str]) -> frozenset[Ref]:
-    """Return Contour's configuration file if some text may be one and cannot be read: it may authorize all hosts.
-
-    Files among ``holders`` are those whose last good version is in force.
-    """
-    lost = any(_may_be_file(file, source) for file, source in sources.items() if file not in holders)
+def lost_files(sources: Mapping[str, Source]) -> frozenset[Ref]:
+    """Return Contour's configuration file if some text may be one and cannot be read: it may authorize all hosts."""
+    lost = any(_may_be_file(file, source) for file, source in sources.items())
     return frozenset({BARE_REF}) if lost else frozenset()
 
 
@@ -57,9 +53,7 @@ def _may_be_file(file: str, source: Source) -> bool:
     return (named and source.damage is not None) or any(named or GLOBAL in text for text in texts)
 
 
-def unread_proxies(
-    broken: Iterable[Doc], sources: Mapping[str, Source], holders: Collection[str]
-) -> tuple[UnreadProxy, ...]:
+def unread_proxies(broken: Iterable[Doc], sources: Mapping[str, Source]) -> tuple[UnreadProxy, ...]:
     """Return the HTTPProxies among the broken documents, and the files that may hold one that cannot be read at all."""
     found = {
         UnreadProxy(str(doc.ref), doc.ref.namespace, doc.host, doc.ingress_class)
@@ -68,18 +62,17 @@ def unread_proxies(
     }
     for file, source in sources.items():
         lost = any(_PROXY in chunk.text and any(map(is_error, chunk.spots)) for chunk, _ in source.faulty)
-        if file not in holders and (source.damage is not None or lost):
+        if source.damage is not None or lost:
             found.add(UnreadProxy(file, "", None))
     return tuple(sorted(found, key=lambda each: (each.who, each.host or "")))
 
 
-def unread_tls_policies(sources: Mapping[str, Source], holders: Collection[str]) -> Mapping[Ref, None]:
+def unread_tls_policies(sources: Mapping[str, Source]) -> Mapping[Ref, None]:
     """Return the files that may hold a BackendTLSPolicy that cannot be read at all, as policies of no namespace."""
     return {
         Ref(TLS_POLICY, "", file): None
         for file, source in sources.items()
-        if file not in holders
-        and any(TLS_POLICY in chunk.text and any(map(is_error, chunk.spots)) for chunk, _ in source.faulty)
+        if any(TLS_POLICY in chunk.text and any(map(is_error, chunk.spots)) for chunk, _ in source.faulty)
     }
 
 

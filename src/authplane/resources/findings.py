@@ -1,6 +1,6 @@
 """The findings of one file."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -8,7 +8,6 @@ from authplane.base.names import Ref
 from authplane.base.problems import Problem
 from authplane.resources.chunks import is_error
 from authplane.resources.documents import Finding, Place
-from authplane.resources.loaded import key_of
 from authplane.resources.nodes import Spot
 from authplane.resources.source import Source
 
@@ -29,10 +28,12 @@ class FileState:
 
     file: str
     source: Source
-    stale: Collection[Ref]
-    """Resources whose last good version is in force."""
-    kept: int
-    """How many resources stay although the file declares them no more."""
+    good: Container[Ref]
+    """Resources that are in force."""
+    waits: bool
+    """This version of the file is not in force."""
+    known: bool
+    """Another is, or it is itself."""
     clashes: Sequence[Clash]
     """Documents of this file whose resource another document declares too."""
 
@@ -56,25 +57,24 @@ def build_clashes(places: Mapping[Ref, Iterable[tuple[Place, Ref]]]) -> Mapping[
 def _of_the_file(state: FileState) -> Iterator[Finding]:
     damage = state.source.damage
     if damage is not None:
-        yield _finding(state, damage, 0, None, _kept(state))
-    elif state.source.blank and state.kept:
-        message = f"the file is empty{_kept(state)}; to remove what it declared, delete the file"
+        yield _finding(state, damage, 0, None)
+    elif state.source.blank and state.waits:
+        message = f"the file is empty{_consequence(state)}; to remove what it declared, delete the file"
         yield Finding(Place(state.file, 0, 0), None, Problem((), "FileEmpty", message))
 
 
 def _of_documents(state: FileState) -> Iterator[Finding]:
     for chunk, before in state.source.faulty:
         for spot in chunk.spots:
-            yield _finding(state, spot, before, None, _kept(state))
+            yield _finding(state, spot, before, None)
         for doc in chunk.docs:
-            consequence = "; the last good version stays in force" if key_of(doc.ref) in state.stale else _kept(state)
             for spot in doc.spots:
-                yield _finding(state, spot, before, doc.ref, consequence if is_error(spot) else "")
+                yield _finding(state, spot, before, doc.ref)
 
 
 def _of_names(state: FileState) -> Iterator[Finding]:
     for key, place, ref, other, other_ref in state.clashes:
-        consequence = "the last good version stays in force" if key in state.stale else "none of them is used"
+        consequence = "the last good version stays in force" if key in state.good else "none of them is used"
         if ref == other_ref:
             reason, message = "DuplicateName", f"{ref} stands at {other} too"
         else:
@@ -82,17 +82,15 @@ def _of_names(state: FileState) -> Iterator[Finding]:
         yield Finding(place, ref, Problem(("metadata", "name"), reason, f"{message}; {consequence}"))
 
 
-def _kept(state: FileState) -> str:
-    if not state.kept:
+def _consequence(state: FileState) -> str:
+    if not state.waits:
         return ""
-    what = (
-        "1 resource that is missing from the file stays"
-        if state.kept == 1
-        else (f"{state.kept} resources that are missing from the file stay")
-    )
-    return f"; {what} in force as before"
+    if state.known:
+        return "; the last good version of the file stays in force"
+    return "; nothing of the file is in force until it is repaired"
 
 
-def _finding(state: FileState, spot: Spot, before: int, ref: Ref | None, consequence: str) -> Finding:
+def _finding(state: FileState, spot: Spot, before: int, ref: Ref | None) -> Finding:
+    consequence = _consequence(state) if is_error(spot) else ""
     problem = replace(spot.problem, message=spot.problem.message + consequence) if consequence else spot.problem
     return Finding(Place(state.file, before + spot.line if spot.line else 0, spot.column), ref, problem)

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from authplane.base.names import Ref
 from authplane.base.problems import Problem
-from authplane.resources.chunks import Chunk, split_documents
+from authplane.resources.chunks import Chunk, is_error, split_documents
+from authplane.resources.keys import key_of
 from authplane.resources.nodes import Spot
 from authplane.resources.stencils import Stencils
 
@@ -34,6 +36,21 @@ class Source:
         return self.damage is None and not self.blank and not self.faulty
 
     @cached_property
+    def usable(self) -> bool:
+        """Tell that every document of the file can be used."""
+        return self.damage is None and not any(map(has_error, (chunk for chunk, _ in self.faulty)))
+
+    @property
+    def nameless(self) -> bool:
+        """Tell that a part of the file cannot be read, so that it may be any resource."""
+        return self.damage is not None or any(any(map(is_error, chunk.spots)) for chunk, _ in self.faulty)
+
+    @cached_property
+    def names(self) -> frozenset[Ref]:
+        """What the file declares, well or badly."""
+        return frozenset(key_of(doc.ref) for chunk in self.chunks for doc in chunk.docs)
+
+    @cached_property
     def starts(self) -> dict[Chunk, list[int]]:
         """The lines before each document, by document: the same text may stand several times."""
         found: dict[Chunk, list[int]] = {}
@@ -43,6 +60,11 @@ class Source:
 
 
 NO_SOURCE: Final = Source()
+
+
+def has_error(chunk: Chunk) -> bool:
+    """Tell whether something in a document keeps it from being used."""
+    return any(map(is_error, chunk.spots)) or any(doc.resource is None for doc in chunk.docs)
 
 
 def parse_source(content: bytes, known: MutableMapping[str, Chunk], stencils: Stencils) -> Source:
