@@ -262,10 +262,12 @@ class Rewrite(NamedTuple):
 REWRITES = {
     "a prefix with and without slash": Rewrite("/foo", "[{replacement: /bar}]", [("/foo/", "/bar/"), ("/foo", "/bar")]),
     "by a slash": Rewrite("/foo", "[{replacement: /}]", [("/foo/", "/"), ("/foo", "/")]),
-    "a prefix with a slash is not widened": Rewrite("/foo/", "[{replacement: /bar}]", [("/foo/", "/bar/")]),
+    "a prefix with a slash covers what is before it": Rewrite(
+        "/foo/", "[{replacement: /bar}]", [("/foo/", "/bar/"), ("/foo", "/bar")]
+    ),
     "everything": Rewrite("/", "[{replacement: /bar}]", [("/", "/bar")]),
     "by prefix before any": Rewrite(
-        "/foo/", "[{replacement: /any}, {prefix: /foo/, replacement: /own}]", [("/foo/", "/own/")]
+        "/foo/", "[{replacement: /any}, {prefix: /foo/, replacement: /own}]", [("/foo/", "/own/"), ("/foo", "/own")]
     ),
     "of another prefix only": Rewrite("/foo", "[{prefix: /other, replacement: /own}]", [("/foo", None)]),
 }

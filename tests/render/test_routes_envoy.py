@@ -87,6 +87,22 @@ spec:
   - conditions: [{prefix: /foo}]
     services: [{name: echo, port: 80}]
     pathRewritePolicy: {replacePrefix: [{replacement: /}]}
+  - conditions: [{prefix: /tie}, {header: {name: x-a, contains: adm}}]
+    directResponsePolicy: {statusCode: 200, body: contains}
+  - conditions: [{prefix: /tie}, {header: {name: x-a, exact: admin}}]
+    directResponsePolicy: {statusCode: 200, body: exactly}
+  - conditions: [{regex: '/.*ern'}]
+    directResponsePolicy: {statusCode: 200, body: lower pattern}
+  - conditions: [{regex: '/pat.*'}]
+    directResponsePolicy: {statusCode: 200, body: higher pattern}
+  - conditions: [{prefix: /api}]
+    services: [{name: echo, port: 80}]
+    pathRewritePolicy: {replacePrefix: [{replacement: /v1}]}
+  - conditions: [{prefix: /api}, {header: {name: x-admin, present: true}}]
+    directResponsePolicy: {statusCode: 200, body: admin}
+  - conditions: [{prefix: /slash/}]
+    services: [{name: echo, port: 80}]
+    pathRewritePolicy: {replacePrefix: [{replacement: /n}]}
 ---
 apiVersion: projectcontour.io/v1
 kind: HTTPProxy
@@ -166,6 +182,12 @@ CASES = (
     Case("/team/x", "team pattern"),
     Case("/team/admin", "team pattern"),
     Case("/admin", "root"),
+    Case("/tie", "exactly", {"x-a": "admin"}),
+    Case("/tie", "contains", {"x-a": "adm"}),
+    Case("/pattern", "higher pattern"),
+    Case("/x-tern", "lower pattern"),
+    Case("/api/x", "admin", {"x-admin": "1"}),
+    Case("/api", "admin", {"x-admin": "1"}),
 )
 
 
@@ -201,7 +223,18 @@ async def _expect_edits(client: httpx2.AsyncClient) -> None:
 
 
 async def _expect_rewrites(client: httpx2.AsyncClient) -> None:
-    for path, want in {"/foo": "/", "/foo/v1": "/v1", "/foo/": "/", "/foosball": "/sball", "/foo/a?b": "/a?b"}.items():
+    for path, want in {
+        "/foo": "/",
+        "/foo/v1": "/v1",
+        "/foo/": "/",
+        "/foosball": "/sball",
+        "/foo/a?b": "/a?b",
+        "/api": "/v1",
+        "/api/x": "/v1/x",
+        "/slash": "/n",
+        "/slash/": "/n/",
+        "/slash/x": "/n/x",
+    }.items():
         for headers in ({}, {"x-r": "1"}):  # two routes rewrite the same prefix
             answer = await client.get(path, headers={"host": "web.example", **headers})
             assert (path, json.loads(answer.text)["path"]) == (path, want)

@@ -1,6 +1,7 @@
 """What takes the place of a matched prefix on the way to the origin."""
 
-from collections.abc import Container
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 
 from authplane.base.problems import Problems
@@ -35,7 +36,7 @@ def _require_distinct(written: tuple[ReplacePrefix, ...], problems: Problems) ->
 
 
 def with_slashes(route: Route, taken: Container[Match]) -> tuple[Route, ...]:
-    """Return the routes that replace a prefix right, with a slash after it and without.
+    """Return the routes that replace a prefix right, with a slash after it and without, in their order.
 
     Envoy replaces text: ``/foo`` by ``/`` would make ``//v1`` of ``/foo/v1``, and ``/foo/`` by ``/bar`` would make
     ``/bartype`` of ``/foo/type``. So ``/foo`` gets a sibling ``/foo/``, unless that is ``taken`` by another route.
@@ -50,6 +51,27 @@ def with_slashes(route: Route, taken: Container[Match]) -> tuple[Route, ...]:
     if below in taken:
         return (route,)
     return (
-        replace(route, action=replace(action, replace_prefix=bare or "/")),
         replace(route, match=below, action=replace(action, replace_prefix=f"{bare}/")),
+        replace(route, action=replace(action, replace_prefix=bare or "/")),
     )
+
+
+def prefix_groups(taken: Iterable[Match]) -> Mapping[str, int]:
+    """Return how many routes have a prefix, with a slash at its end or without; it is named without."""
+    return Counter(each.path.path.rstrip("/") for each in taken if isinstance(each.path, Prefix))
+
+
+def without_slash(route: Route, groups: Mapping[str, int]) -> Route | None:
+    """Return the route for ``/foo`` that a rewritten prefix ``/foo/`` has in Contour too.
+
+    There is none if other routes have one of the two prefixes: Contour leaves those as they are written.
+    """
+    action, path = route.action, route.match.path
+    if not isinstance(action, Forward) or action.replace_prefix is None or not isinstance(path, Prefix):
+        return None
+    shorter = path.path.rstrip("/")
+    if not shorter or shorter == path.path or groups[shorter] != 1:
+        return None
+    bare = action.replace_prefix.rstrip("/")
+    match = replace(route.match, path=Prefix(shorter))
+    return replace(route, match=match, action=replace(action, replace_prefix=bare or "/"))

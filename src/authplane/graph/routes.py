@@ -1,7 +1,7 @@
 """Routes of a root HTTPProxy and of those that it includes."""
 
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Final
 
 from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problems
@@ -12,9 +12,9 @@ from authplane.graph.conditions import Conditions, match_of, route_match
 from authplane.graph.guards import Enforced, Guarded, HostAuthorization, RouteAuthorization
 from authplane.graph.headers import ROUTE_REQUEST, ROUTE_RESPONSE, read_headers
 from authplane.graph.includes import Place, walk
-from authplane.graph.model import Forward, HeaderMatch, Match, Prefix, QueryMatch, Respond, Route
-from authplane.graph.precedence import path_rank
-from authplane.graph.rewrites import read_replacement, with_slashes
+from authplane.graph.model import Forward, Match, Prefix, Respond, Route
+from authplane.graph.precedence import proxy_precedence
+from authplane.graph.rewrites import prefix_groups, read_replacement, with_slashes, without_slash
 from authplane.graph.unused_fields import refuse_in_route
 from authplane.graph.words import match_words
 from authplane.resources.kinds import contour
@@ -108,13 +108,15 @@ class _Table:
             if match not in self._routes and match not in closed:
                 closed[match] = BuiltRoute(route=self._answer(proxy, match, status))
         taken = self._routes.keys() | closed.keys()
-        found = [
-            BuiltRoute(route=route, permit_insecure=each.permit_insecure)
-            for each in self._routes.values()
-            for route in with_slashes(each.route, taken)
-        ]
-        found += closed.values()
-        return tuple(sorted(found, key=lambda each: _precedence(each.route.match)))
+        groups = prefix_groups(taken)
+        ranked: list[tuple[Match, tuple[BuiltRoute, ...]]] = [(match, (each,)) for match, each in closed.items()]
+        for match, each in self._routes.items():
+            # What is added stands beside what is written: it never goes before another route that does so.
+            ranked.append((match, tuple(replace(each, route=route) for route in with_slashes(each.route, taken))))
+            bare = without_slash(each.route, groups)
+            ranked += [(bare.match, (replace(each, route=bare),))] if bare is not None else []
+        ranked.sort(key=lambda found: proxy_precedence(found[0]))
+        return tuple(each for _, beside in ranked for each in beside)
 
     def _own_routes(self, place: Place) -> dict[int, BuiltRoute]:
         """Build the routes of an HTTPProxy, by their index; those whose conditions cannot be read are left out."""
@@ -200,15 +202,6 @@ def _report_duplicate(winner: str, index: int, loser: BuiltRoute, problems: Prob
             "DuplicateMatchConditions",
             f"{winner} matches {words!r} too and comes later: this route gets no requests. Remove one of them.",
         )
-
-
-_Precedence: TypeAlias = tuple[int, int, str, int, int, tuple[HeaderMatch, ...], tuple[QueryMatch, ...]]
-
-
-def _precedence(match: Match) -> _Precedence:
-    """Sort exact paths first, then patterns, then prefixes; longer ones and more conditions before others."""
-    path, headers, query = match.path.path, match.headers, match.query
-    return (path_rank(match.path), -len(path), path, -len(headers), -len(query), headers, query)
 
 
 def _ref(name: ObjectName) -> Ref:
