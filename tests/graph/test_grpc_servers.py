@@ -156,6 +156,11 @@ UNASKABLE = {
         f"{{{REMOTE}, serverName: other.example}}",
         "cannot ask for the certificate of 'other.example'",
     ),
+    "no certificate for a server that wants one": (
+        "{port: 1, policyServerCaProvider: c}",
+        f"{{{REMOTE}, clientCertFile: /e.crt, clientKeyFile: /e.key}}",
+        "has a client certificate",
+    ),
     "TLS over a socket": (
         "{port: 1, policyServerCaProvider: c}",
         "{address: 'unix:/s', caFile: /ca.pem, serverName: s}",
@@ -215,6 +220,23 @@ def test_a_configuration_that_cannot_be_used_closes_every_server() -> None:
     world = World([backend(), configuration("{policyServer: {address: nowhere}}")])
     assert [each.authorization for each in world.graph.grpc_servers] == [Closed()]
     assert conditions_of(world, NoProxy())["Programmed"] == ("False", "ConfigurationNotValid")
+
+
+def test_a_server_shows_its_certificate_to_a_policy_server_that_wants_one() -> None:
+    written = "{port: 50051, policyServerCaProvider: c, policyServerCertificateProvider: d}"
+    remote = configuration(f"{{policyServer: {{{REMOTE}, clientCertFile: /e.crt, clientKeyFile: /e.key}}}}")
+    [made] = servers(backend(written), policy(), remote)
+    assert isinstance(made.authorization, Judged)
+    assert (made.authorization.check.ca, made.authorization.check.own) == ("c", "d")
+
+
+def test_of_several_policy_servers_the_first_is_used_with_a_warning() -> None:
+    two = configuration("{policyServer: {addresses: ['127.0.0.1:1', '127.0.0.1:2']}}")
+    world = World([backend(), policy(), two])
+    [made] = world.graph.grpc_servers
+    assert isinstance(made.authorization, Judged)
+    assert made.authorization.check.target == "ipv4:127.0.0.1:1"
+    assert "PolicyServerFirstAddress" in dict(world.problems("Backend", severity=Severity.WARNING))
 
 
 # --- Status

@@ -9,10 +9,13 @@ from typing import Final, TypeAlias
 import structlog
 
 from authplane.app.generation import Difference, Generation, build_generation, differences
+from authplane.app.policy_server_probe import PolicyServerProbe, PolicyServerTried
 from authplane.app.records import Transitions
 from authplane.app.rekeyed import rekeyed
 from authplane.graph.policy_server import PolicyServer
+from authplane.graph.policy_server_status import with_policy_server
 from authplane.graph.programming import Programming
+from authplane.graph.settings_places import configuration_ref
 from authplane.graph.status import Status
 from authplane.io.ads import ALL_ENVOYS, Ads, Clients, require_protection
 from authplane.io.ads_stream import AdsEvent
@@ -54,7 +57,7 @@ class Rebuilt:
     """Changes that loosen and wait since now."""
 
 
-Told: TypeAlias = Rebuilt | AdsEvent
+Told: TypeAlias = Rebuilt | AdsEvent | PolicyServerTried
 """What the control plane has to say."""
 
 
@@ -91,6 +94,7 @@ class Control:
         self._held: tuple[Held, ...] = ()
         self._compiler = PolicyCompiler()
         self._keys: NativeKeys | None = None
+        self._probe = PolicyServerProbe(self._tried)
         self.generation: Generation | None = None
 
     @asynccontextmanager
@@ -119,7 +123,7 @@ class Control:
         if self._keys is None:
             raise RuntimeError("nothing is followed before it is served")
         folder, keys = rebuilds(self._folder, poll=settings.poll), self._keys.changes()
-        await first_of(lambda: self._obey(folder), lambda: self._obey(keys, keys=True))
+        await first_of(lambda: self._obey(folder), lambda: self._obey(keys, keys=True), self._probe.follow)
 
     async def _obey(self, changes: AsyncGenerator[None], *, keys: bool = False) -> None:
         async for _ in changes:
@@ -147,6 +151,8 @@ class Control:
             # Keys that only the policy server needs are fetched too: status says which issuers give none, and why.
             policies = generation.compiled.policies
             self._keys.configure(policies.issuers, _urls(native_issuers(policies)))
+        if self._policy_server is None:  # whoever gives us one looks after it
+            self._probe.configure(generation.built.policy_server)
         if renewed is None:
             self._observe()
         findings = generation.findings
@@ -170,6 +176,10 @@ class Control:
             self._observe()
         self._tell(event)
 
+    def _tried(self, tried: PolicyServerTried) -> None:
+        self._observe()
+        self._tell(tried)
+
     def _observe(self) -> None:
         """Take note of when conditions change."""
         if self.generation is not None:
@@ -179,7 +189,11 @@ class Control:
         """Return the status that a generation has with the connected proxies, of which the oldest does the least."""
         standings = self._keys.standings() if self._keys is not None else ()
         without_keys = {each.issuer: each.why for each in standings if not each.ready}
-        return generation.status(self.programming, self._ads.oldest(), without_keys)
+        statuses = generation.status(self.programming, self._ads.oldest(), without_keys)
+        configuration = generation.loaded.resources.configuration
+        if configuration is None:
+            return statuses
+        return with_policy_server(statuses, configuration_ref(configuration), self._probe.tried)
 
     @property
     def programming(self) -> Programming:

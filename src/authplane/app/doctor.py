@@ -3,15 +3,15 @@
 A probe is a function from a generation to rows. To add one, write the function and name it in `PROBES`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, TypeAlias, assert_never
 
 from authplane.app.generation import Generation
-from authplane.app.policy_server_probe import dialled, dialled_with
+from authplane.app.policy_server_probe import REMEDIES, dialled, dialled_with
 from authplane.base.problems import Severity
-from authplane.io.handshake import Accepted, Cause, Greeting, NotTried, Refused, greet_once
+from authplane.io.handshake import Accepted, Greeting, NotTried, Refused, greet_once
 
 
 class Outcome(StrEnum):
@@ -37,17 +37,6 @@ class Row:
 
 
 Probe: TypeAlias = Callable[[Generation], Iterable[Row]]
-
-REMEDIES: Final[Mapping[Cause, str]] = {
-    Cause.UNREACHABLE: "Start authplane authserver policy there, or correct the address in spec.policyServer.",
-    Cause.SERVER_CERTIFICATE: "Set caFile or caSecret of spec.policyServer to the CA of the server's certificate, and"
-    " serverName to a name that it has.",
-    Cause.HANDSHAKE: "Set clientSecret, or clientCertFile and clientKeyFile, of spec.policyServer to a certificate of"
-    " the CA that the policy server has as --tls-ca-path.",
-    Cause.PROTOCOL: "If the server expects TLS, set caFile or caSecret of spec.policyServer; otherwise correct the"
-    " address.",
-}
-"""What to do when the policy server cannot be used."""
 
 
 def examine(generation: Generation, probes: Iterable[Probe] | None = None) -> tuple[Row, ...]:

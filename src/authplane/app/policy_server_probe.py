@@ -1,16 +1,92 @@
 """Whether the policy server accepts us, tried from here as Envoy does it."""
 
-from typing import assert_never
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, assert_never
 
+from authplane.graph.model import Certificate
 from authplane.graph.policy_server import OverSocket, OverTcp, PolicyServer, Where
-from authplane.graph.upstreams import CaFile, Plaintext
-from authplane.io.handshake import ClientTls
+from authplane.graph.policy_server_status import Trial, Tried
+from authplane.graph.upstreams import CaFile, CertificateFiles, Plaintext
+from authplane.io.greeter import Greeter
+from authplane.io.handshake import (
+    Accepted,
+    Cause,
+    ClientTls,
+    Greeting,
+    NotTried,
+    PemFiles,
+    PemPair,
+    Refused,
+    Shown,
+)
 from authplane.io.listen import Address, TcpAddress, UnixAddress
+
+REMEDIES: Final[Mapping[Cause, str]] = {
+    Cause.UNREACHABLE: "Start authplane authserver policy there, or correct the address in spec.policyServer.",
+    Cause.SERVER_CERTIFICATE: "Set caFile or caSecret of spec.policyServer to the CA of the server's certificate, and"
+    " serverName to a name that it has.",
+    Cause.HANDSHAKE: "Set clientSecret, or clientCertFile and clientKeyFile, of spec.policyServer to a certificate of"
+    " the CA that the policy server has as --tls-ca-path.",
+    Cause.PROTOCOL: "If the server expects TLS, set caFile or caSecret of spec.policyServer; otherwise correct the"
+    " address.",
+}
+"""What to do when the policy server cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyServerTried:
+    """The control plane tried to connect to the policy server, and it ended otherwise than before."""
+
+    tried: Tried
+    remedy: str = ""
+
+
+class PolicyServerProbe:
+    """Tries the policy server while the control plane runs, and knows what status says of it."""
+
+    def __init__(self, tell: Callable[[PolicyServerTried], None]) -> None:
+        self._tell = tell
+        self._greeter = Greeter(self._heard)
+
+    def configure(self, server: PolicyServer | None) -> None:
+        """Try this server from now on; None tries nothing."""
+        if server is None:
+            self._greeter.configure((), None)
+        else:
+            self._greeter.configure(dialled(server), dialled_with(server))
+
+    @property
+    def tried(self) -> tuple[Tried, ...]:
+        """What became of the last attempts."""
+        return tuple(_tried(address, greeting) for address, greeting in self._greeter.results.items())
+
+    async def follow(self) -> None:
+        """Try for ever."""
+        await self._greeter.follow()
+
+    def _heard(self, address: Address, greeting: Greeting) -> None:
+        remedy = REMEDIES[greeting.cause] if isinstance(greeting, Refused) else ""
+        self._tell(PolicyServerTried(_tried(address, greeting), remedy))
+
+
+def _tried(address: Address, greeting: Greeting) -> Tried:
+    match greeting:
+        case Accepted():
+            return Tried(address=str(address), trial=Trial.ACCEPTED)
+        case NotTried(why):
+            return Tried(address=str(address), trial=Trial.NOT_TRIED, why=f"not tried from the control plane: {why}")
+        case Refused(cause=Cause.UNREACHABLE, why=why):
+            return Tried(address=str(address), trial=Trial.UNREACHABLE, why=why)
+        case Refused(why=why):
+            return Tried(address=str(address), trial=Trial.HANDSHAKE, why=why)
+        case _:
+            assert_never(greeting)
 
 
 def dialled(server: PolicyServer) -> tuple[Address, ...]:
     """Return where the policy server is tried."""
-    return (_address(server.where),)
+    return tuple(map(_address, server.addresses))
 
 
 def dialled_with(server: PolicyServer) -> ClientTls | None:
@@ -18,7 +94,23 @@ def dialled_with(server: PolicyServer) -> ClientTls | None:
     tls = server.tls
     if isinstance(tls, Plaintext):
         return None
-    return ClientTls(ca=tls.ca.path if isinstance(tls.ca, CaFile) else tls.ca, server_name=tls.server_name)
+    return ClientTls(
+        ca=tls.ca.path if isinstance(tls.ca, CaFile) else tls.ca,
+        server_name=tls.server_name,
+        shown=_shown(server.client),
+    )
+
+
+def _shown(client: Certificate | CertificateFiles | None) -> Shown | None:
+    match client:
+        case None:
+            return None
+        case Certificate(chain=chain, key=key):
+            return PemPair(certificate=chain, key=key)
+        case CertificateFiles(chain=path, key=key_path):
+            return PemFiles(certificate=path, key=key_path)
+        case _:
+            assert_never(client)
 
 
 def _address(where: Where) -> Address:

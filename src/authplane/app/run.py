@@ -141,7 +141,7 @@ def _decider(folder: Folder, ours: UnixAddress) -> UnixAddress | None:
 
 
 def _as_envoy_sees(decider: UnixAddress | None) -> PolicyServer | None:
-    return None if decider is None else PolicyServer(where=OverSocket(decider.path))
+    return None if decider is None else PolicyServer(addresses=(OverSocket(decider.path),))
 
 
 @asynccontextmanager

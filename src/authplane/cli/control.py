@@ -6,9 +6,11 @@ import structlog
 import typer
 
 from authplane.app.control import Control, ControlSettings, Rebuilt, Told
+from authplane.app.policy_server_probe import PolicyServerTried
 from authplane.base.problems import Severity
 from authplane.cli.folder import FolderArgument
 from authplane.cli.listen import LogFormatOption, LoosenAfterOption, TlsCaOption, TlsCertOption, TlsKeyOption, serving
+from authplane.graph.policy_server_status import Trial, Tried
 from authplane.io.ads import Clients
 from authplane.io.ads_stream import STOPPING, Connected, Disconnected
 from authplane.io.folder import LOOSEN_AFTER, Folder
@@ -110,6 +112,8 @@ def tell(told: Told) -> None:
         case Disconnected(node=node, peer=peer, reason=reason):
             ended = log.warning if reason and reason != STOPPING.reason else log.info
             ended("proxy disconnected", node=node, peer=peer, reason=reason)
+        case PolicyServerTried(tried, remedy):
+            _tell_tried(tried, remedy)
         case Acked(node=node, type_url=type_url, version=version):
             log.debug("accepted", node=node, type=type_url.name.lower(), version=version)
         case Nacked(node=node, type_url=type_url, version=version, names=names, message=message):
@@ -123,6 +127,18 @@ def tell(told: Told) -> None:
             )
         case _:
             assert_never(told)
+
+
+def _tell_tried(tried: Tried, remedy: str) -> None:
+    match tried.trial:
+        case Trial.ACCEPTED:
+            log.info("policy server accepts connections", address=tried.address)
+        case Trial.NOT_TRIED:
+            log.info("policy server not tried", address=tried.address, why=tried.why)
+        case Trial.UNREACHABLE | Trial.HANDSHAKE:
+            log.error("cannot connect to the policy server", address=tried.address, why=tried.why, fix=remedy)
+        case _:
+            assert_never(tried.trial)
 
 
 def _short(names: list[str]) -> list[str]:

@@ -8,6 +8,7 @@ from rich.markup import escape
 
 from authplane.app.checking import shadow_note
 from authplane.app.control import Rebuilt
+from authplane.app.policy_server_probe import PolicyServerTried
 from authplane.app.quickstart import ISSUER_ADDRESS, TOOLS_ADDRESS, agent_program, agent_tries, tries
 from authplane.app.run import NODE, Decided, Output, RunError, RunEvent, RunSettings, Started, run_gateway
 from authplane.cli.access_lines import access_line, json_record
@@ -15,6 +16,7 @@ from authplane.cli.changes import changes_line
 from authplane.cli.listen import LoosenAfterOption, serving
 from authplane.cli.output import count, fail, finding_line, out
 from authplane.graph.model import Graph, PlainPort
+from authplane.graph.policy_server_status import Trial, Tried
 from authplane.io.ads_stream import Connected, Disconnected
 from authplane.io.clock import now
 from authplane.io.dev_folder import DevFolderError
@@ -142,12 +144,10 @@ class _Terminal:
                 _output(program, line.stream, line.text)
             case Nacked(type_url=type_url, message=message):
                 out.print(f"[red]Envoy refused the {type_url.name.lower()}s[/]: {escape(message)}")
-            case Connected(node=node) | Disconnected(node=node) if node == NODE:
-                pass
-            case Connected(node=node):
-                out.print(f"proxy {escape(node)} connected")
-            case Disconnected(node=node):
-                out.print(f"proxy {escape(node)} disconnected")
+            case Connected() | Disconnected():
+                _print_proxy(event)
+            case PolicyServerTried(tried, remedy):
+                _print_tried(tried, remedy)
             case Acked():
                 pass
             case _:
@@ -185,6 +185,18 @@ class _Terminal:
         if self._quickstart:
             _print_tries(settings.workspace, graph)
         out.print("[dim]Ctrl-C stops everything. Requests:[/]")
+
+
+def _print_proxy(event: Connected | Disconnected) -> None:
+    if event.node != NODE:
+        verb = "connected" if isinstance(event, Connected) else "disconnected"
+        out.print(f"proxy {escape(event.node)} {verb}")
+
+
+def _print_tried(tried: Tried, remedy: str) -> None:
+    if tried.trial in {Trial.UNREACHABLE, Trial.HANDSHAKE}:
+        out.print(f"[red]cannot connect to the policy server[/] {escape(tried.address)}: {escape(tried.why)}")
+        out.print(f"    Fix: {escape(remedy)}")
 
 
 def _print_tries(workspace: Workspace, graph: Graph) -> None:

@@ -23,7 +23,7 @@ from authplane.graph.service_tls import read_service_tls
 from authplane.graph.services import report_endpoint_slices
 from authplane.graph.settings import DEFAULTS, Settings, read_settings, unusable_configuration
 from authplane.graph.upstream_tls import client_certificate
-from authplane.graph.upstreams import Cluster, Plaintext
+from authplane.graph.upstreams import CertificateFiles, Cluster, Plaintext
 from authplane.policy.access.guards import Policies
 from authplane.resources.documents import Resources
 
@@ -93,7 +93,9 @@ def build_graph(
         keys=placements.key_sets,
         grpc_servers=grpc_servers,
         clusters=tuple(sorted(clusters, key=lambda cluster: cluster.name)),
-        certificates=_certificates(resources, settings, (*hosts.certificates, *gateways.certificates), clusters),
+        certificates=_certificates(
+            resources, settings, (*hosts.certificates, *gateways.certificates), clusters, asked.client
+        ),
     )
     return Built(graph, reports.found(), gateways, asked if _asks(graph) else None)
 
@@ -120,13 +122,17 @@ def _served(settings: Settings, hosts: Hosts) -> Graph:
 
 
 def _certificates(
-    resources: Resources, settings: Settings, served: Iterable[Certificate], clusters: Sequence[Cluster]
-) -> tuple[Certificate, ...]:
+    resources: Resources,
+    settings: Settings,
+    served: Iterable[Certificate],
+    clusters: Sequence[Cluster],
+    shown_to_policy_server: Certificate | CertificateFiles | None,
+) -> tuple[Certificate | CertificateFiles, ...]:
     """Return what hosts show to clients and clusters show to upstreams."""
-    found = {certificate.name: certificate for certificate in served}
-    shown = client_certificate(resources, settings)
-    if isinstance(shown, Certificate) and any(_shows(cluster, shown.name) for cluster in clusters):
-        found[shown.name] = shown
+    found: dict[ObjectName, Certificate | CertificateFiles] = {certificate.name: certificate for certificate in served}
+    for shown in (client_certificate(resources, settings), shown_to_policy_server):
+        if isinstance(shown, Certificate | CertificateFiles) and any(_shows(each, shown.name) for each in clusters):
+            found[shown.name] = shown
     return tuple(found[name] for name in sorted(found))
 
 

@@ -27,6 +27,8 @@ class PolicyCheck:
     """As gRPC names what it connects to."""
     ca: str = ""
     """The certificate provider that verifies it; empty is plain text on the same machine."""
+    own: str = ""
+    """The one with what the server shows to it; empty shows nothing."""
     timeout: Timeout
 
 

@@ -93,7 +93,11 @@ def _tls(written: GrpcBackend) -> ServerTls | None:
 
 def _check(server: PolicyServer, written: GrpcBackend, problems: Problems) -> PolicyCheck | None:
     """Say how the policy server is asked; None is a problem."""
-    target = _target(server.where)
+    # gRPC has no target of several names, and none of several addresses with TLS.
+    where = server.addresses[0]
+    if len(server.addresses) > 1:
+        problems.warn("PolicyServerFirstAddress", "gRPC servers use the first of policyServer.addresses only")
+    target = _target(where)
     provider = written.policy_server_ca_provider
     with problems.at("policyServerCaProvider"):
         match server.tls:
@@ -109,15 +113,30 @@ def _check(server: PolicyServer, written: GrpcBackend, problems: Problems) -> Po
                         "the policyServer of the configuration has TLS: say which certificate provider has its CA",
                     )
                     return None
-                if not isinstance(server.where, OverTcp) or name != server.where.host:
+                if not isinstance(where, OverTcp) or name != where.host:
                     problems.add(
                         "PolicyServerNotValid",
                         f"a gRPC server cannot ask for the certificate of {name!r}: only for that of the address",
                     )
                     return None
-                return PolicyCheck(target=target, ca=provider, timeout=server.timeout)
+                own = _own(server, written, problems)
+                return None if own is None else PolicyCheck(target=target, ca=provider, own=own, timeout=server.timeout)
             case _:
                 assert_never(server.tls)
+
+
+def _own(server: PolicyServer, written: GrpcBackend, problems: Problems) -> str | None:
+    """Name the provider of what the server shows to the policy server, empty if nothing; None is a problem."""
+    own = written.policy_server_certificate_provider
+    if own is None and server.client is not None:
+        with problems.at("policyServerCertificateProvider"):
+            problems.add(
+                "PolicyServerNotValid",
+                "Required here: policyServer of the configuration has a client certificate. Set the provider of the"
+                " certificate that this server shows.",
+            )
+        return None
+    return own or ""
 
 
 def _target(where: Where) -> str:

@@ -15,7 +15,7 @@ from authplane.base.secret import Secret
 from authplane.base.timeouts import Timeout, UseDefault
 from authplane.graph.grpc_model import GrpcServer
 from authplane.graph.guards import HeaderNames, RouteAuthorization
-from authplane.graph.upstreams import NO_LIMITS, Cluster, Mirror, TlsLimits
+from authplane.graph.upstreams import NO_LIMITS, CertificateFiles, Cluster, Mirror, TlsLimits
 
 # --- Matching
 
@@ -395,4 +395,4 @@ class Graph:
     """The key sets of issuers, as JSON, by address."""
     grpc_servers: tuple[GrpcServer, ...] = ()
     clusters: tuple[Cluster, ...] = ()
-    certificates: tuple[Certificate, ...] = ()
+    certificates: tuple[Certificate | CertificateFiles, ...] = ()

@@ -3,18 +3,20 @@
 import re
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, TypeAlias, assert_never
+from typing import Final, TypeAlias
 
 from authplane.base.addresses import is_loopback
 from authplane.base.names import ObjectName
 from authplane.base.problems import Problems
 from authplane.base.timeouts import After, Timeout, UseDefault, parse_timeout
 from authplane.graph.guards import AuthorizationService, CheckedBody, FailClosed, OverGrpc
+from authplane.graph.model import Certificate
 from authplane.graph.reports import Reports
-from authplane.graph.secrets import Unusable, ca_bundle
+from authplane.graph.secrets import Unusable, ca_bundle, server_certificate
 from authplane.graph.settings_places import configuration_ref
 from authplane.graph.upstreams import (
     CaFile,
+    CertificateFiles,
     Destinations,
     ExtensionCluster,
     ExternalName,
@@ -29,7 +31,8 @@ from authplane.resources.kinds.authplane import PolicyServer as Written
 POLICY_CLUSTER: Final = "authplane/policy"
 _AUTHORITY: Final = "authplane.policy"
 _OURS: Final = ObjectName("", "policy")
-"""No object has this name."""
+_CLIENT: Final = ObjectName("", "policy-client")
+"""No object has these names."""
 _UNAVAILABLE: Final = 503
 _LONGEST_DECISION: Final = After(timedelta(seconds=5))
 _NO_TLS: Final = Plaintext()
@@ -58,8 +61,11 @@ Where: TypeAlias = OverTcp | OverSocket
 class PolicyServer:
     """Where decisions are made and how long one may take."""
 
-    where: Where = OverTcp("127.0.0.1", 9443)
+    addresses: tuple[Where, ...] = (OverTcp("127.0.0.1", 9443),)
+    """At least one; all of them decide alike."""
     tls: Plaintext | VerifiedTls = _NO_TLS
+    client: Certificate | CertificateFiles | None = None
+    """What Envoy shows to it; its name is that in ``tls``."""
     timeout: Timeout = _LONGEST_DECISION
 
 
@@ -74,10 +80,11 @@ def read_policy_server(resources: Resources, reports: Reports) -> PolicyServer:
         return LOCAL_POLICY_SERVER
     problems = reports.of(configuration_ref(configuration))
     with problems.at("spec", "policyServer"):
-        where = _where(written.address, problems)
-        tls = _tls(written, where, resources, problems)
+        addresses = _addresses(written, problems)
+        client = _client(written, resources, problems)
+        tls = _tls(written, addresses, client, resources, problems)
         timeout = _timeout(written.timeout, problems)
-    return PolicyServer(where=where, tls=tls, timeout=timeout)
+    return PolicyServer(addresses=addresses, tls=tls, client=client, timeout=timeout)
 
 
 def policy_service(server: PolicyServer, most_bytes: int) -> AuthorizationService:
@@ -98,54 +105,109 @@ def policy_cluster(server: PolicyServer) -> ExtensionCluster:
         object_name=_OURS,
         version=HttpVersion.HTTP2,
         tls=server.tls,
-        destinations=_destinations(server.where),
+        destinations=_destinations(server.addresses),
         authority=_AUTHORITY,
         response_timeout=server.timeout,
+        health_checks=len(server.addresses) > 1,
     )
 
 
-def _destinations(where: Where) -> Destinations:
-    match where:
-        case OverTcp(host, port):
-            return (ExternalName(service=_OURS, weight=1, host=host, port=port, ipv4_first=True, searched=True),)
-        case OverSocket(path):
-            return (SocketFile(service=_OURS, weight=1, path=path),)
-        case _:
-            assert_never(where)
+def _destinations(addresses: tuple[Where, ...]) -> Destinations:
+    sockets = tuple(
+        SocketFile(service=_OURS, weight=1, path=each.path) for each in addresses if isinstance(each, OverSocket)
+    )
+    return sockets or tuple(
+        ExternalName(service=_OURS, weight=1, host=each.host, port=each.port, ipv4_first=True, searched=True)
+        for each in addresses
+        if isinstance(each, OverTcp)
+    )
+
+
+def _addresses(written: Written, problems: Problems) -> tuple[Where, ...]:
+    if not written.addresses:
+        with problems.at("address"):
+            return LOCAL_POLICY_SERVER.addresses if written.address is None else (_where(written.address, problems),)
+    with problems.at("addresses"):
+        if written.address is not None:
+            problems.add("PolicyServerNotValid", "address is set too. Set address or addresses, not both.")
+        if len(set(written.addresses)) != len(written.addresses):
+            problems.add("PolicyServerNotValid", "An address is listed twice. List each server once.")
+        found = []
+        for number, address in enumerate(written.addresses):
+            with problems.at(number):
+                found.append(_where(address, problems))
+        if len({type(each) for each in found}) > 1:
+            problems.add("PolicyServerNotValid", "Sockets and host:port are mixed. Use one of the two.")
+    return tuple(found)
 
 
 def _where(address: str, problems: Problems) -> Where:
-    with problems.at("address"):
-        if address.startswith("unix:"):
-            path = address.removeprefix("unix:")
-            if not path.startswith("/") or len(path) > 107:  # what a socket's address has room for
-                problems.add("PolicyServerNotValid", f"{address!r} must be 'unix:' and an absolute path of a socket")
-            return OverSocket(path)
-        host, _, port = address.rpartition(":")
-        if not _HOST.fullmatch(host) or not port.isdecimal() or not 1 <= int(port) <= 65535:
-            problems.add("PolicyServerNotValid", f"{address!r} is not an address such as 'policy.example:9443'")
-            return OverTcp("127.0.0.1", 1)
-        return OverTcp(host.strip("[]"), int(port))
+    if address.startswith("unix:"):
+        path = address.removeprefix("unix:")
+        if not path.startswith("/") or len(path) > 107:  # what a socket's address has room for
+            problems.add("PolicyServerNotValid", f"{address!r} must be 'unix:' and an absolute path of a socket")
+        return OverSocket(path)
+    host, _, port = address.rpartition(":")
+    if not _HOST.fullmatch(host) or not port.isdecimal() or not 1 <= int(port) <= 65535:
+        problems.add("PolicyServerNotValid", f"{address!r} is not an address such as 'policy.example:9443'")
+        return OverTcp("127.0.0.1", 1)
+    return OverTcp(host.strip("[]"), int(port))
 
 
-def _tls(written: Written, where: Where, resources: Resources, problems: Problems) -> Plaintext | VerifiedTls:
+def _tls(
+    written: Written,
+    addresses: tuple[Where, ...],
+    client: Certificate | CertificateFiles | None,
+    resources: Resources,
+    problems: Problems,
+) -> Plaintext | VerifiedTls:
     ca = _ca(written, resources, problems)
-    local = isinstance(where, OverSocket) or is_loopback(where.host)
     if ca is None:
-        if not local:
+        if not all(isinstance(each, OverSocket) or is_loopback(each.host) for each in addresses):
             problems.add(
                 "PolicyServerNotValid",
-                "whoever answers there would decide: give caFile or caSecret, or an address of this machine",
+                "The policy server is not authenticated. Set caFile or caSecret, or use an address of this machine.",
             )
-        if written.server_name:
-            with problems.at("serverName"):
-                problems.add("PolicyServerNotValid", "there is no TLS without caFile or caSecret")
+        for field, given in (("serverName", written.server_name), (_field_of_client(written), client)):
+            if given:
+                with problems.at(field):
+                    problems.add("PolicyServerNotValid", "there is no TLS without caFile or caSecret")
         return _NO_TLS
-    name = written.server_name or (where.host if isinstance(where, OverTcp) else "")
+    hosts = {each.host if isinstance(each, OverTcp) else "" for each in addresses}
+    name = written.server_name or (hosts.pop() if len(hosts) == 1 else "")
     if not name:
         with problems.at("serverName"):
-            problems.add("PolicyServerNotValid", "a socket has no name: say which one the certificate must have")
-    return VerifiedTls(ca=ca, subject_names=(name,), server_name=name)
+            problems.add(
+                "PolicyServerNotValid",
+                "Required here: sockets have no host name, and several hosts share none. Set the name that the"
+                " certificate has.",
+            )
+    return VerifiedTls(
+        ca=ca, subject_names=(name,), server_name=name, client_certificate=client.name if client is not None else None
+    )
+
+
+def _field_of_client(written: Written) -> str:
+    return "clientSecret" if written.client_secret is not None else "clientCertFile"
+
+
+def _client(written: Written, resources: Resources, problems: Problems) -> Certificate | CertificateFiles | None:
+    """Read what Envoy shows to the policy server."""
+    files = (written.client_cert_file, written.client_key_file)
+    if written.client_secret is None:
+        if any(files) and not all(files):
+            with problems.at("clientKeyFile" if files[0] else "clientCertFile"):
+                problems.add("PolicyServerNotValid", "Required here: set clientCertFile and clientKeyFile together.")
+        return CertificateFiles(name=_CLIENT, chain=files[0], key=files[1]) if any(files) else None
+    with problems.at("clientSecret"):
+        if any(files):
+            problems.add("PolicyServerNotValid", "Files are set too. Set clientSecret or the two files, not both.")
+        name = ObjectName(written.client_secret.namespace, written.client_secret.name)
+        found = server_certificate(resources, name)
+        if isinstance(found, Unusable):
+            problems.add("PolicyServerNotValid", f'Secret "{name}" cannot be used: {found}')
+            return None
+        return found
 
 
 def _ca(written: Written, resources: Resources, problems: Problems) -> bytes | CaFile | None:

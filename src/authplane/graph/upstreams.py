@@ -93,6 +93,16 @@ class CaFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateFiles:
+    """A certificate chain and its key in PEM files on the proxy's machine, which reads them anew when they change."""
+
+    name: ObjectName
+    """By which the proxy asks for them; no object has it."""
+    chain: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedTls:
     """TLS to an upstream whose certificate the CA signed for one of the names."""
 
@@ -186,6 +196,8 @@ class ExtensionCluster:
     response_timeout: Timeout = UseDefault()
     """How long a check may take unless the virtual host says otherwise."""
     idle_connection_timeout: Timeout = UseDefault()
+    health_checks: bool = False
+    """Whether the proxy asks each destination for its health, and leaves out those that do not answer."""
 
     @property
     def extension(self) -> Extension:

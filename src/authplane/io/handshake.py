@@ -125,9 +125,9 @@ def _refused(error: OSError | asyncio.IncompleteReadError, *, secure: bool) -> R
             return Refused(cause=Cause.SERVER_CERTIFICATE, why=f"the server's certificate: {error.verify_message}")
         case ssl.SSLError():
             return Refused(cause=Cause.HANDSHAKE, why=f"TLS handshake failed: {_words(error)}")
-        case asyncio.IncompleteReadError() | ConnectionResetError() if secure:
-            return Refused(cause=Cause.HANDSHAKE, why="TLS handshake failed: the server closed the connection")
-        case asyncio.IncompleteReadError() | ConnectionResetError():
+        case asyncio.IncompleteReadError() | ConnectionResetError() | ConnectionAbortedError() | BrokenPipeError():
+            if secure:
+                return Refused(cause=Cause.HANDSHAKE, why="TLS handshake failed: the server closed the connection")
             return Refused(cause=Cause.PROTOCOL, why="the server closed the connection before its first frame")
         case _:
             return Refused(cause=Cause.UNREACHABLE, why=_words(error))

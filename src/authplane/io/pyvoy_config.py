@@ -17,6 +17,9 @@ CERTIFICATE: Final = "certificate"
 CLIENTS: Final = "clients"
 """The names of the secrets: what the server shows, and whom it accepts."""
 
+HANDSHAKE_FAILED: Final = "TLS handshake failed"
+"""What the log says of a client whose certificate is missing or not of the CA."""
+
 _TYPE: Final = "type.googleapis.com/"
 _SECRET: Final = f"{_TYPE}envoy.extensions.transport_sockets.tls.v3.Secret"
 _WINDOW: Final = 1024 * 1024
@@ -58,12 +61,14 @@ def render_worker(filters: list[Json], address: Address, limits: Limits, secrets
     chain: Json = {"filters": [_typed("envoy.filters.network.http_connection_manager", _manager(filters, limits))]}
     if secrets is not None:
         chain["transport_socket"] = _typed("envoy.transport_sockets.tls", _tls(secrets))
-    listener = {
+    listener: Json = {
         "name": STATS,
         **_address(address),
         "filter_chains": [chain],
         "per_connection_buffer_limit_bytes": _WINDOW,
     }
+    if secrets is not None:
+        listener["access_log"] = [_failed_handshakes()]
     most: Json = {
         "@type": f"{_TYPE}envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
         "max_active_downstream_connections": limits.connections,
@@ -159,6 +164,32 @@ def _tls(secrets: Mapping[str, Path]) -> Json:
         "common_tls_context": common,
         "require_client_certificate": CLIENTS in secrets,
     }
+
+
+def _failed_handshakes() -> Json:
+    """Return a log of connections whose TLS handshake failed, in the form of our own log lines, on standard error.
+
+    Nothing else says why a proxy without a certificate of the CA gets no answer.
+    """
+    failed = {
+        "@type": f"{_TYPE}envoy.extensions.access_loggers.filters.cel.v3.ExpressionFilter",
+        "expression": "has(connection.transport_failure_reason)",
+    }
+    line = {
+        "peer": "%DOWNSTREAM_REMOTE_ADDRESS%",
+        "why": "%DOWNSTREAM_TRANSPORT_FAILURE_REASON%",
+        "event": HANDSHAKE_FAILED,
+        "level": "warning",
+        "timestamp": "%START_TIME%",
+    }
+    log = _typed(
+        "envoy.access_loggers.stderr",
+        {
+            "@type": f"{_TYPE}envoy.extensions.access_loggers.stream.v3.StderrAccessLog",
+            "log_format": {"json_format": line},
+        },
+    )
+    return {**log, "filter": {"extension_filter": _typed("envoy.access_loggers.extension_filters.cel", failed)}}
 
 
 def _from_file(name: str, secrets: Mapping[str, Path]) -> Json:

@@ -6,7 +6,14 @@ from datetime import timedelta
 from typing import Final, assert_never
 
 from envoy.config.cluster.v3 import circuit_breaker_pb2, cluster_pb2
-from envoy.config.core.v3 import address_pb2, base_pb2, extension_pb2, protocol_pb2, resolver_pb2
+from envoy.config.core.v3 import (
+    address_pb2,
+    base_pb2,
+    extension_pb2,
+    health_check_pb2,
+    protocol_pb2,
+    resolver_pb2,
+)
 from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
 from envoy.extensions.network.dns_resolver.cares.v3 import cares_dns_resolver_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
@@ -15,6 +22,7 @@ from envoy.type.matcher.v3 import string_pb2
 from envoy.type.v3 import percent_pb2
 from google.protobuf.wrappers_pb2 import UInt32Value
 
+from authplane.base.addresses import parse_ip_address
 from authplane.base.names import ObjectName
 from authplane.base.timeouts import After, Disabled, Timeout, UseDefault
 from authplane.graph.upstreams import (
@@ -38,6 +46,8 @@ from authplane.render.wrap import FROM_ADS, TLS_VERSIONS, duration, pack, socket
 _CONNECT_TIMEOUT: Final = timedelta(seconds=2)
 _LONGEST_CONNECT: Final = timedelta(days=1)
 """What "no limit" becomes: Envoy asks for one."""
+_HEALTH_INTERVAL: Final = timedelta(seconds=1)
+_HEALTH_TIMEOUT: Final = timedelta(seconds=1)
 _BUFFER_LIMIT: Final = 32 * 1024
 _NO_SEARCH: Final = extension_pb2.TypedExtensionConfig(
     name="envoy.network.dns_resolver.cares",
@@ -72,6 +82,8 @@ def render_cluster(cluster: Cluster) -> cluster_pb2.Cluster:
     if isinstance(cluster, ExtensionCluster):
         # Without this Envoy ignores the weights of localities.
         message.common_lb_config.locality_weighted_lb_config.SetInParent()
+        if cluster.health_checks:
+            message.health_checks.append(_health_check(cluster.authority))
     message.typed_extension_protocol_options[_HTTP_OPTIONS].CopyFrom(
         pack(_http_options(cluster.version, cluster.idle_connection_timeout))
     )
@@ -140,6 +152,19 @@ def _locality(
             endpoint_components_pb2.LbEndpoint(endpoint=endpoint_components_pb2.Endpoint(address=address))
             for address in addresses
         ],
+    )
+
+
+def _health_check(authority: str) -> health_check_pb2.HealthCheck:
+    """Ask for health by gRPC, as often with traffic as without: the first request must not find that out."""
+    interval = duration(_HEALTH_INTERVAL)
+    return health_check_pb2.HealthCheck(
+        timeout=duration(_HEALTH_TIMEOUT),
+        interval=interval,
+        no_traffic_interval=interval,
+        unhealthy_threshold=UInt32Value(value=1),
+        healthy_threshold=UInt32Value(value=1),
+        grpc_health_check=health_check_pb2.HealthCheck.GrpcHealthCheck(authority=authority),
     )
 
 
@@ -230,16 +255,20 @@ def _tls_context(tls: UnverifiedTls | VerifiedTls, version: HttpVersion) -> tls_
         common.tls_certificate_sds_secret_configs.add(name=str(tls.client_certificate), sds_config=FROM_ADS)
     if isinstance(tls, VerifiedTls):
         common.validation_context.CopyFrom(_validation(tls.ca, tls.subject_names))
-    return tls_pb2.UpstreamTlsContext(common_tls_context=common, sni=tls.server_name)
+    # RFC 6066 §3: a server name is never an IP address.
+    sni = "" if parse_ip_address(tls.server_name) is not None else tls.server_name
+    return tls_pb2.UpstreamTlsContext(common_tls_context=common, sni=sni)
 
 
 def _validation(ca: bytes | CaFile, names: tuple[str, ...]) -> common_pb2.CertificateValidationContext:
+    kinds = common_pb2.SubjectAltNameMatcher.SanType
     source = base_pb2.DataSource(filename=ca.path) if isinstance(ca, CaFile) else base_pb2.DataSource(inline_bytes=ca)
     return common_pb2.CertificateValidationContext(
         trusted_ca=source,
         match_typed_subject_alt_names=[
             common_pb2.SubjectAltNameMatcher(
-                san_type=common_pb2.SubjectAltNameMatcher.SanType.DNS, matcher=string_pb2.StringMatcher(exact=name)
+                san_type=kinds.DNS if parse_ip_address(name) is None else kinds.IP_ADDRESS,
+                matcher=string_pb2.StringMatcher(exact=name),
             )
             for name in names
         ],

@@ -155,7 +155,12 @@ def _workloads(ids: frozenset[str]) -> rbac_filter_pb2.RBAC:
 def _ext_authz(ref: Ref, check: PolicyCheck) -> ext_authz_pb2.ExtAuthz:
     if check.ca:
         roots = tls_pb2.CommonTlsContext.CertificateProviderInstance(instance_name=check.ca)
-        plugin: Message = tls_credentials_pb2.TlsCredentials(root_certificate_provider=roots)
+        plugin: Message = tls_credentials_pb2.TlsCredentials(
+            root_certificate_provider=roots,
+            identity_certificate_provider=(
+                tls_pb2.CommonTlsContext.CertificateProviderInstance(instance_name=check.own) if check.own else None
+            ),
+        )
     else:
         plugin = insecure_credentials_pb2.InsecureCredentials()
     return ext_authz_pb2.ExtAuthz(

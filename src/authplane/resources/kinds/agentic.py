@@ -46,6 +46,8 @@ class GrpcBackend:
     tls: Annotated[GrpcTls | None, Filled()] = None
     policy_server_ca_provider: Annotated[str, _NAME] | None = None
     """Has the CA of the policy server, if that is reached over TLS."""
+    policy_server_certificate_provider: Annotated[str, _NAME] | None = None
+    """Has the certificate, and its key, that this server shows to the policy server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

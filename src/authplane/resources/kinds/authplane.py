@@ -63,14 +63,22 @@ class GatewaySettings:
 class PolicyServer:
     """The authorization server that decides by AccessPolicies, as Envoy reaches it."""
 
-    address: Annotated[str, Length(1, 4096)] = "127.0.0.1:9443"
-    """``host:port``, or ``unix:`` and the path of a socket."""
+    address: Annotated[str, Length(1, 4096)] | None = None
+    """``host:port``, or ``unix:`` and the path of a socket; left out, port 9443 of this machine."""
+    addresses: Annotated[tuple[str, ...], Length(0, 16)] = ()
+    """Several servers that decide alike, instead of one; Envoy checks their health."""
     server_name: Annotated[str, Length(0, 253)] = ""
-    """The DNS name that its certificate must have; left out, the host of the address."""
+    """The DNS name or IP address that its certificate must have; left out, the host of the address."""
     ca_file: Annotated[str, Length(0, 4096)] = ""
     """A PEM file, where Envoy runs, with the CA that signed its certificate."""
     ca_secret: Annotated[NamespacedName | None, Filled()] = None
     """The Secret of that CA, instead of a file."""
+    client_cert_file: Annotated[str, Length(0, 4096)] = ""
+    """A PEM file, where Envoy runs, with the certificate that Envoy shows to the server."""
+    client_key_file: Annotated[str, Length(0, 4096)] = ""
+    """A PEM file, where Envoy runs, with its private key."""
+    client_secret: Annotated[NamespacedName | None, Filled()] = None
+    """The ``kubernetes.io/tls`` Secret of that certificate, instead of files."""
     timeout: str = ""
     """How long a decision may take; 5s if left out."""
 
