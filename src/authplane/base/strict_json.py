@@ -16,6 +16,8 @@ Json: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None
 _STRUCTURE: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
 _TEXT: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+_BLANKS: Final = re.compile(r"[ \t\n\r]*")
+_ANY: Final = json.JSONDecoder()
 _MOST_DIGITS: Final = 31
 
 
@@ -57,6 +59,30 @@ def parse_json(data: bytes, limits: Limits) -> Json | NotStrict:
     if b"\\" in data and _SURROGATE.search(data) is not None and not _whole_text(value):
         return NotStrict("half of a surrogate pair")
     return value
+
+
+def spelling(data: bytes, name: str) -> str | None:
+    """Return how a member's value is written in an object that `parse_json` has taken; None if there is no such member.
+
+    Numbers and texts have many spellings, and who sends one back should send the same bytes.
+    """
+    text = data.decode()
+    at = _next(text, _next(text, 0) + 1)
+    while text[at] != "}":
+        found, at = _ANY.raw_decode(text, at)
+        start = _next(text, _next(text, at) + 1)
+        _, end = _ANY.raw_decode(text, start)
+        if found == name:
+            return text[start:end]
+        at = _next(text, end)
+        at = _next(text, at + 1) if text[at] == "," else at
+    return None
+
+
+def _next(text: str, at: int) -> int:
+    """Return where the blanks end that begin here."""
+    blanks = _BLANKS.match(text, at)
+    return at if blanks is None else blanks.end()
 
 
 def _decoded(text: str) -> Json:

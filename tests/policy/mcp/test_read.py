@@ -1,8 +1,7 @@
-import json
 from typing import Any, Final, NamedTuple
 
 import pytest
-from tests.policy.mcp.posting import fault, message, post
+from tests.policy.mcp.posting import fault, message, newest, post
 
 from authplane.policy.mcp.calls import (
     ClientResponse,
@@ -13,6 +12,7 @@ from authplane.policy.mcp.calls import (
     id_of,
     method_of,
 )
+from authplane.policy.mcp.methods import NAMED_IN_HEADERS
 from authplane.policy.mcp.refusal import Fault, McpRefusal
 from authplane.policy.mcp.versions import ASSUMED, ProtocolVersion
 
@@ -119,7 +119,45 @@ def test_known_methods_are_judged_by_what_they_are_about_each_time_they_are_call
             call = post(message(method, {**params, **more}))
             assert isinstance(call, ToolCall | MethodCall)
             assert (call.name if isinstance(call, ToolCall) else call.subject) == "s"
-        assert fault(post(message(method, {}))) is Fault.SUBJECT
+
+
+EVERY: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+NEEDED: Final = {
+    "tools/call": EVERY,
+    "prompts/get": EVERY,
+    "resources/read": EVERY,
+    "completion/complete": EVERY,
+    "resources/subscribe": EVERY[:-1],
+    "resources/unsubscribe": EVERY[:-1],
+    "tasks/get": EVERY[3:],
+    "tasks/cancel": EVERY[3:],
+    "tasks/result": ("2025-11-25",),
+    "tasks/update": ("2026-07-28",),
+}
+"""By method, the versions in which a call has to say what it is about."""
+
+
+@pytest.mark.parametrize("version", EVERY)
+@pytest.mark.parametrize("method", NEEDED)
+def test_what_a_method_needs_depends_on_the_version(method: str, version: str) -> None:
+    def send(params: dict[str, Any]) -> McpCall | McpRefusal:
+        if version == "2026-07-28":
+            return newest(method, params, name="x" if method in NAMED_IN_HEADERS else None)
+        return post(message(method, params), ("mcp-protocol-version", version))
+
+    if version in NEEDED[method]:
+        assert fault(send({})) is Fault.SUBJECT
+        return
+    call = send({})
+    # The server answers that it does not know the method.
+    assert isinstance(call, MethodCall)
+    assert (call.method, call.subject, call.version) == (method, "", version)
+    # What is there is judged all the same.
+    member = "uri" if method.startswith("resources/") else "taskId"
+    named = send({member: "s"})
+    assert isinstance(named, MethodCall)
+    assert named.subject == "s"
+    assert fault(send({member: 7})) is Fault.SUBJECT
 
 
 @pytest.mark.requirement("M4")
@@ -129,24 +167,26 @@ def test_a_tool_call_without_an_id_names_its_tool_and_waits_for_no_answer() -> N
     assert (call.name, id_of(call), method_of(call)) == ("add", None, "tools/call")
 
 
-IDS: Final = {
-    "7": "7",
-    "-1": "-1",
-    "12345678901234567890": "12345678901234567890",
-    "1.5": "1.5",
-    "null": "null",
-    '""': '""',
-    '"a\\u00e9\\n\\"<"': '"a\\u00e9\\n\\"<"',
-    '"é"': '"\\u00e9"',
-}
+IDS: Final = (
+    "7", "-1", "0", "-0", "0.0", "-0e3", "1.0", "1e2", "1.50", "9007199254740993", "12345678901234567890",
+    "123456789012345678901234567890", "null", '""', '"a"', '"\\u0061"', '"a\\u00e9\\n\\"<"', '"\\/"', '"é"', '"]},{"',
+)  # fmt: skip
+PLACES: Final = (
+    '{{"jsonrpc":"2.0","id":{id},"method":"ping"}}',
+    '{{"method":"ping","params":{{"id":5,"x":[{{"id":6}},"id"]}},"jsonrpc":"2.0","id":{id}}}',
+    ' {{ "x" : "id" ,\n"\\u0069d" :\t{id} , "x.id": 2, "params": {{"t": "\\""}}, "jsonrpc":"2.0","method":"ping" }} ',
+)
 
 
-@pytest.mark.parametrize(("sent", "kept"), IDS.items())
-def test_an_id_is_kept_so_that_it_can_be_sent_back(sent: str, kept: str) -> None:
-    call = post(f'{{"jsonrpc":"2.0","id":{sent},"method":"ping"}}')
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("sent", IDS)
+def test_an_id_is_kept_byte_for_byte(sent: str, place: str) -> None:
+    call = post(place.format(id=sent))
     assert isinstance(call, MethodCall)
-    assert call.id == kept
-    assert json.loads(kept) == json.loads(sent)
+    assert call.id == sent
+    refused = post(place.format(id=sent), ("authorization", "Bearer a"), ("authorization", "Bearer b"))
+    assert isinstance(refused, McpRefusal)
+    assert (refused.fault, refused.id) == (Fault.HEADER_REPEATED, sent)
 
 
 @pytest.mark.parametrize("sent", ["true", "[]", "{}", f'"{"a" * 1025}"'])

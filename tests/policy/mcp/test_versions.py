@@ -56,6 +56,27 @@ def test_an_unknown_version_is_refused_and_the_known_ones_are_named(header: str)
     assert opened == McpRefusal(http_status=400, code=-32022, fault=Fault.VERSION)
 
 
+@pytest.mark.parametrize("version", ["v999.0.0", "2027-01-01", "DRAFT-2026-v1"])
+def test_a_server_is_asked_itself_which_versions_it_speaks(version: str) -> None:
+    headers = [("mcp-protocol-version", version), ("mcp-method", "server/discover")]
+    asked = message("server/discover", {"_meta": {**META, VERSION_MEMBER: version}})
+    assert post(asked, *headers) == MethodCall(
+        id="1", method="server/discover", params=asked["params"], version=ProtocolVersion.V2026_07_28
+    )
+    # All else that the newest version demands is demanded here.
+    assert fault(post(asked, headers[0])) is Fault.HEADER_MISMATCH
+    assert fault(post(message("server/discover", {"_meta": META}), *headers)) is Fault.HEADER_MISMATCH
+    assert fault(post(message("server/discover", {}), *headers)) is Fault.ENVELOPE
+    listed = message("tools/list", {"_meta": {**META, VERSION_MEMBER: version}})
+    assert fault(post(listed, headers[0], ("mcp-method", "tools/list"))) is Fault.VERSION
+
+
+@pytest.mark.parametrize("version", ["", " ", "a,b", "v" * 65, "é", "a b"])
+def test_what_cannot_be_a_version_asks_no_server(version: str) -> None:
+    asked = message("server/discover", {"_meta": {**META, VERSION_MEMBER: version}})
+    assert fault(post(asked, ("mcp-protocol-version", version), ("mcp-method", "server/discover"))) is Fault.VERSION
+
+
 @pytest.mark.requirement("M3")
 @pytest.mark.parametrize("version", [None, "", 7, "2025-11-25"])
 def test_a_message_that_names_a_version_needs_a_header_that_names_the_same(version: object) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias, assert_never
 from authplane.policy.mcp.versions import ProtocolVersion
 
 RpcId: TypeAlias = str
-"""The id of a JSON-RPC request as JSON text, such as ``7``, ``"a"`` or ``null``: ready to be sent back."""
+"""The id of a JSON-RPC request as its sender wrote it, such as ``7``, ``"a"`` or ``null``: ready to be sent back."""
 
 TOOLS_CALL: Final = "tools/call"
 

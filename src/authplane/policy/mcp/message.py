@@ -1,11 +1,11 @@
 """JSON-RPC messages to MCP servers, each of which has one reading or is refused."""
 
 import json
+import re
 from collections.abc import Mapping
-from json.encoder import encode_basestring_ascii
 from typing import Any, Final
 
-from authplane.base.strict_json import NotStrict, parse_json
+from authplane.base.strict_json import NotStrict, parse_json, spelling
 from authplane.policy.mcp.calls import (
     TOOLS_CALL,
     ClientResponse,
@@ -18,7 +18,7 @@ from authplane.policy.mcp.calls import (
 from authplane.policy.mcp.front import Front
 from authplane.policy.mcp.limits import LONGEST_ID, McpLimits
 from authplane.policy.mcp.lookalikes import MEMBERS, has_lookalike
-from authplane.policy.mcp.methods import NOTIFICATIONS, fit_method, subject_of
+from authplane.policy.mcp.methods import DISCOVER, NOTIFICATIONS, fit_method, subject_of
 from authplane.policy.mcp.mirrors import fault_in_mirrors
 from authplane.policy.mcp.refusal import Fault, McpRefusal, refuse
 from authplane.policy.mcp.versions import ProtocolVersion, parse_version
@@ -26,6 +26,7 @@ from authplane.policy.mcp.versions import ProtocolVersion, parse_version
 _NO_PARAMS: Final[Mapping[str, Any]] = {}
 _TWICE: Final = "a member stands twice"
 _LONGEST_VERSION: Final = 64
+_VERSION: Final = re.compile(r"[0-9A-Za-z._-]{1,64}")
 
 
 def read_message(body: bytes, front: Front, limits: McpLimits) -> McpCall | McpRefusal:
@@ -33,16 +34,32 @@ def read_message(body: bytes, front: Front, limits: McpLimits) -> McpCall | McpR
     message = parse_json(body, limits.json)
     if not isinstance(message, dict):
         return refuse(_fault_of(message))
-    id_ = _id_text(message["id"]) if "id" in message else None
+    id_ = _id_text(message["id"], body) if "id" in message else None
     fault = _fault_in_envelope(message, id_)
     if fault is not None:
         return refuse(fault)
-    version = parse_version(front.get("mcp-protocol-version"))
+    named = front.get("mcp-protocol-version")
+    version = parse_version(named)
+    if version is None and message.get("method") == DISCOVER and _VERSION.fullmatch(named or "") is not None:
+        # Only the server can say which versions it speaks. Read as in the newest version, this asks for nothing else.
+        version = ProtocolVersion.V2026_07_28
     if version is None:
-        return refuse(Fault.VERSION, id_, _versions(front))
+        return refuse(Fault.VERSION, id_, _versions(named or ""))
     if "method" in message:
         return _call(message, front, version, id_)
     return _response(message, front, version, id_)
+
+
+def id_in(body: bytes, limits: McpLimits) -> RpcId | None:
+    """Return the id of a request that is refused for another reason than its message; None if there is none to believe.
+
+    Whoever waits for an answer can then tell which of its requests was refused.
+    """
+    message = parse_json(body, limits.json)
+    if not isinstance(message, dict) or "method" not in message or "id" not in message:
+        return None
+    id_ = _id_text(message["id"], body)
+    return id_ if _fault_in_envelope(message, id_) is None else None
 
 
 def _fault_of(value: object) -> Fault:
@@ -67,18 +84,21 @@ def _fault_in_envelope(message: Mapping[str, Any], id_: RpcId | None) -> Fault |
     return None if answers else Fault.METHOD
 
 
-def _id_text(value: object) -> RpcId | None:
-    """Write an id as JSON that means the same; None if no id can be so."""
+def _id_text(value: object, body: bytes) -> RpcId | None:
+    """Return an id as it is written in a message, byte for byte; None if no id can be so."""
     if type(value) is int:
-        return str(value)
+        # There is a -0, and every other whole number has one spelling.
+        return str(value) if value else spelling(body, "id")
     if isinstance(value, str):
-        return encode_basestring_ascii(value) if len(value) <= LONGEST_ID else None
-    return json.dumps(value) if value is None or isinstance(value, float) else None
+        if len(value) > LONGEST_ID:
+            return None
+        # Where nothing is escaped there is one spelling.
+        return f'"{value}"' if b"\\" not in body else spelling(body, "id")
+    return spelling(body, "id") if value is None or isinstance(value, float) else None
 
 
-def _versions(front: Front) -> str:
-    """Tell a client which versions it could have asked for."""
-    requested = front.get("mcp-protocol-version") or ""
+def _versions(requested: str) -> str:
+    """Tell a client which versions can be judged here."""
     known = {"supported": [version.value for version in ProtocolVersion]}
     fit = requested.isascii() and requested.isprintable() and len(requested) <= _LONGEST_VERSION
     return json.dumps({**known, "requested": requested if fit else ""})
@@ -103,7 +123,7 @@ def _call(
     fault = _fault_in_call(method, params)
     if fault is not None:
         return refuse(fault, id_)
-    subject = subject_of(method, params)
+    subject = subject_of(method, params, version)
     fault = Fault.SUBJECT if subject is None else fault_in_mirrors(front, version, method, subject, params)
     if subject is None or fault is not None:
         return refuse(fault or Fault.SUBJECT, id_)

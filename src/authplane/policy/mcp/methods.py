@@ -6,10 +6,13 @@ from typing import Any, Final
 
 from authplane.policy.mcp.calls import TOOLS_CALL
 from authplane.policy.mcp.lookalikes import fold, has_lookalike
+from authplane.policy.mcp.versions import ProtocolVersion
 
 NAMED_IN_HEADERS: Final = frozenset({TOOLS_CALL, "prompts/get", "resources/read"})
 """From 2026-07-28 on, ``Mcp-Name`` repeats what these are about."""
 NOTIFICATIONS: Final = "notifications/"
+DISCOVER: Final = "server/discover"
+"""How a client finds out which versions a server speaks."""
 LONGEST_NAME: Final = 256
 LONGEST_ADDRESS: Final = 4096
 
@@ -25,6 +28,17 @@ NAMES: Final = {
     "tasks/update": "taskId",
 }
 """By method, the parameter that says what a call is about."""
+_ALL: Final = frozenset(ProtocolVersion)
+_SESSIONS: Final = _ALL - {ProtocolVersion.V2026_07_28}
+_VERSIONS: Final = {
+    "resources/subscribe": _SESSIONS,
+    "resources/unsubscribe": _SESSIONS,
+    "tasks/cancel": frozenset({ProtocolVersion.V2025_11_25, ProtocolVersion.V2026_07_28}),
+    "tasks/get": frozenset({ProtocolVersion.V2025_11_25, ProtocolVersion.V2026_07_28}),
+    "tasks/result": frozenset({ProtocolVersion.V2025_11_25}),
+    "tasks/update": frozenset({ProtocolVersion.V2026_07_28}),
+}
+"""The versions that have a method, if not all of them have it."""
 _COMPLETE: Final = "completion/complete"
 ABOUT_NOTHING: Final = frozenset({
     "initialize",
@@ -37,7 +51,7 @@ ABOUT_NOTHING: Final = frozenset({
     "prompts/list",
     "resources/list",
     "resources/templates/list",
-    "server/discover",
+    DISCOVER,
     "subscriptions/listen",
     "tasks/list",
     "tools/list",
@@ -56,14 +70,17 @@ def fit_method(method: object) -> bool:
     return method in _KNOWN or (_METHOD.fullmatch(method) is not None and method.lower() not in _FOLDED)
 
 
-def subject_of(method: str, params: Mapping[str, Any]) -> str | None:
+def subject_of(method: str, params: Mapping[str, Any], version: ProtocolVersion) -> str | None:
     """Return what a call is about; None if it does not say so although its method is about something.
 
     That is a name, an address or an id, and for a completion what its reference names. Other methods are about nothing
-    that we know: empty.
+    that we know: empty. So are those that the version does not have, unless they say what they are about: it is the
+    server that answers that it does not know them.
     """
     member = NAMES.get(method)
     if member is not None:
+        if member not in params and version not in _VERSIONS.get(method, _ALL):
+            return ""
         return _subject(params.get(member), member)
     return _referenced(params.get("ref")) if method == _COMPLETE else ""
 

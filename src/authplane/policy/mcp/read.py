@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from authplane.policy.mcp.calls import EndSession, McpCall, OpenStream
 from authplane.policy.mcp.front import Front, accepts_events, canonical_path, is_json, read_front
 from authplane.policy.mcp.limits import DEFAULT_LIMITS, McpLimits
-from authplane.policy.mcp.message import read_message
+from authplane.policy.mcp.message import id_in, read_message
 from authplane.policy.mcp.refusal import Fault, McpRefusal, refuse
 from authplane.policy.mcp.versions import ProtocolVersion, parse_version
 
@@ -26,17 +26,16 @@ def read_mcp(  # noqa: PLR0913 (a request has as many parts)
     What is accepted has one reading; what two readers could read differently is refused. Whatever the client sent, this
     raises nothing.
     """
-    if not canonical_path(path):
-        return refuse(Fault.PATH)
-    front = read_front(headers)
+    front = read_front(headers) if canonical_path(path) else Fault.PATH
     if isinstance(front, Fault):
-        return refuse(front)
+        return refuse(front, id_in(body, limits))
     fault = _body_fault(front, body, limits, complete=complete)
     if fault is not None:
         return refuse(fault)
     match method:
         case "POST":
-            return _post(front, body, limits)
+            fault = _post_fault(front, body)
+            return read_message(body, front, limits) if fault is None else refuse(fault, id_in(body, limits))
         case "GET" | "DELETE":
             return _bodiless(method, front, body)
         case _:
@@ -57,13 +56,13 @@ def _body_fault(front: Front, body: bytes, limits: McpLimits, *, complete: bool)
     return None if complete and (part is None or part.lower() == "false") else Fault.BODY_TRUNCATED
 
 
-def _post(front: Front, body: bytes, limits: McpLimits) -> McpCall | McpRefusal:
+def _post_fault(front: Front, body: bytes) -> Fault | None:
     kind = front.get("content-type")
     if kind != "application/json" and not is_json(kind):
-        return refuse(Fault.CONTENT_TYPE)
+        return Fault.CONTENT_TYPE
     if front.get("content-encoding") is not None:
-        return refuse(Fault.ENCODED_BODY)
-    return read_message(body, front, limits) if body else refuse(Fault.BODY_MISSING)
+        return Fault.ENCODED_BODY
+    return None if body else Fault.BODY_MISSING
 
 
 def _bodiless(method: str, front: Front, body: bytes) -> OpenStream | EndSession | McpRefusal:
