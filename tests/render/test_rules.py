@@ -31,7 +31,10 @@ FOUND: Final = ("envoy.filters.http.rbac", "front_shadow_effective_policy_id")
 def test_what_is_not_for_envoy_to_judge_is_told_first_by_what_cannot_fail() -> None:
     made = plan(policy(rule()))
     rules = render_rules(policies_of(made)[0], made, tells_apart=False)
-    assert sorted(rules.policies) == ["!ask", f"{KEY}/0:InlineTools", f"{KEY}/base_protocol"]
+    # The last is for ids that Envoy cannot repeat.
+    assert sorted(rules.policies) == ["!ask", f"{KEY}/0:InlineTools", f"{KEY}/base_protocol", "~ask"]
+    assert made.odd_id is not None
+    assert list(rules.policies["~ask"].permissions) == [render_check(made.odd_id.check)]
     first = rules.policies["!ask"]
     assert not first.HasField("condition")
     assert [each.not_rule for each in first.permissions] == [render_check(Metadata(FOUND, (Begins("message"),)))]

@@ -345,6 +345,7 @@ class _Entries:
             weight=backend.weight,
             authorization=self._authorization(backend, route, resource),
             host=backend.host,
+            mcp=backend.target is not None,
         )
 
     def _authorization(self, backend: RuleBackend, route: ObjectName, resource: str) -> RouteAuthorization:

@@ -271,6 +271,8 @@ class Share:
     authorization: RouteAuthorization
     host: str = ""
     """What the backend sees as host; empty leaves the client's."""
+    mcp: bool = False
+    """The backend is an MCP server: its clients read JSON-RPC."""
 
 
 @dataclass(frozen=True, slots=True)

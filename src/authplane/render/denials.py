@@ -14,6 +14,7 @@ from authplane.cel.envoy.release import Release
 from authplane.policy.mcp.answers import FORBIDDEN, UNAUTHENTICATED, UPSTREAM_FORBIDDEN, UPSTREAM_MESSAGE, DenialFormat
 from authplane.policy.mcp.challenge import BadToken, Cause, Challenge, NoToken, render_challenge
 from authplane.policy.mcp.metadata import metadata_path
+from authplane.policy.mcp.refusal import INVALID_REQUEST
 from authplane.render.rules import REFUSED
 from authplane.render.wrap import pack
 
@@ -34,6 +35,15 @@ _FORBIDDEN: Final = {
     DenialFormat.JSONRPC200: (200, UPSTREAM_FORBIDDEN, UPSTREAM_MESSAGE),
 }
 _Mapper = hcm_pb2.ResponseMapper
+MCP_ROUTE: Final = {"protocol": "mcp"}
+"""What a route to MCP servers says of itself."""
+_NO_MCP: Final = ("mcp_reject_no_mcp", "mcp_parse_error", "mcp_not_jsonrpc", "mcp_duplicate_keys")
+"""Why the mcp filter does not take a request for MCP."""
+_WITH_SESSIONS: Final = (
+    '!("mcp-protocol-version" in request.headers && request.headers["mcp-protocol-version"] == "2026-07-28")'
+)
+"""What the mcp filter of Envoy 1.40 says of mistakes in the version without sessions is JSON-RPC already."""
+_TO_MCP: Final = f'xds.route_metadata.filter_metadata["{ROUTE}"].protocol == "mcp"'
 
 
 def challenge_fields(scheme: str, realm: str, resource: str, scopes: tuple[str, ...]) -> dict[str, str]:
@@ -65,6 +75,24 @@ def local_replies(envoy: Release, denial_format: DenialFormat, *, tokens: bool) 
     )
 
 
+def mcp_refusals(*, reads_mcp: bool) -> Iterator[_Mapper]:
+    """Render the JSON-RPC errors for requests to MCP servers that Envoy refuses before it knows their ids.
+
+    With ``reads_mcp`` it reads bodies, and refuses what it does not take for MCP.
+    """
+    large = 'response.code_details == "mcp_body_too_large"'
+    yield _refusal((_TO_MCP, f"(response.code == 413 || {large})"), 413, "body too large")
+    if reads_mcp:
+        refused = " || ".join(f'response.code_details == "{each}"' for each in _NO_MCP)
+        yield _refusal((_TO_MCP, f"({refused})", _WITH_SESSIONS), 400, "%LOCAL_REPLY_BODY%")
+
+
+def _refusal(conditions: tuple[str, ...], status: int, message: str) -> _Mapper:
+    body = Struct()
+    body.update({"jsonrpc": "2.0", "id": None, "error": {"code": INVALID_REQUEST, "message": message}})
+    return _Mapper(filter=_when(conditions), status_code=UInt32Value(value=status), body_format_override=_json(body))
+
+
 def _challenges(envoy: Release, answered: tuple[str, ...]) -> Iterator[_Mapper]:
     error = _error(envoy, UNAUTHENTICATED, "authentication required")
     causes: tuple[tuple[tuple[str, ...], Cause], ...] = (((_TRIED,), BadToken()), ((), NoToken()))
@@ -77,20 +105,26 @@ def _challenges(envoy: Release, answered: tuple[str, ...]) -> Iterator[_Mapper]:
 
 def _mapper(conditions: tuple[str, ...], status: int, body: Struct | None, text: str = "") -> _Mapper:
     """Render what is said to those whom rules deny, if all of the conditions hold too; the first that fits counts."""
-    chosen = accesslog_pb2.ExtensionFilter(
-        name="envoy.access_loggers.extension_filters.cel",
-        typed_config=pack(cel_pb2.ExpressionFilter(expression=" && ".join((*_DENIED, *conditions)))),
-    )
     made = _Mapper(
-        filter=accesslog_pb2.AccessLogFilter(extension_filter=chosen),
+        filter=_when((*_DENIED, *conditions)),
         status_code=UInt32Value(value=status),
         body=base_pb2.DataSource(inline_string=text),
     )
     if body is not None:
-        made.body_format_override.CopyFrom(
-            substitution_format_string_pb2.SubstitutionFormatString(json_format=body, content_type="application/json")
-        )
+        made.body_format_override.CopyFrom(_json(body))
     return made
+
+
+def _json(body: Struct) -> substitution_format_string_pb2.SubstitutionFormatString:
+    return substitution_format_string_pb2.SubstitutionFormatString(json_format=body, content_type="application/json")
+
+
+def _when(conditions: tuple[str, ...]) -> accesslog_pb2.AccessLogFilter:
+    chosen = accesslog_pb2.ExtensionFilter(
+        name="envoy.access_loggers.extension_filters.cel",
+        typed_config=pack(cel_pb2.ExpressionFilter(expression=" && ".join(conditions))),
+    )
+    return accesslog_pb2.AccessLogFilter(extension_filter=chosen)
 
 
 def _error(envoy: Release, code: int, message: str) -> Struct:

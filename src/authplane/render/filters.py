@@ -52,6 +52,8 @@ class Chain:
     """Envoy's own filters, which decide before anybody is asked."""
     strips: bool = False
     """Whether a client's ``Auth-*`` headers go no further, on hosts with authorization."""
+    mcp: bool = False
+    """Some route leads to an MCP server."""
 
 
 def chain_of(hosts: Iterable[Host]) -> Chain:

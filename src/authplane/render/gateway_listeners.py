@@ -1,7 +1,7 @@
 """Ports of Gateways: one connection manager for all hosts of an HTTP port, one for each listener behind TLS."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Final, assert_never
 
@@ -58,15 +58,12 @@ class Needs:
         return self.of(hosts).chain
 
     def _find(self, hosts: tuple[GatewayHost, ...]) -> Needed:
-        enforced = [
-            share.authorization
-            for split in splits(hosts)
-            for share in split.shares
-            if isinstance(share.authorization, Enforced)
-        ]
+        shares = [share for split in splits(hosts) for share in split.shares]
+        enforced = [each.authorization for each in shares if isinstance(each.authorization, Enforced)]
         possible = ((each, possible_of(each.placing, self._envoy)) for each in enforced)
         tokens = {requirement_name(each): found.providers for each, found in possible if found and found.providers}
-        return Needed(_one(_chain_of(enforced, self._envoy)), tokens)
+        chain = replace(_chain_of(enforced, self._envoy), mcp=any(each.mcp for each in shares))
+        return Needed(_one(chain), tokens)
 
 
 def gateway_listeners_of(

@@ -38,7 +38,7 @@ from authplane.policy.access.denials import realm_of, scopes_of
 from authplane.policy.mcp.metadata import render_metadata
 from authplane.policy.peers.identity_headers import IDENTITY_HEADERS
 from authplane.policy.placement.sources import CERTIFICATE_HEADER
-from authplane.render.denials import challenge_fields
+from authplane.render.denials import MCP_ROUTE, challenge_fields
 from authplane.render.filters import Chain, per_route, table_name
 from authplane.render.gateway_listeners import Needs
 from authplane.render.matches import render_match
@@ -148,6 +148,8 @@ def _too_large(route: GatewayRoute, kind: _Kind) -> pb.Route:
     most = kind.checks.natives.most_bytes if kind.checks.natives is not None else 0
     message = unmatched(_TOO_LARGE, kind.checks)
     message.name = route.name
+    if isinstance(route.action, Split):
+        message.metadata.CopyFrom(route_metadata(_word(route.action), _protocol(route.action)))
     message.match.CopyFrom(render_match(route.match))
     length = message.match.headers.add(name="content-length")
     length.range_match.CopyFrom(Int64Range(start=most + 1, end=2**63 - 1))
@@ -158,7 +160,8 @@ def _route(route: GatewayRoute, kind: _Kind) -> pb.Route:
     message = pb.Route(name=route.name, match=render_match(route.match))
     match route.action:
         case Split():
-            message.metadata.CopyFrom(route_metadata(_word(route.action), _told(route.action, kind)))
+            told = _protocol(route.action) | _told(route.action, kind)
+            message.metadata.CopyFrom(route_metadata(_word(route.action), told))
             _add_split(message, route.match, route.action, kind)
         case ResourceMetadata():
             message.metadata.CopyFrom(route_metadata(authorization_word(Unprotected())))
@@ -172,6 +175,11 @@ def _route(route: GatewayRoute, kind: _Kind) -> pb.Route:
 def _word(split: Split) -> str:
     words = {authorization_word(share.authorization) for share in split.shares}
     return words.pop() if len(words) == 1 else "by-backend"
+
+
+def _protocol(split: Split) -> dict[str, str]:
+    """Return what clients speak, if it is MCP: whoever answers them in Envoy has to know."""
+    return MCP_ROUTE if any(share.mcp for share in split.shares) else {}
 
 
 def _placed(share: Share, checks: Chain) -> Placed | None:

@@ -29,7 +29,7 @@ from authplane.graph.model import (
 from authplane.graph.programming import FALLBACK_CHAIN, FALLBACK_ROUTES, HTTP_LISTENER, HTTPS_LISTENER, route_name
 from authplane.graph.upstreams import TlsLimits
 from authplane.render.denials import ROUTE as METADATA
-from authplane.render.denials import local_replies
+from authplane.render.denials import local_replies, mcp_refusals
 from authplane.render.filters import Chain, chain_of, held_back, http_filters, table_name
 from authplane.render.fronts import RBAC_METADATA
 from authplane.render.native import Natives
@@ -178,6 +178,9 @@ def connection_manager(
     manager.MergeFrom(_common_settings(timeouts, None if chain.natives is None else chain.natives.slots))
     if chain.natives is not None:
         _decide_natively(manager, chain.natives)
+    if chain.mcp:
+        reads_mcp = chain.natives is not None and chain.natives.reads_mcp
+        manager.local_reply_config.mappers.extend(mcp_refusals(reads_mcp=reads_mcp))
     if forwarded is not None:
         # What a client says of its certificate by itself is removed, here and, by default, everywhere else.
         manager.forward_client_cert_details = _HCM.ForwardClientCertDetails.SANITIZE_SET

@@ -187,7 +187,7 @@ def _again() -> json_pb2.JsonToMetadata:
             selectors=[json_pb2.JsonToMetadata.Selector(key=each) for each in path],
             on_present=json_pb2.JsonToMetadata.KeyValuePair(metadata_namespace=BODY_METADATA, key=path[-1]),
         )
-        for path in (("method",), ("params", "name"), ("params", "uri"))
+        for path in (("method",), ("id",), ("params", "name"), ("params", "uri"))
     ]
     rules = json_pb2.JsonToMetadata.MatchRules(rules=told)
     rules.allow_content_types_regex.regex = "application/json.*"

@@ -127,7 +127,8 @@ def _asked_about(policy: PlacedPolicy, plan: Plan) -> Iterable[tuple[Condition, 
     if (_EVERY, NO_IDS) in found:
         return [(_EVERY, NO_IDS)]
     senders = (entry.sender for entry in policy.native if isinstance(entry.sender, Sender))
-    return found | {(each.unsure, NO_IDS): None for each in senders if each.unsure is not None}
+    unsure = (plan.odd_id, *(each.unsure for each in senders))
+    return found | {(each, NO_IDS): None for each in unsure if each is not None}
 
 
 # --- Several policies

@@ -195,7 +195,7 @@ def _read_again() -> dict[str, Any]:
             "selectors": [{"key": each} for each in path],
             "on_present": {"metadata_namespace": BODY_METADATA, "key": path[-1]},
         }
-        for path in (("method",), ("params", "name"), ("params", "uri"))
+        for path in (("method",), ("id",), ("params", "name"), ("params", "uri"))
     ]
     allowed = {"allow_content_types_regex": {"regex": "application/json.*"}}
     kind = f"{_TYPES}.filters.http.json_to_metadata.v3.JsonToMetadata"

@@ -21,7 +21,7 @@ from authplane.policy.mcp.answers import (
 from authplane.policy.mcp.calls import McpCall, RpcId, id_of
 from authplane.policy.mcp.challenge import BadToken, Challenge, NoToken
 from authplane.policy.mcp.metadata import metadata_url
-from authplane.policy.mcp.refusal import McpRefusal
+from authplane.policy.mcp.refusal import Fault, McpRefusal, refuse
 
 RESOURCE: Final = "authplane.resource"
 """The key of a route's context that says under which path clients know the backend."""
@@ -72,7 +72,7 @@ def _answer(result: NotPassed, case: Case, guards: tuple[Guard, ...]) -> McpAnsw
     if isinstance(call, McpRefusal):
         return render_refusal(call)
     if result.too_large:
-        return McpAnswer(http_status=413)
+        return McpAnswer(http_status=413) if call is None else render_refusal(refuse(Fault.BODY_TOO_LARGE, id_of(call)))
     forbidden = _forbidden(call, case, result.message)
     return forbidden if result.declined is None else _passed_on(result.declined, forbidden)
 
@@ -80,7 +80,8 @@ def _answer(result: NotPassed, case: Case, guards: tuple[Guard, ...]) -> McpAnsw
 def _id(call: McpCall | McpRefusal | None) -> RpcId | None:
     if call is None:
         return None
-    return call.id if isinstance(call, McpRefusal) else id_of(call)
+    # Nobody knows which of its requests is meant, but the client waits for an answer to one.
+    return call.id or "null" if isinstance(call, McpRefusal) else id_of(call)
 
 
 def _challenge(case: Case, guards: tuple[Guard, ...], scopes: tuple[str, ...]) -> Challenge:

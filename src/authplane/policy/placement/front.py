@@ -60,6 +60,10 @@ EXTRACTED: Final = {
     **dict.fromkeys(ABOUT_NOTHING, _ANSWERS),
 }
 """By method, what the mcp filter has to keep of a message; it always keeps the id and ``params._meta``."""
+_PLAIN_ID: Final = r"[ !#-\[\]-~]*"
+"""What stands in JSON as it is."""
+_SHORT: Final = Between(-99_999, 100_000)
+"""Envoy has no whole numbers, and writes others with an exponent where that is shorter, or rounds them."""
 BODY_METADATA: Final = "authplane.body"
 """Where a second filter says what it has read in a body."""
 
@@ -78,6 +82,12 @@ def build_front(envoy: Release, most_bytes: int, *, is_mcp: bool, reads_mcp: boo
         return Condition(check=every(plain))
     tree = _session() if envoy.tells_members_apart else nodes.every((_read_alike(envoy), _session()))
     return Condition(check=every((*_message(envoy, most_bytes), *plain[1:])), tree=tree, reads_mcp=True)
+
+
+def has_odd_id(envoy: Release) -> Condition:
+    """Return what holds for a message whose id Envoy could not repeat in a denial as it was written; it never fails."""
+    keys = (envoy.mcp_metadata, "id")
+    return Condition(check=every((Metadata(keys, (PRESENT,)), Not(Metadata(keys, (_SHORT, Fits(_PLAIN_ID)))))))
 
 
 def _message(envoy: Release, most_bytes: int) -> list[Check]:
@@ -149,7 +159,7 @@ def _session() -> Node:
 
 
 def _read_alike(envoy: Release) -> Node:
-    """Return what holds if two filters read the same method and the same subject in a body.
+    """Return what holds if two filters read the same method, subject and id in a body.
 
     It fails where the second has read nothing; whoever asks for this condition takes that for false.
     """
@@ -161,7 +171,14 @@ def _read_alike(envoy: Release) -> Node:
             nodes.call("_==_", nodes.member(params, each), nodes.member(again, each)))
         for each in sorted(_TOLD)
     )  # fmt: skip
-    return nodes.every((same, _or(nodes.negated(nodes.call("@in", nodes.literal("params"), found)), about)))
+    said = nodes.every(
+        _or(nodes.negated(nodes.call("@in", nodes.literal(each), found)), alike)
+        for each, alike in (
+            ("params", about),
+            ("id", nodes.call("_==_", nodes.member(found, "id"), nodes.member(again, "id"))),
+        )
+    )
+    return nodes.every((same, said))
 
 
 def _or(one: Node, other: Node) -> Node:

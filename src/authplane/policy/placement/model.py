@@ -187,9 +187,12 @@ class Plan:
     decider: Decider
     front: Condition
     """The same for all targets whose rules read MCP; its expression never fails."""
+    odd_id: Condition | None = None
+    """Holds for messages whose id Envoy cannot repeat in a denial: those that it does not grant, the server denies.
+    None if Envoy reads no messages."""
     worded: bool = False
-    """Some denial says more than a status: which scopes are missing, or what the rule's author has to say. Only the
-    server can; Envoy alone denies the same requests with fewer words."""
+    """Some denial says more than Envoy knows: which scopes are missing, what the rule's author has to say, or the id of
+    an MCP message that Envoy does not read. Whatever Envoy does not grant is then the server's to deny."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,9 @@ from authplane.policy.access.model import (
     entry_words,
 )
 from authplane.policy.access.settings import BodyInspection, Placement, Settings
-from authplane.policy.mcp.answers import DenialFormat
 from authplane.policy.mcp.base_methods import BaseMode
 from authplane.policy.placement.entries import ASKS, CHOSEN, place_base, place_entry
-from authplane.policy.placement.front import build_front
+from authplane.policy.placement.front import build_front, has_odd_id
 from authplane.policy.placement.model import (
     CallOut,
     Choices,
@@ -65,7 +64,8 @@ def place_way(way: Way, settings: Settings, choices: Choices) -> Plan:
         guards=guards,
         decider=_decider(way, guards),
         front=build_front(choices.envoy, settings.limits.body, is_mcp=way.is_mcp, reads_mcp=way.reads_mcp),
-        worded=any(map(_is_worded, rules)) or _is_said_in_bodies(way, settings),
+        odd_id=has_odd_id(choices.envoy) if way.is_mcp and way.reads_mcp else None,
+        worded=any(map(_is_worded, rules)) or (way.is_mcp and not way.reads_mcp),
     )
 
 
@@ -171,11 +171,6 @@ def _destinations(guards: tuple[Guard, ...]) -> Iterator[object]:
 def _asks_everybody(policy: Policy) -> bool:
     """Tell whether an external service is asked about everybody, and so about everything."""
     return any(isinstance(rule.source, AnySource) and rule.asked for rule in policy.rules)
-
-
-def _is_said_in_bodies(way: Way, settings: Settings) -> bool:
-    """Tell whether a denial has to repeat the id of a message that Envoy does not read."""
-    return way.is_mcp and not way.reads_mcp and settings.denial_format is DenialFormat.JSONRPC200
 
 
 def _is_worded(rule: Rule) -> bool:

@@ -1,0 +1,137 @@
+"""Every denial that an MCP client gets is a JSON-RPC error with the id of its request, whoever denies."""
+
+import json
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx2
+import pytest
+from tests.support.envoys import VERSIONS, Version
+from tests.support.mcp_checks import AGENT
+from tests.support.mcp_gateway import McpGateway, deciding, mcp_gateway, policy
+from tests.support.minting import ISSUER, signer
+
+JSON = [("content-type", "application/json"), ("accept", "application/json, text/event-stream")]
+KEYS = {ISSUER: json.dumps({"keys": [signer("ES256").jwk()]})}
+WORKLOAD = f"{{type: SPIFFE, spiffe: '{AGENT}'}}"
+OIDC = f"{{type: OIDC, oidc: {{issuerUrl: '{ISSUER}', audiences: [shop]}}}}"
+ADD = "[{type: InlineTools, tools: [add]}]"
+NATIVE = "  bodyInspection: Native"
+TOO_LARGE = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "body too large"}}
+
+both = pytest.mark.parametrize("envoy", VERSIONS, ids=str)
+
+
+def call(id_: str, tool: str = "wipe", padding: int = 0, more: str = "") -> bytes:
+    """Write a call of a tool; the id is JSON."""
+    params = f'{{"name":"{tool}","arguments":{{"x":"{"x" * padding}"}}}}'
+    return f'{{"jsonrpc":"2.0","id":{id_}{more},"method":"tools/call","params":{params}}}'.encode()
+
+
+async def in_chunks(body: bytes) -> AsyncIterator[bytes]:
+    """Send a body whose length nobody is told."""
+    yield body
+
+
+def told(response: httpx2.Response) -> tuple[int, str, int]:
+    """Return what a denial says: its status, its id as it is written, and its code."""
+    assert response.headers["content-type"] == "application/json", response.text
+    [id_] = re.findall(r'"id":(.*?),"(?:error|jsonrpc)":', response.text)
+    return response.status_code, id_, response.json()["error"]["code"]
+
+
+async def test_a_denial_has_the_id_where_nothing_can_be_granted_and_where_headers_are_refused(tmp_path: Path) -> None:
+    written = (
+        policy("[]", "none"),
+        policy(f"[{{source: {WORKLOAD}, authorization: []}}]", "empty"),
+        policy(f"[{{source: {OIDC}, authorization: {ADD}}}]", "tokens"),
+        policy(f"[{{source: {WORKLOAD}, authorization: {ADD}}}]", "workloads"),
+    )
+    names = ("none", "empty", "tokens", "workloads")
+    gateway = mcp_gateway(tmp_path, "---".join(written), backends=names, keys=KEYS)
+    async with gateway as it, deciding(it):
+        for who in ({}, {"spiffe_id": AGENT}):
+            async with it.http_client(**who) as http:
+                for name in ("none", "empty"):
+                    denied = await http.post(f"/{name}", content=call("7"), headers=JSON)
+                    assert told(denied) == (403, "7", -32003)
+        twice = [*JSON, ("authorization", "Bearer a"), ("authorization", "Bearer b")]
+        async with it.http_client(spiffe_id=AGENT) as http:
+            assert told(await http.post("/tokens", content=call('"a"'), headers=twice)) == (401, '"a"', -32004)
+            assert told(await http.post("/workloads", content=call("8", "add"), headers=twice)) == (400, "8", -32600)
+            notified = await http.post("/none", content=b'{"jsonrpc":"2.0","method":"notifications/x"}', headers=JSON)
+            assert (notified.status_code, notified.text) == (403, "")
+
+
+async def too_large(it: McpGateway, http: httpx2.AsyncClient) -> None:
+    for size in (70_000, 2_000_000):
+        for body in (call("7", padding=size), in_chunks(call("7", padding=size))):
+            refused = await http.post("/shop", content=body, headers=JSON)
+            assert (refused.status_code, refused.headers["content-type"]) == (413, "application/json")
+            assert refused.json() == TOO_LARGE
+    assert not it.origins["shop"].called
+
+
+async def test_a_body_over_the_limit_gets_a_json_rpc_error(tmp_path: Path) -> None:
+    written = policy(f"[{{source: {WORKLOAD}, authorization: {ADD}}}]")
+    async with mcp_gateway(tmp_path, written) as it, deciding(it), it.http_client(spiffe_id=AGENT) as http:
+        await too_large(it, http)
+
+
+EXACT = ("7", "0", "-1", "99999", "1.5", '"x-7"', '"7"', '"a/b c"', '""')
+"""Ids that Envoy repeats by itself."""
+ASKED = (
+    "100000", "-100000", "1700000000000", "9007199254740992", "9007199254740993", "-9007199254740993", "1" * 30, "1e30",
+    '"\\""', '"é"', '"\\u00e9"',
+)  # fmt: skip
+"""Ids that it would round, write with an exponent, or escape."""
+
+
+@both
+async def test_where_envoy_denies_by_itself_the_id_is_that_of_the_request(tmp_path: Path, envoy: Version) -> None:
+    written = policy(f"[{{source: {WORKLOAD}, authorization: {ADD}}}]")
+    gateway = mcp_gateway(tmp_path, written, settings=NATIVE, envoy=envoy)
+    async with gateway as it, deciding(it), it.http_client(spiffe_id=AGENT) as http:
+        for id_ in EXACT:
+            assert told(await http.post("/shop", content=call(id_), headers=JSON)) == (403, id_, -32003)
+        assert not it.decided
+        for id_ in ASKED:
+            assert told(await http.post("/shop", content=call(id_), headers=JSON)) == (403, id_, -32003)
+        assert len(it.decided) == len(ASKED)
+        other = await http.post("/shop", content=call("1", more=',"x.id":2'), headers=JSON)
+        assert told(other) == (403, "1", -32003)
+        asked = len(it.decided)
+        # Where a call is granted, Envoy needs to repeat nothing; the server behind knows no session.
+        granted = await http.post("/shop", content=call("1700000000000", "add"), headers=JSON)
+        assert (granted.status_code, len(it.decided)) == (400, asked)
+        # What Envoy does not take for MCP.
+        refused = await http.post("/shop", content=call("7"), headers=[JSON[0], ("accept", "application/json")])
+        assert told(refused) == (400, "null", -32600)
+        newest = [*JSON, ("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/list"), ("mcp-name", "wipe")]
+        assert (await http.post("/shop", content=call("7"), headers=newest)).json()["error"]["code"] == -32020
+        await too_large(it, http)
+
+
+PREFIX = "io.modelcontextprotocol/"
+
+
+def asked(method: str, version: str) -> tuple[bytes, list[tuple[str, str]]]:
+    """Write a message of a version without sessions."""
+    meta = {f"{PREFIX}protocolVersion": version, f"{PREFIX}clientCapabilities": {}}
+    body = {"jsonrpc": "2.0", "id": 500, "method": method, "params": {"_meta": meta}}
+    return json.dumps(body).encode(), [*JSON, ("mcp-protocol-version", version), ("mcp-method", method)]
+
+
+async def test_a_client_hears_from_the_server_what_it_does_not_speak(tmp_path: Path) -> None:
+    removed = ("initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "other/method")
+    sent = [*((each, "2026-07-28") for each in removed), ("server/discover", "v999.0.0")]
+    everybody = policy("[{authorization: [{type: CEL, cel: 'request.mcp.method != \"x\"'}]}]")
+    async with mcp_gateway(tmp_path, everybody) as it, deciding(it), it.http_client() as http:
+        direct = f"http://127.0.0.1:{it.origins['shop'].port}/mcp"
+        for method, version in sent:
+            body, headers = asked(method, version)
+            answers = [await http.post(url, content=body, headers=headers) for url in (direct, "/shop")]
+            said = [(each.status_code, each.json()) for each in answers]
+            assert said[0] == said[1]
+            assert said[1][1]["error"]["code"] == (-32022 if method == "server/discover" else -32601)
