@@ -41,11 +41,12 @@ HURRIED: Final = Schedule(between=0.05, first_retry=0.05, bounds=Bounds(shortest
 OLD_VERSION: Final = "2025-06-18"
 
 
-def backend(name: str) -> str:
+def backend(name: str, annotations: str = "") -> str:
+    """Return an MCP server; ``annotations`` is YAML in flow style, without braces."""
     return f"""
 apiVersion: agentic.networking.x-k8s.io/v1alpha1
 kind: Backend
-metadata: {{name: {name}}}
+metadata: {{name: {name}, annotations: {{{annotations}}}}}
 spec: {{type: MCP, mcp: {{serviceName: {name}, port: 80}}}}
 """
 
@@ -201,11 +202,12 @@ async def mcp_gateway(  # noqa: PLR0913 (tests differ in each of them)
     routes: tuple[str, ...] = (),
     more: tuple[str, ...] = (),
     keys: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
     envoy: Version = INSTALLED,
 ) -> AsyncGenerator[McpGateway]:
     """Run Envoy and one MCP server for each Backend; who decides is up to the test.
 
-    ``keys`` are the key sets of issuers that Envoy is given.
+    ``keys`` are the key sets of issuers that Envoy is given; ``annotations`` are those of Backends, by name.
     """
     folder = root / "resources"
     folder.mkdir()
@@ -218,7 +220,11 @@ async def mcp_gateway(  # noqa: PLR0913 (tests differ in each of them)
             tls_secret("tls", server("localhost")),
             ca_secret("ca"),
             *more,
-            *(text for name in backends for text in (backend(name), service(name, origins[name].port))),
+            *(
+                text
+                for name in backends
+                for text in (backend(name, (annotations or {}).get(name, "")), service(name, origins[name].port))
+            ),
             *(routes or (route(name, {name: 1}) for name in backends)),
         ]
         made.write("gateway.yaml", "\n---\n".join(documents))

@@ -19,6 +19,8 @@ class ToolServer:
     name: str
     port: int = 0
     called: list[str] = field(default_factory=list)
+    rested: asyncio.Event = field(default_factory=asyncio.Event)
+    """Lets the tool ``rest`` answer."""
     headers: list[tuple[tuple[str, str], ...]] = field(default_factory=list)
     """What each HTTP request came with."""
 
@@ -83,6 +85,13 @@ def _server(made: ToolServer) -> MCPServer:
         """Say who answers."""
         made.called.append("origin")
         return made.name
+
+    @server.tool()
+    async def rest() -> str:
+        """Say nothing until somebody says so."""
+        made.called.append("rest")
+        await made.rested.wait()
+        return "rested"
 
     @server.tool()
     def headers(context: Context) -> list[str]:

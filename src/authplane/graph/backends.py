@@ -1,13 +1,14 @@
 """Backends: where the requests for an MCP server go."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias
 
 from authplane.base.addresses import parse_ip_address
 from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problem, Problems, Severity
+from authplane.base.timeouts import Disabled, Timeout, UseDefault, parse_timeout
 from authplane.graph.external_names import external_host, external_name_problem
 from authplane.graph.memo import Memo, Tables
 from authplane.graph.paths import target_problem
@@ -17,6 +18,7 @@ from authplane.graph.service_tls import ServiceTls, read_service_tls
 from authplane.graph.settings import ExternalNames, NameRules, Settings
 from authplane.graph.tables import tables_of, with_tables
 from authplane.graph.upstreams import CaFile, ExternalName, HttpVersion, Plaintext, ServiceCluster, VerifiedTls
+from authplane.policy.access.choosing import IDLE_TIMEOUT
 from authplane.policy.backend_tls import TlsRefused
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.agentic import Backend, McpBackend, XBackend
@@ -37,6 +39,8 @@ class BackendTarget:
     host: str = ""
     """What the server is told as host; empty leaves the client's."""
     path: str
+    idle: Timeout = UseDefault()
+    """How long a request or its answer may stand still; by default as long as all requests of the installation."""
 
 
 Backends: TypeAlias = Mapping[Ref, BackendTarget]
@@ -97,7 +101,22 @@ def _build(  # noqa: PLR0913, PLR0917 (all that it may look at)
     build = _Build(with_tables(resources, tables), settings, ca, tables["clusters"], tls)
     with problems.at("spec", "mcp"):
         target = build.target(ref, written.spec.mcp, problems)
-    return BuiltBackend(target, tuple(problems))
+    idle = _idle(written.metadata.annotations, settings, problems)
+    return BuiltBackend(replace(target, idle=idle), tuple(problems))
+
+
+def _idle(annotations: Mapping[str, str], settings: Settings, problems: Problems) -> Timeout:
+    """Read how long a server may be silent: for ever, unless somebody says otherwise, since tools may take long."""
+    text = annotations.get(IDLE_TIMEOUT)
+    if text is None:
+        return Disabled() if isinstance(settings.timeouts.stream_idle, UseDefault) else UseDefault()
+    parsed = parse_timeout(text)
+    if parsed is None or isinstance(parsed, UseDefault):
+        with problems.at("metadata", "annotations", IDLE_TIMEOUT):
+            wrong = f"{text!r} is not a duration such as '10m', or 'infinity'. Until it is, streamIdleTimeout applies"
+            problems.add("AnnotationInvalid", wrong)
+        return UseDefault()
+    return parsed
 
 
 class _Build:

@@ -334,6 +334,7 @@ class _Entries:
             action=Split(
                 shares=tuple(self._share(each, route, resource) for each in rule.backends),
                 timeout=rule.timeout,
+                idle=rule.idle,
                 rewrite=rule.rewrite,
             ),
         )

@@ -295,6 +295,8 @@ class Split:
 
     shares: tuple[Share, ...]
     timeout: Timeout = UseDefault()
+    idle: Timeout = UseDefault()
+    """How long a request or its answer may stand still."""
     rewrite: NewPrefix | NewPath | None = None
 
 

@@ -1,12 +1,13 @@
 """Rules of HTTPRoutes: what they match and which backends share their requests."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, assert_never
 
 from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problems, Severity
-from authplane.base.timeouts import Disabled, Timeout, UseDefault
+from authplane.base.timeouts import After, Disabled, Timeout, UseDefault
 from authplane.graph.backends import Backends
 from authplane.graph.gateways import Fault
 from authplane.graph.grants import may_refer
@@ -34,6 +35,8 @@ class RuleBackend:
     host: str = ""
     shadowed: bool = False
     """A policy in shadow names it."""
+    idle: Timeout = UseDefault()
+    """How long a request or its answer may stand still."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,7 @@ class Rule:
     backends: tuple[RuleBackend, ...]
     """Those that get requests."""
     timeout: Timeout
+    idle: Timeout
     rewrite: NewPrefix | NewPath | None
 
 
@@ -145,6 +149,7 @@ class _Read:
             matches=tuple(matches),
             backends=tuple(each for each in backends if each.weight) or (_NOBODY,),
             timeout=read_timeout(written.timeouts, otherwise, self._problems),
+            idle=max((each.idle for each in backends), key=_patience, default=UseDefault()),
             rewrite=rewrite,
         )
 
@@ -178,7 +183,13 @@ class _Read:
             return RuleBackend(target=ref, tokens=tokens, cluster=None, weight=weight)
         host = found.host or host
         return RuleBackend(
-            target=ref, tokens=tokens, cluster=found.cluster, weight=weight, host=host, shadowed=shadowed
+            target=ref,
+            tokens=tokens,
+            cluster=found.cluster,
+            weight=weight,
+            host=host,
+            shadowed=shadowed,
+            idle=found.idle,
         )
 
     def _service(self, ref: Ref, port: int | None) -> str | None:
@@ -197,6 +208,19 @@ class _Read:
     def _add(self, reason: str, message: str) -> None:
         self._problems.add(reason, message)
         self.unresolved = self.unresolved or Fault(reason, message)
+
+
+def _patience(idle: Timeout) -> float:
+    """Rank timeouts: a route has one for all of its backends, and the most patient counts."""
+    match idle:
+        case UseDefault():
+            return 0
+        case After(duration=longest):
+            return longest.total_seconds()
+        case Disabled():
+            return math.inf
+        case _:
+            assert_never(idle)
 
 
 _NOBODY: Final = RuleBackend(target=None, tokens=None, cluster=None, weight=1)

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import lru_cache, partial
 from typing import Final, assert_never
 
 from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
 
+from authplane.base.timeouts import After, UseDefault
 from authplane.cel.envoy.release import CURRENT, Release
 from authplane.graph.gateway_api import splits
 from authplane.graph.guards import AuthorizationService, Enforced, Shadow
@@ -28,6 +30,7 @@ from authplane.render.parts import Kept, Part, Whole
 from authplane.render.placed import Provider, possible_of, requirement_name
 
 _STATS: Final = "gateway"
+_LONGEST_REQUEST: Final = After(timedelta(seconds=60))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,8 @@ def gateway_listeners_of(
         shell = listener_shell(name, port.where, _held(port, needs))
         match port:
             case PlainPort():
-                manager = connection_manager(_STATS, name, needs.chain(port.hosts), timeouts)
+                chain = needs.chain(port.hosts)
+                manager = connection_manager(_STATS, name, chain, _with_limit(timeouts, chain))
                 shell.filter_chains.append(listener_components_pb2.FilterChain(filters=[manager]))
                 yield Whole(name, shell, "filter_chains", ())
             case SecurePort():
@@ -88,6 +92,12 @@ def gateway_listeners_of(
                 yield Whole(name, shell, "filter_chains", parts)
             case _:
                 assert_never(port)
+
+
+def _with_limit(timeouts: ConnectionTimeouts, chain: Chain) -> ConnectionTimeouts:
+    """Bound the time in which requests have to arrive where some are for MCP servers, whose streams may stand still."""
+    unbounded = chain.mcp and isinstance(timeouts.request, UseDefault)
+    return replace(timeouts, request=_LONGEST_REQUEST) if unbounded else timeouts
 
 
 def _chain_of(enforced: Sequence[Enforced], envoy: Release | None) -> Chain:
@@ -152,6 +162,6 @@ def _chain(
     return listener_components_pb2.FilterChain(
         name=name,
         filter_chain_match=match,
-        filters=[connection_manager(_STATS, name, checks, timeouts)],
+        filters=[connection_manager(_STATS, name, checks, _with_limit(timeouts, checks))],
         transport_socket=transport_socket(tls),
     )

@@ -215,6 +215,9 @@ def _add_split(message: pb.Route, match: Match, split: Split, kind: _Kind) -> No
     timeout = limit(split.timeout)
     if timeout is not None:
         action.timeout.CopyFrom(timeout)
+    idle = limit(split.idle)
+    if idle is not None:
+        action.idle_timeout.CopyFrom(idle)
     if split.rewrite is not None:
         _rewrite(action, match, split.rewrite)
     if any(share.cluster is None for share in split.shares):

@@ -16,7 +16,7 @@ from tests.policy.access.world import (
 )
 
 from authplane.base.names import Ref
-from authplane.policy.access.choosing import BODY_INSPECTION, PLACEMENT
+from authplane.policy.access.choosing import BODY_INSPECTION, IDLE_TIMEOUT, PLACEMENT
 from authplane.policy.access.compile import Compiled
 from authplane.policy.access.guards import Target
 from authplane.policy.access.settings import BodyInspection, Placement
@@ -113,8 +113,8 @@ def test_an_annotation_with_another_name_chooses_nothing_and_is_named() -> None:
     assert way is not None
     assert (way.placement, errors(made)) == (AUTO, [])
     assert problems(made) == [
-        "Backend/default/shop: metadata.annotations.authplane.dev/Placement: it has no effect: "
-        f"what there is here is {PLACEMENT} and {BODY_INSPECTION} [AnnotationUnknown]"
+        "Backend/default/shop: metadata.annotations.authplane.dev/Placement: Unknown annotation. "
+        f"Supported: {PLACEMENT}, {BODY_INSPECTION}, {IDLE_TIMEOUT}. [AnnotationUnknown]"
     ]
 
 

@@ -9,6 +9,8 @@ from authplane.policy.access.settings import BodyInspection, Placement
 
 PLACEMENT: Final = "authplane.dev/placement"
 BODY_INSPECTION: Final = "authplane.dev/body-inspection"
+IDLE_TIMEOUT: Final = "authplane.dev/idle-timeout"
+"""Of MCP servers; it is for whoever builds routes to them."""
 _OURS: Final = "authplane.dev/"
 
 _Choice = TypeVar("_Choice", Placement, BodyInspection)
@@ -25,9 +27,10 @@ class Chosen:
 NOTHING_CHOSEN: Final = Chosen()
 
 
-def parse_chosen(annotations: Mapping[str, str], problems: Problems) -> Chosen:
+def parse_chosen(annotations: Mapping[str, str], problems: Problems, *, of_backend: bool) -> Chosen:
     """Read what a resource chooses; what cannot be read is reported and counts as the stricter choice."""
-    _warn_of_unknown(annotations, problems)
+    known = (PLACEMENT, BODY_INSPECTION, *([IDLE_TIMEOUT] if of_backend else ()))
+    _warn_of_unknown(annotations, known, problems)
     if PLACEMENT not in annotations and BODY_INSPECTION not in annotations:
         return NOTHING_CHOSEN
     return Chosen(
@@ -42,13 +45,11 @@ def pick_strictest(written: Iterable[_Choice | None], strict: _Choice, otherwise
     return strict if strict in found else found[0] if found else otherwise
 
 
-def _warn_of_unknown(annotations: Mapping[str, str], problems: Problems) -> None:
+def _warn_of_unknown(annotations: Mapping[str, str], known: tuple[str, ...], problems: Problems) -> None:
     """Name the annotations that look as if they chose something and do not."""
-    for key in sorted(key for key in annotations if key.startswith(_OURS) and key not in (PLACEMENT, BODY_INSPECTION)):
+    for key in sorted(key for key in annotations if key.startswith(_OURS) and key not in known):
         with problems.at("metadata", "annotations", key):
-            problems.warn(
-                "AnnotationUnknown", f"it has no effect: what there is here is {PLACEMENT} and {BODY_INSPECTION}"
-            )
+            problems.warn("AnnotationUnknown", f"Unknown annotation. Supported: {', '.join(known)}.")
 
 
 def _parse(annotations: Mapping[str, str], key: str, strict: _Choice, problems: Problems) -> _Choice | None:

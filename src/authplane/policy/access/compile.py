@@ -17,7 +17,17 @@ from authplane.policy.access.quota import over_quota
 from authplane.policy.access.resolving import Resolved, resolve_draft
 from authplane.policy.access.settings import Options, Settings, configuration_ref, read_settings
 from authplane.policy.access.stands import Stands, each_once
-from authplane.policy.access.targets import GROUPS, Aim, absence, all_in, exists, is_grpc, listeners, meant_kind
+from authplane.policy.access.targets import (
+    BACKENDS,
+    GROUPS,
+    Aim,
+    absence,
+    all_in,
+    exists,
+    is_grpc,
+    listeners,
+    meant_kind,
+)
 from authplane.policy.backend_tls import BackendTlsPolicies, read_backend_tls
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.agentic import Backend, XBackend
@@ -377,7 +387,7 @@ def _chosen(target: Backend | XBackend | Gateway | None, ref: Ref, work: _Pass) 
     """Return what a target chooses; the Gateway that nobody wrote chooses nothing."""
     if target is None or not target.metadata.annotations:
         return NOTHING_CHOSEN
-    return parse_chosen(target.metadata.annotations, work.of(ref))
+    return parse_chosen(target.metadata.annotations, work.of(ref), of_backend=ref.kind in BACKENDS)
 
 
 def _by_age(common: list[AnyPolicy], own: list[AnyPolicy], work: _Pass) -> list[AnyPolicy]:

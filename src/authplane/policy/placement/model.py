@@ -250,7 +250,7 @@ RESIDUES: Final = (
             why="only with bodyInspection: Native; the mcp filter of Envoy 1.40 refuses it before anybody is asked"),
     Residue("a body without content-length that goes on behind the message and is larger than Envoy holds",
             wider=False,
-            why="only with bodyInspection: Native; it gets no answer until the stream has been idle too long"),
+            why="only with bodyInspection: Native; it gets no answer until it has taken too long to arrive"),
     Residue("a header twice with the same value that a rule asks for", wider=False,
             why="conditions see the values joined by a comma"),
     Residue("headers of more than 32 KiB, to any target of a listener that has native rules", wider=False,
