@@ -79,13 +79,13 @@ async def test_a_body_over_the_limit_gets_a_json_rpc_error(tmp_path: Path) -> No
         await too_large(it, http)
 
 
-EXACT = ("7", "0", "-1", "99999", "1.5", '"x-7"', '"7"', '"a/b c"', '""')
+EXACT = ("7", "0", "-1", "99999", "1.5", '"x-7"', '"7"', '"a/b c"')
 """Ids that Envoy repeats by itself."""
 ASKED = (
     "100000", "-100000", "1700000000000", "9007199254740992", "9007199254740993", "-9007199254740993", "1" * 30, "1e30",
-    '"\\""', '"é"', '"\\u00e9"',
+    '""', '"\\""', '"é"', '"\\u00e9"',
 )  # fmt: skip
-"""Ids that it would round, write with an exponent, or escape."""
+"""Ids that it would round, write with an exponent, or escape, and one that it does not take for an id."""
 
 
 @both

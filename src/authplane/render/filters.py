@@ -1,7 +1,7 @@
 """HTTP filters: one order for every connection manager."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
 from typing import Final
@@ -110,7 +110,7 @@ def table_name(base: str, chain: Chain) -> str:
     connection manager ever sees the table of one with other filters: not while it drains, not if its successor was
     refused, not before its own table has come.
     """
-    if chain == Chain():
+    if replace(chain, mcp=False) == Chain():
         return base
     digest = sha256(b"".join(each.SerializeToString(deterministic=True) for each in http_filters(chain)))
     return f"{base}{FILTERS}{digest.hexdigest()[:16]}"
