@@ -120,7 +120,22 @@ UNREAD = {
 def test_a_form_that_cannot_be_read_closes_every_host(case: Unread) -> None:
     made = world(proxy=OPEN, unread=case.document)
     assert made.plain() is None
+    assert {"ConfigurationNotValid", "GlobalAuthorizationNotValid"}.intersection(
+        reason for reason, _ in made.problems("HTTPProxy")
+    )
     assert case.reason in [reason for reason, _ in made.problems(case.kind)]
+
+
+CALLED = {
+    "a ConfigMap": (config_map("nothing: 1"), "ConfigMap contour"),
+    "a file by itself": ("globalExtAuth: 1", "configuration file contour.yaml"),
+}
+
+
+@pytest.mark.parametrize(("document", "words"), CALLED.values(), ids=CALLED.keys())
+def test_hosts_say_what_cannot_be_used(document: str, words: str) -> None:
+    told = world(proxy=OPEN, unread=document).problems("HTTPProxy")
+    assert told == [("ConfigurationNotValid", f"the {words} cannot be used, so nothing is served")]
 
 
 LOST = {

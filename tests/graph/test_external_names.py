@@ -3,6 +3,7 @@
 from typing import Final
 
 import pytest
+from tests.support.world import World
 
 from authplane.graph.external_names import external_host, external_name_problem
 from authplane.graph.settings import ExternalNames, NameRules
@@ -139,3 +140,36 @@ def test_the_domain_of_the_cluster_may_be_another() -> None:
 
 def test_the_host_is_the_name_in_lower_case_without_the_dot_at_its_end() -> None:
     assert external_host("Auth.Example.COM.") == "auth.example.com"
+
+
+ROUTED: Final = """
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: edge}
+spec: {listeners: [{name: only, port: 8000, protocol: HTTP}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: web}
+spec:
+  parentRefs: [{name: edge}]
+  rules: [{backendRefs: [{name: outside, port: 443}]}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: outside}
+spec: {type: ExternalName, externalName: origin.example}
+---
+apiVersion: projectcontour.io/v1alpha1
+kind: ContourConfiguration
+metadata: {name: contour}
+spec: {enableExternalNameService: true}
+"""
+
+
+@pytest.mark.requirement("T03")
+def test_an_http_route_leads_to_a_name_outside_only_if_it_is_enabled() -> None:
+    enabled, disabled = World([ROUTED]), World([ROUTED.replace("true", "false")])
+    assert [cluster.name for cluster in enabled.graph.clusters] == ["service/default/outside/443"]
+    assert disabled.graph.clusters == ()
+    assert [reason for reason, _ in disabled.problems("HTTPRoute")] == ["BackendNotFound"]

@@ -10,7 +10,7 @@ from authplane.base.problems import Path
 from authplane.base.timeouts import Disabled, Timeout, UseDefault, parse_timeout
 from authplane.graph.model import NO_TIMEOUTS, ConnectionTimeouts
 from authplane.graph.reports import Reports
-from authplane.graph.settings_places import Place, Spec, broken_settings, kind_in_use, settings_places
+from authplane.graph.settings_places import Place, Spec, broken_settings, settings_places, unusable_words
 from authplane.graph.upstreams import NO_BREAKERS, NO_LIMITS, Breakers, TlsLimits
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.authplane import Listeners
@@ -119,9 +119,9 @@ def read_settings(resources: Resources, reports: Reports) -> Settings | None:
 
 
 def unusable_configuration(resources: Resources, reports: Reports) -> str:
-    """Return the kind of the configuration that cannot be used, or nothing."""
+    """Name the configuration that cannot be used; empty if there is none."""
     wrong = {place.ref for place in settings_places(resources) if reports.of(place.ref).errors}
-    return kind_in_use(broken_settings(resources) | wrong)
+    return unusable_words(broken_settings(resources) | wrong)
 
 
 class _Written:

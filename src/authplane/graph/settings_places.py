@@ -8,7 +8,7 @@ from authplane.base.names import Ref
 from authplane.base.problems import Path, dotted
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.authplane import AuthplaneConfiguration
-from authplane.resources.kinds.contour_file import BARE, CONFIG_MAP, path_in_file
+from authplane.resources.kinds.contour_file import BARE, CONFIG_MAP, KEY, path_in_file
 from authplane.resources.kinds.contour_settings import (
     ContourConfiguration,
     ContourConfigurationSpec,
@@ -18,7 +18,14 @@ from authplane.resources.kinds.contour_settings import (
 
 Spec: TypeAlias = ContourSettings | ContourConfigurationSpec
 
-_KINDS: Final = ("AuthplaneConfiguration", "ContourConfiguration", "ContourDeployment", "ConfigMap", BARE)
+_KINDS: Final = {
+    "AuthplaneConfiguration": "AuthplaneConfiguration",
+    "ContourConfiguration": "ContourConfiguration",
+    "ContourDeployment": "ContourDeployment",
+    "ConfigMap": f"ConfigMap {CONFIG_MAP}",
+    BARE: f"configuration file {KEY}",
+}
+"""What has settings, and what people call it; the first with errors is named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +68,10 @@ def broken_settings(resources: Resources) -> frozenset[Ref]:
     )
 
 
-def kind_in_use(refs: frozenset[Ref]) -> str:
-    """Return the kind that people are told of if several have errors; empty if none has."""
+def unusable_words(refs: frozenset[Ref]) -> str:
+    """Name what cannot be used, for people; empty if nothing is among ``refs``."""
     kinds = {ref.kind for ref in refs}
-    return next((kind for kind in _KINDS if kind in kinds), "")
+    return next((words for kind, words in _KINDS.items() if kind in kinds), "")
 
 
 def configuration_ref(configuration: AuthplaneConfiguration | ContourConfiguration | ContourDeployment) -> Ref:
