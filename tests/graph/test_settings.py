@@ -7,7 +7,7 @@ from tests.support.world import PROXY, World, world
 
 from authplane.base.names import ObjectName
 from authplane.base.timeouts import After, Disabled, Timeout, UseDefault
-from authplane.graph.model import ConnectionTimeouts
+from authplane.graph.model import ConnectionSettings
 from authplane.graph.reports import Reports
 from authplane.graph.settings import DEFAULTS, Disabling, ExternalNames, NameRules, Settings, read_settings
 from authplane.graph.upstreams import Breakers
@@ -71,7 +71,7 @@ def after(**duration: int) -> Timeout:
 
 READ = Settings(
     listeners=Listeners(),
-    timeouts=ConnectionTimeouts(
+    connections=ConnectionSettings(
         request=after(minutes=1),
         connection_idle=after(minutes=2),
         stream_idle=Disabled(),
@@ -183,7 +183,7 @@ def test_one_duration_in_two_spellings_is_the_same() -> None:
         ours=ours("envoy: {timeouts: {requestTimeout: 60s}}"), theirs=theirs("envoy: {timeouts: {requestTimeout: 1m}}")
     )
     assert made.problems("AuthplaneConfiguration") == []
-    assert made.graph.timeouts == ConnectionTimeouts(request=after(minutes=1))
+    assert made.graph.connections == ConnectionSettings(request=after(minutes=1))
 
 
 BAD = {

@@ -66,6 +66,7 @@ class HtpasswdPlan:
     namespaces: tuple[str, ...] = ()
     strict: bool = False
     forward_credentials: bool = False
+    trusted_hops: int = 0
     poll: bool = False
 
 
@@ -224,7 +225,9 @@ async def _backend(branch: BranchPlan, metrics: Metrics) -> AsyncGenerator[_Made
 @asynccontextmanager
 async def _htpasswd(name: str, plan: HtpasswdPlan, metrics: Metrics) -> AsyncGenerator[_Made]:
     sources = _sources(plan)
-    settings = HtpasswdSettings(default_realm=plan.realm, forward_credentials=plan.forward_credentials)
+    settings = HtpasswdSettings(
+        default_realm=plan.realm, forward_credentials=plan.forward_credentials, trusted_hops=plan.trusted_hops
+    )
     backend = Htpasswd(Secret(random_bytes(32)), settings)
     reloads = metrics.reloads(name)
     metrics.cache(name, backend.cache)

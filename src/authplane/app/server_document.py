@@ -115,5 +115,6 @@ def _users(users: HtpasswdBackend, root: Path, *, poll: bool) -> HtpasswdPlan:
         namespaces=users.namespaces,
         strict=users.strict,
         forward_credentials=users.forward_credentials,
+        trusted_hops=users.trusted_hops,
         poll=poll,
     )

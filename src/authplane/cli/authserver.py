@@ -60,6 +60,9 @@ def serve_htpasswd(
     forward_credentials: Annotated[
         bool, typer.Option("--forward-credentials", help="Leave the Authorization header for the origin.")
     ] = False,
+    trusted_hops: Annotated[
+        int, typer.Option(min=0, max=100, help="Number of proxies before Envoy; attempts are counted per client.")
+    ] = 0,
     poll: PollOption = False,
     *,
     front: Front,
@@ -78,6 +81,7 @@ def serve_htpasswd(
         namespaces=tuple(name.strip() for name in watch_namespaces.split(",") if name.strip()),
         strict=strict,
         forward_credentials=forward_credentials,
+        trusted_hops=trusted_hops,
         poll=poll,
     )
     front.serve(BranchPlan(name="htpasswd", backend=plan))

@@ -109,7 +109,7 @@ def _idle(annotations: Mapping[str, str], settings: Settings, problems: Problems
     """Read how long a server may be silent: for ever, unless somebody says otherwise, since tools may take long."""
     text = annotations.get(IDLE_TIMEOUT)
     if text is None:
-        return Disabled() if isinstance(settings.timeouts.stream_idle, UseDefault) else UseDefault()
+        return Disabled() if isinstance(settings.connections.stream_idle, UseDefault) else UseDefault()
     parsed = parse_timeout(text)
     if parsed is None or isinstance(parsed, UseDefault):
         with problems.at("metadata", "annotations", IDLE_TIMEOUT):

@@ -113,7 +113,7 @@ def _served(settings: Settings, hosts: Hosts) -> Graph:
     return Graph(
         http=Address(where.http.address, where.http.port),
         https=Address(where.https.address, where.https.port),
-        timeouts=settings.timeouts,
+        connections=settings.connections,
         plain_hosts=hosts.plain,
         secure_hosts=hosts.secure,
         fallback=hosts.fallback,

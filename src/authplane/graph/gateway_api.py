@@ -119,6 +119,7 @@ def build_gateways(  # noqa: PLR0913, PLR0917 (each of them decides something)
             service=policy_service(server, spec.max_request_body),
             placings=placements,
             unprotected_backends=spec.unprotected_backends == "Deny",
+            trusted_hops=settings.connections.trusted_hops,
         ),
         taken=taken,
         reports=reports,

@@ -19,6 +19,7 @@ from authplane.graph.protection import NO_TOKENS, Protection, Tokens
 from authplane.graph.route_matches import precedence
 from authplane.graph.route_rules import Beside, ReadRoute, Rule, RuleBackend, read_route
 from authplane.graph.words import match_words
+from authplane.policy.client_address import TRUSTED_HOPS
 from authplane.resources.kinds.gateway import HTTPRoute, ParentRef
 
 TARGET: Final = "authplane.target"
@@ -70,6 +71,8 @@ class Checks:
     service: AuthorizationService
     placings: Placings
     unprotected_backends: bool
+    trusted_hops: int = 0
+    """How many proxies stand before this one."""
 
     @property
     def shadow_service(self) -> AuthorizationService:
@@ -359,6 +362,8 @@ class _Entries:
             context[TARGET] = str(backend.target)
         if resource:
             context[RESOURCE] = resource
+        if self._checks.trusted_hops:
+            context[TRUSTED_HOPS] = str(self._checks.trusted_hops)
         return Enforced(
             service=self._checks.service if checked else self._checks.shadow_service,
             context=tuple(sorted(context.items())),

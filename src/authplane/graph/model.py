@@ -367,8 +367,8 @@ GatewayPort: TypeAlias = PlainPort | SecurePort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionTimeouts:
-    """How long the proxy waits for clients."""
+class ConnectionSettings:
+    """How long the proxy waits for clients, and which proxies before it it believes."""
 
     request: Timeout = UseDefault()
     connection_idle: Timeout = UseDefault()
@@ -376,9 +376,11 @@ class ConnectionTimeouts:
     max_connection_duration: Timeout = UseDefault()
     delayed_close: Timeout = UseDefault()
     shutdown_grace_period: Timeout = UseDefault()
+    trusted_hops: int = 0
+    """How many proxies stand before this one, and write the addresses of their clients to ``x-forwarded-for``."""
 
 
-NO_TIMEOUTS: Final = ConnectionTimeouts()
+DEFAULT_CONNECTIONS: Final = ConnectionSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -387,7 +389,7 @@ class Graph:
 
     http: Address
     https: Address
-    timeouts: ConnectionTimeouts = NO_TIMEOUTS
+    connections: ConnectionSettings = DEFAULT_CONNECTIONS
     plain_hosts: tuple[Host, ...] = ()
     secure_hosts: tuple[SecureHost, ...] = ()
     fallback: Fallback | None = None

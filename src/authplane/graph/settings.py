@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from authplane.base.names import ObjectName
 from authplane.base.problems import Path
 from authplane.base.timeouts import Disabled, Timeout, UseDefault, parse_timeout
-from authplane.graph.model import NO_TIMEOUTS, ConnectionTimeouts
+from authplane.graph.model import DEFAULT_CONNECTIONS, ConnectionSettings
 from authplane.graph.reports import Reports
 from authplane.graph.settings_places import Place, Spec, broken_settings, settings_places, unusable_words
 from authplane.graph.upstreams import NO_BREAKERS, NO_LIMITS, Breakers, TlsLimits
@@ -50,7 +50,7 @@ class Settings:
     """Everything that is set once."""
 
     listeners: Listeners = Listeners()
-    timeouts: ConnectionTimeouts = NO_TIMEOUTS
+    connections: ConnectionSettings = DEFAULT_CONNECTIONS
     connect_timeout: Timeout = UseDefault()
     breakers: Breakers = NO_BREAKERS
     upstream_tls: TlsLimits = NO_LIMITS
@@ -92,7 +92,7 @@ def read_settings(resources: Resources, reports: Reports) -> Settings | None:
     enabled = written.agreed(("enableExternalNameService",), lambda spec: spec.enable_external_name_service)
     settings = Settings(
         listeners=configuration.spec.listeners if configuration is not None else Listeners(),
-        timeouts=_connection_timeouts(written),
+        connections=_connections(written),
         connect_timeout=written.timeout("connectTimeout", lambda given: given.connect_timeout, endless=False),
         breakers=build_breakers(written.agreed(("envoy", "cluster", "circuitBreakers"), _written_breakers)),
         upstream_tls=written.tls(("envoy", "cluster", "upstreamTLS"), lambda spec: spec.envoy.cluster.upstream_tls),
@@ -199,8 +199,8 @@ class _Written:
             problems.add(reason, message)
 
 
-def _connection_timeouts(written: _Written) -> ConnectionTimeouts:
-    return ConnectionTimeouts(
+def _connections(written: _Written) -> ConnectionSettings:
+    return ConnectionSettings(
         request=written.timeout("requestTimeout", lambda given: given.request_timeout),
         connection_idle=written.timeout("connectionIdleTimeout", lambda given: given.connection_idle_timeout),
         stream_idle=written.timeout("streamIdleTimeout", lambda given: given.stream_idle_timeout),
@@ -209,7 +209,12 @@ def _connection_timeouts(written: _Written) -> ConnectionTimeouts:
         shutdown_grace_period=written.timeout(
             "connectionShutdownGracePeriod", lambda given: given.connection_shutdown_grace_period, endless=False
         ),
+        trusted_hops=written.agreed(("envoy", "network", "numTrustedHops"), _written_trusted_hops) or 0,
     )
+
+
+def _written_trusted_hops(spec: Spec) -> int | None:
+    return spec.envoy.network.num_trusted_hops
 
 
 def _written_breakers(spec: Spec) -> CircuitBreakers | None:

@@ -11,6 +11,7 @@ from authplane.base.headers import HeaderEdits
 from authplane.base.secret import Secret
 from authplane.policy.auth_headers import context_headers, spoofed_headers
 from authplane.policy.basic import Absent, Credentials, Unfit, challenge, header_form, parse_credentials
+from authplane.policy.client_address import client_address
 from authplane.policy.credentials import LIFETIME, CacheCounts, Verified
 from authplane.policy.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.flow import Busy, Effect, Flow, Outcome, Work
@@ -33,6 +34,8 @@ class HtpasswdSettings:
     """For routes whose context names none."""
     forward_credentials: bool = False
     """Leave the Authorization header in the request to the origin."""
+    trusted_hops: int = 0
+    """How many proxies stand before the one that asks, and tell the addresses of clients."""
     lifetime: float = LIFETIME
     """Seconds for which verified credentials are believed without hashing again."""
     per_user: Rate = PER_USER
@@ -117,7 +120,7 @@ class Htpasswd:
 
     def _try(self, begun: "_Begun", users: UserList) -> Generator[Effect, Outcome, Decision]:
         """Verify the password; the same attempt many times at once counts as one."""
-        user, source = f"{begun.realm}:{begun.credentials.user}", source_of(begun.request.source.address)
+        user, source = f"{begun.realm}:{begun.credentials.user}", self._source(begun.request)
         first = begun.mark not in self._attempts
         if first:
             wait = self._throttle.take(user, source, begun.now)
@@ -147,6 +150,9 @@ class Htpasswd:
             return self._refusal(begun.realm)
         self._verified.add(begun.mark, begun.now)
         return self._allow(begun.request, begun.realm, begun.credentials.user)
+
+    def _source(self, request: Request) -> str:
+        return source_of(client_address(request, self._settings.trusted_hops))
 
     def _refusal(self, realm: str) -> Decision:
         """Return the challenge of a realm, which may have gone since the attempt began."""

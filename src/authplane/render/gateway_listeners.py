@@ -13,7 +13,7 @@ from authplane.cel.envoy.release import CURRENT, Release
 from authplane.graph.gateway_api import splits
 from authplane.graph.guards import AuthorizationService, Enforced, Shadow
 from authplane.graph.hostnames import ANY
-from authplane.graph.model import ConnectionTimeouts, GatewayChain, GatewayHost, GatewayPort, PlainPort, SecurePort
+from authplane.graph.model import ConnectionSettings, GatewayChain, GatewayHost, GatewayPort, PlainPort, SecurePort
 from authplane.graph.programming import gateway_listener, gateway_routes
 from authplane.render.ext_authz import manner_of
 from authplane.render.filters import EXT_AUTHZ, Chain, Guard
@@ -70,7 +70,7 @@ class Needs:
 
 
 def gateway_listeners_of(
-    ports: Iterable[GatewayPort], timeouts: ConnectionTimeouts, needs: Needs
+    ports: Iterable[GatewayPort], connections: ConnectionSettings, needs: Needs
 ) -> Iterator[Whole[listener_pb2.Listener]]:
     """Return the listener of every port."""
     for port in ports:
@@ -79,14 +79,14 @@ def gateway_listeners_of(
         match port:
             case PlainPort():
                 chain = needs.chain(port.hosts)
-                manager = connection_manager(_STATS, name, chain, _with_limit(timeouts, chain))
+                manager = connection_manager(_STATS, name, chain, _with_limit(connections, chain))
                 shell.filter_chains.append(listener_components_pb2.FilterChain(filters=[manager]))
                 yield Whole(name, shell, "filter_chains", ())
             case SecurePort():
                 shell.listener_filters.append(tls_inspector())
                 number = port.where.port
                 parts = tuple(
-                    Part("chain", each, partial(_chain, number, each, timeouts, needs), (number, timeouts))
+                    Part("chain", each, partial(_chain, number, each, connections, needs), (number, connections))
                     for each in port.chains
                 )
                 yield Whole(name, shell, "filter_chains", parts)
@@ -94,10 +94,10 @@ def gateway_listeners_of(
                 assert_never(port)
 
 
-def _with_limit(timeouts: ConnectionTimeouts, chain: Chain) -> ConnectionTimeouts:
+def _with_limit(connections: ConnectionSettings, chain: Chain) -> ConnectionSettings:
     """Bound the time in which requests have to arrive where some are for MCP servers, whose streams may stand still."""
-    unbounded = chain.mcp and isinstance(timeouts.request, UseDefault)
-    return replace(timeouts, request=_LONGEST_REQUEST) if unbounded else timeouts
+    unbounded = chain.mcp and isinstance(connections.request, UseDefault)
+    return replace(connections, request=_LONGEST_REQUEST) if unbounded else connections
 
 
 def _chain_of(enforced: Sequence[Enforced], envoy: Release | None) -> Chain:
@@ -145,7 +145,7 @@ def _held(port: GatewayPort, needs: Needs) -> int:
 
 
 def _chain(
-    port: int, chain: GatewayChain, timeouts: ConnectionTimeouts, needs: Needs
+    port: int, chain: GatewayChain, connections: ConnectionSettings, needs: Needs
 ) -> listener_components_pb2.FilterChain:
     name = gateway_routes(port, chain.name)
     checks = needs.chain(chain.hosts)
@@ -162,6 +162,6 @@ def _chain(
     return listener_components_pb2.FilterChain(
         name=name,
         filter_chain_match=match,
-        filters=[connection_manager(_STATS, name, checks, _with_limit(timeouts, checks))],
+        filters=[connection_manager(_STATS, name, checks, _with_limit(connections, checks))],
         transport_socket=transport_socket(tls),
     )

@@ -20,7 +20,7 @@ from authplane.base.timeouts import After
 from authplane.graph.model import (
     Address,
     ClientCertificates,
-    ConnectionTimeouts,
+    ConnectionSettings,
     Fallback,
     Forwarded,
     Graph,
@@ -65,13 +65,13 @@ _POLICIES: Final = f"%METADATA(ROUTE:{METADATA}:policies)%"
 
 def listeners_of(graph: Graph) -> Iterator[Whole[listener_pb2.Listener]]:
     """Return the listeners that have something to serve."""
-    timeouts = graph.timeouts
+    connections = graph.connections
     if graph.plain_hosts:
         chain = chain_of(graph.plain_hosts)
         shell = listener_shell(HTTP_LISTENER, graph.http, held_back(graph.plain_hosts))
         shell.filter_chains.append(
             listener_components_pb2.FilterChain(
-                filters=[connection_manager(HTTP_LISTENER, HTTP_LISTENER, chain, timeouts)]
+                filters=[connection_manager(HTTP_LISTENER, HTTP_LISTENER, chain, connections)]
             )
         )
         yield Whole(HTTP_LISTENER, shell, "filter_chains", ())
@@ -80,11 +80,12 @@ def listeners_of(graph: Graph) -> Iterator[Whole[listener_pb2.Listener]]:
         shell = listener_shell(HTTPS_LISTENER, graph.https, held)
         shell.listener_filters.append(tls_inspector())
         parts = [
-            Part("chain", secure, partial(_secure_chain, secure, timeouts), timeouts) for secure in graph.secure_hosts
+            Part("chain", secure, partial(_secure_chain, secure, connections), connections)
+            for secure in graph.secure_hosts
         ]
         if graph.fallback is not None:
             fallback = graph.fallback
-            parts.append(Part("chain", fallback, partial(_fallback_chain, fallback, timeouts), timeouts))
+            parts.append(Part("chain", fallback, partial(_fallback_chain, fallback, connections), connections))
         yield Whole(HTTPS_LISTENER, shell, "filter_chains", tuple(parts))
 
 
@@ -104,7 +105,7 @@ def tls_inspector() -> listener_components_pb2.ListenerFilter:
     )
 
 
-def _secure_chain(secure: SecureHost, timeouts: ConnectionTimeouts) -> listener_components_pb2.FilterChain:
+def _secure_chain(secure: SecureHost, connections: ConnectionSettings) -> listener_components_pb2.FilterChain:
     name = route_name(secure.host.fqdn)
     forwarded = secure.clients.forwarded if secure.clients is not None else None
     tls = tls_context([secure.certificate], secure.limits)
@@ -113,17 +114,17 @@ def _secure_chain(secure: SecureHost, timeouts: ConnectionTimeouts) -> listener_
     return listener_components_pb2.FilterChain(
         name=name,
         filter_chain_match=listener_components_pb2.FilterChainMatch(server_names=[secure.host.fqdn]),
-        filters=[connection_manager(HTTPS_LISTENER, name, chain_of([secure.host]), timeouts, forwarded)],
+        filters=[connection_manager(HTTPS_LISTENER, name, chain_of([secure.host]), connections, forwarded)],
         transport_socket=transport_socket(tls),
     )
 
 
-def _fallback_chain(fallback: Fallback, timeouts: ConnectionTimeouts) -> listener_components_pb2.FilterChain:
+def _fallback_chain(fallback: Fallback, connections: ConnectionSettings) -> listener_components_pb2.FilterChain:
     """Render the chain of those that name no host in TLS, or none that is served."""
     return listener_components_pb2.FilterChain(
         name=FALLBACK_CHAIN,
         filter_chain_match=listener_components_pb2.FilterChainMatch(transport_protocol="tls"),
-        filters=[connection_manager(HTTPS_LISTENER, FALLBACK_ROUTES, chain_of(fallback.hosts), timeouts)],
+        filters=[connection_manager(HTTPS_LISTENER, FALLBACK_ROUTES, chain_of(fallback.hosts), connections)],
         transport_socket=transport_socket(tls_context([fallback.certificate], fallback.limits)),
     )
 
@@ -167,7 +168,7 @@ def ask_for_certificates(tls: tls_pb2.DownstreamTlsContext, clients: ClientCerti
 
 
 def connection_manager(
-    stat_prefix: str, routes: str, chain: Chain, timeouts: ConnectionTimeouts, forwarded: Forwarded | None = None
+    stat_prefix: str, routes: str, chain: Chain, connections: ConnectionSettings, forwarded: Forwarded | None = None
 ) -> listener_components_pb2.Filter:
     """Render a connection manager: what it logs, normalises and limits is the same for all."""
     manager = _HCM(
@@ -175,7 +176,7 @@ def connection_manager(
         rds=hcm_pb2.Rds(config_source=FROM_ADS, route_config_name=table_name(routes, chain)),
         http_filters=http_filters(chain),
     )
-    manager.MergeFrom(_common_settings(timeouts, None if chain.natives is None else chain.natives.slots))
+    manager.MergeFrom(_common_settings(connections, None if chain.natives is None else chain.natives.slots))
     if chain.natives is not None:
         _decide_natively(manager, chain.natives)
     if chain.mcp:
@@ -217,24 +218,25 @@ def _forwarded(forwarded: Forwarded) -> hcm_pb2.HttpConnectionManager.SetCurrent
 
 
 @lru_cache(maxsize=32)
-def _common_settings(timeouts: ConnectionTimeouts, slots: int | None) -> hcm_pb2.HttpConnectionManager:
+def _common_settings(connections: ConnectionSettings, slots: int | None) -> hcm_pb2.HttpConnectionManager:
     """Return what all connection managers have in common.
 
     ``slots`` is how many policies of one target Envoy looks at by itself, if it does that one by one; None is nothing.
     """
-    idle, longest = limit(timeouts.connection_idle), timeouts.max_connection_duration
+    idle, longest = limit(connections.connection_idle), connections.max_connection_duration
     return _HCM(
         codec_type=_HCM.CodecType.AUTO,
         access_log=[_access_log(slots)],
         use_remote_address=BoolValue(value=True),
+        xff_num_trusted_hops=connections.trusted_hops,
         # What a route matched must be what the origin reads.
         normalize_path=BoolValue(value=True),
         merge_slashes=True,
         path_with_escaped_slashes_action=_HCM.PathWithEscapedSlashesAction.REJECT_REQUEST,
-        request_timeout=limit(timeouts.request),
-        stream_idle_timeout=limit(timeouts.stream_idle),
-        delayed_close_timeout=limit(timeouts.delayed_close),
-        drain_timeout=limit(timeouts.shutdown_grace_period),
+        request_timeout=limit(connections.request),
+        stream_idle_timeout=limit(connections.stream_idle),
+        delayed_close_timeout=limit(connections.delayed_close),
+        drain_timeout=limit(connections.shutdown_grace_period),
         common_http_protocol_options=protocol_pb2.HttpProtocolOptions(
             idle_timeout=duration(_IDLE) if idle is None else idle,
             # Zero would close connections at once: only the idle timeout and those of requests know it as "never".

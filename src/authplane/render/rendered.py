@@ -83,7 +83,7 @@ def snapshot_of(
 
 def _listeners(graph: Graph, needs: Needs) -> Iterator[Resource[Listener]]:
     yield from listeners_of(graph)
-    yield from gateway_listeners_of(graph.gateways, graph.timeouts, needs)
+    yield from gateway_listeners_of(graph.gateways, graph.connections, needs)
 
 
 def _tables(graph: Graph, needs: Needs) -> Iterator[Resource[RouteConfiguration]]:

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from authplane.policy.basic import Absent, Unfit
+from authplane.policy.client_address import client_address
 from authplane.policy.peers.authorities import NO_WORKLOAD_TOKENS, ClusterAuthority, WorkloadTokens
 from authplane.policy.peers.certificates import PeerCertificates
 from authplane.policy.peers.outcome import NoIdentity, Why
@@ -108,7 +109,7 @@ class Identifier:
         return self._reviews
 
     def _blamed(self, request: Request) -> str:
-        source = source_of(request.source.address)
+        source = source_of(client_address(request))
         return f"{self._account}{source}" if source else ""
 
 
@@ -186,7 +187,8 @@ class RequestEvidence:
         if not isinstance(shown, Bearer) or authority is None:
             return None
         self._reviews = self._identifier.reviews(self._trusted.workloads)
-        found = self._reviews.ask(shown.token, authority.audiences, self._now, source_of(self._request.source.address))
+        source = source_of(client_address(self._request))
+        found = self._reviews.ask(shown.token, authority.audiences, self._now, source)
         if isinstance(found, ReviewToken):
             return found
         self._judgement = found

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from authplane.base.problems import Path, Problem
 from authplane.resources.kinds.meta import LABEL, Meta
-from authplane.resources.schema import Filled, Length, Matches, OneOf
+from authplane.resources.schema import Filled, Length, Matches, OneOf, Range
 
 _HOST: Final = Matches(
     re.compile(r"(\*\.)?[A-Za-z0-9_]([-A-Za-z0-9_.]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\]"),
@@ -63,6 +63,7 @@ class HtpasswdBackend:
     namespaces: Annotated[tuple[Annotated[str, Length(1, 63), LABEL], ...], Filled()] = ()
     strict: Annotated[bool, Filled()] = False
     forward_credentials: bool = False
+    trusted_hops: Annotated[int, Range(0, 100)] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,12 +22,14 @@ from authplane.resources.kinds.contour_policies import (
 from authplane.resources.kinds.contour_settings import (
     CIPHERS,
     CURVES,
+    HOPS,
     TLS_VERSION,
     ClusterSettings,
     ContourConfigurationSpec,
     EnvoySettings,
     HTTPProxySettings,
     ListenerSettings,
+    NetworkSettings,
     TimeoutSettings,
     UpstreamTlsSettings,
 )
@@ -67,6 +69,7 @@ _MOVED: Final[Mapping[Path, Path]] = {
     ("envoy", "clientCertificate"): ("tls", "envoy-client-certificate"),
     ("envoy", "cluster", "upstreamTLS"): ("cluster", "upstream-tls"),
     ("envoy", "listener", "tls"): ("tls",),
+    ("envoy", "network", "numTrustedHops"): ("network", "num-trusted-hops"),
     ("httpproxy", "fallbackCertificate"): ("tls", "fallback-certificate"),
     ("httpproxy", "disablePermitInsecure"): ("disablePermitInsecure",),
     (GLOBAL, "extensionRef"): (GLOBAL, "extensionService"),
@@ -222,6 +225,15 @@ class WrittenCluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenNetwork:
+    """``network``."""
+
+    num_trusted_hops: Annotated[int | None, HOPS, Named("num-trusted-hops")] = None
+
+    UPSTREAM: ClassVar = Upstream(ignored=("admin-port",))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFile:
     """The whole file."""
 
@@ -229,6 +241,7 @@ class WrittenFile:
     tls: WrittenTls = field(default_factory=WrittenTls)
     timeouts: WrittenTimeouts = field(default_factory=WrittenTimeouts)
     cluster: WrittenCluster = field(default_factory=WrittenCluster)
+    network: WrittenNetwork = field(default_factory=WrittenNetwork)
     disable_permit_insecure: bool | None = None
     enable_external_name_service: bool | None = None
 
@@ -237,7 +250,7 @@ class WrittenFile:
                 "metrics", "server"),
         ignored=("accesslog-format", "accesslog-format-string", "accesslog-level", "compression",
                  "default-http-versions", "disableAllowChunkedLength", "disableMergeSlashes", "envoy-service-name",
-                 "envoy-service-namespace", "featureFlags", "gateway", "json-fields", "listener", "network",
+                 "envoy-service-namespace", "featureFlags", "gateway", "json-fields", "listener",
                  "omEnforcedHealthListener", "policy", "rateLimitService", "runtime-settings",
                  "serverHeaderTransformation", "tracing"),
     )  # fmt: skip
@@ -256,6 +269,7 @@ class WrittenFile:
                 timeouts=self.timeouts.meant,
                 cluster=self.cluster.meant,
                 listener=self.tls.meant,
+                network=NetworkSettings(num_trusted_hops=self.network.num_trusted_hops),
             ),
             enable_external_name_service=self.enable_external_name_service,
         )

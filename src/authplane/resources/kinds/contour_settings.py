@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Final
 
 from authplane.resources.kinds.contour_policies import DNS_NAME, Authorization, CircuitBreakers, NamespacedName
 from authplane.resources.kinds.meta import Meta
-from authplane.resources.schema import Filled, Length, Named, OneOf, Upstream
+from authplane.resources.schema import Filled, Length, Named, OneOf, Range, Upstream
 
 TLS_VERSION: Final = OneOf(("", "1.2", "1.3"))
 CIPHERS: Final = OneOf(
@@ -26,6 +26,8 @@ CIPHERS: Final = OneOf(
         "AES256-SHA",
     )
 )
+HOPS: Final = Range(0, 100)
+"""How many proxies there may be in a row."""
 CURVES: Final = OneOf(("X25519MLKEM768", "X25519", "P-256", "P-384", "P-521"))
 
 
@@ -103,6 +105,16 @@ class ListenerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkSettings:
+    """``envoy.network``."""
+
+    num_trusted_hops: Annotated[int | None, HOPS] = None
+    """How many proxies stand before Envoy and can be believed about the addresses of their clients."""
+
+    UPSTREAM: ClassVar = Upstream(ignored=("adminPort", "stripTrailingHostDot"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EnvoySettings:
     """``envoy``."""
 
@@ -110,9 +122,10 @@ class EnvoySettings:
     timeouts: TimeoutSettings = TimeoutSettings()
     cluster: ClusterSettings = ClusterSettings()
     listener: ListenerSettings = ListenerSettings()
+    network: NetworkSettings = NetworkSettings()
 
     UPSTREAM: ClassVar = Upstream(
-        ignored=("defaultHTTPVersions", "health", "http", "https", "logging", "metrics", "network",
+        ignored=("defaultHTTPVersions", "health", "http", "https", "logging", "metrics",
                  "omEnforcedHealth", "runtimeSettings", "service"),
     )  # fmt: skip
 
