@@ -12,7 +12,22 @@ from tests.filters.world import regex
 
 from authplane.base.problems import Problem, Problems
 from authplane.filters.calls import Change, Metadata, Mutation
-from authplane.filters.headers import LONGEST, Drafts, Edits, Review, Rules, Unfit, edited, may_change, mutated
+from authplane.filters.headers import (
+    LONGEST,
+    Drafts,
+    Edits,
+    Review,
+    Rules,
+    Unfit,
+    edited,
+    is_protected,
+    may_change,
+    mutated,
+    name_fault,
+    replaced,
+    value_fault,
+    without,
+)
 from authplane.filters.wire import parse_metadata, parse_mutations, parse_rules
 
 OVERWRITE: Final = pb.HeaderValueOption.HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD
@@ -331,3 +346,49 @@ def test_many_changes_take_little_time() -> None:
     assert len(edited((), edits)) == len(names)
     # In proportion to the square of their number it was twenty seconds; it is a hundredth of one.
     assert time.process_time() - before < 5
+
+
+# --- Limits and names, one by one
+
+
+@pytest.mark.parametrize("name", [*"abcdefghijklmnopqrstuvwxyz0123456789_.-"])
+def test_a_name_has_each_of_these_characters(name: str) -> None:
+    assert name_fault(name) == ""
+
+
+@pytest.mark.parametrize("name", [*" !\"#$%&'()*+,/:;<=>?@[\\]^`{|}~AZ\x00\t\r\n\x7f", "\u00e9"])
+def test_a_name_has_none_of_these_characters(name: str) -> None:
+    assert name_fault(f"a{name}") != ""
+
+
+def test_a_name_and_a_value_have_16_kib_at_most() -> None:
+    assert name_fault("a" * 16_384) == value_fault("x", "a" * 16_384) == value_fault("x-bin", b"a" * 16_384) == ""
+    assert name_fault("a" * 16_385) == "the name of a header is longer than 16384 bytes"
+    assert value_fault("x", "a" * 16_385) == "the value of 'x' is longer than 16384 bytes"
+    assert value_fault("x-bin", b"a" * 16_385) == "the value of 'x-bin' is longer than 16384 bytes"
+
+
+def test_a_long_name_is_quoted_in_part() -> None:
+    assert value_fault("a" * 80, "\n").startswith(f"the value of '{'a' * 80}' has")
+    assert value_fault("a" * 81, "\n").startswith(f"the value of '{'a' * 77}...' has")
+
+
+@pytest.mark.parametrize("name", ["host", "content-type", "te", ":path", ":authority", ":x", "grpc-timeout", "grpc-"])
+def test_nobody_changes_what_belongs_to_grpc_and_http(name: str) -> None:
+    assert is_protected(name)
+    assert not may_change(Rules(), name)
+
+
+@pytest.mark.parametrize("name", ["hosts", "x-host", "grpc", "x-grpc-a", "content-length", "tea", "authorization"])
+def test_other_headers_may_be_changed(name: str) -> None:
+    assert not is_protected(name)
+    assert may_change(Rules(), name)
+
+
+def test_a_header_is_replaced_or_taken_out_wherever_it_stands() -> None:
+    metadata: Metadata = (("a", "1"), ("b", "2"), ("a", "3"))
+    assert without(metadata, "a") == (("b", "2"),)
+    assert without(metadata, "b") == (("a", "1"), ("a", "3"))
+    assert without(metadata, "c") is metadata
+    assert replaced(metadata, "a", "4") == (("b", "2"), ("a", "4"))
+    assert replaced(metadata, "c", "4") == (*metadata, ("c", "4"))
