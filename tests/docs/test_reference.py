@@ -237,6 +237,7 @@ def test_the_walk_finds_the_other_forms_of_a_field() -> None:
     assert forms == {
         "spec.rules[].authorization": {"or a list"},
         "spec.rules[].authorization[].cel": {"or a text"},
+        "spec.rules[].authorization[].paths": {"or a text"},
         "spec.rules[].source.serviceAccount": {"or a text"},
         "spec.rules[].source.spiffe": {"or a list"},
     }

@@ -31,6 +31,7 @@ from authplane.resources.kinds.agentic import (
     ExternalAuth,
     McpAttributes,
     McpMethod,
+    PathRule,
 )
 
 MATCH_BASE: Final = "MATCH_BASE_PROTOCOL_METHODS"
@@ -164,13 +165,12 @@ def _inline(written: AuthorizationEntry, problems: Problems) -> tuple[Inline, ..
     made = Inline(
         mcp=None if written.mcp is None else _mcp(written.mcp, problems),
         methods=frozenset(written.methods),
-        paths=written.paths,
+        paths=_paths(written.paths, problems),
         headers=tuple((each.name.lower(), each.value) for each in written.headers),
         hosts=tuple(host.lower() for host in written.hosts),
         ports=frozenset(written.ports),
     )
     _require("methods", written.methods, _HTTP_METHOD, "an HTTP method such as 'POST'", problems)
-    _require("paths", written.paths, _PATH, "a path such as '/mcp', or '/mcp/*' for what begins so", problems)
     _require("hosts", made.hosts, _HOST, "a host such as 'mcp.example.com' or '*.example.com'", problems)
     for index, (name, _) in enumerate(made.headers):
         if not fit_name(name):
@@ -179,6 +179,37 @@ def _inline(written: AuthorizationEntry, problems: Problems) -> tuple[Inline, ..
     if made == Inline() and problems.error_count == before:
         problems.add("Invalid", "an authorization of type Inline that says nothing would grant everything")
     return (made,) if problems.error_count == before else ()
+
+
+def _paths(written: tuple[PathRule, ...], problems: Problems) -> tuple[str, ...]:
+    """Return whole paths, and beginnings that end with ``*``, each once."""
+    found: dict[str, None] = {}
+    for index, each in enumerate(written):
+        with problems.at("paths", index):
+            found |= dict.fromkeys(_path(each, problems))
+    return tuple(found)
+
+
+def _path(written: PathRule, problems: Problems) -> tuple[str, ...]:
+    if written.pattern is not None and written.type is written.value is None:
+        if not _PATH.fullmatch(written.pattern):
+            said = "a path such as '/mcp', or '/mcp/*' for what begins so"
+            problems.add("Invalid", f"{written.pattern!r} is not {said}")
+        return (written.pattern,)
+    value = written.value
+    if written.pattern is not None or value is None:
+        problems.add("Invalid", "expected a text, or 'type' and 'value'")
+        return ()
+    if not _PATH.fullmatch(value) or value.endswith("*"):
+        # A '*' at the end would mean more than is written.
+        with problems.at("value"):
+            problems.add("Invalid", f"{value!r} is not a path such as '/mcp'")
+        return ()
+    if written.type == "Exact":
+        return (value,)
+    # Gateway API, HTTPPathMatch: a prefix is compared by whole segments, and a slash at its end means nothing.
+    bare = value.rstrip("/")
+    return (bare, f"{bare}/*") if bare else ("/*",)
 
 
 def _require(field: str, values: tuple[str, ...], pattern: re.Pattern[str], wanted: str, problems: Problems) -> None:

@@ -205,6 +205,19 @@ class HeaderRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PathRule:
+    """A path that the request may have; as a text it is ``pattern``, otherwise an HTTPPathMatch of the Gateway API."""
+
+    SHORTHAND: ClassVar = "pattern"
+
+    pattern: Annotated[str, Length(1, 1024)] | None = None
+    """A whole path, or a beginning that ends with ``*``."""
+    type: Annotated[str, OneOf(("Exact", "PathPrefix"))] | None = None
+    """How ``value`` is compared; left out, it is ``PathPrefix``: by whole segments."""
+    value: Annotated[str, Length(1, 1024)] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizationEntry:
     """One way in which a request can be granted."""
 
@@ -214,7 +227,7 @@ class AuthorizationEntry:
     external_auth: ExternalAuth | None = None
     mcp: McpAttributes | None = None
     methods: tuple[str, ...] = ()
-    paths: tuple[str, ...] = ()
+    paths: tuple[PathRule, ...] = ()
     headers: tuple[HeaderRule, ...] = ()
     hosts: tuple[str, ...] = ()
     ports: tuple[Annotated[int, _PORT], ...] = ()
@@ -225,7 +238,8 @@ class AccessRule:
     """Who may do what."""
 
     name: Annotated[str, Length(1, 63), LABEL] | None = None
-    source: Source | None = None
+    source: Annotated[Source | None, Filled()] = None
+    """Left out, the rule is for everybody."""
     authorization: Annotated[tuple[AuthorizationEntry, ...], OneOrMany(), Length(0, 64)] | None = None
     tools: Annotated[tuple[Annotated[str, Length(1, 128)], ...], Length(0, 1024)] | None = None
     """The first form of ``authorization``."""
