@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.policy.access.world import BACKEND, call, policy, rule
+from tests.policy.access.world import BACKEND, OPEN, call, policy, rule
 from tests.support.eventually import eventually
 
 from authplane.app.policy_plan import PolicyPlan
@@ -16,7 +16,7 @@ ADD = call("add", context={"authplane.target": "Backend/default/shop"})
 
 def write(folder: Path, mode: str) -> None:
     draft = folder / ".policy.yaml"
-    draft.write_text(f"{BACKEND}---{policy(rule(), more=f'  mode: {mode}')}", encoding="utf-8")
+    draft.write_text(f"{OPEN}---{BACKEND}---{policy(rule(), more=f'  mode: {mode}')}", encoding="utf-8")
     draft.replace(folder / "policy.yaml")
 
 

@@ -36,6 +36,7 @@ from authplane.policy.access.decide import MEANS
 from authplane.policy.access.guards import Target
 from authplane.resources.library import Library
 from authplane.resources.loaded import Loaded
+from authplane.resources.required_targets import RequiredTargets
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CEL = '[{type: CEL, cel: {expression: "identity.group == \\"admin\\"", message: only admins}}]'
@@ -61,7 +62,7 @@ def invoke(*arguments: str) -> Result:
 
 
 def loaded(*documents: str) -> Loaded:
-    library = Library()
+    library = Library(RequiredTargets())
     library.changed("a.yaml", "\n---\n".join(documents).encode())
     return library.current()
 
@@ -293,7 +294,7 @@ def test_missing_scopes_are_named(folder: Path) -> None:
     assert found["trace"][0]["rules"][0]["hint"] == "come with a token that has one of the scopes tools admin"
 
 
-def test_policies_of_a_gateway_are_asked_if_it_is_named_and_missed_if_not(folder: Path) -> None:
+def test_policies_of_a_gateway_are_asked_if_it_is_named_and_missed_if_nothing_leads_there(folder: Path) -> None:
     edge = policy(
         rule("{type: SPIFFE, spiffe: spiffe://cluster.local/edge}"),
         name="edge",

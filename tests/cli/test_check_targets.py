@@ -11,6 +11,11 @@ from tests.policy.checks import check
 from tests.support.authserver import Server
 
 DOCUMENTS = """
+apiVersion: authplane.dev/v1alpha1
+kind: AuthplaneConfiguration
+metadata: {name: authplane}
+spec: {unprotectedBackends: Allow}
+---
 apiVersion: agentic.networking.x-k8s.io/v1alpha1
 kind: Backend
 metadata: {name: open}

@@ -7,6 +7,11 @@ from typer.testing import CliRunner
 from authplane.cli.main import build_app
 
 DOCUMENTS = """
+apiVersion: authplane.dev/v1alpha1
+kind: AuthplaneConfiguration
+metadata: {name: authplane}
+spec: {unprotectedBackends: Allow}
+---
 apiVersion: agentic.networking.x-k8s.io/v1alpha1
 kind: Backend
 metadata: {name: cart}

@@ -9,6 +9,7 @@ from tests.policy.access.world import (
     BACKEND,
     GATEWAY,
     OIDC,
+    OPEN,
     SERVICES,
     SPIFFE,
     anybody,
@@ -31,6 +32,7 @@ from authplane.policy.placement.sources import TWO_NAMES
 
 SHOP: Final = service("shop", 80)
 NATIVE: Final = settings("{bodyInspection: Native}")
+OPEN_NATIVE: Final = settings("{bodyInspection: Native, unprotectedBackends: Allow}")
 LOOP: Final = "[{type: CEL, cel: {expression: 'has(identity.a) && identity.a.exists(x, x == 1.0)'}}]"
 GET: Final = "[{type: CEL, cel: {expression: 'request.method == \"GET\"'}}]"
 NO_MCP: Final = "{type: Inline, methods: [GET], mcp: {mcpBaseProtocolMethodsOption: SKIP_BASE_PROTOCOL_METHODS}}"
@@ -148,14 +150,14 @@ CASES: Final = {
         [ON_SHOP],
     ),
     "a policy in shadow alone": Case(
-        (NATIVE, policy(rule(), more="  mode: Shadow")),
+        (OPEN_NATIVE, policy(rule(), more="  mode: Shadow")),
         "Nobody",
         [f"p: {EVALUATED}"],
         [],
         "no policy protects it: everything is allowed",
     ),
     "a policy in shadow alone, and a release of Envoy that would heed it": Case(
-        (NATIVE, policy(rule(), more="  mode: Shadow")),
+        (OPEN_NATIVE, policy(rule(), more="  mode: Shadow")),
         "Nobody",
         [f"p: {TOO_OLD}"],
         [],
@@ -163,7 +165,7 @@ CASES: Final = {
         envoy="1.37",
     ),
     "a policy in shadow alone that such a release evaluates by itself": Case(
-        (NATIVE, policy(anybody(f"[{NO_MCP}]"), kind="XAccessPolicy", more="  mode: Shadow")),
+        (OPEN_NATIVE, policy(anybody(f"[{NO_MCP}]"), kind="XAccessPolicy", more="  mode: Shadow")),
         "Nobody",
         [f"p: {EVALUATED}"],
         [],
@@ -184,9 +186,9 @@ CASES: Final = {
         ["use Envoy 1.39 or later"],
         envoy="1.35.2",
     ),
-    "no policy": Case((), "Nobody", [], [], "no policy protects it: everything is allowed"),
-    "no policy, and closed": Case(
-        (settings("{unprotectedBackends: Deny}"),),
+    "no policy, and open": Case((OPEN,), "Nobody", [], [], "no policy protects it: everything is allowed"),
+    "no policy": Case(
+        (),
         "Policy server",
         [],
         [],
@@ -270,7 +272,7 @@ def test_a_grpc_server_decides_what_it_can(
 
 def test_a_grpc_server_with_policies_in_shadow_alone_evaluates_none(tmp_path: Path) -> None:
     targets = "[{kind: Backend, name: orders}]"
-    [found] = explained(tmp_path, SERVER, policy("[]", targets=targets, more="  mode: Shadow"))["targets"]
+    [found] = explained(tmp_path, OPEN, SERVER, policy("[]", targets=targets, more="  mode: Shadow"))["targets"]
     assert (found["decider"], [each["note"] for each in found["policies"]]) == ("Nobody", [OPEN_SERVER])
 
 

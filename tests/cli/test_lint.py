@@ -99,14 +99,14 @@ CASES = {
     "no rules": of("[]", "spec.rules GrantsNothing"),
     "a target that is not there": Case(
         (BACKEND, policy(rule()), policy(rule(), name="q", targets="[{kind: Backend, name: nope}]")),
-        ["spec.targetRefs[0] TargetNotFound"],
+        ["spec.targetRefs[0].name TargetNotFound"],
     ),
     "no targets": Case(
         (BACKEND, policy(rule()), policy(rule(), name="q", targets="[]")), ["spec.targetRefs NoTargets"]
     ),
     "no policy": Case((BACKEND,), [" Unprotected"]),
     "only a policy in shadow": Case((BACKEND, f"{policy(rule())}\n  mode: Shadow"), [" ShadowOnly"]),
-    "no policy, and closed": Case((BACKEND, settings("{unprotectedBackends: Deny}")), []),
+    "no policy, and open": Case((BACKEND, settings("{unprotectedBackends: Allow}")), [" Unprotected"]),
     "any of two": Case(
         (BACKEND, policy(rule()), policy(rule(), name="q"), settings("{policyComposition: Any}")),
         [" AnyPolicySuffices"],

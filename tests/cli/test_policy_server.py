@@ -119,7 +119,7 @@ async def test_a_change_of_the_folder_holds_without_a_restart_and_a_mistake_open
         await eventually(denies)
         await server.says("a problem with policies")
         other = SHOP | {"authplane.target": "Backend/default/open"}
-        assert status(await server.answer(tool_check(context=other))) == 200
+        assert status(await server.answer(tool_check(context=other))) == 403
 
 
 @pytest.mark.requirement("S09")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.test_check import WORLD, asked, assumed, invoke
-from tests.policy.access.world import AGENT, BACKEND, GATEWAY, OIDC, anybody, policy, rule
+from tests.policy.access.world import AGENT, BACKEND, GATEWAY, OIDC, OPEN, anybody, policy, rule
 
 SHADOW = f"{policy(rule(), name='s')}\n  mode: Shadow"
 GIVEN = f"{{spiffe: {AGENT}}}"
@@ -35,7 +35,7 @@ SUB = asked(GIVEN, "{method: tools/call, params: {name: sub}}")
 
 
 def test_check_says_what_a_policy_in_shadow_would_do(folder: Path) -> None:
-    serve(folder, BACKEND, SHADOW)
+    serve(folder, OPEN, BACKEND, SHADOW)
     assert check(folder, SUB) == (
         "allow  unprotected\n"
         f"   assumed: the certificate of the peer proves {AGENT}\n"
@@ -102,7 +102,8 @@ def test_claims_of_an_issuer_that_only_a_policy_in_shadow_names_prove_something_
 
 
 def test_test_counts_the_rules_of_policies_in_shadow_and_judges_by_the_others(folder: Path) -> None:
-    serve(folder, BACKEND, SHADOW, f"{policy(anybody('[{type: InlineTools, tools: [x]}]'), name='t')}\n  mode: Shadow")
+    other = f"{policy(anybody('[{type: InlineTools, tools: [x]}]'), name='t')}\n  mode: Shadow"
+    serve(folder, OPEN, BACKEND, SHADOW, other)
     case = f"cases:\n- name: everybody may\n  request: {asked()}\n  expect: {{decision: allow, reason: unprotected}}\n"
     (folder / "a.test.yaml").write_text(case, encoding="utf-8")
     result = invoke("test", str(folder))
@@ -117,6 +118,7 @@ def test_lint_warns_of_targets_with_policies_in_shadow_alone_and_looks_into_them
     serve(folder, BACKEND, GATEWAY, SHADOW, f"{edge}\n  mode: Shadow")
     found = invoke("lint", str(folder)).stdout
     assert found.count("ShadowOnly") == 2
-    assert "only AccessPolicy/default/s in shadow: so everybody may do everything" in found
+    assert "only policies in shadow name it (AccessPolicy/default/s): every request is denied." in found
+    assert "only policies in shadow name it (AccessPolicy/default/g): it denies nothing" in found
     assert "AnybodyMay" in found
     assert "Unprotected" not in found

@@ -24,6 +24,7 @@ spec:
     address: 127.0.0.1:{it._auth.port}
     serverName: {AUTH_NAME}
     caSecret: {{namespace: default, name: ca}}
+  unprotectedBackends: Allow
 """
 
 

@@ -42,6 +42,7 @@ async def say(request: bytes, _: object) -> bytes:
     return request
 
 
+@pytest.mark.requirement("R30")
 @pytest.mark.parametrize("delta", [False, True], ids=["state-of-the-world", "delta"])
 async def test_an_envoy_and_a_grpc_server_share_a_control_plane(delta: bool) -> None:
     port = free_port()
@@ -56,6 +57,13 @@ async def test_an_envoy_and_a_grpc_server_share_a_control_plane(delta: bool) -> 
                 return found.get("Backend/cart") == backend and found.get("HTTPProxy/web") == web
 
             await eventually(holds, limit=15)
+
+        async def denied() -> bool:
+            try:
+                await call(b"a", timeout=5)
+            except grpc.aio.AioRpcError as error:
+                return error.code() is grpc.StatusCode.PERMISSION_DENIED
+            return False
 
         await reasons("NoServerConnected", "Programmed")
         bootstrap = {
@@ -76,6 +84,15 @@ async def test_an_envoy_and_a_grpc_server_share_a_control_plane(delta: bool) -> 
         await server.start()
         try:
             assert await server.wait_until_serving(5)
+            # No policy protects it.
+            assert await denied()
+            settings = (it.folder / "gateway.yaml").read_text(encoding="utf-8")
+            it.write("gateway.yaml", f"{settings.rstrip()}\n  unprotectedBackends: Allow\n")
+
+            async def allowed() -> bool:
+                return not await denied()
+
+            await eventually(allowed, limit=15)
             assert await call(b"a", timeout=5) == b"a"
             await reasons("Programmed", "Programmed")
             # What changes for one of them is no matter of the other.
@@ -83,14 +100,6 @@ async def test_an_envoy_and_a_grpc_server_share_a_control_plane(delta: bool) -> 
             it.write(
                 "web.yaml", proxy(routes="  - conditions: [{prefix: /more}]\n    services: [{name: echo, port: 80}]")
             )
-
-            async def denied() -> bool:
-                try:
-                    await call(b"a", timeout=5)
-                except grpc.aio.AioRpcError as error:
-                    return error.code() is grpc.StatusCode.PERMISSION_DENIED
-                return False
-
             await eventually(denied, limit=15)
             await reasons("Programmed", "Programmed")
         finally:

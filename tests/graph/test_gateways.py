@@ -304,7 +304,7 @@ def test_a_backend_is_one_mcp_server_at_a_port_and_a_path(spec: str, reasons: li
 def test_a_service_without_endpoints_is_looked_up_by_its_name_in_the_cluster() -> None:
     service = "apiVersion: v1\nkind: Service\nmetadata: {name: tools}\nspec: {ports: [{port: 3001}]}"
     world = served(service, BACKEND.replace("{serviceName: echo, port: 80}", "{serviceName: tools, port: 3001}"))
-    [cluster] = world.graph.clusters
+    cluster = next(each for each in world.graph.clusters if each.name.startswith("backend/"))
     assert [(each.host, each.port) for each in cluster.destinations if isinstance(each, ExternalName)] == [
         ("tools.default.svc.cluster.local", 3001)
     ]
@@ -325,12 +325,12 @@ def test_the_status_of_a_backend_is_a_list_of_conditions_with_one_of_each_type()
     assert shown == {
         "echo": [
             ("ResolvedRefs", "True", "ResolvedRefs"),
-            ("Protected", "False", "NoPolicy"),
+            ("Protected", "False", "DeniedByDefault"),
             ("Programmed", "Unknown", "NoProxyConnected"),
         ],
         "lost": [
             ("ResolvedRefs", "False", "ServiceUnresolvedReference"),
-            ("Protected", "False", "NoPolicy"),
+            ("Protected", "False", "DeniedByDefault"),
             ("Programmed", "False", "NoRoute"),
         ],
     }

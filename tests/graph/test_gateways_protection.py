@@ -47,6 +47,14 @@ spec: {mcp: {serviceName: echo, port: 80}}
 """
 
 
+OPEN = """
+apiVersion: authplane.dev/v1alpha1
+kind: AuthplaneConfiguration
+metadata: {name: a}
+spec: {unprotectedBackends: Allow}
+"""
+
+
 def policy(targets: str, *, namespace: str = "default", rules: str = "[]", kind: str = "AccessPolicy") -> str:
     return f"""
 apiVersion: agentic.networking.x-k8s.io/v1alpha1
@@ -101,17 +109,12 @@ CASES = {
 
 @pytest.mark.parametrize(("document", "want"), CASES.values(), ids=CASES.keys())
 def test_what_a_policy_may_have_been_meant_for_is_checked(document: str, want: list[str]) -> None:
-    assert sorted(checked(document)) == sorted(want)
+    assert sorted(checked(OPEN, document)) == sorted(want)
 
 
-def test_unprotected_backends_are_checked_where_that_is_demanded() -> None:
-    demand = """
-apiVersion: authplane.dev/v1alpha1
-kind: AuthplaneConfiguration
-metadata: {name: a}
-spec: {unprotectedBackends: Deny}
-"""
-    assert sorted(checked(demand)) == sorted(BACKEND + OLD)
+@pytest.mark.parametrize("document", ["", OPEN.replace("Allow", "Deny")], ids=["by default", "as it is written"])
+def test_unprotected_backends_are_checked_and_plain_services_are_not(document: str) -> None:
+    assert sorted(checked(document)) == sorted(BACKEND + OLD)
 
 
 def test_a_check_has_the_whole_body_and_fails_closed() -> None:
@@ -157,7 +160,7 @@ def test_global_authorization_is_not_for_gateways_over_http_or_https_and_says_so
         PROXY.replace("    tls: {secretName: tls}\n", "").split("    authorization")[0]
         + "  routes:\n  - services: [{name: echo, port: 80}]\n"
     )
-    world = World([ECHO, AUTH, EXTENSION, secrets(), GLOBAL, SECURE, plain])
+    world = World([OPEN, ECHO, AUTH, EXTENSION, secrets(), GLOBAL, SECURE, plain])
     assert [type(route.authorization) for host in world.graph.plain_hosts for route in host.routes] == [Enforced]
     assert {type(port).__name__ for port in world.graph.gateways} == {"PlainPort", "SecurePort"}
     shares = [share for port in world.graph.gateways for split in splits(gateway_hosts(port)) for share in split.shares]

@@ -79,7 +79,8 @@ class Case(NamedTuple):
 
 
 AUTHORIZATIONS = {
-    "no policy": Case((), Open()),
+    "no policy": Case((), Judged(reach=Reach(others=Nobody()), check=check())),
+    "no policy, and that is allowed": Case((configuration("{unprotectedBackends: Allow}"),), Open()),
     "no policy, and that is denied": Case(
         (configuration("{unprotectedBackends: Deny}"),), Judged(reach=Reach(others=Nobody()), check=check())
     ),

@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from tests.policy.access.world import BACKEND, EDGE, GATEWAY, SHOP, load, policy, rule
+from tests.policy.access.world import BACKEND, EDGE, GATEWAY, OPEN, SHOP, load, policy, rule
 from tests.support.gateway import service
 
 from authplane.base.names import Ref
 from authplane.graph.build import build_graph
-from authplane.graph.reached import reached_targets
+from authplane.graph.reached import reached_targets, routed_targets
 from authplane.policy.access.compile import compile_policies
 from authplane.policy.access.guards import Target
 
@@ -42,10 +42,29 @@ def reached(*documents: str) -> dict[Target, frozenset[str]]:
 
 def test_targets_are_those_that_requests_are_checked_for_and_grpc_servers() -> None:
     known = frozenset(KEYS)
-    assert reached() == {ORDERS: frozenset()}
+    assert reached(OPEN) == {ORDERS: frozenset()}
+    assert reached() == {**dict.fromkeys(WAYS, frozenset[str]()), ORDERS: frozenset()}
     assert reached(policy(rule())) == {**dict.fromkeys(WAYS, known), ORDERS: frozenset()}
 
 
 def test_behind_a_protected_gateway_a_service_is_a_target_too() -> None:
-    found = reached(policy(rule(), targets="[{kind: Gateway, name: edge, sectionName: web}]"))
+    found = reached(OPEN, policy(rule(), targets="[{kind: Gateway, name: edge, sectionName: web}]"))
     assert set(found) == {WAYS[0], Target(gateway=EDGE, section="web"), ORDERS}
+
+
+def test_requests_come_to_targets_whether_they_are_checked_or_not() -> None:
+    services = tuple(Target(gateway=EDGE, section=each) for each in ("web", "admin"))
+    built = build_graph(load(*WORLD, OPEN).resources)
+    assert set(routed_targets(built)) == {*WAYS, *services, ORDERS}
+
+
+def test_documents_lead_to_targets_through_listeners_that_cannot_be_served() -> None:
+    secure = GATEWAY.replace("protocol: HTTP}", "protocol: HTTPS, tls: {certificateRefs: [{name: lost}]}}")
+    assert secure != GATEWAY
+    built = build_graph(load(BACKEND, secure, ROUTE).resources)
+    assert (built.graph.gateways, set(routed_targets(built)) >= set(WAYS)) == ((), True)
+
+
+def test_the_gateway_that_nobody_wrote_leads_to_backends() -> None:
+    default = Target(backend=SHOP, gateway=Ref("Gateway", "default", "authplane"), section="default")
+    assert routed_targets(build_graph(load(BACKEND).resources)) == (default,)

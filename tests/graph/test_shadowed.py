@@ -1,7 +1,7 @@
 """What policies in shadow name: it is known, and it is protected by nobody."""
 
 import pytest
-from tests.policy.access.world import load
+from tests.policy.access.world import OPEN, load
 from tests.support.world import ECHO, World
 
 from authplane.base.names import ObjectName
@@ -83,7 +83,7 @@ def test_a_policy_whose_mode_cannot_be_read_protects() -> None:
 
 @pytest.mark.parametrize("target", [TO_MCP, TO_EDGE])
 def test_nothing_is_enforced_where_policies_are_in_shadow(target: str) -> None:
-    world = World([ECHO, GATEWAY, policy(target, "Shadow")])
+    world = World([OPEN, ECHO, GATEWAY, policy(target, "Shadow")])
     shares = [
         share.authorization
         for port in world.graph.gateways
@@ -104,7 +104,7 @@ spec: {type: GRPC, grpc: {port: 50051}}
 """
     rules = "[{authorization: [{type: Inline, paths: [/a]}]}]"
     shadowed, enforced = (
-        World([ECHO, cart, policy("{kind: Backend, name: cart}", mode, rules=rules)])
+        World([OPEN, ECHO, cart, policy("{kind: Backend, name: cart}", mode, rules=rules)])
         .graph.grpc_servers[0]
         .authorization
         for mode in ("Shadow", "Enforce")

@@ -79,6 +79,7 @@ spec:
   policyServer: {{address: "unix:{folder}/policy.sock"}}
   contour: {{allowLocalExternalNames: true}}
   maxRequestBody: 1000
+  unprotectedBackends: Allow
 """
 
 

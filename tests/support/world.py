@@ -11,6 +11,7 @@ from authplane.graph.model import Graph, Host, SecureHost
 from authplane.graph.programming import NoProxy, Programming
 from authplane.graph.status import Status
 from authplane.resources.library import Library
+from authplane.resources.required_targets import RequiredTargets
 
 ECHO = """
 apiVersion: v1
@@ -88,7 +89,7 @@ class World:
     """Documents, the generation that follows from them, and short ways to ask about it."""
 
     def __init__(self, documents: Iterable[str], keys: Mapping[str, str] | None = None) -> None:
-        library = Library()
+        library = Library(RequiredTargets())
         for index, text in enumerate(documents):
             library.changed(f"{index}.yaml", text.encode())
         self.generation: Generation = build_generation(library.current(), keys=keys)

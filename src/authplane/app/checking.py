@@ -17,12 +17,15 @@ from authplane.app.signing import SigningKey
 from authplane.app.strict_files import Text, json_object, located
 from authplane.base.problems import printable
 from authplane.base.strict_json import NotStrict
+from authplane.graph.build import build_graph
+from authplane.graph.reached import routed_targets
 from authplane.io.certificates import Leaf, Usage, create_authority, issue
 from authplane.policy.access.case import Means
 from authplane.policy.access.compile import Compiled, compile_policies
 from authplane.policy.access.decide import EXPLAINING, decide
 from authplane.policy.access.evidence import Identifier, Token
-from authplane.policy.access.guards import Policies
+from authplane.policy.access.guards import Policies, Target
+from authplane.policy.access.targets import Aim
 from authplane.policy.access.verdict import Shadowed, Verdict, VerdictFlow, Would
 from authplane.policy.flow import Ask, Effect, NoAnswer, Outcome
 from authplane.policy.peers.certificates import Svid, parse_svid
@@ -51,6 +54,8 @@ class Enforced:
 
     loaded: Loaded
     compiled: Compiled
+    routed: tuple[Target, ...] = ()
+    """The targets that documents lead to."""
 
     @property
     def policies(self) -> Policies:
@@ -79,7 +84,9 @@ class Checked(NamedTuple):
 
 def enforce(loaded: Loaded) -> Enforced:
     """Compile what documents say, as a server does."""
-    return Enforced(loaded=loaded, compiled=compile_policies(loaded.resources))
+    compiled = compile_policies(loaded.resources)
+    built = build_graph(loaded.resources, policies=compiled.policies)
+    return Enforced(loaded=loaded, compiled=compiled, routed=routed_targets(built))
 
 
 def parse_keys(text: Text) -> tuple[Keys, tuple[Finding, ...]]:
@@ -200,6 +207,7 @@ def _peer(asked: AskedRequest, now: datetime) -> Peer:
 
 
 def _assumptions(asked: AskedRequest) -> Iterator[str]:
+    yield from asked.remarks
     if asked.spiffe_id:
         yield f"assumed: the certificate of the peer proves {asked.spiffe_id}"
     if asked.certificate:
@@ -217,5 +225,7 @@ def _gaps(policies: Policies, asked: AskedRequest, token: Token, unasked: Iterab
     guarded = any(
         guard.policies or guard.shadows for aim, guard in policies.guards.items() if aim.ref.kind == "Gateway"
     )
-    if guarded and asked.target.gateway is None:
-        yield "not asked: the policies of Gateways; name the one that the request comes through in target.gateway"
+    backend = asked.target.backend
+    known = policies.guards.get(Aim(backend)) if backend is not None else None
+    if guarded and asked.target.gateway is None and known is not None and known.mcp:
+        yield f"not asked: the policies of Gateways, since none leads to {backend}; target.gateway names one"

@@ -116,7 +116,8 @@ def _note(passage: Passage, policies: Policies, *, reached: bool) -> str:
     if policies.closed:
         return f"nothing is allowed: {policies.closed}"
     if passage.plan.decider is Decider.NOBODY:
-        effect = "allowed" if policies.settings.allow_unprotected else "denied (unprotectedBackends: Deny)"
+        closed = passage.target.backend is not None and not policies.settings.allow_unprotected
+        effect = "denied (unprotectedBackends: Deny)" if closed else "allowed"
         return f"no policy protects it: everything is {effect}"
     return "" if reached else UNREACHED
 

@@ -16,10 +16,11 @@ from authplane.graph.gateway_status import build_gateway_status
 from authplane.graph.memory import Memory
 from authplane.graph.policy_server import PolicyServer
 from authplane.graph.programming import NotServed, Programming
-from authplane.graph.reached import reached_placings, reached_targets
+from authplane.graph.reached import reached_placings, reached_targets, routed_targets
 from authplane.graph.status import Status, build_status
 from authplane.policy.access.compile import Compiled, PolicyCompiler
 from authplane.policy.access.guards import Target
+from authplane.policy.access.unprotected import unprotected_problems
 from authplane.policy.placement.passages import Passages
 from authplane.render.rendered import Rendered, render_graph
 from authplane.resources.documents import Finding, Place
@@ -69,7 +70,16 @@ class Generation:
             for ref, problems in found.items()
             for problem in problems
         ]
+        located += (
+            Finding(self.loaded.place(ref), ref, problem)
+            for ref, problem in unprotected_problems(self.compiled.policies, self.routed)
+        )
         return tuple(sorted({*self.loaded.findings, *located}, key=_position))
+
+    @property
+    def routed(self) -> tuple[Target, ...]:
+        """The targets that documents lead to, whether requests are checked there or not."""
+        return routed_targets(self.built)
 
     def status(
         self,
@@ -87,9 +97,9 @@ class Generation:
         served = programming != NotServed()
         passages = cache(partial(self.passages, envoy, served=served))
         if not served:
-            return with_policies(statuses, loaded, self.compiled, Observed(passages))
+            return with_policies(statuses, loaded, self.compiled, Observed(passages, self.routed))
         self.told.next_generation(reached_placings(self.built.graph), envoy)
-        return with_policies(statuses, loaded, self.compiled, Observed(passages, self.told, without_keys))
+        return with_policies(statuses, loaded, self.compiled, Observed(passages, self.routed, self.told, without_keys))
 
     def passages(self, envoy: Release | None = CURRENT, *, served: bool = False) -> Passages:
         """Return the ways on which requests come to what policies protect.

@@ -25,6 +25,7 @@ from authplane.policy.access.model import (
     Tools,
 )
 from authplane.policy.access.settings import Composition
+from authplane.policy.access.unprotected import SHADOW_ONLY, UNPROTECTED, unprotected_problems
 from authplane.resources.catalogue import POLICIES, TLS_POLICY
 from authplane.resources.documents import Finding, Place
 
@@ -37,13 +38,13 @@ LINTS: Final[Mapping[str, str]] = MappingProxyType(
         "AnybodyMay": "a rule without a source is for everybody",
         "RuleUnreachable": "an earlier rule of the policy grants all that this one grants, to the same senders",
         "EntryUnreachable": "an earlier entry of the rule grants all that this one grants",
-        "Unprotected": "no policy stands before a Backend, and such Backends are open",
-        "ShadowOnly": "only policies in shadow stand before a target, and they deny nothing",
+        UNPROTECTED: "no policy protects a Backend: it is closed, or open with `unprotectedBackends: Allow`",
+        SHADOW_ONLY: "only policies in shadow name a target, and they protect nothing",
         "AnyPolicySuffices": "several policies stand before a target, and one that allows suffices",
         "PrivateIssuer": "an issuer may be on a private network, which is for development",
     }
 )
-"""Reasons that only `lint` has."""
+"""Reasons that no single document has: most of them are found by `lint` alone."""
 
 
 class _Remark(NamedTuple):
@@ -65,6 +66,10 @@ def lint_policies(enforced: Enforced) -> tuple[Finding, ...]:
     closed = compiled.policies.closed
     if closed:
         found.append(Finding(Place(".", 0, 0), None, Problem((), "NothingAllowed", f"nothing is allowed: {closed}")))
+    found += (
+        Finding(loaded.place(ref), ref, problem)
+        for ref, problem in unprotected_problems(compiled.policies, enforced.routed)
+    )
     for ref, path, reason, message in _remarks(enforced):
         problem = Problem(path, reason, message, Severity.WARNING)
         found.append(Finding(loaded.place(ref, path), ref, problem))
@@ -160,14 +165,9 @@ def _covers_entry(wider: Entry, other: Entry, *, same_source: bool) -> bool:
 def _target_remarks(enforced: Enforced) -> Iterator[_Remark]:
     settings = enforced.policies.settings
     for aim, guard in enforced.policies.guards.items():
-        backend = aim.ref.kind in {"Backend", "XBackend"}
-        open_ = not guard.policies and settings.allow_unprotected
-        if guard.shadows and open_ and not aim.section:
+        if guard.shadows and not guard.policies and not aim.section and aim.ref.kind == "Gateway":
             names = ", ".join(str(policy.ref) for policy in guard.shadows)
-            yield _Remark(aim.ref, (), "ShadowOnly", f"only {names} in shadow: so everybody may do everything")
-        elif backend and open_:
-            said = "no policy protects it, so everybody may do everything; unprotectedBackends: Deny closes such ones"
-            yield _Remark(aim.ref, (), "Unprotected", said)
+            yield _Remark(aim.ref, (), SHADOW_ONLY, f"only policies in shadow name it ({names}): it denies nothing")
         granting = [policy for policy in guard.policies if isinstance(policy, Policy)]
         if settings.composition is Composition.ANY and len(granting) > 1 and not aim.section:
             said = f"{len(granting)} policies protect it, and with policyComposition Any the widest of them decides"

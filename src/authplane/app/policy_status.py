@@ -1,6 +1,6 @@
 """The status of policies, and of what they protect, among the other statuses."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -13,9 +13,11 @@ from authplane.base.problems import Problem
 from authplane.graph.status import AncestorStatus, Condition, Status, outdated_condition, valid_condition
 from authplane.policy.access.compile import Compiled, PolicyStanding, Standing
 from authplane.policy.access.enforcement import enforced_condition
+from authplane.policy.access.guards import Target
 from authplane.policy.access.status import NOT_SERVED, Ancestor, ancestor_ref, build_ancestors, build_target_conditions
 from authplane.policy.access.status import Condition as PolicyCondition
 from authplane.policy.access.targets import BACKENDS, GROUPS
+from authplane.policy.access.unprotected import unprotected_backends
 from authplane.policy.placement.passages import Passages
 from authplane.resources.kinds.agentic import XAccessPolicyV0
 from authplane.resources.loaded import Loaded
@@ -28,6 +30,8 @@ class Observed(NamedTuple):
 
     passages: Callable[[], Passages]
     """Finds the ways on which requests come to what they protect."""
+    routed: tuple[Target, ...] = ()
+    """The targets that requests come to, whether they are checked or not."""
     told: ToldPolicies | None = None
     """What was said before of the same ways: whoever has it all need not look for them."""
     without_keys: Mapping[str, str] = MappingProxyType({})
@@ -39,9 +43,10 @@ def with_policies(
 ) -> tuple[Status, ...]:
     """Add the status of every policy of either kind, and say of Backends how they are protected."""
     known = {status.ref: status for status in statuses}
+    unprotected = frozenset(unprotected_backends(compiled.policies, observed.routed))
     for ref, status in known.items():
         if ref.kind in BACKENDS and ref not in loaded.resources.broken:
-            known[ref] = _protected(status, loaded, compiled)
+            known[ref] = _protected(status, loaded, compiled, unprotected)
     for ref, problems in compiled.problems.items():
         if ref.kind in GROUPS and ref in known:
             known[ref] = _with_problems(known[ref], problems)
@@ -58,8 +63,9 @@ def _with_problems(status: Status, problems: tuple[Problem, ...]) -> Status:
     return replace(status, conditions=(*status.conditions, valid_condition(status.ref, problems)))
 
 
-def _protected(status: Status, loaded: Loaded, compiled: Compiled) -> Status:
-    found = {each.type: each for each in build_target_conditions(compiled, loaded.resources, status.ref)}
+def _protected(status: Status, loaded: Loaded, compiled: Compiled, unprotected: Collection[Ref]) -> Status:
+    made = build_target_conditions(compiled, loaded.resources, status.ref, exposed=status.ref in unprotected)
+    found = {each.type: each for each in made}
     conditions = tuple(
         _condition(found[each.type]) if each.type == "Protected" and each.type in found else each
         for each in status.conditions
@@ -88,6 +94,7 @@ def _policy(
         generation=standing.generation,
         conditions=(outdated_condition(),) if ref in loaded.last_good else (),
         ancestors=ancestors,
+        stored=loaded.resources.stored_ancestors.get(ref, ()),
     )
 
 

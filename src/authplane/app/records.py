@@ -1,7 +1,9 @@
 """Values as programs read them: the JSON forms of the command line."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from authplane.base.names import Ref
@@ -16,6 +18,7 @@ from authplane.graph.status import (
     Status,
     SubCondition,
 )
+from authplane.policy.access.status import ancestor_key, place_entries
 from authplane.resources.catalogue import POLICIES, TLS_POLICY
 from authplane.resources.documents import Finding
 
@@ -84,7 +87,7 @@ class Transitions:
                 for each in status.parents
             ]
         if status.ref.kind in _AIMED:
-            body["ancestors"] = [
+            ours = [
                 {
                     "ancestorRef": dict(each.ref),
                     "controllerName": CONTROLLER,
@@ -92,6 +95,7 @@ class Transitions:
                 }
                 for each in status.ancestors
             ]
+            body["ancestors"] = _among_others(ours, status)
         return {
             "apiVersion": status.api_version,
             "kind": status.ref.kind,
@@ -104,6 +108,21 @@ class Transitions:
             _condition_record(each, status.generation, self._since[status.ref, part, each.type][1])
             for each in conditions
         ]
+
+
+def _among_others(ours: list[dict[str, Any]], status: Status) -> list[Any]:
+    """Return the entries of a policy among those of other controllers, which stay where and as they are."""
+    wanted = {ancestor_key(entry["ancestorRef"]): partial(_renewed, entry) for entry in ours}
+    placed, _ = place_entries([json.loads(each.text) for each in status.stored], wanted)
+    return placed
+
+
+def _renewed(entry: dict[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return our entry, with the times of what has not changed since it was stored."""
+    listed = stored.get("conditions")
+    found = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    before = {each.get("type"): each for each in found}
+    return entry | {"conditions": [_since(before.get(each["type"], {}), each) for each in entry["conditions"]]}
 
 
 def _conditions(status: Status) -> Iterator[tuple[str, Condition]]:

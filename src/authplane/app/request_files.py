@@ -113,6 +113,10 @@ class AskedRequest:
     """PEM; assumed to be verified by the proxy."""
     token: AssumedToken | None = None
     time: datetime | None = None
+    path: Path = ()
+    """Where it stands in its file."""
+    remarks: tuple[str, ...] = ()
+    """What is assumed of its way."""
 
 
 class RequestFile(NamedTuple):
@@ -177,6 +181,7 @@ def parse_request(node: Node, path: Path, text: Text, report: Report) -> AskedRe
         certificate=peer.certificate or "",
         token=AssumedToken(token.issuer, inner.claims) if token.issuer else None,
         time=time,
+        path=path,
     )
 
 

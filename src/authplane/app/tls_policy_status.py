@@ -22,6 +22,7 @@ def tls_policy_statuses(loaded: Loaded, compiled: Compiled) -> Iterator[Status]:
             generation=standing.generation,
             conditions=outdated,
             ancestors=tuple(_ancestor(each, standing) for each in standing.targets),
+            stored=loaded.resources.stored_ancestors.get(standing.ref, ()),
         )
     named = ((ref, targets) for ref, targets in loaded.resources.broken_tls_policies.items() if ref.namespace)
     for ref, targets in named:

@@ -11,6 +11,7 @@ from rich.text import Text
 from authplane.app.records import Transitions
 from authplane.cli.folder import FolderArgument, read_generation
 from authplane.cli.output import Output, OutputOption, out, print_json
+from authplane.graph.gateway_status import CONTROLLER
 from authplane.graph.programming import NotServed
 from authplane.io.clock import now
 from authplane.io.live import NotLiveError, ask_live
@@ -53,10 +54,11 @@ def _records(folder: Path) -> list[dict[str, Any]]:
 
 
 def _conditions(status: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Return the conditions of a resource, then those of its parts."""
+    """Return the conditions of a resource, then those of its parts that we wrote."""
     yield from status.get("conditions", ())
     for part in (*status.get("listeners", ()), *status.get("parents", ()), *status.get("ancestors", ())):
-        yield from part["conditions"]
+        if isinstance(part, dict) and part.get("controllerName", CONTROLLER) == CONTROLLER:
+            yield from part["conditions"]
 
 
 def _state(kinds: tuple[str, ...], conditions: list[dict[str, Any]]) -> str:

@@ -38,6 +38,7 @@ from authplane.graph.service_clusters import Clusters
 from authplane.graph.settings import Settings
 from authplane.graph.settings_places import configuration_ref
 from authplane.graph.upstreams import Cluster, TlsLimits
+from authplane.policy.access.guards import Target
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.authplane import AuthplaneConfigurationSpec, GatewaySettings
 from authplane.resources.kinds.gateway import HTTPRoute
@@ -61,6 +62,8 @@ class Gateways:
     routes: tuple[RouteOutcome, ...] = ()
     backends: Backends = field(default_factory=lambda: MappingProxyType({}))
     protection: Protection = NOTHING_PROTECTED
+    ways: tuple[Target, ...] = ()
+    """Which listeners lead to which backends, each once; a Gateway of our own is among them."""
     usable: bool = True
     """Otherwise the configuration is not, and nothing is served."""
 
@@ -126,15 +129,16 @@ def build_gateways(  # noqa: PLR0913, PLR0917 (each of them decides something)
         memory=memory,
     )
     listeners, attached = build.written()
-    served, hosts, address = listeners, attached.hosts, _EVERYWHERE
+    served, leading, address = listeners, attached, _EVERYWHERE
     if has_default_gateway(resources):
-        served, hosts = build.default(spec.gateway)
+        served, leading = build.default(spec.gateway)
         address = _HERE
     else:
         memory.default_routes = RouteMemory()
     placements.remember()
     where = spec.gateway.address or address
-    ports = tuple(_as_before(each, memory.ports) for each in _ports(served, hosts, where, settings.downstream_tls))
+    made = _ports(served, leading.hosts, where, settings.downstream_tls)
+    ports = tuple(_as_before(each, memory.ports) for each in made)
     memory.ports = {each.where.port: each for each in ports}
     used = _used(ports)
     own = [each.own for each in build.beside.backends.values() if each.own is not None and each.own.name in used]
@@ -147,6 +151,7 @@ def build_gateways(  # noqa: PLR0913, PLR0917 (each of them decides something)
         routes=attached.routes,
         backends=build.beside.backends,
         protection=protection,
+        ways=tuple(dict.fromkeys(way for route in leading.routes for way in route.ways)),
     )
 
 
@@ -170,7 +175,7 @@ class _Build:
         report, memory = lambda name: reports.of(_route(name)), self.memory.routes
         return listeners, self._attached(resources.http_routes, listeners, report, memory)
 
-    def default(self, settings: GatewaySettings) -> tuple[tuple[Listener, ...], Mapping[str, tuple[GatewayHost, ...]]]:
+    def default(self, settings: GatewaySettings) -> tuple[tuple[Listener, ...], Attached]:
         """Build the Gateway that nobody wrote; what is wrong with it is wrong with the settings."""
         found, unheard = Problems(), Problems()
         resources = self.beside.resources
@@ -184,8 +189,7 @@ class _Build:
                     problems.warn(each.reason, f"the default Gateway is not served: {each.message}")
         # What is wrong with a Backend is in its own report.
         routes = default_routes(resources)
-        attached = self._attached(routes, listeners, lambda _: unheard, self.memory.default_routes)
-        return listeners, attached.hosts
+        return listeners, self._attached(routes, listeners, lambda _: unheard, self.memory.default_routes)
 
     def _attached(
         self,

@@ -36,7 +36,7 @@ def _servers(
     resources: Resources, server: PolicyServer, protection: Protection, policies: Policies | None, reports: Reports
 ) -> Iterator[GrpcServer]:
     spec = resources.configuration.spec if resources.configuration is not None else None
-    denied = spec is not None and spec.unprotected_backends == "Deny"
+    denied = spec is None or spec.unprotected_backends == "Deny"
     for backend in resources.backends.values():
         written = backend.spec.grpc
         if written is None:

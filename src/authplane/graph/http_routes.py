@@ -19,6 +19,8 @@ from authplane.graph.protection import NO_TOKENS, Protection, Tokens
 from authplane.graph.route_matches import precedence
 from authplane.graph.route_rules import Beside, ReadRoute, Rule, RuleBackend, read_route
 from authplane.graph.words import match_words
+from authplane.policy.access.backend import parse_target
+from authplane.policy.access.guards import Target
 from authplane.policy.client_address import TRUSTED_HOPS
 from authplane.resources.kinds.gateway import HTTPRoute, ParentRef
 
@@ -54,6 +56,8 @@ class RouteOutcome:
     """Where it is attached, sorted."""
     backends: frozenset[str]
     """The clusters that it sends requests to."""
+    ways: tuple[Target, ...]
+    """Which listeners it leads from to which backends, whether those listeners are served or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,8 +214,16 @@ class _Build:
             unresolved=read.unresolved,
             listeners=tuple(sorted({listener for listener, _ in attached})),
             backends=frozenset(each for each in clusters if each is not None),
+            ways=tuple(_ways(attachment.listeners, read.rules)),
         )
         return BuiltRoute(outcome=outcome, attached=attached, found=tuple(problems))
+
+
+def _ways(listeners: Iterable[Listener], rules: Sequence[Rule]) -> Iterator[Target]:
+    backends = dict.fromkeys(backend.target for rule in rules for backend in rule.backends)
+    for listener in dict.fromkeys(listeners):
+        for target in backends:
+            yield parse_target(None if target is None else str(target), f"Gateway/{listener.name}")
 
 
 def _hostnames(route: HTTPRoute, problems: Problems) -> tuple[str, ...]:
@@ -260,6 +272,8 @@ class _Attachment:
         self._problems = problems
         self.places: list[tuple[Listener, str]] = []
         """Where the route is served: a listener and one of its hosts."""
+        self.listeners: list[Listener] = []
+        """Those that admit the route, be they served or not."""
 
     def parents(self) -> Iterable[Parent]:
         """Attach to each parent that is a Gateway; others are for others."""
@@ -288,6 +302,7 @@ class _Attachment:
             return self._fault(
                 "NoMatchingListenerHostname", f"no listener of Gateway {gateway} has a host of the route"
             )
+        self.listeners += (listener for listener, _ in places)
         served = [place for place in places if place[0].served]
         if not served:
             return self._fault("NoReadyListeners", f"the listeners of Gateway {gateway} that admit it are not valid")

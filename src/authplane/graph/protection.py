@@ -14,8 +14,8 @@ from typing import Final
 
 from authplane.base.names import ObjectName
 from authplane.base.problems import Problems
-from authplane.policy.access.drafts import Written, is_shadow
-from authplane.policy.access.targets import BACKENDS, meant_kind
+from authplane.policy.access.drafts import is_shadow
+from authplane.policy.access.targets import BACKENDS, Written, meant_kind, written_policies
 from authplane.policy.mcp.challenge import fit_scope, fit_url
 from authplane.policy.tokens.issuer_url import parse_issuer_url
 from authplane.resources.documents import Resources
@@ -87,7 +87,7 @@ def read_protection(resources: Resources) -> Protection:
     backends: dict[ObjectName, list[Tokens]] = defaultdict(list)
     listeners: dict[tuple[ObjectName, str], list[Tokens]] = defaultdict(list)
     shadows: list[Written] = []
-    for policy in (*resources.access_policies.values(), *resources.x_access_policies.values()):
+    for _, policy in written_policies(resources):
         if is_shadow(policy):
             shadows.append(policy)
             continue

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from authplane.graph.build import Built
 from authplane.graph.gateway_api import gateway_hosts, splits
 from authplane.graph.guards import Enforced
 from authplane.graph.http_routes import GATEWAY, TARGET
@@ -31,3 +32,8 @@ def reached_placings(graph: Graph) -> Mapping[Target, Placing | None]:
             context = dict(enforced.context)
             found[parse_target(context.get(TARGET), context.get(GATEWAY))] = enforced.placing
     return found | {Target(backend=server.ref): None for server in graph.grpc_servers}
+
+
+def routed_targets(built: Built) -> tuple[Target, ...]:
+    """Return every target that documents lead to, checked or not, be it served at the moment or not."""
+    return (*built.gateways.ways, *(Target(backend=server.ref) for server in built.graph.grpc_servers))

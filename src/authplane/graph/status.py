@@ -10,7 +10,7 @@ from authplane.graph.build import Built
 from authplane.graph.programming import Answered, NoProxy, NotServed, Programming, xds_names
 from authplane.graph.reports import condition_type, in_contours_words
 from authplane.graph.upstreams import ExtensionCluster
-from authplane.resources.documents import Finding, Resources
+from authplane.resources.documents import Finding, Resources, StoredAncestor
 from authplane.xds.messages import XdsName
 
 _LONGEST_MESSAGE: Final = 32760
@@ -88,6 +88,8 @@ class Status:
     listeners: tuple[ListenerStatus, ...] = ()
     parents: tuple[ParentStatus, ...] = ()
     ancestors: tuple[AncestorStatus, ...] = ()
+    stored: tuple[StoredAncestor, ...] = ()
+    """What the document says of ancestors, in which entries of other controllers are to stay."""
 
 
 def build_status(

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from authplane.io.listing import SECOND, Entry, FolderError, Listing, Plain, Stamp, list_files, shown
 from authplane.resources.library import Library
+from authplane.resources.required_targets import RequiredTargets
 
 __all__ = ["LARGEST_FILE", "Folder", "FolderError", "Progress", "shown"]
 
@@ -43,7 +44,7 @@ class Folder:
         self._loosen_after = loosen_after
         self._touched: dict[str, _Touched] = {}
         """Files that changed within that time, and when."""
-        self.library = Library()
+        self.library = Library(RequiredTargets())
         self._largest = largest_file
         self._progress_every = int(progress_every * SECOND)
         self._seen: dict[str, _Seen] = {}

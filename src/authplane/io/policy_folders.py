@@ -8,6 +8,7 @@ from typing import Final
 from authplane.io.listing import Entry, list_files, shown
 from authplane.resources.library import Library
 from authplane.resources.loaded import Loaded
+from authplane.resources.required_targets import RequiredTargets
 
 SUFFIXES: Final = (".test.yaml", ".test.yml", ".test.json")
 _RESOURCES: Final = frozenset({".yaml", ".yml", ".json"})
@@ -40,7 +41,7 @@ def match_paths(base: Path, pattern: str) -> tuple[Path, ...]:
 
 def load_paths(paths: Iterable[Path]) -> Loaded:
     """Read files and folders together, without tests; raises `FolderError`."""
-    library, seen = Library(), set[str]()
+    library, seen = Library(RequiredTargets()), set[str]()
     for root in paths:
         listing = list_files(root)
         for path, why in listing.troubles.items():

@@ -13,6 +13,7 @@ from authplane.base.names import Ref
 from authplane.base.problems import Path, Problem, Severity
 from authplane.resources.catalogue import Resource
 from authplane.resources.decode import Decoded, Foreign, parse_document
+from authplane.resources.documents import StoredAncestor
 from authplane.resources.locate import locate
 from authplane.resources.nodes import Fields, Items, Node, Parsed, Scalar, Spot, is_null, parse_nodes, value_of
 
@@ -29,8 +30,8 @@ class Doc:
     """The way to the resource in the chunk: not empty inside a ``List``."""
     protects: tuple[Ref, ...] | None = None
     """What a policy is meant to protect; None where that cannot be read, and for other kinds."""
-    controllers: tuple[str, ...] = ()
-    """Who has written into a policy's status, once for each entry of its ancestors."""
+    ancestors: tuple[StoredAncestor, ...] = ()
+    """What the status of a policy says of its ancestors."""
     host: str | None = None
     """The name that an HTTPProxy with errors claims as a root; None where that cannot be read, and for other kinds."""
     ingress_class: str | None = None
@@ -98,7 +99,7 @@ def chunk_of(text: str, parsed: Parsed) -> Chunk:
                     resource = None if own else decoded.resource
                     protects = None if any(map(_doubts_targets, _within(own, path))) else decoded.protects
                     host, whose = (None, None) if own else (decoded.host, decoded.ingress_class)
-                    doc = Doc(decoded.ref, resource, tuple(found), path, protects, decoded.controllers, host, whose)
+                    doc = Doc(decoded.ref, resource, tuple(found), path, protects, decoded.ancestors, host, whose)
                     docs.append(doc)
     spots.extend(unclaimed)
     faulty = bool(spots) or any(doc.spots for doc in docs)

@@ -1,5 +1,6 @@
 """One document's node to a typed resource."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -10,6 +11,7 @@ from authplane.base.names import Ref
 from authplane.base.problems import Problem, Severity
 from authplane.resources.catalogue import KINDS, OWNED_GROUPS, OWNED_KINDS, POLICIES, TLS_POLICY, Resource
 from authplane.resources.contour_files import BARE_REF, holds_file, is_bare_file, read_bare_file, read_config_map
+from authplane.resources.documents import StoredAncestor
 from authplane.resources.kinds.agentic import Backend, XBackend
 from authplane.resources.kinds.authplane import AuthplaneConfiguration
 from authplane.resources.kinds.authserver import AuthorizationServer, server_problems
@@ -17,7 +19,7 @@ from authplane.resources.kinds.contour import CLASS_ANNOTATIONS, HTTPProxy, chos
 from authplane.resources.kinds.contour_file import ContourFile
 from authplane.resources.kinds.core import ConfigMap
 from authplane.resources.kinds.meta import Meta
-from authplane.resources.nodes import Fields, Items, Node, Scalar, is_null, value_of
+from authplane.resources.nodes import Fields, Items, Node, Scalar, is_null, plain, value_of
 from authplane.resources.shapes import INVALID, Report, read_fields, shape_of, suggestion
 
 
@@ -30,8 +32,8 @@ class Decoded:
     problems: tuple[Problem, ...]
     protects: tuple[Ref, ...] | None = None
     """What a policy is meant to protect; None where that cannot be read, and for other kinds."""
-    controllers: tuple[str, ...] = ()
-    """Who has written into a policy's status, once for each entry of its ancestors."""
+    ancestors: tuple[StoredAncestor, ...] = ()
+    """What the status of a policy says of its ancestors."""
     host: str | None = None
     """The name that an HTTPProxy with errors claims as a root; None where that cannot be read, and for other kinds."""
     ingress_class: str | None = None
@@ -92,9 +94,9 @@ def _decode(made: type[Resource], kind: str, root: Fields) -> Decoded:
         return _unusable(kind, root, tuple(report.problems))
     ref = Ref(kind, resource.metadata.namespace, resource.metadata.name)
     protects = _targets(root, ref.namespace) if kind in _AIMED else None
-    controllers = _controllers(root) if kind in POLICIES else ()
+    ancestors = _ancestors(root) if kind in _AIMED else ()
     found = tuple(report.problems)
-    return Decoded(ref=ref, resource=resource, problems=found, protects=protects, controllers=controllers)
+    return Decoded(ref=ref, resource=resource, problems=found, protects=protects, ancestors=ancestors)
 
 
 def _without_kind(api: str | None, kind: str | None, root: Fields) -> Decoded:
@@ -240,12 +242,15 @@ def _targets(root: Fields, namespace: str) -> tuple[Ref, ...] | None:
     return tuple(found)
 
 
-def _controllers(root: Fields) -> tuple[str, ...]:
-    """Read who wrote which entry of a status; one that cannot be read is somebody's too."""
+def _ancestors(root: Fields) -> tuple[StoredAncestor, ...]:
+    """Read the entries of a status; one that cannot be read is somebody's too."""
     status = root.entries.get("status")
     listed = status.node.entries.get("ancestors") if status is not None and isinstance(status.node, Fields) else None
     entries = listed.node.items if listed is not None and isinstance(listed.node, Items) else ()
-    return tuple(_word(each, "controllerName") or "" if isinstance(each, Fields) else "" for each in entries)
+    return tuple(
+        StoredAncestor(_word(each, "controllerName") or "" if isinstance(each, Fields) else "", json.dumps(plain(each)))
+        for each in entries
+    )
 
 
 def _word(root: Fields, name: str) -> str | None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import NamedTuple
 
 from authplane.base.names import ObjectName, Ref
 from authplane.base.problems import Problem
@@ -37,6 +38,15 @@ class Finding:
     place: Place
     ref: Ref | None
     problem: Problem
+
+
+class StoredAncestor(NamedTuple):
+    """An entry in the status of a policy, as its document has it."""
+
+    controller: str
+    """Empty where that cannot be read."""
+    text: str
+    """The whole entry as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +107,8 @@ class Resources:
 
     One without a namespace may be in the file that it is named after, and for anything.
     """
-    status_controllers: Mapping[Ref, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    """Who has written into the status of a policy, once for each entry of its ancestors."""
+    stored_ancestors: Mapping[Ref, tuple[StoredAncestor, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """What the status of a policy says of its ancestors, whoever wrote it."""
     unread_proxies: tuple[UnreadProxy, ...] = ()
     doubt: str = ""
     """Which file may hold a policy that cannot be read at all: it may protect anything. Empty if there is none."""

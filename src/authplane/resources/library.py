@@ -6,7 +6,7 @@ can be, and what is broken in it is known to be broken.
 """
 
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
@@ -16,7 +16,7 @@ from authplane.base.names import Ref
 from authplane.resources.admission import Admission, Arrived, InForce, Waiting, admit, difference
 from authplane.resources.catalogue import POLICIES, TLS_POLICY, Resource
 from authplane.resources.chunks import Chunk
-from authplane.resources.documents import Finding
+from authplane.resources.documents import Finding, StoredAncestor
 from authplane.resources.doubts import doubt_in, lost_files, lost_settings, unread_proxies, unread_tls_policies
 from authplane.resources.findings import FileState, build_clashes, build_findings
 from authplane.resources.keys import key_of
@@ -41,9 +41,13 @@ class _Good:
 
 
 class Library:
-    """A session over a changing set of files: tell it what changed, then ask for what is in force."""
+    """A session over a changing set of files: tell it what changed, then ask for what is in force.
 
-    def __init__(self) -> None:
+    ``demand`` is what the source of the files demands of documents together; it returns what is in force then.
+    """
+
+    def __init__(self, demand: Callable[[Loaded], Loaded] = lambda loaded: loaded) -> None:
+        self._demand = demand
         self._chunks: WeakValueDictionary[str, Chunk] = WeakValueDictionary()
         self._stencils = Stencils()
         self._pending: dict[str, Source | None] = {}
@@ -61,7 +65,7 @@ class Library:
         self._good: dict[Ref, _Good] = {}
         self._exempting: set[Ref] = set()
         self._broken: dict[Ref, tuple[Ref, ...]] = {}
-        self._controllers: dict[Ref, tuple[str, ...]] = {}
+        self._ancestors: dict[Ref, tuple[StoredAncestor, ...]] = {}
         self._shared: set[Ref] = set()
         """Resources that several documents in force declare."""
         self._clashing: frozenset[str] = frozenset()
@@ -118,7 +122,7 @@ class Library:
         if not touched and not keys and self._waiting == before:
             return False
         self._explain(touched | admitted.keys() | before.keys() | self._waiting.keys())
-        self._loaded = self._snapshot()
+        self._loaded = self._demand(self._snapshot())
         return True
 
     def _admit(
@@ -210,16 +214,16 @@ class Library:
             self._drop(key)
             self._broken[key] = tuple(dict.fromkeys(claim.doc.ref for claim in claims))
             return
-        self._controllers.pop(key, None)
-        if claims[0].doc.controllers:
-            self._controllers[key] = claims[0].doc.controllers
+        self._ancestors.pop(key, None)
+        if claims[0].doc.ancestors:
+            self._ancestors[key] = claims[0].doc.ancestors
         self._enforce(key, _Good(claims[0].doc.ref, resource))
 
     def _drop(self, key: Ref) -> None:
         good = self._good.pop(key, None)
         if good is not None:
             self._exempting.discard(key)
-            self._controllers.pop(key, None)
+            self._ancestors.pop(key, None)
             self._tables.drop(good.resource)
 
     def _enforce(self, key: Ref, new: _Good) -> None:
@@ -290,7 +294,7 @@ class Library:
             broken,
             self._broken_policies(POLICIES),
             MappingProxyType({**self._broken_policies({TLS_POLICY}), **unread_tls_policies(self._sources)}),
-            MappingProxyType(dict(self._controllers)),
+            MappingProxyType(dict(self._ancestors)),
             doubt_in(self._sources),
         )
         docs = (claim.doc for key in self._broken for claim in self._claims[key])

@@ -5,10 +5,11 @@ aliases, tags, merge keys, duplicate keys, keys that are not text. Scalars follo
 that a number with leading zeros is text.
 """
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol, TypeAlias, TypeGuard
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeGuard
 
 import yaml
 
@@ -105,6 +106,18 @@ def value_of(scalar: Scalar) -> Value:
     if _RADIX.fullmatch(text):
         return int(text, 0) if len(text) <= _LONGEST_NUMBER else float("inf")
     return float(text.replace(".inf", "inf").replace(".nan", "nan")) if _FLOAT.fullmatch(text.lower()) else text
+
+
+def plain(node: Node) -> Any:
+    """Return what a node means by the core schema, as JSON has it; a number that JSON has not stays its text."""
+    match node:
+        case Fields(entries=entries):
+            return {name: plain(entry.node) for name, entry in entries.items()}
+        case Items(items=items):
+            return [plain(item) for item in items]
+        case Scalar():
+            value = value_of(node)
+            return node.text if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def is_null(node: Node) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from authplane.base.names import ObjectName, Ref
 from authplane.resources.catalogue import Resource
-from authplane.resources.documents import Resources
+from authplane.resources.documents import Resources, StoredAncestor
 from authplane.resources.kinds.agentic import AccessPolicy, Backend, XAccessPolicy, XAccessPolicyV0, XBackend
 from authplane.resources.kinds.authplane import AuthplaneConfiguration
 from authplane.resources.kinds.authserver import AuthorizationServer
@@ -124,7 +124,7 @@ class Tables:
         broken: frozenset[Ref],
         broken_policies: Mapping[Ref, tuple[Ref, ...] | None],
         broken_tls_policies: Mapping[Ref, tuple[Ref, ...] | None],
-        status_controllers: Mapping[Ref, tuple[str, ...]],
+        stored_ancestors: Mapping[Ref, tuple[StoredAncestor, ...]],
         doubt: str,
     ) -> Resources:
         """Return what is in force now."""
@@ -155,7 +155,7 @@ class Tables:
             broken=broken,
             broken_policies=broken_policies,
             broken_tls_policies=broken_tls_policies,
-            status_controllers=status_controllers,
+            stored_ancestors=stored_ancestors,
             doubt=doubt,
         )
 

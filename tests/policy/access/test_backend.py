@@ -7,6 +7,7 @@ from tests.policy.access.world import (
     GATEWAY,
     NOW,
     OIDC,
+    OPEN,
     SERVICES,
     SHOP,
     anybody,
@@ -111,7 +112,7 @@ def test_parse_target(named: str | None, gateway: str | None, want: Target) -> N
 
 def test_a_gateway_is_named_by_its_own_key() -> None:
     made = backend()
-    made.publish(policies(BACKEND, GATEWAY, policy("[]", targets="[{kind: Gateway, name: edge}]")))
+    made.publish(policies(OPEN, BACKEND, GATEWAY, policy("[]", targets="[{kind: Gateway, name: edge}]")))
     assert isinstance(made.decide(call(context=CONTEXT), NOW), Allow)
     through = CONTEXT | {GATEWAY_KEY: "Gateway/default/edge/web"}
     assert isinstance(made.decide(call(context=through), NOW), Deny)

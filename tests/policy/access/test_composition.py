@@ -170,7 +170,7 @@ def test_every_decision_and_every_question_is_as_the_model_says(
 ) -> None:
     aims = {Aim(EDGE): built(gateway, "g"), Aim(SHOP): built(backend, "b")}
     held = Policies(
-        settings=Settings(composition=composition),
+        settings=Settings(composition=composition, allow_unprotected=True),
         guards=MappingProxyType({aim: build_guard(aim, each) for aim, each in aims.items()}),
     )
     says, asked = level_says(gateway, composition, tool=tool)

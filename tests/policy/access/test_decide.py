@@ -1,5 +1,7 @@
 """Who may do what: rules, sources and entries."""
 
+import json
+
 import pytest
 from tests.policy.access.cases import CASES, READ, Case, cel
 from tests.policy.access.world import (
@@ -7,12 +9,14 @@ from tests.policy.access.world import (
     ADD_CALL,
     AGENT,
     BACKEND,
+    EDGE,
     GATEWAY,
     INITIALIZE,
     ISSUER,
     LIST,
     NOW,
     OIDC,
+    OPEN,
     OTHER,
     SERVICES,
     SPIFFE,
@@ -29,7 +33,6 @@ from tests.policy.access.world import (
     policies,
     policy,
     rule,
-    settings,
     token,
     word,
     workload,
@@ -136,11 +139,28 @@ def test_a_bad_token_is_named_in_the_log_and_not_to_the_client() -> None:
 
 
 @pytest.mark.requirement("R30")
-def test_what_nobody_protects_is_open_unless_a_setting_says_otherwise() -> None:
-    open_, shut = policies(BACKEND, GATEWAY), policies(BACKEND, GATEWAY, settings("{unprotectedBackends: Deny}"))
+def test_a_backend_that_nobody_protects_is_closed_unless_a_setting_opens_it() -> None:
+    open_, shut = policies(BACKEND, GATEWAY, OPEN), policies(BACKEND, GATEWAY)
     for target in (TO_SHOP, THROUGH_EDGE):
         assert word(judge(open_, target=target)) == "allow"
-        assert word(judge(shut, target=target)) == "403"
+        denied = judge(shut, target=target)
+        assert (word(denied), denied.grounds.reason) == ("403", "unprotected")
+        assert isinstance(denied.decision, Deny)
+        assert json.loads(denied.decision.body)["error"]["message"] == "access denied: no policy protects this server"
+
+
+@pytest.mark.requirement("R30")
+def test_a_service_behind_a_gateway_that_nobody_protects_is_open() -> None:
+    for made in (policies(BACKEND, GATEWAY), policies(BACKEND, GATEWAY, OPEN)):
+        assert word(judge(made, target=Target(gateway=EDGE, section="web"))) == "allow"
+
+
+@pytest.mark.requirement("R30")
+def test_a_policy_of_the_gateway_protects_a_backend_without_one() -> None:
+    made = policies(BACKEND, GATEWAY, policy(rule(), targets="[{kind: Gateway, name: edge}]"))
+    assert word(judge(made, ADD_CALL, workload(), target=THROUGH_EDGE)) == "allow"
+    assert word(judge(made, target=THROUGH_EDGE)) == "403"
+    assert judge(made, ADD_CALL, workload(), target=TO_SHOP).grounds.reason == "unprotected"
 
 
 UNKNOWN = {

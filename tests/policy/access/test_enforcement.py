@@ -9,6 +9,7 @@ from tests.policy.access.world import (
     EDGE,
     GATEWAY,
     OIDC,
+    OPEN,
     SERVICES,
     SHOP,
     SPIFFE,
@@ -218,14 +219,12 @@ def test_what_is_said_of_one_rule_has_its_limit_too(length: int) -> None:
     ("envoy", "status"), [(None, "nor"), (Release(1, 37), "nor"), (Release(1, 38), "and")], ids=str
 )
 def test_an_envoy_that_would_heed_a_policy_in_shadow_is_not_told_of_it(envoy: Release | None, status: str) -> None:
-    found = enforced(BACKEND, policy(rule(), more="  mode: Shadow"), envoy=envoy)
+    found = enforced(OPEN, BACKEND, policy(rule(), more="  mode: Shadow"), envoy=envoy)
     words = {
         "nor": "the policy is not enforced, nor evaluated: "
         "where nothing is enforced, gRPC servers and Envoys before 1.38 ask nobody",
         "and": "the policy is evaluated, and not enforced",
     }
     assert found == condition("Shadow", words[status], "False")
-    closed = enforced(
-        settings("{unprotectedBackends: Deny}"), BACKEND, policy(rule(), more="  mode: Shadow"), envoy=envoy
-    )
+    closed = enforced(BACKEND, policy(rule(), more="  mode: Shadow"), envoy=envoy)
     assert closed == condition("Shadow", words["and"], "False")

@@ -11,6 +11,7 @@ from tests.policy.access.world import (
     GATEWAY,
     INITIALIZE,
     OIDC,
+    OPEN,
     SERVICES,
     SPIFFE,
     THROUGH_EDGE,
@@ -188,7 +189,7 @@ def test_a_policy_of_which_nothing_is_known_leaves_nothing_open(text: str) -> No
 
 
 def test_what_is_no_policy_and_cannot_be_read_closes_nothing() -> None:
-    assert word(judge(compiled(BACKEND, "kind: [").policies, ADD_CALL, workload())) == "allow"
+    assert word(judge(compiled(OPEN, BACKEND, "kind: [").policies, ADD_CALL, workload())) == "allow"
 
 
 def test_a_file_that_cannot_be_read_closes_everything_unless_what_it_held_is_in_force() -> None:

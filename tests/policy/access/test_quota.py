@@ -4,6 +4,7 @@ import pytest
 from tests.policy.access.world import (
     ADD_CALL,
     BACKEND,
+    OPEN,
     compiled,
     judge,
     policy,
@@ -71,6 +72,7 @@ def test_a_policy_of_a_crowded_namespace_gets_its_place_when_an_older_one_goes_a
     for index, text in enumerate(DOCUMENTS):
         library.changed(f"{index}.yaml", text.encode())
     assert words(compiler.compile(library.current().resources))["a"] == "403"
+    library.changed("open.yaml", OPEN.encode())
     library.removed("4.yaml")
     assert words(compiler.compile(library.current().resources)) == {
         "a": "allow",

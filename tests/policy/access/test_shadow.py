@@ -7,9 +7,9 @@ from tests.policy.access.world import (
     ADD,
     ADD_CALL,
     AGENT,
-    BACKEND,
     GATEWAY,
     OIDC,
+    OPEN,
     SERVICES,
     SHOP,
     SPIFFE,
@@ -33,6 +33,7 @@ from tests.policy.access.world import (
     word,
     workload,
 )
+from tests.policy.access.world import BACKEND as SHOP_BACKEND
 
 from authplane.base.names import Ref
 from authplane.cel.outcome import Outcome as CelOutcome
@@ -49,6 +50,7 @@ from authplane.policy.request import Request
 from authplane.policy.tokens.outcome import Reason, Refused
 from authplane.resources.library import Library
 
+BACKEND = f"{OPEN}---{SHOP_BACKEND}"
 SHADOW = "  mode: Shadow"
 NAME = "AccessPolicy/default/s"
 SCREEN = f"  action: ExternalAuth\n  externalAuth: {external()}"
@@ -218,7 +220,7 @@ def test_a_policy_can_be_switched_to_shadow_and_back() -> None:
 
 
 def test_a_target_with_policies_in_shadow_alone_is_unprotected() -> None:
-    denied = judge(policies(BACKEND, settings("{unprotectedBackends: Deny}"), shadow(anybody(ADD))))
+    denied = judge(policies(SHOP_BACKEND, shadow(anybody(ADD))))
     assert (word(denied), denied.grounds.reason) == ("403", "unprotected")
     assert [each.would for each in denied.shadows] == [Would.ALLOW]
 
@@ -245,7 +247,7 @@ def test_policies_in_shadow_take_no_room_in_a_namespace_from_those_that_are_enfo
 
 
 def test_a_policy_in_shadow_that_has_no_room_at_one_target_is_asked_at_none() -> None:
-    cafe = BACKEND.replace("name: shop}", "name: cafe}")
+    cafe = SHOP_BACKEND.replace("name: shop}", "name: cafe}")
     both = "[{kind: Backend, name: shop}, {kind: Backend, name: cafe}]"
     crowd = [shadow(rule(), name=f"a{each}") for each in range(5)]
     made = compiled(BACKEND, cafe, *crowd, shadow(rule(), targets=both)).policies
@@ -299,7 +301,7 @@ def test_bodies_that_only_a_policy_in_shadow_reads_are_not_read_by_proxies() -> 
     found = []
     for enforced in ("", inline, policy(rule(), name="e")):
         native = settings("{bodyInspection: Native}")
-        way = policies(native, BACKEND, *filter(None, [enforced]), shadow(rule())).way(TO_SHOP)
+        way = policies(native, SHOP_BACKEND, *filter(None, [enforced]), shadow(rule())).way(TO_SHOP)
         assert way is not None
         found.append((way.body_inspection.value, *(each.body_inspection.value for each in way.shadows)))
     assert found == [("Native", "Strict"), ("Native", "Strict"), ("Native", "Native")]

@@ -13,7 +13,7 @@ from tests.policy.access.test_workload_tokens import (
     projected,
     token,
 )
-from tests.policy.access.world import BACKEND, OIDC, policies, policy, rule, settings
+from tests.policy.access.world import BACKEND, OIDC, OPEN, policies, policy, rule, settings
 from tests.policy.peers import svids
 
 from authplane.policy.access.backend import TARGET
@@ -64,6 +64,7 @@ def test_a_policy_in_shadow_hears_what_the_cluster_said_to_another() -> None:
 def test_bad_tokens_that_a_policy_in_shadow_looks_at_cost_their_sender_nothing_elsewhere() -> None:
     cafe = BACKEND.replace("name: shop}", "name: cafe}")
     made = world(
+        OPEN,
         cafe,
         policy(rule(OIDC), name="s", more=SHADOW),
         policy(rule(OIDC), name="e", targets="[{kind: Backend, name: cafe}]"),

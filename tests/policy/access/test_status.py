@@ -13,6 +13,7 @@ from tests.policy.access.world import (
     EDGE,
     GATEWAY,
     OIDC,
+    OPEN,
     SERVICES,
     SHOP,
     anybody,
@@ -21,7 +22,6 @@ from tests.policy.access.world import (
     load,
     policy,
     rule,
-    settings,
 )
 
 from authplane.base.names import Ref
@@ -78,7 +78,10 @@ STATES = {
         (BACKEND, policy(rule(authorization="[{type: CEL, cel: x}]"), more="  mode: Shadow")),
         [("Accepted", "False", "InvalidCEL"), *NOWHERE[:2], ("Enforced", "False", "Shadow")],
     ),
-    "no target": ((policy(rule()),), [("Accepted", "False", "TargetNotFound"), *NOWHERE]),
+    "no target": (
+        (policy(rule()),),
+        [("Accepted", "False", "TargetNotFound"), ("ResolvedRefs", "False", "TargetNotFound"), *NOWHERE[1:]],
+    ),
     "an expression": (
         (BACKEND, policy(rule(authorization="[{type: CEL, cel: x}]"))),
         [("Accepted", "False", "InvalidCEL"), *DENYING],
@@ -281,10 +284,10 @@ spec: {ports: [{port: 80}]}
 """
 TARGETS = {
     "protected": ((BACKEND, SERVICE, policy(rule())), ("True", "Protected"), ("True", "ResolvedRefs")),
-    "open": ((BACKEND, SERVICE), ("False", "NoPolicy"), ("True", "ResolvedRefs")),
+    "open": ((BACKEND, SERVICE, OPEN), ("False", "NoPolicy"), ("True", "ResolvedRefs")),
     "shut": (
-        (BACKEND, SERVICE, settings("{unprotectedBackends: Deny}")),
-        ("True", "DeniedByDefault"),
+        (BACKEND, SERVICE),
+        ("False", "DeniedByDefault"),
         ("True", "ResolvedRefs"),
     ),
     "a policy with a mistake": (
@@ -293,18 +296,18 @@ TARGETS = {
         ("True", "ResolvedRefs"),
     ),
     "a policy in shadow": (
-        (BACKEND, SERVICE, policy(rule(), more="  mode: Shadow")),
+        (BACKEND, SERVICE, OPEN, policy(rule(), more="  mode: Shadow")),
         ("False", "Shadow"),
         ("True", "ResolvedRefs"),
     ),
     "a policy in shadow with a mistake": (
-        (BACKEND, SERVICE, policy(rule("{type: SPIFFE}"), more="  mode: Shadow")),
+        (BACKEND, SERVICE, OPEN, policy(rule("{type: SPIFFE}"), more="  mode: Shadow")),
         ("False", "Shadow"),
         ("True", "ResolvedRefs"),
     ),
     "a policy in shadow, and shut": (
-        (BACKEND, SERVICE, settings("{unprotectedBackends: Deny}"), policy(rule(), more="  mode: Shadow")),
-        ("True", "DeniedByDefault"),
+        (BACKEND, SERVICE, policy(rule(), more="  mode: Shadow")),
+        ("False", "DeniedByDefault"),
         ("True", "ResolvedRefs"),
     ),
     "a policy in shadow beside one in force": (
@@ -312,11 +315,11 @@ TARGETS = {
         ("True", "Protected"),
         ("True", "ResolvedRefs"),
     ),
-    "no service": ((BACKEND,), ("False", "NoPolicy"), ("False", "BackendNotFound")),
-    "no port": ((BACKEND, SERVICE.replace("80", "81")), ("False", "NoPolicy"), ("False", "BackendNotFound")),
+    "no service": ((BACKEND,), ("False", "DeniedByDefault"), ("False", "BackendNotFound")),
+    "no port": ((BACKEND, SERVICE.replace("80", "81")), ("False", "DeniedByDefault"), ("False", "BackendNotFound")),
     "outside": (
         (BACKEND.replace("serviceName: shop", "hostname: a.example"),),
-        ("False", "NoPolicy"),
+        ("False", "DeniedByDefault"),
         ("True", "ResolvedRefs"),
     ),
 }

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from tests.policy.access.world import BACKEND, judge, load, settings, word
+from tests.policy.access.world import BACKEND, OPEN, judge, load, settings, word
 
 from authplane.graph.build import build_graph
 from authplane.policy.access.compile import compile_policies
@@ -70,7 +70,7 @@ def test_the_last_good_configuration_stays_in_force(harm: Callable[[str], str]) 
 
 
 def test_another_document_that_cannot_be_read_costs_no_settings() -> None:
-    resources = load(BACKEND, BACKEND.replace("name: shop", "name: [")).resources
+    resources = load(OPEN, BACKEND, BACKEND.replace("name: shop", "name: [")).resources
     assert (resources.broken, word(judge(compile_policies(resources).policies))) == (frozenset(), "allow")
 
 

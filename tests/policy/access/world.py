@@ -113,6 +113,10 @@ spec: {text}
 """
 
 
+OPEN = settings("{unprotectedBackends: Allow}")
+"""Lets everybody do everything where no policy is enforced."""
+
+
 def load(*documents: str) -> Loaded:
     library = Library()
     library.changed("a.yaml", "\n---\n".join(documents).encode())

@@ -1,6 +1,6 @@
 """All policies at once: from documents to what stands before each target, and what is to be said of each policy."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -8,7 +8,7 @@ from typing import Final
 from authplane.base.names import Ref
 from authplane.base.problems import Problem, Problems, Severity
 from authplane.policy.access.choosing import NOTHING_CHOSEN, Chosen, parse_chosen
-from authplane.policy.access.drafts import Draft, Written, build_draft, build_excess
+from authplane.policy.access.drafts import Draft, build_draft, build_excess
 from authplane.policy.access.followed import followed_issuers, names_of
 from authplane.policy.access.guard_memory import GuardMemory
 from authplane.policy.access.guards import Guard, Policies, trust_domains
@@ -21,12 +21,14 @@ from authplane.policy.access.targets import (
     BACKENDS,
     GROUPS,
     Aim,
+    Written,
     absence,
     all_in,
     exists,
     is_grpc,
     listeners,
     meant_kind,
+    written_policies,
 )
 from authplane.policy.backend_tls import BackendTlsPolicies, read_backend_tls
 from authplane.resources.documents import Resources
@@ -180,21 +182,15 @@ class PolicyCompiler:
 
     def _draft_all(self, resources: Resources, settings: Settings) -> Iterator[Draft | _Excess]:
         known, self._drafts = self._drafts, {}
-        tables: tuple[tuple[str, Iterable[Written]], ...] = (
-            ("AccessPolicy", resources.access_policies.values()),
-            ("XAccessPolicy", resources.x_access_policies.values()),
-        )
         excess = over_quota(resources, self._options.most_per_namespace)
-        for kind, documents in tables:
-            for written in documents:
-                ref = Ref(kind, written.metadata.namespace, written.metadata.name)
-                over = ref in excess
-                before = known.get(ref)
-                if before is None or before[0] is not written or isinstance(before[1], _Excess) is not over:
-                    draft = build_draft(written, settings, self._options) if not over else self._excess(written)
-                    before = (written, draft)
-                self._drafts[ref] = before
-                yield before[1]
+        for ref, written in written_policies(resources):
+            over = ref in excess
+            before = known.get(ref)
+            if before is None or before[0] is not written or isinstance(before[1], _Excess) is not over:
+                draft = build_draft(written, settings, self._options) if not over else self._excess(written)
+                before = (written, draft)
+            self._drafts[ref] = before
+            yield before[1]
 
     def _excess(self, written: Written) -> _Excess:
         draft = build_excess(written, self._options.most_per_namespace)
@@ -267,7 +263,7 @@ def _settle(draft: Draft, work: _Pass) -> None:
     work.standings[draft.ref] = PolicyStanding(
         ref=draft.ref,
         generation=draft.generation,
-        targets=tuple(_standing(aim, refusal, draft, work, problems) for aim in draft.aims),
+        targets=tuple(_standing(aim, refusal, draft, work) for aim in draft.aims),
         unresolved=tuple(each for each in problems.errors if each.reason in UNRESOLVED),
         warnings=problems.warnings,
         issuers=tuple(dict.fromkeys(url for rule in draft.rules for url in sorted(issuers_of(rule.source)))),
@@ -297,17 +293,13 @@ def _refusal(draft: Draft, present: list[Aim], work: _Pass, problems: Problems) 
 
 def _is_full(draft: Draft, resources: Resources) -> bool:
     """Tell whether our entries would be too many for a status that others write into as well."""
-    others = sum(each != CONTROLLER for each in resources.status_controllers.get(draft.ref, ()))
+    others = sum(each.controller != CONTROLLER for each in resources.stored_ancestors.get(draft.ref, ()))
     return others + len(set(draft.aims)) > MOST_ANCESTORS
 
 
-def _standing(aim: Aim, refusal: Problem | None, draft: Draft, work: _Pass, problems: Problems) -> Standing:
+def _standing(aim: Aim, refusal: Problem | None, draft: Draft, work: _Pass) -> Standing:
     if not exists(work.resources, aim):
         message = absence(work.resources, aim)
-        index = draft.aims.index(aim)
-        if aim.ref.kind in GROUPS:
-            with problems.at("spec", "targetRefs", index):
-                problems.warn("TargetNotFound", message)
         if aim.section and exists(work.resources, Aim(aim.ref)):
             denied = Unusable(ref=draft.ref, reason="TargetNotFound", message=message)
             work.stands.put([Aim(aim.ref)], denied, shadow=draft.shadow)

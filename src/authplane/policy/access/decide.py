@@ -14,6 +14,7 @@ from authplane.policy.access.judging import judge, screen
 from authplane.policy.access.memory import Proof, Question
 from authplane.policy.access.model import AnyPolicy, Policy, Screen, Unusable
 from authplane.policy.access.settings import Composition
+from authplane.policy.access.targets import BACKENDS
 from authplane.policy.access.verdict import Grounds, NotPassed, Passed, Result, Shadowed, Verdict, VerdictFlow, Would
 from authplane.policy.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.flow import Effect, Outcome
@@ -26,6 +27,9 @@ from authplane.policy.tokens.outcome import Verified
 
 MEANS: Final = Means(evaluate=evaluate)
 EXPLAINING: Final = Means(evaluate=evaluate, explain=True)
+
+UNPROTECTED: Final = "access denied: no policy protects this server"
+"""What clients are told of a Backend that no policy protects."""
 
 _UPGRADES: Final = ("upgrade", ":protocol", "http2-settings")
 _JUDGED: Final = frozenset(
@@ -206,9 +210,10 @@ def _weight(result: NotPassed) -> tuple[bool, bool, bool, bool]:
 
 
 def _unprotected(way: Way, case: Case) -> Verdict:
-    if case.settings.allow_unprotected:
+    """Decide where no policy applies: a Backend is closed unless the settings open it, a Service is open."""
+    if case.settings.allow_unprotected or way.guards[-1].aim.ref.kind not in BACKENDS:
         return _verdict(Allow(edits=_strip((), tokens=False)), Passed(reason="unprotected"), case)
-    result = NotPassed(policy="", reason="unprotected")
+    result = NotPassed(policy="", reason="unprotected", message=UNPROTECTED)
     return _verdict(build_denial(result, case, way.guards), result, case)
 
 

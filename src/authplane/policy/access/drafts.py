@@ -1,7 +1,7 @@
 """One policy document as rules, as far as it can be said without looking at any other."""
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 from authplane.base.names import Ref
 from authplane.base.problems import Path, Problem, Problems
@@ -12,11 +12,9 @@ from authplane.policy.access.model import AnySource, Asked, Entry, Rule
 from authplane.policy.access.references import parse_external
 from authplane.policy.access.settings import Options, Settings
 from authplane.policy.access.sources import parse_source
-from authplane.policy.access.targets import Aim, parse_targets
+from authplane.policy.access.targets import Aim, Written, parse_targets
 from authplane.policy.mcp.base_methods import BaseMode
 from authplane.resources.kinds.agentic import AccessPolicy, AccessRule, ExternalAuth, XAccessPolicy, XAccessPolicyV0
-
-Written: TypeAlias = AccessPolicy | XAccessPolicyV0 | XAccessPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,7 +95,7 @@ class Settings:
     workloads: WorkloadTokens = NO_WORKLOAD_TOKENS
     """Whose tokens stand for workloads."""
     composition: Composition = Composition.ALL
-    allow_unprotected: bool = True
+    allow_unprotected: bool = False
     denial_format: DenialFormat = DenialFormat.HTTP403
     limits: McpLimits = field(default_factory=McpLimits)
     strict: bool = False

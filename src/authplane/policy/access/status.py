@@ -1,9 +1,10 @@
 """The status of policies and of what they protect, as Kubernetes stores it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from authplane.base.names import Ref
 from authplane.base.problems import Problem
@@ -22,6 +23,9 @@ from authplane.resources.documents import Resources
 from authplane.resources.kinds.agentic import Backend, XBackend
 
 MOST_CONDITIONS: Final = 8
+
+Key: TypeAlias = tuple[object, ...]
+"""What tells ancestors apart."""
 
 _LONGEST_MESSAGE: Final = 32_768
 _GATEWAY: Final = "gateway.networking.k8s.io"
@@ -86,34 +90,48 @@ def build_ancestors(
 
 
 def merge_ancestors(
-    stored: Sequence[Mapping[str, Any]], ours: Iterable[Ancestor], *, generation: int, now: str
+    stored: Sequence[Mapping[str, Any]], ours: Sequence[Ancestor], *, generation: int, now: str
 ) -> Merged:
     """Put our entries among those of others, which stay as they are; our own that are stale go.
 
     An entry is known by its ancestor and its controller. ``now`` is the time as Kubernetes writes it.
     """
-    wanted = {_key(ancestor_ref(each.aim)): each for each in ours}
-    merged: list[dict[str, Any]] = []
+    keys = {ancestor_key(ancestor_ref(each.aim)): each for each in ours}
+    wanted = {key: partial(_entry, each, generation=generation, now=now) for key, each in keys.items()}
+    merged, left_out = place_entries(stored, wanted)
+    return Merged(ancestors=merged, changed=merged != list(stored), left_out=tuple(keys[each].aim for each in left_out))
+
+
+def place_entries(
+    stored: Sequence[Any], ours: Mapping[Key, Callable[[Mapping[str, Any]], dict[str, Any]]]
+) -> tuple[list[Any], tuple[Key, ...]]:
+    """Put our entries among those of others, at most 16 in all; return them, and which of ours found no room.
+
+    What makes an entry is given the one that was stored of it, or nothing.
+    """
+    wanted, merged = dict(ours), list[Any]()
     for entry in stored:
-        if entry.get("controllerName") != CONTROLLER:
-            merged.append(entry if isinstance(entry, dict) else dict(entry))
+        if not isinstance(entry, Mapping) or entry.get("controllerName") != CONTROLLER:
+            merged.append(entry)
             continue
-        found = wanted.pop(_key(entry.get("ancestorRef") or {}), None)
-        if found is not None:
-            merged.append(_entry(found, entry, generation, now))
-    left_out = []
-    for each in wanted.values():
-        if len(merged) < MOST_ANCESTORS:
-            merged.append(_entry(each, {}, generation, now))
-        else:
-            left_out.append(each.aim)
-    return Merged(ancestors=merged, changed=merged != list(stored), left_out=tuple(left_out))
+        make = wanted.pop(ancestor_key(entry.get("ancestorRef") or {}), None)
+        if make is not None:
+            merged.append(make(entry))
+    room = max(0, MOST_ANCESTORS - len(merged))
+    merged += [make({}) for make in list(wanted.values())[:room]]
+    return merged, tuple(wanted)[room:]
 
 
-def build_target_conditions(compiled: Compiled, resources: Resources, ref: Ref) -> tuple[Condition, ...]:
-    """Return the conditions of a backend or Gateway that policies are about."""
+def build_target_conditions(
+    compiled: Compiled, resources: Resources, ref: Ref, *, exposed: bool = True
+) -> tuple[Condition, ...]:
+    """Return the conditions of a backend or Gateway that policies are about.
+
+    Unless it is ``exposed``, policies of Gateways stand on every way to a backend that has none of its own.
+    """
     guard = compiled.policies.guards.get(Aim(ref))
-    protected = (_protected(guard, allow=compiled.policies.settings.allow_unprotected),) if guard is not None else ()
+    open_ = compiled.policies.settings.allow_unprotected or ref.kind not in BACKENDS
+    protected = (_protected(guard, exposed=exposed, allow=open_),) if guard is not None else ()
     table: Mapping[Any, Backend | XBackend]
     table = resources.backends if ref.kind == "Backend" else resources.x_backends
     backend = table.get(ref.object_name) if ref.kind in BACKENDS else None
@@ -124,7 +142,7 @@ def _conditions(
     at: Standing, standing: PolicyStanding, programmed: Condition, without_keys: Mapping[str, str]
 ) -> tuple[Condition, ...]:
     accepted = _condition("Accepted", at.accepted, at.reason, _with_warnings(at.message, standing.warnings))
-    resolved = _resolved(standing, without_keys)
+    resolved = _resolved(at, standing, without_keys)
     if not at.accepted:
         return accepted, resolved, _condition("Programmed", False, "NotAccepted", _effect(at, standing))
     return accepted, resolved, programmed
@@ -137,7 +155,9 @@ def _effect(at: Standing, standing: PolicyStanding) -> str:
     return "in shadow it denies nothing" if standing.shadow else "the target denies everything"
 
 
-def _resolved(standing: PolicyStanding, without_keys: Mapping[str, str]) -> Condition:
+def _resolved(at: Standing, standing: PolicyStanding, without_keys: Mapping[str, str]) -> Condition:
+    if at.reason == "TargetNotFound":
+        return _condition("ResolvedRefs", False, at.reason, at.message)
     if standing.unresolved:
         first = standing.unresolved[0]
         return _condition("ResolvedRefs", False, first.reason, "; ".join(str(each) for each in standing.unresolved))
@@ -148,7 +168,7 @@ def _resolved(standing: PolicyStanding, without_keys: Mapping[str, str]) -> Cond
     return _condition("ResolvedRefs", True, "ResolvedRefs", "everything that the policy refers to is there")
 
 
-def _protected(guard: Guard, *, allow: bool) -> Condition:
+def _protected(guard: Guard, *, exposed: bool, allow: bool) -> Condition:
     unusable = [policy for policy in guard.policies if isinstance(policy, Unusable)]
     if unusable:
         full = any(policy.reason == STATUS_FULL for policy in unusable)
@@ -158,12 +178,14 @@ def _protected(guard: Guard, *, allow: bool) -> Condition:
     if guard.policies:
         names = ", ".join(str(policy.ref) for policy in guard.policies)
         return _condition("Protected", True, "Protected", f"protected by {names}")
+    if not exposed:
+        return _condition("Protected", True, "ProtectedByGateway", "protected by the policies of its Gateways")
     if allow and guard.shadows:
         names = ", ".join(str(policy.ref) for policy in guard.shadows)
         return _condition("Protected", False, "Shadow", f"{names} only in shadow: everything is allowed")
     if allow:
         return _condition("Protected", False, "NoPolicy", "no policy protects it: everything is allowed")
-    return _condition("Protected", True, "DeniedByDefault", "no policy protects it: everything is denied")
+    return _condition("Protected", False, "DeniedByDefault", "no policy protects it: everything is denied")
 
 
 def _resolved_backend(backend: Backend | XBackend, resources: Resources) -> Condition:
@@ -199,14 +221,14 @@ def ancestor_ref(aim: Aim) -> dict[str, str]:
     return whole | ({"sectionName": aim.section} if aim.section else {})
 
 
-def _key(reference: Mapping[str, Any]) -> tuple[object, ...]:
+def ancestor_key(reference: Mapping[str, Any]) -> Key:
     """Return what tells ancestors apart; the Gateway API says what is meant where something is left out."""
     defaults = {"group": _GATEWAY, "kind": "Gateway"}
     fields = ("group", "kind", "namespace", "name", "sectionName", "port")
     return tuple(reference.get(field, defaults.get(field)) for field in fields)
 
 
-def _entry(ours: Ancestor, stored: Mapping[str, Any], generation: int, now: str) -> dict[str, Any]:
+def _entry(ours: Ancestor, stored: Mapping[str, Any], *, generation: int, now: str) -> dict[str, Any]:
     before = {each.get("type"): each for each in stored.get("conditions") or ()}
     made = [_merged(each, before.pop(each.type, {}), generation, now) for each in ours.conditions]
     others = [dict(each) for each in before.values() if each.get("type") not in _OURS]

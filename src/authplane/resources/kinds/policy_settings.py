@@ -56,7 +56,8 @@ class PolicySettings:
     trust_domain: Annotated[str, TRUST_DOMAIN] = "cluster.local"
     issuers: Annotated[tuple[Issuer, ...], Length(0, 256)] = ()
     policy_composition: Annotated[str, OneOf(("All", "Any"))] = "All"
-    unprotected_backends: Annotated[str, OneOf(("Allow", "Deny"))] = "Allow"
+    unprotected_backends: Annotated[str, OneOf(("Deny", "Allow"))] = "Deny"
+    """What holds for requests to a Backend that no policy protects, neither its own nor one of the Gateway."""
     denial_format: Annotated[str, OneOf(("http403", "jsonrpc200"))] = "http403"
     max_request_body: Annotated[int, BODY] = 65536
     strict: bool = False
