@@ -9,6 +9,7 @@ from authplane.app.check_records import check_record
 from authplane.app.checking import Circumstances, Enforced, check, enforce
 from authplane.app.request_files import AskedRequest, parse_request
 from authplane.app.strict_files import Text, located, read_as, take
+from authplane.app.travelling import find_way
 from authplane.base.names import Ref
 from authplane.base.problems import Problem
 from authplane.io.listing import shown
@@ -156,6 +157,15 @@ class PolicySets:
     def all(self) -> tuple[Enforced, ...]:
         """Return all that was compiled."""
         return tuple(self._known.values())
+
+
+def find_ways(file: CaseFile, enforced: Enforced) -> CaseFile:
+    """Return the cases with the listeners that their requests come through, or which of them must name one."""
+    ways = [(case, find_way(case.asked, enforced, file.text)) for case in file.cases]
+    return file._replace(
+        cases=tuple(case._replace(asked=way) for case, way in ways if isinstance(way, AskedRequest)),
+        findings=tuple(way for _, way in ways if isinstance(way, Finding)),
+    )
 
 
 def run_tests(cases: Iterable[PolicyCase], enforced: Enforced, given: Circumstances) -> Outcome:

@@ -12,7 +12,8 @@ from rich.markup import escape
 from authplane.app.asked_services import asked_endpoints
 from authplane.app.check_records import check_record, check_tree, tree_lines
 from authplane.app.checking import Circumstances, check
-from authplane.app.request_files import parse_requests
+from authplane.app.request_files import AskedRequest, parse_requests
+from authplane.app.travelling import find_way
 from authplane.base.problems import printable
 from authplane.cli.folder import FolderArgument
 from authplane.cli.output import Output, OutputOption, out, print_json
@@ -28,6 +29,7 @@ from authplane.cli.policy_files import (
 )
 from authplane.io.ask_once import ask_once
 from authplane.io.log import set_up_log
+from authplane.resources.documents import Finding
 
 _COLOURS = {"allow": "green", "deny": "red", "unavailable": "yellow"}
 
@@ -52,14 +54,18 @@ def check_requests(
     """
     set_up_log(level=logging.ERROR)
     enforced = read_enforced(folder)
-    found = parse_requests(read_text(request, binary="body"))
+    text = read_text(request, binary="body")
+    found = parse_requests(text)
     stop_at(found.findings)
+    ways = [find_way(asked, enforced, text) for asked in found.requests]
+    stop_at(tuple(each for each in ways if isinstance(each, Finding)))
     at_hand = read_keys(enforced, keys, fetch=fetch, allow_private=allow_private_issuers)
     endpoints = asked_endpoints(enforced.policies, enforced.loaded.resources)
     answer = partial(ask_once, endpoints) if ask else None
     checked = [
         check(enforced.policies, asked, Circumstances(now=datetime.now(UTC), keys=at_hand, answer=answer))
-        for asked in found.requests
+        for asked in ways
+        if isinstance(asked, AskedRequest)
     ]
     records = [check_record(each, asked=ask) for each in checked]
     if output is Output.JSON:

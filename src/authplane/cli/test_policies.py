@@ -10,7 +10,16 @@ from rich.markup import escape
 
 from authplane.app.checking import Circumstances, Keys, parse_keys
 from authplane.app.junit import junit_xml
-from authplane.app.policy_tests import Outcome, PolicySets, Result, RuleName, parse_tests, run_tests, unexercised
+from authplane.app.policy_tests import (
+    Outcome,
+    PolicySets,
+    Result,
+    RuleName,
+    find_ways,
+    parse_tests,
+    run_tests,
+    unexercised,
+)
 from authplane.app.records import finding_record
 from authplane.base.problems import printable
 from authplane.cli.folder import FolderArgument
@@ -65,8 +74,11 @@ def _run(folder: Path, given: Circumstances) -> tuple[dict[str, Outcome], dict[s
             enforced = tests.findings or sets.of(tests, path.parent)
             if isinstance(enforced, tuple):
                 findings[tests.text.file] = enforced
-            else:
-                outcomes[tests.text.file] = run_tests(tests.cases, enforced, given)
+                continue
+            tests = find_ways(tests, enforced)
+            if tests.findings:
+                findings[tests.text.file] = tests.findings
+            outcomes[tests.text.file] = run_tests(tests.cases, enforced, given)
     except FolderError as error:
         fail(str(error), status=2)
     warn_of_errors(sets.all(), folder)
