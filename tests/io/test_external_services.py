@@ -27,6 +27,7 @@ from authplane.io.listen import TcpAddress
 from authplane.io.upstream_trust import trusted_certificates
 from authplane.policy.access.external import ExternalService, OverGrpc, OverHttp
 from authplane.policy.asking.replies import client_headers
+from authplane.policy.asking.wire import render_question
 from authplane.policy.backend_tls import BackendTls, SystemTrust
 from authplane.policy.flow import Ask, Declined, Granted, NoAnswer, Outcome
 from authplane.policy.request import Peer, Request
@@ -167,6 +168,22 @@ async def test_over_grpc_a_service_is_told_the_whole_request_unless_headers_are_
     odd = replace(REQUEST, body=b"\xff\x00")
     _, service = await over_grpc(OK, ask(OverGrpc(), most_body=100, request=odd))
     assert service.asked[0].attributes.request.http.raw_body == b"\xff\x00"
+
+
+@pytest.mark.parametrize(
+    ("address", "want"),
+    [
+        ("/run/a.sock", {"pipe": {"path": "/run/a.sock"}}),
+        ("@a", {"pipe": {"path": "@a"}}),
+        ("::1", {"socketAddress": {"address": "::1", "portValue": 7}}),
+        ("", {}),
+    ],
+)
+def test_over_grpc_a_peer_has_an_address_of_its_kind(address: str, want: dict[str, Any]) -> None:
+    request = replace(REQUEST, source=Peer(address=address, port=7), destination=Peer(address=address, port=7))
+    asked = pb.CheckRequest.FromString(render_question(ask(OverGrpc(), request=request), OverGrpc()))
+    for peer in (asked.attributes.source, asked.attributes.destination):
+        assert json_format.MessageToDict(peer.address) == want
 
 
 CONTRADICTION: Final = NoAnswer("the answer has a denied_response, but its status is OK or not set")
