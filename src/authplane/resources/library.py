@@ -111,7 +111,7 @@ class Library:
             else:
                 self._said[file] = source
         before = self._waiting
-        arrived = {file: self._said.get(file) for file in (*before, *touched)}
+        arrived = {file: self._said.get(file) for file in (*before, *sorted(touched))}
         if not arrived:
             return False
         admitted, self._waiting = self._admit(arrived, touched, fresh)
