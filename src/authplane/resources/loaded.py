@@ -44,10 +44,11 @@ class Origins:
 
     def places(self, key: Ref, path: Path, more: Iterable[str] = ()) -> Iterator[tuple[Place, Ref]]:
         """Return where the field stands in each document that declares the resource now, in ``more`` files as well."""
-        claims = self.claims.get(key, ())
-        for file in dict.fromkeys((*(claim.file for claim in claims), *more)):
+        claims: dict[str, list[Claim]] = {file: [] for file in more}
+        for claim in self.claims.get(key, ()):
+            claims.setdefault(claim.file, []).append(claim)
+        for file, known in claims.items():
             source = self.sources.get(file, NO_SOURCE)
-            known = [claim for claim in claims if claim.file == file]
             chunks = {claim.chunk for claim in known if claim.chunk in source.starts}
             docs = [(chunk, doc) for chunk in chunks or source.starts for doc in chunk.docs if key_of(doc.ref) == key]
             for chunk, doc in docs:
