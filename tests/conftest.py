@@ -52,6 +52,13 @@ def golden(request: pytest.FixtureRequest) -> Golden:
     return Golden(update=bool(request.config.getoption("--update-golden")))
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _state_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Have programs keep their state where the tests are."""
+    os.environ.pop("STATE_DIRECTORY", None)
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
 @pytest.fixture(autouse=True)
 def _the_log_as_it_was() -> Iterator[None]:
     """Undo what a command that ran in this process did to the log."""

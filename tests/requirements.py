@@ -614,6 +614,7 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "F12": "A change that takes protection away takes effect when its file has been quiet for a while, others at once",
     "F13": "A file with a mistake keeps its last good version whole, and a new one changes nothing but status",
     "F14": "Files that are switched together come into force together",
+    "F15": "Last good versions survive restarts, on disk and private; damaged or foreign state is ignored",
     # W: threats by token files for call credentials
     "W01": "An unreadable token file is UNAVAILABLE with backoff, and nothing is read while idle",
     "W02": "A token that is cut inside its signature never replaces a whole one, and is read again soon",

@@ -11,6 +11,8 @@ from tests.support.authserver import Server
 from tests.support.eventually import eventually
 from tests.support.mcp_checks import AGENT, SHOP, call_body, mcp_check, tool_check
 
+from authplane.io.last_good import LastGood, default_state_dir
+
 BACKENDS = """
 apiVersion: agentic.networking.x-k8s.io/v1alpha1
 kind: Backend
@@ -202,3 +204,20 @@ async def test_what_cannot_be_served_is_one_sentence(tmp_path: Path, options: tu
         async with server.running("policy", *options):
             pass
     assert len(server.lines) == 1
+
+
+@pytest.mark.requirement("F15")
+async def test_a_server_that_starts_with_a_broken_file_decides_by_its_last_good_version(folder: Path) -> None:
+    async def kept() -> bool:
+        return "policy.yaml" in (LastGood(default_state_dir(), folder).read() or {})
+
+    server = Server()
+    async with server.running("policy", str(folder), "--engine", "grpcio"):
+        assert status(await server.answer(tool_check(spiffe_id=AGENT))) == 200
+        await eventually(kept)
+    (folder / "policy.yaml").write_text(policy().replace("rules:", "ruels:"), encoding="utf-8")
+    (folder / "new.yaml").write_text("kind: AccessPolicy\n  a: b: c", encoding="utf-8")
+    again = Server()
+    async with again.running("policy", str(folder), "--engine", "grpcio"):
+        assert status(await again.answer(tool_check(spiffe_id=AGENT))) == 200
+        assert status(await again.answer(tool_check("wipe", spiffe_id=AGENT))) == 403

@@ -51,7 +51,7 @@ class Run:
         async with run_process([*argv, *options], sink=sink, environment=environment) as self.child:
             yield
 
-    async def says(self, words: str, *, limit: float = 10) -> None:
+    async def says(self, words: str, *, limit: float = 60) -> None:
         async def holds() -> bool:
             return any(words in line.text for line in self.lines)
 

@@ -60,7 +60,7 @@ class Server:
                 raise AssertionError(f"the server ended: {[line.text for line in self.lines]}")
             return any(words in line.text for line in self.lines)
 
-        await eventually(holds, limit=15)
+        await eventually(holds, limit=60)
 
     async def ask(self, path: str, *, context: Mapping[str, str] = NOTHING, **headers: str) -> pb.CheckResponse:
         return await self.answer(check(path, headers={"user-agent": "test"} | headers, context=context))

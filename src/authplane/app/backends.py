@@ -15,6 +15,7 @@ from authplane.io.decision_log import LogTarget, ToFile, ToStandardOutput, open_
 from authplane.io.folder import Folder
 from authplane.io.hashing import HashPool
 from authplane.io.htpasswd_files import PasswordFile, PasswordFiles, UserSources, UserState, keep_users
+from authplane.io.last_good import LastGood
 from authplane.io.listing import list_files
 from authplane.io.metrics import Metrics
 from authplane.io.observer import Describe, Observer, plainly
@@ -68,6 +69,8 @@ class HtpasswdPlan:
     forward_credentials: bool = False
     trusted_hops: int = 0
     poll: bool = False
+    state_dir: str = ""
+    """Where last good versions of the folder's files are kept; empty is nowhere."""
 
 
 BackendChoice: TypeAlias = TestServerPlan | HtpasswdPlan | PolicyPlan
@@ -296,7 +299,8 @@ def _sources(plan: HtpasswdPlan) -> UserSources:
     selector = _selector(plan)
     folder = None
     if plan.folder:
-        folder = Folder(Path(plan.folder))
+        root = Path(plan.folder)
+        folder = Folder(root, last_good=LastGood(Path(plan.state_dir), root) if plan.state_dir else None)
         folder.scan()
     return UserSources(
         default_realm=plan.realm,

@@ -14,5 +14,7 @@ class PolicyPlan:
     gateway: str = ""
     """Through which Gateway they come: ``Gateway/<namespace>/<name>[/<listener>]``."""
     poll: bool = False
+    state_dir: str = ""
+    """Where last good versions are kept; empty is nowhere."""
     loosen_after: float = 2.0
     """Seconds that a file must be unchanged before a change that loosens takes effect."""

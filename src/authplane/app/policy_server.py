@@ -18,6 +18,7 @@ from authplane.io.clock import stopwatch
 from authplane.io.external_services import ExternalServices, external_services
 from authplane.io.folder import Folder
 from authplane.io.issuers import IssuerOptions, Issuers, follow_issuers
+from authplane.io.last_good import LastGood
 from authplane.io.metrics import Metrics, ReloadMetrics
 from authplane.io.process import owned_tasks, place_of
 from authplane.io.watch import rebuilds
@@ -135,7 +136,7 @@ class KeptPolicies:
         if self._compiled is None:
             return "no policies have been read yet"
         if self._compiled.policies.closed:
-            return "nothing can be allowed: see the problems of the folder"
+            return f"nothing can be allowed: {self._compiled.policies.closed}"
         return "" if self._tried else "issuers have not been reached yet"
 
     async def try_issuers(self) -> None:
@@ -166,7 +167,9 @@ async def keep_policies(  # noqa: PLR0913 (most have a default)
     ``heard`` is told of every decision; ``reviewer`` asks a cluster about tokens, and without one nobody does;
     ``quiet`` is for those who tell of the folder's problems themselves; ``schedule`` says when issuers are asked.
     """
-    folder = Folder(Path(plan.folder), loosen_after=plan.loosen_after)
+    root = Path(plan.folder)
+    kept_versions = LastGood(Path(plan.state_dir), root) if plan.state_dir else None
+    folder = Folder(root, loosen_after=plan.loosen_after, last_good=kept_versions)
     folder.scan()
     options = IssuerOptions(allow_private_networks=plan.allow_private_issuers, schedule=schedule or Schedule())
     reloads = metrics.reloads(name)

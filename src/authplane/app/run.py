@@ -25,6 +25,7 @@ from authplane.io.clock import now
 from authplane.io.envoy import Envoy, EnvoySettings, envoy_binary, run_envoy
 from authplane.io.folder import LOOSEN_AFTER, Folder
 from authplane.io.issuers import IssuerOptions
+from authplane.io.last_good import LastGood
 from authplane.io.listen import Address, TcpAddress, UnixAddress, claim
 from authplane.io.metrics import Metrics
 from authplane.io.native_keys import OFTEN
@@ -97,7 +98,8 @@ async def run_gateway(settings: RunSettings, tell: Callable[[RunEvent], None], s
     """Run everything until the user stops it or a part of it ends by itself, which raises `RunError`."""
     envoy_binary()  # a missing binary is said before anything starts
     with TemporaryDirectory(prefix="authplane-") as private:
-        folder = Folder(settings.root, loosen_after=settings.loosen_after)
+        last_good = LastGood(settings.workspace.root, settings.root)
+        folder = Folder(settings.root, loosen_after=settings.loosen_after, last_good=last_good)
         decider = _decider(folder, UnixAddress(path=f"{private}/policy.sock"))
         control = Control(folder, tell, _as_envoy_sees(decider))
         xds = UnixAddress(path=f"{private}/xds.sock")
@@ -153,6 +155,7 @@ async def _serve_policies(
         folder=str(settings.root),
         allow_private_issuers=settings.allow_private_issuers,
         poll=settings.poll,
+        state_dir=str(settings.workspace.root),
         loosen_after=settings.loosen_after,
     )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from authplane.app.backends import BackendChoice, BranchPlan, FilePlan, HtpasswdPlan, TestServerPlan
 from authplane.base.names import Ref
@@ -29,7 +30,7 @@ class DocumentError(Exception):
         self.findings = findings
 
 
-def read_branches(file: Path, *, poll: bool = False) -> tuple[BranchPlan, ...]:
+def read_branches(file: Path, *, poll: bool = False, state_dir: Path | None = None) -> tuple[BranchPlan, ...]:
     """Read the one AuthorizationServer of a file; raises `DocumentError`, or `FolderError` if there is no file.
 
     Paths in it start at the folder that it is in.
@@ -41,7 +42,15 @@ def read_branches(file: Path, *, poll: bool = False) -> tuple[BranchPlan, ...]:
     findings = (*loaded.findings, *_selectors(server, loaded))
     if server is None or any(finding.problem.severity is Severity.ERROR for finding in findings):
         raise DocumentError(findings or (_none(file),))
-    return tuple(_branch(backend, file.parent, poll=poll) for backend in server.spec.backends)
+    watched = _Watched(poll=poll, state_dir=str(state_dir) if state_dir else "")
+    return tuple(_branch(backend, file.parent, watched) for backend in server.spec.backends)
+
+
+class _Watched(NamedTuple):
+    """How folders are watched."""
+
+    poll: bool
+    state_dir: str
 
 
 def _only_server(loaded: Loaded, file: Path) -> AuthorizationServer | None:
@@ -76,11 +85,11 @@ def _ref(server: AuthorizationServer) -> Ref:
     return Ref("AuthorizationServer", server.metadata.namespace, server.metadata.name)
 
 
-def _branch(backend: ServedBackend, root: Path, *, poll: bool) -> BranchPlan:
+def _branch(backend: ServedBackend, root: Path, watched: _Watched) -> BranchPlan:
     return BranchPlan(
         name=backend.name,
         when=tuple(_condition(each) for each in backend.when),
-        backend=_backend(backend, root, poll=poll),
+        backend=_backend(backend, root, watched),
     )
 
 
@@ -96,17 +105,17 @@ def _condition(written: Written) -> Condition:
             raise ValueError("a condition that was decoded has one of its fields")
 
 
-def _backend(backend: ServedBackend, root: Path, *, poll: bool) -> BackendChoice:
+def _backend(backend: ServedBackend, root: Path, watched: _Watched) -> BackendChoice:
     match backend:
         case ServedBackend(testserver=TestServerBackend(mode=mode)):
             return TestServerPlan(mode=mode)
         case ServedBackend(htpasswd=HtpasswdBackend() as users):
-            return _users(users, root, poll=poll)
+            return _users(users, root, watched)
         case _:
             raise ValueError("a backend that was decoded is of one kind")
 
 
-def _users(users: HtpasswdBackend, root: Path, *, poll: bool) -> HtpasswdPlan:
+def _users(users: HtpasswdBackend, root: Path, watched: _Watched) -> HtpasswdPlan:
     return HtpasswdPlan(
         realm=users.realm,
         files=tuple(FilePlan(path=str(root / file.path), realm=file.realm) for file in users.files),
@@ -116,5 +125,6 @@ def _users(users: HtpasswdBackend, root: Path, *, poll: bool) -> HtpasswdPlan:
         strict=users.strict,
         forward_credentials=users.forward_credentials,
         trusted_hops=users.trusted_hops,
-        poll=poll,
+        poll=watched.poll,
+        state_dir=watched.state_dir,
     )

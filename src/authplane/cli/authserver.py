@@ -9,9 +9,10 @@ from authplane.app.backends import BranchPlan, FilePlan, HtpasswdPlan, TestServe
 from authplane.app.policy_plan import PolicyPlan
 from authplane.app.server_document import DocumentError, read_branches
 from authplane.cli.front import Front, with_front
-from authplane.cli.listen import LoosenAfterOption, serving
+from authplane.cli.listen import LoosenAfterOption, StateDirOption, serving
 from authplane.cli.output import err, fail, finding_line, findings_summary
 from authplane.io.folder import LOOSEN_AFTER
+from authplane.io.last_good import default_state_dir
 from authplane.policy.testserver import Mode
 
 authserver = typer.Typer(name="authserver", help="Answer the authorization checks of Envoy.", no_args_is_help=True)
@@ -64,6 +65,7 @@ def serve_htpasswd(
         int, typer.Option(min=0, max=100, help="Number of proxies before Envoy; attempts are counted per client.")
     ] = 0,
     poll: PollOption = False,
+    state_dir: StateDirOption = None,
     *,
     front: Front,
 ) -> None:
@@ -83,6 +85,7 @@ def serve_htpasswd(
         forward_credentials=forward_credentials,
         trusted_hops=trusted_hops,
         poll=poll,
+        state_dir=str((state_dir or default_state_dir()).absolute()),
     )
     front.serve(BranchPlan(name="htpasswd", backend=plan))
 
@@ -104,6 +107,7 @@ def serve_policies(
         str, typer.Option(help="Gateway/NAMESPACE/NAME, or with /LISTENER, that they come through.")
     ] = "",
     poll: PollOption = False,
+    state_dir: StateDirOption = None,
     loosen_after: LoosenAfterOption = LOOSEN_AFTER,
     *,
     front: Front,
@@ -118,6 +122,7 @@ def serve_policies(
         target=target,
         gateway=gateway,
         poll=poll,
+        state_dir=str((state_dir or default_state_dir()).absolute()),
         loosen_after=loosen_after,
     )
     front.serve(BranchPlan(name="policy", backend=plan))
@@ -137,6 +142,7 @@ def serve_document(
         ),
     ],
     poll: PollOption = False,
+    state_dir: StateDirOption = None,
     *,
     front: Front,
 ) -> None:
@@ -146,7 +152,7 @@ def serve_document(
     """
     with serving():
         try:
-            branches = read_branches(file, poll=poll)
+            branches = read_branches(file, poll=poll, state_dir=(state_dir or default_state_dir()).absolute())
         except DocumentError as error:
             for finding in error.findings:
                 err.print(finding_line(finding))

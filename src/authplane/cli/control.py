@@ -9,12 +9,21 @@ from authplane.app.control import Control, ControlSettings, Rebuilt, Told
 from authplane.app.policy_server_probe import PolicyServerTried
 from authplane.base.problems import Severity
 from authplane.cli.folder import FolderArgument
-from authplane.cli.listen import LogFormatOption, LoosenAfterOption, TlsCaOption, TlsCertOption, TlsKeyOption, serving
+from authplane.cli.listen import (
+    LogFormatOption,
+    LoosenAfterOption,
+    StateDirOption,
+    TlsCaOption,
+    TlsCertOption,
+    TlsKeyOption,
+    serving,
+)
 from authplane.graph.policy_server_status import Trial, Tried
 from authplane.io.ads import Clients
 from authplane.io.ads_stream import STOPPING, Connected, Disconnected
 from authplane.io.folder import LOOSEN_AFTER, Folder
 from authplane.io.issuers import IssuerOptions
+from authplane.io.last_good import LastGood, default_state_dir
 from authplane.io.listen import parse_address
 from authplane.io.live import xds_address
 from authplane.io.log import LogFormat, set_up_log
@@ -49,6 +58,7 @@ def control(
     poll: Annotated[
         bool, typer.Option("--poll", help="Look for changes from time to time, where the system does not tell of them.")
     ] = False,
+    state_dir: StateDirOption = None,
     loosen_after: LoosenAfterOption = LOOSEN_AFTER,
     allow_private_issuers: Annotated[
         bool,
@@ -75,7 +85,8 @@ def control(
             poll=poll,
             issuers=IssuerOptions(schedule=OFTEN, allow_private_networks=allow_private_issuers),
         )
-        serve_control(Folder(folder, loosen_after=loosen_after), settings)
+        kept = LastGood(state_dir or default_state_dir(), folder)
+        serve_control(Folder(folder, loosen_after=loosen_after, last_good=kept), settings)
 
 
 def serve_control(folder: Folder, settings: ControlSettings) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
@@ -18,6 +19,14 @@ TlsCertOption: TypeAlias = Annotated[str, typer.Option(help="PEM file with the c
 TlsKeyOption: TypeAlias = Annotated[str, typer.Option(help="PEM file with the private key.")]
 TlsCaOption: TypeAlias = Annotated[
     str, typer.Option(help="PEM file with a CA: only clients with a certificate of it are served.")
+]
+StateDirOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        help="Private folder for the last good versions of files; the default is $STATE_DIRECTORY, or"
+        " authplane in $XDG_STATE_HOME.",
+        show_default=False,
+    ),
 ]
 LoosenAfterOption: TypeAlias = Annotated[
     float,

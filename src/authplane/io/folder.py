@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
+from authplane.io.beside import beside
+from authplane.io.last_good import LastGood
 from authplane.io.listing import SECOND, Entry, FolderError, Listing, Plain, Stamp, list_files, shown
 from authplane.resources.library import Library
 from authplane.resources.required_targets import RequiredTargets
@@ -39,8 +41,14 @@ class Folder:
         largest_file: int = LARGEST_FILE,
         progress_every: float = 1.0,
         loosen_after: float = LOOSEN_AFTER,
+        last_good: LastGood | None = None,
     ) -> None:
         self.root = root
+        self._last_good = last_good
+        self._kept = False
+        """The versions in force are on disk, but for those that the library has not told yet."""
+        self._keep_at = 0.0
+        self._begun = False
         self._loosen_after = loosen_after
         self._touched: dict[str, _Touched] = {}
         """Files that changed within that time, and when."""
@@ -84,13 +92,45 @@ class Folder:
         every ``progress_every`` seconds how many of how many files are done.
         """
         started = time.time_ns()
+        if not self._begun:
+            self._restore()
         found = self._plain.find(named) if self._plain is not None and named is not None else None
         if found is not None:
             changed = self._take(found, started, _silence, unfinished)
         else:
             with _without_collection():
                 changed = self._scan_all(started, progress or _silence, unfinished)
+        self._begun = True
         return self.library.settle(self._fresh(unfinished)) if changed or self.due() is not None else False
+
+    def _restore(self) -> None:
+        """Begin with the last good versions on disk, if there are any."""
+        versions = self._last_good.read() if self._last_good is not None else None
+        if versions is None:
+            return
+        self._kept = True
+        self.library.restore({self._path(below): pieces for below, pieces in versions.items()})
+        for below in versions:
+            self._seen[self._path(below)] = _Seen(_NEVER, b"", settled=False, opened="")
+
+    def _path(self, below: str) -> str:
+        top = "" if self.root == Path() else str(self.root)
+        return os.path.join(top, below) if below else top  # noqa: PTH118 (as listings write paths)
+
+    async def keep(self) -> None:
+        """Write the versions in force to disk, for whoever starts next."""
+        if self._last_good is None or not self._begun or time.monotonic() < self._keep_at:
+            return
+        top, kept, last_good = shown(self._path("")), self._kept, self._last_good
+        changes = {
+            file.removeprefix(top).removeprefix("/") if top else file: source
+            for file, source in (self.library.unsaved() if kept else self.library.in_force()).items()
+        }
+        versions = {each: source.pieces if source.usable else None for each, source in changes.items() if source}
+        if changes or not kept:
+            gone = changes.keys() - versions.keys()
+            self._kept = await beside(lambda: last_good.write(versions, gone, everything=not kept))
+            self._keep_at = 0.0 if self._kept else time.monotonic() + _KEEP_AGAIN
 
     def due(self) -> float | None:
         """Return when a change that loosens may come into force if nothing else happens; None if none waits."""
@@ -108,10 +148,10 @@ class Folder:
                 del self._touched[file]
         return frozenset(self._touched)
 
-    def _touch(self, path: str, opened: str) -> None:
-        """Note that a file changed now."""
-        if self._loosen_after > 0:
-            self._touched[shown(path)] = _Touched(time.monotonic(), opened)
+    def _touch(self, path: str, opened: str, age: float = 0.0) -> None:
+        """Note that a file changed, so many seconds ago."""
+        if self._loosen_after > age:
+            self._touched[shown(path)] = _Touched(time.monotonic() - age, opened)
 
     def _scan_all(self, started: int, progress: Progress, unfinished: Collection[str]) -> bool:
         self._plain = None
@@ -165,7 +205,9 @@ class Folder:
         self._seen[path] = _Seen(entry.stamp, digest, entry.stamp.settled(started), entry.opened)
         if before is not None and before.digest == digest:
             return False
-        self._touch(path, entry.opened)
+        # What changed while nobody looked may have been quiet for long.
+        age = 0.0 if self._begun else max(0, started - entry.stamp.changed) / SECOND
+        self._touch(path, entry.opened, age)
         self.library.changed(shown(path), content)
         return True
 
@@ -205,6 +247,8 @@ class _NotReadError(Exception):
 
 _NEVER: Final = Stamp(0, 0, 0, 0, 0)
 _BLOCK: Final = 2**20
+_KEEP_AGAIN: Final = 60.0
+"""After so many seconds versions are written again, if the disk did not take them."""
 
 
 class _Seen(NamedTuple):

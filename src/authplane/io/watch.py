@@ -57,6 +57,7 @@ async def rebuilds(
     holdoff = Holdoff(quiet, longest)
     scanner = _Scanner(folder)
     with _Eyes(folder, poll=poll, notify=notify) as eyes:
+        await folder.keep()
         while True:
             due = _earliest(holdoff.due(), folder.due())
             seen = await eyes.wait(PAUSE if due is None else max(0.0, due - clock()))
@@ -68,6 +69,7 @@ async def rebuilds(
                 holdoff.rebuilt()
                 if scanner.scan(eyes.unfinished):
                     yield
+                await folder.keep()
 
 
 def _earliest(*times: float | None) -> float | None:

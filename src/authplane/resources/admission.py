@@ -168,7 +168,7 @@ class _Round:
         come = [claim for file in files for claim in self._deltas[file].come.get(key, ())]
         total, name = len(claims) - len(gone) + len(come), (*come, *gone)[0].doc.ref
         if total > 1:
-            more = [file for file in files if self._added(key, file) > 0 and file not in self._arrived.lenient]
+            more = [file for file in files if self._added(key, file) > 0]
             yield from ((file, Waiting(f"{name} is declared twice", clashes=frozenset({key}))) for file in more)
         elif total == 0 and key in self._waiting_names:
             yield from ((file, Waiting(f"{name} is in another file that is not in force")) for file in files)

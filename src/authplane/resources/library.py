@@ -23,7 +23,7 @@ from authplane.resources.keys import key_of
 from authplane.resources.kinds.authplane import AuthplaneConfiguration
 from authplane.resources.loaded import Claim, Held, Loaded, Origins
 from authplane.resources.loosening import Around, exempts
-from authplane.resources.source import NO_SOURCE, Source, parse_source, unreadable_source
+from authplane.resources.source import NO_SOURCE, Source, parse_source, source_of, unreadable_source
 from authplane.resources.stencils import Stencils
 from authplane.resources.tables import Tables
 
@@ -60,6 +60,10 @@ class Library:
         """The files whose newest version is not in force."""
         self._moved: dict[str, str] = {}
         """Files that went when a file with errors came, which may be the same."""
+        self._lenient: set[str] = set()
+        """Files that were broken when last good versions were kept, and of which none is known."""
+        self._unsaved: set[str] = set()
+        """Files of which another version is in force since somebody asked."""
         self._units: dict[str, str] = {}
         self._claims: dict[Ref, tuple[Claim, ...]] = {}
         self._good: dict[Ref, _Good] = {}
@@ -73,6 +77,33 @@ class Library:
         self._ignored: Counter[str] = Counter()
         self._tables = Tables()
         self._loaded = Loaded()
+
+    def restore(self, versions: Mapping[str, Iterable[tuple[int, str]] | None]) -> None:
+        """Begin with what was in force before; None stands for a file of which no version was ever good."""
+        found = {
+            file: source_of(pieces, self._chunks, self._stencils)
+            for file, pieces in versions.items()
+            if pieces is not None
+        }
+        # What another release of this program could use, and this one cannot, is no good version.
+        usable = {file: source for file, source in found.items() if source.usable}
+        self._lenient = {file for file in versions if file not in usable}
+        self._started = True
+        self._said.update(usable)
+        for key in self._declare(usable):
+            self._settle(key)
+        self._unsaved = set()
+        self._loaded = self._snapshot()
+
+    def unsaved(self) -> Mapping[str, Source | None]:
+        """Return the files of which another version is in force than when this was last asked; None is no file."""
+        files, self._unsaved = self._unsaved, set()
+        return {file: self._sources.get(file) for file in files}
+
+    def in_force(self) -> Mapping[str, Source | None]:
+        """Return the version in force of every file."""
+        self._unsaved = set()
+        return dict(self._sources)
 
     def changed(self, file: str, content: bytes, unit: str = "") -> None:
         """Take the new content of a file; files of one ``unit`` come into force together."""
@@ -108,6 +139,9 @@ class Library:
         for file, source in pending.items():
             if source is None:
                 self._said.pop(file, None)
+                if file in self._lenient:
+                    self._lenient.discard(file)
+                    self._unsaved.add(file)
             else:
                 self._said[file] = source
         before = self._waiting
@@ -146,7 +180,7 @@ class Library:
             units=self._units,
             around=around,
         )
-        return admit(Arrived(versions=arrived, fresh=fresh, moved=self._moved), in_force)
+        return admit(Arrived(versions=arrived, fresh=fresh, lenient=self._lenient, moved=self._moved), in_force)
 
     def _resource(self, key: Ref) -> Resource | None:
         good = self._good.get(key)
@@ -168,6 +202,7 @@ class Library:
         """Put versions into force; return the keys whose declarations changed."""
         gone: dict[Ref, Counter[Claim]] = {}
         come: dict[Ref, list[Claim]] = {}
+        self._unsaved |= admitted.keys()
         for file, new in admitted.items():
             old_chunks, new_chunks = difference(self._sources.get(file, NO_SOURCE), new or NO_SOURCE)
             for chunk in old_chunks:

@@ -1,6 +1,6 @@
 """The content of one file as documents."""
 
-from collections.abc import MutableMapping
+from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -45,6 +45,11 @@ class Source:
         """Tell that a part of the file cannot be read, so that it may be any resource."""
         return self.damage is not None or any(any(map(is_error, chunk.spots)) for chunk, _ in self.faulty)
 
+    @property
+    def pieces(self) -> tuple[tuple[int, str], ...]:
+        """The documents as texts, each with the lines before it: what `source_of` takes."""
+        return tuple((line, chunk.text) for chunk, line in zip(self.chunks, self.lines, strict=True))
+
     @cached_property
     def names(self) -> frozenset[Ref]:
         """What the file declares, well or badly."""
@@ -75,9 +80,14 @@ def parse_source(content: bytes, known: MutableMapping[str, Chunk], stencils: St
         return Source(damage=_not_utf8(content, error.start))
     if not text or text.isspace():
         return Source(blank=True)
+    return source_of(((before, piece) for piece, before in split_documents(text)), known, stencils)
+
+
+def source_of(pieces: Iterable[tuple[int, str]], known: MutableMapping[str, Chunk], stencils: Stencils) -> Source:
+    """Make a file's content again from its documents, each with the lines before it."""
     chunks: list[Chunk] = []
     lines: list[int] = []
-    for piece, before in split_documents(text):
+    for before, piece in pieces:
         chunk = known.get(piece)
         if chunk is None:
             chunk = known[piece] = stencils.build(piece)
