@@ -7,7 +7,7 @@ STUBS  := typings/.generated
 # A second release of Envoy, for tests and measurements: two of them cannot share one environment.
 SECOND := $(VENV)/envoy-second
 
-.PHONY: run test lint bench fuzz differential format lock clean curl
+.PHONY: run test lint bench fuzz differential mutation format lock clean curl
 .DEFAULT_GOAL := test
 
 run: $(STAMP) curl
@@ -34,6 +34,11 @@ fuzz: $(STAMP)
 differential: N = 50000
 differential: $(STAMP) $(SECOND)/.installed
 	@$(BIN)/python -m tests.differential.run $(N) $(SEED)
+
+# N changes of code that decides, at random: tells which ones no test notices.
+mutation: N = 100
+mutation: $(STAMP)
+	@$(BIN)/python -m tools.mutation $(N) $(SEED)
 
 format: $(STAMP)
 	@$(BIN)/ruff format .
