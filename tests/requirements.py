@@ -409,6 +409,7 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "P15": "Deep nesting is denied",
     "P16": "Repeated content-type or authorization, method override and paths not canonical are denied",
     "P17": "GET with a body is denied",
+    "P18": "Arguments with a name that folds to one that a rule reads are denied; what no rule reads is not looked at",
     # A1-A10: MCP authorization (A01 and so on, below, are threats)
     "A1": "Protected resource metadata names the authorization servers and is advertised",
     "A2": "A missing or invalid token is 401 with a challenge that names the metadata and scopes",

@@ -69,6 +69,8 @@ ARGUMENTS: Final[tuple[Mapping[str, Any], ...]] = (
     {"deep": [1]},
     {"a": 9_007_199_254_740_993},
     {"name": "wipe", "method": "x"},
+    {"a": 1, "A": 11},
+    {"b": 1, "B": 11},
 )
 CLAIMS: Final[tuple[Mapping[str, Any], ...]] = (
     {},

@@ -58,6 +58,12 @@ DENIED: Final = {
     "10,001 members": call(arguments={"a": [0] * 10_001}),
     "10,001 members in few bytes": b'{"a":[' + b"0," * 10_000 + b"0]," + call()[1:].replace(b" ", b""),
 }
+ARGUMENTS: Final = {
+    "arguments": ({"to": "alice", "amount": 1}, True),
+    "an argument in capitals": ({"to": "alice", "amount": 1, "TO": "mallory"}, False),
+    "an argument with a capital": ({"To": "mallory", "to": "alice"}, False),
+    "another argument twice": ({"to": "alice", "cc": "x", "CC": "y"}, True),
+}
 NATIVELY: Final = {AUTO: 1, NATIVE: 6}
 """How many are allowed by Envoy alone: a token, and with bodies the plain ones of `ALLOWED`."""
 TOKENS: Final = {
@@ -85,6 +91,12 @@ def world() -> World:
             of_gateway({"type": "SPIFFE", "spiffe": DOMAIN}),
             of_gateway({"type": "SPIFFE", "spiffe": [DOMAIN, AGENT]}),
             of_gateway({"type": "OIDC", "oidc": {"issuerUrl": FIRST, "audiences": ["shop"]}}),
+            PolicySet(
+                backend=(
+                    policy(workload, {"type": "CEL", "cel": 'request.mcp.params.to == "alice"'}),
+                    policy(workload, {"type": "InlineTools", "tools": ["add"]}),
+                )
+            ),
         ),
         workload_tokens=False,
     )
@@ -98,6 +110,9 @@ def cases() -> dict[str, tuple[Case, bool]]:
     for place, certificate, allowed in ((1, "domain", False), (2, "domain", False), (2, "agent", True)):
         sent = Sent(headers=HEADERS, body=call(), certificate=certificate)
         found[f"{certificate} at {place}"] = (Case(place=place, sent=sent), allowed)
+    for name, (arguments, allowed) in ARGUMENTS.items():
+        sent = Sent(headers=HEADERS, body=call(arguments=arguments), certificate="agent")
+        found[name] = (Case(place=4, sent=sent), allowed)
     for name, (defect, allowed) in TOKENS.items():
         token = Token(claims={"sub": "ann", "aud": "shop"}, times={"exp": 3000, "iat": -60}, defect=defect)
         found[name] = (Case(place=3, sent=Sent(headers=HEADERS, body=call(), token=token)), allowed)

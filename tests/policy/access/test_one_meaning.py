@@ -14,6 +14,7 @@ from tests.policy.access.world import (
     policies,
     policy,
     request,
+    rule,
     word,
     workload,
 )
@@ -168,3 +169,41 @@ def test_who_is_asked_about_a_target_that_nobody_knows_cannot_tell() -> None:
     made = policies(BACKEND, policy(anybody("[{type: CEL, cel: 'true'}]")))
     for target in (TO_CAFE, Target(), Target(gateway=EDGE)):
         assert word(judge(made, ADD_CALL, workload(), target=target)) == "unavailable"
+
+
+LOOKALIKES = {
+    "a call that is plain": (b'{"to": "alice", "amount": 1}', "granted"),
+    "capitals": (b'{"to": "alice", "amount": 1, "TO": "mallory"}', "mcp:member_lookalike"),
+    "an escape": (b'{"to": "alice", "\\u0054o": "mallory"}', "mcp:member_lookalike"),
+    "the other alone": (b'{"TO": "mallory"}', "mcp:member_lookalike"),
+    "what no rule reads": (b'{"to": "alice", "cc": 1, "CC": 2}', "granted"),
+}
+
+
+@pytest.mark.requirement("P18")
+@pytest.mark.parametrize(("arguments", "reason"), LOOKALIKES.values(), ids=LOOKALIKES.keys())
+@pytest.mark.parametrize(
+    "entries",
+    [
+        """[{type: CEL, cel: 'request.mcp.params.to == "alice"'}]""",
+        """[{type: InlineTools, tools: [add]}, {type: CEL, cel: 'request.mcp.params.to == "bob"'}]""",
+    ],
+    ids=["the rule that reads it", "a rule beside it"],
+)
+def test_an_argument_that_a_server_could_take_for_the_one_that_was_judged_is_refused(
+    entries: str, arguments: bytes, reason: str
+) -> None:
+    made = policies(BACKEND, policy(rule(authorization=entries)))
+    assert judge(made, with_arguments(arguments), workload()).grounds.reason == reason
+
+
+def test_arguments_are_not_looked_at_where_no_rule_reads_them() -> None:
+    made = policies(BACKEND, policy(rule()))
+    assert judge(made, with_arguments(b'{"a": 1, "A": 2}'), workload()).grounds.reason == "granted"
+
+
+def with_arguments(arguments: bytes) -> Request:
+    """Call the tool with these."""
+    body = b'{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "add", "arguments": %b}}'
+    headers = tuple(each for each in ADD_CALL.headers if each[0] != "content-length")
+    return replace(ADD_CALL, body=body % arguments, headers=headers)

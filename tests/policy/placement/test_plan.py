@@ -43,7 +43,7 @@ from authplane.policy.placement.model import (
     Plan,
     Sender,
 )
-from authplane.policy.placement.plan import BESIDE, EXCHANGED, SCREENED, SEVERAL, UNUSABLE, place_way
+from authplane.policy.placement.plan import ARGUMENTS, BESIDE, EXCHANGED, SCREENED, SEVERAL, UNUSABLE, place_way
 from authplane.policy.placement.sources import NO_KEYS
 
 NATIVE: Final = BodyInspection.NATIVE
@@ -77,6 +77,9 @@ def places(made: Plan) -> list[str]:
         for placed in guard.policies
         for entry in placed.entries
     ]
+
+
+READS_TO = """[{type: CEL, cel: 'request.mcp.params.to == "a"'}]"""
 
 
 class Case(NamedTuple):
@@ -113,6 +116,17 @@ CASES: Final = {
         Decider.SERVER,
         [f"default/p/rule-0/0:InlineTools: {CHOSEN}", f"default/p/rule-0/base_protocol: {CHOSEN}"],
         Placement.CALL_OUT,
+    ),
+    "a rule that reads arguments beside others": Case(
+        (policy(f"[{rule()[1:-1]}, {rule(OIDC, READS_TO)[1:-1]}]"),),
+        NATIVE,
+        Decider.SERVER,
+        [
+            f"default/p/rule-0/0:InlineTools: {ARGUMENTS}",
+            f"default/p/rule-0/base_protocol: {ARGUMENTS}",
+            "default/p/rule-1/0:CEL: reads tool arguments",
+            f"default/p/rule-1/base_protocol: {ARGUMENTS}",
+        ],
     ),
     "a loop among native rules": Case(
         (policy(f"[{rule(OIDC, GROUP)[1:-1]}, {rule(OIDC, ANY_A)[1:-1]}]"),),

@@ -15,6 +15,7 @@ from authplane.policy.access.evidence import Evidence
 from authplane.policy.access.guards import Way
 from authplane.policy.access.settings import Settings
 from authplane.policy.access.tracing import Tracer
+from authplane.policy.mcp.arguments import unambiguous
 from authplane.policy.mcp.calls import McpCall, ToolCall, method_of
 from authplane.policy.mcp.context import Unfit, mcp_context
 from authplane.policy.mcp.front import WATCHED, canonical_path
@@ -92,7 +93,7 @@ class Case:
             self._read = True
             if self.way.is_mcp:
                 request = self.request
-                self._call = read_mcp(
+                call = read_mcp(
                     request.method,
                     request.headers_for(WATCHED),
                     request.path,
@@ -100,6 +101,7 @@ class Case:
                     complete=True,
                     limits=self.settings.limits,
                 )
+                self._call = unambiguous(call, self.way.arguments) if self.way.arguments else call
         return self._call
 
     def seen_call(self) -> McpCall | McpRefusal | None:

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from authplane.base.names import Ref
+from authplane.cel.members import NOTHING, Members, join_members
 from authplane.policy.access.choosing import NOTHING_CHOSEN, Chosen, pick_strictest
 from authplane.policy.access.evidence import Trusted
 from authplane.policy.access.memory import Memory, Proof, proof_of
@@ -18,6 +19,7 @@ from authplane.policy.access.model import (
     Screen,
     Spiffe,
     Unusable,
+    arguments_of,
     issuers_of,
     reads_mcp,
 )
@@ -45,6 +47,8 @@ class Guard:
     """Some rule looks at the client's token, which therefore goes no further."""
     reads_mcp: bool = False
     """Some rule depends on what an MCP request says."""
+    arguments: Members = NOTHING
+    """What rules read of the arguments of calls."""
     issuers: tuple[str, ...] = ()
     """The addresses of the issuers whose tokens are of use here, in order."""
     scopes: tuple[str, ...] = ()
@@ -76,6 +80,7 @@ def build_guard(
         shadows=tuple(sorted(shadows, key=_turn)),
         uses_tokens=any(issuers_of(rule.source) for rule in rules),
         reads_mcp=any(_reads_mcp(policy) for policy in ordered),
+        arguments=join_members(arguments_of(entry) for rule in rules for entry in rule.entries),
         issuers=tuple(dict.fromkeys(source.issuer.url for source in oidc)),
         scopes=tuple(dict.fromkeys(scope for source in oidc for scope in source.scopes)),
         accounts=any(isinstance(rule.source, Account) for rule in rules),
@@ -140,6 +145,8 @@ class Way:
     """Who may decide: of what the targets on the way choose, the stricter."""
     body_inspection: BodyInspection = BodyInspection.STRICT
     """Who reads bodies: of what the targets on the way choose, the stricter."""
+    arguments: Members = NOTHING
+    """What rules read of the arguments of calls."""
     shadows: tuple["Way", ...] = ()
     """For each policy in shadow, a way on which it stands alone and is enforced."""
     memory: Memory = field(default_factory=Memory, repr=False, compare=False)
@@ -208,6 +215,7 @@ class Policies:
             body_inspection=pick_strictest(
                 (guard.body_inspection for guard in guards), BodyInspection.STRICT, self.settings.body_inspection
             ),
+            arguments=join_members(guard.arguments for guard in guards),
         )
         shadows = tuple(_alone(policy, guard, way) for guard in guards for policy in guard.shadows)
         way = self._ways[target] = replace(way, shadows=shadows) if shadows else way
@@ -231,6 +239,7 @@ def _alone(policy: AnyPolicy, guard: Guard, way: Way) -> Way:
         uses_tokens=alone.uses_tokens,
         reads_mcp=alone.reads_mcp,
         proof=None,
+        arguments=alone.arguments,
         body_inspection=BodyInspection.STRICT if strict else way.body_inspection,
         memory=Memory(),
     )

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from authplane.base.names import Ref
+from authplane.cel.members import NOTHING, Members, find_members
 from authplane.cel.program import Program
 from authplane.policy.access.external import Destination
 from authplane.policy.mcp.base_methods import BaseMode
@@ -242,3 +243,15 @@ def reads_mcp(entry: Entry) -> bool:
             return any(name.startswith("request.mcp.") for name in program.variables)
         case Asked() | Everything():
             return False
+
+
+def arguments_of(entry: Entry) -> Members:
+    """Return what an entry reads of the arguments of a call."""
+    match entry:
+        case Expression(program=program) if _ARGUMENTS in program.variables:
+            return find_members(program.tree, tuple(_ARGUMENTS.split(".")))
+        case _:
+            return NOTHING
+
+
+_ARGUMENTS: Final = "request.mcp.params"

@@ -43,6 +43,7 @@ BESIDE: Final = (
     "stands beside rules that read the body, which only the policy server reads strictly (bodyInspection: Strict)"
 )
 EXCHANGED: Final = "stands beside an external service that may put another token in the place of the client's"
+ARGUMENTS: Final = "stands beside rules that read tool arguments, of which only the policy server finds lookalikes"
 OLD: Final = "stands beside rules that read the body, of which this release of Envoy reads only a part"
 SHADOWED: Final = "stands beside a policy in shadow that only the policy server can evaluate"
 _EVERYBODY: Final = Rule(name="", source=AnySource())
@@ -105,7 +106,9 @@ class _Placer:
             return ""
         if self._way.body_inspection is BodyInspection.STRICT:
             return BESIDE
-        return "" if self._terms.envoy.rejects_duplicate_keys else OLD
+        if not self._terms.envoy.rejects_duplicate_keys:
+            return OLD
+        return ARGUMENTS if self._way.arguments else ""
 
     def policy(self, policy: AnyPolicy) -> PlacedPolicy:
         match policy:
