@@ -1,6 +1,7 @@
 """What a client hears."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -13,9 +14,12 @@ from tests.policy.access.world import (
     INITIALIZE,
     OIDC,
     SCOPED,
+    SERVICES,
     THROUGH_EDGE,
+    TO_SHOP,
     Proof,
     anybody,
+    asks,
     bearer,
     call,
     judge,
@@ -27,7 +31,9 @@ from tests.policy.access.world import (
     workload,
 )
 
+from authplane.policy.access.decide import EXPLAINING
 from authplane.policy.access.denials import RpcDenial
+from authplane.policy.access.guards import Policies, Target
 from authplane.policy.access.verdict import Verdict
 from authplane.policy.decision import Decision, Deny
 from authplane.policy.engine import sendable_form
@@ -99,6 +105,62 @@ def test_whoever_lacks_only_scopes_is_told_which() -> None:
     assert challenge == f'Bearer realm="default/shop", error="insufficient_scope", scope="tools admin", {WHERE}'
     assert error(denied)["id"] == 7
     assert denied.identity == "https://issuer.example#alice"
+
+
+def scoped(*scopes: str) -> str:
+    return OIDC.replace("audiences: [shop]", f"audiences: [shop], scopes: [{', '.join(scopes)}]")
+
+
+def challenged(made: Policies, proof: Proof, target: Target = TO_SHOP) -> str:
+    """Return the scopes that a challenge names; empty if there is none."""
+    denied = denial(judge(made, ADD_CALL, proof, target=target))
+    assert denied.http_status == 403
+    found = re.search(r'error="insufficient_scope", scope="([^"]*)"', dict(denied.headers).get("www-authenticate", ""))
+    return "" if found is None else found[1]
+
+
+BOTH_SCOPED = (BACKEND, policy(rule(scoped("read"))), policy(rule(scoped("tools", "admin")), name="q"))
+STEPS = {
+    "those of all policies": (BOTH_SCOPED, "x", "read tools admin"),
+    "what the token has of the first policy": (BOTH_SCOPED, "read", "read tools admin"),
+    "what the token has of the second policy": (BOTH_SCOPED, "admin", "read admin"),
+    "a policy that asks for none": ((BACKEND, policy(rule(OIDC)), policy(rule(scoped("a")), name="q")), "x", "a"),
+    "the same scope once": ((BACKEND, policy(rule(scoped("a"))), policy(rule(scoped("a", "b")), name="q")), "x", "a b"),
+    "nothing where another policy denies anyway": (
+        (BACKEND, policy(rule(scoped("a"))), policy(rule(OIDC, "[{type: InlineTools, tools: [sub]}]"), name="q")),
+        "x",
+        "",
+    ),
+    "what an external service says is not known": (
+        (BACKEND, SERVICES, policy(rule(scoped("a"))), policy(rule(OIDC, f"[{asks()}]"), name="q")),
+        "x",
+        "a",
+    ),
+    "one policy, where one suffices": ((*BOTH_SCOPED, settings("{policyComposition: Any}")), "x", "read"),
+}
+
+
+@pytest.mark.requirement("A3")
+@pytest.mark.parametrize(("documents", "scope", "named"), STEPS.values(), ids=STEPS.keys())
+def test_a_challenge_names_the_scopes_of_every_policy_that_the_request_needs(
+    documents: tuple[str, ...], scope: str, named: str
+) -> None:
+    assert challenged(policies(*documents), bearer(scope=scope)) == named
+
+
+@pytest.mark.requirement("A3")
+def test_a_challenge_names_the_scopes_of_gateway_and_backend_together() -> None:
+    edge = policy(rule(scoped("edge")), name="e", targets="[{kind: Gateway, name: edge}]")
+    made = policies(BACKEND, GATEWAY, edge, policy(rule(scoped("tools"))))
+    for scope in ("x", "edge", "tools"):
+        assert challenged(made, bearer(scope=scope), THROUGH_EDGE) == "edge tools"
+
+
+def test_scopes_that_are_looked_for_leave_no_trace() -> None:
+    made = policies(*BOTH_SCOPED)
+    explained = judge(made, ADD_CALL, bearer(scope="x"), means=EXPLAINING)
+    assert explained.trace is not None
+    assert [each.policy for each in explained.trace.policies] == ["AccessPolicy/default/p"]
 
 
 def test_scopes_are_not_asked_for_in_vain() -> None:

@@ -14,6 +14,7 @@ from authplane.policy.access.judging import judge, screen
 from authplane.policy.access.memory import Proof, Question
 from authplane.policy.access.model import AnyPolicy, Policy, Screen, Unusable
 from authplane.policy.access.settings import Composition
+from authplane.policy.access.step_up import with_all_scopes
 from authplane.policy.access.targets import BACKENDS
 from authplane.policy.access.verdict import Grounds, NotPassed, Passed, Result, Shadowed, Verdict, VerdictFlow, Would
 from authplane.policy.decision import Allow, Decision, Deny, Unavailable
@@ -163,7 +164,7 @@ def _decide(way: Way, case: Case) -> VerdictFlow:
     for guard in way.guards:
         result = yield from _ask_guard(guard, case, passes)
         if result is not None:
-            return _denied(result, case)
+            return _denied(with_all_scopes(result, case) if result.scopes else result, case)
     call = case.call() if way.reads_mcp else None
     if isinstance(call, McpRefusal):
         # Whoever may do everything still has to say what: another reader may read something else.
