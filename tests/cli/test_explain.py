@@ -25,9 +25,10 @@ from authplane.app.explain import EVALUATED, OPEN_SERVER, TOO_OLD
 from authplane.cli.main import build_app
 from authplane.policy.placement.entries import ASKS, CHOSEN, STRICT
 from authplane.policy.placement.grpc_entries import PORTS
-from authplane.policy.placement.model import RESIDUES, Decider
+from authplane.policy.placement.model import Decider
 from authplane.policy.placement.passages import UNTOLD
 from authplane.policy.placement.plan import OLD
+from authplane.policy.placement.residues import RESIDUES
 from authplane.policy.placement.sources import TWO_NAMES
 
 SHOP: Final = service("shop", 80)

@@ -7,9 +7,11 @@ from enum import Enum
 from typing import Final, assert_never
 
 from tests.differential.model import Answer
-from tests.differential.placements import AUTO, NATIVE, PLACEMENTS, Placement
+from tests.differential.placements import AUTO, CALL_OUT, NATIVE, PLACEMENTS, Placement
 from tests.differential.residues import LENIENT, LISTS, LOOKALIKES, claims_of, goes_on, has, header_of, repeats
 from tests.differential.site import Shot
+
+from authplane.policy.placement.residues import RESIDUES, Effect
 
 
 class Kind(Enum):
@@ -18,6 +20,10 @@ class Kind(Enum):
     STRICTER = "Envoy denies what the reference may allow"
     STATUS = "both deny, with different statuses"
     WIDER = "Envoy allows what the reference denies"
+
+
+ACCEPTED: Final = {each.key: each.effect for each in RESIDUES}
+_EFFECTS: Final = {Kind.STRICTER: Effect.STRICTER, Kind.STATUS: Effect.STATUS, Kind.WIDER: Effect.WIDER}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +44,14 @@ class Known:
     """How the reference's reason ends."""
     most_policies: int | None = None
     """It needs more of them than so many; None is any number."""
+    residue: str = ""
+    """The key of the accepted difference that it is, if it is one between placements."""
+
+    def __post_init__(self) -> None:
+        """Refuse a difference between placements that is not documented."""
+        effect = ACCEPTED.get(self.residue)
+        if (CALL_OUT in self.only) is bool(self.residue) or (self.residue and effect is not _EFFECTS[self.kind]):
+            raise ValueError(f"{self.residue!r} is no accepted difference of this kind: {self.reason}")
 
     def covers(self, shot: Shot, placement: Placement, policies: int, wanted: Answer, got: Answer) -> bool:
         """Tell whether this is why the two answers differ; so many policies stand before the target."""
@@ -138,6 +152,7 @@ KNOWN: Final = {
         kind=Kind.STATUS,
     ),
     "mcp filter": Known(
+        residue="mcp-status",
         reason="Envoy's mcp filter refuses what is no MCP before anybody is asked, and has one status for it",
         statuses=frozenset({400, 405}),
         kind=Kind.STATUS,
@@ -145,6 +160,7 @@ KNOWN: Final = {
         says=_MCP_FILTER,
     ),
     "accept": Known(
+        residue="accept",
         reason="Envoy's mcp filter wants what MCP wants of Accept, also where the policy server looks at less",
         statuses=frozenset({400}),
         concerns=lambda shot: not all(each in _header(shot, "accept") for each in ("json", "event-stream")),
@@ -152,6 +168,7 @@ KNOWN: Final = {
         says=("Only MCP traffic is allowed",),
     ),
     "newest version": Known(
+        residue="newest-version",
         reason="from 1.40 on Envoy's mcp filter wants the headers and _meta of MCP 2026-07-28, and knows no sessions",
         statuses=frozenset({400, 405}),
         concerns=lambda shot: _header(shot, "mcp-protocol-version") == "2026-07-28",
@@ -159,6 +176,7 @@ KNOWN: Final = {
         says=("Missing required ", "is not supported for protocol version", "MCP header attributes do not match"),
     ),
     "unread": Known(
+        residue="unread-status",
         reason="whom Envoy's own rules grant nothing it denies before anybody looks at what is wrong with the request",
         statuses=frozenset({200, 401, 403}),
         kind=Kind.STATUS,
@@ -167,6 +185,7 @@ KNOWN: Final = {
         instead_of=frozenset({400, 405, 406, 413, 415}),
     ),
     "several policies": Known(
+        residue="several-policies-status",
         reason="Envoy asks for a token unless all policies know the sender; the engine goes by the first that denies",
         statuses=frozenset({200, 401, 403}),
         kind=Kind.STATUS,
@@ -176,6 +195,7 @@ KNOWN: Final = {
         most_policies=1,
     ),
     "bearer": Known(
+        residue="bearer-form",
         reason="Envoy finds tokens behind the word Bearer and one blank alone",
         statuses=frozenset({200, 401, 403}),
         concerns=lambda shot: (
@@ -186,6 +206,7 @@ KNOWN: Final = {
         says=_DENIALS,
     ),
     "odd token": Known(
+        residue="odd-token",
         reason="Envoy would try every key for a token without kid, and conditions want audiences that are texts, a few",
         statuses=frozenset({200, 401, 403}),
         concerns=lambda shot: _is_odd(claims_of(shot).get("aud", "")) or "kid" not in (header_of(shot) or {"kid"}),
@@ -193,6 +214,7 @@ KNOWN: Final = {
         says=_DENIALS,
     ),
     "token with a member twice": Known(
+        residue="token-member-twice",
         reason="Envoy takes the last one; an issuer would have to sign such a token",
         statuses=frozenset({200}),
         concerns=repeats,
@@ -200,6 +222,7 @@ KNOWN: Final = {
         only=(AUTO, NATIVE),
     ),
     "members that look alike": Known(
+        residue="lookalike-members",
         reason="Envoy looks at the names that MCP has alone; a parser that folds names reads another tool",
         statuses=frozenset({200}),
         concerns=has(*LOOKALIKES),
@@ -207,6 +230,7 @@ KNOWN: Final = {
         only=(NATIVE,),
     ),
     "lists": Known(
+        residue="lists",
         reason="Envoy's mcp filter looks at no lists, not even for members that stand twice",
         statuses=frozenset({200}),
         concerns=has(*LISTS),
@@ -214,6 +238,7 @@ KNOWN: Final = {
         only=(NATIVE,),
     ),
     "lenient JSON": Known(
+        residue="lenient-json",
         reason="Envoy's mcp filter takes more than JSON",
         statuses=frozenset({200}),
         concerns=has(*LENIENT),
@@ -221,6 +246,7 @@ KNOWN: Final = {
         only=(NATIVE,),
     ),
     "mistaken message": Known(
+        residue="unread-parts",
         reason="Envoy looks at the parts of a message that rules read, and the engine at all of it",
         statuses=frozenset({200}),
         kind=Kind.WIDER,
@@ -228,6 +254,7 @@ KNOWN: Final = {
         because=("mcp:params", "mcp:arguments", "mcp:envelope"),
     ),
     "deep body": Known(
+        residue="deep-body",
         reason="Envoy's mcp filter takes lists within lists up to about a hundred, and the engine fewer",
         statuses=frozenset({200}),
         concerns=has(b"[" * 70),
@@ -235,6 +262,7 @@ KNOWN: Final = {
         only=(NATIVE,),
     ),
     "rest of a body": Known(
+        residue="second-object",
         reason="Envoy's mcp filter stops at the end of the first object",
         statuses=frozenset({200}),
         concerns=goes_on,

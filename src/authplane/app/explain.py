@@ -12,9 +12,10 @@ from authplane.policy.access.guards import Guard, Policies, Target, Way
 from authplane.policy.access.model import Policy, Screen, Unusable
 from authplane.policy.access.settings import BodyInspection, Placement
 from authplane.policy.access.targets import BACKENDS, Aim
-from authplane.policy.placement.model import RESIDUES, CallOut, Decider, PlacedPolicy, Plan
+from authplane.policy.placement.model import CallOut, Decider, PlacedPolicy, Plan
 from authplane.policy.placement.passages import UNTOLD, Passage, Passages
 from authplane.policy.placement.plan import OLD
+from authplane.policy.placement.residues import RESIDUES
 from authplane.policy.placement.sources import SKEW, TWO_NAMES
 
 UNREACHED: Final = "nothing that is served leads here"

@@ -10,7 +10,8 @@ from authplane.app.explain import Explained, ExplainedPolicy, explain, explanati
 from authplane.cel.envoy.release import CURRENT, Release
 from authplane.cli.folder import FolderArgument, read_generation
 from authplane.cli.output import Output, OutputOption, err, fail, findings_summary, out, print_json
-from authplane.policy.placement.model import RESIDUES, Decider
+from authplane.policy.placement.model import Decider
+from authplane.policy.placement.residues import RESIDUES
 
 _COLOURS: Final = {
     Decider.NOBODY: "red",

@@ -35,7 +35,6 @@ from authplane.policy.mcp.limits import McpLimits
 from authplane.policy.placement.entries import ASKS, CHOSEN, STRICT
 from authplane.policy.placement.front import build_front
 from authplane.policy.placement.model import (
-    RESIDUES,
     CallOut,
     Choices,
     Decider,
@@ -44,6 +43,7 @@ from authplane.policy.placement.model import (
     Sender,
 )
 from authplane.policy.placement.plan import ARGUMENTS, BESIDE, EXCHANGED, SCREENED, SEVERAL, UNUSABLE, place_way
+from authplane.policy.placement.residues import RESIDUES, Effect
 from authplane.policy.placement.sources import NO_KEYS
 
 NATIVE: Final = BodyInspection.NATIVE
@@ -259,4 +259,7 @@ def test_every_known_difference_has_its_reason() -> None:
     assert all(each.what and each.why for each in RESIDUES)
     bodies = [each for each in RESIDUES if each.body]
     assert bodies
-    assert all(each.wider and each.why.startswith("only with bodyInspection: Native") for each in bodies)
+    assert len({each.key for each in RESIDUES}) == len(RESIDUES)
+    assert all(
+        each.effect is Effect.WIDER and each.why.startswith("only with bodyInspection: Native") for each in bodies
+    )
