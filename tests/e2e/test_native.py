@@ -68,8 +68,8 @@ async def test_what_a_native_rule_says_needs_no_policy_server(tmp_path: Path, en
 
 @both
 async def test_only_what_no_native_rule_grants_and_another_could_is_asked_about(tmp_path: Path, envoy: Version) -> None:
-    argument = cel('request.mcp.params.file == "a"')
-    mixed = (rule(tools("add"), argument), rule(tools("wipe"), spiffe_id=OTHER))
+    loop = cel('[request.mcp.tool_name].exists(x, x == "read_file")')
+    mixed = (rule(tools("add"), loop), rule(tools("wipe"), spiffe_id=OTHER))
     async with mcp_gateway(tmp_path, policy(f"[{', '.join(mixed)}]"), settings=NATIVE, envoy=envoy) as it:
         # Nobody is there to be asked.
         assert await call(it, "add") == 400
@@ -77,12 +77,22 @@ async def test_only_what_no_native_rule_grants_and_another_could_is_asked_about(
         assert await call(it, "add", OTHER) == 403
         assert await call(it, "read_file") == 503
         async with deciding(it):
-            async with it.http_client(spiffe_id=AGENT) as http:
-                assert (await it.call(http, "read_file", file="a")).status_code == 400
-                assert (await it.call(http, "read_file", other="a")).status_code == 403
+            assert await call(it, "read_file") == 400
+            assert await call(it, "headers") == 403
             assert await call(it, "add") == 400
             assert await call(it, "add", OTHER) == 403
-        assert [grounds.tool for _, grounds in it.decided] == ["read_file", "read_file"]
+        assert [grounds.tool for _, grounds in it.decided] == ["read_file", "headers"]
+
+
+@both
+async def test_where_a_rule_reads_arguments_everything_is_asked_about(tmp_path: Path, envoy: Version) -> None:
+    argument = cel('request.mcp.params.file == "a"')
+    async with mcp_gateway(tmp_path, policy(f"[{rule(tools('add'), argument)}]"), settings=NATIVE, envoy=envoy) as it:
+        assert await call(it, "add") == 503
+        async with deciding(it), it.http_client(spiffe_id=AGENT) as http:
+            assert (await it.call(http, "read_file", file="a")).status_code == 400
+            assert "lookalike" in (await it.call(http, "read_file", file="a", FILE="b")).text
+            assert "lookalike" in (await it.call(http, "add", FILE="b")).text
 
 
 @both
@@ -123,13 +133,12 @@ async def test_every_policy_has_to_grant_unless_one_suffices(tmp_path: Path, env
 
 
 async def test_one_policy_grants_natively_and_the_other_has_to_be_asked(tmp_path: Path) -> None:
-    asks = cel('request.mcp.params.file == "a"')
-    written = two(f"[{rule(tools('add', 'wipe'))}]", f"[{rule(tools('add'), asks)}]")
+    asks = cel('[request.mcp.tool_name].exists(x, x == "wipe")')
+    written = two(f"[{rule(tools('add', 'wipe', 'read_file'))}]", f"[{rule(tools('add'), asks)}]")
     async with mcp_gateway(tmp_path, written, settings=NATIVE) as it:
         assert [await call(it, tool) for tool in ("add", "wipe", "headers")] == [400, 503, 403]
-        async with deciding(it), it.http_client(spiffe_id=AGENT) as http:
-            assert (await it.call(http, "wipe", file="a")).status_code == 400
-            assert (await it.call(http, "wipe", file="b")).status_code == 403
+        async with deciding(it):
+            assert [await call(it, tool) for tool in ("wipe", "read_file")] == [400, 403]
         assert len(it.decided) == 2
 
 
