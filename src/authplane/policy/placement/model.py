@@ -165,7 +165,7 @@ class Decider(StrEnum):
     NOBODY = "Nobody"
     """No policy protects it."""
     ENVOY = "Envoy"
-    """Envoy alone; `Plan.front` says about which requests the server is asked all the same."""
+    """Envoy alone; `Plan.front`, `Plan.odd_id` and `Plan.worded` say when the server is asked all the same."""
     BOTH = "Envoy and policy server"
     """The server is asked only about what Envoy does not grant and the server could."""
     SERVER = "Policy server"
