@@ -79,3 +79,26 @@ async def test_the_table_has_a_remedy_below_each_finding(tmp_path: Path) -> None
     at = next(number for number, line in enumerate(lines) if line.startswith(f"policy-server  {UNUSED}"))
     assert "Connection refused" in lines[at]
     assert lines[at + 1].startswith("    Fix: Start authplane authserver policy there")
+
+
+async def test_every_backend_that_no_policy_protects_is_named(tmp_path: Path) -> None:
+    bare = BACKEND.replace("{name: shop}", "{name: bare}")
+
+    async def found(*documents: str) -> list[tuple[str, ...]]:
+        result = await diagnose(tmp_path, *documents)
+        return [
+            (row["subject"], row["outcome"], row["message"], row["remedy"])
+            for row in json.loads(result.stdout)
+            if row["probe"] == "protection"
+        ]
+
+    assert await found(BACKEND, policy(rule())) == [("Backends", "ok", "a policy protects each of them", "")]
+    assert await found(BACKEND, bare, policy(rule())) == [
+        (
+            "Backend/default/bare",
+            "finding",
+            "no policy protects it: every request is denied",
+            "Add an AccessPolicy that names it, or set unprotectedBackends: Allow.",
+        )
+    ]
+    assert await found(configuration(UNUSED)) == []

@@ -12,6 +12,8 @@ from authplane.app.generation import Generation
 from authplane.app.policy_server_probe import REMEDIES, dialled, dialled_with
 from authplane.base.problems import Severity
 from authplane.io.handshake import Accepted, Greeting, NotTried, Refused, greet_once
+from authplane.policy.access.targets import BACKENDS
+from authplane.policy.access.unprotected import unprotected_problems
 
 
 class Outcome(StrEnum):
@@ -74,6 +76,20 @@ def probe_documents(generation: Generation) -> Iterable[Row]:
     )
 
 
+def probe_protection(generation: Generation) -> Iterable[Row]:
+    """Name every Backend that no policy protects, if there are Backends."""
+    policies = generation.compiled.policies
+    if not any(aim.ref.kind in BACKENDS for aim in policies.guards):
+        return
+    rows = [
+        Row(probe="protection", subject=str(ref), outcome=Outcome.FINDING, message=message, remedy=f"{remedy}.")
+        for ref, problem in unprotected_problems(policies, generation.routed)
+        for message, _, remedy in (problem.message.partition(". "),)
+    ]
+    fine = Row(probe="protection", subject="Backends", outcome=Outcome.OK, message="a policy protects each of them")
+    yield from rows or (fine,)
+
+
 def probe_policy_server(generation: Generation) -> Iterable[Row]:
     """Connect to every address of the policy server, if anything would ask it."""
     server = generation.built.policy_server
@@ -98,4 +114,4 @@ def _told(greeting: Greeting) -> tuple[Outcome, str, str]:
             assert_never(greeting)
 
 
-PROBES: Final[tuple[Probe, ...]] = (probe_documents, probe_policy_server)
+PROBES: Final[tuple[Probe, ...]] = (probe_documents, probe_protection, probe_policy_server)
