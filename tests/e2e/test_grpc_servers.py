@@ -105,4 +105,4 @@ async def test_an_envoy_and_a_grpc_server_share_a_control_plane(delta: bool) -> 
         finally:
             await server.stop(0)
         await reasons("NoServerConnected", "Programmed")
-        assert it.count("control", "refused") == 0
+        assert it.count("control", "proxy refused") == 0

@@ -35,6 +35,8 @@ class OverGrpc:
     """Asked with Envoy's gRPC protocol; ``authority`` is the host that the call names."""
 
     authority: str
+    retried: bool = False
+    """Whether a check is made again whose connection ends before its answer; a check changes nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,7 +91,7 @@ def policy_service(server: PolicyServer, most_bytes: int) -> AuthorizationServic
     """Return how checks are made: with the whole body, or not at all, and without an answer nothing goes through."""
     return AuthorizationService(
         cluster=POLICY_CLUSTER,
-        protocol=OverGrpc(authority=_AUTHORITY),
+        protocol=OverGrpc(authority=_AUTHORITY, retried=True),
         timeout=server.timeout,
         on_failure=FailClosed(status=_UNAVAILABLE),
         body=CheckedBody(most_bytes=most_bytes, as_bytes=True),
@@ -108,6 +108,7 @@ def policy_cluster(server: PolicyServer) -> ExtensionCluster:
         destinations=_destinations(server.addresses),
         authority=_AUTHORITY,
         response_timeout=server.timeout,
+        keepalive=True,
         health_checks=len(server.addresses) > 1,
     )
 

@@ -196,6 +196,11 @@ class ExtensionCluster:
     response_timeout: Timeout = UseDefault()
     """How long a check may take unless the virtual host says otherwise."""
     idle_connection_timeout: Timeout = UseDefault()
+    keepalive: bool = False
+    """Whether the proxy pings over its connections, and closes one on which nobody answers.
+
+    Not for servers of others: those of gRPC send a client away that pings more often than every five minutes.
+    """
     health_checks: bool = False
     """Whether the proxy asks each destination for its health, and leaves out those that do not answer."""
 

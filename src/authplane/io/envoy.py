@@ -8,8 +8,10 @@ This module never imports the package ``envoy``: two distributions own it, and o
 """
 
 import asyncio
+import contextlib
 import json
 import os
+import signal
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -122,6 +124,21 @@ class Envoy:
     async def admin(self, path: str, *, method: str = "GET", limit: float = 5.0) -> Reply:
         """Ask the admin interface; raises OSError or TimeoutError if it does not answer."""
         return await ask_socket(str(self._folder / _SOCKET), path, method=method, limit=limit)
+
+    async def answers(self, limit: float) -> bool:
+        """Tell whether the admin interface answers within some seconds; whoever asks has waited that long if not."""
+        begun = asyncio.get_running_loop().time()
+        try:
+            await self.admin("/ready", limit=limit)
+        except (OSError, TimeoutError):
+            await asyncio.sleep(max(0.0, begun + limit - asyncio.get_running_loop().time()))
+            return False
+        return True
+
+    def kill(self) -> None:
+        """End it at once, whatever it does."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
 
     async def _live(self) -> bool:
         try:

@@ -30,6 +30,7 @@ from authplane.io.listen import (
 from authplane.io.log import LogFormat, settled
 from authplane.io.process import Line, LineSink, Stream, owned_tasks, run_process
 from authplane.io.pyvoy_config import STATS, Json, Limits, only_readable_paths, render_worker
+from authplane.io.watchdog import hangs
 from authplane.io.worker_certificates import Certificates
 from authplane.io.workers import SOCKET, WorkerPlan, plan_environment
 from authplane.policy.http_check import Form
@@ -252,10 +253,17 @@ async def _live(plan: _Plan, number: int, *, stop: asyncio.Event, up: asyncio.Ev
         run_in_batches(envoy.pid)
         ended = tasks.create_task(envoy.ended())
         stopped = tasks.create_task(stop.wait())
+        hung = tasks.create_task(hangs(envoy.answers, envoy.pid))
         with plan.member(number, socket):
             up.set()
-            await asyncio.wait([ended, stopped], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([ended, stopped, hung], return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
+        if hung.done() and not ended.done():
+            # It still takes connections, or at least the system does for it, and answers none.
+            _log.error("worker hangs and is killed", worker=number)
+            envoy.kill()
+            await ended
+        hung.cancel()
         if not ended.done():
             await _drain(envoy, plan.grace)
             ended.cancel()

@@ -7,7 +7,15 @@ from typing import Final, TypeAlias, assert_never
 
 from envoy.config.bootstrap.v3 import bootstrap_pb2
 from envoy.config.cluster.v3 import cluster_pb2
-from envoy.config.core.v3 import address_pb2, base_pb2, config_source_pb2, extension_pb2, grpc_service_pb2, protocol_pb2
+from envoy.config.core.v3 import (
+    address_pb2,
+    backoff_pb2,
+    base_pb2,
+    config_source_pb2,
+    extension_pb2,
+    grpc_service_pb2,
+    protocol_pb2,
+)
 from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
 from envoy.config.listener.v3 import listener_pb2
 from envoy.config.overload.v3 import overload_pb2
@@ -85,12 +93,23 @@ def ads_bootstrap(control: ControlPlane, *, node: str, admin: Where | None = Non
                 transport_api_version=config_source_pb2.ApiVersion.V3,
                 grpc_services=[
                     grpc_service_pb2.GrpcService(
-                        envoy_grpc=grpc_service_pb2.GrpcService.EnvoyGrpc(cluster_name=_ADS_CLUSTER)
+                        envoy_grpc=grpc_service_pb2.GrpcService.EnvoyGrpc(
+                            cluster_name=_ADS_CLUSTER, retry_policy=_reconnects()
+                        )
                     )
                 ],
                 set_node_on_first_message_only=True,
             ),
         ),
+    )
+
+
+def _reconnects() -> base_pb2.RetryPolicy:
+    """Limit the pause between attempts to reach the control plane: left to itself, Envoy waits up to 30 seconds."""
+    return base_pb2.RetryPolicy(
+        retry_back_off=backoff_pb2.BackoffStrategy(
+            base_interval=duration(timedelta(milliseconds=200)), max_interval=duration(timedelta(seconds=2))
+        )
     )
 
 
@@ -113,7 +132,7 @@ def _runtime() -> bootstrap_pb2.LayeredRuntime:
 def _control_cluster(control: ControlPlane) -> cluster_pb2.Cluster:
     options = http_protocol_options_pb2.HttpProtocolOptions()
     keepalive = protocol_pb2.KeepaliveSettings(
-        interval=duration(timedelta(seconds=30)), timeout=duration(timedelta(seconds=5))
+        interval=duration(timedelta(seconds=5)), timeout=duration(timedelta(seconds=5))
     )
     options.explicit_http_config.http2_protocol_options.CopyFrom(
         protocol_pb2.Http2ProtocolOptions(connection_keepalive=keepalive)

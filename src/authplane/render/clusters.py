@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final, assert_never
 
-from envoy.config.cluster.v3 import circuit_breaker_pb2, cluster_pb2
+from envoy.config.cluster.v3 import circuit_breaker_pb2, cluster_pb2, outlier_detection_pb2
 from envoy.config.core.v3 import (
     address_pb2,
     base_pb2,
@@ -46,6 +46,9 @@ from authplane.render.wrap import FROM_ADS, TLS_VERSIONS, duration, pack, socket
 _CONNECT_TIMEOUT: Final = timedelta(seconds=2)
 _LONGEST_CONNECT: Final = timedelta(days=1)
 """What "no limit" becomes: Envoy asks for one."""
+_KEEPALIVE: Final = protocol_pb2.KeepaliveSettings(
+    interval=duration(timedelta(seconds=1)), timeout=duration(timedelta(seconds=1))
+)
 _HEALTH_INTERVAL: Final = timedelta(seconds=1)
 _HEALTH_TIMEOUT: Final = timedelta(seconds=1)
 _BUFFER_LIMIT: Final = 32 * 1024
@@ -84,8 +87,9 @@ def render_cluster(cluster: Cluster) -> cluster_pb2.Cluster:
         message.common_lb_config.locality_weighted_lb_config.SetInParent()
         if cluster.health_checks:
             message.health_checks.append(_health_check(cluster.authority))
+            message.outlier_detection.CopyFrom(_outlier_detection())
     message.typed_extension_protocol_options[_HTTP_OPTIONS].CopyFrom(
-        pack(_http_options(cluster.version, cluster.idle_connection_timeout))
+        pack(_http_options(cluster.version, cluster.idle_connection_timeout, keepalive=_keeps_alive(cluster)))
     )
     return message
 
@@ -168,6 +172,20 @@ def _health_check(authority: str) -> health_check_pb2.HealthCheck:
     )
 
 
+def _outlier_detection() -> outlier_detection_pb2.OutlierDetection:
+    """Leave out a server whose connections fail or that answers as a gateway does, between two questions for health."""
+    return outlier_detection_pb2.OutlierDetection(
+        consecutive_gateway_failure=UInt32Value(value=3),
+        enforcing_consecutive_gateway_failure=UInt32Value(value=100),
+        consecutive_5xx=UInt32Value(value=5),
+        interval=duration(timedelta(seconds=1)),
+        base_ejection_time=duration(timedelta(seconds=2)),
+        max_ejection_time=duration(timedelta(seconds=10)),
+        # Never all of them: the last one may still answer.
+        max_ejection_percent=UInt32Value(value=50),
+    )
+
+
 def _connect_timeout(timeout: Timeout) -> timedelta:
     match timeout:
         case UseDefault():
@@ -205,13 +223,21 @@ def _limit(value: int) -> UInt32Value | None:
     return UInt32Value(value=value) if value else None
 
 
-def _http_options(version: HttpVersion, idle: Timeout) -> http_protocol_options_pb2.HttpProtocolOptions:
+def _keeps_alive(cluster: Cluster) -> bool:
+    return isinstance(cluster, ExtensionCluster) and cluster.keepalive
+
+
+def _http_options(
+    version: HttpVersion, idle: Timeout, *, keepalive: bool
+) -> http_protocol_options_pb2.HttpProtocolOptions:
     explicit = http_protocol_options_pb2.HttpProtocolOptions.ExplicitHttpConfig()
     match version:
         case HttpVersion.HTTP1:
             explicit.http_protocol_options.SetInParent()
         case HttpVersion.HTTP2:
             explicit.http2_protocol_options.SetInParent()
+            if keepalive:
+                explicit.http2_protocol_options.connection_keepalive.CopyFrom(_KEEPALIVE)
         case _:
             assert_never(version)
     options = http_protocol_options_pb2.HttpProtocolOptions(explicit_http_config=explicit)

@@ -5,12 +5,12 @@ from datetime import timedelta
 from typing import Final, TypeAlias, assert_never
 
 from envoy.config.common.mutation_rules.v3 import mutation_rules_pb2
-from envoy.config.core.v3 import config_source_pb2, grpc_service_pb2, http_uri_pb2
+from envoy.config.core.v3 import base_pb2, config_source_pb2, grpc_service_pb2, http_uri_pb2
 from envoy.extensions.filters.http.ext_authz.v3 import ext_authz_pb2 as pb
 from envoy.type.matcher.v3 import regex_pb2, string_pb2
 from envoy.type.v3 import http_status_pb2
 from google.protobuf.duration_pb2 import Duration
-from google.protobuf.wrappers_pb2 import BoolValue
+from google.protobuf.wrappers_pb2 import BoolValue, UInt32Value
 
 from authplane.base.timeouts import After, Disabled, Timeout, UseDefault
 from authplane.graph.guards import (
@@ -31,6 +31,10 @@ from authplane.render.wrap import duration
 NOBODY: Final = "authplane/nobody"
 """A cluster that never exists: a check that was not told whom to ask gets no answer."""
 
+_RETRIES: Final = base_pb2.RetryPolicy(
+    retry_on="connect-failure,refused-stream,reset", num_retries=UInt32Value(value=2)
+)
+"""For checks whose connection ends, such as that of a worker that hangs: another connection leads to another worker."""
 _DEFAULT_TIMEOUT: Final = timedelta(milliseconds=200)
 # What an authorization service may never rewrite: the rest of the request would mean something else.
 _KEPT_HEADERS: Final = "^(:path|content-length|transfer-encoding|connection|te|upgrade)$"
@@ -133,13 +137,14 @@ def _nobody(manner: Manner) -> AuthorizationService:
 
 def _ask(message: _Services, service: AuthorizationService) -> None:
     match service.protocol:
-        case OverGrpc(authority=authority):
+        case OverGrpc(authority=authority, retried=retried):
             message.grpc_service.CopyFrom(
                 grpc_service_pb2.GrpcService(
                     envoy_grpc=grpc_service_pb2.GrpcService.EnvoyGrpc(
                         cluster_name=service.cluster, authority=authority
                     ),
                     timeout=_timeout(service.timeout),
+                    retry_policy=_RETRIES if retried else None,
                 )
             )
         case OverHttp(path_prefix=prefix, upstream_headers=names):
