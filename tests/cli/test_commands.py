@@ -17,8 +17,8 @@ from authplane.cli.main import build_app, wanted
 from authplane.io.envoy import validate
 
 COMMANDS = [
-    "run", "control", "authserver", "validate", "status", "doctor", "decisions", "explain", "compile", "bootstrap",
-    "check", "match", "test", "lint", "dev",
+    "run", "control", "authserver", "validate", "apply", "status", "doctor", "decisions", "explain", "compile",
+    "bootstrap", "check", "match", "test", "lint", "dev",
 ]  # fmt: skip
 GROUPS = {
     "authserver": ["testserver", "htpasswd", "policy", "serve"],

@@ -123,6 +123,20 @@ async def test_what_was_never_good_stays_closed_at_the_next_start(site: Site) ->
     assert not (await site.started()).library.current().resources.doubt
 
 
+async def test_a_target_that_is_misspelled_keeps_the_last_good_version_after_a_restart_too(site: Site) -> None:
+    backend = "---\napiVersion: agentic.networking.x-k8s.io/v1alpha1\nkind: Backend\nmetadata: {name: mine}\n"
+    site.write("backend.yaml", backend + "spec: {mcp: {serviceName: s, port: 80}}\n")
+    site.write("a.yaml", policy("p"))
+    folder = await site.started()
+    site.write("a.yaml", policy("p").replace("mine", "mien"))
+    folder.scan()
+    await folder.keep()
+    for _ in range(2):
+        again = await site.started()
+        [found] = again.library.current().resources.access_policies.values()
+        assert [each.name for each in found.spec.target_refs] == ["mine"]
+
+
 async def test_what_went_while_nobody_looked_stays_for_a_moment(site: Site) -> None:
     site.write("a.yaml", policy("p"))
     site.write("b.yaml", policy("q"))

@@ -15,6 +15,7 @@ COMMANDS: Final = {
     "control": "control:control",
     "authserver": "authserver:authserver",
     "validate": "validate:validate",
+    "apply": "apply:apply",
     "status": "status:status",
     "doctor": "doctor:doctor",
     "decisions": "decisions:decisions",

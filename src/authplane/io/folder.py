@@ -99,7 +99,12 @@ class Folder:
             changed = self._take(found, started, _silence, unfinished)
         else:
             with _without_collection():
-                changed = self._scan_all(started, progress or _silence, unfinished)
+                changed = False
+                for _ in range(_TRIES):
+                    different, steady = self._scan_all(started, progress or _silence, unfinished)
+                    changed = different or changed
+                    if steady:
+                        break
         self._begun = True
         return self.library.settle(self._fresh(unfinished)) if changed or self.due() is not None else False
 
@@ -153,14 +158,15 @@ class Folder:
         if self._loosen_after > age:
             self._touched[shown(path)] = _Touched(time.monotonic() - age, opened)
 
-    def _scan_all(self, started: int, progress: Progress, unfinished: Collection[str]) -> bool:
+    def _scan_all(self, started: int, progress: Progress, unfinished: Collection[str]) -> tuple[bool, bool]:
+        """Read everything that changed; tell whether something did, and whether all of it belongs together."""
         self._plain = None
         listing = list_files(self.root)
         changed = self._forget(listing)
         changed = self._take(listing.files, started, progress, unfinished) or changed
         changed = self._complain(listing.troubles) or changed
         self._plain = listing.plain
-        return changed
+        return changed, listing.steady
 
     def _take(
         self, found: Mapping[str, Entry | None], started: int, progress: Progress, unfinished: Collection[str]
@@ -187,8 +193,9 @@ class Folder:
             for path in self._seen.keys() - listing.files.keys()
             if path not in listing.troubles and not path.startswith(tuple(listing.unlisted))
         ]
+        units = listing.units() if gone and listing.switches else []
         for path in gone:
-            self._vanished(path)
+            self._vanished(path, next((unit for unit in units if unit == "." or path.startswith(f"{unit}/")), ""))
         return bool(gone)
 
     def _read(self, path: str, entry: Entry, before: "_Seen | None", started: int) -> bool:
@@ -198,9 +205,9 @@ class Folder:
         except FileNotFoundError:
             return self._vanished(path)
         except OSError as error:
-            return self._refused(path, before, f"the file cannot be read: {error.strerror}")
+            return self._refused(path, entry, before, f"the file cannot be read: {error.strerror}")
         except _NotReadError as error:
-            return self._refused(path, before, str(error))
+            return self._refused(path, entry, before, str(error))
         digest = hashlib.blake2b(content, digest_size=16).digest()
         self._seen[path] = _Seen(entry.stamp, digest, entry.stamp.settled(started), entry.opened)
         if before is not None and before.digest == digest:
@@ -208,24 +215,24 @@ class Folder:
         # What changed while nobody looked may have been quiet for long.
         age = 0.0 if self._begun else max(0, started - entry.stamp.changed) / SECOND
         self._touch(path, entry.opened, age)
-        self.library.changed(shown(path), content)
+        self.library.changed(shown(path), content, shown(entry.unit))
         return True
 
-    def _vanished(self, path: str) -> bool:
+    def _vanished(self, path: str, unit: str = "") -> bool:
         seen = self._seen.pop(path, None)
         if seen is None:
             return False
         self._touch(path, seen.opened)
-        self.library.removed(shown(path))
+        self.library.removed(shown(path), shown(unit))
         return True
 
-    def _refused(self, path: str, before: "_Seen | None", why: str) -> bool:
+    def _refused(self, path: str, entry: Entry, before: "_Seen | None", why: str) -> bool:
         """Note that a file cannot be read; it is tried again with each scan."""
         digest = why.encode()
         self._seen[path] = _Seen(_NEVER, digest, settled=False, opened=path)
         if before is not None and before.digest == digest:
             return False
-        self.library.unreadable(shown(path), why)
+        self.library.unreadable(shown(path), why, shown(entry.unit))
         return True
 
     def _complain(self, troubles: dict[str, str]) -> bool:
@@ -247,6 +254,8 @@ class _NotReadError(Exception):
 
 _NEVER: Final = Stamp(0, 0, 0, 0, 0)
 _BLOCK: Final = 2**20
+_TRIES: Final = 5
+"""So often a folder is read again whose content is switched meanwhile."""
 _KEEP_AGAIN: Final = 60.0
 """After so many seconds versions are written again, if the disk did not take them."""
 

@@ -3,6 +3,7 @@
 What leads out of the folder is not followed, and each folder is listed once.
 """
 
+import json
 import os
 import stat
 from collections.abc import Collection, Iterator
@@ -51,6 +52,14 @@ class Entry(NamedTuple):
 
     opened: str
     stamp: Stamp
+    unit: str = ""
+    """The folder whose files are switched together, by its link `SWITCH`; empty if there is none."""
+
+
+SWITCH: Final = "..data"
+"""A link to the folder that holds the content of the one it is in, as Kubernetes makes for mounted ConfigMaps."""
+APPLIED: Final = ".applied"
+"""A file in such a folder: which files beside the link it takes the place of, as JSON."""
 
 
 class Plain(NamedTuple):
@@ -70,6 +79,8 @@ class Plain(NamedTuple):
                 return None
             for real in named:
                 below = real.removeprefix(self.real + "/")
+                if below.rpartition("/")[2] == SWITCH:
+                    return None
                 if below.startswith(".") or "/." in below:
                     # Without links, nobody looks there.
                     continue
@@ -103,6 +114,10 @@ class Listing:
     """The files to read: a link to one of them is no other file."""
     links: list[str] = field(default_factory=list)
     """Links, for when all that is no link is known."""
+    switches: dict[str, str] = field(default_factory=dict)
+    """The links `SWITCH`, and where each leads."""
+    beside: dict[str, Entry] = field(default_factory=dict)
+    """Files behind a switch with another file in their place."""
 
     @property
     def plain(self) -> Plain | None:
@@ -111,8 +126,17 @@ class Listing:
             return None
         return Plain(self.root, self.identity, self.real, frozenset(self.listed))
 
-    def open(self, path: str, real: str) -> Iterator[tuple[str, str]]:
-        """List one folder; return the folders in it."""
+    @property
+    def steady(self) -> bool:
+        """Tell that no switch was turned since it was followed: all that was read since then belongs together."""
+        try:
+            turned = any(os.readlink(link) != target for link, target in self.switches.items())  # noqa: PTH115
+            return not turned and os.path.realpath(self.root) == self.real
+        except OSError:
+            return False
+
+    def open(self, path: str, real: str, unit: str = "") -> Iterator[tuple[str, str, str]]:
+        """List one folder, or what a switch leads to; return the folders in it."""
         try:
             found = os.stat(real)  # noqa: PTH116 (a string is what scandir gives)
             if _identity(found) in self.folders:
@@ -123,37 +147,67 @@ class Listing:
                 prefix = os.path.join(path, "")  # noqa: PTH118
                 for entry in entries:
                     name = entry.name
+                    if name == SWITCH and entry.is_symlink():
+                        yield from self._switched(path, entry.path)
                     if name.startswith("."):
                         continue
                     if is_read(name) and entry.is_file(follow_symlinks=False):
-                        self._add_entry(prefix + name, entry)
+                        self._add_entry(prefix + name, entry, unit)
                     elif entry.is_symlink():
                         self.links.append(prefix + name)
                         self.linked = True
                     elif entry.is_dir(follow_symlinks=False):
-                        yield prefix + name, entry.path
+                        yield prefix + name, entry.path, unit
         except FileNotFoundError:
             return
         except OSError as error:
             self.troubles[path] = f"the folder cannot be listed: {error.strerror}; what was read from it stays in force"
             self.unlisted.append(os.path.join(path, ""))  # noqa: PTH118
 
-    def _add_entry(self, path: str, entry: os.DirEntry[str]) -> None:
+    def _switched(self, path: str, link: str) -> Iterator[tuple[str, str, str]]:
+        """Return the folder behind a switch, as if it were the one that the switch is in."""
+        self.linked = True
+        try:
+            self.switches[link] = os.readlink(link)  # noqa: PTH115
+            target = os.path.realpath(link, strict=True)
+        except OSError:
+            return
+        if os.path.dirname(target) == os.path.dirname(link):  # noqa: PTH120
+            yield path, target, path or "."
+
+    def units(self) -> list[str]:
+        """Return the folders whose files are switched together, inner ones first."""
+        return sorted({each.unit for each in self.files.values() if each.unit}, key=len, reverse=True)
+
+    def supersede(self) -> None:
+        """Leave out the files that what was applied takes the place of."""
+        for link in self.switches:
+            folder = os.path.dirname(link)  # noqa: PTH120
+            unit = os.path.join(_top(self.root), folder.removeprefix(self.real).removeprefix("/"))  # noqa: PTH118
+            for below, stamp in superseded(link).items():
+                path = os.path.join(unit, below)  # noqa: PTH118
+                entry = self.files.get(path)
+                if entry is not None and entry.stamp == stamp:
+                    del self.files[path]
+                    if path in self.beside:
+                        self.files[path] = self.beside[path]
+
+    def _add_entry(self, path: str, entry: os.DirEntry[str], unit: str) -> None:
         # A file that vanishes here must not end the listing: the others would seem to be gone too.
         try:
             found = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             return
-        self.add(path, entry.path, found)
+        self.add(path, entry.path, found, unit)
 
-    def follow(self, path: str) -> Iterator[tuple[str, str]]:
+    def follow(self, path: str) -> Iterator[tuple[str, str, str]]:
         """Follow a link unless it leads out; return it if it is a folder."""
         target = os.path.realpath(path)
         wanted = is_read(path)
         try:
             found = os.stat(target)  # noqa: PTH116
         except OSError as error:
-            if wanted:
+            if wanted and not self._shows(path):
                 self.troubles[path] = f"the link cannot be followed: {error.strerror}"
             return
         folder = stat.S_ISDIR(found.st_mode)
@@ -162,14 +216,19 @@ class Listing:
         if os.path.commonpath((self.real, target)) != self.real:
             self.troubles[path] = "the link leads out of the folder and is not followed"
         elif folder:
-            yield path, target
+            yield path, target, ""
         elif stat.S_ISREG(found.st_mode) and target not in self.opened:
             self.add(path, target, found)
 
-    def add(self, path: str, opened: str, found: os.stat_result) -> None:
-        """Note a file to read."""
+    def _shows(self, link: str) -> bool:
+        """Tell whether a link is one of those that show what is behind a switch: such links go later than it."""
+        switch = os.path.join(os.path.realpath(os.path.dirname(link)), SWITCH)  # noqa: PTH118, PTH120
+        return switch in self.switches and os.readlink(link).startswith(f"{SWITCH}/")  # noqa: PTH115
+
+    def add(self, path: str, opened: str, found: os.stat_result, unit: str = "") -> None:
+        """Note a file to read; one behind a switch does not take the place of one that is there."""
         self.opened.add(opened)
-        self.files[path] = Entry(opened, Stamp.of(found))
+        (self.beside if unit and path in self.files else self.files)[path] = Entry(opened, Stamp.of(found), unit)
 
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -195,16 +254,26 @@ def list_files(root: Path) -> Listing:
     if not stat.S_ISDIR(found.st_mode):
         raise FolderError(f"{shown(str(root))} is neither a folder nor a file")
     top = _top(root)
-    folders = [(top, real)]
+    folders = [(top, real, "")]
     while folders or listing.links:
         while folders:
             folders.extend(listing.open(*folders.pop()))
         links, listing.links = sorted(listing.links), []
         for link in links:
             folders.extend(listing.follow(link))
+    listing.supersede()
     if top in listing.troubles:
         raise FolderError(f"{shown(str(root))}: {listing.troubles[top].partition(';')[0]}")
     return listing
+
+
+def superseded(applied: str) -> dict[str, Stamp]:
+    """Return the files that the content of a folder takes the place of, by their paths from there."""
+    try:
+        with open(os.path.join(applied, APPLIED), encoding="utf-8") as file:  # noqa: PTH118, PTH123 (a text, as here)
+            return {str(below): Stamp(*map(int, stamp)) for below, stamp in json.load(file).items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
 
 
 def _top(root: Path) -> str:

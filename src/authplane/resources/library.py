@@ -93,11 +93,18 @@ class Library:
         for key in self._declare(usable):
             self._settle(key)
         self._unsaved = set()
-        self._loaded = self._snapshot()
+        self._loaded = self._demand(self._snapshot())
 
     def unsaved(self) -> Mapping[str, Source | None]:
-        """Return the files of which another version is in force than when this was last asked; None is no file."""
-        files, self._unsaved = self._unsaved, set()
+        """Return the files of which another version is in force than when this was last asked; None is no file.
+
+        A file with a resource that gives way to its last good version is not among them: what was good is in the
+        version before.
+        """
+        doubtful = {
+            claim.file for ref in self._loaded.last_good for claim in self._claims.get(key_of(ref), ())
+        } & self._unsaved
+        files, self._unsaved = self._unsaved - doubtful, doubtful
         return {file: self._sources.get(file) for file in files}
 
     def in_force(self) -> Mapping[str, Source | None]:
@@ -113,9 +120,11 @@ class Library:
         """Note that a file is there and cannot be read."""
         self._tell(file, unreadable_source(why), unit)
 
-    def removed(self, file: str) -> None:
-        """Forget a file and what it declared."""
+    def removed(self, file: str, unit: str = "") -> None:
+        """Forget a file and what it declared, together with what becomes of its unit."""
         self._pending[file] = None
+        if unit:
+            self._units[file] = unit
 
     def _tell(self, file: str, source: Source, unit: str) -> None:
         self._pending[file] = source

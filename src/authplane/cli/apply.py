@@ -1,0 +1,37 @@
+"""`authplane apply`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from authplane.app.generation import has_errors
+from authplane.cli.folder import read_generation
+from authplane.cli.output import count, err, fail, finding_line, findings_summary, out
+from authplane.io.apply import ApplyError, apply_folder
+
+
+def apply(
+    staged: Annotated[
+        Path, typer.Argument(metavar="STAGED", help="The folder with the new files.", show_default=False)
+    ],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder that programs read.", show_default=False)],
+) -> None:
+    """Check a folder of resources and give its content to another, all files at once.
+
+    Exit status 1 if anything in STAGED is an error; then DIR stays as it is. Files of DIR that are not in STAGED are
+    removed.
+
+    Example: authplane apply ./next ./gateway
+    """
+    findings = read_generation(staged).findings
+    for finding in findings:
+        err.print(finding_line(finding))
+    if has_errors(findings):
+        fail(f"nothing was applied: {findings_summary(findings)} in {staged}")
+    try:
+        applied = apply_folder(staged, folder)
+    except ApplyError as error:
+        fail(str(error))
+    said = f"{applied.added} added, {applied.changed} changed, {applied.removed} removed"
+    out.print(f"applied {count(applied.files, 'file')} to {folder}: {said}", markup=False)
