@@ -95,6 +95,7 @@ apiVersion: authplane.dev/v1alpha1
 kind: AuthplaneConfiguration
 metadata: {{name: authplane}}
 spec:
+  unprotectedBackends: Allow
   gateway: {{address: 127.0.0.1}}
   policyServer: {{address: "{policy_server}"}}
   issuers: [{issuers}]

@@ -86,7 +86,7 @@ V1: Final = ("XAccessPolicy", "v1alpha1")
 SETTINGS: Final[tuple[dict[str, Any], ...]] = (
     {},
     {"policyComposition": "Any"},
-    {"unprotectedBackends": "Deny", "maxRequestBody": 4096},
+    {"unprotectedBackends": "Allow", "maxRequestBody": 4096},
     {"denialFormat": "jsonrpc200", "maxRequestBody": 200_000},
 )
 
