@@ -1,13 +1,15 @@
 """Brings one client to a snapshot: additions before removals, each step only after the one before it is answered."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, Generic, TypeVar
 
+from authplane.xds.lingering.state import Lingering
 from authplane.xds.messages import Acked, Event, Nacked, Standing, XdsName
 from authplane.xds.refusal import clean_message, mentioned
 from authplane.xds.snapshot import NO_RESOURCES, Snapshot, same
 from authplane.xds.subscription import Answer, Manner, Scope, Sent, Subscription
-from authplane.xds.types import BREAK_ORDER, MAKE_ORDER, TypeUrl
+from authplane.xds.types import BREAK_ORDER, LEFT_TO_CLIENTS, MAKE_ORDER, TypeUrl
 
 PATIENCE: Final = 5.0
 """Seconds that a step waits for a client."""
@@ -50,6 +52,7 @@ class Rollout(Generic[R]):
         """Types that the client is about to ask for, and until when we wait once it is their turn."""
         self._rebuilt: set[str] = set()
         """Clusters that were replaced and whose endpoints the client has not been sent since."""
+        self._lingering = Lingering()
 
     def publish(self, snapshot: Snapshot) -> None:
         """Make this snapshot the target; planning starts again from what the client holds."""
@@ -67,6 +70,8 @@ class Rollout(Generic[R]):
         if sent is None:
             return None
         if error is None:
+            if subscription.type_url in LEFT_TO_CLIENTS:
+                self._lingering.accepted(sent.updated)
             if sent is not subscription.sent:
                 return None
             if subscription.manner is Manner.FULL_SET:
@@ -113,12 +118,15 @@ class Rollout(Generic[R]):
             if scope is Scope.MAKE and self._expects(type_url, self.snapshot, now):
                 break
             self._cursor += 1
+        self._end_lingering(now)
         return responses + self._answer_asked(self.snapshot, now)
 
     def due(self) -> float | None:
         """Return when `advance` must be called at the latest, or None while nothing is waited for."""
         limits = [each.sent.deadline for each in self.subscriptions.values() if each.waiting and each.sent]
         limits += [limit for limit in self._expected.values() if limit is not None]
+        if (until := self._lingering.until) is not None and self._has_arrived():
+            limits.append(until)
         return min(limits, default=None)
 
     def standing(self) -> Standing:
@@ -145,6 +153,20 @@ class Rollout(Generic[R]):
         if listeners is None or listeners.wildcard:
             return None
         return frozenset((TypeUrl.LISTENER, name) for name in listeners.names)
+
+    def _has_arrived(self) -> bool:
+        """Tell whether the client has taken all steps and uses none of what is old."""
+        waits = any(each.waiting for each in self.subscriptions.values())
+        return self._cursor == len(_STEPS) and not self._refused and not waits
+
+    def _end_lingering(self, now: float) -> None:
+        until = self._lingering.until
+        if until is None or now < until or not self._has_arrived():
+            return
+        self._lingering.end()
+        for type_url in LEFT_TO_CLIENTS:
+            if (subscription := self.subscriptions.get(type_url)) is not None:
+                subscription.asked |= subscription.held.keys()
 
     def _give_up(self, now: float) -> None:
         for subscription in self.subscriptions.values():
@@ -179,6 +201,9 @@ class Rollout(Generic[R]):
         answer = subscription.answer(subscription.visible(snapshot.collection(type_url)), scope)
         if answer is None:
             return None
+        if type_url in LEFT_TO_CLIENTS:
+            # The routes that the client has may name what is gone, and those of draining connections for longer.
+            answer = replace(answer, updated=self._lingering.widen(answer.updated, now))
         self._nonces += 1
         nonce = str(self._nonces)
         if type_url is TypeUrl.CLUSTER:
