@@ -134,6 +134,10 @@ def test_the_yaml_of_the_page_for_users_of_contour_stands_in_an_example() -> Non
     assert [text for text in shown if not any(text in example for example in examples)] == []
 
 
+def test_no_page_lets_several_workers_share_a_socket() -> None:
+    assert [step.command for step in EVERY if re.search(r"--address unix:.*--workers ([2-9]|\d\d)", step.command)] == []
+
+
 @pytest.mark.parametrize("step", EVERY, ids=lambda step: step.command)
 def test_a_command_of_the_pages_has_options_that_exist(step: Step) -> None:
     result = CliRunner().invoke(build_app(), [*arguments(step)[1:], "--help"])
