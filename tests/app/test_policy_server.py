@@ -97,3 +97,12 @@ async def test_an_issuer_is_followed_as_long_as_a_policy_names_it(tmp_path: Path
 
         await eventually(none)
         assert isinstance(decide(kept, call("add", context=SHOP)), Deny)
+
+
+async def test_who_can_allow_nothing_says_which_file_it_waits_for(tmp_path: Path) -> None:
+    write(tmp_path, "backend.yaml", BACKEND)
+    write(tmp_path, "policy.yaml", "kind: AccessPolicy\n  a: b: c")
+    plan = PolicyPlan(folder=str(tmp_path), loosen_after=0)
+    async with keep_policies("policy", plan, Metrics(), quiet=True) as kept:
+        why = f"{tmp_path}/policy.yaml may hold a policy and cannot be read"
+        assert kept.obstacle() == f"nothing can be allowed: {why}"

@@ -1,9 +1,12 @@
 """`authplane authserver policy`: the policies of a folder, in both engines."""
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
+import grpc.aio
 import httpx2
 import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
@@ -221,3 +224,34 @@ async def test_a_server_that_starts_with_a_broken_file_decides_by_its_last_good_
     async with again.running("policy", str(folder), "--engine", "grpcio"):
         assert status(await again.answer(tool_check(spiffe_id=AGENT))) == 200
         assert status(await again.answer(tool_check("wipe", spiffe_id=AGENT))) == 403
+
+
+@pytest.mark.requirement("F15")
+async def test_workers_that_are_replaced_while_a_file_is_broken_decide_as_before(folder: Path) -> None:
+    async def kept() -> bool:
+        return "policy.yaml" in (LastGood(default_state_dir(), folder).read() or {})
+
+    server = Server()
+    async with server.running("policy", str(folder), "--engine", "pyvoy", "--workers", "2"):
+        await eventually(kept, limit=60)
+        (folder / "policy.yaml").write_text(policy().replace("rules:", "ruels:"), encoding="utf-8")
+        (folder / "new.yaml").write_text("kind: AccessPolicy\n  a: b: c", encoding="utf-8")
+        old = server.workers()
+        assert len(old) == 2
+        for pid in old:
+            os.kill(pid, signal.SIGKILL)
+
+        async def replaced() -> bool:
+            return len(server.workers()) == 2 and not set(server.workers()) & set(old)
+
+        async def answers() -> bool:
+            try:
+                return status(await server.answer(tool_check(spiffe_id=AGENT))) == 200
+            except grpc.aio.AioRpcError:
+                return False
+
+        await eventually(replaced, limit=60)
+        await eventually(answers, limit=60)
+        for _ in range(4):
+            assert status(await server.answer(tool_check(spiffe_id=AGENT))) == 200
+            assert status(await server.answer(tool_check("wipe", spiffe_id=AGENT))) == 403

@@ -148,6 +148,16 @@ async def test_what_went_while_nobody_looked_stays_for_a_moment(site: Site) -> N
     assert [Path(each.file).name for each in folder.library.current().held] == ["a.yaml", "b.yaml"]
 
 
+async def test_who_starts_waits_for_what_is_about_to_go(site: Site) -> None:
+    site.write("a.yaml", policy("p"))
+    await site.started()
+    (site.root / "a.yaml").unlink()
+    folder = await site.started(loosen_after=0.2)
+    assert names(folder) == ["p"]
+    await folder.quiet()
+    assert names(folder) == []
+
+
 @pytest.mark.requirement("F15")
 async def test_only_its_owner_can_read_it(site: Site) -> None:
     site.write("a.yaml", policy("p"))

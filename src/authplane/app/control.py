@@ -106,6 +106,7 @@ class Control:
         """
         require_protection(settings.address, settings.tls)
         self._folder.scan(progress=_progress)
+        await self._folder.quiet()
         async with follow_keys(settings.issuers) as keys:
             self._keys = keys
             native = native_issuers(self._compiler.compile(self._folder.library.current().resources).policies)

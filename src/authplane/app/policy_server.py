@@ -171,6 +171,7 @@ async def keep_policies(  # noqa: PLR0913 (most have a default)
     kept_versions = LastGood(Path(plan.state_dir), root) if plan.state_dir else None
     folder = Folder(root, loosen_after=plan.loosen_after, last_good=kept_versions)
     folder.scan()
+    await folder.quiet()
     options = IssuerOptions(allow_private_networks=plan.allow_private_issuers, schedule=schedule or Schedule())
     reloads = metrics.reloads(name)
     async with AsyncExitStack() as stack:

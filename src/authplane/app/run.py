@@ -100,7 +100,7 @@ async def run_gateway(settings: RunSettings, tell: Callable[[RunEvent], None], s
     with TemporaryDirectory(prefix="authplane-") as private:
         last_good = LastGood(settings.workspace.root, settings.root)
         folder = Folder(settings.root, loosen_after=settings.loosen_after, last_good=last_good)
-        decider = _decider(folder, UnixAddress(path=f"{private}/policy.sock"))
+        decider = await _decider(folder, UnixAddress(path=f"{private}/policy.sock"))
         control = Control(folder, tell, _as_envoy_sees(decider))
         xds = UnixAddress(path=f"{private}/xds.sock")
         metrics = Metrics()
@@ -135,9 +135,10 @@ async def run_gateway(settings: RunSettings, tell: Callable[[RunEvent], None], s
             )
 
 
-def _decider(folder: Folder, ours: UnixAddress) -> UnixAddress | None:
+async def _decider(folder: Folder, ours: UnixAddress) -> UnixAddress | None:
     """Return where we decide by policies; None if the documents say that somebody else does."""
     folder.scan()
+    await folder.quiet()
     configuration = folder.library.current().resources.configuration
     return ours if configuration is None or configuration.spec.policy_server is None else None
 

@@ -4,6 +4,7 @@ What leads out of the folder is not followed, what is no regular file is never o
 is a finding, not an exception. The one exception is `FolderError`: there is no folder.
 """
 
+import asyncio
 import gc
 import hashlib
 import os
@@ -107,6 +108,16 @@ class Folder:
                         break
         self._begun = True
         return self.library.settle(self._fresh(unfinished)) if changed or self.due() is not None else False
+
+    async def quiet(self) -> None:
+        """Wait for changes that loosen and will take effect soon: who starts should not begin with what is about to go.
+
+        A folder that goes on changing is not waited for.
+        """
+        limit = time.monotonic() + self._loosen_after
+        while (due := self.due()) is not None and due <= limit:
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            self.scan()
 
     def _restore(self) -> None:
         """Begin with the last good versions on disk, if there are any."""
