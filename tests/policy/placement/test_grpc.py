@@ -253,7 +253,7 @@ def test_a_server_is_not_told_more_than_it_can_look_through() -> None:
 
 
 LONG = {
-    "paths": (500, 20, "[{type: Inline, paths: [/a.B/%s]}]" % ("c" * 5000)),
+    "paths": (500, 20, f"[{{type: Inline, paths: [{', '.join(f'/a.B/{letter * 1000}' for letter in 'cdefg')}]}}]"),
     "headers": (
         500,
         20,
