@@ -56,6 +56,8 @@ class Library:
         """What files say now."""
         self._sources: dict[str, Source] = {}
         """What of it, or of what they said before, is in force."""
+        self._faulty: set[str] = set()
+        """Files with errors that are in force, since no version of them was ever good."""
         self._waiting: Mapping[str, Waiting] = {}
         """The files whose newest version is not in force."""
         self._moved: dict[str, str] = {}
@@ -224,14 +226,20 @@ class Library:
                     self._ignored.update(chunk.ignored)
                 for doc in chunk.docs:
                     come.setdefault(key_of(doc.ref), []).append(Claim(file, chunk, doc))
-            if new is None:
-                self._sources.pop(file, None)
-                self._units.pop(file, None)
-            else:
-                self._sources[file] = new
+            self._take(file, new)
         for key in gone.keys() | come.keys():
             self._redeclare(key, gone.get(key), come.get(key, ()))
         return gone.keys() | come.keys()
+
+    def _take(self, file: str, new: Source | None) -> None:
+        self._faulty.discard(file)
+        if new is None:
+            self._sources.pop(file, None)
+            self._units.pop(file, None)
+        else:
+            self._sources[file] = new
+            if not new.usable:
+                self._faulty.add(file)
 
     def _redeclare(self, key: Ref, gone: Counter[Claim] | None, come: Iterable[Claim]) -> None:
         claims: list[Claim] = []
@@ -330,20 +338,21 @@ class Library:
         return MappingProxyType(targets)
 
     def _snapshot(self) -> Loaded:
+        faulty = {file: self._sources[file] for file in sorted(self._faulty)}
         broken = frozenset(ref for refs in self._broken.values() for ref in refs)
         ignored = {kind: count for kind, count in sorted(self._ignored.items()) if count > 0}
-        broken |= lost_settings(self._sources, self._good.keys() | self._broken.keys())
-        broken |= lost_files(self._sources)
+        broken |= lost_settings(faulty, self._good.keys() | self._broken.keys())
+        broken |= lost_files(faulty)
         resources = self._tables.resources(
             broken,
             self._broken_policies(POLICIES),
-            MappingProxyType({**self._broken_policies({TLS_POLICY}), **unread_tls_policies(self._sources)}),
+            MappingProxyType({**self._broken_policies({TLS_POLICY}), **unread_tls_policies(faulty)}),
             MappingProxyType(dict(self._ancestors)),
-            doubt_in(self._sources),
+            doubt_in(faulty),
         )
         docs = (claim.doc for key in self._broken for claim in self._claims[key])
         return Loaded(
-            resources=replace(resources, unread_proxies=unread_proxies(docs, self._sources)),
+            resources=replace(resources, unread_proxies=unread_proxies(docs, faulty)),
             findings=tuple(finding for file in sorted(self._findings) for finding in self._findings[file]),
             ignored=MappingProxyType(ignored),
             last_good=self._stale(),
