@@ -1,5 +1,6 @@
 """``policyServer`` of the configuration: where it is, whom Envoy believes there, and what Envoy shows."""
 
+from datetime import timedelta
 from typing import NamedTuple
 
 import pytest
@@ -7,11 +8,31 @@ from tests.support.certificates import ca_secret, server, tls_secret
 from tests.support.world import World
 
 from authplane.base.names import ObjectName
+from authplane.base.timeouts import After, Timeout
+from authplane.graph.guards import AuthorizationService, CheckedBody, FailClosed, OverGrpc
 from authplane.graph.model import Certificate
-from authplane.graph.policy_server import OverSocket, OverTcp, PolicyServer, Where, policy_cluster, read_policy_server
+from authplane.graph.policy_server import (
+    LOCAL_POLICY_SERVER,
+    OverSocket,
+    OverTcp,
+    PolicyServer,
+    Where,
+    policy_cluster,
+    policy_service,
+    read_policy_server,
+)
 from authplane.graph.policy_server_status import Trial, Tried, policy_server_condition
 from authplane.graph.reports import Reports
-from authplane.graph.upstreams import CaFile, CertificateFiles, ExternalName, Plaintext, SocketFile, VerifiedTls
+from authplane.graph.upstreams import (
+    CaFile,
+    CertificateFiles,
+    ExtensionCluster,
+    ExternalName,
+    HttpVersion,
+    Plaintext,
+    SocketFile,
+    VerifiedTls,
+)
 
 FILES = "caFile: /ca.crt, clientCertFile: /edge.crt, clientKeyFile: /edge.key"
 CLIENT = ObjectName("", "policy-client")
@@ -98,6 +119,80 @@ MISTAKES = {
 @pytest.mark.parametrize(("written", "paths"), MISTAKES.values(), ids=MISTAKES.keys())
 def test_a_mistake_is_named_by_its_field(written: str, paths: list[str]) -> None:
     assert read(written)[1] == paths
+
+
+LONGEST = f"/{'a' * 106}"
+ADDRESSES: dict[str, Where] = {
+    "127.0.0.1:1": OverTcp("127.0.0.1", 1),
+    "127.0.0.1:65535": OverTcp("127.0.0.1", 65535),
+    "localhost:9": OverTcp("localhost", 9),
+    "[::1]:9": OverTcp("::1", 9),
+    f"unix:{LONGEST}": OverSocket(LONGEST),
+}
+
+
+@pytest.mark.parametrize(("address", "where"), ADDRESSES.items(), ids=str)
+def test_an_address_is_a_host_and_a_port_or_a_socket(address: str, where: Where) -> None:
+    found, problems = read(f"address: '{address}'")
+    assert (found.addresses, problems) == ((where,), [])
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1", "127.0.0.1:", ":9", "127.0.0.1:x", "127.0.0.1:-1", "a b:9",
+        "::1:9", "[localhost]:9", "http://localhost:9", "unix:", "unix:a", f"unix:{LONGEST}a",
+    ],
+)  # fmt: skip
+def test_what_is_no_address_is_said(address: str) -> None:
+    # Port 1 of this machine stands for it, where nobody is: no other host is asked.
+    found, problems = read(f"address: '{address}'")
+    assert problems == [".address"]
+    assert found.addresses == (
+        OverSocket(address.removeprefix("unix:")) if address.startswith("unix:") else OverTcp("127.0.0.1", 1),
+    )
+
+
+TIMEOUTS: dict[str, tuple[Timeout, list[str]]] = {
+    "": (After(timedelta(seconds=5)), []),
+    "timeout: 2s": (After(timedelta(seconds=2)), []),
+    "timeout: ''": (After(timedelta(seconds=5)), []),
+    "timeout: infinity": (After(timedelta(seconds=5)), [".timeout"]),
+    "timeout: soon": (After(timedelta(seconds=5)), [".timeout"]),
+}
+
+
+@pytest.mark.parametrize(("written", "wanted"), TIMEOUTS.items(), ids=str)
+def test_a_decision_never_takes_for_ever(written: str, wanted: tuple[Timeout, list[str]]) -> None:
+    found, problems = read(written)
+    assert (found.timeout, problems) == wanted
+
+
+def test_a_policy_server_is_asked_with_the_whole_body_and_silence_closes() -> None:
+    assert policy_service(LOCAL_POLICY_SERVER, 7) == AuthorizationService(
+        cluster="authplane/policy",
+        protocol=OverGrpc(authority="authplane.policy"),
+        timeout=After(timedelta(seconds=5)),
+        on_failure=FailClosed(status=503),
+        body=CheckedBody(most_bytes=7, partial=False, as_bytes=True),
+    )
+
+
+def test_the_cluster_of_a_policy_server() -> None:
+    ours = ObjectName("", "policy")
+    assert policy_cluster(LOCAL_POLICY_SERVER) == ExtensionCluster(
+        name="authplane/policy",
+        object_name=ours,
+        version=HttpVersion.HTTP2,
+        tls=Plaintext(),
+        destinations=(
+            ExternalName(service=ours, weight=1, host="127.0.0.1", port=9443, ipv4_first=True, searched=True),
+        ),
+        authority="authplane.policy",
+        response_timeout=After(timedelta(seconds=5)),
+    )
+    socket, _ = read("address: 'unix:/a'")
+    assert policy_cluster(socket).destinations == (SocketFile(service=ours, weight=1, path="/a"),)
 
 
 def test_only_several_servers_are_asked_for_their_health() -> None:

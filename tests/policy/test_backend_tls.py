@@ -137,19 +137,26 @@ def test_a_service_that_a_policy_names_is_reached_over_tls_or_not_at_all(case: C
     assert tuple(each.reason for problems in found.problems.values() for each in problems) == case.reasons
 
 
-ASKED = policy(anybody(f"[{asks()}]"))
+alone_or_beside = pytest.mark.parametrize(
+    "asked",
+    [policy(anybody(f"[{asks()}]")), policy(anybody(f"[{{type: InlineTools, tools: [sub]}}, {asks()}]"))],
+    ids=["alone", "beside another entry"],
+)
 
 
-def test_an_external_service_is_asked_over_the_tls_of_its_policy() -> None:
-    made = compiled(BACKEND, SERVICE, CA, tls_policy(), ASKED)
+@alone_or_beside
+def test_an_external_service_is_asked_over_the_tls_of_its_policy(asked: str) -> None:
+    made = compiled(BACKEND, SERVICE, CA, tls_policy(), asked)
     guard = made.policies.guards[Aim(next(iter(made.policies.guards)).ref)]
     want = ExternalService(service=ObjectName("default", "authz"), port=9000, protocol=OverGrpc(), tls=VERIFIED)
-    assert guard.policies[0].rules[0].entries == (Asked(want),)  # type: ignore[union-attr]
+    entries = guard.policies[0].rules[0].entries  # type: ignore[union-attr]
+    assert [each for each in entries if isinstance(each, Asked)] == [Asked(want)]
 
 
-def test_an_external_service_whose_policy_cannot_be_followed_is_not_asked() -> None:
+@alone_or_beside
+def test_an_external_service_whose_policy_cannot_be_followed_is_not_asked(asked: str) -> None:
     services = Services(authz=Granted())
-    made = compiled(BACKEND, SERVICE, tls_policy(), ASKED)
+    made = compiled(BACKEND, SERVICE, tls_policy(), asked)
     assert word(judge(made.policies, ADD_CALL, Proof(), services)) == "unavailable"
     assert services.names == []
     [problem] = [each for found in made.problems.values() for each in found if each.reason == "BackendNotFound"]

@@ -1,5 +1,6 @@
 """The messages of the authorization filter."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -21,7 +22,7 @@ from authplane.graph.guards import (
     OverHttp,
     Shadow,
 )
-from authplane.render.ext_authz import manner_of, render_check, render_filter, set_shadow_mode
+from authplane.render.ext_authz import manner_of, render_check, render_disabled, render_filter, set_shadow_mode
 from authplane.render.newer_fields import newer_messages
 
 GRPC: Final = AuthorizationService(
@@ -139,3 +140,31 @@ def test_a_host_that_is_only_tried_out_asks_in_shadow_mode() -> None:
     service = AuthorizationService(cluster="c", protocol=GRPC.protocol, timeout=GRPC.timeout, on_failure=Shadow())
     found = rendered(service)
     assert (found["shadowMode"], found.get("failureModeAllow", False)) == (True, False)
+
+
+STATUSES: Final = {FailClosed(): "Forbidden", FailClosed(status=503): "ServiceUnavailable", FailOpen(): "Forbidden",
+                   Shadow(): "Forbidden"}  # fmt: skip
+
+
+@pytest.mark.parametrize(("on_failure", "status"), STATUSES.items(), ids=str)
+def test_without_an_answer_a_request_gets_a_status_and_passes_only_if_the_author_said_so(
+    on_failure: FailClosed | FailOpen | Shadow, status: str
+) -> None:
+    found = rendered(replace(GRPC, on_failure=on_failure))
+    assert found["statusOnError"] == {"code": status}
+    assert found.get("failureModeAllow", False) == isinstance(on_failure, FailOpen)
+    assert found.get("shadowMode", False) == isinstance(on_failure, Shadow)
+
+
+def test_a_filter_that_asks_over_http_and_does_not_know_whom_asks_nobody() -> None:
+    names = (HeaderNames(test=NameTest.EXACT, text="a"),)
+    service = replace(GRPC, protocol=OverHttp(path_prefix="/verify", request_headers=names, upstream_headers=names))
+    found = shown(render_filter(manner_of(service), None, clear_route_cache=False))
+    assert found == COMMON | {
+        "allowedHeaders": {"patterns": [{"exact": "a"}]},
+        "httpService": {"serverUri": {"uri": "http://dummy/", "cluster": "authplane/nobody", "timeout": "0.200s"}},
+    }
+
+
+def test_a_route_can_switch_the_filter_off() -> None:
+    assert shown(render_disabled()) == {"disabled": True}

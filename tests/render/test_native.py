@@ -103,6 +103,78 @@ def test_every_route_says_something_of_every_filter_that_decides() -> None:
     assert unchecked == [*documents, "default/web#^/weather", "default/web#^/all/service/default/echo/80", "", ""]
 
 
+MIXED = """
+apiVersion: authplane.dev/v1alpha1
+kind: AuthplaneConfiguration
+metadata: {name: authplane}
+spec: {bodyInspection: Native}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: edge}
+spec: {listeners: [{name: web, port: 8001, protocol: HTTP}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: web}
+spec:
+  parentRefs: [{name: edge}]
+  rules:
+"""
+NO_BASE = "mcp: {mcpBaseProtocolMethodsOption: SKIP_BASE_PROTOCOL_METHODS}"
+MIXED_RULES = {
+    "paths": f"[{{authorization: [{{type: Inline, {NO_BASE}, paths: [/paths]}}]}}]",
+    "tools": "[{authorization: [{type: Inline, mcp: {methods: [{name: tools/call, params: [add]}]}}]}]",
+    "people": f"""[{{source: {{type: OIDC, oidc: {{issuerUrl: '{ISSUER}', audiences: [a]}}}},
+                   authorization: [{{type: Inline, {NO_BASE}, paths: [/people]}}]}}]""",
+}
+
+
+def mixed(*names: str) -> World:
+    """Build a listener with a Backend for each of these policies."""
+    routed, written = [], []
+    for name in names:
+        routed.append(f"""
+  - matches: [{{path: {{value: /{name}}}}}]
+    backendRefs: [{{group: agentic.networking.x-k8s.io, kind: Backend, name: {name}}}]""")
+        written.append(f"""
+apiVersion: agentic.networking.x-k8s.io/v1alpha1
+kind: Backend
+metadata: {{name: {name}}}
+spec: {{mcp: {{serviceName: echo, port: 80}}}}
+---
+apiVersion: agentic.networking.x-k8s.io/v1alpha1
+kind: XAccessPolicy
+metadata: {{name: {name}}}
+spec: {{targetRefs: [{{kind: Backend, name: {name}}}], rules: {MIXED_RULES[name]}}}
+""")
+    return World([MIXED + "".join(routed), *written, service("echo", 80)], KEYS)
+
+
+BODIES = ("envoy.filters.http.mcp", "authplane/body")
+USED = {
+    "paths": {DECIDE, EXT_AUTHZ},
+    "tools": {*BODIES, FRONT, DECIDE, EXT_AUTHZ},
+    "people": {"authplane/tokens", FRONT, DECIDE, REFUSE, EXT_AUTHZ},
+}
+"""Which filters the requests to a Backend go through."""
+
+
+@pytest.mark.parametrize("names", [["paths"], ["paths", "tools"], ["people", "tools"], ["people", "paths", "tools"]])
+async def test_a_listener_has_the_filters_of_all_its_targets_and_each_target_uses_its_own(names: list[str]) -> None:
+    rendered = render_graph(mixed(*names).graph)
+    [manager] = managers(rendered)
+    filters = [each.name for each in manager.http_filters][:-1]
+    assert set(filters) == set().union(*(USED[name] for name in names))
+    used = {}
+    for place, changes in places(rendered, manager.rds.route_config_name):
+        off = {name for name in changes if changes[name].Is(routes_pb.FilterConfig.DESCRIPTOR)}
+        used[place.rpartition("/")[2]] = set(filters) - off
+    assert {name: used[name] for name in names} == {name: USED[name] for name in names}
+    verdict = await validate(json_text(static_bootstrap(rendered)))
+    assert verdict.ok, verdict.output
+
+
 def test_without_a_word_of_the_route_nobody_passes_a_filter_that_decides() -> None:
     [manager] = managers(render_graph(build().graph))
     for each in manager.http_filters:

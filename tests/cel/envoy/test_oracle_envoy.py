@@ -152,6 +152,32 @@ async def test_envoy_gives_our_answers(tmp_path: Path) -> None:
     assert 0.2 < sum(holds for *_, holds in wanted) / len(wanted) < 0.8, "the cases are of one sort"
 
 
+ITEMS: Final[dict[str, tuple[dict[str, Any], tuple[bool, bool, bool]]]] = {
+    "true": ({"items": [{"admin": True}]}, (True, True, False)),
+    "false": ({"items": [{"admin": False}]}, (False, True, True)),
+    "another key": ({"items": [{"user": True}]}, (False, False, False)),
+    "in the second": ({"items": [{}, {"admin": True}]}, (False, False, False)),
+    "no items": ({"items": []}, (False, False, False)),
+    "no list": ({"items": {"admin": True}}, (False, False, False)),
+    "nothing": ({}, (False, False, False)),
+}
+"""Claims, and whether there is a member in the first of a list that is true, that is there, and that is false."""
+
+
+async def test_envoy_finds_members_in_lists_as_we_do(tmp_path: Path) -> None:
+    texts = ("identity.items[0].admin", "has(identity.items[0].admin)", "!identity.items[0].admin")
+    whole = [condition(text, Claims(ISSUER)) for text in texts]
+    found, wanted = {}, {}
+    async with answering([*whole, *map(shorten, whole)], tmp_path) as envoy:
+        for name, (claims, holds) in ITEMS.items():
+            sent = Sent(claims=claims)
+            found[name] = [await envoy.holds(number, sent) for number in range(6)]
+            wanted[name] = [ours(program(text), sent) for text in texts] * 2
+            assert tuple(wanted[name][:3]) == holds, name
+    assert found == wanted
+    assert envoy.statuses == {299, 403}
+
+
 async def test_envoy_takes_every_construct_that_we_send(tmp_path: Path) -> None:
     made = [condition(text, who) for text, who, _ in TRANSLATED.values()]
     made += [condition(f'request.method.matches("{pattern}")', NOBODY) for pattern in largest_patterns()]

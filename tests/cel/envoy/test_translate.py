@@ -55,6 +55,8 @@ TRANSLATED: Final[dict[str, tuple[str, Who, str]]] = {
     ),
     "a claim": ('identity.group == "a"', ISSUER, f'{TOKEN}["group"] == "a"'),
     "a claim within a claim": ("identity.a.b[0] == 1", ISSUER, f'{TOKEN}["a"]["b"][0] == 1'),
+    "a claim within a list": ("identity.a[0].b", ISSUER, f'{TOKEN}["a"][0].b'),
+    "whether there is a claim within a list": ("has(identity.a[0].b)", ISSUER, f'has({TOKEN}["a"][0].b)'),
     "a claim by an odd name": ('identity["https://ns/a"] == 1', ISSUER, f'{TOKEN}["https://ns/a"] == 1'),
     "whether there is a claim": ("has(identity.a)", ISSUER, f'"a" in {TOKEN}'),
     "whether there is a claim within a claim": ("has(identity.a.b)", ISSUER, f'has({TOKEN}["a"].b)'),

@@ -18,7 +18,7 @@ from tests.policy.access.world import (
 )
 
 from authplane.base.names import Ref
-from authplane.policy.access.model import AnySource, Policy, Unusable
+from authplane.policy.access.model import AnySource, Family, Inline, McpGrant, Method, Policy, Unusable
 from authplane.policy.access.targets import Aim
 
 P = Ref("AccessPolicy", "default", "p")
@@ -309,3 +309,35 @@ def test_a_rule_without_source_is_for_everybody() -> None:
 def test_rules_without_a_name_get_one_that_no_other_has() -> None:
     made = compiled(BACKEND, policy(f"[{{source: {SPIFFE}}}, {{name: rule-0}}, {{source: {SPIFFE}}}]"))
     assert made.standings[P].rules == ("rule-0-unnamed", "rule-0", "rule-2")
+
+
+ABOUT = (
+    "tools/call", "prompts/get", "resources/read", "resources/subscribe", "resources/unsubscribe",
+    "completion/complete", "tasks/get", "tasks/result", "tasks/cancel", "tasks/update",
+)  # fmt: skip
+FAMILIES = ("tools", "prompts", "resources", "tasks", "completion", "logging", "notifications")
+
+
+@pytest.mark.parametrize("method", ABOUT)
+def test_parameters_name_what_a_method_is_about(method: str) -> None:
+    made = compiled(
+        BACKEND, policy(inline(f"mcp: {{methods: [{{name: {method}, params: [a, b]}}]}}"), kind="XAccessPolicy")
+    )
+    assert errors(made) == []
+    [held] = made.policies.guards[Aim(SHOP)].policies
+    assert isinstance(held, Policy)
+    assert held.rules[0].entries == (Inline(mcp=McpGrant(methods=(Method(method, frozenset({"a", "b"})),))),)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_means_all_its_methods_and_nothing_else(family: str) -> None:
+    made = compiled(BACKEND, policy(inline(f"mcp: {{methods: [{{name: {family}}}]}}"), kind="XAccessPolicy"))
+    [held] = made.policies.guards[Aim(SHOP)].policies
+    assert isinstance(held, Policy)
+    assert held.rules[0].entries == (Inline(mcp=McpGrant(methods=(Family(f"{family}/"),))),)
+    named = compiled(
+        BACKEND, policy(inline(f"mcp: {{methods: [{{name: {family}, params: [a]}}]}}"), kind="XAccessPolicy")
+    )
+    assert [each.partition(":")[0] for each in errors(named)] == [
+        "spec.rules[0].authorization[0].mcp.methods[0].params"
+    ]

@@ -190,7 +190,25 @@ spec:
 ELSEWHERE = SERVICES.replace("{name: authz}", "{name: authz, namespace: infra}")
 AWAY = ext("{protocol: GRPC, backendRef: {name: authz, namespace: infra, port: 9000}}")
 WHERE = "spec.rules[0].authorization[0].externalAuth.backendRef: "
+BESIDE = rule(authorization=f"[{ADD[1:-1]}, {{type: ExternalAuth, externalAuth: {external()}}}]")
+AWAY_BESIDE = BESIDE.replace("{name: authz, ", "{name: authz, namespace: infra, ")
+WHERE_BESIDE = WHERE.replace("authorization[0]", "authorization[1]")
 REFERENCES = {
+    "there, beside another entry": ((SERVICES,), BESIDE, ()),
+    "not there, beside another entry": (
+        (),
+        BESIDE,
+        (f'{WHERE_BESIDE}Service "default/authz" not found [BackendNotFound]',),
+    ),
+    "elsewhere, beside another entry": (
+        (ELSEWHERE,),
+        AWAY_BESIDE,
+        (
+            f'{WHERE_BESIDE}no ReferenceGrant of its namespace lets AccessPolicy "default/p" refer to Service'
+            ' "infra/authz" [RefNotPermitted]',
+        ),
+    ),
+    "elsewhere with a grant, beside another entry": ((ELSEWHERE, GRANT), AWAY_BESIDE, ()),
     "there": ((SERVICES,), ext(external()), ()),
     "not there": ((), ext(external()), (f'{WHERE}Service "default/authz" not found [BackendNotFound]',)),
     "another port": (

@@ -217,3 +217,24 @@ def test_a_screen_of_the_later_kind_is_asked_about_all_whom_it_selects() -> None
     assert services.names == ["authz"]
     [ask] = services.asked
     assert ask.deadline == NOW.timestamp() + 5
+
+
+UNFIT = {
+    "a NUL": ({"a": "b\0c"}, "nul_in_input"),
+    "a NUL in a name": ({"a": "b", "c\0": "d"}, "nul_in_input"),
+    "a NUL further down": ({"a": ["b", {"c": "\0"}]}, "nul_in_input"),
+    "the first integer that is too large": ({"a": 2**63}, "number_out_of_range"),
+    "the first that is too small": ({"a": -(2**63) - 1}, "number_out_of_range"),
+    "the largest integer": ({"a": 2**63 - 1}, "no_such_overload"),
+    "the smallest": ({"a": -(2**63)}, "no_such_overload"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "code"), UNFIT.values(), ids=UNFIT.keys())
+def test_no_expression_sees_arguments_that_it_could_mistake_for_others(arguments: dict[str, object], code: str) -> None:
+    made = policies(BACKEND, policy(rule(authorization=cel('request.mcp.params.a.startsWith("b")'))))
+    verdict = judge(made, call(arguments=arguments), workload())
+    assert word(verdict) == "403"
+    assert [each.rpartition(" ")[2] for each in verdict.grounds.failures] == [code]
+    named = policies(BACKEND, policy(rule(authorization=cel('request.mcp.tool_name == "add"'))))
+    assert word(judge(named, call(arguments=arguments), workload())) == "allow"

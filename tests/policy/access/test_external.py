@@ -142,6 +142,25 @@ def test_a_service_may_edit_what_does_not_make_it_another_request(
     assert ("authorization" in gone) == ("authorization" not in dict(set_))
 
 
+JUDGED = (
+    "accept", "content-encoding", "content-type", "http2-settings", "last-event-id", "mcp-method", "mcp-name",
+    "mcp-protocol-version", "mcp-session-id", "origin", "x-http-method", "x-http-method-override", "x-method-override",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_a_service_can_neither_set_nor_remove_what_a_request_was_judged_by(name: str) -> None:
+    for spelled in (name, name.upper(), name.replace("-", "_")):
+        for edits in (
+            HeaderEdits(set=((spelled, "x"), ("x-a", "a"))),
+            HeaderEdits(set=(("x-a", "a"),), remove=(spelled,)),
+        ):
+            verdict = judge(made(anybody(f"[{asks()}]")), ADD_CALL, Proof(), Services(authz=Granted(edits)))
+            assert isinstance(verdict.decision, Allow)
+            assert verdict.decision.edits.set == (("x-a", "a"),)
+            assert spelled.lower() not in verdict.decision.edits.remove
+
+
 @pytest.mark.requirement("R41")
 def test_behind_a_gateway_that_denies_nobody_is_asked() -> None:
     guarded = made(anybody(f"[{asks('authz2')}]"), GATEWAY, policy(rule(), name="g", targets=EDGE_TARGET))

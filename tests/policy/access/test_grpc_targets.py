@@ -214,6 +214,28 @@ def test_a_server_is_not_told_of_more_paths_and_ids_than_it_can_look_through() -
     assert reach_of(made) == Reach(others=Workloads(frozenset(workloads[:1000])))
 
 
+def test_a_server_is_told_of_as_many_paths_and_ids_as_it_can_look_through() -> None:
+    paths = [f"/shop.Orders/Get{index:03}" for index in range(256)]
+    made = compiled(SERVER, policy(rule(SPIFFE, inline(*paths))))
+    assert reach_of(made) == Reach(paths=tuple((path, ONE) for path in paths), others=Nobody())
+    workloads = frozenset(f"spiffe://example.org/{index}" for index in range(1000))
+    crowd = f"{{type: SPIFFE, spiffe: {sorted(workloads)}}}"
+    everywhere = compiled(SERVER, policy(rule(crowd, "[{type: Inline, ports: [1]}]")))
+    assert reach_of(everywhere) == Reach(others=Workloads(workloads))
+    made = compiled(SERVER, policy(rule(crowd, inline(*paths[:10]))))
+    assert reach_of(made) == Reach(paths=tuple((path, Workloads(workloads)) for path in paths[:10]), others=Nobody())
+
+
+def test_the_most_exact_pattern_of_a_path_says_who_comes_into_question() -> None:
+    reach = Reach(
+        paths=((GET, ONE),),
+        prefixes=(("/shop.", TWO), ("/shop.Orders/", BOTH), ("/shop.O", Nobody())),
+        others=Anybody(),
+    )
+    asked = (GET, f"{GET}Again", "/shop.Other/Get", "/shop.Xyz/Get", "/other/Get", "")
+    assert [reach.callers(each) for each in asked] == [ONE, BOTH, Nobody(), TWO, Anybody(), Anybody()]
+
+
 def test_a_policy_that_only_asks_an_external_service_rules_nobody_out() -> None:
     screen = policy(kind="XAccessPolicy", more=f"  action: ExternalAuth\n  externalAuth: {external()}")
     made = compiled(SERVER, SERVICES, screen)

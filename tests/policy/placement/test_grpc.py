@@ -1,5 +1,6 @@
 """What gRPC servers grant by themselves, and why not the rest."""
 
+import json
 from typing import Final, NamedTuple
 
 import pytest
@@ -129,6 +130,37 @@ ENTRIES: Final = {
 @pytest.mark.parametrize("case", ENTRIES.values(), ids=ENTRIES.keys())
 def test_an_entry_is_granted_by_the_server_where_it_gives_the_same_answer(case: Case) -> None:
     assert places(plan(policy(anybody(case.entry)))) == [case.wanted]
+
+
+@pytest.mark.parametrize(
+    "name", ["authorization", "content-type", "host", "te", "grpc-timeout", "grpc-", "a-bin", "-bin", "a!b", "a~"]
+)
+def test_a_header_that_a_server_may_see_otherwise_is_left_to_the_policy_server(name: str) -> None:
+    seen_otherwise = CallOut(f"reads the header {name}, which gRPC servers see otherwise")
+    assert places(plan(policy(anybody(headers(name, "a"))))) == [seen_otherwise]
+    assert places(plan(policy(anybody(cel(f'request.headers["{name}"] == "a"'))))) == [seen_otherwise]
+
+
+@pytest.mark.parametrize("name", ["x-grpc-a", "a-bin-b", "bin", "grpc", "a_b", "a.b", "x0", "content-types", "tea"])
+def test_a_header_that_a_server_sees_as_it_was_sent_is_looked_at_there(name: str) -> None:
+    assert places(plan(policy(anybody(headers(name, "a"))))) == [ByServer(Grant(headers=((name, "a"),)))]
+    expression = f'request.headers["{name}"] == "a"'
+    assert places(plan(policy(anybody(cel(expression))))) == [ByServer(Grant(expression=expression))]
+
+
+@pytest.mark.parametrize("value", ["a", "!", "~", "a b", "! ~"])
+def test_the_value_of_a_header_is_plain_text(value: str) -> None:
+    assert places(plan(policy(anybody(headers("x-a", value))))) == [ByServer(Grant(headers=(("x-a", value),)))]
+    for odd in (f" {value}", f"{value} ", f"{value}\x7f", f"{value}\t"):
+        assert places(plan(policy(anybody(headers("x-a", odd).replace(repr(odd), json.dumps(odd)))))) == [
+            CallOut(VALUE)
+        ]
+
+
+@pytest.mark.parametrize("variable", ["request.path", "request.url_path", "request.method", "request.query"])
+def test_what_a_server_knows_of_a_call_may_be_read_there(variable: str) -> None:
+    expression = f'{variable} == "a"'
+    assert places(plan(policy(anybody(cel(expression))))) == [ByServer(Grant(expression=expression))]
 
 
 SOURCES: Final = {

@@ -186,6 +186,7 @@ SOURCES: Final = {
     "an audience": Oidc(issuer=IssuerUrl(url=ISSUER, literal=ISSUER), audiences=frozenset({"shop", "https://Srv/"})),
     "scopes": Oidc(issuer=IssuerUrl(url=ISSUER, literal=ISSUER), scopes=("read", "tools.*")),
 }
+OTHERS: Final = [f"other-{number}" for number in range(12)]
 PAYLOADS: Final[dict[str, dict[str, Any]]] = {
     "plain": {},
     "no audience": {"aud": None},
@@ -202,6 +203,12 @@ PAYLOADS: Final[dict[str, dict[str, Any]]] = {
     "a scope in a longer one": {"scope": "reads tools.all"},
     "a scope with signs": {"scope": "tools.*"},
     "scopes in a list": {"scp": ["write", "read"]},
+    "other scopes in a list": {"scp": ["write"]},
+    "other scopes in a list, by the other name": {"scope": ["write", "reads"]},
+    "no scopes in a list": {"scp": []},
+    "a scope in a list, last of as many as Envoy looks at": {"scp": [*OTHERS[:11], "read"]},
+    "a scope in a list that is longer": {"scp": [*OTHERS[:12], "read"]},
+    "a number behind a scope, last of as many as Envoy looks at": {"scp": ["read", *OTHERS[:10], 1]},
     "a scope and a number": {"scp": ["read", 1]},
     "scopes of which one is in scp": {"scope": "write", "scp": "read"},
     "issued later": {"iat": "+600"},
@@ -235,7 +242,7 @@ HEADERS: Final[dict[str, dict[str, Any]]] = {
 }
 STRICTER: Final = {
     "issued never", "no key", "lower case", "a space too much", "a number as audience",
-    "the audience and a number",
+    "the audience and a number", "a scope in a list that is longer",
 }  # fmt: skip
 """What Envoy does not take although the policy server does; about some of it the server is asked."""
 
