@@ -10,8 +10,11 @@ from tests.policy.access.world import BACKEND, policy, rule
 from tests.support.certificates import ca_secret
 from typer.testing import CliRunner, Result
 
+from authplane.app.control import Control, ControlSettings, Told
 from authplane.cli.main import build_app
-from authplane.io.listen import Address
+from authplane.graph.policy_server import OverSocket, PolicyServer
+from authplane.io.folder import Folder
+from authplane.io.listen import Address, UnixAddress
 
 UNUSED = "127.0.0.1:1"
 
@@ -66,6 +69,31 @@ async def test_a_file_that_is_on_another_machine_is_unknown(tmp_path: Path) -> N
     (found,) = rows(result)
     assert found["outcome"] == "unknown"
     assert "/nowhere/ca.crt" in found["message"]
+
+
+async def test_without_a_control_plane_the_address_is_named_as_the_default(tmp_path: Path) -> None:
+    (found,) = rows(await diagnose(tmp_path, BACKEND, policy(rule())))
+    assert found["subject"] == "127.0.0.1:9443"
+    assert found["message"].endswith("(the default address: spec.policyServer is not set)")
+    assert found["outcome"] == "ok" or "Start authplane run" in found["remedy"]
+
+
+async def test_what_authplane_run_decides_by_is_tried_not_what_the_folder_names(tmp_path: Path) -> None:
+    def tell(_: Told) -> None: ...
+
+    (tmp_path / "all.yaml").write_text("---".join((BACKEND, policy(rule()))), encoding="utf-8")
+    socket = UnixAddress(path=str(tmp_path / "policy.sock"))
+    control = Control(Folder(tmp_path), tell, PolicyServer(addresses=(OverSocket(socket.path),)))
+    async with control.serve(ControlSettings(address=UnixAddress(path=str(tmp_path / "xds.sock")))):
+        (silent,) = rows(await diagnose(tmp_path, BACKEND, policy(rule()), configuration(UNUSED)))
+        async with serving(tls=False, address=socket):
+            (found,) = rows(await diagnose(tmp_path, BACKEND, policy(rule()), configuration(UNUSED)))
+    assert (found["subject"], found["outcome"]) == ("authplane run", "ok")
+    assert (silent["subject"], silent["outcome"], silent["remedy"]) == (
+        "authplane run",
+        "finding",
+        "Restart authplane run.",
+    )
 
 
 async def test_without_policies_no_server_is_needed(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The quickstart, as a person meets it: every line that it prints does what it says."""
 
 import asyncio
+import json
 import shutil
 import sys
 import textwrap
@@ -103,6 +104,9 @@ async def test_every_line_that_it_prints_does_what_it_says(tmp_path: Path) -> No
             assert f"HTTP/2 {answer[:3]}" in said, (line, answer, said)
         await quickstart.says("policies deny tools/call delete_note by https://")
         await quickstart.says("policies allow tools/call delete_note by spiffe://cluster.local/ns/default/sa/janitor")
+        rows = json.loads(await shell(str(AUTHPLANE), "doctor", str(quickstart.state / "quickstart"), "-o", "json"))
+        assert {row["outcome"] for row in rows} == {"ok"}, rows
+        assert ("policy-server", "authplane run") in [(row["probe"], row["subject"]) for row in rows]
         program = tmp_path / "agent.py"
         program.write_text(quickstart.program(), encoding="utf-8")
         said = await shell(sys.executable, str(program))

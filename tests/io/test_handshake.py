@@ -25,14 +25,14 @@ def shown(pair: KeyPair) -> PemPair:
 
 
 @asynccontextmanager
-async def serving(*, tls: bool = True, clients: bool = True) -> AsyncGenerator[Address]:
+async def serving(*, tls: bool = True, clients: bool = True, address: Address = HERE) -> AsyncGenerator[Address]:
     pair = server(NAME)
     settings = AuthzSettings(
-        address=HERE,
+        address=address,
         tls=ServerTls(certificate=pair.certificate, key=pair.key, client_ca=CA if clients else None) if tls else None,
     )
-    async with serve_authz(Recording(), settings, observer=Told()) as address:
-        yield address
+    async with serve_authz(Recording(), settings, observer=Told()) as bound:
+        yield bound
 
 
 class Case(NamedTuple):

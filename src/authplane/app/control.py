@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 import structlog
 
+from authplane.app import policy_server_probe
 from authplane.app.generation import Difference, Generation, build_generation, differences
 from authplane.app.policy_server_probe import PolicyServerProbe, PolicyServerTried
 from authplane.app.records import Transitions
@@ -212,12 +213,19 @@ class Control:
             yield
 
     def _respond(self, request: HttpRequest) -> HttpResponse:
-        if request.target != "/status" or self.generation is None:
+        if self.generation is None:
             return HttpResponse(status=404)
-        records = self._transitions.records(self.status(self.generation), now())
-        return HttpResponse(
-            status=200, headers=(("content-type", "application/json"),), body=json.dumps(records).encode()
-        )
+        match request.target:
+            case "/status":
+                return _page(self._transitions.records(self.status(self.generation), now()))
+            case policy_server_probe.PAGE:
+                return _page(policy_server_probe.given_record(self._policy_server))
+            case _:
+                return HttpResponse(status=404)
+
+
+def _page(record: object) -> HttpResponse:
+    return HttpResponse(status=200, headers=(("content-type", "application/json"),), body=json.dumps(record).encode())
 
 
 def _urls(issuers: Iterable[Issuer]) -> frozenset[str]:

@@ -1,7 +1,9 @@
 """Whether the policy server accepts us, tried from here as Envoy does it."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, assert_never
 
 from authplane.graph.model import Certificate
@@ -20,7 +22,11 @@ from authplane.io.handshake import (
     Refused,
     Shown,
 )
-from authplane.io.listen import Address, TcpAddress, UnixAddress
+from authplane.io.listen import Address, TcpAddress, UnixAddress, parse_address
+from authplane.io.live import NotLiveError, ask_live
+
+PAGE: Final = "/policy-server"
+"""Where a control plane says which policy server it was given, whatever the documents name."""
 
 REMEDIES: Final[Mapping[Cause, str]] = {
     Cause.UNREACHABLE: "Start authplane authserver policy there, or correct the address in spec.policyServer.",
@@ -82,6 +88,20 @@ def _tried(address: Address, greeting: Greeting) -> Tried:
             return Tried(address=str(address), trial=Trial.HANDSHAKE, why=why)
         case _:
             assert_never(greeting)
+
+
+def given_record(given: PolicyServer | None) -> dict[str, list[str]]:
+    """Return what `PAGE` says: the addresses of the policy server that the control plane was given, if it was."""
+    return {"given": [] if given is None else [str(address) for address in dialled(given)]}
+
+
+def ask_given(root: Path) -> tuple[Address, ...]:
+    """Ask the control plane of a folder which policy server it was given; none without a control plane."""
+    try:
+        answer = ask_live(root, PAGE)
+    except NotLiveError:
+        return ()
+    return tuple(map(parse_address, json.loads(answer)["given"]))
 
 
 def dialled(server: PolicyServer) -> tuple[Address, ...]:

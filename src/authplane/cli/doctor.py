@@ -6,7 +6,8 @@ from typing import Final
 import typer
 from rich.markup import escape
 
-from authplane.app.doctor import Outcome, Row, examine, row_record
+from authplane.app.doctor import Examined, Outcome, Row, examine, row_record
+from authplane.app.policy_server_probe import ask_given
 from authplane.cli.folder import FolderArgument, read_generation
 from authplane.cli.output import Output, OutputOption, out, print_json
 
@@ -17,11 +18,13 @@ _COLOURS: Final = {Outcome.OK: "green", Outcome.FINDING: "red", Outcome.UNKNOWN:
 def doctor(folder: FolderArgument, output: OutputOption = Output.TEXT) -> None:
     """Try what the folder relies on, from this machine, and say what to do about each finding.
 
-    It connects to the policy server as Envoy does, with the same certificates. Exit status 1 if there is a finding.
+    It connects to the policy server as Envoy does, with the same certificates: the one that decides inside
+    `authplane run` if that serves the folder, otherwise the one of spec.policyServer. Exit status 1 if
+    there is a finding.
 
     Example: authplane doctor ./gateway
     """
-    rows = examine(read_generation(folder))
+    rows = examine(Examined(generation=read_generation(folder), given=ask_given(folder)))
     if output is Output.JSON:
         print_json([row_record(row) for row in rows])
     else:
