@@ -62,6 +62,20 @@ async def test_requests_are_allowed_denied_or_not_checked(it: Gateway) -> None:
 
 
 @BOTH
+async def test_the_decision_log_and_the_access_log_name_a_request_alike(it: Gateway) -> None:
+    assert await it.status("/secret/joined") == 401
+
+    def ids(program: str, field: str) -> list[str]:
+        texts = [text for name, text in it.lines if name == program and '"/secret/joined"' in text]
+        return [json.loads(text)[field] for text in texts]
+
+    async def both() -> bool:
+        return bool(ids("envoy", "request_id") and ids("authserver", "id"))
+
+    await eventually(both, limit=60)
+    assert ids("envoy", "request_id") == ids("authserver", "id")
+
+
 async def test_a_change_of_the_folder_reaches_envoy(it: Gateway) -> None:
     # An added host, a changed route, a renamed file, a removed one.
     it.write("other.yaml", proxy("other.example", name="other"))

@@ -1,5 +1,6 @@
 """The decision log, with real files and pipes."""
 
+import asyncio
 import errno
 import json
 import os
@@ -15,6 +16,7 @@ from typing import Final
 
 import pytest
 from structlog.testing import capture_logs
+from tests.support.eventually import eventually
 
 from authplane.io.decision_log import (
     DecisionLog,
@@ -44,6 +46,9 @@ class Stuck:
     def reopen(self) -> None:
         pass
 
+    def look(self) -> None:
+        pass
+
     def close(self) -> None:
         pass
 
@@ -64,6 +69,9 @@ class Failing:
         self.pieces.append(piece)
 
     def reopen(self) -> None:
+        pass
+
+    def look(self) -> None:
         pass
 
     def close(self) -> None:
@@ -153,6 +161,27 @@ def test_reopening_begins_a_file_where_the_old_one_was_moved_away(tmp_path: Path
         log.reopen()
         log.write("after\n")
     assert (_read(path), _read(moved)) == (["after"], [])
+
+
+def test_a_file_that_was_moved_away_is_let_go_without_new_lines(tmp_path: Path) -> None:
+    path, moved = tmp_path / "decisions.log", tmp_path / "moved"
+
+    async def gone() -> bool:
+        return not _has_open(moved)
+
+    with open_decision_log(ToFile(path=path), look=0.05) as log:
+        path.rename(moved)
+        assert _has_open(moved)
+        asyncio.run(eventually(gone))
+        # Nothing is begun until there is something to write.
+        assert not path.exists()
+        log.write("after\n")
+    assert (_read(path), _read(moved)) == (["after"], [])
+
+
+def _has_open(path: Path) -> bool:
+    numbers = (each.name for each in Path("/proc/self/fd").iterdir())
+    return any(os.path.realpath(f"/proc/self/fd/{number}") == str(path) for number in numbers)
 
 
 def test_a_file_that_cannot_be_reopened_costs_lines_until_it_can(tmp_path: Path) -> None:

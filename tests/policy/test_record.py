@@ -60,6 +60,15 @@ CASES: Final = {
         Deny(http_status=401, rule="htpasswd", identity="ann", body="no"),
         PLAIN._replace(decision=Conclusion.DENY, status=401, rule="htpasswd", identity="ann"),
     ),
+    "the id is the one that the access log has too": Case(
+        replace(REQUEST, headers=(("x-request-id", "4711-0815"), ("x-request-id", "another"))),
+        Allow(),
+        PLAIN._replace(id="4711-0815"),
+    ),
+    "what does not look like an id is not shown": Case(
+        replace(REQUEST, headers=(("x-request-id", "ey.ey.hunter2"),)), Allow(), PLAIN
+    ),
+    "nor what is longer than ids are": Case(replace(REQUEST, headers=(("x-request-id", "a" * 65),)), Allow(), PLAIN),
     "without a decision there is a reason": Case(
         REQUEST,
         Unavailable(cause="no keys"),

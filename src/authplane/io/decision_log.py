@@ -6,7 +6,8 @@ how many are missing as soon as it can. A thread and no task: writing to a disk 
 ever must not keep the program from ending.
 
 Several processes may write to one file. Each locks it for as long as it takes to append some whole lines or to rename
-it, and looks first whether the file still has its name: who finds it renamed goes on with the new one.
+it, and looks first whether the file still has its name: who finds it renamed goes on with the new one. Who has no lines
+looks every few seconds, and lets a renamed file go: what is removed takes room until the last process closes it.
 """
 
 import errno
@@ -34,6 +35,8 @@ _PAUSE: Final = 0.05
 """How many seconds lines are collected before they are written: waking a thread for each would cost every check."""
 _ATOMIC: Final = 4096
 """What the kernel writes to a pipe in one piece, in bytes: lines of several processes do not mix then."""
+_LOOK: Final = 5.0
+"""Seconds after which a process without new lines looks whether its file was moved away."""
 _ATTEMPTS: Final = 100
 """How often in a row a file may have been renamed by others before a piece is given up."""
 
@@ -73,19 +76,22 @@ class Sink(Protocol):
     def reopen(self) -> None:
         """Begin anew where the lines went before: somebody may have moved the file away."""
 
+    def look(self) -> None:
+        """Let go of a file that was moved away; nothing has to be written."""
+
     def close(self) -> None:
         """Let go of it."""
 
 
 @contextmanager
 def open_decision_log(
-    target: LogTarget, *, room: int = 8192, lost: Lost = lambda _: None, grace: float = 2.0
+    target: LogTarget, *, room: int = 8192, lost: Lost = lambda _: None, grace: float = 2.0, look: float = _LOOK
 ) -> Iterator["DecisionLog"]:
     """Write a log while the block runs; at its end what is left is written, within ``grace`` seconds.
 
     Raises `LogUnusableError` if there is a file that cannot be opened.
     """
-    log = DecisionLog(_sink(target), room=room, lost=lost)
+    log = DecisionLog(_sink(target), room=room, lost=lost, look=look)
     try:
         yield log
     finally:
@@ -95,8 +101,9 @@ def open_decision_log(
 class DecisionLog:
     """Takes lines from any thread, at once."""
 
-    def __init__(self, sink: Sink, *, room: int, lost: Lost) -> None:
+    def __init__(self, sink: Sink, *, room: int, lost: Lost, look: float = _LOOK) -> None:
         self._sink = sink
+        self._look = look
         self._room = room
         self._told = lost
         self._lines: deque[str] = deque()
@@ -119,7 +126,7 @@ class DecisionLog:
             self._wake.set()
 
     def reopen(self) -> None:
-        """Open the file of the configured name now; one that was moved away is noticed at the next line anyway.
+        """Open the file of the configured name now; one that was moved away is noticed within seconds anyway.
 
         Not for a handler of `signal.signal`, which may interrupt `write` in the middle; a handler of the loop is fine.
         """
@@ -137,7 +144,10 @@ class DecisionLog:
     def _run(self) -> None:
         """Write until the log is closed and empty."""
         while not self._stop.is_set():
-            self._wake.wait()
+            if not self._wake.wait(self._look):
+                with suppress(OSError):  # the next line will meet it, and say so
+                    self._sink.look()
+                continue
             # Cleared before the lines are taken: one that comes later sets it again.
             self._wake.clear()
             self._stop.wait(_PAUSE)
@@ -203,6 +213,9 @@ class _StandardOutput:
     def reopen(self) -> None:
         pass  # there is no name to open
 
+    def look(self) -> None:
+        pass
+
     def close(self) -> None:
         pass  # it belongs to the process
 
@@ -231,6 +244,10 @@ class _File:
     def reopen(self) -> None:
         self.close()
         self._open()
+
+    def look(self) -> None:
+        if self._number is not None and not self._has_its_name(self._number):
+            self.close()
 
     def close(self) -> None:
         number, self._number = self._number, None

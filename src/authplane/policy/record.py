@@ -1,8 +1,9 @@
 """What is written down about a decision: one line of JSON.
 
 A line says who asked for what and how it ended. Where a client usually puts a secret nothing is shown at all: the
-query, the body and every header. What is shown is cut and escaped, and rid of what is known to carry secrets: the
-parameters of a path and the user part of a host. The path itself is shown, so a token must not be part of one.
+query, the body and every header but the id of the request. What is shown is cut and escaped, and rid of what is known
+to carry secrets: the parameters of a path and the user part of a host. The path itself is shown, so a token must not
+be part of one.
 """
 
 import re
@@ -53,7 +54,7 @@ class Record(NamedTuple):
     host: str
     method: str
     id: str
-    """What the proxy calls the request."""
+    """What the proxy calls the request, in its own log too."""
     source: str
     """The address that the connection came from."""
     identity: str
@@ -91,7 +92,7 @@ def build_record(made: Answer, *, backend: str, now: float, seconds: float) -> R
     match request:
         case Request():
             path, host = request.path, _without_user(request.host)
-            texts = (host, request.method, request.id, request.source.address, identity, rule, reason)
+            texts = (host, request.method, _id(request), request.source.address, identity, rule, reason)
         case Malformed():
             path, texts = "", ("", "", "", "", identity, rule, request.reason)
         case _:
@@ -131,10 +132,21 @@ _NO_DECISION: Final = 503
 _CUT: Final = "…"
 _LONGEST: Final = 256
 _LONGEST_PATH: Final = 512
+_REQUEST_ID: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")
+"""A UUID, as Envoy makes them, or what else is used; no token, which has dots or is longer."""
 _SPECIAL: Final = re.compile(r"[;?#%]")
 _PARAMETERS: Final = re.compile(r"[;?#]|%(?:3[bf]|23)", re.IGNORECASE)
 """Where the query, a fragment or parameters begin, plain or for an origin that decodes too much."""
 _Texts: TypeAlias = tuple[str, str, str, str, str, str, str]
+
+
+def _id(request: Request) -> str:
+    """Return the id that the access log has too; what else Envoy calls a request is in no other log.
+
+    Envoy keeps the id that a client of its own network sends: one that does not look like an id is not shown.
+    """
+    sent = request.values("x-request-id")
+    return sent[0] if sent and _REQUEST_ID.fullmatch(sent[0]) else request.id
 
 
 def _without_user(host: str) -> str:
