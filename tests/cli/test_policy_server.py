@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -255,3 +256,36 @@ async def test_workers_that_are_replaced_while_a_file_is_broken_decide_as_before
         for _ in range(4):
             assert status(await server.answer(tool_check(spiffe_id=AGENT))) == 200
             assert status(await server.answer(tool_check("wipe", spiffe_id=AGENT))) == 403
+
+
+@pytest.mark.requirement("F02")
+@pytest.mark.requirement("F12")
+async def test_a_writer_that_pauses_opens_nothing_and_what_opens_waits(folder: Path) -> None:
+    file, quiet = folder / "policy.yaml", 1.0
+    wider = policy().replace(f'    source: {{type: SPIFFE, spiffe: "{AGENT}"}}\n', "")
+    server = Server()
+
+    async def strangers_pass() -> bool:
+        return status(await server.answer(tool_check())) == 200
+
+    async def strangers_do_not() -> bool:
+        return not await strangers_pass()
+
+    async with server.running("policy", str(folder), "--engine", "grpcio", "--loosen-after", str(quiet)):
+        (folder / "bad.yaml").write_text("kind: [", encoding="utf-8")
+        await server.says("bad.yaml")
+        with file.open("w", encoding="utf-8") as writer:
+            writer.write(wider)
+            writer.flush()
+            # A new folder makes the server look at all files meanwhile.
+            (folder / "sub").mkdir()
+            (folder / "sub/worse.yaml").write_text("kind: [", encoding="utf-8")
+            await server.says("worse.yaml")
+            assert await strangers_do_not()
+            begun = time.monotonic()
+        await server.says("a change that loosens waits until its file is quiet")
+        assert await strangers_do_not() or time.monotonic() - begun >= quiet
+        await eventually(strangers_pass, limit=60)
+        assert time.monotonic() - begun >= quiet
+        file.write_text(policy(), encoding="utf-8")
+        await eventually(strangers_do_not, limit=60)

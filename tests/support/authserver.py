@@ -36,8 +36,8 @@ class Server:
         async def sink(line: Line) -> None:
             self.lines.append(line)
 
-        argv = [sys.executable, "-m", "authplane", "authserver", *arguments]
-        argv += ["--loosen-after", "0"] if arguments[0] == "policy" else []
+        at_once = ["--loosen-after", "0"] if arguments[0] == "policy" else []
+        argv = [sys.executable, "-m", "authplane", "authserver", arguments[0], *at_once, *arguments[1:]]
         argv += ["--address", f"127.0.0.1:{self.grpc}", "--log-format", "json"]
         argv += ["--http-address", f"127.0.0.1:{self.http}"] if http else []
         argv += ["--metrics-address", f"127.0.0.1:{self.admin}" if admin else ""]
