@@ -166,6 +166,25 @@ async def test_filters_of_the_listener_judge_calls_before_they_go_out(
     assert cart.calls == 1
 
 
+async def test_an_endpoint_that_was_away_is_tried_every_two_seconds(control: Control) -> None:
+    attempts: asyncio.Queue[float] = asyncio.Queue()
+
+    async def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        attempts.put_nowait(asyncio.get_running_loop().time())
+        writer.close()
+
+    away = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    control.publish(*whole(away.sockets[0].getsockname()[1]))
+    channel: Any = authplane.grpc.aio.channel("xds:///shop", xds=control.bootstrap())
+    async with away, channel:
+        call = asyncio.ensure_future(channel.unary_unary(PATHS["unary_unary"])(b"a", wait_for_ready=True))
+        async with asyncio.timeout(60):
+            times = [await attempts.get() for _ in range(6)]
+        call.cancel()
+    # Without a limit grpcio's fifth pause is 5.2 s at least; a busy machine adds to ours, which is 2.4 s at most.
+    assert times[-1] - times[-2] < 4.5
+
+
 async def test_calls_go_to_the_next_priority_while_the_first_is_away(
     connect: Any, control: Control, carts: tuple[Cart, Cart], ports: tuple[int, int]
 ) -> None:

@@ -10,12 +10,12 @@ _ENOUGH: Final = 11
 """After so many failures the longest delay is reached."""
 
 
-def backoff_delay(failures: int, draw: float) -> float:
-    """Return the seconds to wait after so many failures in a row, at least one.
+def backoff_delay(failures: int, draw: float, longest: float = _LONGEST) -> float:
+    """Return the seconds to wait after so many failures in a row, at least one; ``longest`` is before the jitter.
 
     ``draw`` is random, from 0 up to 1: it moves the delay by up to a fifth either way, so that many who failed
     together do not all come back together. 0.5 moves nothing.
     """
     # https://github.com/grpc/grpc/blob/master/doc/connection-backoff.md
-    delay = min(_INITIAL * _FACTOR ** min(failures - 1, _ENOUGH), _LONGEST)
+    delay = min(_INITIAL * _FACTOR ** min(failures - 1, _ENOUGH), longest)
     return delay * (1 + _JITTER * (2 * draw - 1))

@@ -58,6 +58,10 @@ def parse_target(target: str, bootstrap: Bootstrap) -> XdsTarget:
     return XdsTarget(authority=unquote(name.rpartition("/")[2]), listener=listener)
 
 
+_LONGEST_PAUSE_MS: Final = 2000
+"""Between attempts to reach an endpoint; grpcio alone waits up to two minutes after an endpoint is back."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClientRules:
     """What the Listener and the routes of a channel say."""
@@ -131,6 +135,7 @@ class Reaching:
             ("grpc.default_authority", self.authority),
             ("grpc.service_config", json.dumps({"loadBalancingConfig": [{key.policy: {}}]})),
             ("grpc.service_config_disable_resolution", 1),
+            ("grpc.max_reconnect_backoff_ms", _LONGEST_PAUSE_MS),
             *self.options,
         )
         if not isinstance(self.credentials, XdsChannelCredentials):

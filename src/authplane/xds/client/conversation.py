@@ -2,12 +2,19 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from authplane.base.backoff import backoff_delay
 from authplane.xds.bootstrap import Node, XdsServer
 from authplane.xds.client.cache import Key
 from authplane.xds.client.events import Fault
 from authplane.xds.client.messages import Link, Request
+
+_LONGEST_PAUSE: Final = 1.6
+"""Seconds between attempts to reach a server, less than 2 with the jitter.
+
+gRPC's own clients wait up to 120. What is tightened while a server is away would wait as long after its return.
+"""
 
 
 @dataclass(slots=True)
@@ -146,7 +153,7 @@ class Conversation:
             self.retry_at = max(now, opened + backoff_delay(1, draw))
             return False
         self._failures += 1
-        self.retry_at = now + backoff_delay(self._failures, draw)
+        self.retry_at = now + backoff_delay(self._failures, draw, _LONGEST_PAUSE)
         return True
 
     def overdue(self, now: float) -> list[Key]:
