@@ -1,9 +1,11 @@
 """Last good versions on disk: who starts next begins with them."""
 
 import os
+import shutil
 import sqlite3
 import stat
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -123,9 +125,25 @@ async def test_what_was_never_good_stays_closed_at_the_next_start(site: Site) ->
     assert not (await site.started()).library.current().resources.doubt
 
 
+BACKENDS = "".join(
+    f"---\napiVersion: agentic.networking.x-k8s.io/v1alpha1\nkind: Backend\nmetadata: {{name: {name}}}\n"
+    "spec: {mcp: {serviceName: s, port: 80}}\n"
+    for name in ("mine", "other")
+)
+
+
+def in_force(folder: Folder) -> dict[str, list[str]]:
+    """Return the targets of each policy, with how many rules it has."""
+    found = folder.library.current().resources.access_policies.items()
+    return {
+        name.name: [f"{each.name}:{len(policy.spec.rules)}" for each in policy.spec.target_refs]
+        for name, policy in found
+    }
+
+
+@pytest.mark.requirement("F15")
 async def test_a_target_that_is_misspelled_keeps_the_last_good_version_after_a_restart_too(site: Site) -> None:
-    backend = "---\napiVersion: agentic.networking.x-k8s.io/v1alpha1\nkind: Backend\nmetadata: {name: mine}\n"
-    site.write("backend.yaml", backend + "spec: {mcp: {serviceName: s, port: 80}}\n")
+    site.write("backend.yaml", BACKENDS)
     site.write("a.yaml", policy("p"))
     folder = await site.started()
     site.write("a.yaml", policy("p").replace("mine", "mien"))
@@ -135,6 +153,52 @@ async def test_a_target_that_is_misspelled_keeps_the_last_good_version_after_a_r
         again = await site.started()
         [found] = again.library.current().resources.access_policies.values()
         assert [each.name for each in found.spec.target_refs] == ["mine"]
+
+
+@pytest.mark.requirement("F15")
+async def test_beside_a_misspelled_target_nothing_old_comes_back(site: Site) -> None:
+    wide = policy("q").replace("rules: []", "rules: [{source: {type: SPIFFE, spiffe: 'spiffe://c/a'}}]")
+    site.write("backend.yaml", BACKENDS)
+    site.write("a.yaml", policy("p") + wide)
+    folder = await site.started()
+    assert in_force(folder) == {"p": ["mine:0"], "q": ["mine:1"]}
+    for text in (policy("p").replace("mine", "mien") + policy("q"), BROKEN):
+        site.write("a.yaml", text)
+        folder.scan()
+        await folder.keep()
+        assert in_force(folder) == {"p": ["mine:0"], "q": ["mine:0"]}
+        assert in_force(await site.started()) == {"p": ["mine:0"], "q": ["mine:0"]}
+
+
+@pytest.mark.requirement("F15")
+async def test_state_that_is_removed_while_a_program_runs_is_written_whole(site: Site) -> None:
+    site.write("backend.yaml", BACKENDS)
+    site.write("a.yaml", policy("p"))
+    site.write("b.yaml", policy("q"))
+    folder = await site.started()
+    site.write("a.yaml", policy("p").replace("mine", "mien"))
+    folder.scan()
+    await folder.keep()
+    shutil.rmtree(site.state)
+    site.write("c.yaml", policy("r"))
+    folder.scan()
+    await folder.keep()
+    site.write("b.yaml", BROKEN)
+    assert in_force(await site.started()) == {"p": ["mine:0"], "q": ["mine:0"], "r": ["mine:0"]}
+
+
+@pytest.mark.requirement("F15")
+async def test_state_that_another_program_writes_for_long_is_not_removed(site: Site) -> None:
+    site.write("a.yaml", policy("p"))
+    await site.started()
+    with closing(sqlite3.connect(site.database, isolation_level=None)) as opened:
+        opened.execute("BEGIN EXCLUSIVE")
+        folder = Folder(site.root, last_good=LastGood(site.state, site.root, patience=0.01))
+        with capture_logs() as logs:
+            folder.scan()
+    assert logs[0]["why"] == "database is locked"
+    site.write("a.yaml", BROKEN)
+    assert names(await site.started()) == ["p"]
 
 
 async def test_what_went_while_nobody_looked_stays_for_a_moment(site: Site) -> None:
@@ -173,7 +237,7 @@ def damage_text(database: Path) -> None:
 
 def damage_content(database: Path) -> None:
     with sqlite3.connect(database) as opened:
-        opened.execute("UPDATE files SET content = '[]'")
+        opened.execute("UPDATE kept SET content = '[]'")
     opened.close()
 
 
@@ -196,7 +260,7 @@ def not_private(database: Path) -> None:
 UNUSABLE = {
     "no database": (damage_text, "file is not a database"),
     "another content": (damage_content, "what it holds of a.yaml is damaged"),
-    "another format": (other_format, "it has format 99, this program writes 1"),
+    "another format": (other_format, "it has format 99, this program writes 2"),
     "another installation": (other_installation, "it belongs to another installation"),
     "others can write it": (not_private, "is not private"),
 }

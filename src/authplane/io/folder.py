@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from authplane.io.beside import beside
-from authplane.io.last_good import LastGood
+from authplane.io.last_good import Gone, LastGood, State
 from authplane.io.listing import SECOND, Entry, FolderError, Listing, Plain, Stamp, list_files, shown
 from authplane.resources.library import Library
 from authplane.resources.required_targets import RequiredTargets
+from authplane.resources.source import Source
 
 __all__ = ["LARGEST_FILE", "Folder", "FolderError", "Progress", "shown"]
 
@@ -53,7 +54,10 @@ class Folder:
         self._loosen_after = loosen_after
         self._touched: dict[str, _Touched] = {}
         """Files that changed within that time, and when."""
-        self.library = Library(RequiredTargets())
+        self._targets = RequiredTargets()
+        self._kept_policies: Mapping[str, str] = {}
+        """The policies on disk that no file holds any more."""
+        self.library = Library(self._targets)
         self._largest = largest_file
         self._progress_every = int(progress_every * SECOND)
         self._seen: dict[str, _Seen] = {}
@@ -121,12 +125,13 @@ class Folder:
 
     def _restore(self) -> None:
         """Begin with the last good versions on disk, if there are any."""
-        versions = self._last_good.read() if self._last_good is not None else None
-        if versions is None:
+        state = self._last_good.read() if self._last_good is not None else None
+        if state is None:
             return
-        self._kept = True
-        self.library.restore({self._path(below): pieces for below, pieces in versions.items()})
-        for below in versions:
+        self._kept, self._kept_policies = True, state.policies
+        self._targets.remember(state.policies)
+        self.library.restore({self._path(below): pieces for below, pieces in state.files.items()})
+        for below in state.files:
             self._seen[self._path(below)] = _Seen(_NEVER, b"", settled=False, opened="")
 
     def _path(self, below: str) -> str:
@@ -137,16 +142,30 @@ class Folder:
         """Write the versions in force to disk, for whoever starts next."""
         if self._last_good is None or not self._begun or time.monotonic() < self._keep_at:
             return
-        top, kept, last_good = shown(self._path("")), self._kept, self._last_good
-        changes = {
-            file.removeprefix(top).removeprefix("/") if top else file: source
-            for file, source in (self.library.unsaved() if kept else self.library.in_force()).items()
-        }
-        versions = {each: source.pieces if source.usable else None for each, source in changes.items() if source}
-        if changes or not kept:
-            gone = changes.keys() - versions.keys()
-            self._kept = await beside(lambda: last_good.write(versions, gone, everything=not kept))
-            self._keep_at = 0.0 if self._kept else time.monotonic() + _KEEP_AGAIN
+        written = self._kept and await self._write(self.library.unsaved(), everything=False)
+        # Where not even the other versions are on the disk any more, all of them are written again.
+        self._kept = written or await self._write(self.library.in_force(), everything=True)
+        self._keep_at = 0.0 if self._kept else time.monotonic() + _KEEP_AGAIN
+
+    async def _write(self, changed: Mapping[str, Source | None], *, everything: bool) -> bool:
+        top, last_good, before, policies = (
+            shown(self._path("")),
+            self._last_good,
+            self._kept_policies,
+            self._targets.kept(),
+        )
+        if last_good is None or not (everything or changed or policies != before):
+            return True
+        files = {file.removeprefix(top).removeprefix("/") if top else file: source for file, source in changed.items()}
+        state = State(
+            {each: source.pieces if source.usable else None for each, source in files.items() if source},
+            {each: text for each, text in policies.items() if everything or before.get(each) != text},
+        )
+        gone = Gone(files.keys() - state.files.keys(), before.keys() - policies.keys())
+        done = await beside(lambda: last_good.write(state, gone, everything=everything))
+        if done:
+            self._kept_policies = policies
+        return done
 
     def due(self) -> float | None:
         """Return when a change that loosens may come into force if nothing else happens; None if none waits."""

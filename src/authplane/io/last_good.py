@@ -10,14 +10,14 @@ import json
 import os
 import sqlite3
 import stat
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import structlog
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The version of what is written here; another is not read."""
 _WAIT: Final = 2.0
 """Seconds to wait for another process that writes."""
@@ -28,11 +28,29 @@ Pieces: TypeAlias = tuple[tuple[int, str], ...]
 Versions: TypeAlias = Mapping[str, Pieces | None]
 """By the path below the folder; None stands for a file of which no version was ever good."""
 
+Policies: TypeAlias = Mapping[str, str]
+"""By their names, the texts of policies that are in force and that no file holds any more."""
+
+
+class State(NamedTuple):
+    """What is kept."""
+
+    files: Versions
+    policies: Policies
+
+
+class Gone(NamedTuple):
+    """What is kept no more."""
+
+    files: Collection[str] = ()
+    policies: Collection[str] = ()
+
+
 _log: Final = structlog.stdlib.get_logger()
 
 _SCHEMA: Final = """
 CREATE TABLE installation (folder TEXT NOT NULL);
-CREATE TABLE files (path TEXT PRIMARY KEY, hash BLOB, content BLOB) WITHOUT ROWID;
+CREATE TABLE kept (sort TEXT, name TEXT, hash BLOB, content BLOB, PRIMARY KEY (sort, name)) WITHOUT ROWID;
 """
 
 
@@ -46,55 +64,63 @@ def default_state_dir() -> Path:
 class LastGood:
     """The last good versions of one folder."""
 
-    def __init__(self, state_dir: Path, folder: Path) -> None:
+    def __init__(self, state_dir: Path, folder: Path, patience: float = 10.0) -> None:
+        self._patience = patience
+        """Seconds that who starts waits for another process: without an answer it has nothing to begin with."""
         self._place = state_dir / "last-good"
         self._folder = os.fsencode(os.path.realpath(folder)).decode(errors="backslashreplace")
         name = hashlib.sha256(self._folder.encode()).hexdigest()[:_DIGITS]
         self._file = self._place / f"{name}.db"
         self._usable = True
 
-    def read(self) -> Versions | None:
+    def read(self) -> State | None:
         """Return what was kept; None if there is nothing that can be believed, which is said if there is something."""
         try:
             if not self._file.exists():
                 return None
             self._require_private()
-            with self._opened() as database:
+            with self._opened(self._patience) as database:
                 return self._believed(database)
         except (OSError, sqlite3.Error, ValueError) as error:
             _log.warning("ignored the last good versions on disk", state=str(self._file), why=_why(error))
-            if not isinstance(error, OSError):
+            # One that others use at the moment, or that the disk does not give, is not damaged.
+            if not isinstance(error, OSError | sqlite3.OperationalError):
                 with suppress(OSError):
                     self._file.unlink()
             return None
 
-    def write(self, versions: Versions, gone: Iterable[str] = (), *, everything: bool = False) -> bool:
-        """Keep versions and forget those of files that are gone, all at once or none.
+    def write(self, state: State, gone: Gone, *, everything: bool) -> bool:
+        """Keep versions and forget those that are gone, all at once or none; False means that it failed.
 
-        With ``everything``, all others are forgotten. False means that it failed, which is said once.
+        With ``everything``, all others are forgotten, and failure is said once. Without, it fails if the others are not
+        there any more.
         """
         try:
+            if not everything and not self._file.exists():
+                return False
             self._place.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._file.touch(mode=0o600)
             self._require_private()
-            with self._opened() as database:
+            with self._opened(_WAIT) as database:
                 database.execute("BEGIN IMMEDIATE")
-                self._prepare(database, everything=everything)
-                rows = [(path, *_row(each)) for path, each in versions.items()]
-                database.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", rows)
-                database.executemany("DELETE FROM files WHERE path = ?", [(path,) for path in gone])
+                if everything:
+                    self._begin(database)
+                else:
+                    self._require_ours(database)
+                _put(database, "file", {path: _content(each) for path, each in state.files.items()}, gone.files)
+                _put(database, "policy", {name: each.encode() for name, each in state.policies.items()}, gone.policies)
                 database.execute("COMMIT")
         except (OSError, sqlite3.Error, ValueError) as error:
-            if self._usable:
+            if self._usable and everything:
                 _log.warning("cannot keep last good versions on disk", state=str(self._file), why=_why(error))
-            self._usable = False
+            self._usable = not everything
             return False
         self._usable = True
         return True
 
     @contextmanager
-    def _opened(self) -> Generator[sqlite3.Connection]:
-        with closing(sqlite3.connect(self._file, timeout=_WAIT, isolation_level=None)) as database:
+    def _opened(self, wait: float) -> Generator[sqlite3.Connection]:
+        with closing(sqlite3.connect(self._file, timeout=wait, isolation_level=None)) as database:
             yield database
 
     def _require_private(self) -> None:
@@ -105,25 +131,24 @@ class LastGood:
                     f"{path} is not private: it must be of this user, with mode 0700, or 0600 for files"
                 )
 
-    def _believed(self, database: sqlite3.Connection) -> Versions | None:
-        [version] = database.execute("PRAGMA user_version").fetchone()
-        if version == 0:
+    def _believed(self, database: sqlite3.Connection) -> State | None:
+        if database.execute("PRAGMA user_version").fetchone() == (0,):
             return None
+        self._require_ours(database)
+        files = {path: _pieces(content) for path, content in _rows(database, "file")}
+        policies = {name: (content or b"").decode() for name, content in _rows(database, "policy")}
+        return State(files, policies)
+
+    def _require_ours(self, database: sqlite3.Connection) -> None:
+        [version] = database.execute("PRAGMA user_version").fetchone()
         if version != FORMAT:
             raise ValueError(f"it has format {version}, this program writes {FORMAT}")
         folders = database.execute("SELECT folder FROM installation").fetchall()
         if folders != [(self._folder,)]:
             raise ValueError("it belongs to another installation")
-        found: dict[str, Pieces | None] = {}
-        for path, digest, content in database.execute("SELECT path, hash, content FROM files"):
-            found[path] = _pieces(path, digest, content)
-        return found
 
-    def _prepare(self, database: sqlite3.Connection, *, everything: bool) -> None:
-        [version] = database.execute("PRAGMA user_version").fetchone()
-        if version == FORMAT and not everything:
-            return
-        for table in ("installation", "files"):
+    def _begin(self, database: sqlite3.Connection) -> None:
+        for table in ("installation", "files", "kept"):
             database.execute(f"DROP TABLE IF EXISTS {table}")
         for statement in _SCHEMA.strip().splitlines():
             database.execute(statement)
@@ -131,16 +156,25 @@ class LastGood:
         database.execute(f"PRAGMA user_version = {FORMAT}")
 
 
-def _row(version: Pieces | None) -> tuple[bytes, bytes | None]:
-    content = None if version is None else json.dumps(version).encode()
-    return hashlib.sha256(content or b"").digest(), content
+def _put(database: sqlite3.Connection, sort: str, rows: Mapping[str, bytes | None], gone: Collection[str]) -> None:
+    hashed = [(sort, name, hashlib.sha256(content or b"").digest(), content) for name, content in rows.items()]
+    database.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?, ?, ?)", hashed)
+    database.executemany("DELETE FROM kept WHERE sort = ? AND name = ?", [(sort, name) for name in gone])
 
 
-def _pieces(path: object, digest: object, content: object) -> Pieces | None:
-    if content is not None and not isinstance(content, bytes):
-        raise ValueError(f"what it holds of {path} is damaged")
-    if not isinstance(path, str) or hashlib.sha256(content or b"").digest() != digest:
-        raise ValueError(f"what it holds of {path} is damaged")
+def _rows(database: sqlite3.Connection, sort: str) -> Iterator[tuple[str, bytes | None]]:
+    for name, digest, content in database.execute("SELECT name, hash, content FROM kept WHERE sort = ?", (sort,)):
+        text = isinstance(name, str) and (content is None or isinstance(content, bytes))
+        if not text or hashlib.sha256(content or b"").digest() != digest:
+            raise ValueError(f"what it holds of {name} is damaged")
+        yield name, content
+
+
+def _content(version: Pieces | None) -> bytes | None:
+    return None if version is None else json.dumps(version).encode()
+
+
+def _pieces(content: bytes | None) -> Pieces | None:
     return None if content is None else tuple((int(line), str(text)) for line, text in json.loads(content))
 
 

@@ -98,15 +98,8 @@ class Library:
         self._loaded = self._demand(self._snapshot())
 
     def unsaved(self) -> Mapping[str, Source | None]:
-        """Return the files of which another version is in force than when this was last asked; None is no file.
-
-        A file with a resource that gives way to its last good version is not among them: what was good is in the
-        version before.
-        """
-        doubtful = {
-            claim.file for ref in self._loaded.last_good for claim in self._claims.get(key_of(ref), ())
-        } & self._unsaved
-        files, self._unsaved = self._unsaved - doubtful, doubtful
+        """Return the files of which another version is in force than when this was last asked; None is no file."""
+        files, self._unsaved = self._unsaved, set()
         return {file: self._sources.get(file) for file in files}
 
     def in_force(self) -> Mapping[str, Source | None]:

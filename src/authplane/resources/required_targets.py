@@ -4,7 +4,7 @@ In a folder a target that does not exist is a mistake in the policy: the last ve
 force, so that a misspelled name opens nothing. A cluster makes no such demand, since its objects come in any order.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -12,9 +12,11 @@ from typing import Final, NamedTuple
 from authplane.base.names import Ref
 from authplane.base.problems import Path, Problem
 from authplane.resources.documents import Finding, Resources
-from authplane.resources.kinds.agentic import AccessPolicy
+from authplane.resources.keys import key_of
+from authplane.resources.kinds.agentic import AccessPolicy, XAccessPolicy, XAccessPolicyV0
 from authplane.resources.loaded import Loaded
 from authplane.resources.shapes import suggestion
+from authplane.resources.stencils import Stencils
 from authplane.resources.targets import (
     GROUPS,
     Aim,
@@ -42,11 +44,31 @@ class _Fault(NamedTuple):
     """What comes of it without a last good version."""
 
 
+class _Version(NamedTuple):
+    """A policy whose targets all existed, and the text it was read from."""
+
+    policy: Written
+    text: str
+
+
 class RequiredTargets:
     """Keeps the last version of each policy whose targets all existed, load after load."""
 
     def __init__(self) -> None:
-        self._good: dict[Ref, Written] = {}
+        self._good: dict[Ref, _Version] = {}
+        self._kept: frozenset[Ref] = frozenset()
+
+    def kept(self) -> Mapping[str, str]:
+        """Return the texts of the policies in force that no file holds any more, by their names."""
+        return {str(ref): self._good[ref].text for ref in self._kept if self._good[ref].text}
+
+    def remember(self, texts: Mapping[str, str]) -> None:
+        """Begin with the texts that were kept before; one that holds no such policy is no good version."""
+        stencils = Stencils()
+        for name, text in texts.items():
+            for doc in stencils.build(text).docs:
+                if str(doc.ref) == name and isinstance(doc.resource, AccessPolicy | XAccessPolicyV0 | XAccessPolicy):
+                    self._good[doc.ref] = _Version(doc.resource, text)
 
     def __call__(self, loaded: Loaded) -> Loaded:
         """Return what is in force: policies whose targets are missing give way to their last good version, if any.
@@ -58,15 +80,21 @@ class RequiredTargets:
         found: list[Finding] = []
         for ref, policy in written_policies(loaded.resources):
             faults = tuple(_faults(policy, ref.namespace, loaded.resources))
-            good = before.get(ref) if faults else policy
+            good = before.get(ref) if faults else _Version(policy, _text(loaded, ref))
             if good is not None:
                 self._good[ref] = good
-                if good is not policy:
-                    kept[ref] = good
+                if good.policy is not policy:
+                    kept[ref] = good.policy
             # What is wrong with a kind is said by who compiles the policy, unless nobody does.
             told = faults if ref in kept else (each for each in faults if each.reason == _NOT_FOUND)
             found += (_finding(each, ref, loaded, kept=ref in kept) for each in told)
+        self._kept = frozenset(kept)
         return _with(loaded, kept, found) if found else loaded
+
+
+def _text(loaded: Loaded, ref: Ref) -> str:
+    claims = loaded.origins.claims.get(key_of(ref), ())
+    return claims[0].chunk.text if claims else ""
 
 
 def _faults(policy: Written, namespace: str, resources: Resources) -> Iterator[_Fault]:
