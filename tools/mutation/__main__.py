@@ -2,26 +2,24 @@
 
 ``make mutation`` tries 100 changes at random, ``N=600`` as many as wanted; ``SEED=7`` tries others. Each change is made
 in a copy of the code, and the tests that run the changed line have to fail. Which tests run which line is found out
-first, which takes some minutes, and is kept in ``.authplane/mutation`` until the code or the tests change.
+first, which takes some minutes, and is kept in ``.authplane/mutation`` until the code changes; files of tests that
+change are run again alone. A test that fails without a change, too, kills nothing.
 """
 
 import argparse
 import os
 import random
-import shutil
-import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
-from queue import SimpleQueue
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from tools.mutation.mutants import Mutant, mutants_of
 from tools.mutation.reached import Reached, find_reached, module_paths
+from tools.mutation.trial import NOTICED, SECONDS, Fate, trials
 
 DECIDES: Final = (
     "src/authplane/cel/**/*.py", "src/authplane/filters/**/*.py", "src/authplane/matching/**/*.py",
@@ -31,8 +29,6 @@ DECIDES: Final = (
     "src/authplane/render/native.py", "src/authplane/render/rules.py",
 )  # fmt: skip
 """The modules that decide about requests, or about who decides."""
-SECONDS: Final = 60.0
-"""How long the tests of one change may take together when nothing is changed; a change has three times as long."""
 
 
 def main() -> int:
@@ -44,83 +40,51 @@ def main() -> int:
     mutants = [
         each for path in module_paths(DECIDES) for each in mutants_of(path, Path(path).read_text(encoding="utf-8"))
     ]
+    if options.only:
+        mutants = [each for each in mutants if options.only in str(each)]
     chosen = random.Random(options.seed).sample(mutants, min(options.n, len(mutants)))  # noqa: S311 (nothing is secret)
-    survivors: list[Mutant] = []
-    counts: Counter[str] = Counter()
-    with _copies(options.jobs) as copies, ThreadPoolExecutor(options.jobs) as pool:
-        for number, (mutant, word) in enumerate(pool.map(lambda each: (each, _try(each, reached, copies)), chosen), 1):
-            counts[word] += 1
-            if word != "killed":
-                survivors.append(mutant)
-                print(f"{word}: {mutant}", flush=True)
+    found: list[tuple[Mutant, Fate]] = []
+    with trials(options.jobs) as trial, ThreadPoolExecutor(options.jobs) as pool:
+        fates = pool.map(lambda each: trial.fate(each, _tests(each, reached)), chosen)
+        for number, (mutant, fate) in enumerate(zip(chosen, fates, strict=True), 1):
+            found.append((mutant, fate))
+            if fate is not Fate.KILLED:
+                print(f"{fate}: {mutant}", flush=True)
             if not number % 25:
-                print(f"{number} of {len(chosen)}: {counts['killed']} killed", flush=True)
-    share = 100 * counts["killed"] / len(chosen)
-    print(f"\n{counts['killed']} of {len(chosen)} killed, {share:.1f} %; seed {options.seed}")
+                print(f"{number} of {len(chosen)}: {_counted(found)}", flush=True)
+        print(f"\n{_counted(found)}; seed {options.seed}")
+        print(f"Tests that fail without a change, and so count for nothing: {', '.join(trial.failing()) or 'none'}")
+    survivors = [mutant for mutant, fate in found if fate not in NOTICED]
     for kind, count in Counter(each.kind for each in survivors).most_common():
         print(f"  {count} of {sum(each.kind == kind for each in chosen)} survived: {kind}")
     return 0
+
+
+def _counted(found: Sequence[tuple[Mutant, Fate]]) -> str:
+    noticed = sum(fate in NOTICED for _, fate in found)
+    late = sum(fate is Fate.TIMED_OUT for _, fate in found)
+    return f"{noticed} of {len(found)} killed, {100 * noticed / len(found):.1f} % ({late} by a timeout)"
+
+
+def _tests(mutant: Mutant, reached: Reached) -> list[str]:
+    return reached.tests(mutant.path, mutant.line, SECONDS, imported=mutant.imported)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="mutation", description=__doc__.partition("\n")[0])
     parser.add_argument("n", nargs="?", type=int, default=100, help="number of changes")
     parser.add_argument("seed", nargs="?", type=int, default=1, help="which changes are chosen")
+    parser.add_argument("--only", default="", help="part of the description of changes to try")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="changes that are tried at a time")
     return parser.parse_args()
 
 
 def _state() -> str:
-    """Name the state of code and tests: with another one, other lines are run."""
-    listed = subprocess.run(["git", "ls-files", "-s", "src", "tests"], capture_output=True, check=True).stdout  # noqa: S607 (git is on the path)
-    changed = subprocess.run(["git", "diff", "HEAD", "--", "src", "tests"], capture_output=True, check=True).stdout  # noqa: S607 (as above)
-    return (
-        subprocess.run(  # as git names things
-            ["git", "hash-object", "--stdin"],  # noqa: S607 (as above)
-            input=listed + changed,
-            capture_output=True,
-            check=True,
-        )
-        .stdout.decode()
-        .strip()[:16]
-    )
-
-
-@contextmanager
-def _copies(count: int) -> Iterator[SimpleQueue[Path]]:
-    """Make copies of the code to change, one for each job."""
-    free: SimpleQueue[Path] = SimpleQueue()
-    with TemporaryDirectory(prefix="authplane-mutation-") as folder:
-        for number in range(count):
-            copy = Path(folder) / str(number)
-            shutil.copytree("src", copy / "src", ignore=shutil.ignore_patterns("__pycache__"))
-            free.put(copy)
-        yield free
-
-
-def _try(mutant: Mutant, reached: Reached, copies: "SimpleQueue[Path]") -> str:
-    """Say what becomes of a change: killed, survived, or not reached by any test."""
-    tests = reached.tests(mutant.path, mutant.line, SECONDS)
-    if not tests:
-        return "not tested"
-    copy = copies.get()
-    changed = copy / mutant.path
-    try:
-        changed.write_text(mutant.source, encoding="utf-8")
-        return "survived" if _passes(tests, copy) else "killed"
-    finally:
-        shutil.copyfile(mutant.path, changed)
-        copies.put(copy)
-
-
-def _passes(tests: list[str], copy: Path) -> bool:
-    environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
-    try:
-        ran = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=3 * SECONDS + 30)
-    except subprocess.TimeoutExpired:
-        return False
-    return ran.returncode == 0
+    """Name the state of the code: with another one, other lines are run."""
+    state = sha256()
+    for path in sorted(Path("src").rglob("*.py")):
+        state.update(f"{path}\0".encode() + sha256(path.read_bytes()).digest())
+    return state.hexdigest()[:16]
 
 
 if __name__ == "__main__":

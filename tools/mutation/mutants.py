@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 _FLIPPED: Final = {
@@ -32,6 +32,8 @@ class Mutant:
     after: str
     source: str
     """The whole module with the change."""
+    imported: bool = False
+    """The line runs when the module is imported, not when something of it is called."""
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line} {self.kind}: {self.before} → {self.after}"
@@ -44,11 +46,23 @@ def mutants_of(path: str, text: str) -> Iterator[Mutant]:
     """
     tree = ast.parse(text)
     skipped = set(_skipped(tree))
+    called = {id(each) for node in ast.walk(tree) for part in _called(node) for each in ast.walk(part)}
     for node in ast.walk(tree):
         if id(node) in skipped or not hasattr(node, "lineno"):
             continue
         for kind, changed in _changes(node):
-            yield _mutant(path, text, node, kind, changed)
+            yield replace(_mutant(path, text, node, kind, changed), imported=id(node) not in called)
+
+
+def _called(node: ast.AST) -> list[ast.stmt] | list[ast.expr]:
+    """Return what runs only when a function is called."""
+    match node:
+        case ast.FunctionDef(body=body) | ast.AsyncFunctionDef(body=body):
+            return body
+        case ast.Lambda(body=body):
+            return [body]
+        case _:
+            return []
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:

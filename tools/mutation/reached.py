@@ -5,40 +5,55 @@ import os
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from coverage import CoverageData
 from tools.mutation.plugin import TIMES
 
 SUITES: Final = (
-    "tests/app", "tests/base", "tests/cel", "tests/dataplane", "tests/filters", "tests/graph", "tests/matching",
-    "tests/oracles", "tests/policy", "tests/render", "tests/resources", "tests/xds",
+    "tests/app", "tests/base", "tests/cel", "tests/dataplane", "tests/filters", "tests/golden", "tests/graph",
+    "tests/io/test_external_services.py", "tests/matching", "tests/oracles", "tests/policy", "tests/render",
+    "tests/resources", "tests/xds",
 )  # fmt: skip
 """Tests of decisions that need few programs besides this one."""
 
-_Lines: TypeAlias = dict[str, list[str]]
+_Lines: TypeAlias = Mapping[str, Sequence[int]]
+
+
+class Run(NamedTuple):
+    """What a test does when nothing is changed."""
+
+    seconds: float
+    lines: _Lines
+    """The lines that it runs, by module."""
 
 
 class Reached:
     """The tests that run a line, the quickest first."""
 
-    def __init__(self, lines: Mapping[str, _Lines], times: Mapping[str, float]) -> None:
-        self._lines = lines
-        self._times = times
+    def __init__(self, runs: Mapping[str, Run]) -> None:
+        self._runs = runs
+        self._lines: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+        for name, run in runs.items():
+            for path, lines in run.lines.items():
+                for line in lines:
+                    self._lines[path][line].add(name)
 
-    def tests(self, path: str, line: int, seconds: float) -> list[str]:
+    def tests(self, path: str, line: int, seconds: float, *, imported: bool = False) -> list[str]:
         """Return tests for a change of a line, as many as take so many seconds together.
 
         Lines that run when their module is imported count for every test that runs anything of the module, or of one
         that imports it.
         """
-        found = self._lines.get(path, {}).get(str(line)) or self._of_module(path) or self._of_importers(path)
+        known = self._lines.get(path, {})
+        found = (() if imported else known.get(line)) or self._of_module(path) or self._of_importers(path)
         chosen: list[str] = []
         left = seconds
-        for name in sorted(found, key=lambda each: self._times[each]):
-            left -= self._times[name]
+        for name in sorted(found, key=lambda each: (self._runs[each].seconds, each)):
+            left -= self._runs[name].seconds
             if left < 0 and chosen:
                 break
             chosen.append(name)
@@ -49,42 +64,57 @@ class Reached:
 
     def _of_importers(self, path: str) -> set[str]:
         module = path.removeprefix("src/").removesuffix(".py").replace("/", ".")
-        importers = (each for each in self._lines if module in Path(each).read_text(encoding="utf-8"))
+        importers = [each for each in self._lines if module in Path(each).read_text(encoding="utf-8")]
         return {name for each in importers for name in self._of_module(each)}
 
 
 def find_reached(work: Path) -> Reached:
-    """Run the tests once and note which lines each of them runs; what was noted before in ``work`` is used again."""
-    lines, times = work / "lines.json", work / "times.json"
-    if not lines.exists():
-        data = work / "coverage"
-        command = [
-            sys.executable,
-            "-m",
-            "coverage",
-            "run",
-            "--source=src/authplane",
-            f"--data-file={data}",
-            "-m",
-            "pytest",
-        ]
-        command += ["-q", "-p", "tools.mutation.plugin", "-p", "no:cacheprovider", *SUITES]
-        subprocess.run(command, check=False, env={**os.environ, TIMES: str(times)})
-        lines.write_text(json.dumps(_lines(data, json.loads(times.read_text(encoding="utf-8")))), encoding="utf-8")
-    return Reached(json.loads(lines.read_text(encoding="utf-8")), json.loads(times.read_text(encoding="utf-8")))
+    """Run the tests once and note which lines each of them runs.
+
+    What was noted before in ``work`` is used again, but for files of tests that have changed since: those are run anew.
+    """
+    noted = work / "reached.json"
+    runs: dict[str, Run] = {}
+    files: dict[str, str] = {}
+    if noted.exists():
+        before = json.loads(noted.read_text(encoding="utf-8"))
+        runs, files = {name: Run(*run) for name, run in before["runs"].items()}, before["files"]
+    now = {str(path): sha256(path.read_bytes()).hexdigest() for path in _test_files()}
+    changed = [path for path, digest in now.items() if files.get(path) != digest]
+    if changed or files.keys() - now.keys():
+        runs = {name: run for name, run in runs.items() if now.get(_file(name)) == files[_file(name)]}
+        runs |= _run(changed, work) if changed else {}
+        noted.write_text(json.dumps({"files": now, "runs": runs}), encoding="utf-8")
+    return Reached(runs)
 
 
-def _lines(data: Path, passed: Mapping[str, float]) -> Mapping[str, _Lines]:
+def _test_files() -> Iterable[Path]:
+    suites = (Path(each) for each in SUITES)
+    return sorted(path for each in suites for path in ([each] if each.is_file() else each.rglob("test_*.py")))
+
+
+def _file(name: str) -> str:
+    return name.partition("::")[0]
+
+
+def _run(files: Sequence[str], work: Path) -> dict[str, Run]:
+    """Run files of tests; those that fail without any change are left out, since they can notice nothing."""
+    data, times = work / "coverage", work / "times.json"
+    data.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "coverage", "run", "--source=src/authplane", f"--data-file={data}", "-m", "pytest"]
+    command += ["-q", "-p", "tools.mutation.plugin", "-p", "no:cacheprovider", *files]
+    subprocess.run(command, check=False, env={**os.environ, TIMES: str(times)})
+    seconds: Mapping[str, float] = json.loads(times.read_text(encoding="utf-8"))
+    lines: dict[str, dict[str, list[int]]] = {name: {} for name in seconds}
     noted = CoverageData(basename=str(data))
     noted.read()
-    found: dict[str, _Lines] = defaultdict(dict)
     for file in noted.measured_files():
         path = str(Path(file).relative_to(Path.cwd()))
         for line, names in noted.contexts_by_lineno(file).items():
-            tests = sorted(name for name in names if name in passed)
-            if tests:
-                found[path][str(line)] = tests
-    return found
+            for name in names:
+                if name in seconds:
+                    lines[name].setdefault(path, []).append(line)
+    return {name: Run(took, lines[name]) for name, took in seconds.items()}
 
 
 def module_paths(patterns: Sequence[str]) -> list[str]:
