@@ -7,7 +7,7 @@ STUBS  := typings/.generated
 # A second release of Envoy, for tests and measurements: two of them cannot share one environment.
 SECOND := $(VENV)/envoy-second
 
-.PHONY: run test lint bench fuzz differential mutation format lock clean curl
+.PHONY: run test lint bench fuzz differential mutation soak format lock clean curl
 .DEFAULT_GOAL := test
 
 run: $(STAMP) curl
@@ -39,6 +39,10 @@ differential: $(STAMP) $(SECOND)/.installed
 mutation: N = 100
 mutation: $(STAMP)
 	@$(BIN)/python -m tools.mutation $(N) $(SEED)
+
+# The gateway under load for some minutes (10, or ARGS), with faults; fails if a bar of the table does not hold.
+soak: $(STAMP)
+	@$(BIN)/python -m tests.soak $(ARGS)
 
 format: $(STAMP)
 	@$(BIN)/ruff format .
