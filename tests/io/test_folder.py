@@ -4,6 +4,7 @@ import os
 import resource
 import shutil
 import socket
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -135,6 +136,23 @@ def test_a_link_out_of_the_folder_is_not_followed_and_what_was_there_stays(tmp_p
 
 
 @pytest.mark.requirement("F01")
+def test_a_policy_behind_a_link_out_of_the_folder_goes_as_slowly_as_any_other(tmp_path: Path) -> None:
+    head = "apiVersion: agentic.networking.x-k8s.io/v1alpha1\nkind: AccessPolicy\nmetadata: {name: p}\n"
+    path = write(tmp_path / "a.yaml", head + "spec: {targetRefs: [{kind: Backend, name: mine}], rules: []}\n")
+    folder = Folder(tmp_path, loosen_after=60)
+    folder.scan()
+    path.unlink()
+    path.symlink_to("/etc/hostname")
+    folder.scan()
+    path.unlink()
+    removed = time.monotonic()
+    folder.scan()
+    assert [name.name for name in folder.library.current().resources.access_policies] == ["p"]
+    due = folder.due()
+    assert due is not None
+    assert due >= removed + 60
+
+
 def test_the_links_of_a_mounted_config_map_are_followed(tmp_path: Path) -> None:
     write(tmp_path / "..1/a.yaml", service("a"))
     (tmp_path / "..data").symlink_to("..1")

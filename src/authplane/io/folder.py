@@ -269,6 +269,7 @@ class Folder:
         """Report what was met on the way and is no file to read."""
         changed = troubles != self._troubles
         for path in self._troubles.keys() - troubles.keys() - self._seen.keys():
+            self._touch(path, path)
             self.library.removed(shown(path))
         for path, why in troubles.items():
             if self._troubles.get(path) != why:
