@@ -15,6 +15,7 @@ from authplane.graph.reports import Reports
 from authplane.graph.secrets import Unusable, ca_bundle, server_certificate
 from authplane.graph.settings_places import configuration_ref
 from authplane.graph.upstreams import (
+    Breakers,
     CaFile,
     CertificateFiles,
     Destinations,
@@ -35,6 +36,8 @@ _CLIENT: Final = ObjectName("", "policy-client")
 """No object has these names."""
 _UNAVAILABLE: Final = 503
 _LONGEST_DECISION: Final = After(timedelta(seconds=5))
+_RETRIES: Final = 1024
+"""Checks that Envoy repeats at a time: as many as may be under way. By default there are 3, and others fail."""
 _NO_TLS: Final = Plaintext()
 _HOST: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])")
 
@@ -108,6 +111,7 @@ def policy_cluster(server: PolicyServer) -> ExtensionCluster:
         destinations=_destinations(server.addresses),
         authority=_AUTHORITY,
         response_timeout=server.timeout,
+        breakers=Breakers(retries=_RETRIES),
         keepalive=True,
         health_checks=len(server.addresses) > 1,
     )

@@ -47,6 +47,8 @@ class Limits:
     """More at a time are closed at once."""
     streams: int = 1000
     """Calls at a time on one connection."""
+    calls: int | None = None
+    """Calls on one connection, after which its client opens another; None does not count them."""
     head_kib: int = 64
     """The size of all headers of a call."""
     headers: int = 200
@@ -111,7 +113,7 @@ def _manager(filters: list[Json], limits: Limits) -> Json:
             "initial_connection_window_size": 4 * _WINDOW,
             "connection_keepalive": {"interval": "60s", "timeout": "20s"},
         },
-        "common_http_protocol_options": {"max_headers_count": limits.headers, "idle_timeout": "3600s"},
+        "common_http_protocol_options": _common(limits),
         "max_request_headers_kb": limits.head_kib,
         "request_timeout": f"{limits.patience}s",
         "request_headers_timeout": f"{limits.patience}s",
@@ -123,6 +125,11 @@ def _manager(filters: list[Json], limits: Limits) -> Json:
         "path_with_escaped_slashes_action": "KEEP_UNCHANGED",
         "server_header_transformation": "PASS_THROUGH",
     }
+
+
+def _common(limits: Limits) -> Json:
+    common: Json = {"max_headers_count": limits.headers, "idle_timeout": "3600s"}
+    return common if limits.calls is None else {**common, "max_requests_per_connection": limits.calls}
 
 
 def only_readable_paths() -> Json:

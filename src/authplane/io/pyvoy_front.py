@@ -8,7 +8,7 @@ import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -47,6 +47,9 @@ _POLL: Final = 0.02
 _SHORTEST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 10.0
 """How long a worker that ended stays away, in seconds; one that lives longer than this starts again at once."""
+
+_SHARED_CALLS: Final = 200
+"""Calls on one connection to several workers: a new connection costs about as much as one check, with TLS a few."""
 
 _log: Final = structlog.stdlib.get_logger()
 
@@ -107,7 +110,7 @@ async def serve_pyvoy(
         asked = await _ask_pyvoy()
         filters = asked.filters if settings.http is None else [only_readable_paths(), *asked.filters]
         plan = _Plan(
-            config=json.dumps(render_worker(filters, bound, settings.limits, secrets)),
+            config=json.dumps(render_worker(filters, bound, _shared(settings), secrets)),
             environment=os.environ | asked.environment | _environment(backend, settings),
             grace=settings.grace,
             sink=sink,
@@ -128,6 +131,15 @@ async def serve_pyvoy(
                 stop.set()
                 if follower is not None:
                     follower.cancel()
+
+
+def _shared(settings: PyvoySettings) -> Limits:
+    """Have clients of several workers change their connections: each new one goes to any worker, as the system likes.
+
+    A client such as Envoy has one connection for each of its threads, and would keep to the workers it found first.
+    """
+    limits = settings.limits
+    return limits if settings.workers == 1 or limits.calls is not None else replace(limits, calls=_SHARED_CALLS)
 
 
 @contextmanager
