@@ -22,7 +22,7 @@ _KINDS: Final = {
     "AuthplaneConfiguration": "AuthplaneConfiguration",
     "ContourConfiguration": "ContourConfiguration",
     "ContourDeployment": "ContourDeployment",
-    "ConfigMap": f"ConfigMap {CONFIG_MAP}",
+    "ConfigMap": f"ConfigMap with {KEY}",
     BARE: f"configuration file {KEY}",
 }
 """What has settings, and what people call it; the first with errors is named."""
@@ -64,7 +64,7 @@ def settings_places(resources: Resources) -> Iterator[Place]:
 def broken_settings(resources: Resources) -> frozenset[Ref]:
     """Return what has settings, cannot be read and has no last good version."""
     return frozenset(
-        ref for ref in resources.broken if ref.kind in _KINDS and (ref.kind != "ConfigMap" or ref.name == CONFIG_MAP)
+        ref for ref in resources.broken if ref.kind in _KINDS and (ref.kind != "ConfigMap" or CONFIG_MAP in ref.name)
     )
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from authplane.base.names import Ref
 from authplane.base.problems import Path, Problem
-from authplane.resources.kinds.contour_file import BARE, CONFIG_MAP, GLOBAL, KEY, ContourFile, WrittenFile
+from authplane.resources.kinds.contour_file import BARE, GLOBAL, KEY, ContourFile, WrittenFile
 from authplane.resources.kinds.core import ConfigMap
 from authplane.resources.nodes import Fields, Node, Scalar, is_null, parse_nodes
 from authplane.resources.shapes import INVALID, Report, read_fields, shape_of
@@ -32,8 +32,8 @@ def read_bare_file(root: Fields, report: Report) -> ContourFile | None:
 
 
 def holds_file(config_map: ConfigMap) -> bool:
-    """Tell whether a ConfigMap is where Contour would read its file."""
-    return config_map.metadata.name == CONFIG_MAP and KEY in config_map.data
+    """Tell whether a ConfigMap is where Contour would read its file: installers name it as they like."""
+    return KEY in config_map.data
 
 
 def read_config_map(config_map: ConfigMap, report: Report) -> ContourFile | None:

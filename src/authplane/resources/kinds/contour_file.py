@@ -36,6 +36,7 @@ from authplane.resources.kinds.contour_settings import (
 from authplane.resources.schema import Filled, Named, OneOf, Upstream
 
 CONFIG_MAP: Final = "contour"
+"""What the name of the ConfigMap has in it, if it cannot be read."""
 KEY: Final = "contour.yaml"
 """The name of the file, and its key in the ConfigMap."""
 GLOBAL: Final = "globalExtAuth"
