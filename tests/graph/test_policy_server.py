@@ -24,6 +24,7 @@ from authplane.graph.policy_server import (
 from authplane.graph.policy_server_status import Trial, Tried, policy_server_condition
 from authplane.graph.reports import Reports
 from authplane.graph.upstreams import (
+    Breakers,
     CaFile,
     CertificateFiles,
     ExtensionCluster,
@@ -171,7 +172,7 @@ def test_a_decision_never_takes_for_ever(written: str, wanted: tuple[Timeout, li
 def test_a_policy_server_is_asked_with_the_whole_body_and_silence_closes() -> None:
     assert policy_service(LOCAL_POLICY_SERVER, 7) == AuthorizationService(
         cluster="authplane/policy",
-        protocol=OverGrpc(authority="authplane.policy"),
+        protocol=OverGrpc(authority="authplane.policy", retried=True),
         timeout=After(timedelta(seconds=5)),
         on_failure=FailClosed(status=503),
         body=CheckedBody(most_bytes=7, partial=False, as_bytes=True),
@@ -190,6 +191,8 @@ def test_the_cluster_of_a_policy_server() -> None:
         ),
         authority="authplane.policy",
         response_timeout=After(timedelta(seconds=5)),
+        breakers=Breakers(retries=1024),
+        keepalive=True,
     )
     socket, _ = read("address: 'unix:/a'")
     assert policy_cluster(socket).destinations == (SocketFile(service=ours, weight=1, path="/a"),)
