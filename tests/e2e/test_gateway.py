@@ -3,18 +3,22 @@
 import json
 import subprocess
 import sys
+import time
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import pytest_asyncio
 from tests.support.conditions import conditions
 from tests.support.eventually import eventually
 from tests.support.gateway import EXTENSION, Gateway, gateway, kill, proxy
+from tests.support.timing import slowness
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 VARIANTS = pytest.mark.parametrize("delta", [False, True], ids=["state-of-the-world", "delta"])
 ALL = (("HTTPProxy", "web"), ("ExtensionService", "auth"))
+IN_FORCE: Final = 3.0
+"""Seconds in which a change takes effect that was made while the control plane was away, from its return on."""
 BOTH = pytest.mark.parametrize("running", [False, True], ids=["state-of-the-world", "delta"], indirect=True)
 
 
@@ -212,9 +216,24 @@ async def test_envoy_keeps_its_configuration_when_the_control_plane_is_killed(de
         assert (await it.status("/allow"), await it.status("/secret"), await it.status("/public")) == (200, 401, 200)
         # Changed while nobody watches: the next control plane finds it.
         it.write("web.yaml", proxy().replace("/public", "/open"))
+        await _failed_to_connect(it, 6)
+        slow = slowness()
         async with it.running_control():
-            await it.answers("/open", 200)
-            assert (await it.status("/allow"), await it.status("/public")) == (200, 401)
+            begun = time.monotonic()
+            await it.answers("/public", 401, limit=60)
+            assert time.monotonic() - begun < IN_FORCE * max(slow, slowness())
+            assert (await it.status("/allow"), await it.status("/open")) == (200, 200)
+
+
+async def _failed_to_connect(it: Gateway, times: int) -> None:
+    """Wait until Envoy has tried in vain to reach the control plane so often: its pauses have grown by then."""
+    name = "cluster.authplane-control.upstream_cx_connect_fail"
+
+    async def holds() -> bool:
+        said = (await it.envoy.admin(f"/stats?filter=^{name}$")).body
+        return int(said.rpartition(": ")[2] or 0) >= times
+
+    await eventually(holds, limit=120)
 
 
 async def test_requests_are_refused_while_the_authorization_server_is_away() -> None:
