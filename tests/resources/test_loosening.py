@@ -46,6 +46,7 @@ def rule(source: str = TOKEN, tools: str = "add, sub", name: str = "") -> str:
 
 
 AUTHORIZED = "authorization: {extensionRef: {name: a, namespace: b}}"
+HOST_OFF = "authorization: {authPolicy: {disabled: true}}"
 OFF = "authPolicy: {disabled: true}"
 
 
@@ -176,6 +177,21 @@ CASES = {
     "an HTTPProxy with authorization goes": Case(proxy(route("/"), vhost=AUTHORIZED), "", "is removed"),
     "the authorization of a host goes": Case(
         proxy(route("/"), vhost=AUTHORIZED), proxy(route("/")), "changes the authorization of its host"
+    ),
+    "a host is taken out of global authorization": Case(
+        proxy(route("/")),
+        proxy(route("/"), vhost=HOST_OFF),
+        "replaces the global authorization of its host",
+    ),
+    "a host gets authorization that may fail": Case(
+        proxy(route("/")),
+        proxy(route("/"), vhost="authorization: {failOpen: true, extensionRef: {name: auth}}"),
+        "replaces the global authorization of its host",
+    ),
+    "a route goes beside a host without authorization": Case(
+        proxy(route("/a"), route("/b", "authPolicy: {disabled: false}"), vhost=HOST_OFF),
+        proxy(route("/a"), vhost=HOST_OFF),
+        "removes a route",
     ),
     "the authorization of a host comes": Case(proxy(route("/")), proxy(route("/"), vhost=AUTHORIZED), QUIET),
     "the TLS of a host goes": Case(

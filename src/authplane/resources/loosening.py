@@ -23,6 +23,7 @@ from authplane.resources.kinds.authserver import AuthorizationServer
 from authplane.resources.kinds.backend_tls import BackendTLSPolicy
 from authplane.resources.kinds.contour import HTTPProxy, Route, TLSCertificateDelegation
 from authplane.resources.kinds.contour_file import ContourFile
+from authplane.resources.kinds.contour_policies import Authorization
 from authplane.resources.kinds.contour_settings import ContourConfiguration, ContourDeployment
 from authplane.resources.kinds.core import ConfigMap, EndpointSlice, Secret, Service
 from authplane.resources.kinds.extension_service import ExtensionService
@@ -53,7 +54,10 @@ def loosening(old: Resource | None, new: Resource | None, around: Around) -> str
 
 def exempts(resource: Resource) -> bool:
     """Tell whether the resource switches authorization off for some requests."""
-    return isinstance(resource, HTTPProxy) and any(map(_exempt, resource.spec.routes))
+    if not isinstance(resource, HTTPProxy):
+        return False
+    host = resource.spec.virtualhost
+    return (host is not None and _off(host.authorization)) or any(map(_exempt, resource.spec.routes))
 
 
 def _changed(old: Resource, new: Resource, around: Around) -> str:
@@ -121,12 +125,23 @@ def _authorized(proxy: HTTPProxy) -> bool:
     return host is not None and host.authorization is not None
 
 
+def _off(authorization: Authorization | None) -> bool:
+    return authorization is not None and authorization.auth_policy is not None and authorization.auth_policy.disabled
+
+
+def _lax(authorization: Authorization | None) -> bool:
+    """Tell whether a host has less than the global authorization that it may have had."""
+    return authorization is not None and (authorization.fail_open or _off(authorization))
+
+
 def _proxy(old: HTTPProxy, new: HTTPProxy, around: Around) -> str:
     guarded = _authorized(old) or around.exempts or exempts(new)
     before, after = old.spec.virtualhost, new.spec.virtualhost
     if before is not None:
         if before.authorization is not None and (after is None or after.authorization != before.authorization):
             return "changes the authorization of its host"
+        if before.authorization is None and after is not None and _lax(after.authorization):
+            return "replaces the global authorization of its host"
         if before.tls is not None and (after is None or after.tls != before.tls):
             return "changes the TLS of its host"
     if guarded and (after.fqdn if after else "") != (before.fqdn if before else ""):
