@@ -59,7 +59,7 @@ class Quickstart:
             return any(words in line.text for line in self.lines)
 
         try:
-            await eventually(holds, limit=30)
+            await eventually(holds, limit=120)
         except TimeoutError:
             raise AssertionError("\n".join(line.text for line in self.lines)) from None
 
@@ -83,7 +83,7 @@ async def shell(*argv: str) -> str:
     process = await asyncio.create_subprocess_exec(
         *argv, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         output, _ = await process.communicate()
     return output.decode()
 

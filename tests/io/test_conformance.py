@@ -105,7 +105,8 @@ async def _end(address: Address, case: Case) -> End:
 @pytest.mark.requirement("E23")
 @both
 async def test_every_call_ends_as_it_should_and_the_server_lives(front: Front) -> None:
-    async with front(Wanted()) as address:
+    # A busy machine takes a while to send all of this: how long a call may take is tested elsewhere.
+    async with front(Wanted(limits=Limits(patience=120))) as address:
         async with asyncio.TaskGroup() as tasks:
             calls = {name: tasks.create_task(_end(address, case)) for name, case in CASES.items()}
         assert {name: call.result() for name, call in calls.items()} == {
@@ -153,4 +154,4 @@ async def test_the_control_plane_lives_too() -> None:
 
 async def _code(channel: grpc.aio.Channel, body: bytes) -> int:
     call: Any = channel.unary_unary(CHECK.decode())
-    return pb.CheckResponse.FromString(await call(body, timeout=5)).status.code
+    return pb.CheckResponse.FromString(await call(body, timeout=30)).status.code

@@ -38,7 +38,8 @@ def _ignore_limits(client: RawClient) -> None:
 
 @both
 async def test_calls_at_a_time_are_limited_and_others_are_served(front: Front) -> None:
-    async with front(Wanted()) as address, raw_client(address) as client:
+    # The first call must not be given up before the last is there.
+    async with front(Wanted(limits=Limits(patience=120))) as address, raw_client(address) as client:
         assert client.h2.remote_settings.max_concurrent_streams == STREAMS
         _ignore_limits(client)
         calls = [await client.call(call_headers(), HALF, end=False) for _ in range(STREAMS + 1)]
@@ -64,7 +65,7 @@ async def test_connections_at_a_time_are_limited_and_there_is_room_again_when_th
 
 
 async def test_a_body_that_does_not_end_is_given_up() -> None:
-    async with pyvoy(Wanted(limits=Limits(patience=0.3))) as address, raw_client(address) as client:
+    async with pyvoy(Wanted(limits=Limits(patience=2))) as address, raw_client(address) as client:
         slow = await client.call(call_headers(), HALF, end=False)
         assert await _allowed(address)
         ended = await client.outcome(slow)
@@ -80,7 +81,7 @@ async def _server(engine: str) -> AsyncGenerator[tuple[Address, Child]]:
     async def ignore(_: Line) -> None: ...
 
     async with run_process(argv, sink=ignore) as child:
-        await reachable(address)
+        await reachable(address, limit=60)
         yield address, child
 
 

@@ -190,7 +190,7 @@ class Gateway:
         options = ("--address", str(self._xds), "--loosen-after", "0", "--state-dir", str(self._private / "state"))
         async with self._program("control", "control", str(self.folder), *options) as child:
             self.control = child
-            await reachable(self._xds)
+            await reachable(self._xds, limit=60)
             yield child
 
     @asynccontextmanager
@@ -203,7 +203,7 @@ class Gateway:
         arguments += ["--tls-cert-path", str(certificate), "--tls-key-path", str(key)]
         async with self._program("authserver", *arguments) as child:
             self.authserver = child
-            await reachable(self._auth)
+            await reachable(self._auth, limit=60)
             yield child
 
     @asynccontextmanager
@@ -233,7 +233,7 @@ class Gateway:
                 starting.create_task(stack.enter_async_context(self.running_control()))
             await stack.enter_async_context(self.running_envoy())
             stack.push_async_callback(self._close_clients)
-            await reachable(TcpAddress(host="127.0.0.1", port=self._https))
+            await reachable(TcpAddress(host="127.0.0.1", port=self._https), limit=60)
             yield
 
     async def start_over(self) -> None:

@@ -1,10 +1,13 @@
 """Time measured on a machine that does other things as well."""
 
+import asyncio
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 TIMES: Final = 3
+_PATIENCE: Final = 120.0
+_T = TypeVar("_T")
 _WORK: Final = 0.1
 """Seconds of processor time that are enough to meet the programs with which we share the processors."""
 
@@ -19,6 +22,17 @@ def slowness() -> float:
     while time.process_time() - used < _WORK:
         pass
     return max(1.0, (time.monotonic() - begun) / _WORK)
+
+
+async def within(seconds: float, awaited: Awaitable[_T]) -> _T:
+    """Wait for what must come within so many seconds on a machine that has time for us; fail if it takes longer."""
+    slow, begun = slowness(), time.monotonic()
+    async with asyncio.timeout(_PATIENCE):
+        result = await awaited
+    took = time.monotonic() - begun
+    allowed = seconds * max(slow, slowness())
+    assert took < allowed, f"it took {took:.2f} s and not {allowed:.2f} s"
+    return result
 
 
 def quickest(measure: Callable[[], float]) -> float:
