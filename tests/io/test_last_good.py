@@ -97,6 +97,20 @@ async def test_the_folder_may_be_named_in_several_ways(site: Site, monkeypatch: 
         assert names(await site.started(root=other)) == ["p"]
 
 
+async def test_behind_a_link_that_is_turned_nothing_older_comes_back(site: Site) -> None:
+    link, other = site.root.with_name("link"), site.root.with_name("other")
+    other.mkdir()
+    (other / "a.yaml").write_text(policy("old"), encoding="utf-8")
+    link.symlink_to(other)
+    await site.started(root=link)
+    site.write("a.yaml", policy("new"))
+    for target, text in ((site.root, policy("new")), (other, BROKEN)):
+        link.unlink()
+        link.symlink_to(target)
+        (target / "a.yaml").write_text(text, encoding="utf-8")
+        assert names(await site.started(root=link)) == ["new"]
+
+
 async def test_one_file_may_be_the_folder(site: Site) -> None:
     site.write("a.yaml", policy("p"))
     await site.started(root=site.root / "a.yaml")

@@ -68,7 +68,8 @@ class LastGood:
         self._patience = patience
         """Seconds that who starts waits for another process: without an answer it has nothing to begin with."""
         self._place = state_dir / "last-good"
-        self._folder = os.fsencode(os.path.realpath(folder)).decode(errors="backslashreplace")
+        # The path as it is given: a link that is turned to another release leads to the same installation.
+        self._folder = os.fsencode(os.path.abspath(folder)).decode(errors="backslashreplace")  # noqa: PTH100
         name = hashlib.sha256(self._folder.encode()).hexdigest()[:_DIGITS]
         self._file = self._place / f"{name}.db"
         self._usable = True
