@@ -37,6 +37,8 @@ def apply_folder(staged: Path, folder: Path) -> Applied:
         new = list_files(staged)
         if not Path(new.real).is_dir():
             raise ApplyError(f"{staged} is a file; put it into a folder")
+        if not new.files:
+            raise ApplyError(f"{staged} has no files of resources; to have none in {folder}, remove them there")
         folder.mkdir(parents=True, exist_ok=True)
         with _alone(folder):
             _require_apart(staged, folder)
