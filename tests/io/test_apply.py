@@ -178,8 +178,10 @@ def test_what_cannot_be_applied_changes_nothing(tmp_path: Path) -> None:
         apply_folder(tmp_path / "nowhere", live)
     with pytest.raises(ApplyError, match="is a file"):
         apply_folder(staged / "a.yaml", live)
+    empty = tmp_path / "empty"
+    empty.mkdir()
     with pytest.raises(ApplyError, match="has no files of resources"):
-        apply_folder(write(tmp_path / "empty"), live)
+        apply_folder(empty, live)
     opened = os.open(live, os.O_RDONLY)
     fcntl.flock(opened, fcntl.LOCK_EX)
     with pytest.raises(ApplyError, match="another program applies"):
