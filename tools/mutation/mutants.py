@@ -145,6 +145,11 @@ def _left_alone(node: ast.AST) -> Iterator[ast.AST]:
             yield node
         case ast.Subscript(slice=ast.Slice()) | ast.Assign(targets=[ast.Name(id="__slots__" | "__all__")]):
             yield node
+        case ast.AnnAssign(annotation=ast.Name(id="TypeAlias")) | ast.Subscript(value=ast.Name(id="tuple" | "dict")):
+            yield node
+        case ast.keyword(arg="repr" | "strict"):
+            # How values are shown, and a check that lists are as long as they are known to be.
+            yield node
         case ast.AnnAssign(annotation=annotation) | ast.arg(annotation=ast.expr() as annotation):
             yield annotation
         case ast.FunctionDef() | ast.AsyncFunctionDef():
