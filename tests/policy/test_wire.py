@@ -59,8 +59,9 @@ def test_headers_are_read_from_both_forms_with_every_value_and_raw_bytes() -> No
     assert request.values("x-t") == ("1", "2", "1,2")
 
 
-def test_a_grpc_service_may_send_no_host_and_an_empty_header_map() -> None:
-    message = check("/pkg.Svc/Method", headers={})
+@pytest.mark.parametrize("path", ["/pkg.Svc/Method", "/pkg.Svc/M\xe9thode", "*"])
+def test_a_grpc_service_may_send_no_host_and_an_empty_header_map(path: str) -> None:
+    message = check(path, headers={})
     message.attributes.request.http.host = ""
     message.attributes.request.http.header_map.SetInParent()
     request = parse_check(message.SerializeToString())
@@ -176,6 +177,13 @@ def _with_header(name: str) -> Callable[[pb.CheckRequest], None]:
     return change
 
 
+def _with_raw_header(name: str) -> Callable[[pb.CheckRequest], None]:
+    def change(message: pb.CheckRequest) -> None:
+        message.attributes.request.http.header_map.headers.append(base_pb2.HeaderValue(key=name, raw_value=b"x"))
+
+    return change
+
+
 def _with_host(message: pb.CheckRequest) -> None:
     message.attributes.request.http.host = "a b"
 
@@ -193,6 +201,8 @@ MALFORMED: Final[dict[str, tuple[Callable[[pb.CheckRequest], None], str]]] = {
     "no headers in either form": (_without_headers, "the request has no headers"),
     "an empty header name": (_with_header(""), "a header has an invalid name"),
     "a header name with a blank": (_with_header("auth-username "), "a header has an invalid name"),
+    "an empty name of a raw header": (_with_raw_header(""), "a header has an invalid name"),
+    "a raw header's name with a blank": (_with_raw_header("auth-username "), "a header has an invalid name"),
 }
 
 

@@ -23,6 +23,7 @@ CHANGES: Final = {
     "no pattern": ("match x:\n  case 1: pass", []),
     "no union of types": ("x = Deny | Allow", []),
     "no name for a type": ("X: TypeAlias = Mapping[str, int] | tuple[str, ...]", []),
+    "no variable for types": ("S = TypeVar('S', contravariant=True)", []),
     "no type that is given": ("x = list[tuple[str, int]]()", []),
     "not how a value is shown": ("x = field(default=1, repr=False)", ["x = field(default=(2), repr=False)"]),
     "no check of lengths": ("x = zip(a, b, strict=True)", []),

@@ -28,7 +28,7 @@ def test_sound():
 
 
 def test_that_always_fails():
-    assert fits(5)
+    assert not fits
 """
 SOUND, FAILING = "tests/test_m.py::test_sound", "tests/test_m.py::test_that_always_fails"
 
@@ -49,38 +49,41 @@ def mutant(text: str) -> Mutant:
     return found
 
 
-def test_a_change_that_a_test_notices_is_killed_and_one_that_none_notices_survives(project: Trials) -> None:
-    assert project.fate(mutant("flipped"), [SOUND]) is Fate.KILLED
-    assert project.fate(mutant("boundary"), [SOUND]) is Fate.SURVIVED
-    assert project.fate(mutant("flipped"), [SOUND]) is Fate.KILLED, "the change before is taken back"
-    assert project.fate(mutant("flipped"), []) is Fate.NOT_TESTED
-
-
-def test_a_test_that_fails_without_a_change_kills_nothing(project: Trials) -> None:
-    assert project.fate(mutant("boundary"), [FAILING]) is Fate.NOT_TESTED
-    assert project.fate(mutant("boundary"), [FAILING, SOUND]) is Fate.SURVIVED
+def test_only_a_test_that_passes_without_the_change_kills_it(project: Trials) -> None:
     assert project.fate(mutant("flipped"), [FAILING, SOUND]) is Fate.KILLED
     assert project.failing() == [FAILING]
-
-
-def test_a_change_that_no_test_can_import_is_killed(project: Trials) -> None:
+    assert project.fate(mutant("boundary"), [FAILING, SOUND]) is Fate.SURVIVED, "the change before is taken back"
+    assert project.fate(mutant("boundary"), [FAILING]) is Fate.NOT_TESTED
     broken = Mutant(path="src/m.py", line=1, kind="broken", before="", after="", source="1 / 0")
-    assert project.fate(broken, [SOUND]) is Fate.KILLED
+    assert project.fate(broken, [SOUND]) is Fate.KILLED, "no test can import it"
 
 
-def test_tests_of_a_line_come_first_those_that_are_quick_and_only_as_many_as_there_is_time_for() -> None:
-    runs = {
-        "slow": Run(9.0, {"m.py": [6]}),
-        "quick": Run(1.0, {"m.py": [6, 10]}),
-        "other": Run(0.5, {"m.py": [10]}),
-        "elsewhere": Run(0.1, {"n.py": [1]}),
-    }
-    reached = Reached(runs)
-    assert reached.tests("m.py", 6, 60) == ["quick", "slow"]
-    assert reached.tests("m.py", 6, 5) == ["quick"]
-    assert reached.tests("m.py", 6, 0.5) == ["quick"], "one at least"
-    assert reached.tests("m.py", 2, 60) == ["other", "quick", "slow"], "nobody runs it: it is run by the import"
-    assert reached.tests("m.py", 6, 60, imported=True) == ["other", "quick", "slow"]
+def test_tests_of_a_line_come_by_their_time_and_only_as_many_as_there_is_time_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("test_a.py", "test_b.py"):
+        (tmp_path / name).write_text("from n import x" if name == "test_b.py" else "", encoding="utf-8")
+    reached = Reached(
+        {
+            "test_a.py::slow": Run(9.0, {"m.py": [6]}),
+            "test_a.py::quick": Run(1.0, {"m.py": [6, 10], "n.py": [6]}),
+            "test_a.py::other": Run(0.5, {"m.py": [10]}),
+            "test_b.py::about": Run(9.0, {"n.py": [6]}),
+            "test_b.py::table": Run(0.1, {}),
+        }
+    )
+
+    def tests(path: str, line: int, seconds: float = 60, *, imported: bool = False) -> list[str]:
+        return [each.partition("::")[2] for each in reached.tests(path, line, seconds, imported=imported)]
+
+    assert tests("m.py", 6) == ["quick", "slow"]
+    assert tests("m.py", 6, 5) == ["quick"]
+    assert tests("m.py", 6, 0.5) == ["quick"], "one at least"
+    assert tests("m.py", 2) == ["other", "quick", "slow"], "nobody runs it: it is run by the import"
+    assert tests("m.py", 6, imported=True) == ["other", "quick", "slow"]
+    assert tests("n.py", 6) == ["about", "quick"], "those that are about the module come first"
+    assert tests("n.py", 2) == ["table", "about", "quick"], "a table has no lines that are run"
 
 
 def test_what_runs_when_a_module_is_imported_is_known() -> None:

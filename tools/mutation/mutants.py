@@ -141,11 +141,11 @@ def _skipped(tree: ast.Module) -> Iterator[int]:
 def _left_alone(node: ast.AST) -> Iterator[ast.AST]:
     """Yield what of a node no test could notice, or what has no place of its own in the text."""
     match node:
+        case _ if _is_for_types(node):
+            yield node
         case ast.Expr(value=ast.Constant(value=str())) | ast.Raise() | ast.JoinedStr():
             yield node
         case ast.Subscript(slice=ast.Slice()) | ast.Assign(targets=[ast.Name(id="__slots__" | "__all__")]):
-            yield node
-        case ast.AnnAssign(annotation=ast.Name(id="TypeAlias")) | ast.Subscript(value=ast.Name(id="tuple" | "dict")):
             yield node
         case ast.keyword(arg="repr" | "strict"):
             # How values are shown, and a check that lists are as long as they are known to be.
@@ -162,6 +162,17 @@ def _left_alone(node: ast.AST) -> Iterator[ast.AST]:
             yield pattern
         case _:
             pass
+
+
+def _is_for_types(node: ast.AST) -> bool:
+    """Tell whether a node names a type, or a variable for types."""
+    match node:
+        case ast.AnnAssign(annotation=ast.Name(id="TypeAlias")) | ast.Subscript(value=ast.Name(id="tuple" | "dict")):
+            return True
+        case ast.Call(func=ast.Name(id="TypeVar" | "ParamSpec")):
+            return True
+        case _:
+            return False
 
 
 def _is_sentence(value: str | bytes) -> bool:

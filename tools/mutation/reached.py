@@ -41,18 +41,21 @@ class Reached:
             for path, lines in run.lines.items():
                 for line in lines:
                     self._lines[path][line].add(name)
+        self._texts: dict[str, str] = {}
 
     def tests(self, path: str, line: int, seconds: float, *, imported: bool = False) -> list[str]:
         """Return tests for a change of a line, as many as take so many seconds together.
 
-        Lines that run when their module is imported count for every test that runs anything of the module, or of one
-        that imports it.
+        Those come first whose files import the module: it is what they are about. Lines that run when their module is
+        imported count for all of those, and for every test that runs anything of the module, or of one that imports it.
         """
-        known = self._lines.get(path, {})
-        found = (() if imported else known.get(line)) or self._of_module(path) or self._of_importers(path)
+        known, about = self._lines.get(path, {}), self._about(path)
+        found = () if imported else known.get(line, ())
+        if not found:
+            found = about | (self._of_module(path) or self._of_importers(path))
         chosen: list[str] = []
         left = seconds
-        for name in sorted(found, key=lambda each: (self._runs[each].seconds, each)):
+        for name in sorted(found, key=lambda each: (each not in about, self._runs[each].seconds, each)):
             left -= self._runs[name].seconds
             if left < 0 and chosen:
                 break
@@ -63,9 +66,18 @@ class Reached:
         return {name for names in self._lines.get(path, {}).values() for name in names}
 
     def _of_importers(self, path: str) -> set[str]:
-        module = path.removeprefix("src/").removesuffix(".py").replace("/", ".")
-        importers = [each for each in self._lines if module in Path(each).read_text(encoding="utf-8")]
+        importers = [each for each in self._lines if _module(path) in Path(each).read_text(encoding="utf-8")]
         return {name for each in importers for name in self._of_module(each)}
+
+    def _about(self, path: str) -> set[str]:
+        files = {_file(name) for name in self._runs}
+        named = {each for each in files if f"from {_module(path)} import" in self._text(each)}
+        return {name for name in self._runs if _file(name) in named}
+
+    def _text(self, file: str) -> str:
+        if file not in self._texts:
+            self._texts[file] = Path(file).read_text(encoding="utf-8")
+        return self._texts[file]
 
 
 def find_reached(work: Path) -> Reached:
@@ -91,6 +103,10 @@ def find_reached(work: Path) -> Reached:
 def _test_files() -> Iterable[Path]:
     suites = (Path(each) for each in SUITES)
     return sorted(path for each in suites for path in ([each] if each.is_file() else each.rglob("test_*.py")))
+
+
+def _module(path: str) -> str:
+    return path.removeprefix("src/").removesuffix(".py").replace("/", ".")
 
 
 def _file(name: str) -> str:

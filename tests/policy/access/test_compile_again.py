@@ -1,8 +1,10 @@
 """What later passes share with earlier ones."""
 
+import pytest
 from tests.policy.access.world import BACKEND, SERVICES, SHOP, anybody, asks, policy, rule
 
-from authplane.policy.access.compile import PolicyCompiler
+from authplane.base.names import Ref
+from authplane.policy.access.compile import PolicyCompiler, compile_policies
 from authplane.policy.access.model import AnyPolicy
 from authplane.policy.access.targets import Aim
 from authplane.resources.library import Library
@@ -31,3 +33,26 @@ def test_a_policy_is_the_same_object_while_neither_it_nor_what_it_names_changes(
     assert beside[0] is first[0]
     assert moved != first
     assert len({id(each) for found in (first, moved, edited) for each in found}) == 3
+
+
+SERVER = BACKEND.replace("{type: MCP, mcp: {serviceName: shop, port: 80}}", "{type: GRPC, grpc: {port: 50051}}")
+CHANGES = {
+    "a target is gone": {"a.yaml": ""},
+    "the target is a gRPC server": {"a.yaml": SERVER},
+    "both targets are gone": {"a.yaml": "", "b.yaml": ""},
+    "others are older": {
+        f"{number}.yaml": policy(rule(), name=f"older-{number}", created="2026-01-01T00:00:00Z") for number in range(6)
+    },
+}
+
+
+@pytest.mark.parametrize("changed", CHANGES.values(), ids=CHANGES.keys())
+def test_a_change_around_a_policy_leads_where_the_documents_lead_by_themselves(changed: dict[str, str]) -> None:
+    both = "[{kind: Backend, name: shop}, {kind: Backend, name: other}]"
+    library, compiler = Library(), PolicyCompiler()
+    for files in ({"a.yaml": BACKEND, "b.yaml": OTHER, "p.yaml": policy(rule(), targets=both)}, changed):
+        for name, text in files.items():
+            library.changed(name, text.encode()) if text else library.removed(name)
+        compiled = compiler.compile(library.current().resources)
+    assert compiled == compile_policies(library.current().resources)
+    assert {each.accepted for each in compiled.standings[Ref("AccessPolicy", "default", "p")].targets} != {True}

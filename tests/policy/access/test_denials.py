@@ -245,3 +245,14 @@ def test_the_document_of_a_backend_is_found_under_the_path_that_its_route_says()
 def test_a_host_that_no_address_can_have_is_not_repeated() -> None:
     denied = denial(judge(policies(BACKEND, policy(rule(OIDC))), call(host='a"b'), Proof()))
     assert dict(denied.headers)["www-authenticate"] == 'Bearer realm="default/shop"'
+
+
+def test_who_does_not_speak_mcp_is_denied_in_plain_text() -> None:
+    edge = "[{kind: Gateway, name: edge}]"
+    made = policies(GATEWAY, policy(rule(authorization="[{type: Inline, paths: [/x]}]"), targets=edge))
+    denied = denial(judge(made, ADD_CALL, workload(), target=Target(gateway=THROUGH_EDGE.gateway)))
+    assert (denied.http_status, denied.headers, denied.body) == (
+        403,
+        (("content-type", "text/plain; charset=utf-8"),),
+        "access denied\n",
+    )
