@@ -10,8 +10,8 @@ from authplane.policy.access.targets import BACKENDS, Aim
 
 UNPROTECTED: Final = "Unprotected"
 SHADOW_ONLY: Final = "ShadowOnly"
-_DENIED: Final = "every request is denied. Add an AccessPolicy that names it, or set unprotectedBackends: Allow"
-_ALLOWED: Final = "every request is allowed (unprotectedBackends: Allow). Add an AccessPolicy that names it"
+_DENIED: Final = "is denied. Add an AccessPolicy that names it, or set unprotectedBackends: Allow"
+_ALLOWED: Final = "is allowed (unprotectedBackends: Allow). Add an AccessPolicy that names it"
 
 
 def unprotected_backends(policies: Policies, routed: Iterable[Target]) -> tuple[Ref, ...]:
@@ -19,26 +19,37 @@ def unprotected_backends(policies: Policies, routed: Iterable[Target]) -> tuple[
 
     ``routed`` are the targets that requests come to. One that nothing leads to counts if it has no policy itself.
     """
-    bare = {aim.ref for aim, guard in policies.guards.items() if aim.ref.kind in BACKENDS and not guard.policies}
-    ways: dict[Ref, list[Target]] = {ref: [] for ref in bare}
-    for target in routed:
-        if target.backend in ways:
-            ways[target.backend].append(target)
-    return tuple(sorted(ref for ref, targets in ways.items() if not targets or not _all_guarded(targets, policies)))
+    return tuple(_open_ways(policies, routed))
 
 
 def unprotected_problems(policies: Policies, routed: Iterable[Target]) -> Iterator[tuple[Ref, Problem]]:
     """Yield a warning about every such Backend; where nothing at all is allowed there is no need to warn."""
     effect = _ALLOWED if policies.settings.allow_unprotected else _DENIED
-    for ref in () if policies.closed else unprotected_backends(policies, routed):
+    for ref, ways in () if policies.closed else _open_ways(policies, routed).items():
         shadows = policies.guards[Aim(ref)].shadows
         names = ", ".join(str(policy.ref) for policy in shadows)
         who = f"only policies in shadow name it ({names})" if shadows else "no policy protects it"
         reason = SHADOW_ONLY if shadows else UNPROTECTED
-        yield ref, Problem((), reason, f"{who}: {effect}", Severity.WARNING)
+        yield ref, Problem((), reason, f"{who}: every request{ways} {effect}", Severity.WARNING)
 
 
-def _all_guarded(targets: Iterable[Target], policies: Policies) -> bool:
-    ways = (policies.way(target) for target in targets)
+def _open_ways(policies: Policies, routed: Iterable[Target]) -> dict[Ref, str]:
+    """Return the Backends, sorted, with words for the ways that lead to each without a policy, if others have one."""
+    bare = {aim.ref for aim, guard in policies.guards.items() if aim.ref.kind in BACKENDS and not guard.policies}
+    ways: dict[Ref, list[Target]] = {ref: [] for ref in sorted(bare)}
+    for target in routed:
+        if target.backend in ways:
+            ways[target.backend].append(target)
+    found: dict[Ref, str] = {}
+    for ref, targets in ways.items():
+        unguarded = [each for each in targets if not _is_guarded(each, policies)]
+        if unguarded or not targets:
+            names = sorted({str(Aim(each.gateway, each.section)) for each in unguarded if each.gateway})
+            found[ref] = f" through {', '.join(names)}" if names and len(unguarded) < len(targets) else ""
+    return found
+
+
+def _is_guarded(target: Target, policies: Policies) -> bool:
+    way = policies.way(target)
     # What is not known is denied, whatever the settings say.
-    return all(way is None or way.guarded for way in ways)
+    return way is None or way.guarded
