@@ -4,6 +4,7 @@ import os
 import shutil
 import sqlite3
 import stat
+import tempfile
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -320,3 +321,9 @@ def test_the_place_is_where_the_system_says(monkeypatch: pytest.MonkeyPatch, tmp
     assert default_state_dir() == Path("/state/authplane")
     monkeypatch.setenv("STATE_DIRECTORY", "/var/lib/authplane:/var/lib/other")
     assert default_state_dir() == Path("/var/lib/authplane")
+
+
+def test_who_has_no_home_has_a_place_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STATE_DIRECTORY", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", "~nobody-is-called-so/state")
+    assert default_state_dir() == Path(tempfile.gettempdir()) / f"authplane-state-{os.getuid()}"

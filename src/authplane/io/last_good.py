@@ -10,6 +10,7 @@ import json
 import os
 import sqlite3
 import stat
+import tempfile
 from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -55,10 +56,18 @@ CREATE TABLE kept (sort TEXT, name TEXT, hash BLOB, content BLOB, PRIMARY KEY (s
 
 
 def default_state_dir() -> Path:
-    """Return where state is kept if nobody says where: as systemd says, or as desktops do."""
+    """Return where state is kept if nobody says where: as systemd says, or as desktops do.
+
+    A user without a home, as containers have, gets a place that lasts as long as the machine runs.
+    """
     given = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
-    home = os.environ.get("XDG_STATE_HOME") or str(Path("~/.local/state").expanduser())
-    return Path(given) if given else Path(home) / "authplane"
+    if given:
+        return Path(given)
+    try:
+        home = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
+    except RuntimeError:
+        return Path(tempfile.gettempdir()) / f"authplane-state-{os.getuid()}"
+    return home / "authplane"
 
 
 class LastGood:
