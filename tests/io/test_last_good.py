@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 
 from authplane.io.folder import Folder
 from authplane.io.last_good import LastGood, default_state_dir
+from authplane.io.live import NotLiveError, xds_address
 
 BROKEN = "kind: ["
 
@@ -327,3 +328,15 @@ def test_who_has_no_home_has_a_place_all_the_same(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("STATE_DIRECTORY", raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", "~nobody-is-called-so/state")
     assert default_state_dir() == Path(tempfile.gettempdir()) / f"authplane-state-{os.getuid()}"
+
+
+def test_where_nothing_can_be_written_there_is_still_a_name_to_complain_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STATE_DIRECTORY", raising=False)
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", "~nobody-is-called-so/state")
+    # A file system that can only be read, as containers have, offers no folder for temporary files.
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("tempfile._candidate_tempdir_list", list)
+    assert default_state_dir() == Path("/var/lib/authplane")
+    with pytest.raises(NotLiveError, match="set XDG_RUNTIME_DIR"):
+        xds_address()

@@ -66,7 +66,9 @@ def default_state_dir() -> Path:
     try:
         home = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
     except RuntimeError:
-        return Path(tempfile.gettempdir()) / f"authplane-state-{os.getuid()}"
+        with suppress(FileNotFoundError):  # nothing can be written anywhere, which is said when it is tried
+            return Path(tempfile.gettempdir()) / f"authplane-state-{os.getuid()}"
+        return Path("/var/lib/authplane")
     return home / "authplane"
 
 

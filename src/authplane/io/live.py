@@ -35,7 +35,10 @@ def live_address(root: Path, part: str = "") -> UnixAddress:
 
 def _private_place() -> Path:
     runtime = os.environ.get("XDG_RUNTIME_DIR")
-    place = Path(runtime) / "authplane" if runtime else Path(tempfile.gettempdir()) / f"authplane-{os.getuid()}"
+    try:
+        place = Path(runtime) / "authplane" if runtime else Path(tempfile.gettempdir()) / f"authplane-{os.getuid()}"
+    except FileNotFoundError as error:
+        raise NotLiveError("there is no folder for temporary files; set XDG_RUNTIME_DIR") from error
     try:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = place.lstat()
