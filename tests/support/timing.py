@@ -26,7 +26,7 @@ def slowness() -> float:
 
 async def within(seconds: float, awaited: Awaitable[_T]) -> _T:
     """Wait for what must come within so many seconds on a machine that has time for us; fail if it takes longer."""
-    slow, begun = slowness(), time.monotonic()
+    begun, slow = time.monotonic(), slowness()
     async with asyncio.timeout(_PATIENCE):
         result = await awaited
     took = time.monotonic() - begun
