@@ -213,7 +213,8 @@ async def test_what_cannot_be_served_is_one_sentence(tmp_path: Path, options: tu
 @pytest.mark.requirement("F15")
 async def test_a_server_that_starts_with_a_broken_file_decides_by_its_last_good_version(folder: Path) -> None:
     async def kept() -> bool:
-        return "policy.yaml" in (LastGood(default_state_dir(), folder).read() or {})
+        state = LastGood(default_state_dir(), folder).read()
+        return state is not None and "policy.yaml" in state.files
 
     server = Server()
     async with server.running("policy", str(folder), "--engine", "grpcio"):
@@ -230,7 +231,8 @@ async def test_a_server_that_starts_with_a_broken_file_decides_by_its_last_good_
 @pytest.mark.requirement("F15")
 async def test_workers_that_are_replaced_while_a_file_is_broken_decide_as_before(folder: Path) -> None:
     async def kept() -> bool:
-        return "policy.yaml" in (LastGood(default_state_dir(), folder).read() or {})
+        state = LastGood(default_state_dir(), folder).read()
+        return state is not None and "policy.yaml" in state.files
 
     server = Server()
     async with server.running("policy", str(folder), "--engine", "pyvoy", "--workers", "2"):
