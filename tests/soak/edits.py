@@ -2,6 +2,8 @@
 
 import asyncio
 import ssl
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -22,14 +24,23 @@ _SHOWN: Final = 5.0
 """Seconds until new connections see a renewed certificate."""
 
 
-async def break_policy(stage: Stage) -> None:
-    """Write a mistake over a policy, in place as editors do, and repair it."""
+@asynccontextmanager
+async def broken_policy(stage: Stage) -> AsyncGenerator[None]:
+    """Write a mistake over a policy, in place as editors do; it is repaired when the block ends."""
     async with stage.editing:
         path = stage.world.folder / policy_file(stage.random.choice((SHOP, BANK)))
         good = path.read_text(encoding="utf-8")
         path.write_text(good.replace("rules:", "rules: [", 1), encoding="utf-8")
-        await asyncio.sleep(_WHILE)
-        path.write_text(good, encoding="utf-8")
+        try:
+            await asyncio.sleep(_WHILE)
+            yield
+        finally:
+            path.write_text(good, encoding="utf-8")
+
+
+async def break_policy(stage: Stage) -> None:
+    async with broken_policy(stage):
+        pass
 
 
 async def add_broken_file(stage: Stage) -> None:

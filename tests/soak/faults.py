@@ -11,18 +11,18 @@ from math import inf
 from typing import Final
 
 from tests.soak import crowds, edits
-from tests.soak.documents import BANK, OPEN, SHOP
-from tests.soak.programs import PATIENCE
-from tests.soak.requests import WEB
+from tests.soak.documents import SHOP
+from tests.soak.programs import PATIENCE, listeners_on
+from tests.soak.requests import KINDS, Kind
 from tests.soak.stage import Measured, Stage
 from tests.soak.world import WORKERS
 from tests.support.eventually import eventually
 from tests.support.issuer_server import response
 from tests.support.minting import signer
 
-EVERYBODY: Final = frozenset({SHOP, BANK, OPEN, WEB})
-CHECKED: Final = frozenset({BANK})
-"""Those about whom the policy server is asked; Envoy decides before the others, or nobody does."""
+EVERYBODY: Final = frozenset(KINDS)
+CHECKED: Final = frozenset(kind for kind in KINDS if kind.is_checked)
+"""Those about which the policy server is asked; Envoy decides about the others, or nobody does."""
 HUNG_WORKER: Final = "a worker hangs"
 HUNG_LIMIT: Final = 2.0
 """Seconds for which requests may fail after one worker of two hangs."""
@@ -38,8 +38,8 @@ class Fault:
 
     name: str
     run: Callable[[Stage], Awaitable[None]]
-    spoils: frozenset[str] = frozenset()
-    """Targets whose requests may fail meanwhile."""
+    spoils: frozenset[Kind] = frozenset()
+    """Requests that may fail meanwhile."""
     recovery: float = 0.0
     """Seconds after its end in which they may still fail."""
     loses_lines: bool = False
@@ -58,7 +58,8 @@ async def kill_policy_server(stage: Stage) -> None:
 
 
 async def kill_worker(stage: Stage) -> None:
-    chosen = stage.random.choice(stage.world.workers())
+    """Kill the oldest: so each of them is killed sooner or later."""
+    chosen = stage.world.workers()[0]
     os.kill(chosen, signal.SIGKILL)
     await _all_workers(stage, without=chosen)
 
@@ -138,19 +139,37 @@ async def fill_log_disk(stage: Stage) -> None:
         filler.unlink()
 
 
+async def kill_workers_while_broken(stage: Stage) -> None:
+    """Kill every worker while a file has a mistake: those that replace them need its last good version."""
+    async with edits.broken_policy(stage):
+        for _ in range(WORKERS):
+            await run_fault(stage, WORKER_KILLED)
+        await asyncio.sleep(3)
+
+
+async def restart_control_plane_while_broken(stage: Stage) -> None:
+    async with edits.broken_policy(stage):
+        await stage.world.control.leave()
+        await stage.world.control.come_back()
+        await asyncio.sleep(3)
+
+
 async def _all_workers(stage: Stage, without: int = 0) -> None:
-    """Wait until the policy server has all its workers, and each of them answers."""
+    """Wait until the policy server has all its workers, and each of them listens."""
 
     async def whole() -> bool:
         found = stage.world.workers() if stage.world.policy.child is not None else []
-        return len(found) == WORKERS and without not in found
+        return without not in found and len(found) == WORKERS == listeners_on(stage.world.ports.policy)
 
     await eventually(whole, limit=PATIENCE)
 
 
+WORKER_KILLED: Final = Fault(
+    name="worker killed", run=kill_worker, spoils=CHECKED, recovery=1, loses_lines=True, takes=5
+)
 FAULTS: Final = (
     Fault(name="policy server killed", run=kill_policy_server, spoils=CHECKED, recovery=3, loses_lines=True),
-    Fault(name="worker killed", run=kill_worker, spoils=CHECKED, recovery=1, loses_lines=True, takes=5),
+    WORKER_KILLED,
     Fault(name="policy server stopped", run=stop_policy_server, spoils=CHECKED, recovery=3, loses_lines=True),
     Fault(name=HUNG_WORKER, run=stop_worker, spoils=CHECKED, loses_lines=True, takes=22),
     Fault(name="Envoy killed", run=kill_envoy, spoils=EVERYBODY, recovery=3),
@@ -160,6 +179,8 @@ FAULTS: Final = (
     Fault(name="issuer away", run=issuer_away, takes=11),
     Fault(name="keys rotated", run=rotate_keys, takes=_AHEAD + 5),
     Fault(name="broken policy file", run=edits.break_policy),
+    Fault(name="workers killed while a file is broken", run=kill_workers_while_broken, takes=25),
+    Fault(name="control plane restarted while a file is broken", run=restart_control_plane_while_broken, takes=20),
     Fault(name="new broken file", run=edits.add_broken_file),
     Fault(name="writer pauses inside a document", run=edits.pause_inside_document),
     Fault(name="policy deleted and restored", run=edits.delete_policy, takes=12),

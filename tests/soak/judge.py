@@ -26,17 +26,17 @@ class Answer(NamedTuple):
 
 @dataclass(slots=True)
 class Window:
-    """A fault that was announced: requests to these targets may fail while it lasts. None may pass that must not."""
+    """A fault that was announced: requests of these kinds may fail while it lasts. None may pass that must not."""
 
     name: str
-    spoils: AbstractSet[str]
+    spoils: AbstractSet[Kind]
     begun: float
     ended: float = float("inf")
     loses_lines: bool = False
     """Lines of the decision log may be missing that nobody counts: their writer was killed."""
 
     def covers(self, answer: Answer) -> bool:
-        return answer.kind.target in self.spoils and self.meets(answer)
+        return answer.kind in self.spoils and self.meets(answer)
 
     def meets(self, answer: Answer) -> bool:
         return self.begun <= answer.done and answer.sent <= self.ended

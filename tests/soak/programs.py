@@ -15,6 +15,8 @@ from authplane.io.process import Child, Line, run_process
 
 PATIENCE: Final = 60.0
 """Seconds for a program to start, on a machine that has other things to do."""
+_LISTENING: Final = "0A"
+"""How the kernel writes TCP_LISTEN."""
 _PAUSE: Final = 0.1
 """Seconds between the end of a program and its next start."""
 
@@ -101,3 +103,10 @@ def children_of(process: int) -> list[int]:
             if int(fields[1]) == process:
                 found.append((int(fields[19]), int(folder.name)))
     return [number for _, number in sorted(found)]
+
+
+def listeners_on(port: int) -> int:
+    """Return how many sockets listen on a port, which workers share: one that starts does not listen yet."""
+    rows = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
+    fields = (row.split() for row in rows)
+    return sum(each[1].endswith(f":{port:04X}") and each[3] == _LISTENING for each in fields)

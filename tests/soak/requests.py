@@ -54,6 +54,11 @@ class Kind:
         words = [self.target, self.tool or self.below.strip("/"), self.shown.name.lower().replace("_", " ")]
         return " ".join(word for word in words if word and word != "nothing")
 
+    @property
+    def is_checked(self) -> bool:
+        """Whether the policy server is asked: about one target always, about the other if a signature is wrong."""
+        return self.target == BANK or self.shown is Shown.FORGED
+
 
 def _mcp(target: str) -> tuple[Kind, ...]:
     return (

@@ -11,7 +11,7 @@ from tests.soak.documents import NAMESPACES, policy, policy_file
 from tests.soak.judge import Announced, Edit, Window
 from tests.soak.load import Load
 from tests.soak.programs import PATIENCE
-from tests.soak.requests import SELLING
+from tests.soak.requests import SELLING, Kind
 from tests.soak.world import World
 from tests.support.eventually import eventually
 
@@ -47,7 +47,7 @@ class Stage:
         return asyncio.get_running_loop().time()
 
     @asynccontextmanager
-    async def window(self, name: str, spoils: frozenset[str], *, loses_lines: bool) -> AsyncGenerator[Window]:
+    async def window(self, name: str, spoils: frozenset[Kind], *, loses_lines: bool) -> AsyncGenerator[Window]:
         """Announce a fault; whoever opens the window says until when it lasts."""
         made = Window(name, spoils, self.now(), loses_lines=loses_lines)
         self.announced.windows.append(made)

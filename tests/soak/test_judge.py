@@ -11,7 +11,7 @@ ADD = Kind("bank", Right.ALLOW)
 STEAL = Kind("bank", Right.DENY)
 SELL = Kind("bank", Right.BY_EDIT)
 ANNOUNCED = Announced(
-    windows=[Window("killed", frozenset({"bank"}), 10, 20), Window("away", frozenset(), 30, 40)],
+    windows=[Window("killed", frozenset({ADD, STEAL}), 10, 20), Window("away", frozenset(), 30, 40)],
     edits=[Edit("bank", sells=False, written=50, settled=53), Edit("bank", sells=True, written=60, settled=65)],
 )
 
