@@ -13,21 +13,24 @@ from typing import Final
 from tests.soak import crowds, edits
 from tests.soak.documents import SHOP
 from tests.soak.programs import PATIENCE, listeners_on
-from tests.soak.requests import KINDS, Kind
+from tests.soak.requests import KINDS, Kind, Shown
 from tests.soak.stage import Measured, Stage
-from tests.soak.world import WORKERS
+from tests.soak.world import KEYS_KEPT, WORKERS
 from tests.support.eventually import eventually
 from tests.support.issuer_server import response
-from tests.support.minting import signer
+from tests.support.minting import Signer, signer
 
 EVERYBODY: Final = frozenset(KINDS)
 CHECKED: Final = frozenset(kind for kind in KINDS if kind.is_checked)
 """Those about which the policy server is asked; Envoy decides about the others, or nobody does."""
+BEARERS: Final = frozenset(kind for kind in KINDS if kind.shown is Shown.TOKEN)
 HUNG_WORKER: Final = "a worker hangs"
 HUNG_LIMIT: Final = 2.0
 """Seconds for which requests may fail after one worker of two hangs."""
-_AHEAD: Final = 35.0
-"""Seconds after which new keys are known: with unknown keys in tokens, issuers are asked every 30 seconds."""
+_UNKNOWN: Final = 32.0
+"""Seconds in which an unknown key is known: issuers are asked every 30 seconds on account of tokens."""
+_KEPT: Final = KEYS_KEPT + 8.0
+"""Seconds in which everybody has the keys of an issuer, without a reason to ask for them."""
 BACK_LIMIT: Final = 3.0
 """Seconds in which an edit is in force that was made while the control plane was away."""
 
@@ -115,14 +118,26 @@ async def issuer_away(stage: Stage) -> None:
 
 
 async def rotate_keys(stage: Stage) -> None:
-    """Publish the next key as far ahead as issuers are asked, sign with it, and withdraw the old one."""
-    world = stage.world
-    old, new = world.signer, signer("ES256", f"soak-{stage.random.getrandbits(64)}")
-    world.issuer.publish(old, new)
-    await asyncio.sleep(_AHEAD)
-    world.signer = new
+    """Publish the next key as long ahead as the issuer lets others keep keys: nobody may notice."""
+    new = _next_key(stage)
+    stage.world.publish(stage.world.signer, new)
+    await asyncio.sleep(_KEPT)
+    stage.world.signer = new
     await asyncio.sleep(3)
-    world.issuer.publish(new)
+    stage.world.publish(new)
+
+
+async def replace_keys(stage: Stage) -> None:
+    """Sign with a key that nobody has seen, as after a leak; later also Envoy has it and need not ask."""
+    stage.world.signer = _next_key(stage)
+    stage.world.publish(stage.world.signer)
+    async with stage.window("unknown key", BEARERS, loses_lines=False):
+        await asyncio.sleep(_UNKNOWN)
+    await asyncio.sleep(_KEPT - _UNKNOWN)
+
+
+def _next_key(stage: Stage) -> Signer:
+    return signer("ES256", f"soak-{stage.random.getrandbits(64)}")
 
 
 async def fill_log_disk(stage: Stage) -> None:
@@ -177,7 +192,8 @@ FAULTS: Final = (
     Fault(name="control plane away for 20 s", run=partial(control_plane_away, seconds=20), takes=35, least=5),
     Fault(name="control plane away for 60 s", run=partial(control_plane_away, seconds=60), takes=75, least=10),
     Fault(name="issuer away", run=issuer_away, takes=11),
-    Fault(name="keys rotated", run=rotate_keys, takes=_AHEAD + 5),
+    Fault(name="keys rotated", run=rotate_keys, takes=_KEPT + 5, least=4),
+    Fault(name="keys replaced at once", run=replace_keys, takes=_KEPT, least=8),
     Fault(name="broken policy file", run=edits.break_policy),
     Fault(name="workers killed while a file is broken", run=kill_workers_while_broken, takes=25),
     Fault(name="control plane restarted while a file is broken", run=restart_control_plane_while_broken, takes=20),

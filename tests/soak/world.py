@@ -23,6 +23,8 @@ from authplane.io.listen import TcpAddress
 from authplane.io.ready import reachable
 
 WORKERS: Final = 2
+KEYS_KEPT: Final = 60
+"""Seconds for which the issuer lets others keep its keys: the least that anybody keeps them for."""
 _LOG_ROOM: Final = "256m"
 _LISTENS: Final = "authorization server listens"
 
@@ -87,6 +89,10 @@ class World:
         draft.write_text(text, encoding="utf-8")
         draft.replace(self.folder / name)
 
+    def publish(self, *signers: Signer) -> None:
+        """Let the issuer have these keys."""
+        self.issuer.publish(*signers, cache_control=f"max-age={KEYS_KEPT}")
+
     async def envoy_serves(self) -> None:
         """Wait until every listener of Envoy takes connections."""
         for port in (self.ports.http, self.ports.https, self.ports.web):
@@ -118,7 +124,7 @@ async def world(root: Path) -> AsyncGenerator[World]:
 
 
 async def _prepare(made: World) -> None:
-    made.issuer.publish(made.signer)
+    made.publish(made.signer)
     pair = server(AUTH_NAME)
     (made.root / "auth.crt").write_bytes(pair.certificate)
     (made.root / "auth.key").write_bytes(pair.key.reveal())
