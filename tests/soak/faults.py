@@ -204,6 +204,7 @@ FAULTS: Final = (
     Fault(name="log disk full", run=fill_log_disk, takes=6),
     Fault(name="2,000 idle connections", run=crowds.idle, takes=14),
     Fault(name="slow clients", run=crowds.slow, takes=11),
+    Fault(name="a dripped request", run=crowds.drip, takes=65, least=10),
     Fault(name="bursts", run=crowds.bursts, takes=8),
 )
 
