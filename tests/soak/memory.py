@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Final, NamedTuple
@@ -18,6 +19,8 @@ JUDGED: Final = 240.0
 """Seconds of samples that it takes to tell growth from noise."""
 MOST: Final = 1.0
 """MB per minute that count as flat."""
+MOST_IN_ALL: Final = 0.5
+"""How much of what it had after its warm-up a process may have got since: crowds may take some, once."""
 _EVERY: Final = 2.0
 _MEGABYTE: Final = 1024 * 1024
 
@@ -32,10 +35,16 @@ class Growth(NamedTuple):
     """What it had in the end."""
     slope: float
     """MB per minute."""
+    grown: float
+    """MB in all."""
 
     @property
     def is_judged(self) -> bool:
         return self.seconds >= JUDGED
+
+    @property
+    def is_flat(self) -> bool:
+        return self.slope <= MOST and self.grown <= MOST_IN_ALL * (self.megabytes - self.grown)
 
 
 @dataclass
@@ -60,7 +69,8 @@ class Memory:
         for (name, _), samples in self._samples.items():
             later = [each for each in samples if each[0] >= samples[0][0] + WARM_UP]
             if len(later) >= 6:
-                found.append(Growth(name, later[-1][0] - later[0][0], later[-1][1], slope_of(later)))
+                seconds = later[-1][0] - later[0][0]
+                found.append(Growth(name, seconds, later[-1][1], slope_of(later), grown_of(later)))
         return sorted(found, key=lambda each: (each.name, -each.seconds))
 
 
@@ -70,11 +80,23 @@ def _megabytes(pid: int) -> float:
 
 
 def slope_of(samples: Sequence[tuple[float, float]]) -> float:
-    """Return the growth in MB per minute: the last third against the first.
+    """Return the growth in MB per minute: the median of the changes from one minute to the next.
 
-    Medians of thirds, because a burst or many connections take memory that is given back.
+    A leak shows in most minutes. A crowd shows in one: what it needs is often kept for the next one.
     """
-    third = max(1, len(samples) // 3)
-    first, last = samples[:third], samples[-third:]
-    seconds = median(time for time, _ in last) - median(time for time, _ in first)
-    return 60 * (median(size for _, size in last) - median(size for _, size in first)) / max(seconds, 1e-9)
+    sizes = _minutes(samples)
+    return median(after - before for before, after in pairwise(sizes)) if len(sizes) > 1 else 0.0
+
+
+def grown_of(samples: Sequence[tuple[float, float]]) -> float:
+    """Return by how many MB the last minute exceeds the first."""
+    sizes = _minutes(samples)
+    return sizes[-1] - sizes[0]
+
+
+def _minutes(samples: Sequence[tuple[float, float]]) -> list[float]:
+    begun = samples[0][0]
+    found: dict[int, list[float]] = defaultdict(list)
+    for time, size in samples:
+        found[int((time - begun) // 60)].append(size)
+    return [median(sizes) for _, sizes in sorted(found.items())]

@@ -80,10 +80,10 @@ def _limits(measured: Sequence[Measured]) -> Iterator[Bar]:
 def _memory(growths: Sequence[Growth]) -> Iterator[Bar]:
     for name, group in groupby(growths, key=attrgetter("name")):
         longest = next(group)
-        words = f"{longest.slope:+.2f} MB/min over {longest.seconds:.0f} s, {longest.megabytes:.0f} MB"
-        judged = "" if longest.is_judged else f" (not judged below {JUDGED:.0f} s)"
-        holds = not longest.is_judged or longest.slope <= MOST
-        yield Bar(f"memory of {name}, at most {MOST:g} MB/min", words + judged, holds)
+        words = f"{longest.slope:+.2f} MB/min and {longest.grown:+.0f} MB in {longest.seconds:.0f} s"
+        judged = f"to {longest.megabytes:.0f} MB" + ("" if longest.is_judged else f" (not judged below {JUDGED:.0f} s)")
+        holds = not longest.is_judged or longest.is_flat
+        yield Bar(f"memory of {name}, at most {MOST:g} MB/min", f"{words}, {judged}", holds)
 
 
 def show(console: Console, outcome: Outcome) -> bool:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 from tests.soak.judge import NOBODY, Announced, Answer, Edit, Window, judge
-from tests.soak.memory import slope_of
+from tests.soak.memory import grown_of, slope_of
 from tests.soak.requests import Kind, Right
 
 ADD = Kind("bank", Right.ALLOW)
@@ -60,8 +60,9 @@ def test_judge(case: Case) -> None:
     assert {name for name, count in found.items() if count} == {case.want}
 
 
-def test_memory_that_is_given_back_is_no_growth() -> None:
-    steady = [(second, 100.0) for second in range(300)]
-    bump = [(second, 500.0 if 100 < second < 200 else 100.0) for second in range(300)]
-    growing = [(second, 100.0 + second / 60) for second in range(300)]
-    assert [round(slope_of(each), 3) for each in (steady, bump, growing)] == [0, 0, 1]
+def test_a_leak_is_growth_and_a_crowd_is_not() -> None:
+    steady = [(second, 100.0) for second in range(600)]
+    crowd = [(second, 130.0 if second > 200 else 100.0) for second in range(600)]
+    leak = [(second, 100.0 + second / 60) for second in range(600)]
+    assert [round(slope_of(each), 3) for each in (steady, crowd, leak)] == [0, 0, 1]
+    assert [round(grown_of(each)) for each in (steady, crowd, leak)] == [0, 30, 9]
