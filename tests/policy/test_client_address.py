@@ -46,3 +46,28 @@ def test_a_context_that_is_no_number_trusts_nobody(text: str) -> None:
     headers = (("x-forwarded-for", f"203.0.113.7, {PEER}"),)
     made = Request(method="GET", path="/", source=Peer(address=PEER), headers=headers, context={TRUSTED_HOPS: text})
     assert client_address(made) == PEER
+
+
+@pytest.mark.parametrize("hops", [1, 9, 10, 99, 100, 999])
+def test_up_to_999_proxies_can_be_trusted(hops: int) -> None:
+    told = ", ".join(["203.0.113.7", *["198.51.100.1"] * (hops - 1), PEER])
+    made = Request(
+        method="GET",
+        path="/",
+        source=Peer(address=PEER),
+        headers=(("x-forwarded-for", told),),
+        context={TRUSTED_HOPS: str(hops)},
+    )
+    assert client_address(made) == "203.0.113.7"
+
+
+def test_more_proxies_than_that_are_none() -> None:
+    told = ", ".join(["203.0.113.7", *["198.51.100.1"] * 999, PEER])
+    made = Request(
+        method="GET",
+        path="/",
+        source=Peer(address=PEER),
+        headers=(("x-forwarded-for", told),),
+        context={TRUSTED_HOPS: "1000"},
+    )
+    assert client_address(made) == PEER

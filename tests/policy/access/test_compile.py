@@ -119,6 +119,22 @@ WRONG = {
         rule(authorization="[{type: Inline}]"),
         "spec.rules[0].authorization[0]: an authorization of type Inline needs 'headers' or 'hosts' or 'mcp'",
     ),
+    "a path of a service that leads elsewhere": (
+        ext("{protocol: HTTP, backendRef: {name: authz, port: 9000}, http: {path: /a/../b}}"),
+        "spec.rules[0].authorization[0].externalAuth.http.path: '/a/../b' is not a path such as '/verify'",
+    ),
+    "no header for a service": (
+        ext("{protocol: HTTP, backendRef: {name: authz, port: 9000}, http: {allowedHeaders: [x-a, 'a b']}}"),
+        "spec.rules[0].authorization[0].externalAuth.http.allowedHeaders[1]: 'a b' is not the name of a header",
+    ),
+    "no header of a service": (
+        ext("{protocol: HTTP, backendRef: {name: authz, port: 9000}, http: {allowedResponseHeaders: [':a']}}"),
+        "spec.rules[0].authorization[0].externalAuth.http.allowedResponseHeaders[0]: ':a' is not the name of a header",
+    ),
+    "no header for a service over gRPC": (
+        ext("{protocol: GRPC, backendRef: {name: authz, port: 9000}, grpc: {allowedHeaders: ['a b']}}"),
+        "spec.rules[0].authorization[0].externalAuth.grpc.allowedHeaders[0]: 'a b' is not the name of a header",
+    ),
     "parameters of a family": (
         inline("mcp: {methods: [{name: tools, params: [a]}]}"),
         "spec.rules[0].authorization[0].mcp.methods[0].params: 'tools' means all its methods",
@@ -341,3 +357,9 @@ def test_a_family_means_all_its_methods_and_nothing_else(family: str) -> None:
     assert [each.partition(":")[0] for each in errors(named)] == [
         "spec.rules[0].authorization[0].mcp.methods[0].params"
     ]
+
+
+def test_a_trust_domain_without_a_workload_is_said_to_be_nobody() -> None:
+    made = compiled(BACKEND, policy(rule("{type: SPIFFE, spiffe: ['spiffe://td/a', 'spiffe://td']}")))
+    said = "spec.rules[0].source.spiffe[1]: 'spiffe://td' names no workload, so nobody can have this id"
+    assert (errors(made), warnings(made)) == ([], [f"{said} [SourceNeverMatches]"])

@@ -18,6 +18,7 @@ from tests.policy.access.world import (
     THROUGH_EDGE,
     TO_SHOP,
     Proof,
+    Services,
     anybody,
     asks,
     bearer,
@@ -37,6 +38,7 @@ from authplane.policy.access.guards import Policies, Target
 from authplane.policy.access.verdict import Verdict
 from authplane.policy.decision import Decision, Deny
 from authplane.policy.engine import sendable_form
+from authplane.policy.flow import Declined
 from authplane.policy.tokens.outcome import Reason, Refused
 from authplane.policy.wire import render_decision
 
@@ -256,3 +258,16 @@ def test_who_does_not_speak_mcp_is_denied_in_plain_text() -> None:
         (("content-type", "text/plain; charset=utf-8"),),
         "access denied\n",
     )
+
+
+STATUSES = {200: 403, 299: 403, 300: 403, 399: 403, 400: 400, 499: 499, 500: 403}
+LEADING = STATUSES | {300: 300, 399: 399}
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_a_status_that_is_no_denial_is_not_passed_on(status: int) -> None:
+    made = policies(BACKEND, SERVICES, policy(anybody(f"[{asks()}]")))
+    for headers, wanted in (((), STATUSES), ((("location", "https://a"),), LEADING)):
+        declined = Declined(http_status=status, headers=headers)
+        denied = denial(judge(made, ADD_CALL, Proof(), Services(authz=declined)))
+        assert denied.http_status == wanted[status]
