@@ -15,7 +15,7 @@ from tests.support.curl import Curl
 from tests.support.eventually import eventually
 from tests.support.gateway import kill
 from tests.support.mcp_checks import AGENT
-from tests.support.mcp_gateway import McpGateway, deciding, deciding_apart, mcp_gateway, policy, route
+from tests.support.mcp_gateway import ALLOW, McpGateway, deciding, deciding_apart, mcp_gateway, policy, route
 
 from authplane.io.certificates import Leaf, Usage, create_authority, issue
 
@@ -98,9 +98,8 @@ async def over(it: McpGateway, certificate: Path) -> None:
 
 async def test_each_backend_of_a_weighted_route_has_its_own_policies(tmp_path: Path) -> None:
     policies = "---".join([policy(rules(rule("origin", "add")), "one"), policy(rules(rule("wipe")), "two")])
-    made = mcp_gateway(
-        tmp_path, policies, backends=("one", "two", "open"), routes=(route("all", {"one": 1, "two": 1, "open": 1}),)
-    )
+    routes = (route("all", {"one": 1, "two": 1, "open": 1}),)
+    made = mcp_gateway(tmp_path, policies, backends=("one", "two", "open"), routes=routes, settings=ALLOW)
     async with made as it, deciding(it), it.http_client(spiffe_id=AGENT) as http:
         seen: Counter[tuple[str, int]] = Counter()
         for _ in range(60):
@@ -140,7 +139,8 @@ async def test_policies_change_break_and_go_without_a_restart(tmp_path: Path) ->
 
 @pytest.mark.parametrize("engine", ["grpcio", "pyvoy"])
 async def test_without_the_policy_server_nothing_goes_through(tmp_path: Path, engine: str) -> None:
-    async with mcp_gateway(tmp_path, policy(rules(rule("add"))), backends=("shop", "open")) as it:
+    made = mcp_gateway(tmp_path, policy(rules(rule("add"))), backends=("shop", "open"), settings=ALLOW)
+    async with made as it:
         assert await status(it) == 503
         async with deciding_apart(it, "--engine", engine) as (child, _):
             assert await status(it) == 400

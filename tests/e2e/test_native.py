@@ -8,10 +8,11 @@ import httpx2
 import pytest
 from tests.support.envoys import VERSIONS, Version
 from tests.support.mcp_checks import AGENT
-from tests.support.mcp_gateway import McpGateway, deciding, mcp_gateway, policy, route
+from tests.support.mcp_gateway import ALLOW, McpGateway, deciding, mcp_gateway, policy, route
 from tests.support.minting import ISSUER, claims, signer
 
 NATIVE = "  bodyInspection: Native"
+OPEN = f"{NATIVE}\n{ALLOW}"
 OTHER = "spiffe://cluster.local/ns/default/sa/other"
 INITIALIZE = {
     "jsonrpc": "2.0",
@@ -158,7 +159,7 @@ async def test_a_route_to_several_backends_is_judged_by_the_one_that_is_chosen(t
     written = policy(f"[{rule(tools('add'))}]", "left") + "---" + policy(f"[{rule(tools('wipe'))}]", "right")
     routes = (route("shop", {"left": 1, "right": 1, "free": 1}),)
     names = ("left", "right", "free")
-    async with mcp_gateway(tmp_path, written, settings=NATIVE, backends=names, routes=routes, envoy=envoy) as it:
+    async with mcp_gateway(tmp_path, written, settings=OPEN, backends=names, routes=routes, envoy=envoy) as it:
         # Whoever is not chosen to be asked by a rule of its own says nothing: 200 and 400 are words of the servers.
         found = {tool: {await call(it, tool) for _ in range(40)} for tool in ("add", "read_file")}
     assert found == {"add": {400, 403}, "read_file": {400, 403}}
@@ -201,7 +202,7 @@ async def test_where_only_policies_in_shadow_stand_everything_passes(tmp_path: P
     written = policy(f"[{{name: paths, authorization: [{{type: Inline, paths: [/other], {skips}}}]}}]", name="planned")
     # Others read bodies, which Envoy does not do for those in shadow alone.
     shadow = in_shadow(written).replace("kind: AccessPolicy", "kind: XAccessPolicy")
-    async with mcp_gateway(tmp_path, shadow, settings=NATIVE, envoy=envoy) as it:
+    async with mcp_gateway(tmp_path, shadow, settings=OPEN, envoy=envoy) as it:
         assert [await call(it, tool, who) for who in (AGENT, OTHER) for tool in ("add", "wipe")] == [400] * 4
         counted = await it.counters("shadow_allowed")
     assert counted["http.gateway.rbac.shadow.policy.~none/default/planned.shadow_allowed"] == 4
@@ -213,7 +214,7 @@ async def test_a_policy_in_shadow_that_envoy_cannot_evaluate_is_left_to_the_poli
 ) -> None:
     """Whoever may be asked is asked, and if nobody answers the request goes on."""
     shadow = in_shadow(policy(f"[{rule(tools('add'))}]", name="planned"))
-    async with mcp_gateway(tmp_path, shadow, envoy=envoy) as it:
+    async with mcp_gateway(tmp_path, shadow, settings=ALLOW, envoy=envoy) as it:
         assert await call(it, "wipe") == 400
         async with it.http_client(spiffe_id=AGENT) as http:
             large = await it.call(http, "wipe", much="x" * 3_000_000)

@@ -35,6 +35,7 @@ kind: AuthplaneConfiguration
 metadata: {{name: authplane}}
 spec:
   policyServer: {{address: "127.0.0.1:{asked}"}}
+  unprotectedBackends: Allow
   placement: {placement}
 ---
 apiVersion: agentic.networking.x-k8s.io/v1alpha1

@@ -37,6 +37,8 @@ from authplane.render.bootstrap import static_bootstrap
 from authplane.render.dump import json_text
 from authplane.render.rendered import render_graph
 
+ALLOW: Final = "  unprotectedBackends: Allow"
+"""Settings with which Backends without a policy are open."""
 HURRIED: Final = Schedule(between=0.05, first_retry=0.05, bounds=Bounds(shortest=0.2, usual=0.2, longest=0.2))
 OLD_VERSION: Final = "2025-06-18"
 
