@@ -1,5 +1,6 @@
 """The ways on which requests come to what policies protect."""
 
+from dataclasses import replace
 from typing import Final
 
 from tests.policy.access.world import (
@@ -16,8 +17,10 @@ from tests.policy.access.world import (
 )
 
 from authplane.base.names import Ref
+from authplane.cel.envoy.release import OLDEST
 from authplane.policy.access.compile import PolicyCompiler
 from authplane.policy.access.guards import Policies, Target, Way
+from authplane.policy.access.settings import BodyInspection, Composition, Placement
 from authplane.policy.access.targets import Aim
 from authplane.policy.placement.known import known_plan
 from authplane.policy.placement.model import Choices, Decider, Plan
@@ -95,3 +98,28 @@ def test_a_plan_is_made_again_only_if_something_changes_that_it_depends_on() -> 
     changed = compiled(p=policy(rule(authorization="[{type: InlineTools, tools: [sub]}]")))
     assert planned(changed) == place_way(way_to(changed), changed.settings, Choices())
     assert planned(changed) is not planned(changed, Choices(keys=frozenset()))
+
+
+def test_a_plan_is_known_again_only_for_a_way_that_is_the_same_in_all_it_depends_on() -> None:
+    made = policies(
+        NATIVE, BACKEND, GATEWAY, policy(rule(authorization="[{type: CEL, cel: 'request.path == \"/a\"'}]"))
+    )
+    way = made.way(WEB)
+    assert way is not None
+    known = known_plan(way, made.settings, Choices())
+    assert known_plan(replace(way), made.settings, Choices()) is known
+    changed = (
+        (replace(way, guarded=not way.guarded), made.settings, Choices()),
+        (replace(way, is_mcp=not way.is_mcp), made.settings, Choices()),
+        (replace(way, reads_mcp=not way.reads_mcp), made.settings, Choices()),
+        (replace(way, placement=Placement.CALL_OUT), made.settings, Choices()),
+        (replace(way, body_inspection=BodyInspection.STRICT), made.settings, Choices()),
+        (replace(way, guards=way.guards[1:]), made.settings, Choices()),
+        (way, replace(made.settings, composition=Composition.ANY), Choices()),
+        (way, made.settings, Choices(envoy=OLDEST)),
+        (way, made.settings, Choices(keys=frozenset())),
+    )
+    for each in changed:
+        found = known_plan(*each)
+        assert found is not known
+        assert found == place_way(*each)
