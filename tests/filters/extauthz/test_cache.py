@@ -478,3 +478,13 @@ def test_what_holds_unless_the_program_says_otherwise() -> None:
     for wrong in ({"allow_ttl": -0.1}, {"deny_ttl": -0.1}, {"most": 0}):
         with pytest.raises(ValueError, match="at least one decision"):
             Caching(**wrong)
+
+
+@pytest.mark.parametrize("lives", [0.0, -1.0])
+def test_a_decision_that_may_not_be_kept_takes_the_place_of_no_other(lives: float) -> None:
+    cache = DecisionCache(replace(CACHING, most=1))
+    cache.add(b"k", Allow(), 0.0, None)
+    cache.add(b"other", Allow(), 0.0, lives)
+    assert cache.find(b"k", 0.0) == Allow()
+    cache.add(b"k", Allow(), 0.0, lives)
+    assert len(cache) == 0
