@@ -407,6 +407,22 @@ async def test_a_policy_that_comes_back_in_time_was_never_gone(tmp_path: Path) -
     assert {names for _, names, _ in seen.states} == {("a",)}
 
 
+async def test_a_file_that_is_saved_again_and_again_waits_ten_times_as_long_at_most(tmp_path: Path) -> None:
+    """Otherwise what it tightens would wait for ever, together with what it loosens."""
+    file = tmp_path / "all.yaml"
+    file.write_text(policy("a") + policy("b"), encoding="utf-8")
+    folder = Folder(tmp_path, loosen_after=0.2)
+    folder.scan()
+    number = 0
+    async with asyncio.timeout(30):
+        while len(folder.library.current().resources.access_policies) == 2:
+            number += 1
+            file.write_text(f"{policy('a')}# {number}\n", encoding="utf-8")
+            folder.scan()
+            await asyncio.sleep(0.01)
+    assert number > 1
+
+
 async def test_what_waits_goes_on_waiting_while_its_file_is_being_written(tmp_path: Path) -> None:
     file = tmp_path / "all.yaml"
     file.write_text(policy("a") + policy("b"), encoding="utf-8")

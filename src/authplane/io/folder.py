@@ -30,6 +30,9 @@ LARGEST_FILE: Final = 256 * 2**20
 LOOSEN_AFTER: Final = 2.0
 """So many seconds a file must be unchanged before a change of it that takes protection away comes into force."""
 
+_MOST_WAITS: Final = 10
+"""So many times that long a change waits at most: a file that is written again and again may tighten, too."""
+
 Progress: TypeAlias = Callable[[int, int], None]
 """Takes how many files are done, and how many there are."""
 
@@ -170,23 +173,27 @@ class Folder:
     def due(self) -> float | None:
         """Return when a change that loosens may come into force if nothing else happens; None if none waits."""
         held = {each.file for each in self.library.current().held}
-        times = [each.when + self._loosen_after for file, each in self._touched.items() if file in held] if held else []
-        return min(times, default=None)
+        return min((self._quiet_at(each) for file, each in self._touched.items() if file in held), default=None)
+
+    def _quiet_at(self, each: "_Touched") -> float:
+        """Return when a file counts as quiet, unless it changes before; at some time even if it does."""
+        return min(each.when + self._loosen_after, each.since + _MOST_WAITS * self._loosen_after)
 
     def _fresh(self, unfinished: Collection[str]) -> frozenset[str]:
         """Return the files that changed a moment ago, or are changing."""
         now = time.monotonic()
         for file, each in list(self._touched.items()):
             if each.opened in unfinished:
-                self._touched[file] = _Touched(now, each.opened)
-            elif now - each.when >= self._loosen_after:
+                self._touched[file] = _Touched(now, each.opened, now)
+            elif now >= self._quiet_at(each):
                 del self._touched[file]
         return frozenset(self._touched)
 
     def _touch(self, path: str, opened: str, age: float = 0.0) -> None:
         """Note that a file changed, so many seconds ago."""
         if self._loosen_after > age:
-            self._touched[shown(path)] = _Touched(time.monotonic() - age, opened)
+            when, before = time.monotonic() - age, self._touched.get(shown(path))
+            self._touched[shown(path)] = _Touched(when, opened, before.since if before is not None else when)
 
     def _scan_all(self, started: int, progress: Progress, unfinished: Collection[str]) -> tuple[bool, bool]:
         """Read everything that changed; tell whether something did, and whether all of it belongs together."""
@@ -305,6 +312,8 @@ class _Touched(NamedTuple):
 
     when: float
     opened: str
+    since: float
+    """When it began to change."""
 
 
 def _silence(_done: int, _total: int) -> None:
