@@ -1,5 +1,6 @@
 """Expressions about calls that come over the wire, checked by somebody else."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
@@ -72,6 +73,22 @@ def test_what_is_allowed_arrives_with_the_same_meaning(text: str, vocabulary: Vo
     meant = compile_call_expression(text, vocabulary)
     assert isinstance(meant, Program)
     assert is_same(program.tree, meant.tree)
+
+
+@pytest.mark.parametrize("field", ["false", "in", "null", "true", "a b", "1", "", "é"])
+def test_a_member_whose_name_cannot_be_written_is_found_by_its_key(field: str) -> None:
+    key = json.dumps(field, ensure_ascii=False)
+    for text, wanted in (
+        ('request.headers.foo == "c"', f'request.headers[{key}] == "c"'),
+        ("has(request.headers.foo)", f"{key} in request.headers"),
+    ):
+        sent = checked(text)
+        select = sent.expr.select_expr if sent.expr.HasField("select_expr") else sent.expr.call_expr.args[0].select_expr
+        select.field = field
+        program, meant = read(sent), compile_call_expression(wanted, SERVER_CALLS)
+        assert isinstance(program, Program)
+        assert isinstance(meant, Program)
+        assert is_same(program.tree, meant.tree)
 
 
 ON_SERVERS = [

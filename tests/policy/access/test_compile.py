@@ -70,6 +70,10 @@ WRONG = {
         rule("{type: SPIFFE, spiffe: spiffe://td/a, serviceAccount: {name: x}}"),
         "spec.rules[0].source.serviceAccount: a source of type SPIFFE has no 'serviceAccount' [InvalidSource]",
     ),
+    "an account without its member": (
+        rule("{type: ServiceAccount}"),
+        "spec.rules[0].source: a source of type ServiceAccount needs 'serviceAccount' [InvalidSource]",
+    ),
     "oidc without its member": (
         rule("{type: OIDC}"),
         "spec.rules[0].source: a source of type OIDC needs 'oidc' [InvalidSource]",

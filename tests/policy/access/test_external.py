@@ -366,6 +366,12 @@ def test_an_external_action_is_asked_before_the_others_and_all_must_allow(
     assert (word(judge(held, ADD_CALL, proof, services)), len(services.asked)) == (want, count)
 
 
+@pytest.mark.parametrize("answer", [Granted(), Declined(), NoAnswer("x")], ids=["granted", "declined", "silent"])
+def test_the_log_says_that_an_external_action_decided(answer: Outcome) -> None:
+    grounds = judge(screened(), ADD_CALL, Proof(), Services(authz=answer)).grounds
+    assert (grounds.policy, grounds.entry) == ("XAccessPolicy/default/s", "ExternalAuth")
+
+
 def test_an_external_action_must_allow_even_where_one_policy_suffices() -> None:
     held = screened("[]", policy(rule(), name="a"), settings("{policyComposition: Any}"))
     assert word(judge(held, ADD_CALL, workload(), Services(authz=Declined()))) == "403"

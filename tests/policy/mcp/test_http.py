@@ -110,13 +110,14 @@ def bodiless(method: str, *headers: tuple[str, str], body: bytes = b"") -> McpCa
 @pytest.mark.requirement("M14")
 def test_get_opens_a_stream_delete_ends_a_session_and_post_has_a_body() -> None:
     assert bodiless("GET", *GET) == OpenStream(version=V2025_11_25, session="s1")
-    assert bodiless("GET", ("accept", "text/event-stream")) == OpenStream(version=ASSUMED)
+    for kind in ("text/event-stream", "text/*", "*/*", "x/y, */*;q=0.1", "TEXT/*"):
+        assert bodiless("GET", ("accept", kind)) == OpenStream(version=ASSUMED)
     assert bodiless("GET", ("accept", "text/html"), ("accept", "x/y, TEXT/event-stream;q=1")) == OpenStream(
         version=ASSUMED
     )
     assert bodiless("DELETE", *GET) == EndSession(version=V2025_11_25, session="s1")
     assert bodiless("DELETE", ACCEPT) == McpRefusal(http_status=400, code=-32600, fault=Fault.SESSION)
-    for accept in ((), (("accept", "application/json"),), (("accept", "text/event-streams"),)):
+    for accept in ((), (("accept", "application/json"),), (("accept", "text/event-streams"),), (("accept", "*/"),)):
         assert bodiless("GET", *accept) == McpRefusal(http_status=406, code=-32600, fault=Fault.NOT_ACCEPTABLE)
     assert post(b"") == McpRefusal(http_status=400, code=-32600, fault=Fault.BODY_MISSING)
     assert post(b"", ("content-length", "0")) == McpRefusal(http_status=400, code=-32600, fault=Fault.BODY_MISSING)
