@@ -180,12 +180,11 @@ def _protected(guard: Guard, *, exposed: bool, allow: bool) -> Condition:
         return _condition("Protected", True, "Protected", f"protected by {names}")
     if not exposed:
         return _condition("Protected", True, "ProtectedByGateway", "protected by the policies of its Gateways")
+    rest = f"requests that no policy of a Gateway judges are {'allowed' if allow else 'denied'}"
     if allow and guard.shadows:
         names = ", ".join(str(policy.ref) for policy in guard.shadows)
-        return _condition("Protected", False, "Shadow", f"{names} only in shadow: everything is allowed")
-    if allow:
-        return _condition("Protected", False, "NoPolicy", "no policy protects it: everything is allowed")
-    return _condition("Protected", False, "DeniedByDefault", "no policy protects it: everything is denied")
+        return _condition("Protected", False, "Shadow", f"{names} only in shadow: {rest}")
+    return _condition("Protected", False, "NoPolicy" if allow else "DeniedByDefault", f"no policy protects it: {rest}")
 
 
 def _resolved_backend(backend: Backend | XBackend, resources: Resources) -> Condition:
