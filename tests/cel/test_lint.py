@@ -158,3 +158,31 @@ def test_careful_expressions_raise_no_doubt(text: str) -> None:
 def test_remarks_are_in_the_order_of_the_text() -> None:
     remarks = lint(program("identity.b == 'a' &&\n  identity.a == 'b' && identity.b == 'c'"))
     assert [str(each).partition(":  ")[0][:20] for each in remarks] == ["1:9: identity.b may ", "2:11: identity.a may"]
+
+
+ABSENT = {
+    "where it is not there": "!has(identity.a) && identity.a == 'x'",
+    "where its key is not there": "!('a' in identity) && identity.a == 'x'",
+    "where either is there": "(has(identity.a) || has(identity.b)) && identity.a == 'x'",
+    "in the other branch": "has(identity.a) ? true : identity.a == 'x'",
+    "where something in a list is there": "has(identity.l[0].a) && identity.a == 'x'",
+    "where a key of a list's member is there": "'a' in identity.l[0] && identity.a == 'x'",
+}
+
+
+@pytest.mark.parametrize("text", ABSENT.values(), ids=ABSENT.keys())
+def test_a_claim_that_may_be_missing_is_flagged_whatever_else_is_asked(text: str) -> None:
+    assert Doubt.UNGUARDED in doubts(text)
+
+
+SURELY_THERE = (
+    "has(identity.a) && identity.a == 'x'",
+    "'a' in identity && identity.a == 'x'",
+    "!(!has(identity.a)) && identity.a == 'x'",
+    "!has(identity.a) ? false : identity.a == 'x'",
+)
+
+
+@pytest.mark.parametrize("text", SURELY_THERE)
+def test_a_claim_that_is_surely_there_is_not(text: str) -> None:
+    assert Doubt.UNGUARDED not in doubts(text)

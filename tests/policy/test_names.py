@@ -8,9 +8,12 @@ import pytest
 from authplane.cel.lint import Doubt
 from authplane.cel.outcome import Code
 from authplane.cel.problem import Reason as CelReason
+from authplane.filters.extauthz.check.wire import CACHE_NAMESPACE
+from authplane.policy.access.denials import RESOURCE
 from authplane.policy.access.matching import Miss
 from authplane.policy.access.settings import BodyInspection, Composition, Placement
 from authplane.policy.access.verdict import Would
+from authplane.policy.asking.hops import HOPS, HOPS_HEADER
 from authplane.policy.mcp.answers import DenialFormat
 from authplane.policy.mcp.base_methods import BaseMode
 from authplane.policy.mcp.context import Unfit
@@ -74,3 +77,12 @@ NAMES: Final[dict[type[StrEnum], str]] = {
 @pytest.mark.parametrize(("names", "written"), NAMES.items(), ids=lambda each: getattr(each, "__name__", ""))
 def test_names_stay_as_they_are(names: type[StrEnum], written: str) -> None:
     assert [each.value for each in names] == written.split(", " if ", " in written else None)
+
+
+def test_keys_that_services_and_routes_use_stay_as_they_are() -> None:
+    assert (CACHE_NAMESPACE, HOPS, HOPS_HEADER, RESOURCE) == (
+        "authplane.decision_cache",
+        "authplane.hops",
+        "x-authplane-hops",
+        "authplane.resource",
+    )
