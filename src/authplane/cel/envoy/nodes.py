@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from functools import reduce
 from typing import Final
 
-from authplane.cel.tree import Call, Const, Entries, Has, Ident, Items, Literal, Node, Select
+from authplane.cel.tree import Call, Const, Entries, Has, Ident, Literal, Node, Select
 
 
 def literal(value: Literal) -> Const:
@@ -62,16 +62,6 @@ def contains(operand: Node, text: str) -> Node:
 def negated(operand: Node) -> Node:
     """Return ``!operand``."""
     return call("!_", operand)
-
-
-def texts(values: Iterable[str]) -> Node:
-    """Return a list of texts, in order."""
-    return Items(id=0, at=0, values=tuple(literal(each) for each in sorted(values)))
-
-
-def one_of(operand: Node, values: Iterable[str]) -> Node:
-    """Return ``operand in [values]``."""
-    return call("@in", operand, texts(values))
 
 
 def record(members: Iterable[tuple[str, Node]]) -> Node:
