@@ -273,6 +273,14 @@ async def test_tokens_are_verified_by_envoy_and_who_has_none_is_told_where_to_ge
             )
 
 
+async def test_who_is_known_to_every_policy_and_granted_by_one_alone_needs_no_other_token(tmp_path: Path) -> None:
+    written = two(f"[{oidc(tools('add', 'wipe'))}]", f"[{oidc(tools('add'))}]")
+    async with mcp_gateway(tmp_path, written, settings=NATIVE, keys=KEYS) as it, it.http_client(token=token()) as http:
+        assert (await it.call(http, "add")).status_code == 400
+        denied = await it.call(http, "wipe")
+        assert (denied.status_code, denied.headers.get("www-authenticate")) == (403, None)
+
+
 @both
 async def test_a_token_of_a_key_that_envoy_does_not_have_is_asked_about(tmp_path: Path, envoy: Version) -> None:
     written = policy(f"[{oidc(tools('add'))}]")
