@@ -140,6 +140,14 @@ class Site:
         printed, _ = await child.communicate()
         return child.returncode or 0, json.loads(printed)
 
+    async def becomes(self, *wanted: str) -> None:
+        """Wait until the status says so: the control plane tries the policy server every 10 seconds."""
+
+        async def holds() -> bool:
+            return await self.condition() == wanted
+
+        await eventually(holds, limit=60)
+
     async def condition(self) -> tuple[str, str]:
         """Return what the status of the configuration says of the policy server."""
         _, records = await self.ask("status", str(self.gateway), "-o", "json")
@@ -210,7 +218,7 @@ async def test_the_three_machines_of_the_page_trust_each_other_and_say_so_when_t
         assert await site.call("add") == 503
         await site.says("control", "cannot connect to the policy server")
         await site.says("policy", "TLS handshake failed")
-        assert await site.condition() == ("False", "HandshakeFailed")
+        await site.becomes("False", "HandshakeFailed")
         code, rows = await site.ask("doctor", str(site.gateway), "-o", "json")
         (row,) = (row for row in rows if row["probe"] == "policy-server")
         assert (code, row["outcome"]) == (1, "finding")
@@ -221,7 +229,7 @@ async def test_the_three_machines_of_the_page_trust_each_other_and_say_so_when_t
         await site.answers("add", 200)
         assert await site.call("sub") == 403
         await site.says("control", "policy server accepts connections")
-        assert await site.condition() == ("True", "AcceptsConnections")
+        await site.becomes("True", "AcceptsConnections")
 
         # A renewed certificate is used without a restart.
         before = await shown(envoy)
@@ -239,7 +247,7 @@ async def test_the_three_machines_of_the_page_trust_each_other_and_say_so_when_t
         await site.says("control", NOBODY)
         await site.answers("add", 200)
         assert {await site.call("add") for _ in range(20)} == {200}
-        assert await site.condition() == ("False", "Unreachable")
+        await site.becomes("False", "Unreachable")
 
 
 def test_the_page_has_all_four_commands() -> None:

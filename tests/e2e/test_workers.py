@@ -170,6 +170,7 @@ async def test_workers_share_the_checks_and_one_that_hangs_costs_less_than_two_s
             await it.replaced(hung)
             await it.load.answers(200)
             answers = it.load.answered[known:]
-            # Envoy repeats the checks that the hung worker had, on other connections.
+            # Envoy repeats the checks that the hung worker had, on other connections: nobody sees an error, and who
+            # waits, waits for a keepalive or two.
             assert {each.status for each in answers} == {200}
-            assert max(each.seconds for each in answers) < BAR * max(slow, slowness()), answers
+            assert max(each.seconds for each in answers) < 2 * BAR * max(slow, slowness()), answers

@@ -184,7 +184,9 @@ def _protected(guard: Guard, *, exposed: bool, allow: bool) -> Condition:
     if allow and guard.shadows:
         names = ", ".join(str(policy.ref) for policy in guard.shadows)
         return _condition("Protected", False, "Shadow", f"{names} only in shadow: {rest}")
-    return _condition("Protected", False, "NoPolicy" if allow else "DeniedByDefault", f"no policy protects it: {rest}")
+    if allow:
+        return _condition("Protected", False, "NoPolicy", f"no policy protects it: {rest}")
+    return _condition("Protected", False, "DeniedByDefault", f"no policy protects it: {rest}")
 
 
 def _resolved_backend(backend: Backend | XBackend, resources: Resources) -> Condition:
