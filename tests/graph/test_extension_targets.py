@@ -7,8 +7,9 @@ from tests.support.world import AUTH, EXTENSION, World, whole, world
 from authplane.app.generation import Generation, build_generation
 from authplane.base.names import ObjectName
 from authplane.graph.programming import NoProxy
-from authplane.graph.upstreams import Endpoint, EndpointGroup, ExtensionCluster, ExternalName
+from authplane.graph.upstreams import EndpointGroup, ExtensionCluster, ExternalName
 from authplane.resources.library import Library
+from authplane.resources.service_endpoints import Endpoint
 
 TARGET = "  - {name: auth, port: 9443}\n"
 OTHER = AUTH.replace("auth", "other").replace("10.0.0.2", "10.0.0.3")

@@ -11,7 +11,6 @@ from authplane.base.names import ObjectName
 from authplane.base.timeouts import After, UseDefault
 from authplane.graph.upstreams import (
     Balancing,
-    Endpoint,
     EndpointGroup,
     ExtensionCluster,
     HttpVersion,
@@ -20,6 +19,7 @@ from authplane.graph.upstreams import (
     UpstreamTls,
     VerifiedTls,
 )
+from authplane.resources.service_endpoints import Endpoint
 
 VALIDATION = "  validation: {caSecret: ca, subjectName: auth.example}\n"
 TARGET = "  - {name: auth, port: 9443}\n"

@@ -8,10 +8,11 @@ from authplane.graph import gateway_status, http_routes
 from authplane.graph.gateway_api import gateway_hosts, splits
 from authplane.graph.guards import CheckedBody, Enforced, FailClosed, RouteAuthorization, Unprotected
 from authplane.graph.policy_server import POLICY_CLUSTER
-from authplane.policy.access import backend as deciding
+from authplane.policy import context as check_context
 from authplane.policy.access import compile as compiling
-from authplane.policy.access.backend import parse_target
+from authplane.policy.access import request_target
 from authplane.policy.access.guards import Target
+from authplane.policy.access.request_target import parse_target
 
 GATEWAY = """
 apiVersion: gateway.networking.k8s.io/v1
@@ -130,14 +131,14 @@ def test_a_check_has_the_whole_body_and_fails_closed() -> None:
 
 
 def test_whoever_decides_reads_the_target_from_the_context() -> None:
-    assert (http_routes.TARGET, http_routes.GATEWAY) == (deciding.TARGET, deciding.GATEWAY)
+    assert (http_routes.TARGET, http_routes.GATEWAY) == (check_context.TARGET, request_target.GATEWAY)
     assert gateway_status.CONTROLLER == compiling.CONTROLLER
     found = authorizations(policy("[{kind: Gateway, name: edge}]"))
     for place, backend in (("8002/old", Ref("XBackend", "default", "old")), ("8002/service", None)):
         enforced = found[place]
         assert isinstance(enforced, Enforced)
         context = dict(enforced.context)
-        target = parse_target(context.get(deciding.TARGET), context.get(deciding.GATEWAY))
+        target = parse_target(context.get(check_context.TARGET), context.get(request_target.GATEWAY))
         assert target == Target(backend=backend, gateway=Ref("Gateway", "default", "edge"), section="two")
 
 

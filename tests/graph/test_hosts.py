@@ -18,9 +18,10 @@ from authplane.base.names import ObjectName
 from authplane.base.secret import Secret
 from authplane.graph.guards import Enforced, Unprotected
 from authplane.graph.model import Address, Exact, Forward, Prefix, RedirectToHttps, Respond, Target
-from authplane.graph.upstreams import Endpoint, EndpointGroup, ServiceCluster
+from authplane.graph.upstreams import EndpointGroup, ServiceCluster
 from authplane.io.certificates import KeyPair
 from authplane.render.dump import dump
+from authplane.resources.service_endpoints import Endpoint
 
 TLS = "    tls: {secretName: tls}\n"
 AUTHORIZATION = "    authorization:\n      extensionRef: {name: auth}\n"

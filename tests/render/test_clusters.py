@@ -16,7 +16,6 @@ from authplane.graph.upstreams import (
     Balancing,
     Breakers,
     Cluster,
-    Endpoint,
     EndpointGroup,
     ExtensionCluster,
     ExternalName,
@@ -33,6 +32,7 @@ from authplane.render.clusters import has_endpoints, render_cluster, render_endp
 from authplane.render.dump import json_text
 from authplane.render.rendered import render_graph
 from authplane.resources.kinds import contour_settings
+from authplane.resources.service_endpoints import Endpoint
 
 AUTH: Final = ObjectName("default", "auth")
 OTHER: Final = ObjectName("default", "other")

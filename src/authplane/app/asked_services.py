@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 
-from authplane.graph.services import resolve
-from authplane.graph.settings import ExternalNames, NameRules
 from authplane.io.external_services import Endpoint, Endpoints, ServicePort
 from authplane.policy.access.external import ExternalService
 from authplane.policy.access.guards import Policies, rules_of
 from authplane.policy.access.model import AnyPolicy, Screen
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.contour_settings import ContourSettings
+from authplane.resources.service_endpoints import Unresolved, ready_endpoints
 
 
 def asked_endpoints(policies: Policies, resources: Resources) -> Endpoints:
@@ -36,5 +35,8 @@ def _endpoints(where: ServicePort, resources: Resources) -> tuple[Endpoint, ...]
     if name not in resources.endpoint_slices:
         ours = resources.configuration.spec.contour if resources.configuration is not None else ContourSettings()
         return (Endpoint(f"{name.name}.{name.namespace}.svc.{ours.cluster_domain}", where.port),)
-    found = resolve(resources, name, where.port, NameRules(allowed=ExternalNames.NOWHERE))
-    return tuple(Endpoint(each.address, each.port) for each in found) if isinstance(found, tuple) else ()
+    service = resources.services.get(name)
+    if service is not None and service.spec.type == "ExternalName":
+        return ()
+    found = ready_endpoints(resources, name, where.port)
+    return () if isinstance(found, Unresolved) else tuple(Endpoint(each.address, each.port) for each in found)

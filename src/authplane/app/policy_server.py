@@ -22,11 +22,12 @@ from authplane.io.last_good import LastGood
 from authplane.io.metrics import Metrics, ReloadMetrics
 from authplane.io.process import owned_tasks, place_of
 from authplane.io.watch import rebuilds
-from authplane.policy.access.backend import NOWHERE, AccessPolicies, parse_target
+from authplane.policy.access.backend import AccessPolicies
 from authplane.policy.access.case import Means
 from authplane.policy.access.compile import Compiled, PolicyCompiler
 from authplane.policy.access.evidence import Identifier
 from authplane.policy.access.guards import Target
+from authplane.policy.access.request_target import NOWHERE, parse_target
 from authplane.policy.access.settings import Options
 from authplane.policy.access.verdict import Verdict
 from authplane.policy.flow import Ask, Busy, Effect, Outcome

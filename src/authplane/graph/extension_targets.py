@@ -4,11 +4,12 @@ from typing import Final
 
 from authplane.base.names import ObjectName
 from authplane.base.problems import Problems
-from authplane.graph.services import ExternalAddress, Unresolved, resolve
+from authplane.graph.services import ExternalAddress, resolve
 from authplane.graph.settings import NameRules
 from authplane.graph.upstreams import Destinations, EndpointGroup, ExternalName
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.extension_service import ExtensionService
+from authplane.resources.service_endpoints import Unresolved
 
 _MOST_WEIGHT: Final = 2**32 - 1
 _BREAKERS: Final = (

@@ -14,9 +14,9 @@ from authplane.graph.downstream_tls import downstream_tls
 from authplane.graph.guards import Unprotected
 from authplane.graph.hostnames import is_dns_name
 from authplane.graph.memo import Memo, Tables
-from authplane.graph.memory import Root
 from authplane.graph.model import Certificate, Fallback, Forward, Host, RedirectToHttps, Route, SecureHost
 from authplane.graph.reports import Reports
+from authplane.graph.root_hosts import Root
 from authplane.graph.routes import LEADS_NOWHERE, BuiltRoute, build_routes
 from authplane.graph.settings import Settings
 from authplane.graph.tables import tables_of, with_tables

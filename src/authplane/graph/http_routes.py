@@ -19,8 +19,8 @@ from authplane.graph.protection import NO_TOKENS, Protection, Tokens
 from authplane.graph.route_matches import precedence
 from authplane.graph.route_rules import Beside, ReadRoute, Rule, RuleBackend, read_route
 from authplane.graph.words import match_words
-from authplane.policy.access.backend import parse_target
 from authplane.policy.access.guards import Target
+from authplane.policy.access.request_target import parse_target
 from authplane.policy.client_address import TRUSTED_HOPS
 from authplane.resources.kinds.gateway import HTTPRoute, ParentRef
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from authplane.policy.access.backend import parse_target
 from authplane.policy.access.guards import Policies, Way
+from authplane.policy.access.request_target import parse_target
 from authplane.policy.access.settings import Settings
 
 

@@ -8,8 +8,8 @@ from authplane.graph.guards import Enforced
 from authplane.graph.http_routes import GATEWAY, TARGET
 from authplane.graph.model import Graph
 from authplane.graph.placements import Placing
-from authplane.policy.access.backend import parse_target
 from authplane.policy.access.guards import Target
+from authplane.policy.access.request_target import parse_target
 
 
 def reached_targets(graph: Graph) -> Mapping[Target, frozenset[str]]:

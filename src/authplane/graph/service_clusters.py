@@ -14,7 +14,7 @@ from authplane.base.timeouts import Timeout, UseDefault
 from authplane.graph.memo import Memo, Tables
 from authplane.graph.service_annotations import annotated_breakers, annotated_protocol
 from authplane.graph.service_tls import ServiceTls
-from authplane.graph.services import ExternalAddress, Resolved, Unresolved, resolve
+from authplane.graph.services import ExternalAddress, Resolved, resolve
 from authplane.graph.settings import Settings
 from authplane.graph.tables import tables_of, with_tables
 from authplane.graph.upstream_tls import upstream_tls
@@ -33,6 +33,7 @@ from authplane.policy.backend_tls import TlsRefused
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.contour_policies import UpstreamValidation
 from authplane.resources.kinds.core import Service
+from authplane.resources.service_endpoints import Unresolved
 
 _TLS: Final = frozenset({"h2", "tls"})
 _VERSIONS: Final = {"": HttpVersion.HTTP1, "tls": HttpVersion.HTTP1, "h2": HttpVersion.HTTP2, "h2c": HttpVersion.HTTP2}

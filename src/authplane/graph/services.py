@@ -3,22 +3,13 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from authplane.base.addresses import parse_ip_address
 from authplane.base.names import ObjectName, Ref
 from authplane.graph.external_names import external_host, external_name_problem
 from authplane.graph.reports import Reports
 from authplane.graph.settings import ExternalNames, NameRules
-from authplane.graph.upstreams import Endpoint
 from authplane.resources.documents import Resources
-from authplane.resources.kinds.core import EndpointSlice, Service, ServicePort
-
-
-@dataclass(frozen=True, slots=True)
-class Unresolved:
-    """Why a Service cannot be used; ``reason`` is what its status says."""
-
-    reason: str
-    message: str
+from authplane.resources.kinds.core import Service
+from authplane.resources.service_endpoints import Endpoint, Unresolved, ready_endpoints, tcp_port, usable_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,28 +26,10 @@ Resolved: TypeAlias = tuple[Endpoint, ...] | ExternalAddress
 def resolve(resources: Resources, name: ObjectName, port: int, external: NameRules) -> Resolved | Unresolved:
     """Return the ready endpoints of a Service's port, each once, in order, or the address that it stands for."""
     service = resources.services.get(name)
-    if service is None:
-        broken = Ref("Service", name.namespace, name.name) in resources.broken
-        why = "cannot be read" if broken else "not found"
-        return Unresolved("ServiceUnresolvedReference", f'service "{name}" {why}')
-    tcp = _tcp_port(service, port)
-    if isinstance(tcp, Unresolved):
-        return tcp
-    if service.spec.type == "ExternalName":
-        return _resolve_external(service, port, external)
-    slices = resources.endpoint_slices.get(name, ())
-    return tuple(sorted({endpoint for slice_ in slices for endpoint in _ready(slice_, tcp)}))
-
-
-def _tcp_port(service: Service, port: int) -> ServicePort | Unresolved:
-    if service.spec.type == "ExternalName" and not service.spec.ports:
-        return ServicePort(port=port)  # Kubernetes does not ask for ports where it forwards nothing itself
-    name = service.metadata.object_name
-    found = [candidate for candidate in service.spec.ports if candidate.port == port]
-    if not found:
-        return Unresolved("ServiceUnresolvedReference", f'port "{port}" on service "{name}" not matched')
-    tcp = next((candidate for candidate in found if candidate.protocol == "TCP"), None)
-    return tcp or Unresolved("ServiceUnresolvedReference", f'unsupported service protocol "{found[0].protocol}"')
+    if service is None or service.spec.type != "ExternalName":
+        return ready_endpoints(resources, name, port)
+    tcp = tcp_port(service, port)
+    return tcp if isinstance(tcp, Unresolved) else _resolve_external(service, port, external)
 
 
 def _resolve_external(service: Service, port: int, external: NameRules) -> ExternalAddress | Unresolved:
@@ -67,24 +40,6 @@ def _resolve_external(service: Service, port: int, external: NameRules) -> Exter
     if wrong:
         return Unresolved("ServiceUnresolvedReference", f"{name} {wrong}")
     return ExternalAddress(external_host(service.spec.external_name), port)
-
-
-def _ready(slice_: EndpointSlice, service_port: ServicePort) -> set[Endpoint]:
-    ports = [port.port for port in slice_.ports if port.name == service_port.name and port.protocol == "TCP"]
-    addresses = [
-        address
-        for endpoint in slice_.endpoints
-        if endpoint.conditions.ready is not False  # Kubernetes: unknown readiness counts as ready
-        for address in endpoint.addresses
-        if usable_address(address)
-    ]
-    return {Endpoint(address, port) for address in addresses for port in ports}
-
-
-def usable_address(address: str) -> bool:
-    """Tell whether Envoy can connect to it: an IP address that is not the unspecified one."""
-    parsed = parse_ip_address(address)
-    return parsed is not None and not parsed.is_unspecified
 
 
 def report_endpoint_slices(resources: Resources, reports: Reports) -> None:

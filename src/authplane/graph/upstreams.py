@@ -9,14 +9,7 @@ from typing import Final, TypeAlias
 
 from authplane.base.names import ObjectName
 from authplane.base.timeouts import Timeout, UseDefault
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Endpoint:
-    """An IP address and a port."""
-
-    address: str
-    port: int
+from authplane.resources.service_endpoints import Endpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from authplane.policy.headers import fit_value
 from authplane.policy.request import Request
-from authplane.policy.users import LONGEST_USER, fit_user
+from authplane.policy.user_names import LONGEST_USER, fit_user
 
 LONGEST_PASSWORD: Final = 512
 """In bytes; the work of some hashes grows with the password."""

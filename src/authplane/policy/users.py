@@ -1,6 +1,5 @@
 """Lists of users with their password hashes, as htpasswd files write them."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -8,14 +7,11 @@ from typing import Final, NamedTuple, Self
 
 from authplane.base.problems import Problem, Severity, printable
 from authplane.policy.passwords import PasswordHash, Unusable, effort, parse_hash, weakness
+from authplane.policy.user_names import LONGEST_USER, fit_user
 from authplane.resources.nodes import Spot
 
-LONGEST_USER: Final = 255
-"""In bytes of UTF-8."""
 MOST_USERS: Final = 100_000
 """How many users a list may have: a longer one is refused as a whole."""
-
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,16 +76,6 @@ def parse_users(content: bytes, *, strict: bool = False) -> ParsedUsers:
         refused = f"there are {len(users)} users; use at most {MOST_USERS} in one list"
         problems.append(_spot(1, "TooManyUsers", refused))
     return ParsedUsers(MappingProxyType(users), tuple(problems), cut=damaged == len(lines), refused=refused)
-
-
-def fit_user(user: str) -> bool:
-    """Tell whether a list may have this user: not empty, not too long, no colon, no control character."""
-    return (
-        0 < len(user) <= LONGEST_USER
-        and ":" not in user
-        and not _CONTROL.search(user)
-        and (user.isascii() or len(user.encode(errors="replace")) <= LONGEST_USER)
-    )
 
 
 def shown(user: str) -> str:

@@ -20,11 +20,13 @@ from tests.policy.access.world import (
 from tests.policy.peers import svids
 
 from authplane.base.names import Ref
-from authplane.policy.access.backend import GATEWAY as GATEWAY_KEY
-from authplane.policy.access.backend import TARGET, AccessPolicies, parse_target
+from authplane.policy.access.backend import AccessPolicies
 from authplane.policy.access.evidence import Identifier
 from authplane.policy.access.guards import Target
+from authplane.policy.access.request_target import GATEWAY as GATEWAY_KEY
+from authplane.policy.access.request_target import parse_target
 from authplane.policy.access.verdict import Verdict
+from authplane.policy.context import TARGET
 from authplane.policy.decision import Allow, Deny, Unavailable
 from authplane.policy.flow import Ask, Granted
 from authplane.policy.request import Peer

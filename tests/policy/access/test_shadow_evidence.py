@@ -16,10 +16,10 @@ from tests.policy.access.test_workload_tokens import (
 from tests.policy.access.world import BACKEND, OIDC, OPEN, policies, policy, rule, settings
 from tests.policy.peers import svids
 
-from authplane.policy.access.backend import TARGET
 from authplane.policy.access.guards import Policies
 from authplane.policy.access.settings import Options
 from authplane.policy.access.verdict import Would
+from authplane.policy.context import TARGET
 from authplane.policy.tokens.inspector import PER_SOURCE
 
 ISSUER: Final = "https://issuer.example"

@@ -8,11 +8,12 @@ from tests.policy.peers import svids
 from tests.policy.tokens.keyrings import Ring, keys
 from tests.support.minting import NOW, claims, signer
 
-from authplane.policy.access.backend import TARGET, AccessPolicies
+from authplane.policy.access.backend import AccessPolicies
 from authplane.policy.access.evidence import Identifier
 from authplane.policy.access.guards import Policies
 from authplane.policy.access.settings import Options
 from authplane.policy.access.verdict import Verdict
+from authplane.policy.context import TARGET
 from authplane.policy.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.peers.reviewing import Reviewed, ReviewFailed, ReviewOutcome, ReviewToken
 from authplane.policy.request import Peer, Request

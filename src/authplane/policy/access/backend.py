@@ -2,28 +2,19 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from functools import lru_cache
-from typing import ClassVar, Final
+from typing import ClassVar
 
-from authplane.base.names import Ref
 from authplane.policy.access.case import Means
 from authplane.policy.access.decide import MEANS, decide
 from authplane.policy.access.evidence import Identifier, RequestEvidence
 from authplane.policy.access.guards import NO_POLICIES, Policies, Target
-from authplane.policy.access.targets import BACKENDS
+from authplane.policy.access.request_target import GATEWAY, NOWHERE, parse_target
 from authplane.policy.access.verdict import Verdict, VerdictFlow
 from authplane.policy.context import TARGET
 from authplane.policy.decision import Decision
 from authplane.policy.flow import Flow
 from authplane.policy.peers.reviewing import Reviewed, ReviewFailed, ReviewToken
 from authplane.policy.request import Request
-
-__all__ = ["GATEWAY", "NOWHERE", "TARGET", "AccessPolicies", "Told", "parse_target"]
-
-GATEWAY: Final = "authplane.gateway"
-"""The key that names the Gateway, and perhaps the listener: ``Gateway/<namespace>/<name>[/<listener>]``."""
-
-NOWHERE: Final = Target()
 
 Told = Callable[[Request, Verdict], None]
 
@@ -93,21 +84,3 @@ class AccessPolicies:
         verdict = yield from flow
         self._told(request, verdict)
         return verdict.decision
-
-
-# Contexts come from the configuration: there are few of them.
-@lru_cache(maxsize=4096)
-def parse_target(backend: str | None, gateway: str | None) -> Target:
-    """Read where a request goes; what is not named as it must be is nowhere, and nowhere nothing is allowed."""
-    parts = () if backend is None else tuple(backend.split("/"))
-    steps = () if gateway is None else tuple(gateway.split("/"))
-    odd = (backend is not None and not (len(parts) == 3 and parts[0] in BACKENDS)) or (
-        gateway is not None and not (len(steps) in {3, 4} and steps[0] == "Gateway")
-    )
-    if odd:
-        return NOWHERE
-    return Target(
-        backend=Ref(*parts) if parts else None,
-        gateway=Ref(*steps[:3]) if steps else None,
-        section=steps[3] if len(steps) > 3 else "",
-    )

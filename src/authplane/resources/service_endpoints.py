@@ -1,0 +1,68 @@
+"""The endpoints behind a port of a Service, as its EndpointSlices have them."""
+
+from dataclasses import dataclass
+
+from authplane.base.addresses import parse_ip_address
+from authplane.base.names import ObjectName, Ref
+from authplane.resources.documents import Resources
+from authplane.resources.kinds.core import EndpointSlice, Service, ServicePort
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Endpoint:
+    """An IP address and a port."""
+
+    address: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved:
+    """Why a Service cannot be used; ``reason`` is what its status says."""
+
+    reason: str
+    message: str
+
+
+def ready_endpoints(resources: Resources, name: ObjectName, port: int) -> tuple[Endpoint, ...] | Unresolved:
+    """Return the ready endpoints of a Service's port, each once, in order."""
+    service = resources.services.get(name)
+    if service is None:
+        broken = Ref("Service", name.namespace, name.name) in resources.broken
+        why = "cannot be read" if broken else "not found"
+        return Unresolved("ServiceUnresolvedReference", f'service "{name}" {why}')
+    tcp = tcp_port(service, port)
+    if isinstance(tcp, Unresolved):
+        return tcp
+    slices = resources.endpoint_slices.get(name, ())
+    return tuple(sorted({endpoint for slice_ in slices for endpoint in _ready(slice_, tcp)}))
+
+
+def tcp_port(service: Service, port: int) -> ServicePort | Unresolved:
+    """Return the port of a Service that has this number, if TCP goes there."""
+    if service.spec.type == "ExternalName" and not service.spec.ports:
+        return ServicePort(port=port)  # Kubernetes does not ask for ports where it forwards nothing itself
+    name = service.metadata.object_name
+    found = [candidate for candidate in service.spec.ports if candidate.port == port]
+    if not found:
+        return Unresolved("ServiceUnresolvedReference", f'port "{port}" on service "{name}" not matched')
+    tcp = next((candidate for candidate in found if candidate.protocol == "TCP"), None)
+    return tcp or Unresolved("ServiceUnresolvedReference", f'unsupported service protocol "{found[0].protocol}"')
+
+
+def _ready(slice_: EndpointSlice, service_port: ServicePort) -> set[Endpoint]:
+    ports = [port.port for port in slice_.ports if port.name == service_port.name and port.protocol == "TCP"]
+    addresses = [
+        address
+        for endpoint in slice_.endpoints
+        if endpoint.conditions.ready is not False  # Kubernetes: unknown readiness counts as ready
+        for address in endpoint.addresses
+        if usable_address(address)
+    ]
+    return {Endpoint(address, port) for address in addresses for port in ports}
+
+
+def usable_address(address: str) -> bool:
+    """Tell whether Envoy can connect to it: an IP address that is not the unspecified one."""
+    parsed = parse_ip_address(address)
+    return parsed is not None and not parsed.is_unspecified
