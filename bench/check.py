@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from envoy.service.auth.v3 import external_auth_pb2
 
-from authplane.policy.engine import answer
-from authplane.policy.testserver import Mode, TestServer
+from authplane.authserver.backends.testserver import Mode, TestServer
+from authplane.authserver.engine.check_engine import answer
 
 _ROUNDS = 20_000
 

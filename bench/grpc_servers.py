@@ -16,12 +16,12 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
-import grpc
 from envoy.extensions.filters.network.http_connection_manager.v3.http_connection_manager_pb2 import HttpFilter
 from google.protobuf.message import Message
-from tests.public_grpc.control import Control, controlling, ext_authz, listener, manager, routes, served
+from tests.grpc.control import Control, controlling, ext_authz, listener, manager, routes, served
 
-from authplane.io.process import Line, run_process
+import grpc
+from authplane.runtime.child_processes import Line, run_process
 from bench.grpc_program import SERVICE
 from bench.h2load import cores
 from bench.processes import seconds_used, started_here

@@ -6,8 +6,8 @@ from tempfile import TemporaryDirectory
 
 from tests.support.gateway import proxy
 
-from authplane.app.generation import build_generation
-from authplane.io.folder import Folder
+from authplane.controlplane.serving.generation import build_generation
+from authplane.sources.runtime.folder import Folder
 
 _SIZES = (1_000, 10_000)
 

@@ -8,15 +8,15 @@ from typing import Final
 
 from google.protobuf.message import Message
 
-from authplane.base.problems import Problems
-from authplane.filters.calls import Call, Endpoint, PeerCertificate, Side
-from authplane.filters.composite.filter import Action
-from authplane.filters.composite.wire import composite_kinds
-from authplane.filters.registry import Scope, Trust
-from authplane.filters.standard import standard_registry
+from authplane.core.problems import Problems
+from authplane.dataplane.filters.calls import Call, Endpoint, PeerCertificate, Side
+from authplane.dataplane.filters.composite.filter import Action
+from authplane.dataplane.filters.composite.wire import composite_kinds
+from authplane.dataplane.filters.registry import Scope, Trust
+from authplane.dataplane.filters.standard import standard_registry
 from authplane.grpc.matching import Tree, all_of, by_header, by_prefix, cel, first_match, header, skip, when
-from authplane.matching.search import as_search
-from authplane.matching.tree import Matcher, find
+from authplane.matching.matcher_tree import Matcher, find
+from authplane.matching.tree_search import as_search
 from authplane.matching.tree_wire import Kinds, parse_tree
 
 _SMALL: Final = 10

@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 from tests.support.envoys import VERSIONS
 from tests.support.gateway import free_port
 
-from authplane.app.dev_issuer import IssuerPlan, serve_issuer
-from authplane.io.envoy import envoy_binary
-from authplane.io.listen import TcpAddress
+from authplane.devkit.local.dev_issuer import IssuerPlan, serve_issuer
+from authplane.runtime.envoy_process import envoy_binary
+from authplane.runtime.servers.listen import TcpAddress
 from bench import native_scale
 from bench.h2load import Measured, Posted, cores, send
 from bench.native_readers import readers

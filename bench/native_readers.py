@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from tests.support.gateway import free_port
 
-from authplane.app.dev_issuer import RunningIssuer
-from authplane.app.signing import SigningKey
-from authplane.io.dev_folder import read_signing_key
-from authplane.io.listen import TcpAddress
-from authplane.io.ready import reachable
+from authplane.devkit.identities.signing import SigningKey
+from authplane.devkit.local.dev_folder import read_signing_key
+from authplane.devkit.local.dev_issuer import RunningIssuer
+from authplane.runtime.servers.listen import TcpAddress
+from authplane.runtime.wait_until_listening import reachable
 from bench.native_site import TYPES, Ports, Site, envoy, listener
 from bench.processes import started_here
 

@@ -16,10 +16,10 @@ from tests.support.mcp_checks import call_body
 from tests.support.mcp_gateway import gateway, policy, route
 from tests.support.minting import ISSUER, signer
 
-from authplane.app.generation import Generation, build_generation
-from authplane.resources.library import Library
-from authplane.xds.snapshot import Snapshot, change
-from authplane.xds.types import TypeUrl
+from authplane.controlplane.serving.generation import Generation, build_generation
+from authplane.sources.library import Library
+from authplane.xds.server.served_types import TypeUrl
+from authplane.xds.server.snapshot import Snapshot, change
 from bench.native_site import HEADERS, Ports, backend, beside, configuration, running
 
 _SIZE: Final = 1_000

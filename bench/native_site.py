@@ -16,12 +16,12 @@ from tests.support.gateway import free_port, service
 from tests.support.mcp_checks import AGENT, call_body, workload
 from tests.support.mcp_gateway import gateway, policy, route
 
-from authplane.app.dev_issuer import RunningIssuer, dev_token
-from authplane.io.envoy import envoy_binary
-from authplane.io.listen import TcpAddress, UnixAddress
-from authplane.io.process import Line, run_process
-from authplane.io.ready import reachable
-from authplane.render.bootstrap import ControlPlane, UnixSocket, ads_bootstrap
+from authplane.controlplane.render.envoy_bootstrap import ControlPlane, UnixSocket, ads_bootstrap
+from authplane.devkit.local.dev_issuer import RunningIssuer, dev_token
+from authplane.runtime.child_processes import Line, run_process
+from authplane.runtime.envoy_process import envoy_binary
+from authplane.runtime.servers.listen import TcpAddress, UnixAddress
+from authplane.runtime.wait_until_listening import reachable
 from bench.h2load import Posted
 from bench.processes import started_here
 

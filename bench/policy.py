@@ -14,25 +14,25 @@ from typing import Final
 from envoy.service.auth.v3 import external_auth_pb2
 from tests.support.mcp_checks import AGENT, call_body, mcp_check
 
-from authplane.app.backends import BackendChoice, BranchPlan, ServingPlan, TestServerPlan
-from authplane.app.dev_issuer import IssuerPlan, RunningIssuer, dev_token, serve_issuer
-from authplane.app.policy_plan import PolicyPlan
-from authplane.cel.memo import RememberedExpressions
-from authplane.io.cel_watch import WatchedExpressions
-from authplane.io.issuers import IssuerOptions, follow_issuers
-from authplane.io.listen import TcpAddress
-from authplane.io.process import Line
-from authplane.io.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
-from authplane.policy.access.backend import AccessPolicies
-from authplane.policy.access.case import Means
-from authplane.policy.access.compile import compile_policies
-from authplane.policy.access.evidence import Identifier
-from authplane.policy.access.settings import Options
-from authplane.policy.decision import Allow, Decision
-from authplane.policy.engine import answer
-from authplane.policy.tokens.inspector import TokenInspector
+from authplane.authserver.backends.access_policies import AccessPolicies
+from authplane.authserver.backends.runtime.cel_watch import WatchedExpressions
+from authplane.authserver.backends.runtime.policy_plan import PolicyPlan
+from authplane.authserver.engine.check_engine import answer
+from authplane.authserver.fronts.runtime.pyvoy.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
+from authplane.authserver.runtime.server_backends import BackendChoice, BranchPlan, ServingPlan, TestServerPlan
+from authplane.cel.evaluate.remembered_results import RememberedExpressions
+from authplane.devkit.local.dev_issuer import IssuerPlan, RunningIssuer, dev_token, serve_issuer
+from authplane.policy.check.decision import Allow, Decision
+from authplane.policy.compile.compile_policies import compile_policies
+from authplane.policy.decide.request_case import Means
+from authplane.policy.identity.evidence import Identifier
+from authplane.policy.identity.tokens.inspector import TokenInspector
+from authplane.policy.rules.access_settings import Options
 from authplane.resources.documents import Resources
-from authplane.resources.library import Library
+from authplane.runtime.child_processes import Line
+from authplane.runtime.issuers.issuers import IssuerOptions, follow_issuers
+from authplane.runtime.servers.listen import TcpAddress
+from authplane.sources.library import Library
 from bench.h2load import cores, load, require_allowed
 from bench.processes import seconds_used, started_here
 
@@ -190,7 +190,9 @@ def _testserver() -> AbstractAsyncContextManager[int]:
 @asynccontextmanager
 async def _served(plan: BackendChoice) -> AsyncGenerator[int]:
     serving = ServingPlan(branches=(BranchPlan(name="measured", backend=plan),), decision_log="")
-    backend = BackendPlan(factory="authplane.app.backends:serving", description=serving.described())
+    backend = BackendPlan(
+        factory="authplane.authserver.runtime.server_backends:serving", description=serving.described()
+    )
     settings = PyvoySettings(address=TcpAddress(host="127.0.0.1", port=0))
     async with serve_pyvoy(backend, settings, sink=_ignore) as address:
         yield int(str(address).rpartition(":")[2])

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from tests.support.certificates import ca_secret, server, tls_secret
 from tests.support.world import AUTH, ECHO, EXTENSION
 
-from authplane.app.generation import Generation, build_generation, differences
-from authplane.graph.build import build_graph
-from authplane.graph.programming import NoProxy
-from authplane.render.parts import Bodies
-from authplane.render.rendered import snapshot_of
-from authplane.resources.library import Library
+from authplane.controlplane.graph.build import build_graph
+from authplane.controlplane.graph.model.programming import NoProxy
+from authplane.controlplane.render.rendered import snapshot_of
+from authplane.controlplane.render.resource_parts import Bodies
+from authplane.controlplane.serving.generation import Generation, build_generation, differences
+from authplane.sources.library import Library
 
 _SIZE = 10_000
 _ROUNDS = 5

@@ -12,23 +12,23 @@ from typing import Final
 import bcrypt
 from envoy.service.auth.v3 import external_auth_pb2
 
-from authplane.base.secret import Secret
-from authplane.io.asgi import Scope, Send
-from authplane.io.bodies import Receive
-from authplane.io.envoy import shim_folder
-from authplane.io.hashing import HashPool
-from authplane.io.listen import TcpAddress
-from authplane.io.metrics import Metrics
-from authplane.io.observer import Observer
-from authplane.io.process import Line, run_process
-from authplane.io.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
-from authplane.io.randomness import random_bytes
-from authplane.io.services import SERVICE
-from authplane.io.workers import Serving
-from authplane.policy.htpasswd import Htpasswd
-from authplane.policy.realms import Realms
-from authplane.policy.testserver import TestServer
-from authplane.policy.users import UserList, parse_users
+from authplane.authserver.backends.htpasswd.htpasswd import Htpasswd
+from authplane.authserver.backends.htpasswd.user_realms import Realms
+from authplane.authserver.backends.htpasswd.users import UserList, parse_users
+from authplane.authserver.backends.runtime.hashing import HashPool
+from authplane.authserver.backends.testserver import TestServer
+from authplane.authserver.fronts.runtime.asgi_bodies import Receive
+from authplane.authserver.fronts.runtime.asgi_front import Scope, Send
+from authplane.authserver.fronts.runtime.pyvoy.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
+from authplane.authserver.fronts.runtime.pyvoy.worker import Serving
+from authplane.authserver.records.runtime.metrics import Metrics
+from authplane.authserver.records.runtime.observer import Observer
+from authplane.core.secret import Secret
+from authplane.runtime.child_processes import Line, run_process
+from authplane.runtime.envoy_process import shim_folder
+from authplane.runtime.randomness import random_bytes
+from authplane.runtime.servers.listen import TcpAddress
+from authplane.runtime.servers.service_names import SERVICE
 from bench.processes import started_here
 
 PASSWORD: Final = "correct horse"  # noqa: S105 (of a user who exists while a benchmark runs)
@@ -69,7 +69,7 @@ _IN_BATCHES: Final = """
 import os
 os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 """
-"""What a program and all that it starts are like then: `authplane.io.pyvoy_front.run_in_batches`."""
+"""What a program and all that it starts are like then: see `run_in_batches` of the pyvoy front."""
 
 
 async def bare(_scope: Scope, receive: Receive, send: Send) -> None:

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import httpx2
 
-from authplane.io.process import Line, run_process
+from authplane.runtime.child_processes import Line, run_process
 
 _ROUNDS = 3
 

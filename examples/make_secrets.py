@@ -11,13 +11,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from authplane.base.names import ObjectName
-from authplane.graph.secrets import secret_name
-from authplane.io.certificates import KeyPair, Leaf, create_authority, issue
-from authplane.io.folder import Folder, FolderError
+from authplane.controlplane.graph.tls.tls_secrets import secret_name
+from authplane.core.names import ObjectName
+from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, create_authority, issue
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.contour_policies import NamespacedName, UpstreamValidation
 from authplane.resources.kinds.extension_service import ExtensionServiceSpec
+from authplane.sources.runtime.folder import Folder, FolderError
 
 LIFETIME: Final = timedelta(days=30)
 

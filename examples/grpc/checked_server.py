@@ -4,7 +4,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
-
 from authplane.grpc import Caching, ext_authz, server
 
 

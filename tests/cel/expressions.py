@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from authplane.cel.evaluate import evaluate
-from authplane.cel.facts import Facts
-from authplane.cel.outcome import Code, Failed, Outcome
-from authplane.cel.problem import CelProblem
-from authplane.cel.program import Program, compile_expression
-from authplane.cel.vocabulary import ACCESS_POLICY, Vocabulary
+from authplane.cel.check.expression_outcome import Code, Failed, Outcome
+from authplane.cel.check.program import Program, compile_expression
+from authplane.cel.evaluate.evaluation import evaluate
+from authplane.cel.evaluate.facts import Facts
+from authplane.cel.syntax.expression_problem import CelProblem
+from authplane.cel.syntax.vocabulary import ACCESS_POLICY, Vocabulary
 
 
 def program(text: str, vocabulary: Vocabulary = ACCESS_POLICY) -> Program:

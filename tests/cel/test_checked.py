@@ -13,18 +13,18 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from authplane.base.problems import Problems
-from authplane.cel.admit import Admitted
-from authplane.cel.calls import CLIENT_CALLS, SERVER_CALLS, compile_call_expression
-from authplane.cel.checked_wire import LARGEST, checked_expression, parse_checked
-from authplane.cel.engine import load
-from authplane.cel.evaluate import evaluate
-from authplane.cel.facts import Facts
-from authplane.cel.patterns import pattern_size
-from authplane.cel.program import Program
-from authplane.cel.received_wire import parse_expression
-from authplane.cel.shape import is_same
-from authplane.cel.vocabulary import Vocabulary
+from authplane.cel.calls.call_vocabulary import CLIENT_CALLS, SERVER_CALLS, compile_call_expression
+from authplane.cel.calls.wire import LARGEST, checked_expression, parse_checked
+from authplane.cel.check.admissible_data import Admitted
+from authplane.cel.check.engine import load
+from authplane.cel.check.program import Program
+from authplane.cel.check.regex_patterns import pattern_size
+from authplane.cel.evaluate.evaluation import evaluate
+from authplane.cel.evaluate.facts import Facts
+from authplane.cel.syntax.tree_shape import is_same
+from authplane.cel.syntax.vocabulary import Vocabulary
+from authplane.cel.wire.received import parse_expression
+from authplane.core.problems import Problems
 
 
 def checked(text: str, vocabulary: Vocabulary = SERVER_CALLS) -> pb.CheckedExpr:

@@ -5,9 +5,9 @@ from typing import Final, NamedTuple
 import pytest
 from tests.cel.expressions import problems, program, said
 
-from authplane.cel.problem import CelProblem, Reason
-from authplane.cel.program import compile_expression
-from authplane.cel.vocabulary import (
+from authplane.cel.check.program import compile_expression
+from authplane.cel.syntax.expression_problem import CelProblem, Reason
+from authplane.cel.syntax.vocabulary import (
     ACCESS_POLICY,
     ACCESS_POLICY_WITHOUT_MCP,
     FUNCTIONS,

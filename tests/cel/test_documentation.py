@@ -6,12 +6,13 @@ from typing import Final
 
 import pytest
 
-from authplane.cel import admit, patterns, watchdog
-from authplane.cel.checks import DEEPEST
-from authplane.cel.cost import MOST_STEPS, MOST_WORK
-from authplane.cel.outcome import SENTENCES
-from authplane.cel.program import LARGEST_TEXT
-from authplane.cel.vocabulary import ACCESS_POLICY, FUNCTIONS, OPERATORS, Macro
+from authplane.cel.check import admissible_data, regex_patterns
+from authplane.cel.check.cost_estimate import MOST_STEPS, MOST_WORK
+from authplane.cel.check.expression_outcome import SENTENCES
+from authplane.cel.check.forbidden_parts import DEEPEST
+from authplane.cel.check.program import LARGEST_TEXT
+from authplane.cel.evaluate import slow_programs
+from authplane.cel.syntax.vocabulary import ACCESS_POLICY, FUNCTIONS, OPERATORS, Macro
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "cel.md").read_text(encoding="utf-8")
 ROWS: Final = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in PAGE.splitlines() if line[:1] == "|"]
@@ -48,12 +49,15 @@ def test_the_page_lists_the_codes_of_failures() -> None:
 def test_the_page_states_the_limits() -> None:
     said = dict(row for row in ROWS if len(row) == 2)
     assert said["its text"] == f"{LARGEST_TEXT:,} bytes"
-    assert said["nesting"] == f"{DEEPEST} levels" == f"{admit.MOST_DEPTH} levels"
-    assert said["a pattern of `matches`"] == f"{patterns.LONGEST} characters, {patterns.LARGEST:,} instructions of RE2"
-    assert said["a string"] == f"{admit.MOST_STRING:,} bytes"
-    assert said["everything"].startswith(f"{admit.MOST_DATA:,} bytes")
-    assert said["the elements of a list, the members of an inner object"] == f"{admit.MOST_ELEMENTS:,}"
+    assert said["nesting"] == f"{DEEPEST} levels" == f"{admissible_data.MOST_DEPTH} levels"
+    assert (
+        said["a pattern of `matches`"]
+        == f"{regex_patterns.LONGEST} characters, {regex_patterns.LARGEST:,} instructions of RE2"
+    )
+    assert said["a string"] == f"{admissible_data.MOST_STRING:,} bytes"
+    assert said["everything"].startswith(f"{admissible_data.MOST_DATA:,} bytes")
+    assert said["the elements of a list, the members of an inner object"] == f"{admissible_data.MOST_ELEMENTS:,}"
     assert said["steps of loops"] == f"{MOST_STEPS:,}"
     assert MOST_WORK * 1e-7 == 0.5
-    patience = watchdog.PATIENCE
+    patience = slow_programs.PATIENCE
     assert (patience.slow, patience.most, patience.within, patience.rest) == (0.05, 5, 60, 60)

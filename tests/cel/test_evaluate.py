@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 import pytest
 from tests.cel.expressions import of, outcome, program
 
-from authplane.cel.admit import Admitted, admit
-from authplane.cel.evaluate import evaluate, failure
-from authplane.cel.facts import ABSENT, Facts
-from authplane.cel.outcome import HOLDS, HOLDS_NOT, SENTENCES, Code, Failed, Outcome
-from authplane.cel.vocabulary import Kind, Variable, Vocabulary
+from authplane.cel.check.admissible_data import Admitted, admit
+from authplane.cel.check.expression_outcome import HOLDS, HOLDS_NOT, SENTENCES, Code, Failed, Outcome
+from authplane.cel.evaluate.evaluation import evaluate, failure
+from authplane.cel.evaluate.facts import ABSENT, Facts
+from authplane.cel.syntax.vocabulary import Kind, Variable, Vocabulary
 
 
 class Case(NamedTuple):

@@ -5,9 +5,9 @@ from typing import Final
 import pytest
 from tests.cel.expressions import program
 
-from authplane.cel.explain import FALSE, TRUE, Explanation, Hidden, Part, Shown, explain
-from authplane.cel.facts import Facts
-from authplane.cel.outcome import HOLDS, HOLDS_NOT, Code, Failed
+from authplane.cel.check.expression_outcome import HOLDS, HOLDS_NOT, Code, Failed
+from authplane.cel.evaluate.facts import Facts
+from authplane.cel.explain.explain_expression import FALSE, TRUE, Explanation, Hidden, Part, Shown, explain
 
 FACTS: Final = {
     "request.method": "POST",

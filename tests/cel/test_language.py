@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from tests.cel.expressions import outcome
 
-from authplane.cel.outcome import HOLDS, HOLDS_NOT, Code, Failed
+from authplane.cel.check.expression_outcome import HOLDS, HOLDS_NOT, Code, Failed
 
 IDENTITY: Final = {
     "s": "text",

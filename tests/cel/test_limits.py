@@ -8,12 +8,12 @@ from typing import Final
 import pytest
 from tests.cel.expressions import outcome, problems, program, said
 
-from authplane.cel.admit import MOST_DATA, MOST_ELEMENTS, MOST_STRING, Admitted, admit, admit_texts
-from authplane.cel.evaluate import evaluate
-from authplane.cel.facts import Facts
-from authplane.cel.outcome import HOLDS, HOLDS_NOT, Code, Failed
-from authplane.cel.problem import Reason
-from authplane.cel.watchdog import QUICK, Pace, Patience
+from authplane.cel.check.admissible_data import MOST_DATA, MOST_ELEMENTS, MOST_STRING, Admitted, admit, admit_texts
+from authplane.cel.check.expression_outcome import HOLDS, HOLDS_NOT, Code, Failed
+from authplane.cel.evaluate.evaluation import evaluate
+from authplane.cel.evaluate.facts import Facts
+from authplane.cel.evaluate.slow_programs import QUICK, Pace, Patience
+from authplane.cel.syntax.expression_problem import Reason
 
 TOO_LARGE = {
     "5,000 parentheses": "(" * 5000 + "true" + ")" * 5000,

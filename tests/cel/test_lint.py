@@ -3,8 +3,8 @@
 import pytest
 from tests.cel.expressions import outcome, program
 
-from authplane.cel.lint import Doubt, Remark, lint
-from authplane.cel.outcome import HOLDS, Code, Failed
+from authplane.cel.check.expression_lint import Doubt, Remark, lint
+from authplane.cel.check.expression_outcome import HOLDS, Code, Failed
 
 
 def doubts(text: str) -> list[Doubt]:

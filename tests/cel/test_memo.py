@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authplane.cel.evaluate import evaluate
-from authplane.cel.facts import Facts, Lookup
-from authplane.cel.memo import RememberedExpressions
-from authplane.cel.outcome import Code, Failed, Holds, Outcome
-from authplane.cel.program import Program, compile_expression
-from authplane.cel.vocabulary import ACCESS_POLICY
+from authplane.cel.check.expression_outcome import Code, Failed, Holds, Outcome
+from authplane.cel.check.program import Program, compile_expression
+from authplane.cel.evaluate.evaluation import evaluate
+from authplane.cel.evaluate.facts import Facts, Lookup
+from authplane.cel.evaluate.remembered_results import RememberedExpressions
+from authplane.cel.syntax.vocabulary import ACCESS_POLICY
 
 TOOL = 'request.mcp.tool_name == "add"'
 GROUP = 'identity.group == "admin"'

@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 from tests.cel.expressions import program
 from tests.cel.reference import Expr, text_of, value_of
 
-from authplane.cel.admit import Admitted, admit
-from authplane.cel.evaluate import evaluate
-from authplane.cel.explain import Part, Shown, explain
-from authplane.cel.facts import Facts
-from authplane.cel.lint import lint
-from authplane.cel.outcome import HOLDS, HOLDS_NOT, Failed, Holds, HoldsNot
-from authplane.cel.problem import CelProblem
-from authplane.cel.program import Program, compile_expression
-from authplane.cel.text import render_text
-from authplane.cel.vocabulary import ACCESS_POLICY
+from authplane.cel.check.admissible_data import Admitted, admit
+from authplane.cel.check.expression_lint import lint
+from authplane.cel.check.expression_outcome import HOLDS, HOLDS_NOT, Failed, Holds, HoldsNot
+from authplane.cel.check.program import Program, compile_expression
+from authplane.cel.evaluate.evaluation import evaluate
+from authplane.cel.evaluate.facts import Facts
+from authplane.cel.explain.explain_expression import Part, Shown, explain
+from authplane.cel.syntax.expression_problem import CelProblem
+from authplane.cel.syntax.source_text import render_text
+from authplane.cel.syntax.vocabulary import ACCESS_POLICY
 
 KEYS: Final = st.sampled_from(["a", "b", "group"])
 WORDS: Final = st.sampled_from(["", "a", "ab", "admin", "é", "aé", "𐍈"])

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 from tests.cel.expressions import program
 
-from authplane.cel.shape import is_same
+from authplane.cel.syntax.tree_shape import is_same
 
 A, B, C = "identity.a", "identity.b", "identity.c"
 SAME: Final = {

@@ -3,8 +3,8 @@
 import pytest
 from tests.cel.expressions import program
 
-from authplane.cel.program import expression_text
-from authplane.cel.text import render_text
+from authplane.cel.check.program import expression_text
+from authplane.cel.syntax.source_text import render_text
 
 SAME = [
     'request.path == "/"',

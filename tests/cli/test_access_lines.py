@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 from rich.text import Text
 
-from authplane.cli.access_lines import access_line
+from authplane.cli.shared.access_lines import access_line
 
 ID = "enforced_effective_policy_id"
 BOTH = {

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from authplane.cli.changes import changes_line
+from authplane.cli.shared.change_lines import changes_line
 
 
 class Case(NamedTuple):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.policy.access.world import (
+from tests.policy.world import (
     ADD,
     AGENT,
     BACKEND,
@@ -25,18 +25,18 @@ from tests.policy.access.world import (
 from tests.support.authserver import Server
 from typer.testing import CliRunner, Result
 
-from authplane.app.checking import Circumstances, check, enforce
-from authplane.app.dev_issuer import dev_workload
-from authplane.app.request_files import AskedRequest, parse_requests
-from authplane.app.strict_files import parse_text
-from authplane.base.names import Ref
 from authplane.cli.main import build_app
-from authplane.policy.access.compile import compile_policies
-from authplane.policy.access.decide import MEANS
-from authplane.policy.access.guards import Target
-from authplane.resources.library import Library
-from authplane.resources.loaded import Loaded
-from authplane.resources.required_targets import RequiredTargets
+from authplane.core.names import Ref
+from authplane.devkit.local.dev_issuer import dev_workload
+from authplane.devkit.policies.checking import Circumstances, check, enforce
+from authplane.devkit.policies.request_files import AskedRequest, parse_requests
+from authplane.devkit.strict_files import parse_text
+from authplane.policy.attached.attachments import Target
+from authplane.policy.compile.compile_policies import compile_policies
+from authplane.policy.decide.decide import MEANS
+from authplane.resources.loaded_resources import Loaded
+from authplane.sources.library import Library
+from authplane.sources.required_targets import RequiredTargets
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CEL = '[{type: CEL, cel: {expression: "identity.group == \\"admin\\"", message: only admins}}]'

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.cli.test_check import RULES, answer
-from tests.policy.access.world import ADD, AGENT, BACKEND, ISSUER, OTHER, policy, settings
+from tests.policy.world import ADD, AGENT, BACKEND, ISSUER, OTHER, policy, settings
 from tests.support.authserver import Server
 from tests.support.eventually import eventually
 from tests.support.mcp_checks import mcp_check
 
-from authplane.app.dev_issuer import IssuerPlan, RunningIssuer, dev_token, serve_issuer
-from authplane.io.listen import TcpAddress
+from authplane.devkit.local.dev_issuer import IssuerPlan, RunningIssuer, dev_token, serve_issuer
+from authplane.runtime.servers.listen import TcpAddress
 
 FIELDS = {"status": "httpStatus", "mcp_method": "mcpMethod"}
 """What the decision log calls otherwise."""

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from tests.cli.test_check import CALL, TARGET, answer, asked, folder, invoke, short
-from tests.policy.access.world import ISSUER, settings
+from tests.policy.world import ISSUER, settings
 
-from authplane.app.dev_issuer import IssuerPlan, dev_token, serve_issuer
-from authplane.app.signing import SigningKey
-from authplane.io.listen import TcpAddress
+from authplane.devkit.identities.signing import SigningKey
+from authplane.devkit.local.dev_issuer import IssuerPlan, dev_token, serve_issuer
+from authplane.runtime.servers.listen import TcpAddress
 
 __all__ = ["folder"]
 

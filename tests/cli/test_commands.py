@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.policy.access.world import BACKEND, policy, rule
+from tests.policy.world import BACKEND, policy, rule
 from tests.support.certificates import server
 from tests.support.world import PROXY, whole
 from typer.core import TyperGroup
@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from authplane.cli.main import COMMANDS as ALL
 from authplane.cli.main import build_app, wanted
-from authplane.io.envoy import validate
+from authplane.runtime.envoy_process import validate
 
 COMMANDS = [
     "run", "control", "authserver", "validate", "apply", "status", "doctor", "decisions", "explain", "compile",

@@ -12,7 +12,7 @@ from tests.support.eventually import eventually
 from typer.testing import CliRunner, Result
 
 from authplane.cli.main import build_app
-from authplane.io.process import Line, run_process
+from authplane.runtime.child_processes import Line, run_process
 
 
 def invoke(*arguments: str) -> Result:

@@ -12,8 +12,8 @@ from tests.support.gateway import free_port
 from typer.testing import CliRunner, Result
 
 from authplane.cli.main import build_app
-from authplane.io.http import HttpRequest, HttpResponse, serve_http
-from authplane.io.listen import Address, TcpAddress, UnixAddress
+from authplane.runtime.servers.http_server import HttpRequest, HttpResponse, serve_http
+from authplane.runtime.servers.listen import Address, TcpAddress, UnixAddress
 
 COUNTERS = {
     "http.gateway.rbac.policy.shop/tools.v1/reads/0:InlineTools.allowed": 12,

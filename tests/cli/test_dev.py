@@ -17,19 +17,19 @@ from tests.support.eventually import eventually
 from tests.support.gateway import free_port
 from typer.testing import CliRunner, Result
 
-from authplane.app.dev_issuer import IssuerPlan, dev_token, serve_issuer
-from authplane.base.problems import Problems
 from authplane.cli.main import build_app
-from authplane.io.dev_folder import DevFolder, DevFolderError, prepare_issuer
-from authplane.io.issuers import IssuerOptions, follow_issuers
-from authplane.io.listen import TcpAddress
-from authplane.io.process import Line, run_process
-from authplane.policy.peers.certificates import PeerCertificates
-from authplane.policy.peers.spiffe import SpiffeId
-from authplane.policy.tokens.issuer import Issuer, Reach
-from authplane.policy.tokens.issuer_url import parse_issuer_url
-from authplane.policy.tokens.outcome import Outcome, Reason, Refused, Verified
-from authplane.policy.tokens.verify import verify
+from authplane.core.problems import Problems
+from authplane.devkit.local.dev_folder import DevFolder, DevFolderError, prepare_issuer
+from authplane.devkit.local.dev_issuer import IssuerPlan, dev_token, serve_issuer
+from authplane.policy.identity.tokens.issuer import Issuer, Reach
+from authplane.policy.identity.tokens.issuer_url import parse_issuer_url
+from authplane.policy.identity.tokens.token_outcome import Outcome, Reason, Refused, Verified
+from authplane.policy.identity.tokens.verify import verify
+from authplane.policy.identity.workload_identity.certificate_identity import PeerCertificates
+from authplane.policy.identity.workload_identity.spiffe import SpiffeId
+from authplane.runtime.child_processes import Line, run_process
+from authplane.runtime.issuers.issuers import IssuerOptions, follow_issuers
+from authplane.runtime.servers.listen import TcpAddress
 
 AGENT = "spiffe://cluster.local/ns/default/sa/agent"
 ANY_PORT = TcpAddress(host="127.0.0.1", port=0)

@@ -5,16 +5,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.io.test_handshake import NAME, serving
-from tests.policy.access.world import BACKEND, policy, rule
+from tests.controlplane.serving.test_handshake import NAME, serving
+from tests.policy.world import BACKEND, policy, rule
 from tests.support.certificates import ca_secret
 from typer.testing import CliRunner, Result
 
-from authplane.app.control import Control, ControlSettings, Told
 from authplane.cli.main import build_app
-from authplane.graph.policy_server import OverSocket, PolicyServer
-from authplane.io.folder import Folder
-from authplane.io.listen import Address, UnixAddress
+from authplane.controlplane.graph.upstreams.policy_connection import OverSocket, PolicyServer
+from authplane.controlplane.serving.runtime.control_plane import Control, ControlSettings, Told
+from authplane.runtime.servers.listen import Address, UnixAddress
+from authplane.sources.runtime.folder import Folder
 
 UNUSED = "127.0.0.1:1"
 

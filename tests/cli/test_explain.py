@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
-from tests.policy.access.world import (
+from tests.policy.world import (
     BACKEND,
     GATEWAY,
     OIDC,
@@ -21,15 +21,15 @@ from tests.policy.access.world import (
 from tests.support.gateway import service
 from typer.testing import CliRunner, Result
 
-from authplane.app.explain import EVALUATED, OPEN_SERVER, TOO_OLD
 from authplane.cli.main import build_app
-from authplane.policy.placement.entries import ASKS, CHOSEN, STRICT
+from authplane.devkit.policies.explain_placement import EVALUATED, OPEN_SERVER, TOO_OLD
 from authplane.policy.placement.grpc_entries import PORTS
-from authplane.policy.placement.model import Decider
-from authplane.policy.placement.passages import UNTOLD
-from authplane.policy.placement.plan import OLD
+from authplane.policy.placement.placed_entries import ASKS, CHOSEN, STRICT
+from authplane.policy.placement.placed_sources import TWO_NAMES
+from authplane.policy.placement.placement_model import Decider
+from authplane.policy.placement.placement_plan import OLD
 from authplane.policy.placement.residues import RESIDUES
-from authplane.policy.placement.sources import TWO_NAMES
+from authplane.policy.placement.ways_to_target import UNTOLD
 
 SHOP: Final = service("shop", 80)
 NATIVE: Final = settings("{bodyInspection: Native}")

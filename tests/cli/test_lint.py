@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 from tests.cli.test_check import WORLD, loaded
 from tests.docs.pages import ROOT, read
-from tests.policy.access.world import (
+from tests.policy.world import (
     ADD,
     AGENT,
     BACKEND,
@@ -23,9 +23,9 @@ from tests.policy.access.world import (
 )
 from typer.testing import CliRunner, Result
 
-from authplane.app.checking import enforce
-from authplane.app.policy_lint import LINTS, lint_policies
 from authplane.cli.main import build_app
+from authplane.devkit.policies.checking import enforce
+from authplane.devkit.policies.policy_lint import LINTS, lint_policies
 
 BOTH = f"{{type: SPIFFE, spiffe: [{AGENT}, spiffe://cluster.local/b]}}"
 TWO = "[{type: InlineTools, tools: [add, sub]}]"

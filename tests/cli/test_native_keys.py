@@ -16,7 +16,7 @@ from tests.support.issuer_server import IssuerServer, issuer_server, response
 from tests.support.mcp_gateway import backend, gateway, policy, route
 from tests.support.minting import Signer, key_set, signer
 
-from authplane.io.process import Line, run_process
+from authplane.runtime.child_processes import Line, run_process
 
 
 @dataclass

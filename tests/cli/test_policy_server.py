@@ -15,7 +15,7 @@ from tests.support.authserver import Server
 from tests.support.eventually import eventually
 from tests.support.mcp_checks import AGENT, SHOP, call_body, mcp_check, tool_check
 
-from authplane.io.last_good import LastGood, default_state_dir
+from authplane.sources.runtime.last_good import LastGood, default_state_dir
 
 BACKENDS = """
 apiVersion: agentic.networking.x-k8s.io/v1alpha1

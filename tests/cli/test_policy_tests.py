@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from tests.cli.test_check import WORLD, asked, assumed
 from tests.docs.pages import ROOT
-from tests.policy.access.world import AGENT
+from tests.policy.world import AGENT
 from typer.testing import CliRunner, Result
 
 from authplane.cli.main import build_app

@@ -14,7 +14,7 @@ import pytest
 from tests.support.eventually import eventually
 from tests.support.gateway import free_port
 
-from authplane.io.process import Line, Stream, run_process
+from authplane.runtime.child_processes import Line, Stream, run_process
 
 AUTHPLANE = Path(sys.executable).parent / "authplane"
 PORTS = (8080, 8443, 8090, 8091, 9080, 9443, 9082, 9445)

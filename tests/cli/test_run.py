@@ -17,9 +17,9 @@ from tests.support.eventually import eventually
 from tests.support.gateway import free_port
 from tests.support.timing import within
 
-from authplane.io.clock import now
-from authplane.io.process import Child, Line, Stream, run_process
-from authplane.io.workspace import prepare_workspace
+from authplane.devkit.local.workspace import prepare_workspace
+from authplane.runtime.child_processes import Child, Line, Stream, run_process
+from authplane.runtime.clock import now
 
 
 class Run:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.test_check import WORLD, asked, assumed, invoke
-from tests.policy.access.world import AGENT, BACKEND, GATEWAY, OIDC, OPEN, anybody, policy, rule
+from tests.policy.world import AGENT, BACKEND, GATEWAY, OIDC, OPEN, anybody, policy, rule
 
 SHADOW = f"{policy(rule(), name='s')}\n  mode: Shadow"
 GIVEN = f"{{spiffe: {AGENT}}}"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import httpx2
 from tests.cli.test_check import answer, invoke
 from tests.cli.test_policy_server import status
-from tests.policy.access.world import BACKEND, policy, settings
+from tests.policy.world import BACKEND, policy, settings
 from tests.support.authserver import Server
 from tests.support.eventually import eventually
 from tests.support.gateway import free_port, service
@@ -18,7 +18,7 @@ from tests.support.mcp_checks import AGENT, SHOP, call_body, tool_check
 from tests.support.mcp_server import tool_server
 from tests.support.workload_issuers import WORKLOAD, WorkloadIssuers, workload_issuers
 
-from authplane.io.process import Line, run_process
+from authplane.runtime.child_processes import Line, run_process
 
 RULES = f"""
   - name: workload

@@ -17,10 +17,19 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from google.protobuf import any_pb2, wrappers_pb2
 from google.protobuf.message import DecodeError, Message
 
-from authplane.base.problems import Problem
-from authplane.filters.calls import Call, Flow, Proceed, Side
-from authplane.filters.registry import FilterConfig, FilterType, Packed, Registry, Scope, State, Structured, Trust
-from authplane.xds.credentials import TlsFiles
+from authplane.core.problems import Problem
+from authplane.dataplane.filters.calls import Call, Flow, Proceed, Side
+from authplane.dataplane.filters.registry import (
+    FilterConfig,
+    FilterType,
+    Packed,
+    Registry,
+    Scope,
+    State,
+    Structured,
+    Trust,
+)
+from authplane.xds.bootstrap.credentials import TlsFiles
 
 BOTH: Final = frozenset(Side)
 

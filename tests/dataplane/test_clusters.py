@@ -19,7 +19,7 @@ from google.protobuf import duration_pb2, wrappers_pb2
 from google.protobuf.message import Message
 from tests.dataplane.parts import CLIENT, address, ads, assignment, eds_cluster, lb_endpoint, locality, packed
 
-from authplane.dataplane.clusters import (
+from authplane.dataplane.config.clusters import (
     AggregateOf,
     Balancing,
     Cluster,
@@ -30,13 +30,13 @@ from authplane.dataplane.clusters import (
     LocalityEndpoints,
     WeightedEndpoint,
 )
-from authplane.dataplane.config.decode import decode_cluster, decode_endpoints
-from authplane.dataplane.security import ClientTls, Provider, SystemRoots
-from authplane.dataplane.targets import Group, dns_group, drop_category, endpoint_groups, ip_target
-from authplane.filters.calls import Endpoint
+from authplane.dataplane.config.read.decode_resource import decode_cluster, decode_endpoints
+from authplane.dataplane.config.security import ClientTls, Provider, SystemRoots
+from authplane.dataplane.filters.calls import Endpoint
+from authplane.dataplane.routing.channel_targets import Group, dns_group, drop_category, endpoint_groups, ip_target
 from authplane.matching.fractions import Fraction
-from authplane.matching.strings import Exact
-from authplane.xds.client.types import Invalid
+from authplane.matching.string_matchers import Exact
+from authplane.xds.client.watched_types import Invalid
 
 EDS: Final = Cluster(name="cluster", discovery=EdsEndpoints("cluster"))
 

@@ -28,10 +28,10 @@ from tests.dataplane.parts import (
 from udpa.type.v1 import typed_struct_pb2 as udpa_pb
 from xds.type.v3 import typed_struct_pb2 as xds_pb
 
-from authplane.dataplane.config.decode import decode_listener
-from authplane.dataplane.listeners import ApiListener, HttpFilter, Listener, ServerListener
-from authplane.filters.calls import Side
-from authplane.xds.client.types import Invalid
+from authplane.dataplane.config.listeners import ApiListener, HttpFilter, Listener, ServerListener
+from authplane.dataplane.config.read.decode_resource import decode_listener
+from authplane.dataplane.filters.calls import Side
+from authplane.xds.client.watched_types import Invalid
 
 ROUTER_NAME: Final = "envoy.extensions.filters.http.router.v3.Router"
 FAULT_NAME: Final = "envoy.extensions.filters.http.fault.v3.HTTPFault"

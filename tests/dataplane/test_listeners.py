@@ -29,8 +29,7 @@ from tests.dataplane.parts import (
     serving,
 )
 
-from authplane.dataplane.config.decode import decode_listener
-from authplane.dataplane.listeners import (
+from authplane.dataplane.config.listeners import (
     ApiListener,
     ChainMatch,
     ConnectionManager,
@@ -41,11 +40,12 @@ from authplane.dataplane.listeners import (
     ServerListener,
     SourceType,
 )
-from authplane.dataplane.routes import NonForwarding, Route, RouteConfiguration, RouteMatch, VirtualHost
-from authplane.dataplane.security import Provider, ServerTls
-from authplane.filters.calls import Endpoint, Side
-from authplane.matching.strings import Prefix
-from authplane.xds.client.types import Invalid
+from authplane.dataplane.config.read.decode_resource import decode_listener
+from authplane.dataplane.config.routes import NonForwarding, Route, RouteConfiguration, RouteMatch, VirtualHost
+from authplane.dataplane.config.security import Provider, ServerTls
+from authplane.dataplane.filters.calls import Endpoint, Side
+from authplane.matching.string_matchers import Prefix
+from authplane.xds.client.watched_types import Invalid
 
 CHAIN: Final = "filter_chains[0]"
 

@@ -11,11 +11,11 @@ from google.protobuf.json_format import ParseDict
 from tests.dataplane.parts import CLIENT, eds_cluster, host, packed, route_config, to_cluster
 from xds.type.v3 import typed_struct_pb2 as xds_pb
 
-from authplane.cel.admit import Admitted
-from authplane.dataplane.config.decode import decode_cluster, decode_routes
-from authplane.dataplane.frozen import FrozenMap
-from authplane.dataplane.metadata import NO_METADATA, Audience, JsonObject, ResourceMetadata, shown_to_filters
-from authplane.xds.client.types import Invalid
+from authplane.cel.check.admissible_data import Admitted
+from authplane.dataplane.config.frozen import FrozenMap
+from authplane.dataplane.config.metadata import NO_METADATA, Audience, JsonObject, ResourceMetadata, shown_to_filters
+from authplane.dataplane.config.read.decode_resource import decode_cluster, decode_routes
+from authplane.xds.client.watched_types import Invalid
 
 AUDIENCE: Final = packed(gcp_authn_pb2.Audience(url="https://a"))
 UNKNOWN: Final = any_pb2.Any(type_url="type.googleapis.com/test.Unknown", value=b"x")

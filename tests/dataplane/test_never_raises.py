@@ -14,11 +14,16 @@ from hypothesis import strategies as st
 from tests.dataplane.cases import CLIENT_LISTENERS, CLUSTERS, ENDPOINTS, ROUTES, SERVER_LISTENERS
 from tests.dataplane.parts import CLIENT, SERVER, TRUST
 
-from authplane.dataplane.config.decode import decode_cluster, decode_endpoints, decode_listener, decode_routes
-from authplane.filters.calls import Side
-from authplane.filters.registry import Scope
-from authplane.filters.standard import standard_registry
-from authplane.xds.client.types import Invalid
+from authplane.dataplane.config.read.decode_resource import (
+    decode_cluster,
+    decode_endpoints,
+    decode_listener,
+    decode_routes,
+)
+from authplane.dataplane.filters.calls import Side
+from authplane.dataplane.filters.registry import Scope
+from authplane.dataplane.filters.standard import standard_registry
+from authplane.xds.client.watched_types import Invalid
 
 Decode = Callable[[bytes, Scope], Any]
 STANDARD: Final = Scope(side=Side.SERVER, trust=TRUST, registry=standard_registry())

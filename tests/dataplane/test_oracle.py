@@ -13,15 +13,15 @@ from tests.dataplane import parts
 from tests.dataplane.cases import CLIENT_LISTENERS, CLUSTERS, ENDPOINTS, ROUTES, SERVER_LISTENERS, Case
 from tests.dataplane.native import native_verdicts
 
-from authplane.dataplane.config.decode import (
+from authplane.dataplane.config.read.decode_resource import (
     decode_cluster,
     decode_endpoints,
     decode_listener,
     decode_routes,
 )
-from authplane.filters.registry import Registry
-from authplane.filters.standard import standard_registry
-from authplane.xds.client.types import Invalid
+from authplane.dataplane.filters.registry import Registry
+from authplane.dataplane.filters.standard import standard_registry
+from authplane.xds.client.watched_types import Invalid
 
 LISTENER: Final = "envoy.config.listener.v3.Listener"
 ROUTE: Final = "envoy.config.route.v3.RouteConfiguration"

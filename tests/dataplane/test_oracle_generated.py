@@ -10,9 +10,9 @@ from tests.dataplane.generated import changed
 from tests.dataplane.native import native_verdicts
 from tests.dataplane.test_oracle import DECODERS, TABLES, Script
 
-from authplane.base.problems import Problem
-from authplane.filters.standard import standard_registry
-from authplane.xds.client.types import Invalid
+from authplane.core.problems import Problem
+from authplane.dataplane.filters.standard import standard_registry
+from authplane.xds.client.watched_types import Invalid
 
 AMOUNT: Final = 250
 KNOWN: Final = frozenset(

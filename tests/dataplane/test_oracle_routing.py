@@ -32,12 +32,12 @@ from tests.dataplane.parts import (
     weighted,
 )
 
-from authplane.dataplane.config.decode import decode_listener
-from authplane.dataplane.listeners import ApiListener
-from authplane.dataplane.routes import RouteConfiguration
-from authplane.dataplane.routing import build_route_table
-from authplane.filters.calls import Call, Metadata, Side
-from authplane.filters.registry import State
+from authplane.dataplane.config.listeners import ApiListener
+from authplane.dataplane.config.read.decode_resource import decode_listener
+from authplane.dataplane.config.routes import RouteConfiguration
+from authplane.dataplane.filters.calls import Call, Metadata, Side
+from authplane.dataplane.filters.registry import State
+from authplane.dataplane.routing.call_routing import build_route_table
 
 Sent: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 """The path and the metadata of a call."""

@@ -25,16 +25,16 @@ from tests.dataplane.parts import (
 )
 from xds.type.v3 import typed_struct_pb2 as xds_pb
 
-from authplane.dataplane.config.decode import decode_routes
-from authplane.dataplane.frozen import FrozenMap
-from authplane.dataplane.listeners import ConnectionManager, HttpFilter
-from authplane.dataplane.overrides import Effective, Mismatch, effective_chain
-from authplane.dataplane.routes import NO_OVERRIDES, Override, Overrides
-from authplane.dataplane.routing import build_route_table
-from authplane.filters.calls import Side
-from authplane.filters.registry import State
-from authplane.filters.standard import standard_registry
-from authplane.xds.client.types import Invalid
+from authplane.dataplane.config.frozen import FrozenMap
+from authplane.dataplane.config.listeners import ConnectionManager, HttpFilter
+from authplane.dataplane.config.read.decode_resource import decode_routes
+from authplane.dataplane.config.routes import NO_OVERRIDES, Override, Overrides
+from authplane.dataplane.filters.calls import Side
+from authplane.dataplane.filters.registry import State
+from authplane.dataplane.filters.standard import standard_registry
+from authplane.dataplane.routing.call_routing import build_route_table
+from authplane.dataplane.routing.overrides import Effective, Mismatch, effective_chain
+from authplane.xds.client.watched_types import Invalid
 
 UNKNOWN: Final = any_pb2.Any(type_url="type.googleapis.com/test.Unknown")
 FAULT_BYTES: Final = fault_pb2.HTTPFault(upstream_cluster="x").SerializeToString()

@@ -26,9 +26,12 @@ from tests.dataplane.parts import (
     weighted,
 )
 
-from authplane.dataplane.clusters import AggregateOf, Cluster, DnsEndpoint
-from authplane.dataplane.listeners import ApiListener, ServerListener
-from authplane.dataplane.resolver import (
+from authplane.dataplane.config.clusters import AggregateOf, Cluster, DnsEndpoint
+from authplane.dataplane.config.listeners import ApiListener, ServerListener
+from authplane.dataplane.config.routes import RouteConfiguration
+from authplane.dataplane.filters.calls import Code, Endpoint, Side, Stop
+from authplane.dataplane.routing.channel_targets import Group, dns_group
+from authplane.dataplane.routing.resolver import (
     ClientConfiguration,
     Failed,
     Resource,
@@ -37,16 +40,13 @@ from authplane.dataplane.resolver import (
     resolve_client,
     resolve_server,
 )
-from authplane.dataplane.resource_types import ResourceTypes, resource_types
-from authplane.dataplane.routes import RouteConfiguration
-from authplane.dataplane.targets import Group, dns_group
-from authplane.filters.calls import Code, Endpoint, Side, Stop
-from authplane.io.calling.xds import failure
-from authplane.xds.bootstrap import Bootstrap, XdsServer
-from authplane.xds.client.types import Decoded
-from authplane.xds.credentials import Insecure
-from authplane.xds.messages import XdsName
-from authplane.xds.types import TypeUrl
+from authplane.dataplane.routing.resource_types import ResourceTypes, resource_types
+from authplane.dataplane.runtime.channels.xds_targets import failure
+from authplane.xds.bootstrap.credentials import Insecure
+from authplane.xds.bootstrap.xds_bootstrap import Bootstrap, XdsServer
+from authplane.xds.client.watched_types import Decoded
+from authplane.xds.server.served_types import TypeUrl
+from authplane.xds.server.stream_messages import XdsName
 
 SOURCE: Final = XdsServer(uri="a", channel_creds=Insecure())
 BOOTSTRAP: Final = Bootstrap(servers=(SOURCE,))

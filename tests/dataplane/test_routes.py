@@ -9,10 +9,10 @@ from envoy.config.route.v3 import route_pb2
 from google.protobuf import any_pb2, duration_pb2, struct_pb2, wrappers_pb2
 from tests.dataplane.parts import CLIENT, SERVER, here, host, route, route_config, to_cluster, weighted
 
-from authplane.dataplane.config.decode import decode_routes
-from authplane.dataplane.frozen import FrozenMap
-from authplane.dataplane.metadata import JsonObject
-from authplane.dataplane.routes import (
+from authplane.dataplane.config.frozen import FrozenMap
+from authplane.dataplane.config.metadata import JsonObject
+from authplane.dataplane.config.read.decode_resource import decode_routes
+from authplane.dataplane.config.routes import (
     Action,
     ClusterWeight,
     Forward,
@@ -23,11 +23,11 @@ from authplane.dataplane.routes import (
     UnsupportedAction,
     VirtualHost,
 )
-from authplane.filters.registry import Scope
+from authplane.dataplane.filters.registry import Scope
 from authplane.matching.fractions import Fraction
-from authplane.matching.headers import HeaderPresent, HeaderText
-from authplane.matching.strings import Exact, Prefix, StringMatcher, compile_regex
-from authplane.xds.client.types import Invalid
+from authplane.matching.header_matchers import HeaderPresent, HeaderText
+from authplane.matching.string_matchers import Exact, Prefix, StringMatcher, compile_regex
+from authplane.xds.client.watched_types import Invalid
 
 HERE: Final = "virtual_hosts[0].routes[0]"
 

@@ -25,12 +25,12 @@ from tests.support.eventually import eventually
 from tests.support.gateway import free_port
 from tests.support.issuer_server import METADATA, issuer_server, response
 
-from authplane.io.envoy import Envoy, run_envoy
-from authplane.io.listen import TcpAddress, UnixAddress
-from authplane.io.process import Line, LineSink, run_process
-from authplane.io.ready import reachable
-from authplane.render.bootstrap import ControlPlane, UnixSocket, ads_bootstrap
-from authplane.render.dump import json_text
+from authplane.controlplane.render.dump import json_text
+from authplane.controlplane.render.envoy_bootstrap import ControlPlane, UnixSocket, ads_bootstrap
+from authplane.runtime.child_processes import Line, LineSink, run_process
+from authplane.runtime.envoy_process import Envoy, run_envoy
+from authplane.runtime.servers.listen import TcpAddress, UnixAddress
+from authplane.runtime.wait_until_listening import reachable
 
 _UNAVAILABLE: Final = 503
 _PATIENCE: Final = 60.0

@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import ClassVar, Final
 
-from authplane.policy.decision import Allow, Decision, Deny
-from authplane.policy.flow import Ask, Declined, Granted, Outcome
-from authplane.policy.request import Request
+from authplane.policy.check.decision import Allow, Decision, Deny
+from authplane.policy.check.request import Request
+from authplane.policy.verdicts.effects import Ask, Declined, Granted, Outcome
 
 SERVICE: Final = "authz"
 PORT: Final = 9000

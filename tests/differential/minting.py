@@ -11,8 +11,8 @@ from typing import Any, Final
 from tests.differential.model import CLUSTER, FIRST, ISSUERS, SECOND, SPIRE, STRANGER, THIRD, Token
 from tests.support.minting import Signer, key_set, mint, segment, signer
 
-from authplane.base.strict_json import NotStrict
-from authplane.policy.tokens.keys import KeySet, parse_key_set
+from authplane.core.strict_json import NotStrict
+from authplane.policy.identity.tokens.keys import KeySet, parse_key_set
 
 _ALGORITHMS: Final = {
     FIRST: "ES256", SECOND: "RS256", THIRD: "EdDSA", SPIRE: "ES256", CLUSTER: "ES384", STRANGER: "ES256",

@@ -9,15 +9,15 @@ from tests.differential.minting import keys_of
 from tests.differential.model import Answer
 from tests.differential.site import Shot, Site, pair_of
 
-from authplane.app.check_records import http_status
-from authplane.app.checking import Circumstances, Enforced, check, enforce
-from authplane.app.request_files import AskedRequest, parse_request
-from authplane.app.strict_files import Text
-from authplane.io.folder import Folder
-from authplane.policy.access.decide import MEANS
-from authplane.policy.decision import Allow
-from authplane.resources.nodes import Entry, Fields, Items, Node, Scalar
-from authplane.resources.shapes import Report
+from authplane.devkit.policies.check_records import http_status
+from authplane.devkit.policies.checking import Circumstances, Enforced, check, enforce
+from authplane.devkit.policies.request_files import AskedRequest, parse_request
+from authplane.devkit.strict_files import Text
+from authplane.policy.check.decision import Allow
+from authplane.policy.decide.decide import MEANS
+from authplane.resources.typed.shapes import Report
+from authplane.resources.yaml.nodes import Entry, Fields, Items, Node, Scalar
+from authplane.sources.runtime.folder import Folder
 
 _BINARY = (1, 1)
 """Where bodies stand: there only bytes do."""

@@ -30,7 +30,7 @@ from tests.differential.model import (
 )
 from tests.support.certificates import authority, server
 
-from authplane.io.certificates import KeyPair, Leaf, Usage, issue
+from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, Usage, issue
 
 _AGENTIC: Final = "agentic.networking.x-k8s.io"
 _WITH_LENGTH: Final = frozenset({"POST", "PUT", "PATCH"})

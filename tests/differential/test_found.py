@@ -5,11 +5,11 @@ from typing import Final
 import pytest
 from tests.policy.mcp.posting import ACCEPT, JSON, fault, message, post
 
-from authplane.policy.basic import Absent, Unfit
-from authplane.policy.mcp.read import read_mcp
-from authplane.policy.mcp.refusal import Fault
-from authplane.policy.request import Request
-from authplane.policy.tokens.bearer import parse_bearer
+from authplane.policy.check.basic import Absent, Unfit
+from authplane.policy.check.request import Request
+from authplane.policy.identity.tokens.bearer import parse_bearer
+from authplane.policy.mcp.mcp_refusal import Fault
+from authplane.policy.mcp.read_request import read_mcp
 
 JOINED: Final = {
     "two sessions": ("mcp-session-id", "a", "b"),

@@ -21,9 +21,9 @@ from tests.differential.site import Listeners, Site, gateways_of, text_of
 from tests.support.envoys import INSTALLED
 from typer.testing import CliRunner
 
-from authplane.app.request_files import parse_requests
-from authplane.app.strict_files import parse_text
 from authplane.cli.main import build_app
+from authplane.devkit.policies.request_files import parse_requests
+from authplane.devkit.strict_files import parse_text
 
 HEADERS = (("content-type", "application/json"), ("accept", "application/json, text/event-stream"))
 

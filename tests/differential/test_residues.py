@@ -1,6 +1,7 @@
 """What ``bodyInspection: Native`` leaves to the JSON parser behind Envoy: these bodies pass, and no others.
 
-What comes in a later part than the end of the first object passes too: see ``tests/render/test_native_facts.py``.
+What comes in a later part than the end of the first object passes too: see
+``tests/controlplane/render/test_native_facts.py``.
 """
 
 from pathlib import Path

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from tests.differential.site import Shot
 
-from authplane.io.process import owned_tasks
+from authplane.runtime.child_processes import owned_tasks
 
 NUMBER: Final = b"x-case"
 """The header that says which case it is."""

@@ -5,15 +5,15 @@ from typing import Any, Final
 
 from tests.docs.pages import ROOT, blocks, read
 
-from authplane.cel.calls import CLIENT_CALLS, LARGEST_PATTERN, SERVER_CALLS
-from authplane.cel.checks import DEEPEST
-from authplane.cel.program import LARGEST_TEXT
-from authplane.cel.vocabulary import OPERATORS
-from authplane.filters.calls import Side
-from authplane.filters.composite.filter import NO_MATCH, Composite
-from authplane.filters.composite.wire import parse_composite
-from authplane.filters.registry import MOST_DEPTH, Packed, Scope, Trust
-from authplane.filters.standard import standard_registry
+from authplane.cel.calls.call_vocabulary import CLIENT_CALLS, LARGEST_PATTERN, SERVER_CALLS
+from authplane.cel.check.forbidden_parts import DEEPEST
+from authplane.cel.check.program import LARGEST_TEXT
+from authplane.cel.syntax.vocabulary import OPERATORS
+from authplane.dataplane.filters.calls import Side
+from authplane.dataplane.filters.composite.filter import NO_MATCH, Composite
+from authplane.dataplane.filters.composite.wire import parse_composite
+from authplane.dataplane.filters.registry import MOST_DEPTH, Packed, Scope, Trust
+from authplane.dataplane.filters.standard import standard_registry
 
 PAGE: Final = ROOT / "docs" / "composite.md"
 TEXT: Final = " ".join(read(PAGE).split())

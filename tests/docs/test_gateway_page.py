@@ -4,9 +4,9 @@ from tests.docs.pages import ROOT, blocks
 from tests.support.certificates import authority, indented
 from tests.support.world import World
 
-from authplane.graph.gateway_api import gateway_hosts, splits
-from authplane.graph.model import Address
-from authplane.graph.upstreams import VerifiedTls
+from authplane.controlplane.graph.gateway.gateway_api import gateway_hosts, splits
+from authplane.controlplane.graph.model.routing_model import Address
+from authplane.controlplane.graph.model.upstreams import VerifiedTls
 
 ALONE, WITH_GATEWAY, OVER_TLS = [
     block.text for block in blocks(ROOT / "docs" / "gateway.md") if block.language == "yaml"

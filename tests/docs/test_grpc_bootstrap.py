@@ -3,11 +3,11 @@
 import json
 
 import pytest
+from tests.dataplane.test_bootstrap_native import CASES
 from tests.docs.pages import ROOT, blocks, read
-from tests.io.test_bootstrap_native import CASES
 
-from authplane.base.guards import Guards
-from authplane.xds.bootstrap import Bootstrap, parse_bootstrap
+from authplane.core.feature_flags import Guards
+from authplane.xds.bootstrap.xds_bootstrap import Bootstrap, parse_bootstrap
 
 PAGE = ROOT / "docs" / "grpc-bootstrap.md"
 

@@ -10,11 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import grpc
 import pytest
 from google.protobuf import struct_pb2
 from tests.docs.pages import ROOT, blocks
-from tests.public_grpc.control import (
+from tests.grpc.control import (
     api_listener,
     cluster,
     controlling,
@@ -25,14 +24,15 @@ from tests.public_grpc.control import (
     manager,
     routes,
 )
-from tests.public_grpc.ways import no_task_is_left
-from tests.public_grpc.world import PATIENCE, allow, authorizing, deny
+from tests.grpc.ways import no_task_is_left
+from tests.grpc.world import PATIENCE, allow, authorizing, deny
 from tests.support.eventually import eventually
 from tests.support.gateway import free_port
 from xds.type.v3 import typed_struct_pb2
 
 import authplane.grpc
 import authplane.grpc.aio
+import grpc
 from authplane.grpc import Serving, filter_registry, server
 
 FOLDER = ROOT / "examples" / "grpc"

@@ -10,11 +10,11 @@ from tests.docs.test_pages import arguments, shows
 from typer.testing import CliRunner
 
 from authplane.cli.main import build_app
-from authplane.filters.calls import Side
-from authplane.filters.composite.filter import Composite
-from authplane.filters.composite.wire import TYPE_NAME, parse_composite
-from authplane.filters.registry import Packed, Scope, Trust
-from authplane.filters.standard import standard_registry
+from authplane.dataplane.filters.calls import Side
+from authplane.dataplane.filters.composite.filter import Composite
+from authplane.dataplane.filters.composite.wire import TYPE_NAME, parse_composite
+from authplane.dataplane.filters.registry import Packed, Scope, Trust
+from authplane.dataplane.filters.standard import standard_registry
 
 PAGE: Final = ROOT / "docs" / "matching.md"
 

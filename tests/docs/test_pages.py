@@ -16,7 +16,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from authplane.cli.main import build_app
-from authplane.io.envoy import validate
+from authplane.runtime.envoy_process import validate
 
 EXAMPLES = sorted(path.parent.name for path in (ROOT / "examples").glob("*/README.md"))
 WARNED = {"contour-teams": ["AuthShadow"]}

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from tests.docs.pages import ROOT, blocks
 
-from authplane.app.quickstart import ISSUER_ADDRESS, agent_program, agent_tries, tries
-from authplane.cli.folder import read_generation
-from authplane.io.clock import now
-from authplane.io.workspace import prepare_identities, prepare_workspace
+from authplane.cli.shared.folder_argument import read_generation
+from authplane.devkit.local.quickstart import ISSUER_ADDRESS, agent_program, agent_tries, tries
+from authplane.devkit.local.workspace import prepare_identities, prepare_workspace
+from authplane.runtime.clock import now
 
 SHOWN = [block for block in blocks(ROOT / "README.md") if block.language in {"sh", "python"}]
 

@@ -13,20 +13,20 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.docs.pages import ROOT, blocks, read
 
-from authplane.app.server_document import read_branches
-from authplane.graph.reports import CONDITION_TYPES, condition_type
-from authplane.io.access_notes import AccessMetrics, AccessNotes
-from authplane.io.fleet import Fleet
-from authplane.io.metrics import Metrics
-from authplane.policy.access.verdict import Would
-from authplane.policy.credentials import CacheCounts
-from authplane.policy.decision import Allow
-from authplane.policy.tokens.issuer import Standing
+from authplane.authserver.backends.htpasswd.verified_credentials import CacheCounts
+from authplane.authserver.fronts.runtime.pyvoy.fleet import Fleet
+from authplane.authserver.records.runtime.access_notes import AccessMetrics, AccessNotes
+from authplane.authserver.records.runtime.metrics import Metrics
+from authplane.authserver.runtime.server_document import read_branches
+from authplane.controlplane.graph.reports import CONDITION_TYPES, condition_type
+from authplane.policy.check.decision import Allow
+from authplane.policy.identity.tokens.issuer import Standing
+from authplane.policy.verdicts.verdict import Would
 from authplane.resources.catalogue import KINDS
 from authplane.resources.kinds.agentic import AccessPolicy
 from authplane.resources.kinds.meta import Meta
-from authplane.resources.schema import OneOrMany
-from authplane.resources.shapes import shape_of
+from authplane.resources.typed.schema import OneOrMany
+from authplane.resources.typed.shapes import shape_of
 
 SOURCE = ROOT / "src" / "authplane"
 STATUS = read(ROOT / "docs" / "status.md")

@@ -16,10 +16,10 @@ from tests.support.gateway import free_port, service
 from tests.support.mcp_checks import AGENT
 from tests.support.mcp_gateway import McpGateway, backend, gateway, policy, route
 
-from authplane.app.decisions import find_counts
-from authplane.io.ask_page import NotAnsweredError, ask_page
-from authplane.io.envoy_stats import STATS
-from authplane.io.process import Line, run_process
+from authplane.devkit.diagnosis.decision_counts import find_counts
+from authplane.devkit.diagnosis.envoy_stats import STATS
+from authplane.runtime.child_processes import Line, run_process
+from authplane.runtime.clients.ask_page import NotAnsweredError, ask_page
 
 CONFIGURATION = """
 apiVersion: authplane.dev/v1alpha1

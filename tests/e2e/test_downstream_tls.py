@@ -19,13 +19,13 @@ from tests.support.certificates import authority, ca_secret, indented, server, t
 from tests.support.gateway import free_port, service
 from tests.support.world import World
 
-from authplane.io.certificates import KeyPair, Leaf, Usage, create_authority, issue
-from authplane.io.echo import serve_echo
-from authplane.io.envoy import EnvoySettings, run_envoy
-from authplane.io.listen import TcpAddress
-from authplane.io.process import Line
-from authplane.render.bootstrap import static_bootstrap
-from authplane.render.dump import json_text
+from authplane.controlplane.render.dump import json_text
+from authplane.controlplane.render.envoy_bootstrap import static_bootstrap
+from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, Usage, create_authority, issue
+from authplane.devkit.local.echo_origin import serve_echo
+from authplane.runtime.child_processes import Line
+from authplane.runtime.envoy_process import EnvoySettings, run_envoy
+from authplane.runtime.servers.listen import TcpAddress
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -17,17 +17,17 @@ from tests.support.mcp_gateway import backend, configuration, gateway, policy, r
 from tests.support.mcp_server import tool_server
 from tests.support.minting import ISSUER, claims, signer
 
-from authplane.app.generation import Generation, build_generation, differences
-from authplane.cel.envoy.release import Release
-from authplane.graph.programming import TOKENS, Answered
-from authplane.io.ads import Ads
-from authplane.io.envoy import run_envoy
-from authplane.io.listen import UnixAddress
-from authplane.io.process import Line
-from authplane.render.bootstrap import ControlPlane, UnixSocket, ads_bootstrap
-from authplane.render.dump import json_text
-from authplane.resources.library import Library
-from authplane.xds.snapshot import Snapshot
+from authplane.controlplane.graph.model.programming import TOKENS, Answered
+from authplane.controlplane.render.dump import json_text
+from authplane.controlplane.render.envoy_bootstrap import ControlPlane, UnixSocket, ads_bootstrap
+from authplane.controlplane.serving.generation import Generation, build_generation, differences
+from authplane.controlplane.serving.runtime.ads import Ads
+from authplane.core.envoy_releases import Release
+from authplane.runtime.child_processes import Line
+from authplane.runtime.envoy_process import run_envoy
+from authplane.runtime.servers.listen import UnixAddress
+from authplane.sources.library import Library
+from authplane.xds.server.snapshot import Snapshot
 
 CALL = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "add", "arguments": {}}}
 HEADERS = {"content-type": "application/json", "accept": "application/json, text/event-stream"}

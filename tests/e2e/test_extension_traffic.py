@@ -12,10 +12,10 @@ from tests.support.certificates import authority, client, server, tls_secret
 from tests.support.gateway import Gateway, gateway, proxy, service
 from tests.support.observing import Told
 
-from authplane.io.authz import AuthzSettings, serve_authz
-from authplane.io.listen import ServerTls, TcpAddress
-from authplane.policy.decision import Allow, Decision
-from authplane.policy.request import Request
+from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
+from authplane.policy.check.decision import Allow, Decision
+from authplane.policy.check.request import Request
+from authplane.runtime.servers.listen import ServerTls, TcpAddress
 
 REQUESTS: Final = 200
 

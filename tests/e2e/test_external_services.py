@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from google.protobuf import text_format
-from tests.public_grpc.world import authorizing
+from tests.grpc.world import authorizing
 from tests.support.asked import Recording
 from tests.support.certificates import authority, indented, server
 from tests.support.eventually import eventually
@@ -17,12 +17,12 @@ from tests.support.gateway import service
 from tests.support.mcp_gateway import McpGateway, deciding, mcp_gateway, policy
 from tests.support.observing import Told
 
-from authplane.io.authz import AuthzSettings, serve_authz
-from authplane.io.certificates import create_authority
-from authplane.io.listen import TcpAddress
-from authplane.io.tls_files import TlsFiles
-from authplane.policy.decision import Allow, Decision, Deny
-from authplane.policy.request import Request
+from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
+from authplane.devkit.identities.throwaway_certificates import create_authority
+from authplane.policy.check.decision import Allow, Decision, Deny
+from authplane.policy.check.request import Request
+from authplane.runtime.servers.listen import TcpAddress
+from authplane.runtime.servers.tls_files import TlsFiles
 
 ASKED = (
     "[{authorization: [{type: ExternalAuth, externalAuth: {protocol: GRPC, backendRef: {name: authz, port: 9000}}}]}]"

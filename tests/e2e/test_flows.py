@@ -20,11 +20,11 @@ from tests.support.curl import Curl
 from tests.support.eventually import eventually
 from tests.support.gateway import Gateway, gateway, kill, service
 
-from authplane.base.headers import HeaderEdits
-from authplane.io.http import HttpRequest, HttpResponse, serve_http
-from authplane.io.listen import TcpAddress
-from authplane.policy.decision import Allow, Decision, Deny
-from authplane.policy.request import Request
+from authplane.core.header_edits import HeaderEdits
+from authplane.policy.check.decision import Allow, Decision, Deny
+from authplane.policy.check.request import Request
+from authplane.runtime.servers.http_server import HttpRequest, HttpResponse, serve_http
+from authplane.runtime.servers.listen import TcpAddress
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -17,8 +17,8 @@ from tests.support.certificates import authority, ca_secret, server, tls_secret
 from tests.support.gateway import free_port
 from tests.support.gateway_api import Served, backend, policy, served, trusting
 
-from authplane.io.certificates import Leaf, Usage, create_authority, issue
-from authplane.policy.testserver import Mode
+from authplane.authserver.backends.testserver import Mode
+from authplane.devkit.identities.throwaway_certificates import Leaf, Usage, create_authority, issue
 
 REFUSED = (httpx2.TransportError, ssl.SSLError)
 OIDC = '{type: OIDC, oidc: {issuerUrl: "https://issuer.example", scopes: ["read:all"]}}'

@@ -7,7 +7,7 @@ import pytest
 from tests.support.gateway import free_port
 from tests.support.gateway_api import backend, policy, served
 
-from authplane.policy.peers.identity_headers import IDENTITY_HEADERS
+from authplane.policy.identity.workload_identity.identity_headers import IDENTITY_HEADERS
 
 HOSTS = """
 apiVersion: gateway.networking.k8s.io/v1

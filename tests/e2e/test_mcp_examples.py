@@ -12,10 +12,10 @@ from tests.support.npm import node_modules
 from tests.support.observing import Told
 from tests.support.oidc_provider import OidcProvider, oidc_provider
 
-from authplane.io.authz import AuthzSettings, serve_authz
-from authplane.io.http import HttpRequest, HttpResponse, serve_http
-from authplane.io.listen import TcpAddress
-from authplane.policy.testserver import Mode, TestServer
+from authplane.authserver.backends.testserver import Mode, TestServer
+from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
+from authplane.runtime.servers.http_server import HttpRequest, HttpResponse, serve_http
+from authplane.runtime.servers.listen import TcpAddress
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PATH = "/mcp-server1"

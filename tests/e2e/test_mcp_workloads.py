@@ -17,7 +17,7 @@ from tests.support.gateway import kill
 from tests.support.mcp_checks import AGENT
 from tests.support.mcp_gateway import ALLOW, McpGateway, deciding, deciding_apart, mcp_gateway, policy, route
 
-from authplane.io.certificates import Leaf, Usage, create_authority, issue
+from authplane.devkit.identities.throwaway_certificates import Leaf, Usage, create_authority, issue
 
 OTHER = "spiffe://cluster.local/ns/default/sa/other"
 STRANGER = "spiffe://elsewhere.example/agent"

@@ -12,16 +12,16 @@ from tests.support.mcp_gateway import deciding
 from tests.support.minting import Signer, signer
 from tests.support.token_site import ALLOWED, REFUSED, Site, site
 
-from authplane.app.generation import Generation, build_generation
-from authplane.cel.envoy.release import Release
-from authplane.io.ads import Ads
-from authplane.io.ads_stream import AdsEvent
-from authplane.io.folder import Folder
-from authplane.policy.tokens.export_keys import render_jwks
-from authplane.policy.tokens.verify import Demands
-from authplane.xds.messages import Acked
-from authplane.xds.snapshot import Editions, Snapshot
-from authplane.xds.types import TypeUrl
+from authplane.controlplane.serving.generation import Generation, build_generation
+from authplane.controlplane.serving.runtime.ads import Ads
+from authplane.controlplane.serving.runtime.ads_stream import AdsEvent
+from authplane.core.envoy_releases import Release
+from authplane.policy.identity.tokens.export_keys import render_jwks
+from authplane.policy.identity.tokens.verify import Demands
+from authplane.sources.runtime.folder import Folder
+from authplane.xds.server.served_types import TypeUrl
+from authplane.xds.server.snapshot import Editions, Snapshot
+from authplane.xds.server.stream_messages import Acked
 
 KEPT, OLD, NEW = signer("ES256", "kept"), signer("ES256", "old"), signer("RS256", "new")
 STRANGE = signer("ES256", "strange")

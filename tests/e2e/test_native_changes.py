@@ -13,7 +13,7 @@ from tests.support.mcp_gateway import HURRIED, deciding
 from tests.support.minting import key_set, signer
 from tests.support.token_site import ALLOWED, LISTENERS, PATIENCE, REFUSED, Site, Steady, site
 
-from authplane.app.policy_server import KeptPolicies
+from authplane.authserver.backends.runtime.policy_server import KeptPolicies
 
 KEPT, OLD, NEW = signer("ES256", "kept"), signer("ES256", "old"), signer("ES256", "new")
 

@@ -9,7 +9,7 @@ from tests.support.envoys import VERSIONS, Version
 from tests.support.mcp_gateway import mcp_gateway, policy
 from tests.support.minting import ISSUER
 
-from authplane.policy.tokens.claims import DEFAULT_SKEW
+from authplane.policy.identity.tokens.claims import DEFAULT_SKEW
 
 SHORT = 3
 

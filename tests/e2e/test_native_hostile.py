@@ -13,9 +13,9 @@ from tests.support.gateway import service
 from tests.support.mcp_checks import AGENT, call_body
 from tests.support.mcp_gateway import deciding, mcp_gateway, policy
 
-from authplane.base.headers import HeaderEdits
-from authplane.policy.decision import Allow
-from authplane.policy.peers.identity_headers import IDENTITY_HEADERS
+from authplane.core.header_edits import HeaderEdits
+from authplane.policy.check.decision import Allow
+from authplane.policy.identity.workload_identity.identity_headers import IDENTITY_HEADERS
 
 both = pytest.mark.parametrize("envoy", VERSIONS, ids=str)
 

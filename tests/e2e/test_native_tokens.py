@@ -8,7 +8,7 @@ from tests.support.mcp_gateway import deciding
 from tests.support.minting import signer
 from tests.support.token_site import ALLOWED, AWAY, LISTENERS, REFUSED, site
 
-from authplane.policy.tokens.issuer import Schedule
+from authplane.policy.identity.tokens.issuer import Schedule
 
 OLD, NEW = signer("ES256", "old"), signer("RS256", "new")
 both = pytest.mark.parametrize("envoy", VERSIONS, ids=lambda version: version.number)

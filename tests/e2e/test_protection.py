@@ -1,6 +1,6 @@
 """Worlds drawn at random, pushed to one running Envoy and asked by requests: each is checked as the documents say.
 
-The worlds and what must become of them are those of `tests.render.test_protection_of_documents`.
+The worlds and what must become of them are those of `tests.controlplane.render.test_protection_of_documents`.
 """
 
 from collections.abc import AsyncGenerator
@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tests.render.test_protection_of_documents import (
+from tests.controlplane.render.test_protection_of_documents import (
     ROOTS,
     ROUTES,
     SETTINGS,
@@ -31,10 +31,10 @@ from tests.support.eventually import eventually
 from tests.support.gateway import service
 from tests.support.pushed import Answer, Pushed, pushed
 
-from authplane.io.echo import serve_echo
-from authplane.io.listen import TcpAddress
-from authplane.policy.decision import Decision, Deny
-from authplane.policy.request import Request
+from authplane.devkit.local.echo_origin import serve_echo
+from authplane.policy.check.decision import Decision, Deny
+from authplane.policy.check.request import Request
+from authplane.runtime.servers.listen import TcpAddress
 
 SERVICES: Final = ("one", "two", "overall")
 WORLDS: Final = 16

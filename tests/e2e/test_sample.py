@@ -12,7 +12,7 @@ import pytest
 from tests.support.eventually import eventually
 from tests.support.gateway import free_port
 
-from authplane.io.process import Line, run_process
+from authplane.runtime.child_processes import Line, run_process
 
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 

@@ -20,12 +20,12 @@ from tests.support.eventually import eventually
 from tests.support.gateway import free_port, service
 from tests.support.mcp_checks import call_body
 
-from authplane.io.certificates import Leaf, Usage, issue
-from authplane.io.echo import serve_echo
-from authplane.io.envoy import Envoy, EnvoySettings, run_envoy
-from authplane.io.listen import TcpAddress
-from authplane.io.process import Line, run_process
-from authplane.io.ready import reachable
+from authplane.devkit.identities.throwaway_certificates import Leaf, Usage, issue
+from authplane.devkit.local.echo_origin import serve_echo
+from authplane.runtime.child_processes import Line, run_process
+from authplane.runtime.envoy_process import Envoy, EnvoySettings, run_envoy
+from authplane.runtime.servers.listen import TcpAddress
+from authplane.runtime.wait_until_listening import reachable
 
 PATIENCE: Final = 60.0
 CONTROL, POLICY, EDGE, NOBODY = "127.0.0.11", "127.0.0.12", "127.0.0.13", "127.0.0.14"

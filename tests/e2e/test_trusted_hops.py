@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.support.mcp_gateway import deciding, mcp_gateway, policy
 
-from authplane.policy.client_address import client_address
+from authplane.policy.check.client_address import client_address
 
 BEHIND_ONE = "  contour: {envoy: {network: {numTrustedHops: 1}}}"
 ANYBODY = "[{authorization: [{type: InlineTools, tools: [add]}]}]"

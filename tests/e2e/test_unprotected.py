@@ -12,7 +12,7 @@ from tests.support.eventually import eventually
 from tests.support.gateway import free_port, service
 from tests.support.mcp_gateway import backend, policy
 
-from authplane.io.process import Line, run_process
+from authplane.runtime.child_processes import Line, run_process
 
 PATIENCE = 60.0
 JANITOR = """

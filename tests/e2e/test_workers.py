@@ -18,14 +18,14 @@ from tests.support.mcp_checks import call_body
 from tests.support.timing import slowness
 from tests.support.world import World
 
-from authplane.io.echo import serve_echo
-from authplane.io.envoy import EnvoySettings, run_envoy
-from authplane.io.listen import TcpAddress
-from authplane.io.process import Line
-from authplane.io.ready import reachable
-from authplane.io.watchdog import processor_time
-from authplane.render.bootstrap import static_bootstrap
-from authplane.render.dump import json_text
+from authplane.authserver.fronts.runtime.pyvoy.worker_watchdog import processor_time
+from authplane.controlplane.render.dump import json_text
+from authplane.controlplane.render.envoy_bootstrap import static_bootstrap
+from authplane.devkit.local.echo_origin import serve_echo
+from authplane.runtime.child_processes import Line
+from authplane.runtime.envoy_process import EnvoySettings, run_envoy
+from authplane.runtime.servers.listen import TcpAddress
+from authplane.runtime.wait_until_listening import reachable
 
 PATIENCE: Final = 60.0
 CLIENTS: Final = 8

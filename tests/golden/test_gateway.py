@@ -9,12 +9,12 @@ from tests.golden.test_contour import text_of, without_certificates
 from tests.support.certificates import authority
 from tests.support.world import ECHO, World, secrets
 
-from authplane.app.records import Transitions
-from authplane.graph.programming import NoProxy
-from authplane.io.envoy import validate
-from authplane.render.bootstrap import static_bootstrap
-from authplane.render.dump import dump, json_text
-from authplane.resources.kinds.authplane import GatewaySettings
+from authplane.controlplane.graph.model.programming import NoProxy
+from authplane.controlplane.render.dump import dump, json_text
+from authplane.controlplane.render.envoy_bootstrap import static_bootstrap
+from authplane.controlplane.status.status_json import Transitions
+from authplane.resources.kinds.configuration import GatewaySettings
+from authplane.runtime.envoy_process import validate
 
 CASES = sorted(path.parent for path in (Path(__file__).parent / "gateway").glob("*/in.yaml"))
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -8,8 +8,8 @@ import pytest
 import yaml
 from tests.support.world import PROXY, world
 
-from authplane.graph.regexes import LARGEST_PROGRAM
-from authplane.render.dump import dump
+from authplane.controlplane.graph.model.envoy_regexes import LARGEST_PROGRAM
+from authplane.controlplane.render.dump import dump
 
 ROOT = Path(__file__).parent
 OUTPUTS = sorted(ROOT.glob("*/*/out.yaml"))

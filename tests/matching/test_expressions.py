@@ -3,16 +3,16 @@
 from collections.abc import Callable
 
 import pytest
-from tests.filters.world import call
+from tests.dataplane.filters.world import call
 from xds.type.matcher.v3 import cel_pb2 as pb
 from xds.type.v3 import cel_pb2 as expression_pb
 
-from authplane.base.problems import Problems
-from authplane.cel.calls import SERVER_CALLS, compile_call_expression
-from authplane.cel.checked_wire import checked_expression
-from authplane.cel.program import Program, Result
-from authplane.filters.attributes import CallAttributes
-from authplane.matching.expressions.matcher import ExpressionMatcher, ExtractedText
+from authplane.cel.calls.call_vocabulary import SERVER_CALLS, compile_call_expression
+from authplane.cel.calls.wire import checked_expression
+from authplane.cel.check.program import Program, Result
+from authplane.core.problems import Problems
+from authplane.dataplane.filters.call_attributes import CallAttributes
+from authplane.matching.expressions.expression_matcher import ExpressionMatcher, ExtractedText
 from authplane.matching.expressions.wire import parse_cel_matcher, parse_extraction
 
 

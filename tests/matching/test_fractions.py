@@ -6,7 +6,7 @@ from envoy.type.v3 import percent_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authplane.base.problems import Problems
+from authplane.core.problems import Problems
 from authplane.matching.fractions import ALWAYS, NEVER, Fraction, capped, is_drawn
 from authplane.matching.wire import parse_runtime_fraction
 

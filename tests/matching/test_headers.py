@@ -6,8 +6,8 @@ import pytest
 from envoy.config.route.v3 import route_components_pb2 as pb
 from envoy.type.v3 import range_pb2
 
-from authplane.base.problems import Problems
-from authplane.matching.headers import matches_header
+from authplane.core.problems import Problems
+from authplane.matching.header_matchers import matches_header
 from authplane.matching.wire import parse_header_matcher
 
 

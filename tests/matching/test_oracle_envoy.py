@@ -29,8 +29,8 @@ from authplane.grpc.matching import (
     when,
 )
 from authplane.grpc.matching import header as asked_header
-from authplane.io.envoy import EnvoySettings, run_envoy
-from authplane.io.process import Line
+from authplane.runtime.child_processes import Line
+from authplane.runtime.envoy_process import EnvoySettings, run_envoy
 
 NAMES: Final = ("x-a", "x-b", "x-c", ":path", ":authority", ":method")
 PLAIN: Final = tuple(text for text in TEXTS if text.isascii())

@@ -19,11 +19,11 @@ from tests.matching.test_tree_wire import IS_A, READ, REFUSED, STRING, nested, w
 from tests.matching.trees import PACKAGES, TEXTS, Read, Request, Trees, header, kinds, verdict
 from xds.type.matcher.v3 import matcher_pb2
 
-from authplane.base.problems import Problems
+from authplane.core.problems import Problems
 from authplane.grpc.matching import Tree, by_header, by_prefix, composite, first_match, not_
 from authplane.grpc.matching import header as asked_header
 from authplane.grpc.matching import when as branch
-from authplane.matching.tree import find
+from authplane.matching.matcher_tree import find
 from authplane.matching.tree_wire import parse_tree
 
 NAMES: Final = ("x-a", "x-b", "x-c", ":path", "content-type")

@@ -3,11 +3,11 @@
 import pytest
 from tests.matching.trees import NAMES, cases, kinds
 
-from authplane.base.problems import Problems
+from authplane.core.problems import Problems
 from authplane.matching.header_reader import header_reader
-from authplane.matching.inputs import HeaderInput
-from authplane.matching.search import as_search
-from authplane.matching.tree import Act, ListMatcher, Nested, find
+from authplane.matching.matcher_tree import Act, ListMatcher, Nested, find
+from authplane.matching.tree_inputs import HeaderInput
+from authplane.matching.tree_search import as_search
 from authplane.matching.tree_wire import parse_tree
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xds.type.matcher.v3 import string_pb2 as xds_string_pb
 
-from authplane.base.problems import Problems
-from authplane.matching.strings import (
+from authplane.core.problems import Problems
+from authplane.matching.string_matchers import (
     Contains,
     Exact,
     NoRegex,

@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 from tests.matching.trees import Request
 from tests.support.timing import quickest
 
-from authplane.base.problems import Path
-from authplane.filters.calls import Call, Side
-from authplane.matching.explain import Step, explain
-from authplane.matching.inputs import HasHeaders, HeaderInput, TextMatcher
-from authplane.matching.strings import Contains, Exact, Prefix, Regex, StringMatcher, Suffix, compile_regex
-from authplane.matching.tree import (
+from authplane.core.problems import Path
+from authplane.dataplane.filters.calls import Call, Side
+from authplane.matching.explain_tree import Step, explain
+from authplane.matching.matcher_tree import (
     Act,
     And,
     Branch,
@@ -33,6 +31,8 @@ from authplane.matching.tree import (
     find,
     find_all,
 )
+from authplane.matching.string_matchers import Contains, Exact, Prefix, Regex, StringMatcher, Suffix, compile_regex
+from authplane.matching.tree_inputs import HasHeaders, HeaderInput, TextMatcher
 
 Tree = Matcher[HasHeaders, str]
 X_A: Final = HeaderInput("x-a")

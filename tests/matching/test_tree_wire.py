@@ -6,10 +6,10 @@ import pytest
 from google.protobuf import json_format, wrappers_pb2
 from tests.matching.trees import PACKAGES, parse_action
 
-from authplane.base.problems import Problems
-from authplane.matching.inputs import HasHeaders, HeaderInput, TextMatcher
-from authplane.matching.strings import Exact
-from authplane.matching.tree import Act, And, Branch, ExactMap, ListMatcher, Nested, Not, Or, PrefixMap, Single
+from authplane.core.problems import Problems
+from authplane.matching.matcher_tree import Act, And, Branch, ExactMap, ListMatcher, Nested, Not, Or, PrefixMap, Single
+from authplane.matching.string_matchers import Exact
+from authplane.matching.tree_inputs import HasHeaders, HeaderInput, TextMatcher
 from authplane.matching.tree_wire import HEADERS, InputKind, Kinds, MatcherKind, ValueType, parse_tree
 
 PREFIX: Final = "type.googleapis.com/"

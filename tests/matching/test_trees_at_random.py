@@ -6,11 +6,11 @@ import pytest
 from tests.matching.trees import PACKAGES, Trees, Verdict, cases, kinds, verdict
 from tests.matching.unparse import unparsed
 
-from authplane.base.problems import Problems
-from authplane.matching.explain import explain
-from authplane.matching.inputs import HasHeaders
-from authplane.matching.search import as_search
-from authplane.matching.tree import Matcher, actions_of, find, find_all, with_actions
+from authplane.core.problems import Problems
+from authplane.matching.explain_tree import explain
+from authplane.matching.matcher_tree import Matcher, actions_of, find, find_all, with_actions
+from authplane.matching.tree_inputs import HasHeaders
+from authplane.matching.tree_search import as_search
 from authplane.matching.tree_wire import parse_tree
 
 TREES: Final = 1_050

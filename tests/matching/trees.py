@@ -15,8 +15,8 @@ from envoy.type.matcher.v3 import http_inputs_pb2
 from google.protobuf import wrappers_pb2
 from xds.type.matcher.v3 import matcher_pb2 as xds_pb
 
-from authplane.base.problems import Problems
-from authplane.matching.inputs import HasHeaders
+from authplane.core.problems import Problems
+from authplane.matching.tree_inputs import HasHeaders
 from authplane.matching.tree_wire import HEADERS, Kinds
 
 PACKAGES: Final = (xds_pb, envoy_pb)

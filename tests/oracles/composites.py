@@ -6,8 +6,8 @@ from random import Random
 from typing import Final, TypeAlias, assert_never
 
 from google.protobuf import wrappers_pb2
-from tests.filters.extauthz.messages import allowed, denied, header
-from tests.filters.world import CALL, CLIENT_CALL, Watched, drive
+from tests.dataplane.filters.extauthz.messages import allowed, denied, header
+from tests.dataplane.filters.world import CALL, CLIENT_CALL, Watched, drive
 from tests.matching.trees import NAMES, TEXTS, Request, Trees
 from tests.oracles.plans import (
     MILLION,
@@ -32,12 +32,11 @@ from tests.oracles.plans import (
 from tests.oracles.resources import named_outcomes, target_of
 from xds.type.matcher.v3 import matcher_pb2
 
-from authplane.base.problems import Problem, Problems
-from authplane.dataplane.config.decode import decode_listener
-from authplane.dataplane.listeners import ApiListener, ServerListener
-from authplane.dataplane.routes import RouteConfiguration
-from authplane.dataplane.routing import build_route_table
-from authplane.filters.calls import (
+from authplane.core.problems import Problem, Problems
+from authplane.dataplane.config.listeners import ApiListener, ServerListener
+from authplane.dataplane.config.read.decode_resource import decode_listener
+from authplane.dataplane.config.routes import RouteConfiguration
+from authplane.dataplane.filters.calls import (
     Answered,
     Ask,
     Call,
@@ -51,11 +50,12 @@ from authplane.filters.calls import (
     Stop,
     Unanswered,
 )
-from authplane.filters.chain import run_chain
-from authplane.filters.extauthz.grpc_service.service import SideChannel
-from authplane.filters.extensions.wire import parse_message
-from authplane.filters.registry import FilterType, Packed, Scope, State, Trust
-from authplane.filters.standard import standard_registry
+from authplane.dataplane.filters.chain import run_chain
+from authplane.dataplane.filters.extauthz.grpc_service.service import SideChannel
+from authplane.dataplane.filters.extensions.wire import parse_message
+from authplane.dataplane.filters.registry import FilterType, Packed, Scope, State, Trust
+from authplane.dataplane.filters.standard import standard_registry
+from authplane.dataplane.routing.call_routing import build_route_table
 
 WRITTEN: Final = ("x-a", "x-b", "x-c")
 """The headers that filters change, so that the trees after them see it."""

@@ -9,7 +9,7 @@ from cel.expr.syntax_pb2 import Constant, Expr
 from google.protobuf.message import DecodeError
 from tests.oracles.expressions import Expressions, text_of
 
-from authplane.cel.checked_wire import checked_expression
+from authplane.cel.calls.wire import checked_expression
 
 FUNCTIONS: Final = (
     "_==_", "_!=_", "_<_", "_>_", "@in", "_in_", "_&&_", "_||_", "!_", "_?_:_", "_[_]", "_+_", "_-_", "_*_", "_/_",

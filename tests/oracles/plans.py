@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
 from tests.matching.trees import Request, header, verdict
 
-from authplane.filters.calls import Side
+from authplane.dataplane.filters.calls import Side
 
 FAULT: Final = "envoy.extensions.filters.http.fault.v3.HTTPFault"
 RBAC: Final = "envoy.extensions.filters.http.rbac.v3.RBAC"

@@ -15,6 +15,8 @@ from envoy.type.matcher.v3 import http_inputs_pb2
 from envoy.type.v3 import percent_pb2
 from google.protobuf import any_pb2, wrappers_pb2
 from google.protobuf.message import Message
+from tests.dataplane.filters.extauthz.messages import INSECURE, google_grpc
+from tests.dataplane.filters.extauthz.messages import config as ext_authz
 from tests.dataplane.parts import (
     api_listener,
     chain,
@@ -27,13 +29,11 @@ from tests.dataplane.parts import (
     server_listener,
     weighted,
 )
-from tests.filters.extauthz.messages import INSECURE, google_grpc
-from tests.filters.extauthz.messages import config as ext_authz
 from tests.matching.native import outcomes
 from tests.oracles.plans import Abort, Check, Choice, Config, Filter, Inner, Pass, Permit, Run, Write
 from xds.type.matcher.v3 import matcher_pb2
 
-from authplane.filters.calls import Side
+from authplane.dataplane.filters.calls import Side
 from authplane.grpc.matching import Predicate, cel, composite, composite_override, skip
 
 NAME: Final = "choice"

@@ -8,15 +8,15 @@ from cel.expr import checked_pb2 as pb
 from cel.expr.syntax_pb2 import Expr
 from tests.oracles.cases import KINDS
 
-from authplane.base.problems import Problems
-from authplane.cel.calls import SERVER_CALLS
-from authplane.cel.checked_wire import parse_checked
-from authplane.cel.evaluate import evaluate
-from authplane.cel.explain import explain
-from authplane.cel.facts import Facts
-from authplane.cel.problem import CelProblem, Reason
-from authplane.cel.program import Program, compile_expression
-from authplane.cel.vocabulary import ACCESS_POLICY
+from authplane.cel.calls.call_vocabulary import SERVER_CALLS
+from authplane.cel.calls.wire import parse_checked
+from authplane.cel.check.program import Program, compile_expression
+from authplane.cel.evaluate.evaluation import evaluate
+from authplane.cel.evaluate.facts import Facts
+from authplane.cel.explain.explain_expression import explain
+from authplane.cel.syntax.expression_problem import CelProblem, Reason
+from authplane.cel.syntax.vocabulary import ACCESS_POLICY
+from authplane.core.problems import Problems
 
 SOME: Final = {"expressions": 300, "hostile": 800, "policies": 200, "spoiled": 100}
 """Numbers of each kind; those that are not here have tests of their own."""

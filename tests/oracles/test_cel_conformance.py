@@ -15,15 +15,15 @@ import pytest
 from tests.conftest import Golden
 from tests.oracles.cel_spec import Case, Want, parse_case, spec_cases
 
-from authplane.base.problems import Problems
-from authplane.cel.calls import SERVER_CALLS
-from authplane.cel.checked_wire import checked_expression, parse_checked
-from authplane.cel.evaluate import evaluate
-from authplane.cel.facts import Facts
-from authplane.cel.outcome import HOLDS, HOLDS_NOT
-from authplane.cel.problem import Reason
-from authplane.cel.program import Program, compile_expression
-from authplane.cel.vocabulary import ACCESS_POLICY, TYPES, Vocabulary
+from authplane.cel.calls.call_vocabulary import SERVER_CALLS
+from authplane.cel.calls.wire import checked_expression, parse_checked
+from authplane.cel.check.expression_outcome import HOLDS, HOLDS_NOT
+from authplane.cel.check.program import Program, compile_expression
+from authplane.cel.evaluate.evaluation import evaluate
+from authplane.cel.evaluate.facts import Facts
+from authplane.cel.syntax.expression_problem import Reason
+from authplane.cel.syntax.vocabulary import ACCESS_POLICY, TYPES, Vocabulary
+from authplane.core.problems import Problems
 
 DOCS: Final = Path(__file__).parents[2] / "docs" / "cel.md"
 SUMMARY: Final = Path(__file__).parent / "conformance.txt"

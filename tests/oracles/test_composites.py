@@ -12,7 +12,7 @@ from tests.oracles.composites import DRAWN, PLAIN, Configs, our_judge
 from tests.oracles.plans import MILLION, Abort, Choice, Config, Ended, Inner, Passed, Run, judged
 from tests.oracles.resources import render_listener, render_tree
 
-from authplane.filters.calls import Side
+from authplane.dataplane.filters.calls import Side
 from authplane.grpc.matching import first_match, header, when
 
 CONFIGS: Final = 160

@@ -9,10 +9,9 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
-import grpc
 import grpc.aio
 import pytest
-from tests.filters.world import packed
+from tests.dataplane.filters.world import packed
 from tests.matching.trees import Request
 from tests.oracles.composites import PLAIN, SCOPE, WRITTEN, Configs
 from tests.oracles.plans import MILLION, Choice, Config, Ended, Inner, Passed, Run, by_name, judged
@@ -20,9 +19,10 @@ from tests.oracles.resources import render_action
 
 import authplane.grpc
 import authplane.grpc.aio
-from authplane.filters.calls import Side
-from authplane.filters.composite.filter import Composite
-from authplane.filters.composite.wire import parse_composite
+import grpc
+from authplane.dataplane.filters.calls import Side
+from authplane.dataplane.filters.composite.filter import Composite
+from authplane.dataplane.filters.composite.wire import parse_composite
 from authplane.grpc.matching import by_header, composite
 
 TREES: Final = 60

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import pytest
-from tests.policy.access.world import (
+from tests.policy.world import (
     ADD_CALL,
     BACKEND,
     Proof,
@@ -18,12 +18,12 @@ from tests.policy.access.world import (
 )
 from tests.support.certificates import authority, ca_secret, indented, server
 
-from authplane.base.names import ObjectName
-from authplane.policy.access.external import ExternalService, OverGrpc
-from authplane.policy.access.model import Asked
-from authplane.policy.access.targets import Aim
-from authplane.policy.backend_tls import BackendTls, SystemTrust, Tls, TlsRefused, read_backend_tls
-from authplane.policy.flow import Granted
+from authplane.core.names import ObjectName
+from authplane.policy.rules.backend_tls import BackendTls, SystemTrust, Tls, TlsRefused, read_backend_tls
+from authplane.policy.rules.external_service import ExternalService, OverGrpc
+from authplane.policy.rules.policy_targets import Aim
+from authplane.policy.rules.rule_model import Asked
+from authplane.policy.verdicts.effects import Granted
 
 SERVICE = """
 apiVersion: v1

@@ -7,9 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authplane.policy.basic import Absent, Credentials, Presented, challenge, fit_realm, header_form, parse_credentials
-from authplane.policy.headers import fit_value
-from authplane.policy.request import Request
+from authplane.policy.check.answer_headers import fit_value
+from authplane.policy.check.basic import (
+    Absent,
+    Credentials,
+    Presented,
+    challenge,
+    fit_realm,
+    header_form,
+    parse_credentials,
+)
+from authplane.policy.check.request import Request
 
 
 def request(*values: str) -> Request:

@@ -4,8 +4,8 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from authplane.policy.client_address import TRUSTED_HOPS, client_address
-from authplane.policy.request import Peer, Request
+from authplane.policy.check.client_address import TRUSTED_HOPS, client_address
+from authplane.policy.check.request import Peer, Request
 
 PEER: Final = "192.0.2.1"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from authplane.policy.decision import Deny
+from authplane.policy.check.decision import Deny
 
 LOCATION = (("Location", "https://a"),)
 

@@ -5,24 +5,24 @@ from typing import Final
 
 import pytest
 
-from authplane.cel.lint import Doubt
-from authplane.cel.outcome import Code
-from authplane.cel.problem import Reason as CelReason
-from authplane.filters.extauthz.check.wire import CACHE_NAMESPACE
-from authplane.policy.access.denials import RESOURCE
-from authplane.policy.access.matching import Miss
-from authplane.policy.access.settings import BodyInspection, Composition, Placement
-from authplane.policy.access.verdict import Would
-from authplane.policy.asking.hops import HOPS, HOPS_HEADER
-from authplane.policy.mcp.answers import DenialFormat
+from authplane.authserver.records.decision_record import Conclusion
+from authplane.cel.check.expression_lint import Doubt
+from authplane.cel.check.expression_outcome import Code
+from authplane.cel.syntax.expression_problem import Reason as CelReason
+from authplane.dataplane.filters.extauthz.check.wire import CACHE_NAMESPACE
+from authplane.policy.decide.denials import RESOURCE
+from authplane.policy.decide.match_rules import Miss
+from authplane.policy.external_authorization.question_hops import HOPS, HOPS_HEADER
+from authplane.policy.identity.tokens.token_outcome import Reason
+from authplane.policy.identity.workload_identity.peer_outcome import Why
 from authplane.policy.mcp.base_methods import BaseMode
-from authplane.policy.mcp.context import Unfit
-from authplane.policy.mcp.refusal import Fault
-from authplane.policy.mcp.versions import ProtocolVersion
-from authplane.policy.peers.outcome import Why
-from authplane.policy.placement.model import Decider
-from authplane.policy.record import Conclusion
-from authplane.policy.tokens.outcome import Reason
+from authplane.policy.mcp.expression_context import Unfit
+from authplane.policy.mcp.mcp_answers import DenialFormat
+from authplane.policy.mcp.mcp_refusal import Fault
+from authplane.policy.mcp.mcp_versions import ProtocolVersion
+from authplane.policy.placement.placement_model import Decider
+from authplane.policy.rules.access_settings import BodyInspection, Composition, Placement
+from authplane.policy.verdicts.verdict import Would
 
 NAMES: Final[dict[type[StrEnum], str]] = {
     Doubt: (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from authplane.policy.throttle import Rate, Throttle, source_of
+from authplane.policy.check.throttle import Rate, Throttle, source_of
 
 SLOW = Rate(burst=3, per_second=0.5)
 FREE = Rate(burst=1e9, per_second=1e9)

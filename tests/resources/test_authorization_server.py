@@ -4,9 +4,9 @@ from textwrap import indent
 
 import pytest
 
-from authplane.base.names import ObjectName
-from authplane.base.problems import dotted
-from authplane.resources.kinds.authserver import (
+from authplane.core.names import ObjectName
+from authplane.core.problems import dotted
+from authplane.resources.kinds.authorization_server import (
     AuthorizationServer,
     AuthorizationServerSpec,
     Condition,
@@ -17,8 +17,8 @@ from authplane.resources.kinds.authserver import (
     UserFile,
 )
 from authplane.resources.kinds.meta import Meta
-from authplane.resources.library import Library
-from authplane.resources.loaded import Loaded
+from authplane.resources.loaded_resources import Loaded
+from authplane.sources.library import Library
 
 HEAD = "apiVersion: authplane.dev/v1alpha1\nkind: AuthorizationServer\nmetadata: {name: door}\nspec:\n  backends:\n"
 

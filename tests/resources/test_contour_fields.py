@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import pytest
 
-from authplane.resources.chunks import build_chunk
+from authplane.resources.document_chunks import build_chunk
 from authplane.resources.kinds.contour_file import WrittenFile
-from authplane.resources.shapes import shape_of
+from authplane.resources.typed.shapes import shape_of
 
 FIELDS: Final = [
     tuple(line.split())

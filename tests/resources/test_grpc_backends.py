@@ -5,8 +5,8 @@ from typing import NamedTuple
 import pytest
 
 from authplane.resources.kinds.agentic import BackendSpec, GrpcBackend, GrpcTls
-from authplane.resources.library import Library
-from authplane.resources.loaded import Loaded
+from authplane.resources.loaded_resources import Loaded
+from authplane.sources.library import Library
 
 
 class Case(NamedTuple):

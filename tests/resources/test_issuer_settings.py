@@ -5,8 +5,8 @@ from typing import Final
 import pytest
 
 from authplane.resources.kinds.policy_settings import Issuer, JwtSvids, ServiceAccountTokens
-from authplane.resources.library import Library
-from authplane.resources.loaded import Loaded
+from authplane.resources.loaded_resources import Loaded
+from authplane.sources.library import Library
 
 
 def load(issuer: str) -> Loaded:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from authplane.base.problems import Path
-from authplane.resources.locate import locate
-from authplane.resources.nodes import parse_nodes
+from authplane.core.problems import Path
+from authplane.resources.yaml.locate import locate
+from authplane.resources.yaml.nodes import parse_nodes
 
 TEXT = """\
 metadata:

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from authplane.base.problems import Problem
-from authplane.resources import nodes
-from authplane.resources.nodes import Entry, Fields, Items, Parsed, Scalar, Spot, Value, parse_nodes, value_of
+from authplane.core.problems import Problem
+from authplane.resources.yaml import nodes
+from authplane.resources.yaml.nodes import Entry, Fields, Items, Parsed, Scalar, Spot, Value, parse_nodes, value_of
 
 
 def plain(text: str, line: int, column: int) -> Scalar:

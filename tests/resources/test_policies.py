@@ -4,7 +4,7 @@ from textwrap import dedent
 
 import pytest
 
-from authplane.base.names import Ref
+from authplane.core.names import Ref
 from authplane.resources.kinds.agentic import (
     AccessPolicy,
     AuthorizationEntry,
@@ -14,8 +14,8 @@ from authplane.resources.kinds.agentic import (
     XAccessPolicy,
     XAccessPolicyV0,
 )
-from authplane.resources.library import Library
-from authplane.resources.loaded import Loaded
+from authplane.resources.loaded_resources import Loaded
+from authplane.sources.library import Library
 
 SHOP = Ref("Backend", "default", "shop")
 

@@ -4,8 +4,8 @@ import time
 
 from tests.support.timing import quickest
 
-from authplane.base.names import Ref
-from authplane.resources.library import Library
+from authplane.core.names import Ref
+from authplane.sources.library import Library
 
 MANY = 4000
 

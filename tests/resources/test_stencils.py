@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from authplane.resources.chunks import Chunk, build_chunk
-from authplane.resources.nodes import Items, Node, Scalar, parse_nodes
+from authplane.resources.document_chunks import Chunk, build_chunk
 from authplane.resources.stencils import MOST, Stencils, build_stencil, split_words
+from authplane.resources.yaml.nodes import Items, Node, Scalar, parse_nodes
 
 PROXY = """
 apiVersion: projectcontour.io/v1

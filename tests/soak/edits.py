@@ -15,7 +15,7 @@ from tests.soak.stage import LOOSENED, Measured, Stage
 from tests.support.certificates import authority, tls_secret
 from tests.support.eventually import eventually
 
-from authplane.io.certificates import Leaf, issue
+from authplane.devkit.identities.throwaway_certificates import Leaf, issue
 
 _WHILE: Final = 6.0
 """Seconds for which a mistake stays: longer than a change waits that loosens."""

@@ -11,7 +11,7 @@ from typing import Final
 
 from tests.support.eventually import eventually
 
-from authplane.io.process import Child, Line, run_process
+from authplane.runtime.child_processes import Child, Line, run_process
 
 PATIENCE: Final = 60.0
 """Seconds for a program to start, on a machine that has other things to do."""

@@ -18,9 +18,9 @@ from tests.support.gateway import AUTH_NAME
 from tests.support.issuer_server import IssuerServer, issuer_server
 from tests.support.minting import Signer, signer
 
-from authplane.io.envoy import envoy_binary
-from authplane.io.listen import TcpAddress
-from authplane.io.ready import reachable
+from authplane.runtime.envoy_process import envoy_binary
+from authplane.runtime.servers.listen import TcpAddress
+from authplane.runtime.wait_until_listening import reachable
 
 WORKERS: Final = 2
 KEYS_KEPT: Final = 60

@@ -9,13 +9,13 @@ from typing import ClassVar
 
 from tests.support.observing import Told
 
-from authplane.io.authz import AuthzSettings, serve_authz
-from authplane.io.checks import Perform, no_room
-from authplane.io.listen import TcpAddress
-from authplane.policy.decision import Allow, Decision, Unavailable
-from authplane.policy.engine import Backend
-from authplane.policy.flow import Effect, Flow, Outcome, Work
-from authplane.policy.request import Request
+from authplane.authserver.engine.check_engine import Backend
+from authplane.authserver.fronts.runtime.answer_checks import Perform, no_room
+from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
+from authplane.policy.check.decision import Allow, Decision, Unavailable
+from authplane.policy.check.request import Request
+from authplane.policy.verdicts.effects import Effect, Flow, Outcome, Work
+from authplane.runtime.servers.listen import TcpAddress
 
 
 @asynccontextmanager

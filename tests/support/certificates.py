@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
-from authplane.io.certificates import KeyPair, Leaf, Usage, create_authority, issue
+from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, Usage, create_authority, issue
 
 _NOW = datetime.now(UTC)
 _DAY = timedelta(days=1)

@@ -9,8 +9,8 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from google.protobuf.any_pb2 import Any
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from authplane.render.rendered import Rendered
-from authplane.render.stripped import STRIP
+from authplane.controlplane.render.rendered import Rendered
+from authplane.controlplane.render.stripped_headers import STRIP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import httpx2
 
-from authplane.io.echo import serve_echo
-from authplane.io.envoy import EnvoySettings, run_envoy
-from authplane.io.listen import UnixAddress
-from authplane.io.process import Line
+from authplane.devkit.local.echo_origin import serve_echo
+from authplane.runtime.child_processes import Line
+from authplane.runtime.envoy_process import EnvoySettings, run_envoy
+from authplane.runtime.servers.listen import UnixAddress
 
 TYPES: Final = "type.googleapis.com/envoy.extensions"
 H2: Final = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"

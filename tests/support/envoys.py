@@ -6,8 +6,8 @@ from importlib.metadata import distribution, distributions
 from pathlib import Path
 from typing import Final
 
-from authplane.cel.envoy.release import Release
-from authplane.io.envoy import EnvoySettings
+from authplane.core.envoy_releases import Release
+from authplane.runtime.envoy_process import EnvoySettings
 
 _FOLDER: Final = Path(sys.prefix) / "envoy-second"
 

@@ -11,17 +11,17 @@ from typing import Any, Final
 from tests.support.observing import Told
 from tests.support.scripted import Scripted
 
-from authplane.base.secret import Secret
-from authplane.io.hashing import HashPool
-from authplane.io.workers import Serving
-from authplane.policy.decision import Allow, Decision, Unavailable
-from authplane.policy.engine import Answer
-from authplane.policy.flow import Busy, Effect, Flow, Outcome, Work
-from authplane.policy.htpasswd import Htpasswd, HtpasswdSettings
-from authplane.policy.realms import Declared, build_realms
-from authplane.policy.request import Request
-from authplane.policy.testserver import Mode, TestServer
-from authplane.policy.users import parse_users
+from authplane.authserver.backends.htpasswd.htpasswd import Htpasswd, HtpasswdSettings
+from authplane.authserver.backends.htpasswd.user_realms import Declared, build_realms
+from authplane.authserver.backends.htpasswd.users import parse_users
+from authplane.authserver.backends.runtime.hashing import HashPool
+from authplane.authserver.backends.testserver import Mode, TestServer
+from authplane.authserver.engine.check_engine import Answer
+from authplane.authserver.fronts.runtime.pyvoy.worker import Serving
+from authplane.core.secret import Secret
+from authplane.policy.check.decision import Allow, Decision, Unavailable
+from authplane.policy.check.request import Request
+from authplane.policy.verdicts.effects import Busy, Effect, Flow, Outcome, Work
 
 FACTORY: Final = "tests.support.front_backends:make"
 

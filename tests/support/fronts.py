@@ -8,10 +8,10 @@ from typing import Final, TypeAlias
 import pytest
 from tests.support.front_backends import FACTORY, make
 
-from authplane.io.authz import AuthzSettings, serve_authz
-from authplane.io.listen import Address, TcpAddress, TlsPaths, read_server_tls
-from authplane.io.pyvoy_config import Limits
-from authplane.io.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
+from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
+from authplane.authserver.fronts.runtime.pyvoy.pyvoy_config import Limits
+from authplane.authserver.fronts.runtime.pyvoy.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
+from authplane.runtime.servers.listen import Address, TcpAddress, TlsPaths, read_server_tls
 
 HERE: Final = TcpAddress(host="127.0.0.1", port=0)
 

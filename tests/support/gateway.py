@@ -18,13 +18,13 @@ import httpx2
 from tests.support.certificates import authority, ca_secret, server, tls_secret
 from tests.support.eventually import LIMIT, eventually
 
-from authplane.io.echo import serve_echo
-from authplane.io.envoy import Envoy, EnvoySettings, run_envoy
-from authplane.io.listen import TcpAddress, UnixAddress
-from authplane.io.process import Child, Line, run_process
-from authplane.io.ready import reachable
-from authplane.render.bootstrap import ControlPlane, UnixSocket, ads_bootstrap
-from authplane.render.dump import json_text
+from authplane.controlplane.render.dump import json_text
+from authplane.controlplane.render.envoy_bootstrap import ControlPlane, UnixSocket, ads_bootstrap
+from authplane.devkit.local.echo_origin import serve_echo
+from authplane.runtime.child_processes import Child, Line, run_process
+from authplane.runtime.envoy_process import Envoy, EnvoySettings, run_envoy
+from authplane.runtime.servers.listen import TcpAddress, UnixAddress
+from authplane.runtime.wait_until_listening import reachable
 
 AUTH_NAME = "auth.example"
 PATH_MODE = ("testserver", "--mode", "path", "--engine", "grpcio")

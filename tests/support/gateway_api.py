@@ -15,17 +15,17 @@ from tests.support.gateway import free_port, service
 from tests.support.observing import Told
 from tests.support.world import World
 
-from authplane.io.authz import AuthzSettings, serve_authz
-from authplane.io.envoy import EnvoySettings, run_envoy
-from authplane.io.http import HttpRequest, HttpResponse, Respond, serve_http
-from authplane.io.listen import TcpAddress, UnixAddress
-from authplane.io.process import Line
-from authplane.io.ready import reachable
-from authplane.policy.decision import Decision
-from authplane.policy.request import Request
-from authplane.policy.testserver import Mode, TestServer
-from authplane.render.bootstrap import static_bootstrap
-from authplane.render.dump import json_text
+from authplane.authserver.backends.testserver import Mode, TestServer
+from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
+from authplane.controlplane.render.dump import json_text
+from authplane.controlplane.render.envoy_bootstrap import static_bootstrap
+from authplane.policy.check.decision import Decision
+from authplane.policy.check.request import Request
+from authplane.runtime.child_processes import Line
+from authplane.runtime.envoy_process import EnvoySettings, run_envoy
+from authplane.runtime.servers.http_server import HttpRequest, HttpResponse, Respond, serve_http
+from authplane.runtime.servers.listen import TcpAddress, UnixAddress
+from authplane.runtime.wait_until_listening import reachable
 
 
 @dataclass(slots=True)

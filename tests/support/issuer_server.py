@@ -11,10 +11,10 @@ from pathlib import Path
 from tests.support.certificates import authority, server
 from tests.support.minting import Signer, key_set
 
-from authplane.base.problems import Problems
-from authplane.io.certificates import KeyPair
-from authplane.policy.tokens.issuer import Issuer, Reach
-from authplane.policy.tokens.issuer_url import parse_issuer_url
+from authplane.core.problems import Problems
+from authplane.devkit.identities.throwaway_certificates import KeyPair
+from authplane.policy.identity.tokens.issuer import Issuer, Reach
+from authplane.policy.identity.tokens.issuer_url import parse_issuer_url
 
 Respond = Callable[[asyncio.StreamWriter], Awaitable[None]]
 METADATA = "/.well-known/openid-configuration"

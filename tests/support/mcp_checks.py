@@ -11,7 +11,7 @@ from envoy.service.auth.v3 import attribute_context_pb2
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from tests.support.certificates import authority
 
-from authplane.io.certificates import KeyPair, Leaf, Usage, issue
+from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, Usage, issue
 
 AGENT: Final = "spiffe://cluster.local/ns/default/sa/agent"
 SHOP: Final = {"authplane.target": "Backend/default/shop", "authplane.gateway": "Gateway/default/authplane/default"}

@@ -20,22 +20,22 @@ from tests.support.mcp_checks import workload
 from tests.support.mcp_server import ToolServer, tool_server
 from tests.support.world import World
 
-from authplane.app.policy_plan import PolicyPlan
-from authplane.app.policy_server import KeptPolicies, keep_policies
-from authplane.io.authz import AuthzSettings, serve_authz
-from authplane.io.envoy import Envoy, run_envoy
-from authplane.io.listen import TcpAddress, UnixAddress
-from authplane.io.metrics import Metrics
-from authplane.io.observer import Observer
-from authplane.io.process import Child, Line, run_process
-from authplane.io.ready import reachable
-from authplane.policy.access.verdict import Grounds, Verdict
-from authplane.policy.request import Request
-from authplane.policy.tokens.freshness import Bounds
-from authplane.policy.tokens.issuer import Schedule
-from authplane.render.bootstrap import static_bootstrap
-from authplane.render.dump import json_text
-from authplane.render.rendered import render_graph
+from authplane.authserver.backends.runtime.policy_plan import PolicyPlan
+from authplane.authserver.backends.runtime.policy_server import KeptPolicies, keep_policies
+from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
+from authplane.authserver.records.runtime.metrics import Metrics
+from authplane.authserver.records.runtime.observer import Observer
+from authplane.controlplane.render.dump import json_text
+from authplane.controlplane.render.envoy_bootstrap import static_bootstrap
+from authplane.controlplane.render.rendered import render_graph
+from authplane.policy.check.request import Request
+from authplane.policy.identity.tokens.freshness import Bounds
+from authplane.policy.identity.tokens.issuer import Schedule
+from authplane.policy.verdicts.verdict import Grounds, Verdict
+from authplane.runtime.child_processes import Child, Line, run_process
+from authplane.runtime.envoy_process import Envoy, run_envoy
+from authplane.runtime.servers.listen import TcpAddress, UnixAddress
+from authplane.runtime.wait_until_listening import reachable
 
 ALLOW: Final = "  unprotectedBackends: Allow"
 """Settings with which Backends without a policy are open."""

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Self
 
-from authplane.io.traces import CallerTrace
-from authplane.policy.decision import Decision
-from authplane.policy.engine import Answer
+from authplane.authserver.engine.check_engine import Answer
+from authplane.authserver.records.runtime.traces import CallerTrace
+from authplane.policy.check.decision import Decision
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ import httpx2
 from tests.support.certificates import authority, server
 from tests.support.npm import NODE
 
-from authplane.io.process import Line, Stream, run_process
+from authplane.runtime.child_processes import Line, Stream, run_process
 
 SCRIPT: Final = Path(__file__).parent / "node" / "oidc_provider.mjs"
 AUDIENCE: Final = "https://backend.example"

@@ -12,14 +12,14 @@ from tempfile import TemporaryDirectory
 from tests.support.gateway import free_port
 from tests.support.world import World
 
-from authplane.graph.programming import Answered
-from authplane.io.ads import Ads
-from authplane.io.ads_stream import AdsEvent
-from authplane.io.envoy import EnvoySettings, run_envoy
-from authplane.io.listen import UnixAddress
-from authplane.io.process import Line
-from authplane.render.bootstrap import ControlPlane, UnixSocket, ads_bootstrap
-from authplane.render.dump import json_text
+from authplane.controlplane.graph.model.programming import Answered
+from authplane.controlplane.render.dump import json_text
+from authplane.controlplane.render.envoy_bootstrap import ControlPlane, UnixSocket, ads_bootstrap
+from authplane.controlplane.serving.runtime.ads import Ads
+from authplane.controlplane.serving.runtime.ads_stream import AdsEvent
+from authplane.runtime.child_processes import Line
+from authplane.runtime.envoy_process import EnvoySettings, run_envoy
+from authplane.runtime.servers.listen import UnixAddress
 
 
 @dataclass(frozen=True, slots=True)

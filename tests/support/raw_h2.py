@@ -19,7 +19,7 @@ from h2.events import (
 )
 from tests.support.eventually import LIMIT
 
-from authplane.io.listen import Address, TcpAddress
+from authplane.runtime.servers.listen import Address, TcpAddress
 
 _FRAME_HEADER: Final = 9
 """In bytes; the first three are the length of what follows it."""

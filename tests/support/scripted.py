@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Final
 
-from authplane.base.headers import HeaderEdits
-from authplane.policy.decision import Allow, Decision, Deny, Unavailable
-from authplane.policy.request import Request
+from authplane.core.header_edits import HeaderEdits
+from authplane.policy.check.decision import Allow, Decision, Deny, Unavailable
+from authplane.policy.check.request import Request
 
 COOKIES: Final = (("Set-Cookie", "a=1; Path=/"), ("Set-Cookie", "b=2; Path=/"))
 EDITS: Final = HeaderEdits(set=(("Auth-Username", "ann"),), remove=("authorization", "auth-realm", "auth_username"))

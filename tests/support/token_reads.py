@@ -4,8 +4,8 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from authplane.io.token_source import read_token_file
-from authplane.xds.jwt_file import Moment, Unreadable
+from authplane.dataplane.runtime.connections.token_source import read_token_file
+from authplane.xds.bootstrap.jwt_file_state import Moment, Unreadable
 
 
 @dataclass

@@ -21,16 +21,16 @@ from tests.support.mcp_gateway import HURRIED, McpGateway, backend, configuratio
 from tests.support.mcp_server import tool_server
 from tests.support.minting import Signer, claims
 
-from authplane.app.control import Control, ControlSettings, Told
-from authplane.io.envoy import Envoy, run_envoy
-from authplane.io.folder import Folder
-from authplane.io.issuers import IssuerOptions
-from authplane.io.listen import UnixAddress
-from authplane.io.process import Child, Line, run_process
-from authplane.policy.tokens.issuer import Schedule
-from authplane.render.bootstrap import ControlPlane, UnixSocket, ads_bootstrap
-from authplane.render.dump import json_text
-from authplane.xds.messages import Nacked
+from authplane.controlplane.render.dump import json_text
+from authplane.controlplane.render.envoy_bootstrap import ControlPlane, UnixSocket, ads_bootstrap
+from authplane.controlplane.serving.runtime.control_plane import Control, ControlSettings, Told
+from authplane.policy.identity.tokens.issuer import Schedule
+from authplane.runtime.child_processes import Child, Line, run_process
+from authplane.runtime.envoy_process import Envoy, run_envoy
+from authplane.runtime.issuers.issuers import IssuerOptions
+from authplane.runtime.servers.listen import UnixAddress
+from authplane.sources.runtime.folder import Folder
+from authplane.xds.server.stream_messages import Nacked
 
 ALLOWED: Final = 400
 """What the MCP server says to a call without a session; it is not asked about those that are denied."""

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from authplane.app.dev_issuer import IssuerPlan, RunningIssuer, dev_token, serve_issuer
-from authplane.io.listen import TcpAddress
+from authplane.devkit.local.dev_issuer import IssuerPlan, RunningIssuer, dev_token, serve_issuer
+from authplane.runtime.servers.listen import TcpAddress
 
 TRUST_DOMAIN: Final = "example.org"
 AUDIENCE: Final = "shop"

@@ -4,14 +4,14 @@ from collections.abc import Iterable, Mapping
 
 from tests.support.certificates import ca_secret, server, tls_secret
 
-from authplane.app.generation import Generation, build_generation
-from authplane.base.names import Ref
-from authplane.base.problems import Severity
-from authplane.graph.model import Graph, Host, SecureHost
-from authplane.graph.programming import NoProxy, Programming
-from authplane.graph.status import Status
-from authplane.resources.library import Library
-from authplane.resources.required_targets import RequiredTargets
+from authplane.controlplane.graph.model.programming import NoProxy, Programming
+from authplane.controlplane.graph.model.routing_model import Graph, Host, SecureHost
+from authplane.controlplane.serving.generation import Generation, build_generation
+from authplane.controlplane.status.resource_status import Status
+from authplane.core.names import Ref
+from authplane.core.problems import Severity
+from authplane.sources.library import Library
+from authplane.sources.required_targets import RequiredTargets
 
 ECHO = """
 apiVersion: v1

@@ -4,8 +4,8 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from authplane.xds.messages import DeltaRequest, DeltaResponse, SotwRequest, SotwResponse
-from authplane.xds.types import TypeUrl
+from authplane.xds.server.served_types import TypeUrl
+from authplane.xds.server.stream_messages import DeltaRequest, DeltaResponse, SotwRequest, SotwResponse
 
 CLUSTER, ENDPOINT, SECRET = TypeUrl.CLUSTER, TypeUrl.ENDPOINT, TypeUrl.SECRET
 LISTENER, EXTENSION, ROUTE = TypeUrl.LISTENER, TypeUrl.EXTENSION, TypeUrl.ROUTE

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from authplane.base.guards import Guards
-from authplane.base.problems import Problem
-from authplane.xds.bootstrap import Authority, Bootstrap, Feature, Locality, Node, XdsServer, parse_bootstrap
-from authplane.xds.credentials import (
+from authplane.core.feature_flags import Guards
+from authplane.core.problems import Problem
+from authplane.xds.bootstrap.credentials import (
     ChannelCredentials,
     GoogleDefault,
     IdentityFiles,
@@ -18,6 +17,15 @@ from authplane.xds.credentials import (
     JwtTokenFile,
     ServiceCredentials,
     TlsFiles,
+)
+from authplane.xds.bootstrap.xds_bootstrap import (
+    Authority,
+    Bootstrap,
+    Feature,
+    Locality,
+    Node,
+    XdsServer,
+    parse_bootstrap,
 )
 
 INSECURE = {"type": "insecure"}

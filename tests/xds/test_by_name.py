@@ -4,11 +4,11 @@ from typing import Protocol
 
 import pytest
 
-from authplane.xds.delta import DeltaSession
-from authplane.xds.messages import DeltaRequest, SotwRequest, Standing, XdsName
-from authplane.xds.snapshot import Snapshot
-from authplane.xds.sotw import SotwSession
-from authplane.xds.types import TypeUrl
+from authplane.xds.server.delta import DeltaSession
+from authplane.xds.server.served_types import TypeUrl
+from authplane.xds.server.snapshot import Snapshot
+from authplane.xds.server.sotw import SotwSession
+from authplane.xds.server.stream_messages import DeltaRequest, SotwRequest, Standing, XdsName
 
 OURS = "grpc/shop/cart/0.0.0.0:1"
 EDGE: XdsName = (TypeUrl.LISTENER, "edge")

@@ -18,12 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xds.type.v3.typed_struct_pb2 import TypedStruct
 
-from authplane.xds.bootstrap import Node, XdsServer
-from authplane.xds.client.cache import ClientDump, Dumped, Held, Key, Setback, Standing
-from authplane.xds.client.events import Fault, Trouble
-from authplane.xds.credentials import Insecure
+from authplane.xds.bootstrap.credentials import Insecure
+from authplane.xds.bootstrap.xds_bootstrap import Node, XdsServer
+from authplane.xds.client.resource_cache import ClientDump, Dumped, Held, Key, Setback, Standing
+from authplane.xds.client.watch_events import Fault, Trouble
 from authplane.xds.csds.wire import REDACTED, StatusRequest, parse_status_request, redact, render_status
-from authplane.xds.types import TypeUrl
+from authplane.xds.server.served_types import TypeUrl
 
 SECRET = "hunter2"
 SERVER = XdsServer(uri="one", channel_creds=Insecure())

@@ -2,11 +2,11 @@
 
 import pytest
 
-from authplane.xds.delta import DeltaSession
-from authplane.xds.limits import MOST_NAMES
-from authplane.xds.messages import Acked, DeltaRequest, DeltaResponse, Nacked, Output, Refused
-from authplane.xds.snapshot import Snapshot, Versioned
-from authplane.xds.types import TypeUrl
+from authplane.xds.server.delta import DeltaSession
+from authplane.xds.server.request_limits import MOST_NAMES
+from authplane.xds.server.served_types import TypeUrl
+from authplane.xds.server.snapshot import Snapshot, Versioned
+from authplane.xds.server.stream_messages import Acked, DeltaRequest, DeltaResponse, Nacked, Output, Refused
 
 LISTENER, ROUTE, CLUSTER = TypeUrl.LISTENER, TypeUrl.ROUTE, TypeUrl.CLUSTER
 ENDPOINT, SECRET, EXTENSION = TypeUrl.ENDPOINT, TypeUrl.SECRET, TypeUrl.EXTENSION

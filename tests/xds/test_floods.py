@@ -5,12 +5,12 @@ import tracemalloc
 
 import pytest
 
-from authplane.xds.delta import DeltaSession
-from authplane.xds.holdoff import Holdoff
-from authplane.xds.messages import DeltaRequest, SotwRequest
-from authplane.xds.snapshot import Snapshot
-from authplane.xds.sotw import SotwSession
-from authplane.xds.types import TypeUrl
+from authplane.xds.server.delta import DeltaSession
+from authplane.xds.server.holdoff import Holdoff
+from authplane.xds.server.served_types import TypeUrl
+from authplane.xds.server.snapshot import Snapshot
+from authplane.xds.server.sotw import SotwSession
+from authplane.xds.server.stream_messages import DeltaRequest, SotwRequest
 
 CLUSTER = TypeUrl.CLUSTER
 COUNT = 1000

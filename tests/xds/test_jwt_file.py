@@ -3,8 +3,8 @@
 import pytest
 from tests.support.jwt_files import token
 
-from authplane.base.secret import Secret
-from authplane.xds.jwt_file import (
+from authplane.core.secret import Secret
+from authplane.xds.bootstrap.jwt_file_state import (
     Answer,
     Bearer,
     JwtFile,

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.support.jwt_files import token
 
-from authplane.xds.jwt_file import Answer, Bearer, JwtFile, Moment, Queued, Unauthenticated, Unavailable, Unreadable
+from authplane.xds.bootstrap.jwt_file_state import (
+    Answer,
+    Bearer,
+    JwtFile,
+    Moment,
+    Queued,
+    Unauthenticated,
+    Unavailable,
+    Unreadable,
+)
 
 EPOCH = 1_800_000_000
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.jwt_files import part, token
 
-from authplane.base.secret import Secret
-from authplane.xds.jwt_token import NotToken, Token, parse_token
+from authplane.core.secret import Secret
+from authplane.xds.bootstrap.jwt_token import NotToken, Token, parse_token
 
 HEAD = part({"alg": "none"})
 GOOD = token(2_000_000_000)

@@ -7,15 +7,15 @@ import pytest
 from envoy.config.core.v3.extension_pb2 import TypedExtensionConfig
 from envoy.extensions.filters.http.jwt_authn.v3 import config_pb2 as pb
 
-from authplane.render.placed import Provider
-from authplane.render.tokens import render_tokens
-from authplane.xds.delta import DeltaSession
-from authplane.xds.lingering.state import LINGER
-from authplane.xds.lingering.wire import join_extension
-from authplane.xds.messages import DeltaRequest, SotwRequest
-from authplane.xds.snapshot import Snapshot
-from authplane.xds.sotw import SotwSession
-from authplane.xds.types import TypeUrl
+from authplane.controlplane.render.native.native_decisions import Provider
+from authplane.controlplane.render.native.token_filter import render_tokens
+from authplane.xds.server.delta import DeltaSession
+from authplane.xds.server.lingering.lingering_state import LINGER
+from authplane.xds.server.lingering.wire import join_extension
+from authplane.xds.server.served_types import TypeUrl
+from authplane.xds.server.snapshot import Snapshot
+from authplane.xds.server.sotw import SotwSession
+from authplane.xds.server.stream_messages import DeltaRequest, SotwRequest
 
 EXTENSION, ROUTE = TypeUrl.EXTENSION, TypeUrl.ROUTE
 NAME = "authplane/tokens"

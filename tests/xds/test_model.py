@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.xds.model import CLUSTER, ENDPOINT, EXTENSION, LISTENER, ROUTE, SECRET, DeltaClient, SotwClient, refers_to
 
-from authplane.xds.delta import DeltaSession
-from authplane.xds.messages import Output
-from authplane.xds.snapshot import Snapshot
-from authplane.xds.sotw import SotwSession
-from authplane.xds.types import TypeUrl
+from authplane.xds.server.delta import DeltaSession
+from authplane.xds.server.served_types import TypeUrl
+from authplane.xds.server.snapshot import Snapshot
+from authplane.xds.server.sotw import SotwSession
+from authplane.xds.server.stream_messages import Output
 
 CLUSTERS = ["c0", "c1", "c2"]
 REVISIONS = st.integers(0, 2)

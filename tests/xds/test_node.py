@@ -6,8 +6,8 @@ import pytest
 from envoy.config.core.v3 import base_pb2
 from google.protobuf import json_format
 
-from authplane.base.guards import Guards
-from authplane.xds.bootstrap import Bootstrap, Node, parse_bootstrap
+from authplane.core.feature_flags import Guards
+from authplane.xds.bootstrap.xds_bootstrap import Bootstrap, Node, parse_bootstrap
 from authplane.xds.client.wire import render_node
 
 OURS = {

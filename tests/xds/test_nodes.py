@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from authplane.xds.nodes import NodeRules, Role, changed_node
+from authplane.xds.server.node_identity import NodeRules, Role, changed_node
 
 SPIFFE = "spiffe://cluster.local/ns/default/sa/edge"
 

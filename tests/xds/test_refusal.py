@@ -2,7 +2,7 @@
 
 import pytest
 
-from authplane.xds.refusal import clean_message, clean_node, mentioned
+from authplane.xds.server.refusal import clean_message, clean_node, mentioned
 
 MENTIONS = {
     "a listener as Envoy writes it": ("Error adding/updating listener(s) web: no filter\n", ("web",)),

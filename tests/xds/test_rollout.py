@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from authplane.xds.delta import DeltaSession
-from authplane.xds.messages import DeltaRequest, SotwRequest
-from authplane.xds.snapshot import Snapshot
-from authplane.xds.sotw import SotwSession
-from authplane.xds.types import MAKE_ORDER, TypeUrl
+from authplane.xds.server.delta import DeltaSession
+from authplane.xds.server.served_types import MAKE_ORDER, TypeUrl
+from authplane.xds.server.snapshot import Snapshot
+from authplane.xds.server.sotw import SotwSession
+from authplane.xds.server.stream_messages import DeltaRequest, SotwRequest
 
 LISTENER, ROUTE, CLUSTER = TypeUrl.LISTENER, TypeUrl.ROUTE, TypeUrl.CLUSTER
 ENDPOINT, SECRET, EXTENSION = TypeUrl.ENDPOINT, TypeUrl.SECRET, TypeUrl.EXTENSION

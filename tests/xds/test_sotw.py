@@ -2,11 +2,11 @@
 
 import pytest
 
-from authplane.xds.limits import MOST_NAMES
-from authplane.xds.messages import Acked, Nacked, Output, Refused, SotwRequest, SotwResponse
-from authplane.xds.snapshot import Snapshot, Versioned
-from authplane.xds.sotw import SotwSession
-from authplane.xds.types import TypeUrl
+from authplane.xds.server.request_limits import MOST_NAMES
+from authplane.xds.server.served_types import TypeUrl
+from authplane.xds.server.snapshot import Snapshot, Versioned
+from authplane.xds.server.sotw import SotwSession
+from authplane.xds.server.stream_messages import Acked, Nacked, Output, Refused, SotwRequest, SotwResponse
 
 LISTENER, ROUTE, CLUSTER = TypeUrl.LISTENER, TypeUrl.ROUTE, TypeUrl.CLUSTER
 ENDPOINT, SECRET = TypeUrl.ENDPOINT, TypeUrl.SECRET

@@ -2,11 +2,11 @@
 
 import pytest
 
-from authplane.xds.delta import DeltaSession
-from authplane.xds.messages import DeltaRequest, SotwRequest, Standing
-from authplane.xds.snapshot import Snapshot
-from authplane.xds.sotw import SotwSession
-from authplane.xds.types import TypeUrl
+from authplane.xds.server.delta import DeltaSession
+from authplane.xds.server.served_types import TypeUrl
+from authplane.xds.server.snapshot import Snapshot
+from authplane.xds.server.sotw import SotwSession
+from authplane.xds.server.stream_messages import DeltaRequest, SotwRequest, Standing
 
 A, B = (TypeUrl.CLUSTER, "a"), (TypeUrl.CLUSTER, "b")
 ROUTE = (TypeUrl.ROUTE, "r")

@@ -2,9 +2,9 @@ from typing import NamedTuple
 
 import pytest
 
-from authplane.xds.bootstrap import Authority, Bootstrap, XdsServer
-from authplane.xds.credentials import Insecure
-from authplane.xds.templates import client_listener_name, server_listener_name
+from authplane.xds.bootstrap.credentials import Insecure
+from authplane.xds.bootstrap.templates import client_listener_name, server_listener_name
+from authplane.xds.bootstrap.xds_bootstrap import Authority, Bootstrap, XdsServer
 
 SERVER = XdsServer(uri="xds.example.com:443", channel_creds=Insecure())
 

@@ -6,11 +6,16 @@ from envoy.type.v3.semantic_version_pb2 import SemanticVersion
 from google.protobuf.any_pb2 import Any
 from google.rpc.status_pb2 import Status
 
-from authplane.cel.envoy.release import Release
-from authplane.xds.messages import DeltaRequest, DeltaResponse, SotwRequest, SotwResponse
-from authplane.xds.snapshot import Versioned
-from authplane.xds.types import TypeUrl
-from authplane.xds.wire import parse_delta_request, parse_sotw_request, render_delta_response, render_sotw_response
+from authplane.core.envoy_releases import Release
+from authplane.xds.server.served_types import TypeUrl
+from authplane.xds.server.snapshot import Versioned
+from authplane.xds.server.stream_messages import DeltaRequest, DeltaResponse, SotwRequest, SotwResponse
+from authplane.xds.server.wire import (
+    parse_delta_request,
+    parse_sotw_request,
+    render_delta_response,
+    render_sotw_response,
+)
 
 URL = TypeUrl.CLUSTER.value
 

@@ -22,11 +22,14 @@ from tools.mutation.reached import Reached, find_reached, module_paths
 from tools.mutation.trial import NOTICED, SECONDS, Fate, trials
 
 DECIDES: Final = (
-    "src/authplane/cel/**/*.py", "src/authplane/filters/**/*.py", "src/authplane/matching/**/*.py",
-    "src/authplane/policy/**/*.py", "src/authplane/graph/authorization*.py", "src/authplane/graph/guards.py",
-    "src/authplane/graph/placements.py", "src/authplane/graph/policy_server.py", "src/authplane/graph/protection.py",
-    "src/authplane/graph/routes.py", "src/authplane/render/ext_authz.py", "src/authplane/render/filters.py",
-    "src/authplane/render/native.py", "src/authplane/render/rules.py",
+    "cel/**/*.py", "dataplane/filters/**/*.py", "matching/**/*.py", "policy/**/*.py",
+    "authserver/engine/*.py", "authserver/backends/*.py", "authserver/backends/htpasswd/*.py",
+    "authserver/records/*.py",
+    "controlplane/graph/httpproxy/*authorization*.py", "controlplane/graph/httpproxy/proxy_routes.py",
+    "controlplane/graph/model/route_authorization.py", "controlplane/graph/model/target_placements.py",
+    "controlplane/graph/upstreams/policy_connection.py", "controlplane/graph/gateway/protection.py",
+    "controlplane/render/ext_authz_filter.py", "controlplane/render/listeners/filter_chain.py",
+    "controlplane/render/native/native_filters.py", "controlplane/render/native/rbac_policies.py",
 )  # fmt: skip
 """The modules that decide about requests, or about who decides."""
 

@@ -1,1 +1,4 @@
-"""CEL expressions over requests and identities: checked when they are written, and true only if they say true."""
+"""CEL expressions over requests, identities and calls: true only if the engine says true.
+
+Text or a message comes in and is checked once; then data comes in, and an outcome goes out that can be explained.
+"""

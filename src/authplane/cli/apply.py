@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from authplane.app.generation import has_errors
-from authplane.cli.folder import read_generation
-from authplane.cli.output import count, err, fail, finding_line, findings_summary, out
-from authplane.io.apply import ApplyError, apply_folder
+from authplane.cli.shared.folder_argument import read_generation
+from authplane.cli.shared.output import count, err, fail, finding_line, findings_summary, out
+from authplane.controlplane.serving.generation import has_errors
+from authplane.sources.runtime.apply_folder import ApplyError, apply_folder
 
 
 def apply(

@@ -5,15 +5,15 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from authplane.app.backends import BranchPlan, FilePlan, HtpasswdPlan, TestServerPlan
-from authplane.app.policy_plan import PolicyPlan
-from authplane.app.server_document import DocumentError, read_branches
-from authplane.cli.front import Front, with_front
-from authplane.cli.listen import LoosenAfterOption, StateDirOption, serving
-from authplane.cli.output import err, fail, finding_line, findings_summary
-from authplane.io.folder import LOOSEN_AFTER
-from authplane.io.last_good import default_state_dir
-from authplane.policy.testserver import Mode
+from authplane.authserver.backends.runtime.policy_plan import PolicyPlan
+from authplane.authserver.backends.testserver import Mode
+from authplane.authserver.runtime.server_backends import BranchPlan, FilePlan, HtpasswdPlan, TestServerPlan
+from authplane.authserver.runtime.server_document import DocumentError, read_branches
+from authplane.cli.shared.front_options import Front, with_front
+from authplane.cli.shared.listen_options import LoosenAfterOption, StateDirOption, serving
+from authplane.cli.shared.output import err, fail, finding_line, findings_summary
+from authplane.sources.runtime.folder import LOOSEN_AFTER
+from authplane.sources.runtime.last_good import default_state_dir
 
 authserver = typer.Typer(name="authserver", help="Answer the authorization checks of Envoy.", no_args_is_help=True)
 

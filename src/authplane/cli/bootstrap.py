@@ -4,13 +4,20 @@ from typing import Annotated, assert_never
 
 import typer
 
-from authplane.cli.listen import serving
-from authplane.cli.output import fail
-from authplane.io.ads_peers import first_name
-from authplane.io.listen import Address, TcpAddress, UnixAddress, parse_address
-from authplane.io.live import xds_address
-from authplane.render.bootstrap import ClientFiles, ControlPlane, Tcp, UnixSocket, Where, ads_bootstrap
-from authplane.render.dump import json_text
+from authplane.cli.shared.listen_options import serving
+from authplane.cli.shared.output import fail
+from authplane.controlplane.render.dump import json_text
+from authplane.controlplane.render.envoy_bootstrap import (
+    ClientFiles,
+    ControlPlane,
+    Tcp,
+    UnixSocket,
+    Where,
+    ads_bootstrap,
+)
+from authplane.controlplane.serving.runtime.ads_peers import first_name
+from authplane.controlplane.serving.runtime.control_socket import xds_address
+from authplane.runtime.servers.listen import Address, TcpAddress, UnixAddress, parse_address
 
 
 def bootstrap(

@@ -9,15 +9,11 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from authplane.app.asked_services import asked_endpoints
-from authplane.app.check_records import check_record, check_tree, tree_lines
-from authplane.app.checking import Circumstances, check
-from authplane.app.request_files import AskedRequest, parse_requests
-from authplane.app.travelling import find_way
-from authplane.base.problems import printable
-from authplane.cli.folder import FolderArgument
-from authplane.cli.output import Output, OutputOption, out, print_json
-from authplane.cli.policy_files import (
+from authplane.authserver.backends.runtime.ask_once import ask_once
+from authplane.authserver.backends.runtime.asked_services import asked_endpoints
+from authplane.cli.shared.folder_argument import FolderArgument
+from authplane.cli.shared.output import Output, OutputOption, out, print_json
+from authplane.cli.shared.policy_files import (
     FetchOption,
     KeysOption,
     PrivateOption,
@@ -27,9 +23,13 @@ from authplane.cli.policy_files import (
     stop_at,
     warn_of_errors,
 )
-from authplane.io.ask_once import ask_once
-from authplane.io.log import set_up_log
+from authplane.core.problems import printable
+from authplane.devkit.policies.check_records import check_record, check_tree, tree_lines
+from authplane.devkit.policies.checking import Circumstances, check
+from authplane.devkit.policies.request_files import AskedRequest, parse_requests
+from authplane.devkit.policies.request_routes import find_way
 from authplane.resources.documents import Finding
+from authplane.runtime.log import set_up_log
 
 _COLOURS = {"allow": "green", "deny": "red", "unavailable": "yellow"}
 

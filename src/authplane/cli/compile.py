@@ -6,17 +6,17 @@ from typing import Annotated, assert_never
 import typer
 from rich.markup import escape
 
-from authplane.app.generation import Generation
-from authplane.base.timeouts import After, Disabled, Timeout, UseDefault
-from authplane.cel.envoy.release import CURRENT, Release, known_release
-from authplane.cli.folder import FolderArgument, read_generation
-from authplane.cli.output import Output, OutputOption, err, findings_summary, out, print_json
-from authplane.graph import guards, model
-from authplane.graph.grpc_model import Closed, GrpcServer, Judged, Open, PolicyCheck
-from authplane.graph.words import condition_words
-from authplane.policy.access.reach import Anybody, Callers, Nobody, Workloads
-from authplane.render.bootstrap import static_bootstrap
-from authplane.render.dump import dump, json_text
+from authplane.cli.shared.folder_argument import FolderArgument, read_generation
+from authplane.cli.shared.output import Output, OutputOption, err, findings_summary, out, print_json
+from authplane.controlplane.graph.model import route_authorization, routing_model
+from authplane.controlplane.graph.model.grpc_servers import Closed, GrpcServer, Judged, Open, PolicyCheck
+from authplane.controlplane.graph.model.match_words import condition_words
+from authplane.controlplane.render.dump import dump, json_text
+from authplane.controlplane.render.envoy_bootstrap import static_bootstrap
+from authplane.controlplane.serving.generation import Generation
+from authplane.core.envoy_releases import CURRENT, Release, known_release
+from authplane.core.timeouts import After, Disabled, Timeout, UseDefault
+from authplane.policy.placement.grpc_reach import Anybody, Callers, Nobody, Workloads
 
 
 def compile_folder(
@@ -60,7 +60,7 @@ def _warn(generation: Generation) -> None:
         err.print(f"[yellow]{findings_summary(findings)}[/]: run authplane validate to see them")
 
 
-def _summary(graph: model.Graph) -> Iterator[str]:
+def _summary(graph: routing_model.Graph) -> Iterator[str]:
     for host in graph.plain_hosts:
         yield f"[bold]http://{escape(host.fqdn)}[/] on {graph.http.address}:{graph.http.port}"
         yield from _routes(host)
@@ -118,14 +118,14 @@ def _callers(callers: Callers, check: PolicyCheck) -> str:
             assert_never(callers)
 
 
-def _port(port: model.GatewayPort) -> Iterator[str]:
+def _port(port: routing_model.GatewayPort) -> Iterator[str]:
     where = f"on {port.where.address}:{port.where.port}"
     match port:
-        case model.PlainPort(hosts=hosts):
+        case routing_model.PlainPort(hosts=hosts):
             for host in hosts:
                 yield f"[bold]http://{escape(host.name)}[/] {where}"
                 yield from _gateway_routes(host)
-        case model.SecurePort(chains=chains):
+        case routing_model.SecurePort(chains=chains):
             for chain in chains:
                 shown = ", ".join(map(str, chain.certificates))
                 clients = ", clients show certificates" if chain.clients is not None else ""
@@ -136,13 +136,13 @@ def _port(port: model.GatewayPort) -> Iterator[str]:
             assert_never(port)
 
 
-def _gateway_routes(host: model.GatewayHost) -> Iterator[str]:
+def _gateway_routes(host: routing_model.GatewayHost) -> Iterator[str]:
     for route in host.routes:
         start = f"  {escape(_match(route.match))} →"
         match route.action:
-            case model.ResourceMetadata(path=path):
+            case routing_model.ResourceMetadata(path=path):
                 yield f"{start} who issues tokens for {escape(path)}  [dim]unprotected[/]"
-            case model.Split(shares=shares):
+            case routing_model.Split(shares=shares):
                 for share in shares:
                     name = share.cluster.removeprefix("service/") if share.cluster is not None else "answer 500"
                     weight = f" ({share.weight})" if len(shares) > 1 else ""
@@ -151,47 +151,47 @@ def _gateway_routes(host: model.GatewayHost) -> Iterator[str]:
                 assert_never(route.action)
 
 
-def _routes(host: model.Host) -> Iterator[str]:
+def _routes(host: routing_model.Host) -> Iterator[str]:
     for route in host.routes:
         whose = "" if route.proxy == host.proxy else f"  [dim]from {escape(str(route.proxy))}[/]"
         what = f"{escape(_match(route.match))} → {escape(_action(route.action))}"
         yield f"  {what}  {_authorization(route.authorization)}{whose}"
 
 
-def _match(match: model.Match) -> str:
+def _match(match: routing_model.Match) -> str:
     conditions = " and ".join(condition_words(match))
     return f"{_path(match.path)} if {conditions}" if conditions else _path(match.path)
 
 
-def _path(path: model.PathMatch) -> str:
+def _path(path: routing_model.PathMatch) -> str:
     match path:
-        case model.Prefix(text):
+        case routing_model.Prefix(text):
             return text
-        case model.Segments(text):
+        case routing_model.Segments(text):
             return f"{text} and below"
-        case model.Exact(text):
+        case routing_model.Exact(text):
             return f"exactly {text}"
-        case model.Regex(text):
+        case routing_model.Regex(text):
             return f"pattern {text}"
         case _:
             assert_never(path)
 
 
-def _action(action: model.Action) -> str:
+def _action(action: routing_model.Action) -> str:
     match action:
-        case model.Forward():
+        case routing_model.Forward():
             return _forward(action)
-        case model.RedirectToHttps():
+        case routing_model.RedirectToHttps():
             return "redirect to https"
-        case model.Redirect():
+        case routing_model.Redirect():
             return _redirect(action)
-        case model.Respond(status=status):
+        case routing_model.Respond(status=status):
             return f"answer {status}"
         case _:
             assert_never(action)
 
 
-def _forward(forward: model.Forward) -> str:
+def _forward(forward: routing_model.Forward) -> str:
     names = [target.cluster.removeprefix("service/") for target in forward.targets]
     if len(names) > 1:
         names = [f"{name} ({target.weight})" for name, target in zip(names, forward.targets, strict=True)]
@@ -205,7 +205,7 @@ def _forward(forward: model.Forward) -> str:
     return " ".join(words)
 
 
-def _redirect(redirect: model.Redirect) -> str:
+def _redirect(redirect: routing_model.Redirect) -> str:
     scheme = f"{redirect.scheme}://" if redirect.scheme else "//" if redirect.host else ""
     host = redirect.host or ("…" if redirect.scheme or redirect.port is not None else "")
     port = f":{redirect.port}" if redirect.port is not None else ""
@@ -214,20 +214,20 @@ def _redirect(redirect: model.Redirect) -> str:
     return f"redirect {redirect.status} to {scheme}{host}{port}{path}"
 
 
-def _authorization(authorization: guards.RouteAuthorization) -> str:
+def _authorization(authorization: route_authorization.RouteAuthorization) -> str:
     match authorization:
-        case guards.Unprotected():
+        case route_authorization.Unprotected():
             return "[dim]unprotected[/]"
-        case guards.Disabled():
+        case route_authorization.Disabled():
             return "[yellow]authorization disabled[/]"
-        case guards.Enforced(service=service):
+        case route_authorization.Enforced(service=service):
             name, wait = escape(service.cluster), _timeout(service.timeout)
             match service.on_failure:
-                case guards.FailClosed():
+                case route_authorization.FailClosed():
                     return f"[green]checked by {name}[/] within {wait}, fails closed"
-                case guards.FailOpen():
+                case route_authorization.FailOpen():
                     return f"[yellow]checked by {name}[/] within {wait}, fails open"
-                case guards.Shadow():
+                case route_authorization.Shadow():
                     return f"[yellow]{name} is asked[/] within {wait}, and nothing is enforced"
                 case _:
                     assert_never(service.on_failure)

@@ -5,11 +5,8 @@ from typing import Annotated, assert_never
 import structlog
 import typer
 
-from authplane.app.control import Control, ControlSettings, Rebuilt, Told
-from authplane.app.policy_server_probe import PolicyServerTried
-from authplane.base.problems import Severity
-from authplane.cli.folder import FolderArgument
-from authplane.cli.listen import (
+from authplane.cli.shared.folder_argument import FolderArgument
+from authplane.cli.shared.listen_options import (
     LogFormatOption,
     LoosenAfterOption,
     StateDirOption,
@@ -18,21 +15,24 @@ from authplane.cli.listen import (
     TlsKeyOption,
     serving,
 )
-from authplane.graph.policy_server_status import Trial, Tried
-from authplane.io.ads import Clients
-from authplane.io.ads_stream import STOPPING, Connected, Disconnected
-from authplane.io.folder import LOOSEN_AFTER, Folder
-from authplane.io.issuers import IssuerOptions
-from authplane.io.last_good import LastGood, default_state_dir
-from authplane.io.listen import parse_address
-from authplane.io.live import xds_address
-from authplane.io.log import LogFormat, set_up_log
-from authplane.io.native_keys import OFTEN
-from authplane.io.secret_files import warn_of_open_files
-from authplane.io.serve import Stop, first_of, run_program
-from authplane.io.tls_files import TlsFiles
-from authplane.xds.messages import Acked, Nacked
-from authplane.xds.nodes import NodeName, NodeRules
+from authplane.controlplane.serving.runtime.ads import Clients
+from authplane.controlplane.serving.runtime.ads_stream import STOPPING, Connected, Disconnected
+from authplane.controlplane.serving.runtime.control_plane import Control, ControlSettings, Rebuilt, Told
+from authplane.controlplane.serving.runtime.control_socket import xds_address
+from authplane.controlplane.serving.runtime.native_keys import OFTEN
+from authplane.controlplane.serving.runtime.policy_server_probe import PolicyServerTried
+from authplane.controlplane.status.policy_server_status import Trial, Tried
+from authplane.core.problems import Severity
+from authplane.runtime.issuers.issuers import IssuerOptions
+from authplane.runtime.log import LogFormat, set_up_log
+from authplane.runtime.run_until_stopped import Stop, first_of, run_program
+from authplane.runtime.secret_files import warn_of_open_files
+from authplane.runtime.servers.listen import parse_address
+from authplane.runtime.servers.tls_files import TlsFiles
+from authplane.sources.runtime.folder import LOOSEN_AFTER, Folder
+from authplane.sources.runtime.last_good import LastGood, default_state_dir
+from authplane.xds.server.node_identity import NodeName, NodeRules
+from authplane.xds.server.stream_messages import Acked, Nacked
 
 log = structlog.stdlib.get_logger()
 

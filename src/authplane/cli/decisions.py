@@ -6,13 +6,13 @@ from typing import Annotated, Any, Final, TypeAlias
 import typer
 from rich.markup import escape
 
-from authplane.app.decisions import Counted, count_decisions, find_counts
-from authplane.cli.listen import serving
-from authplane.cli.output import Output, OutputOption, err, fail, out, print_json
-from authplane.io.admin import ADMIN_ADDRESS
-from authplane.io.listen import Address, TcpAddress, parse_address
-from authplane.io.live import NotLiveError
-from authplane.io.tallies import By, Effect, Tally
+from authplane.authserver.runtime.admin import ADMIN_ADDRESS
+from authplane.cli.shared.listen_options import serving
+from authplane.cli.shared.output import Output, OutputOption, err, fail, out, print_json
+from authplane.controlplane.serving.runtime.control_socket import NotLiveError
+from authplane.devkit.diagnosis.decision_counts import Counted, count_decisions, find_counts
+from authplane.devkit.diagnosis.tallies import By, Effect, Tally
+from authplane.runtime.servers.listen import Address, TcpAddress, parse_address
 
 _ENVOY: Final = TcpAddress(host="127.0.0.1", port=9901)
 _HEADINGS: Final = ("POLICY", "RULE", "ENTRY", "DECIDED BY", "ALLOWED", "DENIED", "UNDECIDED")

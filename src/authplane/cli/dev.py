@@ -8,7 +8,13 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
-from authplane.app.dev_issuer import (
+from authplane.cli.shared.output import Output, OutputOption, fail, out, print_json
+from authplane.core.addresses import is_loopback, parse_ip_address
+from authplane.core.problems import Problems
+from authplane.core.strict_json import Limits, NotStrict, parse_json
+from authplane.core.timeouts import After, parse_timeout
+from authplane.devkit.local.dev_folder import LIFETIME, DevFolderError
+from authplane.devkit.local.dev_issuer import (
     DEV_ADDRESS,
     DEV_FOLDER,
     IssuerPlan,
@@ -17,16 +23,10 @@ from authplane.app.dev_issuer import (
     dev_workload,
     run_issuer,
 )
-from authplane.base.addresses import is_loopback, parse_ip_address
-from authplane.base.problems import Problems
-from authplane.base.strict_json import Limits, NotStrict, parse_json
-from authplane.base.timeouts import After, parse_timeout
-from authplane.cli.output import Output, OutputOption, fail, out, print_json
-from authplane.io.dev_folder import LIFETIME, DevFolderError
-from authplane.io.listen import AddressInvalidError, ListenError, TcpAddress, parse_address
-from authplane.io.log import LogFormat, set_up_log
-from authplane.policy.peers.spiffe import NotSpiffe, parse_spiffe_id
-from authplane.policy.tokens.issuer_url import parse_issuer_url
+from authplane.policy.identity.tokens.issuer_url import parse_issuer_url
+from authplane.policy.identity.workload_identity.spiffe import NotSpiffe, parse_spiffe_id
+from authplane.runtime.log import LogFormat, set_up_log
+from authplane.runtime.servers.listen import AddressInvalidError, ListenError, TcpAddress, parse_address
 
 dev = typer.Typer(
     name="dev",

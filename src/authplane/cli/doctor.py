@@ -6,10 +6,10 @@ from typing import Final
 import typer
 from rich.markup import escape
 
-from authplane.app.doctor import Examined, Outcome, Row, examine, row_record
-from authplane.app.policy_server_probe import ask_given
-from authplane.cli.folder import FolderArgument, read_generation
-from authplane.cli.output import Output, OutputOption, out, print_json
+from authplane.cli.shared.folder_argument import FolderArgument, read_generation
+from authplane.cli.shared.output import Output, OutputOption, out, print_json
+from authplane.controlplane.serving.runtime.policy_server_probe import ask_given
+from authplane.devkit.diagnosis.probes import Examined, Outcome, Row, examine, row_record
 
 _HEAD: Final = ("PROBE", "SUBJECT", "OUTCOME", "MESSAGE")
 _COLOURS: Final = {Outcome.OK: "green", Outcome.FINDING: "red", Outcome.UNKNOWN: "yellow"}

@@ -1,9 +1,9 @@
 """`authplane echo`: the origin of the quickstart."""
 
-from authplane.app.echo import serve_echo_origin
-from authplane.cli.listen import AddressOption, LogFormatOption, serving
-from authplane.io.listen import parse_address
-from authplane.io.log import LogFormat, set_up_log
+from authplane.cli.shared.listen_options import AddressOption, LogFormatOption, serving
+from authplane.devkit.local.echo_program import serve_echo_origin
+from authplane.runtime.log import LogFormat, set_up_log
+from authplane.runtime.servers.listen import parse_address
 
 
 def echo(address: AddressOption = "127.0.0.1:9080", log_format: LogFormatOption = LogFormat.AUTO) -> None:

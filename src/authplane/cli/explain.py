@@ -6,11 +6,11 @@ from typing import Annotated, Final
 import typer
 from rich.markup import escape
 
-from authplane.app.explain import Explained, ExplainedPolicy, explain, explanation_record
-from authplane.cel.envoy.release import CURRENT, Release
-from authplane.cli.folder import FolderArgument, read_generation
-from authplane.cli.output import Output, OutputOption, err, fail, findings_summary, out, print_json
-from authplane.policy.placement.model import Decider
+from authplane.cli.shared.folder_argument import FolderArgument, read_generation
+from authplane.cli.shared.output import Output, OutputOption, err, fail, findings_summary, out, print_json
+from authplane.core.envoy_releases import CURRENT, Release
+from authplane.devkit.policies.explain_placement import Explained, ExplainedPolicy, explain, explanation_record
+from authplane.policy.placement.placement_model import Decider
 from authplane.policy.placement.residues import RESIDUES
 
 _COLOURS: Final = {

@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
-from authplane.app.generation import has_errors
-from authplane.app.policy_lint import lint_policies
-from authplane.app.records import finding_record
-from authplane.cli.folder import FolderArgument
-from authplane.cli.output import Output, OutputOption, finding_line, findings_summary, out, print_json
-from authplane.cli.policy_files import read_enforced
+from authplane.cli.shared.folder_argument import FolderArgument
+from authplane.cli.shared.output import Output, OutputOption, finding_line, findings_summary, out, print_json
+from authplane.cli.shared.policy_files import read_enforced
+from authplane.controlplane.serving.generation import has_errors
+from authplane.controlplane.status.status_json import finding_record
+from authplane.devkit.policies.policy_lint import lint_policies
 
 
 def lint(

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from authplane.cli.output import out
+from authplane.cli.shared.output import out
 
 COMMANDS: Final = {
     "run": "run:run",

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from authplane.app.call_files import parse_calls
-from authplane.app.check_records import tree_lines
-from authplane.app.match_records import match_line, match_record, match_tree
-from authplane.app.matching_files import parse_tree_file
-from authplane.base.problems import printable
-from authplane.cli.output import Output, OutputOption, out, print_json
-from authplane.cli.policy_files import read_text, stop_at
+from authplane.cli.shared.output import Output, OutputOption, out, print_json
+from authplane.cli.shared.policy_files import read_text, stop_at
+from authplane.core.problems import printable
+from authplane.devkit.matching.call_files import parse_calls
+from authplane.devkit.matching.match_records import match_line, match_record, match_tree
+from authplane.devkit.matching.matching_files import parse_tree_file
+from authplane.devkit.policies.check_records import tree_lines
 
 
 def match_calls(

@@ -6,34 +6,43 @@ from typing import Annotated, TypeAlias, assert_never
 import typer
 from rich.markup import escape
 
-from authplane.app.checking import shadow_note
-from authplane.app.control import Rebuilt
-from authplane.app.policy_server_probe import PolicyServerTried
-from authplane.app.quickstart import ISSUER_ADDRESS, TOOLS_ADDRESS, agent_program, agent_tries, tries
-from authplane.app.run import NODE, Decided, Output, RunError, RunEvent, RunSettings, Started, run_gateway
-from authplane.cli.access_lines import access_line, json_record
-from authplane.cli.changes import changes_line
-from authplane.cli.listen import LoosenAfterOption, serving
-from authplane.cli.output import count, fail, finding_line, out
-from authplane.graph.model import Graph, PlainPort
-from authplane.graph.policy_server_status import Trial, Tried
-from authplane.io.ads_stream import Connected, Disconnected
-from authplane.io.clock import now
-from authplane.io.dev_folder import DevFolderError
-from authplane.io.folder import LOOSEN_AFTER
-from authplane.io.listen import AddressInvalidError, TcpAddress, UnixAddress, parse_address
-from authplane.io.log import LogFormat, set_up_log
-from authplane.io.process import Stream
-from authplane.io.ready import NotReachableError
-from authplane.io.serve import Stop, run_program
-from authplane.io.workspace import Workspace, WorkspaceError, prepare_identities, prepare_workspace
-from authplane.policy.access.denials import RpcDenial
-from authplane.policy.access.verdict import Verdict
-from authplane.policy.decision import Allow, Deny
-from authplane.policy.record import shown
-from authplane.policy.request import Request
-from authplane.policy.testserver import Mode
-from authplane.xds.messages import Acked, Nacked
+from authplane.authserver.backends.testserver import Mode
+from authplane.authserver.records.decision_record import shown
+from authplane.cli.shared.access_lines import access_line, json_record
+from authplane.cli.shared.change_lines import changes_line
+from authplane.cli.shared.listen_options import LoosenAfterOption, serving
+from authplane.cli.shared.output import count, fail, finding_line, out
+from authplane.controlplane.graph.model.routing_model import Graph, PlainPort
+from authplane.controlplane.serving.runtime.ads_stream import Connected, Disconnected
+from authplane.controlplane.serving.runtime.control_plane import Rebuilt
+from authplane.controlplane.serving.runtime.policy_server_probe import PolicyServerTried
+from authplane.controlplane.status.policy_server_status import Trial, Tried
+from authplane.devkit.local.dev_folder import DevFolderError
+from authplane.devkit.local.local_stack import (
+    NODE,
+    Decided,
+    Output,
+    RunError,
+    RunEvent,
+    RunSettings,
+    Started,
+    run_gateway,
+)
+from authplane.devkit.local.quickstart import ISSUER_ADDRESS, TOOLS_ADDRESS, agent_program, agent_tries, tries
+from authplane.devkit.local.workspace import Workspace, WorkspaceError, prepare_identities, prepare_workspace
+from authplane.devkit.policies.checking import shadow_note
+from authplane.policy.check.decision import Allow, Deny
+from authplane.policy.check.request import Request
+from authplane.policy.decide.denials import RpcDenial
+from authplane.policy.verdicts.verdict import Verdict
+from authplane.runtime.child_processes import Stream
+from authplane.runtime.clock import now
+from authplane.runtime.log import LogFormat, set_up_log
+from authplane.runtime.run_until_stopped import Stop, run_program
+from authplane.runtime.servers.listen import AddressInvalidError, TcpAddress, UnixAddress, parse_address
+from authplane.runtime.wait_until_listening import NotReachableError
+from authplane.sources.runtime.folder import LOOSEN_AFTER
+from authplane.xds.server.stream_messages import Acked, Nacked
 
 FolderArgument: TypeAlias = Annotated[
     Path | None,

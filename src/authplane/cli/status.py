@@ -8,13 +8,13 @@ from typing import Any
 from rich.markup import escape
 from rich.text import Text
 
-from authplane.app.records import Transitions
-from authplane.cli.folder import FolderArgument, read_generation
-from authplane.cli.output import Output, OutputOption, out, print_json
-from authplane.graph.gateway_status import CONTROLLER
-from authplane.graph.programming import NotServed
-from authplane.io.clock import now
-from authplane.io.live import NotLiveError, ask_live
+from authplane.cli.shared.folder_argument import FolderArgument, read_generation
+from authplane.cli.shared.output import Output, OutputOption, out, print_json
+from authplane.controlplane.graph.model.programming import NotServed
+from authplane.controlplane.serving.runtime.control_socket import NotLiveError, ask_live
+from authplane.controlplane.status.gateway_status import CONTROLLER
+from authplane.controlplane.status.status_json import Transitions
+from authplane.runtime.clock import now
 
 _COLOURS = {"True": "green", "False": "red", "Unknown": "yellow"}
 _SHOWN = (("Valid", "Accepted"), ("Ready", "ResolvedRefs"), ("Programmed",))

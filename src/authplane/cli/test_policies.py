@@ -8,9 +8,15 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from authplane.app.checking import Circumstances, Keys, parse_keys
-from authplane.app.junit import junit_xml
-from authplane.app.policy_tests import (
+from authplane.cli.shared.folder_argument import FolderArgument
+from authplane.cli.shared.output import Output, OutputOption, count, fail, finding_line, out, print_json
+from authplane.cli.shared.policy_files import KeysOption, read_text, stop_at, warn_of_errors
+from authplane.controlplane.status.status_json import finding_record
+from authplane.core.problems import printable
+from authplane.devkit.policies.checking import Circumstances, Keys, parse_keys
+from authplane.devkit.policies.junit import junit_xml
+from authplane.devkit.policies.policy_folders import find_tests
+from authplane.devkit.policies.policy_tests import (
     Outcome,
     PolicySets,
     Result,
@@ -20,15 +26,9 @@ from authplane.app.policy_tests import (
     run_tests,
     unexercised,
 )
-from authplane.app.records import finding_record
-from authplane.base.problems import printable
-from authplane.cli.folder import FolderArgument
-from authplane.cli.output import Output, OutputOption, count, fail, finding_line, out, print_json
-from authplane.cli.policy_files import KeysOption, read_text, stop_at, warn_of_errors
-from authplane.io.folder import FolderError
-from authplane.io.log import set_up_log
-from authplane.io.policy_folders import find_tests
 from authplane.resources.documents import Finding
+from authplane.runtime.log import set_up_log
+from authplane.sources.runtime.folder import FolderError
 
 
 def run_policy_tests(

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import typer
 
-from authplane.app.generation import has_errors
-from authplane.app.records import finding_record
-from authplane.cli.folder import FolderArgument, read_generation
-from authplane.cli.output import Output, OutputOption, count, finding_line, findings_summary, out, print_json
+from authplane.cli.shared.folder_argument import FolderArgument, read_generation
+from authplane.cli.shared.output import Output, OutputOption, count, finding_line, findings_summary, out, print_json
+from authplane.controlplane.serving.generation import has_errors
+from authplane.controlplane.status.status_json import finding_record
 
 
 def validate(folder: FolderArgument, output: OutputOption = Output.TEXT) -> None:

@@ -1,1 +1,4 @@
-"""What a gRPC client or server obeys: xDS resources as values, and the picking of routes."""
+"""What `authplane.grpc` is made of: configuration, routing, filters, and servers and channels that run them.
+
+xDS resources come in; calls are judged before their handler or before they leave.
+"""

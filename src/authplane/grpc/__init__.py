@@ -11,9 +11,8 @@ from functools import partial
 from typing import Any, overload
 
 import grpc as grpcio
-
-from authplane.base.problems import Problem
-from authplane.filters.calls import (
+from authplane.core.problems import Problem
+from authplane.dataplane.filters.calls import (
     Answered,
     Ask,
     Call,
@@ -28,13 +27,29 @@ from authplane.filters.calls import (
     Unanswered,
     Wait,
 )
-from authplane.filters.extauthz.cache import Caching
-from authplane.filters.extauthz.check.shown import CheckForm, Shown
-from authplane.filters.extauthz.filter import ExtAuthz, FailClosed, FailOpen
-from authplane.filters.extauthz.grpc_service.service import GrpcService, SideChannel
-from authplane.filters.extauthz.wire import ExtAuthzOptions
-from authplane.filters.headers import Rules
-from authplane.filters.registry import FilterConfig, FilterType, Packed, Registry, Scope, State, Structured
+from authplane.dataplane.filters.extauthz.check.shown_call import CheckForm, Shown
+from authplane.dataplane.filters.extauthz.decision_cache import Caching
+from authplane.dataplane.filters.extauthz.filter import ExtAuthz, FailClosed, FailOpen
+from authplane.dataplane.filters.extauthz.grpc_service.service import GrpcService, SideChannel
+from authplane.dataplane.filters.extauthz.wire import ExtAuthzOptions
+from authplane.dataplane.filters.headers import Rules
+from authplane.dataplane.filters.registry import FilterConfig, FilterType, Packed, Registry, Scope, State, Structured
+from authplane.dataplane.runtime.calls.call_gate import Gate
+from authplane.dataplane.runtime.calls.call_parts import Count, Options, Registered
+from authplane.dataplane.runtime.channels.channel_plan import Open
+from authplane.dataplane.runtime.channels.thread_channel import Course, FilteredChannel, Parts
+from authplane.dataplane.runtime.channels.xds_channels import open_xds_channel
+from authplane.dataplane.runtime.channels.xds_targets import SCHEME, XdsChannelCredentials
+from authplane.dataplane.runtime.connections.channel_pool import Lines
+from authplane.dataplane.runtime.connections.jwt_file import jwt_token_file_call_credentials, jwt_token_file_interceptor
+from authplane.dataplane.runtime.connections.side_channels import SideChannels, channel_keys
+from authplane.dataplane.runtime.servers.ports import XdsServerCredentials
+from authplane.dataplane.runtime.servers.serving_states import NotServing, Serving, ServingState, Told
+from authplane.dataplane.runtime.servers.thread_handlers import ThreadGated
+from authplane.dataplane.runtime.servers.thread_plain import FilteredServer
+from authplane.dataplane.runtime.servers.thread_xds import XdsServer
+from authplane.dataplane.runtime.xds.csds_service import csds_service
+from authplane.dataplane.runtime.xds.find_bootstrap import BootstrapError
 from authplane.grpc.filters import ext_authz, filter_from
 from authplane.grpc.wiring import (
     TARGET,
@@ -45,22 +60,6 @@ from authplane.grpc.wiring import (
     filter_registry,
     joined,
 )
-from authplane.io.bootstrap import BootstrapError
-from authplane.io.calling.channel import Course, FilteredChannel, Parts
-from authplane.io.calling.plan import Open
-from authplane.io.calling.xds import SCHEME, XdsChannelCredentials
-from authplane.io.calling.xds_channels import open_xds_channel
-from authplane.io.csds import csds_service
-from authplane.io.interceptors.gate import Gate
-from authplane.io.interceptors.handlers import ThreadGated
-from authplane.io.jwt_file import jwt_token_file_call_credentials, jwt_token_file_interceptor
-from authplane.io.lines import Lines
-from authplane.io.serving.parts import Count, Options, Registered
-from authplane.io.serving.plain import FilteredServer
-from authplane.io.serving.ports import XdsServerCredentials
-from authplane.io.serving.states import NotServing, Serving, ServingState, Told
-from authplane.io.serving.xds import XdsServer
-from authplane.io.side_channels import SideChannels, channel_keys
 from authplane.matching.fractions import Fraction
 
 __all__ = (

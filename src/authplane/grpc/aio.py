@@ -5,10 +5,24 @@ from concurrent import futures
 from functools import partial
 from typing import Any, overload
 
-import grpc as grpcio
 import grpc.aio as grpcio_aio
 
-from authplane.filters.registry import FilterConfig, Registry
+import grpc as grpcio
+from authplane.dataplane.filters.registry import FilterConfig, Registry
+from authplane.dataplane.runtime.calls.call_gate import Gate
+from authplane.dataplane.runtime.calls.call_parts import Count, Options, Registered
+from authplane.dataplane.runtime.channels.aio_channel import AioCourse, AioFilteredChannel, AioParts
+from authplane.dataplane.runtime.channels.channel_plan import Open
+from authplane.dataplane.runtime.channels.xds_channels import open_aio_xds_channel
+from authplane.dataplane.runtime.channels.xds_targets import SCHEME
+from authplane.dataplane.runtime.connections.channel_pool import AioLines
+from authplane.dataplane.runtime.connections.jwt_file import jwt_token_file_interceptors
+from authplane.dataplane.runtime.connections.side_channels import AioSideChannels, channel_keys
+from authplane.dataplane.runtime.servers.aio_handlers import AioGated
+from authplane.dataplane.runtime.servers.aio_plain import AioFilteredServer
+from authplane.dataplane.runtime.servers.aio_xds import AioXdsServer
+from authplane.dataplane.runtime.servers.serving_states import Told
+from authplane.dataplane.runtime.xds.csds_service import aio_csds_service as csds_service
 from authplane.grpc.wiring import (
     TARGET,
     ChannelCredentials,
@@ -17,20 +31,6 @@ from authplane.grpc.wiring import (
     XdsSource,
     joined,
 )
-from authplane.io.calling.aio_channel import AioCourse, AioFilteredChannel, AioParts
-from authplane.io.calling.plan import Open
-from authplane.io.calling.xds import SCHEME
-from authplane.io.calling.xds_channels import open_aio_xds_channel
-from authplane.io.csds import aio_csds_service as csds_service
-from authplane.io.interceptors.aio_handlers import AioGated
-from authplane.io.interceptors.gate import Gate
-from authplane.io.jwt_file import jwt_token_file_interceptors
-from authplane.io.lines import AioLines
-from authplane.io.serving.aio_plain import AioFilteredServer
-from authplane.io.serving.aio_xds import AioXdsServer
-from authplane.io.serving.parts import Count, Options, Registered
-from authplane.io.serving.states import Told
-from authplane.io.side_channels import AioSideChannels, channel_keys
 
 __all__ = (
     "AioFilteredChannel",

@@ -3,19 +3,19 @@
 from collections.abc import Sequence
 from typing import Literal
 
-import grpc
 from google.protobuf.message import Message
 
-from authplane.base.problems import Problems
-from authplane.filters.calls import Metadata, Side
-from authplane.filters.extauthz.cache import Caching
-from authplane.filters.extauthz.check.shown import CheckForm, Shown, check_form
-from authplane.filters.extauthz.filter import FAIL_CLOSED, ExtAuthz, FailurePolicy
-from authplane.filters.extauthz.grpc_service.service import GrpcService, NamedCredentials, SideChannel
-from authplane.filters.extensions.wire import parse_filter
-from authplane.filters.registry import FilterConfig, Packed, Registry, Scope, Trust
-from authplane.filters.standard import standard_registry
-from authplane.xds.credentials import Insecure
+import grpc
+from authplane.core.problems import Problems
+from authplane.dataplane.filters.calls import Metadata, Side
+from authplane.dataplane.filters.extauthz.check.shown_call import CheckForm, Shown, check_form
+from authplane.dataplane.filters.extauthz.decision_cache import Caching
+from authplane.dataplane.filters.extauthz.filter import FAIL_CLOSED, ExtAuthz, FailurePolicy
+from authplane.dataplane.filters.extauthz.grpc_service.service import GrpcService, NamedCredentials, SideChannel
+from authplane.dataplane.filters.extensions.wire import parse_filter
+from authplane.dataplane.filters.registry import FilterConfig, Packed, Registry, Scope, Trust
+from authplane.dataplane.filters.standard import standard_registry
+from authplane.xds.bootstrap.credentials import Insecure
 
 
 def ext_authz(  # noqa: PLR0913 (all but one have defaults)

@@ -29,10 +29,10 @@ from xds.type.matcher.v3 import http_inputs_pb2 as xds_inputs_pb
 from xds.type.matcher.v3 import matcher_pb2 as pb
 from xds.type.matcher.v3 import string_pb2 as string_pb
 
-from authplane.base.problems import Problems
-from authplane.cel.calls import CLIENT_CALLS, SERVER_CALLS
-from authplane.cel.checked_wire import checked_expression
-from authplane.filters.calls import Side
+from authplane.cel.calls.call_vocabulary import CLIENT_CALLS, SERVER_CALLS
+from authplane.cel.calls.wire import checked_expression
+from authplane.core.problems import Problems
+from authplane.dataplane.filters.calls import Side
 from authplane.matching.tree_wire import DEEPEST
 from authplane.matching.wire import parse_header_input, parse_string_matcher
 

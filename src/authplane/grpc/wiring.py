@@ -6,22 +6,21 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 import grpc
-
-from authplane.base.guards import parse_guards
-from authplane.dataplane.resource_types import resource_types
-from authplane.dataplane.serving import FixedRules
-from authplane.filters.calls import Side
-from authplane.filters.extauthz.wire import DEFAULT_OPTIONS, ExtAuthzOptions
-from authplane.filters.registry import FilterConfig, FilterType, Kept, Registry
-from authplane.filters.standard import standard_registry
-from authplane.io.bootstrap import BootstrapSource, load_bootstrap
-from authplane.io.calling.plan import Backends, Naming, Plan
-from authplane.io.calling.xds import Reaching, XdsChannelCredentials, parse_target
-from authplane.io.calling.xds_channels import XdsCalling
-from authplane.io.interceptors.gate import Gate
-from authplane.io.serving.obeying import XdsSettings
-from authplane.io.serving.parts import Count, Options, Teller, filter_state, own_principal
-from authplane.io.serving.states import Told
+from authplane.core.feature_flags import parse_guards
+from authplane.dataplane.filters.calls import Side
+from authplane.dataplane.filters.extauthz.wire import DEFAULT_OPTIONS, ExtAuthzOptions
+from authplane.dataplane.filters.registry import FilterConfig, FilterType, Kept, Registry
+from authplane.dataplane.filters.standard import standard_registry
+from authplane.dataplane.routing.call_filters import FixedRules
+from authplane.dataplane.routing.resource_types import resource_types
+from authplane.dataplane.runtime.calls.call_gate import Gate
+from authplane.dataplane.runtime.calls.call_parts import Count, Options, Teller, filter_state, own_principal
+from authplane.dataplane.runtime.channels.channel_plan import Backends, Naming, Plan
+from authplane.dataplane.runtime.channels.xds_channels import XdsCalling
+from authplane.dataplane.runtime.channels.xds_targets import Reaching, XdsChannelCredentials, parse_target
+from authplane.dataplane.runtime.servers.configured_server import XdsSettings
+from authplane.dataplane.runtime.servers.serving_states import Told
+from authplane.dataplane.runtime.xds.find_bootstrap import BootstrapSource, load_bootstrap
 
 XdsSource: TypeAlias = str | os.PathLike[str] | dict[str, Any] | Literal[True]
 """Where a bootstrap is: a file, the values themselves, or ``True`` for what the environment says."""

@@ -4,7 +4,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from typing import TypeAlias
 
-from authplane.matching.inputs import KNOWN, HasHeaders
+from authplane.matching.tree_inputs import KNOWN, HasHeaders
 
 HeaderReader: TypeAlias = Callable[[HasHeaders], str | None]
 

@@ -9,9 +9,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from authplane.base.problems import Problems, printable
-from authplane.matching.inputs import HasHeaders, TextMatcher
-from authplane.matching.tree import (
+from authplane.core.problems import Problems, printable
+from authplane.matching.matcher_tree import (
     Act,
     And,
     Branch,
@@ -28,6 +27,7 @@ from authplane.matching.tree import (
     Single,
     ValueMatcher,
 )
+from authplane.matching.tree_inputs import HasHeaders, TextMatcher
 from authplane.matching.wire import (
     HEADER_INPUT,
     BranchMessage,

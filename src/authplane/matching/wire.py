@@ -18,11 +18,10 @@ from xds.type.matcher.v3 import matcher_pb2 as tree_pb
 from xds.type.matcher.v3 import regex_pb2 as xds_regex_pb
 from xds.type.matcher.v3 import string_pb2 as xds_string_pb
 
-from authplane.base.problems import Problems
+from authplane.core.problems import Problems
 from authplane.matching.fractions import Fraction, capped
-from authplane.matching.headers import HeaderMatcher, HeaderPresent, HeaderRange, HeaderText
-from authplane.matching.inputs import HeaderInput
-from authplane.matching.strings import (
+from authplane.matching.header_matchers import HeaderMatcher, HeaderPresent, HeaderRange, HeaderText
+from authplane.matching.string_matchers import (
     Contains,
     Exact,
     NoRegex,
@@ -33,6 +32,7 @@ from authplane.matching.strings import (
     Suffix,
     compile_regex,
 )
+from authplane.matching.tree_inputs import HeaderInput
 
 StringMessage: TypeAlias = string_pb.StringMatcher | xds_string_pb.StringMatcher
 RegexMessage: TypeAlias = regex_pb.RegexMatcher | xds_regex_pb.RegexMatcher

@@ -5,9 +5,9 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from authplane.resources.kinds.agentic import AccessPolicy, Backend, XAccessPolicy, XAccessPolicyV0, XBackend
-from authplane.resources.kinds.authplane import AuthplaneConfiguration
-from authplane.resources.kinds.authserver import AuthorizationServer
-from authplane.resources.kinds.backend_tls import BackendTLSPolicy
+from authplane.resources.kinds.authorization_server import AuthorizationServer
+from authplane.resources.kinds.backend_tls_policy import BackendTLSPolicy
+from authplane.resources.kinds.configuration import AuthplaneConfiguration
 from authplane.resources.kinds.contour import HTTPProxy, TLSCertificateDelegation
 from authplane.resources.kinds.contour_file import ContourFile
 from authplane.resources.kinds.contour_settings import ContourConfiguration, ContourDeployment

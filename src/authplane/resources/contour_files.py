@@ -3,12 +3,12 @@
 import difflib
 from typing import Final
 
-from authplane.base.names import Ref
-from authplane.base.problems import Path, Problem
+from authplane.core.names import Ref
+from authplane.core.problems import Path, Problem
 from authplane.resources.kinds.contour_file import BARE, GLOBAL, KEY, ContourFile, WrittenFile
 from authplane.resources.kinds.core import ConfigMap
-from authplane.resources.nodes import Fields, Node, Scalar, is_null, parse_nodes
-from authplane.resources.shapes import INVALID, Report, read_fields, shape_of
+from authplane.resources.typed.shapes import INVALID, Report, read_fields, shape_of
+from authplane.resources.yaml.nodes import Fields, Node, Scalar, is_null, parse_nodes
 
 BARE_REF: Final = Ref(BARE, "", KEY)
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from authplane.base.names import ObjectName, Ref
-from authplane.base.problems import Problem
+from authplane.core.names import ObjectName, Ref
+from authplane.core.problems import Problem
 from authplane.resources.kinds.agentic import AccessPolicy, Backend, XAccessPolicy, XAccessPolicyV0, XBackend
-from authplane.resources.kinds.authplane import AuthplaneConfiguration
-from authplane.resources.kinds.authserver import AuthorizationServer
-from authplane.resources.kinds.backend_tls import BackendTLSPolicy
+from authplane.resources.kinds.authorization_server import AuthorizationServer
+from authplane.resources.kinds.backend_tls_policy import BackendTLSPolicy
+from authplane.resources.kinds.configuration import AuthplaneConfiguration
 from authplane.resources.kinds.contour import HTTPProxy, TLSCertificateDelegation
 from authplane.resources.kinds.contour_file import ContourFile
 from authplane.resources.kinds.contour_settings import ContourConfiguration, ContourDeployment

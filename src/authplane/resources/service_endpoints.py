@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from authplane.base.addresses import parse_ip_address
-from authplane.base.names import ObjectName, Ref
+from authplane.core.addresses import parse_ip_address
+from authplane.core.names import ObjectName, Ref
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.core import EndpointSlice, Service, ServicePort
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from authplane.resources.chunks import Chunk, build_chunk, chunk_of
-from authplane.resources.nodes import Entry, Fields, Items, Node, Parsed, Scalar, Shared, parse_nodes
+from authplane.resources.document_chunks import Chunk, build_chunk, chunk_of
+from authplane.resources.yaml.nodes import Entry, Fields, Items, Node, Parsed, Scalar, Shared, parse_nodes
 
 LONGEST: Final = 2**13
 """A longer document is always parsed, in characters."""

@@ -1,1 +1,4 @@
-"""The xDS protocol as state machines that do no I/O."""
+"""The xDS protocol as state machines that do no I/O.
+
+Messages, snapshots and time come in; messages to send go out.
+"""

@@ -16,17 +16,17 @@ from tests.support.minting import ISSUER, claims, signer
 
 from authplane.cel.envoy.translate import Condition
 from authplane.cel.envoy.wire import render_policy
-from authplane.io.envoy import run_envoy
-from authplane.io.process import Line
-from authplane.policy.access.case import NOBODY, Case, Identity
-from authplane.policy.access.decide import MEANS
-from authplane.policy.access.guards import Way
-from authplane.policy.access.settings import Settings
-from authplane.policy.placement.front import BODY_METADATA, EXTRACTED
-from authplane.policy.placement.sources import header_key
-from authplane.policy.request import Peer, Request
-from authplane.policy.tokens.freeze import freeze
-from authplane.policy.tokens.outcome import Verified
+from authplane.policy.attached.attachments import Way
+from authplane.policy.check.request import Peer, Request
+from authplane.policy.decide.decide import MEANS
+from authplane.policy.decide.request_case import NOBODY, Case, Identity
+from authplane.policy.identity.tokens.frozen_json import freeze
+from authplane.policy.identity.tokens.token_outcome import Verified
+from authplane.policy.placement.native_requests import BODY_METADATA, EXTRACTED
+from authplane.policy.placement.placed_sources import header_key
+from authplane.policy.rules.access_settings import Settings
+from authplane.runtime.child_processes import Line
+from authplane.runtime.envoy_process import run_envoy
 
 ACCEPT: Final = "application/json, text/event-stream"
 _MARKS: Final = dict.fromkeys(range(0xDC80, 0xDD00), "!")

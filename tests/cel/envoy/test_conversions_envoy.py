@@ -10,10 +10,10 @@ from tests.cel.expressions import program
 from tests.support.envoys import VERSIONS, Version
 from tests.support.minting import ISSUER
 
-from authplane.cel.envoy import attributes, nodes
+from authplane.cel.check.program import Program
+from authplane.cel.envoy import condition_nodes, envoy_attributes
 from authplane.cel.envoy.translate import Claims, Condition, translate
-from authplane.cel.program import Program
-from authplane.cel.tree import Node
+from authplane.cel.syntax.tree import Node
 
 WHO: Final = Claims(ISSUER)
 EXPRESSIONS: Final = (
@@ -74,23 +74,31 @@ def _claims(checked: Program) -> list[dict[str, Any]]:
 
 
 def _claim(name: str) -> Node:
-    return nodes.member(attributes.claims(ISSUER), name)
+    return condition_nodes.member(envoy_attributes.claims(ISSUER), name)
 
 
 WIDER: Final[dict[str, tuple[Node, dict[str, Any], set[str]]]] = {
     "whole numbers from 10^6 on": (
-        nodes.call("_==_", nodes.call("string", _claim("x")), nodes.call("string", _claim("y"))),
+        condition_nodes.call(
+            "_==_", condition_nodes.call("string", _claim("x")), condition_nodes.call("string", _claim("y"))
+        ),
         {"x": 1234567, "y": 1234568},
         # Later releases write all digits.
         {"1.39"},
     ),
     "milliseconds as seconds": (
-        nodes.call("_<_", nodes.name("request.time"), nodes.call("timestamp", nodes.call("int", _claim("x")))),
+        condition_nodes.call(
+            "_<_",
+            condition_nodes.name("request.time"),
+            condition_nodes.call("timestamp", condition_nodes.call("int", _claim("x"))),
+        ),
         {"x": 1_790_000_000_000},
         {"1.39", "1.40"},
     ),
     "a text that is no date": (
-        nodes.call("_<_", nodes.name("request.time"), nodes.call("timestamp", _claim("x"))),
+        condition_nodes.call(
+            "_<_", condition_nodes.name("request.time"), condition_nodes.call("timestamp", _claim("x"))
+        ),
         {"x": "infinite-future"},
         {"1.39", "1.40"},
     ),

@@ -12,19 +12,19 @@ from tests.cel.envoy.test_translate import REFUSED, TRANSLATED
 from tests.cel.expressions import program
 from tests.support.minting import ISSUER
 
-from authplane.cel.envoy import nodes
-from authplane.cel.envoy.checks import ALWAYS
+from authplane.cel.check.expression_outcome import Holds
+from authplane.cel.check.program import Program
+from authplane.cel.check.regex_patterns import pattern_size
+from authplane.cel.envoy import condition_nodes
 from authplane.cel.envoy.fitness import DEEPEST, LARGEST_PATTERN
-from authplane.cel.envoy.release import CURRENT
+from authplane.cel.envoy.request_checks import ALWAYS
 from authplane.cel.envoy.shortcuts import shorten
 from authplane.cel.envoy.translate import NOBODY, Claims, Condition, Who, translate
 from authplane.cel.envoy.wire import render_condition
-from authplane.cel.outcome import Holds
-from authplane.cel.patterns import pattern_size
-from authplane.cel.program import Program
-from authplane.cel.tree import Node
-from authplane.io.envoy import validate
-from authplane.policy.mcp.front import canonical_path
+from authplane.cel.syntax.tree import Node
+from authplane.core.envoy_releases import CURRENT
+from authplane.policy.mcp.header_front import canonical_path
+from authplane.runtime.envoy_process import validate
 
 EXPRESSIONS: Final = 260
 SHORT: Final = 60
@@ -215,7 +215,7 @@ def largest_patterns() -> list[str]:
 
 def deepest() -> Node:
     """Return a condition that is as deep as those of entries that stand behind those of their senders."""
-    made = nodes.equal(nodes.name("request.method"), "GET")
+    made = condition_nodes.equal(condition_nodes.name("request.method"), "GET")
     for _ in range(DEEPEST - 1):
-        made = nodes.negated(made)
+        made = condition_nodes.negated(made)
     return made

@@ -5,10 +5,10 @@ from typing import Final
 
 import re2  # type: ignore[import-untyped]
 
+from authplane.cel.check.regex_patterns import pattern_size
 from authplane.cel.envoy.fitness import LARGEST_PATTERN
-from authplane.cel.envoy.paths import CANONICAL
-from authplane.cel.patterns import pattern_size
-from authplane.policy.mcp.front import canonical_path
+from authplane.cel.envoy.plain_paths import CANONICAL
+from authplane.policy.mcp.header_front import canonical_path
 
 PARTS: Final = ("", "/", ".", "..", "...", "a", "%20", "%C3", "%2F", "%2e", ";", "\\", "~", "#", "?", "é", " ", "\n")
 

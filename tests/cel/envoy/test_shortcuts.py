@@ -5,7 +5,8 @@ from typing import Final
 import pytest
 from tests.cel.expressions import program
 
-from authplane.cel.envoy.checks import (
+from authplane.cel.envoy.plain_paths import CANONICAL_CHECK
+from authplane.cel.envoy.request_checks import (
     ALWAYS,
     PRESENT,
     Begins,
@@ -19,11 +20,10 @@ from authplane.cel.envoy.checks import (
     Some,
     every,
 )
-from authplane.cel.envoy.paths import CANONICAL_CHECK
-from authplane.cel.envoy.release import CURRENT
 from authplane.cel.envoy.shortcuts import shorten
 from authplane.cel.envoy.translate import NOBODY, Claims, Condition, Members, Who, translate
-from authplane.cel.text import render_text
+from authplane.cel.syntax.source_text import render_text
+from authplane.core.envoy_releases import CURRENT
 
 KEPT: Final = "envoy.filters.http.jwt_authn"
 MCP: Final = "envoy.filters.http.mcp"

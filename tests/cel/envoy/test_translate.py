@@ -8,15 +8,15 @@ from google.api.expr.v1alpha1 import syntax_pb2 as pb
 from google.protobuf import text_format
 from tests.cel.expressions import program
 
-from authplane.cel.envoy import nodes
+from authplane.cel.envoy import condition_nodes
 from authplane.cel.envoy.fitness import DEEPEST, is_too_deep
-from authplane.cel.envoy.release import CURRENT, Release
 from authplane.cel.envoy.times import CALCULATED, FAR, MADE
 from authplane.cel.envoy.translate import NOBODY, Certified, Claims, Condition, Members, Who, translate
 from authplane.cel.envoy.wire import render_condition
-from authplane.cel.text import render_text
-from authplane.cel.tree import Loop
-from authplane.cel.vocabulary import Macro
+from authplane.cel.syntax.source_text import render_text
+from authplane.cel.syntax.tree import Loop
+from authplane.cel.syntax.vocabulary import Macro
+from authplane.core.envoy_releases import CURRENT, Release
 
 ISSUER: Final = Claims("https://issuer.example")
 AGENT: Final = Members((("spiffe_id", "spiffe://cluster.local/ns/default/sa/agent"),))
@@ -274,13 +274,13 @@ def test_sums_of_numbers_need_no_setting() -> None:
 
 
 def test_what_is_nested_too_deeply_for_protobuf_is_found() -> None:
-    fit = reduce(lambda inner, _: nodes.negated(inner), range(DEEPEST - 1), nodes.name("request"))
-    assert (is_too_deep(fit), is_too_deep(nodes.negated(fit))) == (False, True)
+    fit = reduce(lambda inner, _: condition_nodes.negated(inner), range(DEEPEST - 1), condition_nodes.name("request"))
+    assert (is_too_deep(fit), is_too_deep(condition_nodes.negated(fit))) == (False, True)
 
 
 def test_maps_are_deeper_than_other_nodes_since_envoy_reads_their_entries_too() -> None:
-    fit = reduce(lambda inner, _: nodes.record([("a", inner)]), range(15), nodes.name("request"))
-    assert (is_too_deep(fit), is_too_deep(nodes.record([("a", fit)]))) == (False, True)
+    fit = reduce(lambda inner, _: condition_nodes.record([("a", inner)]), range(15), condition_nodes.name("request"))
+    assert (is_too_deep(fit), is_too_deep(condition_nodes.record([("a", fit)]))) == (False, True)
 
 
 def test_the_message_is_written_with_ids_of_its_own() -> None:
@@ -302,6 +302,6 @@ def test_the_message_is_written_with_ids_of_its_own() -> None:
 
 
 def test_no_loop_is_ever_written() -> None:
-    loop = Loop(id=0, at=0, macro=Macro.ALL, variable="x", over=nodes.literal(1), test=None, result=None)
+    loop = Loop(id=0, at=0, macro=Macro.ALL, variable="x", over=condition_nodes.literal(1), test=None, result=None)
     with pytest.raises(ValueError, match="no loops"):
         render_condition(loop)

@@ -5,11 +5,11 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from authplane.policy.mcp.calls import McpCall
-from authplane.policy.mcp.limits import DEFAULT_LIMITS, McpLimits
-from authplane.policy.mcp.mirrors import VERSION_MEMBER
-from authplane.policy.mcp.read import read_mcp
-from authplane.policy.mcp.refusal import Fault, McpRefusal
+from authplane.policy.mcp.mcp_calls import McpCall
+from authplane.policy.mcp.mcp_refusal import Fault, McpRefusal
+from authplane.policy.mcp.message_limits import DEFAULT_LIMITS, McpLimits
+from authplane.policy.mcp.mirrored_headers import VERSION_MEMBER
+from authplane.policy.mcp.read_request import read_mcp
 
 NEWEST: Final = "2026-07-28"
 ACCEPT: Final = ("accept", "application/json, text/event-stream")

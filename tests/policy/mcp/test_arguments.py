@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 from tests.cel.expressions import program
 
-from authplane.cel.members import NOTHING, Members, find_members, join_members
+from authplane.cel.syntax.read_members import NOTHING, Members, find_members, join_members
 from authplane.policy.mcp.arguments import are_ambiguous, fold_name
 
 PARAMS: Final = ("request", "mcp", "params")

@@ -4,7 +4,7 @@ import pytest
 from tests.policy.mcp.posting import message, newest, post
 
 from authplane.policy.mcp.base_methods import UPSTREAM_BASE, BaseMode, grants_base, is_base
-from authplane.policy.mcp.calls import (
+from authplane.policy.mcp.mcp_calls import (
     ClientResponse,
     EndSession,
     McpCall,
@@ -13,8 +13,8 @@ from authplane.policy.mcp.calls import (
     OpenStream,
     ToolCall,
 )
-from authplane.policy.mcp.refusal import McpRefusal
-from authplane.policy.mcp.versions import ProtocolVersion
+from authplane.policy.mcp.mcp_refusal import McpRefusal
+from authplane.policy.mcp.mcp_versions import ProtocolVersion
 
 OLD: Final = ProtocolVersion.V2025_11_25
 NEW: Final = ProtocolVersion.V2026_07_28

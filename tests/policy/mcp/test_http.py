@@ -5,11 +5,11 @@ from typing import Final, NamedTuple
 import pytest
 from tests.policy.mcp.posting import ACCEPT, JSON, argument, encode, fault, message, post
 
-from authplane.policy.mcp.calls import EndSession, McpCall, OpenStream, ToolCall, id_of, method_of
-from authplane.policy.mcp.limits import McpLimits
-from authplane.policy.mcp.read import read_mcp
-from authplane.policy.mcp.refusal import Fault, McpRefusal
-from authplane.policy.mcp.versions import ASSUMED, ProtocolVersion
+from authplane.policy.mcp.mcp_calls import EndSession, McpCall, OpenStream, ToolCall, id_of, method_of
+from authplane.policy.mcp.mcp_refusal import Fault, McpRefusal
+from authplane.policy.mcp.mcp_versions import ASSUMED, ProtocolVersion
+from authplane.policy.mcp.message_limits import McpLimits
+from authplane.policy.mcp.read_request import read_mcp
 
 V2025_11_25: Final = ProtocolVersion.V2025_11_25
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from pydantic_core import from_json
 from tests.policy.mcp.posting import message, post
 
-from authplane.policy.mcp.calls import McpCall, MethodCall, Notification, ToolCall
-from authplane.policy.mcp.refusal import McpRefusal
-from authplane.policy.mcp.versions import ProtocolVersion
+from authplane.policy.mcp.mcp_calls import McpCall, MethodCall, Notification, ToolCall
+from authplane.policy.mcp.mcp_refusal import McpRefusal
+from authplane.policy.mcp.mcp_versions import ProtocolVersion
 
 # Readers. Each turns bytes into the method and, for a tool, its name.
 

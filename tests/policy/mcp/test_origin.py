@@ -2,8 +2,8 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from authplane.policy.mcp.mcp_refusal import Fault, McpRefusal
 from authplane.policy.mcp.origin import Callers, fault_in_origin, fit_origin
-from authplane.policy.mcp.refusal import Fault, McpRefusal
 
 CALLERS: Final = Callers(
     origins=frozenset({"https://app.example.com"}), hosts=frozenset({"127.0.0.1:8080", "localhost"})

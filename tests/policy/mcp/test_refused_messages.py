@@ -4,9 +4,9 @@ from typing import Any, Final
 import pytest
 from tests.policy.mcp.posting import CALL, Refused, argument, check, encode, fault, message, post, table
 
-from authplane.policy.mcp.calls import MethodCall, ToolCall
-from authplane.policy.mcp.refusal import Fault
-from authplane.policy.mcp.versions import ASSUMED
+from authplane.policy.mcp.mcp_calls import MethodCall, ToolCall
+from authplane.policy.mcp.mcp_refusal import Fault
+from authplane.policy.mcp.mcp_versions import ASSUMED
 
 BATCHES: Final = {
     "a batch": Refused([message(), message(params={"name": "evil"})], Fault.BATCH),

@@ -20,11 +20,19 @@ from mcp_types.methods import CLIENT_NOTIFICATIONS, CLIENT_REQUESTS
 from tests.policy.mcp.posting import message, newest, post
 
 from authplane.policy.mcp.base_methods import is_base
-from authplane.policy.mcp.calls import EndSession, McpCall, MethodCall, Notification, OpenStream, ToolCall, method_of
-from authplane.policy.mcp.mirrors import decode_value
-from authplane.policy.mcp.read import read_mcp
-from authplane.policy.mcp.refusal import McpRefusal
-from authplane.policy.mcp.versions import ProtocolVersion
+from authplane.policy.mcp.mcp_calls import (
+    EndSession,
+    McpCall,
+    MethodCall,
+    Notification,
+    OpenStream,
+    ToolCall,
+    method_of,
+)
+from authplane.policy.mcp.mcp_refusal import McpRefusal
+from authplane.policy.mcp.mcp_versions import ProtocolVersion
+from authplane.policy.mcp.mirrored_headers import decode_value
+from authplane.policy.mcp.read_request import read_mcp
 
 URL: Final = "http://127.0.0.1:8000/mcp"
 

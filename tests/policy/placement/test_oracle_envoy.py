@@ -13,26 +13,26 @@ from tests.policy.tokens.keyrings import ring
 from tests.support.envoys import VERSIONS, Version
 from tests.support.minting import ISSUER, claims, mint, signer
 
-from authplane.cel.envoy import nodes
-from authplane.cel.envoy.checks import Equals, Header
-from authplane.cel.envoy.release import CURRENT
+from authplane.cel.envoy import condition_nodes
+from authplane.cel.envoy.request_checks import Equals, Header
 from authplane.cel.envoy.translate import NOBODY as NOBODY_HERE
 from authplane.cel.envoy.translate import Condition
-from authplane.policy.access.case import NOBODY, Identity
-from authplane.policy.access.matching import match_source, obstacle
-from authplane.policy.access.model import Entry, Everything, Family, Inline, McpGrant, Method, Oidc, Tools
-from authplane.policy.access.settings import BodyInspection, Settings
+from authplane.core.envoy_releases import CURRENT
+from authplane.policy.check.request import Request
+from authplane.policy.decide.match_rules import match_source, obstacle
+from authplane.policy.decide.request_case import NOBODY, Identity
+from authplane.policy.identity.tokens.bearer import Bearer, parse_bearer
+from authplane.policy.identity.tokens.issuer_url import IssuerUrl
+from authplane.policy.identity.tokens.verify import verify
 from authplane.policy.mcp.base_methods import is_base
-from authplane.policy.mcp.limits import McpLimits
-from authplane.policy.mcp.refusal import McpRefusal
-from authplane.policy.placement.entries import place_base, place_entry
-from authplane.policy.placement.front import build_front
-from authplane.policy.placement.model import Native, Sender, Terms
-from authplane.policy.placement.sources import place_source
-from authplane.policy.request import Request
-from authplane.policy.tokens.bearer import Bearer, parse_bearer
-from authplane.policy.tokens.issuer_url import IssuerUrl
-from authplane.policy.tokens.verify import verify
+from authplane.policy.mcp.mcp_refusal import McpRefusal
+from authplane.policy.mcp.message_limits import McpLimits
+from authplane.policy.placement.native_requests import build_front
+from authplane.policy.placement.placed_entries import place_base, place_entry
+from authplane.policy.placement.placed_sources import place_source
+from authplane.policy.placement.placement_model import Native, Sender, Terms
+from authplane.policy.rules.access_settings import BodyInspection, Settings
+from authplane.policy.rules.rule_model import Entry, Everything, Family, Inline, McpGrant, Method, Oidc, Tools
 
 both = pytest.mark.parametrize("envoy", VERSIONS, ids=str)
 TERMS: Final = Terms(body_inspection=BodyInspection.NATIVE)
@@ -166,8 +166,8 @@ async def test_envoy_judges_no_request_that_the_policy_server_refuses(tmp_path: 
 
 async def test_what_fails_allows_nothing_and_turned_round_neither(tmp_path: Path) -> None:
     granted = Condition(check=Header(":method", Equals("GET")))
-    failing = Condition(tree=nodes.equal(nodes.MISSING, "a"))
-    turned = Condition(tree=nodes.negated(failing.tree))
+    failing = Condition(tree=condition_nodes.equal(condition_nodes.MISSING, "a"))
+    turned = Condition(tree=condition_nodes.negated(failing.tree))
     async with answering([granted, granted.and_then(failing), failing, turned], tmp_path) as envoy:
         assert [await envoy.holds(number, Sent(method="GET")) for number in range(4)] == [True, False, False, False]
 

@@ -1,10 +1,10 @@
 """How long a scope may be that Envoy looks for."""
 
-from authplane.policy.access.model import Oidc
-from authplane.policy.access.settings import Settings
-from authplane.policy.placement.model import CallOut, Sender
-from authplane.policy.placement.sources import SCOPE, place_source
-from authplane.policy.tokens.issuer_url import IssuerUrl
+from authplane.policy.identity.tokens.issuer_url import IssuerUrl
+from authplane.policy.placement.placed_sources import SCOPE, place_source
+from authplane.policy.placement.placement_model import CallOut, Sender
+from authplane.policy.rules.access_settings import Settings
+from authplane.policy.rules.rule_model import Oidc
 
 URL = "https://issuer.example"
 LONGEST = 92

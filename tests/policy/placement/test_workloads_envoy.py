@@ -13,19 +13,19 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from tests.cel.envoy.conditions import Asked, Sent, bootstrap
-from tests.policy.peers.svids import AGENT, key, named, purposes, shown, uri, usage
+from tests.policy.workload_identity.svids import AGENT, key, named, purposes, shown, uri, usage
 from tests.support.envoys import VERSIONS, Version
 
 from authplane.cel.envoy.translate import Condition
-from authplane.io.envoy import run_envoy
-from authplane.io.process import Line
-from authplane.policy.access.model import Spiffe
-from authplane.policy.access.settings import Settings
-from authplane.policy.peers.certificates import PeerCertificates
-from authplane.policy.peers.spiffe import SpiffeId
-from authplane.policy.placement.model import Sender
-from authplane.policy.placement.sources import place_source
-from authplane.render.rules import workload
+from authplane.controlplane.render.native.rbac_policies import workload
+from authplane.policy.identity.workload_identity.certificate_identity import PeerCertificates
+from authplane.policy.identity.workload_identity.spiffe import SpiffeId
+from authplane.policy.placement.placed_sources import place_source
+from authplane.policy.placement.placement_model import Sender
+from authplane.policy.rules.access_settings import Settings
+from authplane.policy.rules.rule_model import Spiffe
+from authplane.runtime.child_processes import Line
+from authplane.runtime.envoy_process import run_envoy
 
 OTHER: Final = "spiffe://cluster.local/ns/default/sa/other"
 NAMES: Final[dict[str, tuple[x509.GeneralName, ...]]] = {

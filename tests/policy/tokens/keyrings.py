@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 from tests.support.minting import ISSUER, Signer, key_set, signer
 
-from authplane.policy.tokens.keys import KeySet, parse_key_set
-from authplane.policy.tokens.verify import Demands, NotReady, Trust
+from authplane.policy.identity.tokens.keys import KeySet, parse_key_set
+from authplane.policy.identity.tokens.verify import Demands, NotReady, Trust
 
 
 @dataclass

@@ -2,9 +2,9 @@ from typing import Final
 
 import pytest
 
-from authplane.policy.basic import Absent, Unfit
-from authplane.policy.request import Request
-from authplane.policy.tokens.bearer import Bearer, Shown, parse_bearer
+from authplane.policy.check.basic import Absent, Unfit
+from authplane.policy.check.request import Request
+from authplane.policy.identity.tokens.bearer import Bearer, Shown, parse_bearer
 
 
 def shown(*values: str, query: str = "", **others: str) -> Shown:

@@ -3,9 +3,9 @@ from typing import Final
 
 import pytest
 
-from authplane.policy.tokens.discovery import Metadata, Rejected, discovery_urls, parse_metadata
-from authplane.policy.tokens.freshness import Bounds, lifetime
-from authplane.policy.tokens.issuer_url import IssuerUrl
+from authplane.policy.identity.tokens.discovery import Metadata, Rejected, discovery_urls, parse_metadata
+from authplane.policy.identity.tokens.freshness import Bounds, lifetime
+from authplane.policy.identity.tokens.issuer_url import IssuerUrl
 
 URL: Final = "https://login.example.com/tenant"
 ISSUER: Final = IssuerUrl(url=URL, literal=URL)

@@ -8,10 +8,10 @@ import pytest
 from tests.policy.tokens.keyrings import keys
 from tests.support.minting import segment, signer
 
-from authplane.policy.tokens.algorithms import ALGORITHMS
-from authplane.policy.tokens.export_keys import Withheld, render_jwks
-from authplane.policy.tokens.keys import KeySet, parse_key_set
-from authplane.policy.tokens.verify import JWT_SVIDS, Demands
+from authplane.policy.identity.tokens.algorithms import ALGORITHMS
+from authplane.policy.identity.tokens.export_keys import Withheld, render_jwks
+from authplane.policy.identity.tokens.keys import KeySet, parse_key_set
+from authplane.policy.identity.tokens.verify import JWT_SVIDS, Demands
 
 RSA: Final = signer("RS256").jwk()
 CURVE: Final = signer("ES256", "e1").jwk()

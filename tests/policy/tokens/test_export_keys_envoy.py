@@ -14,17 +14,17 @@ from tests.policy.tokens.keyrings import Ring, keys
 from tests.support.envoys import VERSIONS, Version
 from tests.support.minting import ISSUER, Signer, claims, mint, rsa_key, segment, signer
 
-from authplane.io.envoy import run_envoy
-from authplane.io.process import Line
-from authplane.policy.access.model import Oidc
-from authplane.policy.access.settings import IssuerSettings, Settings
-from authplane.policy.placement.model import Sender
-from authplane.policy.placement.sources import header_key, place_source
-from authplane.policy.tokens.algorithms import ALGORITHMS
-from authplane.policy.tokens.export_keys import render_jwks
-from authplane.policy.tokens.issuer_url import IssuerUrl
-from authplane.policy.tokens.outcome import Verified
-from authplane.policy.tokens.verify import Demands, Trust, verify
+from authplane.policy.identity.tokens.algorithms import ALGORITHMS
+from authplane.policy.identity.tokens.export_keys import render_jwks
+from authplane.policy.identity.tokens.issuer_url import IssuerUrl
+from authplane.policy.identity.tokens.token_outcome import Verified
+from authplane.policy.identity.tokens.verify import Demands, Trust, verify
+from authplane.policy.placement.placed_sources import header_key, place_source
+from authplane.policy.placement.placement_model import Sender
+from authplane.policy.rules.access_settings import IssuerSettings, Settings
+from authplane.policy.rules.rule_model import Oidc
+from authplane.runtime.child_processes import Line
+from authplane.runtime.envoy_process import run_envoy
 
 _TYPES: Final = "type.googleapis.com/envoy.extensions"
 

@@ -4,11 +4,11 @@ import pytest
 from tests.policy.tokens.keyrings import ring
 from tests.support.minting import ISSUER, NOW, claims, signer
 
-from authplane.policy.throttle import Rate
-from authplane.policy.tokens.algorithms import DEFAULT_ALGORITHMS
-from authplane.policy.tokens.compact import unverified_issuer
-from authplane.policy.tokens.inspector import TokenInspector
-from authplane.policy.tokens.outcome import Reason, Refused, Verified
+from authplane.policy.check.throttle import Rate
+from authplane.policy.identity.tokens.algorithms import DEFAULT_ALGORITHMS
+from authplane.policy.identity.tokens.compact_tokens import unverified_issuer
+from authplane.policy.identity.tokens.inspector import TokenInspector
+from authplane.policy.identity.tokens.token_outcome import Reason, Refused, Verified
 
 OTHER = "https://other.example"
 

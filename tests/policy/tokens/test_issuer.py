@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.minting import ISSUER, Signer, key_set, signer
 
-from authplane.policy.tokens.claims import Times
-from authplane.policy.tokens.discovery import Metadata
-from authplane.policy.tokens.issuer import (
+from authplane.policy.identity.tokens.claims import Times
+from authplane.policy.identity.tokens.discovery import Metadata
+from authplane.policy.identity.tokens.issuer import (
     MOST_KIDS,
     FetchKeys,
     FetchMetadata,
@@ -21,7 +21,7 @@ from authplane.policy.tokens.issuer import (
     Schedule,
     Standing,
 )
-from authplane.policy.tokens.issuer_events import (
+from authplane.policy.identity.tokens.issuer_events import (
     Fetched,
     FetchFailed,
     IssuerEvent,
@@ -29,8 +29,8 @@ from authplane.policy.tokens.issuer_events import (
     KeysLoaded,
     MetadataChanged,
 )
-from authplane.policy.tokens.issuer_url import IssuerUrl
-from authplane.policy.tokens.verify import Demands, NotReady, Trust
+from authplane.policy.identity.tokens.issuer_url import IssuerUrl
+from authplane.policy.identity.tokens.verify import Demands, NotReady, Trust
 
 HOUR: Final = 3600.0
 DAY: Final = 24 * HOUR

@@ -2,8 +2,8 @@ from typing import Final
 
 import pytest
 
-from authplane.base.problems import Problems
-from authplane.policy.tokens.issuer_url import IssuerUrl, parse_issuer_url
+from authplane.core.problems import Problems
+from authplane.policy.identity.tokens.issuer_url import IssuerUrl, parse_issuer_url
 
 GOOD: Final = [
     "https://issuer.example",

@@ -5,8 +5,8 @@ import pytest
 from tests.policy.tokens.keyrings import keys
 from tests.support.minting import Signer, key_set, rsa_key, segment, signer
 
-from authplane.base.strict_json import NotStrict
-from authplane.policy.tokens.keys import Ignored, KeySet, parse_key_set
+from authplane.core.strict_json import NotStrict
+from authplane.policy.identity.tokens.keys import Ignored, KeySet, parse_key_set
 
 RSA: Final = signer().jwk()
 EC: Final = signer("ES256", "e1").jwk()

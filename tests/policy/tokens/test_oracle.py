@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.policy.tokens.keyrings import ring
 from tests.support.minting import ISSUER, Signer, claims, mint, segment, signer
 
-from authplane.policy.tokens.outcome import Verified
-from authplane.policy.tokens.verify import verify
+from authplane.policy.identity.tokens.token_outcome import Verified
+from authplane.policy.identity.tokens.verify import verify
 
 SIGNERS: Final = tuple(signer(name, name) for name in ("RS256", "PS256", "ES256", "ES384", "EdDSA"))
 RING: Final = ring(*SIGNERS)

@@ -11,10 +11,20 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.xds.client.world import LISTENER, NODE, ROUTE, server
 
-from authplane.xds.bootstrap import Bootstrap, Feature, XdsServer
-from authplane.xds.client.events import Ambient, Changed, Event, Failed, Trouble, View
-from authplane.xds.client.messages import Connect, Disconnect, Effect, Item, Link, Notify, Request, Response, Send
+from authplane.xds.bootstrap.xds_bootstrap import Bootstrap, Feature, XdsServer
+from authplane.xds.client.client_messages import (
+    Connect,
+    Disconnect,
+    Effect,
+    Item,
+    Link,
+    Notify,
+    Request,
+    Response,
+    Send,
+)
 from authplane.xds.client.session import ClientSession
+from authplane.xds.client.watch_events import Ambient, Changed, Event, Failed, Trouble, View
 
 TYPES = [LISTENER.type_url, ROUTE.type_url]
 NAMES = ["a", "b"]

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import pytest
 
-from authplane.xds.client.names import ResourceName, parse_name
-from authplane.xds.types import TypeUrl
+from authplane.xds.client.resource_names import ResourceName, parse_name
+from authplane.xds.server.served_types import TypeUrl
 
 KIND = "envoy.config.listener.v3.Listener"
 

@@ -9,16 +9,16 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.xds.client.world import LISTENER, NODE, ROUTE, server
 
-from authplane.xds.bootstrap import Bootstrap
-from authplane.xds.client.events import Ambient, Changed, Event, Failed, View
-from authplane.xds.client.messages import Connect, Disconnect, Effect, Link, Notify, Send
+from authplane.xds.bootstrap.xds_bootstrap import Bootstrap
+from authplane.xds.client.client_messages import Connect, Disconnect, Effect, Link, Notify, Send
 from authplane.xds.client.session import ClientSession
+from authplane.xds.client.watch_events import Ambient, Changed, Event, Failed, View
 from authplane.xds.client.wire import parse_response, render_request
-from authplane.xds.messages import Nacked, Output, SotwResponse
-from authplane.xds.snapshot import Snapshot
-from authplane.xds.sotw import SotwSession
-from authplane.xds.types import TypeUrl
-from authplane.xds.wire import parse_sotw_request, render_sotw_response
+from authplane.xds.server.served_types import TypeUrl
+from authplane.xds.server.snapshot import Snapshot
+from authplane.xds.server.sotw import SotwSession
+from authplane.xds.server.stream_messages import Nacked, Output, SotwResponse
+from authplane.xds.server.wire import parse_sotw_request, render_sotw_response
 
 URLS = {LISTENER.type_url: TypeUrl.LISTENER, ROUTE.type_url: TypeUrl.ROUTE}
 KEYS = st.tuples(st.sampled_from(list(URLS)), st.sampled_from(["a", "b"]))

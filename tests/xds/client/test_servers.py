@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from tests.xds.client.world import LISTENER, SIGNED, World, server
 
-from authplane.xds.bootstrap import Authority, Feature
-from authplane.xds.client.events import Ambient, Changed, Failed, Fault, Trouble
+from authplane.xds.bootstrap.xds_bootstrap import Authority, Feature
+from authplane.xds.client.watch_events import Ambient, Changed, Failed, Fault, Trouble
 
 ONE, TWO, THREE = server("one"), server("two"), server("three")
 KIND = "envoy.config.listener.v3.Listener"

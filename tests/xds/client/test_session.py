@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from tests.xds.client.world import LISTENER, NODE, ROUTE, SIGNED, World, server
 
-from authplane.xds.bootstrap import Authority, Feature
-from authplane.xds.client.cache import Standing
-from authplane.xds.client.events import Ambient, Changed, Failed, Fault, Trouble
-from authplane.xds.client.messages import Item, Report, Request, Response
+from authplane.xds.bootstrap.xds_bootstrap import Authority, Feature
+from authplane.xds.client.client_messages import Item, Report, Request, Response
+from authplane.xds.client.resource_cache import Standing
+from authplane.xds.client.watch_events import Ambient, Changed, Failed, Fault, Trouble
 
 DELETED = Fault(Trouble.NOT_FOUND, f"Listener 'a' was deleted on the server {SIGNED}")
 MISSING = Fault(Trouble.NOT_FOUND, f"Listener 'a' does not exist {SIGNED}")

@@ -5,8 +5,8 @@ from google.protobuf.any_pb2 import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from authplane.xds.bootstrap import Locality, Node
-from authplane.xds.client.messages import Item, Report, Request, Response
+from authplane.xds.bootstrap.xds_bootstrap import Locality, Node
+from authplane.xds.client.client_messages import Item, Report, Request, Response
 from authplane.xds.client.wire import parse_response, render_request
 
 

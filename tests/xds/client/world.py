@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from authplane.base.problems import Problem
-from authplane.xds.bootstrap import Authority, Bootstrap, Feature, Node, XdsServer
-from authplane.xds.client.events import Event
-from authplane.xds.client.messages import (
+from authplane.core.problems import Problem
+from authplane.xds.bootstrap.credentials import Insecure
+from authplane.xds.bootstrap.xds_bootstrap import Authority, Bootstrap, Feature, Node, XdsServer
+from authplane.xds.client.client_messages import (
     Connect,
     Disconnect,
     Effect,
@@ -18,9 +18,9 @@ from authplane.xds.client.messages import (
     Send,
 )
 from authplane.xds.client.session import ClientSession
-from authplane.xds.client.types import Decoded, Invalid, ResourceType, Source
-from authplane.xds.credentials import Insecure
-from authplane.xds.types import TypeUrl
+from authplane.xds.client.watch_events import Event
+from authplane.xds.client.watched_types import Decoded, Invalid, ResourceType, Source
+from authplane.xds.server.served_types import TypeUrl
 
 NODE = Node(id="node")
 SIGNED = "(xDS node 'node')"

@@ -3,11 +3,11 @@
 import re
 from typing import Final
 
-from authplane.cel.envoy.release import Release
+from authplane.cel.check.regex_patterns import pattern_size
 from authplane.cel.envoy.times import fault_in_time
-from authplane.cel.patterns import pattern_size
-from authplane.cel.tree import Call, Const, Entries, Ident, Loop, Message, Node, Unsigned, parts
-from authplane.cel.vocabulary import FUNCTIONS, TYPES
+from authplane.cel.syntax.tree import Call, Const, Entries, Ident, Loop, Message, Node, Unsigned, parts
+from authplane.cel.syntax.vocabulary import FUNCTIONS, TYPES
+from authplane.core.envoy_releases import Release
 
 LARGEST_PATTERN: Final = 100
 """In instructions of RE2: one more, and Envoy refuses everything that comes with the condition."""

@@ -6,8 +6,9 @@ may become a check only where it has to be true for the whole to be, and nothing
 
 from typing import Final
 
-from authplane.cel.envoy import nodes
-from authplane.cel.envoy.checks import (
+from authplane.cel.envoy import condition_nodes
+from authplane.cel.envoy.plain_paths import CANONICAL_CHECK, CANONICAL_PATH
+from authplane.cel.envoy.request_checks import (
     ALWAYS,
     PRESENT,
     Begins,
@@ -21,11 +22,10 @@ from authplane.cel.envoy.checks import (
     every,
     some,
 )
-from authplane.cel.envoy.paths import CANONICAL_CHECK, CANONICAL_PATH
 from authplane.cel.envoy.translate import Condition
-from authplane.cel.tree import Call, Const, Items, Node
+from authplane.cel.syntax.tree import Call, Const, Items, Node
 
-_METHOD: Final = nodes.name("request.method")
+_METHOD: Final = condition_nodes.name("request.method")
 
 
 def shorten(condition: Condition) -> Condition:
@@ -40,7 +40,7 @@ def shorten(condition: Condition) -> Condition:
             checks.append(check)
     return Condition(
         check=every(checks),
-        tree=nodes.every(left),
+        tree=condition_nodes.every(left),
         conversion=condition.conversion,
         concatenation=condition.concatenation,
         reads_mcp=condition.reads_mcp,
@@ -104,7 +104,7 @@ def _tested(value: Node, tests: tuple[Equals | Begins, ...]) -> Check | None:
     if value == CANONICAL_PATH:
         return every((CANONICAL_CHECK, some(map(Path, tests))))
     match value:
-        case Call(function="_?_:_", args=(known, found, nodes.MISSING)):
+        case Call(function="_?_:_", args=(known, found, condition_nodes.MISSING)):
             first, second = _true(known), _tested(found, tests)
             return None if first is None or second is None else every((first, second))
         case _:
@@ -130,7 +130,7 @@ def _keys(value: Node) -> tuple[str, ...] | None:
     Envoy refuses ways with keys that are empty.
     """
     found: list[str] = []
-    while value != nodes.METADATA:
+    while value != condition_nodes.METADATA:
         match value:
             case Call(function="_[_]", args=(container, Const(value=str(key)))) if key:
                 found.append(key)

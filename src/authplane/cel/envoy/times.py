@@ -8,7 +8,7 @@ neither far away nor the result of another calculation; `request.time` is now.
 import re
 from typing import Final
 
-from authplane.cel.tree import Call, Const, Node, path_of, walk
+from authplane.cel.syntax.tree import Call, Const, Node, path_of, walk
 
 MADE: Final = "makes a time or a duration of a value, and Envoy takes more of them"
 FAR: Final = "has a time or a duration that Envoy may calculate with otherwise"

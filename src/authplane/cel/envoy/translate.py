@@ -7,16 +7,16 @@ answer otherwise than we do, is found here, and is a reason to leave the express
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, assert_never
 
-from authplane.cel.envoy import nodes
-from authplane.cel.envoy.attributes import claims, is_unicode, presence, safe_match, variables
-from authplane.cel.envoy.checks import ALWAYS, Check, every
+from authplane.cel.check.program import Program
+from authplane.cel.envoy import condition_nodes
+from authplane.cel.envoy.envoy_attributes import claims, is_unicode, presence, safe_match, variables
 from authplane.cel.envoy.fitness import fault_in_call, fault_in_header, fault_in_leaf, is_too_deep
-from authplane.cel.envoy.release import Release
-from authplane.cel.program import Program
-from authplane.cel.reads import read_path
-from authplane.cel.tree import Call, Const, Entries, Has, Ident, Items, Loop, Message, Node, Select, path_of
-from authplane.cel.vocabulary import MAPS, Variable
-from authplane.cel.wire import parse_overloads
+from authplane.cel.envoy.request_checks import ALWAYS, Check, every
+from authplane.cel.syntax.read_paths import read_path
+from authplane.cel.syntax.tree import Call, Const, Entries, Has, Ident, Items, Loop, Message, Node, Select, path_of
+from authplane.cel.syntax.vocabulary import MAPS, Variable
+from authplane.cel.wire.expressions import parse_overloads
+from authplane.core.envoy_releases import Release
 
 _UNREAD: Final = {
     "request.mcp.params": "reads tool arguments",
@@ -47,7 +47,7 @@ class Claims:
 Who: TypeAlias = Members | Certified | Claims
 
 NOBODY: Final = Members()
-TRUE: Final = nodes.literal(value=True)
+TRUE: Final = condition_nodes.literal(value=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class Condition:
         """Return what holds if both do; what costs less is looked at first, and then this one before the other."""
         return Condition(
             check=every((self.check, other.check)),
-            tree=nodes.every(each.tree for each in (self, other) if each.expressed),
+            tree=condition_nodes.every(each.tree for each in (self, other) if each.expressed),
             conversion=self.conversion or other.conversion,
             concatenation=self.concatenation or other.concatenation,
             reads_mcp=self.reads_mcp or other.reads_mcp,
@@ -118,7 +118,7 @@ class _Translator:
 
     def refuse(self, why: str) -> Node:
         self.refused[why] = None
-        return nodes.literal(value=False)
+        return condition_nodes.literal(value=False)
 
     def node(self, node: Node) -> Node:
         """Rewrite a node and all below it."""
@@ -167,15 +167,15 @@ class _Translator:
 
     def _select(self, node: Select | Has) -> Node:
         if isinstance(node, Select):
-            return nodes.select(self.node(node.operand), node.field)
+            return condition_nodes.select(self.node(node.operand), node.field)
         above = path_of(node.operand)
         if above is None or above[0] not in self._program.vocabulary.roots:
-            return nodes.has(self.node(node.operand), node.field)
+            return condition_nodes.has(self.node(node.operand), node.field)
         variable, keys = self._found((*above, node.field))
         if variable is not None and len(keys) == 1:
             return self._contains(variable.name, node.field)
         if variable is not None and keys:
-            return nodes.has(self._path(above), node.field)
+            return condition_nodes.has(self._path(above), node.field)
         name = ".".join((*above, node.field))
         tests = presence(self._envoy, knows_method="request.mcp.method" in self._program.variables)
         return tests[name] if name in tests else self.refuse(f"asks whether there is any {name}")
@@ -191,20 +191,22 @@ class _Translator:
         if not keys:
             return self._whole(variable.name)
         container = self._map(variable.name, keys[0])
-        found = nodes.member(container, *keys)
+        found = condition_nodes.member(container, *keys)
         if variable.name != "request.headers":
             return found
-        there = nodes.call("@in", nodes.literal(keys[0]), container)
-        return nodes.only_if(there, nodes.only_if(is_unicode(found), found))
+        there = condition_nodes.call("@in", condition_nodes.literal(keys[0]), container)
+        return condition_nodes.only_if(there, condition_nodes.only_if(is_unicode(found), found))
 
     def _contains(self, variable: str, key: str) -> Node:
         """Rewrite ``"key" in variable`` and ``has(variable.key)``."""
         found = self._map(variable, key)
-        test = nodes.call("@in", nodes.literal(key), found)
+        test = condition_nodes.call("@in", condition_nodes.literal(key), found)
         if variable != "request.headers":
             return test
-        readable = nodes.only_if(is_unicode(nodes.member(found, key)), nodes.literal(value=True))
-        return nodes.call("_?_:_", test, readable, nodes.literal(value=False))
+        readable = condition_nodes.only_if(
+            is_unicode(condition_nodes.member(found, key)), condition_nodes.literal(value=True)
+        )
+        return condition_nodes.call("_?_:_", test, readable, condition_nodes.literal(value=False))
 
     def _map(self, variable: str, key: str) -> Node:
         """Return a map of which one key is looked at."""
@@ -217,7 +219,7 @@ class _Translator:
             fault = f"reads identity.{key}, which Envoy is told to take apart"
         if fault:
             return self.refuse(fault)
-        return self._identity() if variable == "identity" else nodes.name(variable)
+        return self._identity() if variable == "identity" else condition_nodes.name(variable)
 
     def _whole(self, variable: str) -> Node:
         known = variables(self._envoy)
@@ -230,9 +232,11 @@ class _Translator:
     def _identity(self) -> Node:
         match self._who:
             case Members(values=values):
-                return nodes.record((key, nodes.literal(value)) for key, value in values)
+                return condition_nodes.record((key, condition_nodes.literal(value)) for key, value in values)
             case Certified():
-                return nodes.record((("spiffe_id", nodes.name("connection.uri_san_peer_certificate")),))
+                return condition_nodes.record(
+                    (("spiffe_id", condition_nodes.name("connection.uri_san_peer_certificate")),)
+                )
             case Claims(key=key):
                 return claims(key)
             case _:

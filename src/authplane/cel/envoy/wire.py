@@ -15,7 +15,7 @@ from envoy.type.v3.range_pb2 import DoubleRange, Int64Range
 from google.api.expr.v1alpha1 import syntax_pb2 as pb
 from google.protobuf import struct_pb2
 
-from authplane.cel.envoy.checks import (
+from authplane.cel.envoy.request_checks import (
     AtMost,
     Begins,
     Between,
@@ -37,7 +37,7 @@ from authplane.cel.envoy.checks import (
     ValueTest,
 )
 from authplane.cel.envoy.translate import Condition
-from authplane.cel.tree import (
+from authplane.cel.syntax.tree import (
     Call,
     Const,
     Entries,

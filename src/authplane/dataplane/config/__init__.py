@@ -1,1 +1,4 @@
-"""xDS messages read into frozen values, with every problem."""
+"""xDS resources as frozen values.
+
+`read` makes them of messages; `routing` uses them.
+"""

@@ -1,153 +1,96 @@
-"""Clusters: where their endpoints come from, and how calls are spread over them."""
+"""Clusters and the endpoints in them."""
 
-from typing import Final
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
 
-from envoy.config.cluster.v3 import cluster_pb2 as pb
-from envoy.config.cluster.v3 import outlier_detection_pb2
-from envoy.config.core.v3 import address_pb2, base_pb2
-from envoy.extensions.clusters.aggregate.v3 import cluster_pb2 as aggregate_pb
-from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2 as options_pb
-
-from authplane.base.problems import Problems
-from authplane.dataplane.clusters import AggregateOf, Cluster, Discovery, DnsEndpoint, EdsEndpoints
-from authplane.dataplane.config.balancing import parse_balancing
-from authplane.dataplane.config.messages import parse_ads_source, parse_duration, parse_endpoint, parse_packed
-from authplane.dataplane.config.metadata import parse_metadata
-from authplane.dataplane.config.tls import parse_client_tls
-from authplane.filters.registry import Scope
-
-_DURATIONS: Final = frozenset({"interval", "base_ejection_time", "max_ejection_time"})
-_PERCENTS: Final = frozenset(
-    {
-        "max_ejection_percent",
-        "enforcing_success_rate",
-        "enforcing_failure_percentage",
-        "failure_percentage_threshold",
-    }
-)
+from authplane.dataplane.config.metadata import NO_METADATA, ResourceMetadata
+from authplane.dataplane.config.security import ClientTls
+from authplane.dataplane.filters.calls import Endpoint
+from authplane.matching.fractions import Fraction
 
 
-def parse_cluster(message: pb.Cluster, scope: Scope, problems: Problems) -> Cluster | None:
-    """Read a Cluster; None is a problem."""
-    discovery = _parse_discovery(message, problems)
-    balancing = parse_balancing(message, problems)
-    tls = None
-    if message.HasField("transport_socket"):
-        with problems.at("transport_socket"):
-            tls = parse_client_tls(message.transport_socket, scope, problems)
-    if message.HasField("lrs_server") and not message.lrs_server.HasField("self"):
-        with problems.at("lrs_server"):
-            problems.add("SourceUnsupported", "must be self")
-    _check_outliers(message.outlier_detection, problems)
-    _check_upstream_config(message, problems)
-    with problems.at("metadata"):
-        metadata = parse_metadata(message.metadata, problems)
-    if discovery is None:
-        return None
-    return Cluster(
-        name=message.name,
-        discovery=discovery,
-        balancing=balancing,
-        most_requests=_most_requests(message),
-        tls=tls,
-        metadata=metadata,
-    )
+class Balancing(Enum):
+    """How calls are spread over endpoints."""
+
+    ROUND_ROBIN = "round_robin"
+    PICK_FIRST = "pick_first"
+    WEIGHTED_ROUND_ROBIN = "weighted_round_robin"
+    RING_HASH = "ring_hash"
 
 
-def _parse_discovery(message: pb.Cluster, problems: Problems) -> Discovery | None:
-    match message.WhichOneof("cluster_discovery_type"), message.type:
-        case "cluster_type", _:
-            with problems.at("cluster_type", "typed_config"):
-                return _parse_aggregate(message, problems)
-        case "type", pb.Cluster.EDS:
-            with problems.at("eds_cluster_config"):
-                return _parse_eds(message, problems)
-        case "type", pb.Cluster.LOGICAL_DNS:
-            with problems.at("load_assignment", "endpoints"):
-                return _parse_dns(message, problems)
-        case _:
-            with problems.at("type"):
-                problems.add("DiscoveryUnsupported", "is not supported; EDS, LOGICAL_DNS and aggregate clusters are")
-            return None
+@dataclass(frozen=True, slots=True)
+class EdsEndpoints:
+    """The endpoints are a resource of this name."""
+
+    name: str
 
 
-def _parse_eds(message: pb.Cluster, problems: Problems) -> EdsEndpoints | None:
-    config = message.eds_cluster_config
-    with problems.at("eds_config"):
-        parse_ads_source(config.eds_config, problems)
-    if not config.service_name and message.name.startswith("xdstp:"):
-        with problems.at("service_name"):
-            problems.add("NameMissing", "must be set, as the cluster has an xdstp name")
-    return EdsEndpoints(config.service_name or message.name)
+@dataclass(frozen=True, slots=True)
+class DnsEndpoint:
+    """The endpoints are what DNS says of ``host:port``."""
+
+    target: str
 
 
-def _parse_dns(message: pb.Cluster, problems: Problems) -> DnsEndpoint | None:
-    localities = message.load_assignment.endpoints
-    if len(localities) != 1:
-        problems.add("EndpointsInvalid", f"there must be one locality, and there are {len(localities)}")
-        return None
-    endpoints = localities[0].lb_endpoints
-    with problems.at(0, "lb_endpoints"):
-        if len(endpoints) != 1:
-            problems.add("EndpointsInvalid", f"there must be one endpoint, and there are {len(endpoints)}")
-            return None
-        with problems.at(0, "endpoint", "address"):
-            return _parse_dns_name(endpoints[0].endpoint.address, problems)
+@dataclass(frozen=True, slots=True)
+class AggregateOf:
+    """Other clusters, in order of preference."""
+
+    clusters: tuple[str, ...]
 
 
-def _parse_dns_name(message: address_pb2.Address, problems: Problems) -> DnsEndpoint | None:
-    found = parse_endpoint(message, problems)
-    if found is None:
-        return None
-    before = problems.error_count
-    with problems.at("socket_address"):
-        if message.socket_address.resolver_name:
-            with problems.at("resolver_name"):
-                problems.add("Unsupported", "must not be set")
-        if not found.address:
-            with problems.at("address"):
-                problems.add("Missing", "must be set")
-        if message.socket_address.WhichOneof("port_specifier") != "port_value":
-            with problems.at("port_value"):
-                problems.add("Missing", "must be set")
-    if problems.error_count != before:
-        return None
-    host = f"[{found.address}]" if ":" in found.address else found.address
-    return DnsEndpoint(f"{host}:{found.port}")
+Discovery: TypeAlias = EdsEndpoints | DnsEndpoint | AggregateOf
 
 
-def _parse_aggregate(message: pb.Cluster, problems: Problems) -> AggregateOf | None:
-    config = parse_packed(aggregate_pb.ClusterConfig, message.cluster_type.typed_config, problems)
-    if config is None:
-        return None
-    if not config.clusters:
-        with problems.at("clusters"):
-            problems.add("Missing", "at least one cluster is needed")
-        return None
-    return AggregateOf(tuple(config.clusters))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Where calls can go."""
+
+    name: str
+    discovery: Discovery
+    balancing: Balancing = Balancing.ROUND_ROBIN
+    most_requests: int = 1024
+    """How many calls may be under way at once."""
+    tls: ClientTls | None = None
+    metadata: ResourceMetadata = NO_METADATA
 
 
-def _most_requests(message: pb.Cluster) -> int:
-    for threshold in message.circuit_breakers.thresholds:
-        if threshold.priority == base_pb2.DEFAULT:
-            return threshold.max_requests.value if threshold.HasField("max_requests") else 1024
-    return 1024
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightedEndpoint:
+    """An endpoint that may get calls."""
+
+    addresses: tuple[Endpoint, ...]
+    """At least one; the first is preferred."""
+    weight: int = 1
+    hostname: str = ""
 
 
-def _check_outliers(message: outlier_detection_pb2.OutlierDetection, problems: Problems) -> None:
-    for field, value in message.ListFields():
-        with problems.at("outlier_detection", field.name):
-            if field.name in _DURATIONS:
-                parse_duration(value, problems)
-            elif field.name in _PERCENTS and value.value > 100:
-                problems.add("OutOfRange", "must be at most 100")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalityEndpoints:
+    """Endpoints at one place."""
+
+    region: str = ""
+    zone: str = ""
+    sub_zone: str = ""
+    weight: int
+    endpoints: tuple[WeightedEndpoint, ...] = ()
+    """Only those whose health is good or not known."""
 
 
-def _check_upstream_config(message: pb.Cluster, problems: Problems) -> None:
-    if not message.HasField("upstream_config"):
-        return
-    with problems.at("upstream_config", "typed_config"):
-        options = parse_packed(options_pb.HttpProtocolOptions, message.upstream_config.typed_config, problems)
-        if options is not None and options.common_http_protocol_options.HasField("idle_timeout"):
-            with problems.at("common_http_protocol_options", "idle_timeout"):
-                parse_duration(options.common_http_protocol_options.idle_timeout, problems)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop:
+    """A share of calls that fails at once."""
+
+    category: str
+    fraction: Fraction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterEndpoints:
+    """The endpoints of a cluster."""
+
+    name: str
+    priorities: tuple[tuple[LocalityEndpoints, ...], ...] = ()
+    """The first is preferred; each has a locality at least."""
+    drops: tuple[Drop, ...] = ()

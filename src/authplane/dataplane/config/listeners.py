@@ -1,57 +1,99 @@
-"""Listeners, of servers and of clients."""
+"""Listeners: what a server listens on and obeys, and what a client obeys."""
 
-from dataclasses import replace
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
 
-from envoy.config.listener.v3 import listener_pb2 as pb
-from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb
-
-from authplane.base.problems import Problems
-from authplane.dataplane.config.connection_manager import parse_connection_manager
-from authplane.dataplane.config.filter_chains import parse_filter_chain, parse_filter_chains
-from authplane.dataplane.config.messages import parse_endpoint, parse_packed
-from authplane.dataplane.listeners import ApiListener, Listener, ServerListener
-from authplane.filters.calls import Side
-from authplane.filters.registry import Scope
+from authplane.dataplane.config.routes import RouteConfiguration
+from authplane.dataplane.config.security import ServerTls
+from authplane.dataplane.filters.calls import Endpoint
+from authplane.dataplane.filters.networks import Network
+from authplane.dataplane.filters.registry import FilterConfig, FilterType
 
 
-def parse_listener(message: pb.Listener, scope: Scope, problems: Problems) -> Listener | None:
-    """Read a Listener: for clients if it has an ``api_listener``, else for servers. None is a problem."""
-    if message.HasField("api_listener"):
-        return _parse_api_listener(message, replace(scope, side=Side.CLIENT), problems)
-    if message.HasField("address"):
-        return _parse_server_listener(message, replace(scope, side=Side.SERVER), problems)
-    problems.add("ListenerInvalid", "one of address and api_listener must be set")
-    return None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpFilter:
+    """A filter by its name in the connection manager."""
+
+    name: str
+    kind: FilterType
+    config: FilterConfig
+    disabled: bool = False
 
 
-def _parse_api_listener(message: pb.Listener, scope: Scope, problems: Problems) -> ApiListener | None:
-    with problems.at("api_listener", "api_listener"):
-        manager = parse_packed(hcm_pb.HttpConnectionManager, message.api_listener.api_listener, problems)
-        if manager is None:
-            return None
-        return ApiListener(name=message.name, manager=parse_connection_manager(manager, scope, problems))
+@dataclass(frozen=True, slots=True)
+class RouteName:
+    """The routes are a resource of their own."""
+
+    name: str
 
 
-def _parse_server_listener(message: pb.Listener, scope: Scope, problems: Problems) -> ServerListener | None:
-    with problems.at("address"):
-        address = parse_endpoint(message.address, problems)
-    if message.listener_filters:
-        with problems.at("listener_filters"):
-            problems.add("Unsupported", "must be empty")
-    if message.HasField("filter_chain_matcher"):
-        with problems.at("filter_chain_matcher"):
-            problems.add("Unsupported", "must not be set: chains are chosen by filter_chain_match")
-    if message.use_original_dst.value:
-        with problems.at("use_original_dst"):
-            problems.add("Unsupported", "must be false")
-    with problems.at("filter_chains"):
-        chains = parse_filter_chains(message.filter_chains, scope, problems)
-    default = None
-    with problems.at("default_filter_chain"):
-        if message.HasField("default_filter_chain"):
-            default = parse_filter_chain(message.default_filter_chain, scope, problems)
-        elif not message.filter_chains:
-            problems.add("ChainsMissing", "must be set if there are no filter chains")
-    if address is None:
-        return None
-    return ServerListener(name=message.name, address=address, chains=chains, default_chain=default)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionManager:
+    """Filters and where calls go."""
+
+    filters: tuple[HttpFilter, ...]
+    """The last one is the only one that ends a chain."""
+    routes: RouteConfiguration | RouteName
+    longest: float | None = None
+    """How many seconds a call may take; None or 0 means any number."""
+
+
+class SourceType(Enum):
+    """Where connections come from."""
+
+    ANY = 0
+    SAME_IP_OR_LOOPBACK = 1
+    EXTERNAL = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainMatch:
+    """Which connections a chain is for; nothing means all."""
+
+    destinations: tuple[Network, ...] = ()
+    raw_buffer: bool = False
+    """Whether the chain says that it is for connections without TLS detection, as all are to gRPC."""
+    source_type: SourceType = SourceType.ANY
+    sources: tuple[Network, ...] = ()
+    source_ports: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterChain:
+    """What is done with the connections that match."""
+
+    name: str = ""
+    match: ChainMatch | None = ChainMatch()
+    """None means that it asks for what gRPC never knows, so that it is never taken."""
+    manager: ConnectionManager
+    tls: ServerTls | None = None
+    """None means plain text, or what the program itself is given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerListener:
+    """What a server obeys."""
+
+    name: str
+    address: Endpoint
+    chains: tuple[FilterChain, ...] = ()
+    """No two match the same connections equally well."""
+    default_chain: FilterChain | None = None
+
+    @property
+    def managers(self) -> tuple[ConnectionManager, ...]:
+        """The connection managers of all chains."""
+        default = () if self.default_chain is None else (self.default_chain,)
+        return tuple(chain.manager for chain in (*self.chains, *default))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiListener:
+    """What a client obeys."""
+
+    name: str
+    manager: ConnectionManager
+
+
+Listener: TypeAlias = ServerListener | ApiListener

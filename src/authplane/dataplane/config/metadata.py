@@ -1,53 +1,36 @@
-"""Metadata of clusters and routes (gRFC A83)."""
+"""Metadata of resources, for filters that ask for it."""
 
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
 
-from envoy.config.core.v3 import base_pb2
-from envoy.extensions.filters.http.gcp_authn.v3 import gcp_authn_pb2
-
-from authplane.base.problems import Problems, printable
-from authplane.dataplane.frozen import FrozenMap
-from authplane.dataplane.metadata import NO_METADATA, Audience, JsonObject, MetadataValue, ResourceMetadata
-from authplane.filters.extensions.wire import parse_extension, parse_message, parse_struct
-from authplane.filters.registry import Packed, Raw
-
-_AUDIENCE: Final = gcp_authn_pb2.Audience.DESCRIPTOR.full_name
+from authplane.dataplane.config.frozen import FrozenMap
+from authplane.dataplane.filters.filter_metadata import NO_METADATA as NO_FILTER_METADATA
+from authplane.dataplane.filters.filter_metadata import FilterMetadata
 
 
-def parse_metadata(message: base_pb2.Metadata, problems: Problems) -> ResourceMetadata:
-    """Read metadata: what has a type first, then what has none where nothing stands yet; unknown types are skipped."""
-    found: dict[str, MetadataValue] = {}
-    for key in sorted(message.typed_filter_metadata):
-        with problems.at("typed_filter_metadata", printable(key)):
-            raw = parse_extension(message.typed_filter_metadata[key], problems)
-            value = None if raw is None else _parse_typed(raw, problems)
-        if value is not None:
-            found[key] = value
-    for key in sorted(message.filter_metadata):
-        with problems.at("filter_metadata", printable(key)):
-            members = parse_struct(message.filter_metadata[key], problems)
-        if members is not None and key not in found:
-            found[key] = JsonObject(_frozen(members))
-    return FrozenMap(found) if found else NO_METADATA
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """For whom tokens of Google's cloud are meant."""
+
+    url: str
 
 
-def _parse_typed(raw: Raw, problems: Problems) -> MetadataValue | None:
-    if raw.type_name != _AUDIENCE:
-        return None
-    if not isinstance(raw, Packed):
-        problems.add("Unreadable", f"{_AUDIENCE} cannot be a TypedStruct")
-        return None
-    audience = parse_message(gcp_authn_pb2.Audience, raw.value, problems)
-    if audience is None:
-        return None
-    if not audience.url:
-        with problems.at("url"):
-            problems.add("Missing", "must be set")
-        return None
-    return Audience(audience.url)
+@dataclass(frozen=True, slots=True)
+class JsonObject:
+    """Members of a JSON object: texts, floats, booleans, None, lists as tuples, and such mappings."""
+
+    members: FrozenMap[str, Any]
 
 
-def _frozen(value: Any) -> Any:
-    if isinstance(value, dict):
-        return FrozenMap({key: _frozen(each) for key, each in value.items()})
-    return tuple(map(_frozen, value)) if isinstance(value, tuple) else value
+MetadataValue: TypeAlias = Audience | JsonObject
+ResourceMetadata: TypeAlias = FrozenMap[str, MetadataValue]
+
+
+def shown_to_filters(metadata: ResourceMetadata) -> FilterMetadata:
+    """Return what filters see of metadata: JSON objects only, nothing that has a type of its own."""
+    if not metadata:
+        return NO_FILTER_METADATA
+    return FilterMetadata({key: each.members for key, each in metadata.items() if isinstance(each, JsonObject)})
+
+
+NO_METADATA: Final[ResourceMetadata] = FrozenMap()

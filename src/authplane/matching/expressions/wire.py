@@ -6,11 +6,11 @@ from google.protobuf.message import DecodeError
 from xds.type.matcher.v3 import cel_pb2 as pb
 from xds.type.v3 import cel_pb2 as expression_pb
 
-from authplane.base.problems import Problems
-from authplane.cel.checked_wire import parse_checked
-from authplane.cel.program import Program, Result
-from authplane.cel.vocabulary import Vocabulary
-from authplane.matching.expressions.matcher import ExpressionMatcher, ExtractedText
+from authplane.cel.calls.wire import parse_checked
+from authplane.cel.check.program import Program, Result
+from authplane.cel.syntax.vocabulary import Vocabulary
+from authplane.core.problems import Problems
+from authplane.matching.expressions.expression_matcher import ExpressionMatcher, ExtractedText
 
 MATCHER: Final = "xds.type.matcher.v3.CelMatcher"
 INPUT: Final = "xds.type.matcher.v3.HttpAttributesCelMatchInput"

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from authplane.cel.members import NOTHING, Members, join_members
-from authplane.policy.mcp.calls import McpCall, MethodCall, Notification, ToolCall
-from authplane.policy.mcp.refusal import Fault, McpRefusal, refuse
+from authplane.cel.syntax.read_members import NOTHING, Members, join_members
+from authplane.policy.mcp.mcp_calls import McpCall, MethodCall, Notification, ToolCall
+from authplane.policy.mcp.mcp_refusal import Fault, McpRefusal, refuse
 
 _IGNORED: Final = (
     (0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x3164, 0x3164), (0xFE00, 0xFE0F),

@@ -11,7 +11,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, assert_never
 
-from authplane.policy.mcp.calls import (
+from authplane.policy.mcp.mcp_calls import (
     ClientResponse,
     EndSession,
     McpCall,
@@ -20,7 +20,7 @@ from authplane.policy.mcp.calls import (
     OpenStream,
     ToolCall,
 )
-from authplane.policy.mcp.versions import ProtocolVersion
+from authplane.policy.mcp.mcp_versions import ProtocolVersion
 
 
 class BaseMode(StrEnum):

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never
 
-from authplane.policy.basic import fit_realm
+from authplane.policy.check.basic import fit_realm
 
 _SCOPE: Final = re.compile(r"[!#-\[\]-~]{1,1024}")
 _URL: Final = re.compile(r"https?://[!$-;=?-\[\]_a-z~]{1,2000}")

@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from authplane.policy.mcp.calls import TOOLS_CALL
 from authplane.policy.mcp.lookalikes import fold, has_lookalike
-from authplane.policy.mcp.versions import ProtocolVersion
+from authplane.policy.mcp.mcp_calls import TOOLS_CALL
+from authplane.policy.mcp.mcp_versions import ProtocolVersion
 
 NAMED_IN_HEADERS: Final = frozenset({TOOLS_CALL, "prompts/get", "resources/read"})
 """From 2026-07-28 on, ``Mcp-Name`` repeats what these are about."""

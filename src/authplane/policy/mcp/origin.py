@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from authplane.policy.mcp.refusal import Fault, McpRefusal, refuse
+from authplane.policy.mcp.mcp_refusal import Fault, McpRefusal, refuse
 
 _ORIGIN: Final = re.compile(r"https?://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
 

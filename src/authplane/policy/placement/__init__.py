@@ -1,1 +1,4 @@
-"""Where rules are enforced: by Envoy alone wherever it gives the same answer, else by the policy server, and why."""
+"""Where each rule is enforced: by Envoy or a gRPC server alone if the answer is the same, else by the policy server.
+
+Rules before a target come in; a plan with reasons goes out.
+"""

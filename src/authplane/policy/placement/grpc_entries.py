@@ -5,11 +5,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from authplane.cel.calls import HEADERS, SERVER_CALLS, compile_call_expression
-from authplane.cel.program import Program
-from authplane.cel.text import render_text
-from authplane.cel.tree import Const
-from authplane.policy.access.model import (
+from authplane.cel.calls.call_vocabulary import HEADERS, SERVER_CALLS, compile_call_expression
+from authplane.cel.check.program import Program
+from authplane.cel.syntax.source_text import render_text
+from authplane.cel.syntax.tree import Const
+from authplane.policy.identity.workload_identity.spiffe import names_workload
+from authplane.policy.mcp.header_front import canonical_path
+from authplane.policy.placement.placed_entries import ASKS, COMMA, NO_MCP
+from authplane.policy.placement.placed_sources import NO_WORKLOAD
+from authplane.policy.placement.placement_model import CallOut
+from authplane.policy.rules.rule_model import (
     Account,
     AnySource,
     Asked,
@@ -22,11 +27,6 @@ from authplane.policy.access.model import (
     Spiffe,
     Tools,
 )
-from authplane.policy.mcp.front import canonical_path
-from authplane.policy.peers.spiffe import names_workload
-from authplane.policy.placement.entries import ASKS, COMMA, NO_MCP
-from authplane.policy.placement.model import CallOut
-from authplane.policy.placement.sources import NO_WORKLOAD
 
 TOKENS: Final = "is for bearers of tokens, which the policy server verifies"
 HOSTS: Final = "names hosts, which gRPC servers do not tell"

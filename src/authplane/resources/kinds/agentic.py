@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
 from authplane.resources.kinds.meta import LABEL, Meta
-from authplane.resources.schema import Filled, Length, OneOf, OneOrMany, Range
+from authplane.resources.typed.schema import Filled, Length, OneOf, OneOrMany, Range
 
 _PORT: Final = Range(1, 65535)
 _NAME: Final = Length(1, 253)

@@ -21,7 +21,7 @@ from authplane.resources.kinds.contour_policies import (
 )
 from authplane.resources.kinds.contour_unused import CookieRewritePolicy, CorsPolicy, RateLimitPolicy, RetryPolicy
 from authplane.resources.kinds.meta import Meta
-from authplane.resources.schema import Filled, Length, OneNumberOf, OneOf, Range, Unused, Upstream
+from authplane.resources.typed.schema import Filled, Length, OneNumberOf, OneOf, Range, Unused, Upstream
 
 CLASS_ANNOTATIONS: Final = ("projectcontour.io/ingress.class", "kubernetes.io/ingress.class")
 """What gives an HTTPProxy its ingress class before ``spec.ingressClassName``: the first of them that is there."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final
 
-from authplane.base.names import Ref
-from authplane.base.problems import Path
+from authplane.core.names import Ref
+from authplane.core.problems import Path
 from authplane.resources.kinds.contour_policies import (
     COUNT,
     Authorization,
@@ -33,7 +33,7 @@ from authplane.resources.kinds.contour_settings import (
     TimeoutSettings,
     UpstreamTlsSettings,
 )
-from authplane.resources.schema import Filled, Named, OneOf, Upstream
+from authplane.resources.typed.schema import Filled, Named, OneOf, Upstream
 
 CONFIG_MAP: Final = "contour"
 """What the name of the ConfigMap has in it, if it cannot be read."""

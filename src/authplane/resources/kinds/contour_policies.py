@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final
 
 from authplane.resources.kinds.meta import NOTHING
-from authplane.resources.schema import Filled, Length, Matches, Named, OneOf, Range, Upstream
+from authplane.resources.typed.schema import Filled, Length, Matches, Named, OneOf, Range, Upstream
 
 WEIGHT: Final = Range(0, 2**32 - 1)
 PORT: Final = Range(1, 65535)

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Final
 
 from authplane.resources.kinds.contour_policies import DNS_NAME, Authorization, CircuitBreakers, NamespacedName
 from authplane.resources.kinds.meta import Meta
-from authplane.resources.schema import Filled, Length, Named, OneOf, Range, Upstream
+from authplane.resources.typed.schema import Filled, Length, Named, OneOf, Range, Upstream
 
 TLS_VERSION: Final = OneOf(("", "1.2", "1.3"))
 CIPHERS: Final = OneOf(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from authplane.resources.kinds.contour_policies import COUNT, HeaderValue
-from authplane.resources.schema import Given, Length, Matches, Named, OneOf, Range
+from authplane.resources.typed.schema import Given, Length, Matches, Named, OneOf, Range
 
 _TERMS: Final = r"(?:\d*(?:\.\d*)?(?:h|ms|m|s|us|µs|ns))+"
 _DURATION: Final = Matches(re.compile(rf"{_TERMS}|infinity|infinite"), "10s", "a duration")

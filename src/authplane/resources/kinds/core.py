@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Final
 
-from authplane.base.secret import Secret as Hidden
+from authplane.core.secret import Secret as Hidden
 from authplane.resources.kinds.meta import NOTHING, Meta
-from authplane.resources.schema import Base64, Length, Named, OneOf, Range, Upstream
+from authplane.resources.typed.schema import Base64, Length, Named, OneOf, Range, Upstream
 
 PROTOCOLS: Final = OneOf(("TCP", "UDP", "SCTP"))
 _NO_DATA: Final[Mapping[str, Hidden[bytes]]] = MappingProxyType({})

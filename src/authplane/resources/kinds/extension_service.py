@@ -13,7 +13,7 @@ from authplane.resources.kinds.contour_policies import (
     UpstreamValidation,
 )
 from authplane.resources.kinds.meta import Meta
-from authplane.resources.schema import Length, Matches, OneOf, Upstream
+from authplane.resources.typed.schema import Length, Matches, OneOf, Upstream
 
 _PROTOCOL: Final = OneOf(("", "h2", "h2c", "http/1.1"))
 _HOST: Final = r"[A-Za-z0-9_]([-A-Za-z0-9_.]*[A-Za-z0-9_])?"

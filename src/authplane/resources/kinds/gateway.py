@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final
 
 from authplane.resources.kinds.meta import NOTHING, Meta
-from authplane.resources.schema import Given, Length, Named, OneOf, Range, Upstream
+from authplane.resources.typed.schema import Given, Length, Named, OneOf, Range, Upstream
 
 _PORT: Final = Range(1, 65535)
 _NAME: Final = Length(1, 253)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Final
 
-from authplane.base.names import ObjectName
-from authplane.resources.schema import Length, Matches, Upstream
+from authplane.core.names import ObjectName
+from authplane.resources.typed.schema import Length, Matches, Upstream
 
 NAME: Final = Matches(re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"), "web-1")
 LABEL: Final = Matches(re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"), "shop")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final, TypeAlias
 
 from authplane.resources.kinds.contour_policies import NamespacedName
-from authplane.resources.schema import Filled, Length, Matches, OneOf, Range
+from authplane.resources.typed.schema import Filled, Length, Matches, OneOf, Range
 
 TRUST_DOMAIN: Final = Matches(re.compile(r"[a-z0-9._-]{1,255}"), "cluster.local")
 BODY: Final = Range(1, 1024 * 1024)

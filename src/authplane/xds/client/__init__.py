@@ -1,1 +1,4 @@
-"""The client's side of xDS as a state machine: what to ask of which server, and what watchers may rely on."""
+"""The client's side: what to ask of which server, and what watchers may rely on.
+
+Responses, failures and time come in; requests and events for watchers go out.
+"""

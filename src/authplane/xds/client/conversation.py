@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from authplane.base.backoff import backoff_delay
-from authplane.xds.bootstrap import Node, XdsServer
-from authplane.xds.client.cache import Key
-from authplane.xds.client.events import Fault
-from authplane.xds.client.messages import Link, Request
+from authplane.core.backoff import backoff_delay
+from authplane.xds.bootstrap.xds_bootstrap import Node, XdsServer
+from authplane.xds.client.client_messages import Link, Request
+from authplane.xds.client.resource_cache import Key
+from authplane.xds.client.watch_events import Fault
 
 _LONGEST_PAUSE: Final = 1.6
 """Seconds between attempts to reach a server, less than 2 with the jitter.

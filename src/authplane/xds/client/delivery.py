@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-from authplane.xds.bootstrap import Feature, XdsServer
-from authplane.xds.client.cache import Entry, Held, Key, Setback, Standing
+from authplane.xds.bootstrap.xds_bootstrap import Feature, XdsServer
+from authplane.xds.client.client_messages import Report, Response
 from authplane.xds.client.conversation import Topic
-from authplane.xds.client.events import Fault, Trouble
-from authplane.xds.client.judging import Judgement, judge
-from authplane.xds.client.messages import Report, Response
-from authplane.xds.client.names import parse_name
-from authplane.xds.client.types import ResourceType
-from authplane.xds.refusal import clean_message
+from authplane.xds.client.read_response import Judgement, judge
+from authplane.xds.client.resource_cache import Entry, Held, Key, Setback, Standing
+from authplane.xds.client.resource_names import parse_name
+from authplane.xds.client.watch_events import Fault, Trouble
+from authplane.xds.client.watched_types import ResourceType
+from authplane.xds.server.refusal import clean_message
 
 Entries: TypeAlias = Mapping[str, Entry]
 

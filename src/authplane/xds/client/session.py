@@ -5,17 +5,17 @@ from itertools import count
 from types import MappingProxyType
 from typing import Any, Final
 
-from authplane.base.problems import printable
-from authplane.xds.bootstrap import Bootstrap, Feature, XdsServer
-from authplane.xds.client.cache import Dumped, Entry, Key, Setback, Standing, dump
+from authplane.core.problems import printable
+from authplane.xds.bootstrap.xds_bootstrap import Bootstrap, Feature, XdsServer
+from authplane.xds.client.authorities import Realm, realm_of
+from authplane.xds.client.client_messages import Connect, Disconnect, Effect, Link, Notify, Request, Response, Send
 from authplane.xds.client.conversation import Conversation, Topic
 from authplane.xds.client.delivery import Delivery, deliver
-from authplane.xds.client.events import NOTHING, Failed, Fault, Trouble, events_between
-from authplane.xds.client.messages import Connect, Disconnect, Effect, Link, Notify, Request, Response, Send
-from authplane.xds.client.names import parse_name
-from authplane.xds.client.realms import Realm, realm_of
-from authplane.xds.client.types import ResourceType
-from authplane.xds.refusal import clean_message
+from authplane.xds.client.resource_cache import Dumped, Entry, Key, Setback, Standing, dump
+from authplane.xds.client.resource_names import parse_name
+from authplane.xds.client.watch_events import NOTHING, Failed, Fault, Trouble, events_between
+from authplane.xds.client.watched_types import ResourceType
+from authplane.xds.server.refusal import clean_message
 
 PATIENCE: Final = 15.0
 """Seconds after which a resource that a server has not sent does not exist."""

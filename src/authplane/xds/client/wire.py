@@ -7,8 +7,8 @@ from envoy.service.discovery.v3 import discovery_pb2 as pb
 from google.protobuf import any_pb2, json_format
 from google.protobuf.message import DecodeError
 
-from authplane.xds.bootstrap import Node
-from authplane.xds.client.messages import Item, Report, Request, Response
+from authplane.xds.bootstrap.xds_bootstrap import Node
+from authplane.xds.client.client_messages import Item, Report, Request, Response
 
 _WRAPPER: Final = "envoy.service.discovery.v3.Resource"
 _INVALID_ARGUMENT: Final = 3

@@ -1,1 +1,4 @@
-"""The status of a client's configuration, as its own service tells it to those who debug."""
+"""The status of a client's configuration, for those who debug.
+
+What a client holds comes in; messages of the client status discovery service go out.
+"""

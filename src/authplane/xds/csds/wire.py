@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.timestamp_pb2 import Timestamp
 from udpa.annotations import sensitive_pb2
 
-from authplane.xds.client.cache import ClientDump, Dumped, Standing
+from authplane.xds.client.resource_cache import ClientDump, Dumped, Standing
 from authplane.xds.client.wire import render_node
 
 REDACTED: Final = "[redacted]"

@@ -1,0 +1,4 @@
+"""HTTP Basic against lists of users.
+
+User lists and a request come in; a decision goes out.
+"""

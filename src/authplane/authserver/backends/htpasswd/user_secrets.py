@@ -1,0 +1,92 @@
+"""Users in Secrets, annotated as contour-authserver reads them."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from authplane.authserver.backends.htpasswd.label_selectors import EVERYTHING, Selector
+from authplane.authserver.backends.htpasswd.user_realms import Declared
+from authplane.authserver.backends.htpasswd.users import parse_users
+from authplane.core.names import Ref
+from authplane.core.problems import Problem
+from authplane.policy.check.basic import fit_realm
+from authplane.resources.kinds.core import Secret
+
+AUTH_TYPE: Final = "projectcontour.io/auth-type"
+AUTH_REALM: Final = "projectcontour.io/auth-realm"
+KEY: Final = "auth"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretFilter:
+    """Which Secrets hold users."""
+
+    selector: Selector = EVERYTHING
+    namespaces: Collection[str] = frozenset()
+    """Empty means all."""
+    strict: bool = False
+    """Weak hashes are errors."""
+
+    def accepts(self, secret: Secret) -> bool:
+        """Tell whether a Secret is meant to hold users."""
+        meta = secret.metadata
+        return (
+            meta.annotations.get(AUTH_TYPE) == "basic"
+            and (not self.namespaces or meta.namespace in self.namespaces)
+            and self.selector.selects(meta.labels)
+        )
+
+
+ALL_SECRETS: Final = SecretFilter()
+
+
+class SecretProblem(NamedTuple):
+    """What is wrong with a Secret."""
+
+    ref: Ref
+    problem: Problem
+
+
+def parse_user_secrets(
+    secrets: Iterable[Secret], wanted: SecretFilter
+) -> tuple[tuple[Declared, ...], tuple[SecretProblem, ...]]:
+    """Read the users of every Secret that is meant, in the order of their names; a bad line costs only itself.
+
+    A Secret with a user twice, or with too many users, lets nobody in.
+
+    The realm of a Secret is its annotation; without one, or with ``*``, its users belong to every realm.
+    """
+    declared: list[Declared] = []
+    problems: list[SecretProblem] = []
+    for secret in sorted(secrets, key=lambda each: each.metadata.object_name):
+        if not wanted.accepts(secret):
+            continue
+        meta = secret.metadata
+        ref = Ref("Secret", meta.namespace, meta.name)
+        realm = meta.annotations.get(AUTH_REALM, "")
+        content = secret.value(KEY)
+        if realm not in {"", "*"} and not fit_realm(realm):
+            message = "the realm is not printable ASCII of at most 128 characters; the Secret is not used"
+            problems.append(
+                SecretProblem(ref, Problem(("metadata", "annotations", AUTH_REALM), "RealmInvalid", message))
+            )
+            continue
+        if content is None:
+            message = f"a Secret for Basic authentication needs the key {KEY!r}; it is not used"
+            problems.append(SecretProblem(ref, Problem(("data",), "KeyMissing", message)))
+            continue
+        path = ("stringData" if KEY in secret.string_data else "data", KEY)
+        parsed = parse_users(content.reveal(), strict=wanted.strict)
+        problems.extend(
+            SecretProblem(ref, Problem(path, found.reason, f"line {line}: {found.message}", found.severity))
+            for found, line, _ in parsed.problems
+        )
+        declared.append(
+            Declared(
+                origin=str(ref),
+                owner=meta.namespace,
+                realm=None if realm in {"", "*"} else realm,
+                users={} if parsed.refused else parsed.users,
+            )
+        )
+    return tuple(declared), tuple(problems)

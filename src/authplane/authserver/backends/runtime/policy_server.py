@@ -1,0 +1,225 @@
+"""The policies of a folder as a backend: read, compiled and kept up to date, with the keys of their issuers."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+import structlog
+
+from authplane.authserver.backends.access_policies import AccessPolicies
+from authplane.authserver.backends.runtime.asked_services import asked_endpoints
+from authplane.authserver.backends.runtime.cel_watch import WatchedExpressions
+from authplane.authserver.backends.runtime.external_services import ExternalServices, external_services
+from authplane.authserver.backends.runtime.policy_plan import PolicyPlan
+from authplane.authserver.records.runtime.access_notes import AccessMetrics, AccessNotes
+from authplane.authserver.records.runtime.metrics import Metrics, ReloadMetrics
+from authplane.cel.evaluate.remembered_results import RememberedExpressions
+from authplane.core.problems import Severity
+from authplane.policy.attached.attachments import Target
+from authplane.policy.attached.request_target import NOWHERE, parse_target
+from authplane.policy.check.request import Request
+from authplane.policy.compile.compile_policies import Compiled, PolicyCompiler
+from authplane.policy.decide.request_case import Means
+from authplane.policy.identity.evidence import Identifier
+from authplane.policy.identity.tokens.inspector import TokenInspector
+from authplane.policy.identity.tokens.issuer import Schedule
+from authplane.policy.identity.workload_identity.reviewing import ReviewToken, TokenReviewer
+from authplane.policy.rules.access_settings import Options
+from authplane.policy.verdicts.effects import Ask, Busy, Effect, Outcome
+from authplane.policy.verdicts.verdict import Verdict
+from authplane.resources.catalogue import POLICIES, TLS_POLICY
+from authplane.resources.documents import Finding
+from authplane.resources.loaded_resources import Held, Loaded
+from authplane.runtime.background import beside
+from authplane.runtime.child_processes import owned_tasks, place_of
+from authplane.runtime.clock import stopwatch
+from authplane.runtime.issuers.issuers import IssuerOptions, Issuers, follow_issuers
+from authplane.sources.runtime.folder import Folder
+from authplane.sources.runtime.last_good import LastGood
+from authplane.sources.runtime.watch import rebuilds
+
+__all__ = ["NOWHERE", "KeptPolicies", "keep_policies", "unnamed_target"]
+
+log: Final = structlog.stdlib.get_logger()
+
+_FIRST_KEYS: Final = 10.0
+"""Seconds that issuers have before we are ready without them."""
+
+_RELEVANT: Final = POLICIES | {
+    "AuthplaneConfiguration",
+    "Backend",
+    "XBackend",
+    "Gateway",
+    "ReferenceGrant",
+    "Service",
+    TLS_POLICY,
+}
+
+Heard: TypeAlias = Callable[[Request, Verdict], None]
+
+
+def unnamed_target(plan: PolicyPlan) -> Target:
+    """Return what a check is about whose route does not say it; nothing is allowed to nowhere."""
+    return parse_target(plan.target or None, plan.gateway or None)
+
+
+class Others(NamedTuple):
+    """Whom decisions may need."""
+
+    issuers: Issuers
+    services: ExternalServices
+    reviewer: TokenReviewer | None = None
+
+
+class KeptPolicies:
+    """The policies that are in force, and all that decisions by them take."""
+
+    def __init__(self, plan: PolicyPlan, others: Others, heard: Heard | None, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self.notes = AccessNotes()
+        self.issuers, self.services, self._reviewer = others
+        inspector = TokenInspector(self.issuers)
+        self.tokens = inspector.cache.counts
+        self.backend = AccessPolicies(
+            Identifier(inspector),
+            told=self.notes.told if heard is None else _both(self.notes.told, heard),
+            means=Means(evaluate=RememberedExpressions(WatchedExpressions())),
+            unnamed=unnamed_target(plan),
+        )
+        self._compiler = PolicyCompiler(Options(token_reviews=self._reviewer is not None))
+        self._findings: frozenset[Finding] = frozenset()
+        self._held: tuple[Held, ...] = ()
+        self._compiled: Compiled | None = None
+        self._tried = False
+
+    async def rebuild(self, loaded: Loaded) -> None:
+        """Put into force what the documents say now.
+
+        Meanwhile the old policies decide, and checks that have begun end by what they began with.
+        """
+        elapsed = stopwatch()
+        compiled = await beside(lambda: self._compiler.compile(loaded.resources))
+        self.issuers.configure(compiled.policies.issuers)
+        self.services.publish(asked_endpoints(compiled.policies, loaded.resources))
+        self.backend.publish(compiled.policies)
+        self._compiled = compiled
+        if not self._quiet:
+            self._tell(_findings(compiled, loaded))
+            for held in (each for each in loaded.held if each not in self._held):
+                log.warning("a change that loosens waits until its file is quiet", file=held.file, why=held.why)
+            self._held = loaded.held
+            log.info(
+                "policies are in force",
+                policies=len(compiled.standings),
+                targets=self.targets(),
+                issuers=len(compiled.policies.issuers),
+                ms=round(elapsed() * 1000, 1),
+            )
+
+    async def perform(self, effect: Effect) -> Outcome:
+        """Do what a decision asks for on the way."""
+        match effect:
+            case Ask():
+                return await self.services.ask(effect)
+            case ReviewToken() if self._reviewer is not None:
+                return await self._reviewer.review(effect)
+            case _:
+                return Busy()
+
+    def targets(self) -> int:
+        """Return how many targets have a policy."""
+        guards = self._compiled.policies.guards if self._compiled else {}
+        return sum(bool(guard.policies) for guard in guards.values())
+
+    def obstacle(self) -> str:
+        """Say what keeps us from deciding; empty if nothing does."""
+        if self._compiled is None:
+            return "no policies have been read yet"
+        if self._compiled.policies.closed:
+            return f"nothing can be allowed: {self._compiled.policies.closed}"
+        return "" if self._tried else "issuers have not been reached yet"
+
+    async def try_issuers(self) -> None:
+        """Wait for the first keys; an issuer that gives none costs its own policies and nobody else."""
+        await self.issuers.tried(_FIRST_KEYS)
+        self._tried = True
+
+    def _tell(self, findings: frozenset[Finding]) -> None:
+        before, self._findings = self._findings, findings
+        for each in sorted(findings - before, key=lambda finding: finding.place):
+            say = log.error if each.problem.severity is Severity.ERROR else log.warning
+            say("a problem with policies", place=str(each.place), resource=str(each.ref), problem=str(each.problem))
+
+
+@asynccontextmanager
+async def keep_policies(  # noqa: PLR0913 (most have a default)
+    name: str,
+    plan: PolicyPlan,
+    metrics: Metrics,
+    heard: Heard | None = None,
+    *,
+    reviewer: TokenReviewer | None = None,
+    quiet: bool = False,
+    schedule: Schedule | None = None,
+) -> AsyncGenerator[KeptPolicies]:
+    """Keep the policies of a folder in force while the block runs; raises `FolderError` if there is no folder.
+
+    ``heard`` is told of every decision; ``reviewer`` asks a cluster about tokens, and without one nobody does;
+    ``quiet`` is for those who tell of the folder's problems themselves; ``schedule`` says when issuers are asked.
+    """
+    root = Path(plan.folder)
+    kept_versions = LastGood(Path(plan.state_dir), root) if plan.state_dir else None
+    folder = Folder(root, loosen_after=plan.loosen_after, last_good=kept_versions)
+    folder.scan()
+    await folder.quiet()
+    options = IssuerOptions(allow_private_networks=plan.allow_private_issuers, schedule=schedule or Schedule())
+    reloads = metrics.reloads(name)
+    async with AsyncExitStack() as stack:
+        issuers = await stack.enter_async_context(follow_issuers((), options))
+        services = await stack.enter_async_context(external_services())
+        kept = KeptPolicies(plan, Others(issuers, services, reviewer), heard, quiet=quiet)
+        await kept.rebuild(folder.library.current())
+        metrics.cache(name, kept.tokens)
+        metrics.include(AccessMetrics(name, kept.notes, issuers, kept.targets))
+        tasks = await stack.enter_async_context(owned_tasks())
+        running = [
+            tasks.create_task(_follow(kept, folder, reloads, poll=plan.poll)),
+            tasks.create_task(kept.try_issuers()),
+        ]
+        try:
+            yield kept
+        finally:
+            for task in running:
+                task.cancel()
+
+
+async def _follow(kept: KeptPolicies, folder: Folder, reloads: ReloadMetrics, *, poll: bool) -> None:
+    """Rebuild after each burst of changes, for ever."""
+    async for _ in rebuilds(folder, poll=poll):
+        try:
+            await kept.rebuild(folder.library.current())
+        except Exception as error:  # noqa: BLE001 (a fault of ours must not end what serves)
+            place = place_of(error)
+            log.error("the policies cannot be compiled; the last ones stay in force", error=place)  # noqa: TRY400 (the message may quote a document)
+            reloads.reloaded(ok=False)
+        else:
+            reloads.reloaded(ok=True)
+
+
+def _findings(compiled: Compiled, loaded: Loaded) -> frozenset[Finding]:
+    made = (
+        Finding(loaded.place(ref, problem.path), ref, problem)
+        for ref, problems in compiled.problems.items()
+        for problem in problems
+    )
+    read = (each for each in loaded.findings if each.ref is None or each.ref.kind in _RELEVANT)
+    return frozenset((*read, *made))
+
+
+def _both(first: Heard, second: Heard) -> Heard:
+    def heard(request: Request, verdict: Verdict) -> None:
+        first(request, verdict)
+        second(request, verdict)
+
+    return heard

@@ -1,0 +1,38 @@
+"""Whom to take for a service that is asked over TLS."""
+
+import os
+import ssl
+from pathlib import Path
+
+from authplane.policy.rules.backend_tls import SystemTrust
+
+
+class NobodyTrustedError(Exception):
+    """There are no certificates to verify a service with; the message says where they were looked for."""
+
+
+def trusting(ca: bytes | SystemTrust) -> ssl.SSLContext:
+    """Return a context that believes only who was certified by one of these, over TLS 1.2 at least."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_verify_locations(cadata=trusted_certificates(ca).decode("ascii"))
+    return context
+
+
+def trusted_certificates(ca: bytes | SystemTrust) -> bytes:
+    """Return certificates in PEM form: those given, or those of the system and of the file in ``SSL_CERT_FILE``.
+
+    Raises `NobodyTrustedError` if there are none: to gRPC, no certificates mean those that it brings along.
+    """
+    pem = _of_the_system() if isinstance(ca, SystemTrust) else ca
+    if not pem:
+        raise NobodyTrustedError("this machine trusts no CA that could be found")
+    return pem
+
+
+def _of_the_system() -> bytes:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    for each in (ssl.get_default_verify_paths().openssl_cafile, os.environ.get("SSL_CERT_FILE", "")):
+        if each and Path(each).is_file():
+            context.load_verify_locations(each)
+    return "".join(ssl.DER_cert_to_PEM_cert(each) for each in context.get_ca_certs(binary_form=True)).encode("ascii")

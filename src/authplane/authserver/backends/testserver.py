@@ -1,0 +1,82 @@
+"""The test backend: shows what reaches an authorization server, without any secret."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from functools import lru_cache
+from typing import ClassVar, Final, TypeAlias, assert_never
+
+from authplane.core.header_edits import HeaderEdits
+from authplane.policy.check.auth_headers import context_headers, spoofed_headers
+from authplane.policy.check.decision import Allow, Decision, Deny
+from authplane.policy.check.request import Request
+
+
+class Mode(StrEnum):
+    """What the test backend allows."""
+
+    ALL = "all"
+    """Every request."""
+    PATH = "path"
+    """Requests whose path contains ``allow``. The query is no part of the path, other than in contour-authserver,
+    where ``/x?y=allow`` passes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestServer:
+    """Echoes the context of a request in headers: to the origin when it allows, to the client when it denies."""
+
+    __test__: ClassVar = False
+    name: ClassVar = "testserver"
+
+    mode: Mode = Mode.ALL
+    _part: str = field(init=False, repr=False, compare=False)
+    """What a path must contain."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_part", _part(self.mode))
+
+    def decide(self, request: Request, _now: datetime) -> Decision:
+        """Judge by the mode; the answer says that it is ours and repeats the context."""
+        context = tuple(request.context.items())
+        if self._part not in request.path:
+            return _deny(context, self.mode)
+        names = request.auth_names
+        return _allow(context, names) if names else _usual_allow(context)
+
+
+_Pairs: TypeAlias = tuple[tuple[str, str], ...]
+
+
+def _allow(context: _Pairs, auth_names: tuple[str, ...] = ()) -> Allow:
+    echo = _echo(context)
+    return Allow(edits=HeaderEdits(set=echo, remove=spoofed_headers(auth_names, echo)))
+
+
+# Contexts come from the configuration: there are few of them, and so there are few answers. Names of headers come from
+# clients, who could send ever new ones: answers about them are made and forgotten.
+_usual_allow: Final = lru_cache(maxsize=1024)(_allow)
+
+
+@lru_cache(maxsize=1024)
+def _deny(context: _Pairs, mode: Mode) -> Deny:
+    return Deny(
+        http_status=401,
+        body="The path does not contain 'allow'.\n",
+        headers=_echo(context),
+        rule=f"{TestServer.name} {mode}",
+    )
+
+
+def _echo(context: _Pairs) -> _Pairs:
+    return (("Auth-Handler", TestServer.name), *context_headers(context))
+
+
+def _part(mode: Mode) -> str:
+    match mode:
+        case Mode.ALL:
+            return ""
+        case Mode.PATH:
+            return "allow"
+        case _:
+            assert_never(mode)

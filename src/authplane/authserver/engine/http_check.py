@@ -1,0 +1,230 @@
+"""Checks over plain HTTP: one request asks about another, and the status of the answer decides.
+
+A proxy takes 200 for an allowance and everything else for a denial, but for one thing: Envoy takes 5xx for "no
+decision" and may then let the call through. So only `Unavailable` is said with 5xx.
+"""
+
+import re
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, TypeAlias, assert_never
+
+from authplane.authserver.engine.check_engine import Backend, sendable_form
+from authplane.policy.check.answer_headers import fit_name
+from authplane.policy.check.decision import Allow, Decision, Deny, Unavailable
+from authplane.policy.check.request import Malformed, Request
+from authplane.policy.verdicts.effects import Effect, Outcome
+
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x20\x7f]")
+_HOST: Final = re.compile(r"[0-9A-Za-z._~%!$&'()*+,;=:\[\]-]*")
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+_REMOVE: Final = "x-envoy-auth-headers-to-remove"
+"""How a server tells Envoy which headers of the request must not go on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SameRequest:
+    """The question has the method, path, host and headers of the request itself, as Envoy asks."""
+
+    prefix: str = ""
+    """What the proxy puts before the path; a question without it is malformed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardedHeaders:
+    """The question names the request in ``X-Forwarded-Method``, ``-Proto``, ``-Host`` and ``-Uri``, as Traefik does.
+
+    Only for a proxy that replaces what a client sends under these names.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OriginalHeaders:
+    """The question names the request in ``X-Original-Method`` and ``X-Original-URL``, as nginx is told to.
+
+    Only for a proxy that replaces what a client sends under these names.
+    """
+
+
+Form: TypeAlias = SameRequest | ForwardedHeaders | OriginalHeaders
+"""How a proxy asks. It is chosen by configuration and never guessed: headers that are not expected mean nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """An HTTP request as it came."""
+
+    method: str
+    target: str
+    """Path and query, as they came."""
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpAnswer:
+    """The response to a question, with what led to it."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+    request: Request | Malformed
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What a question is about."""
+
+    method: str
+    scheme: str
+    host: str
+    target: str
+    unseen: frozenset[str] = frozenset()
+    """Headers of the question that are not of the request."""
+
+
+def check_http(
+    backend: Backend, form: Form, question: Question, now: datetime
+) -> Generator[Effect, Outcome, HttpAnswer]:
+    """Judge a question; raises only what the backend raises, and a front then denies with 403."""
+    request = parse_question(form, question)
+    match request:
+        case Request():
+            judged = backend.decide(request, now)
+            decision = judged if isinstance(judged, (Allow, Deny, Unavailable)) else (yield from judged)
+        case Malformed(reason=reason):
+            decision = Deny(http_status=400, body=f"{reason}\n", rule="malformed")
+        case _:
+            assert_never(request)
+    return render_answer(request, decision)
+
+
+def parse_question(form: Form, question: Question) -> Request | Malformed:
+    """Say what request a question is about; what is missing or ambiguous is malformed."""
+    headers = tuple((_text(name).lower(), _text(value)) for name, value in question.headers)
+    asked = _asked(form, question, headers)
+    if isinstance(asked, str):
+        return Malformed(reason=asked)
+    path, _, query = asked.target.partition("?")
+    fault = _fault(asked, path) or _header_fault(headers)
+    if fault:
+        return Malformed(reason=fault)
+    return Request(
+        method=asked.method,
+        scheme=asked.scheme,
+        host=asked.host,
+        path=path,
+        query=query,
+        headers=tuple(pair for pair in headers if pair[0] not in asked.unseen),
+        body=question.body,
+    )
+
+
+def render_answer(request: Request | Malformed, decision: Decision) -> HttpAnswer:
+    """Build the response; only an `Allow` has the status 200."""
+    sendable = sendable_form(decision)
+    match sendable:
+        case Allow(edits=edits, response_headers=added):
+            kept = {name.lower() for name, _ in edits.set}
+            removed = [name for name in edits.remove if name.lower() not in kept]
+            orders = ((_REMOVE, ",".join(removed)),) if removed else ()
+            return HttpAnswer(status=200, headers=(*edits.set, *added, *orders), request=request, decision=sendable)
+        case Deny(http_status=status, headers=headers, body=body):
+            # A denial that stands in its body alone would be an allowance here, and 5xx no decision.
+            told = status if 300 <= status < 500 else 403
+            text = (*headers, ("content-type", "text/plain; charset=utf-8")) if _untyped(headers, body) else headers
+            return HttpAnswer(
+                status=told, headers=text, body=body.encode(errors="replace"), request=request, decision=sendable
+            )
+        case Unavailable():
+            return HttpAnswer(status=503, request=request, decision=sendable)
+        case _:
+            assert_never(sendable)
+
+
+def _asked(form: Form, question: Question, headers: tuple[tuple[str, str], ...]) -> _Asked | str:
+    """Find what a question is about, or say what is wrong with it."""
+    match form:
+        case SameRequest(prefix=prefix):
+            return _same(prefix, question, headers)
+        case ForwardedHeaders():
+            return _forwarded(headers)
+        case OriginalHeaders():
+            return _original(headers)
+        case _:
+            assert_never(form)
+
+
+def _same(prefix: str, question: Question, headers: tuple[tuple[str, str], ...]) -> _Asked | str:
+    host = _only(headers, "host", ":authority")
+    if host is None:
+        return "the request has no host, or more than one"
+    if not question.target.startswith(prefix):
+        return "the path does not have the prefix"
+    # The scheme stays unknown: all that could tell it is a header of the client.
+    return _Asked(method=question.method, scheme="", host=host, target=question.target.removeprefix(prefix))
+
+
+def _forwarded(headers: tuple[tuple[str, str], ...]) -> _Asked | str:
+    names = ("x-forwarded-method", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-uri")
+    found = []
+    for name in names:
+        value = _only(headers, name)
+        if not value:
+            return f"the header {name} is missing, empty or there twice"
+        found.append(value)
+    method, scheme, host, target = found
+    return _Asked(method=method, scheme=scheme, host=host, target=target, unseen=frozenset({*names, "host"}))
+
+
+def _original(headers: tuple[tuple[str, str], ...]) -> _Asked | str:
+    method, url = _only(headers, "x-original-method"), _only(headers, "x-original-url")
+    if not method or not url:
+        return "the header x-original-method or x-original-url is missing, empty or there twice"
+    # Not a URL parser: the path must be what the proxy routes by, to the letter.
+    scheme, separator, rest = url.partition("://")
+    host, slash, target = rest.partition("/")
+    if not separator or not slash or not host or not _SCHEME.fullmatch(scheme):
+        return "the header x-original-url is not scheme://host/path"
+    unseen = frozenset({"x-original-method", "x-original-url", "host"})
+    return _Asked(method=method, scheme=scheme, host=host, target=f"/{target}", unseen=unseen)
+
+
+def _only(headers: Iterable[tuple[str, str]], *names: str) -> str | None:
+    """Return the one value of a header, or None if there is not just one; spellings with underscores count."""
+    values = [value for name, value in headers if name.replace("_", "-") in names]
+    return values[0] if len(values) == 1 else None
+
+
+def _fault(asked: _Asked, path: str) -> str:
+    for what, value in (("method", asked.method), ("path", asked.target)):
+        if not value:
+            return f"the request has no {what}"
+        if _UNPRINTABLE.search(value):
+            return f"the {what} has a blank or a control character"
+    if not fit_name(asked.method):
+        return "the method is not a token"
+    if "#" in asked.target:
+        return "the path has a fragment"
+    if not _HOST.fullmatch(asked.host):
+        return "the host has a character that no host has"
+    return "" if path.startswith("/") or path == "*" else "the path does not start with a slash"
+
+
+def _header_fault(headers: tuple[tuple[str, str], ...]) -> str:
+    for name, value in headers:
+        if not fit_name(name.removeprefix(":")):
+            return "a header has an invalid name"
+        if "\r" in value or "\n" in value or "\0" in value:
+            return "a header has an invalid value"
+    return ""
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="surrogateescape")
+
+
+def _untyped(headers: tuple[tuple[str, str], ...], body: str) -> bool:
+    return bool(body) and all(name.lower() != "content-type" for name, _ in headers)

@@ -1,0 +1,246 @@
+"""What every front does with a check: bytes in, bytes out, and never an allowance by accident."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from datetime import UTC, datetime
+from enum import Enum, auto
+from time import perf_counter
+from typing import Final, Generic, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar, assert_never
+
+import structlog
+
+from authplane.authserver.engine.check_engine import FAILED, Answer, AnswerFlow, Backend, check
+from authplane.authserver.engine.wire import render_decision
+from authplane.authserver.records.runtime.traces import NO_TRACE, CallerTrace
+from authplane.policy.check.decision import Unavailable
+from authplane.policy.verdicts.effects import Busy, Effect, Outcome
+from authplane.runtime.child_processes import place_of
+
+T = TypeVar("T")
+
+_log: Final = structlog.stdlib.get_logger()
+
+Perform: TypeAlias = Callable[[Effect], Awaitable[Outcome]]
+"""Does what a decision asks for on the way."""
+
+SHED: Final = render_decision(Unavailable(cause="too many checks at a time"))
+LATE: Final = render_decision(Unavailable(cause="no decision in time"))
+"""Replies made beforehand, so that nothing can fail in giving them."""
+
+
+class Witness(Protocol):
+    """Told of every check of a backend; none of it raises, waits, or changes an answer."""
+
+    def began(self) -> None:
+        """Take note of a check that begins."""
+
+    def decided(self, made: Answer, seconds: float, caller: CallerTrace) -> None:
+        """Take note of an answer."""
+
+    def passed(self, made: Answer, seconds: float, caller: CallerTrace) -> None:
+        """Take note of an answer to a check that ended as soon as it began."""
+
+    def failed(self, error: Exception, seconds: float, caller: CallerTrace) -> None:
+        """Take note of a check whose backend raised."""
+
+    def late(self, seconds: float, caller: CallerTrace) -> None:
+        """Take note of a check that found no decision in time."""
+
+    def shed(self) -> None:
+        """Take note of a check for which there was no room; it did not begin."""
+
+
+class Observing(Protocol):
+    """Knows who is to be told of a check."""
+
+    @property
+    def traces(self) -> bool:
+        """Whether the caller's trace is of use."""
+
+    @property
+    def responsible(self) -> Witness:
+        """Who is told of the check whose backend was asked last: each of several backends may have its own."""
+
+
+class Unanswered(Enum):
+    """Why a flow has no result."""
+
+    SHED = auto()
+    LATE = auto()
+    FAILED = auto()
+
+
+async def no_room(_: Effect) -> Outcome:
+    """Perform nothing: for backends that ask for nothing."""
+    return Busy()
+
+
+class Driver:
+    """Runs the flows of checks, at most so many at a time."""
+
+    def __init__(self, observer: Observing, *, perform: Perform = no_room, in_flight: int = 1000) -> None:
+        self.observer = observer
+        self._perform = perform
+        self._most = in_flight
+        self._waiting = 0
+
+    def decided(self, made: Answer, seconds: float, caller: CallerTrace) -> None:
+        """Tell of a check that was answered without waiting for anything."""
+        try:
+            self.observer.responsible.passed(made, seconds, caller)
+        except Exception as error:  # noqa: BLE001 (a decision holds even if it cannot be told)
+            _complain(error)
+
+    def failed(self, error: Exception, seconds: float, caller: CallerTrace) -> None:
+        """Tell of a check whose backend raised before it waited for anything."""
+        witness = self.observer.responsible
+        _tell(witness.began)
+        _tell(witness.failed, error, seconds, caller)
+
+    async def run(
+        self,
+        flow: Generator[Effect, Outcome, T],
+        answer_of: Callable[[T], Answer],
+        *,
+        limit: float | None,
+        caller: CallerTrace = NO_TRACE,
+    ) -> T | Unanswered:
+        """Run a flow to its end, within ``limit`` seconds if there is something to wait for."""
+        made = self.begin(flow, answer_of, limit=limit, caller=caller)
+        return await made if isinstance(made, Coroutine) else made
+
+    def begin(
+        self,
+        flow: Generator[Effect, Outcome, T],
+        answer_of: Callable[[T], Answer],
+        *,
+        limit: float | None,
+        caller: CallerTrace = NO_TRACE,
+    ) -> T | Unanswered | Coroutine[None, None, T | Unanswered]:
+        """Run a flow up to where it waits; returns its result, which is no coroutine, or what runs the rest of it."""
+        begun = perf_counter()
+        try:
+            effect = next(flow)
+        except StopIteration as finished:
+            made: T = finished.value
+            self.decided(answer_of(made), perf_counter() - begun, caller)
+            return made
+        except Exception as error:  # noqa: BLE001 (a failed check must become an answer that does not allow)
+            self.failed(error, perf_counter() - begun, caller)
+            return Unanswered.FAILED
+        rest = _Begun(flow=flow, effect=effect, observer=self.observer.responsible, begun=begun, caller=caller)
+        return self._go_on(rest, answer_of, limit)
+
+    async def _go_on(self, rest: "_Begun[T]", answer_of: Callable[[T], Answer], limit: float | None) -> T | Unanswered:
+        flow, effect, observer, begun, caller = rest
+        with contextlib.closing(flow):
+            # Only a check that waits can pile up: the others are done before the next one is read.
+            if self._waiting >= self._most:
+                _tell(observer.shed)
+                return Unanswered.SHED
+            _tell(observer.began)
+            self._waiting += 1
+            try:
+                async with asyncio.timeout(limit):
+                    while True:
+                        effect = flow.send(await self._perform(effect))
+            except StopIteration as finished:
+                waited: T = finished.value
+                _tell(observer.decided, answer_of(waited), perf_counter() - begun, caller)
+                return waited
+            except TimeoutError:
+                _tell(observer.late, perf_counter() - begun, caller)
+                return Unanswered.LATE
+            except Exception as error:  # noqa: BLE001 (as above)
+                _tell(observer.failed, error, perf_counter() - begun, caller)
+                return Unanswered.FAILED
+            except asyncio.CancelledError:
+                # Whoever asked has gone away.
+                _tell(observer.late, perf_counter() - begun, caller)
+                raise
+            finally:
+                self._waiting -= 1
+
+
+class _Begun(NamedTuple, Generic[T]):
+    """A check that waits for something."""
+
+    flow: Generator[Effect, Outcome, T]
+    effect: Effect
+    observer: Witness
+    begun: float
+    caller: CallerTrace
+
+
+P = ParamSpec("P")
+
+
+def _tell(about: Callable[P, None], *arguments: P.args, **named: P.kwargs) -> None:
+    """Tell the observer. It promises not to raise; an answer must not depend on that."""
+    try:
+        about(*arguments, **named)
+    except Exception as error:  # noqa: BLE001 (a decision holds even if it cannot be told)
+        _complain(error)
+
+
+def _complain(error: Exception) -> None:
+    with contextlib.suppress(Exception):
+        _log.error("decision not recorded", error=place_of(error))
+
+
+class Checks:
+    """Answers gRPC checks with a backend."""
+
+    def __init__(
+        self, backend: Backend, *, observer: Observing, perform: Perform = no_room, in_flight: int = 1000
+    ) -> None:
+        self._backend = backend
+        self._observer = observer
+        self._driver = Driver(observer, perform=perform, in_flight=in_flight)
+        self.traces: Final = observer.traces
+        """Whether the caller's trace is of use."""
+
+    async def reply(self, body: bytes, *, limit: float | None = None, caller: CallerTrace = NO_TRACE) -> bytes:
+        """Return a serialized CheckResponse, within ``limit`` seconds if there is something to wait for."""
+        made = self.begin(body, limit=limit, caller=caller)
+        return made if isinstance(made, bytes) else await made
+
+    def begin(
+        self, body: bytes, *, limit: float | None = None, caller: CallerTrace = NO_TRACE
+    ) -> bytes | Coroutine[None, None, bytes]:
+        """Return a serialized CheckResponse, or what returns it if there is something to wait for.
+
+        Most checks wait for nothing, and a coroutine that never waits costs them much of their time.
+        """
+        begun = perf_counter()
+        try:
+            made = check(self._backend, body, datetime.now(UTC))
+        except Exception as error:  # noqa: BLE001 (a failed check must become an answer that does not allow)
+            self._driver.failed(error, perf_counter() - begun, caller)
+            return FAILED
+        if isinstance(made, Answer):
+            try:
+                self._observer.responsible.passed(made, perf_counter() - begun, caller)
+            except Exception as error:  # noqa: BLE001 (a decision holds even if it cannot be told)
+                _complain(error)
+            return made.reply
+        return self._finish(made, limit, caller)
+
+    async def _finish(self, flow: AnswerFlow, limit: float | None, caller: CallerTrace) -> bytes:
+        made = await self._driver.run(flow, _itself, limit=limit, caller=caller)
+        match made:
+            case Answer(reply=reply):
+                return reply
+            case Unanswered.SHED:
+                return SHED
+            case Unanswered.LATE:
+                return LATE
+            case Unanswered.FAILED:
+                return FAILED
+            case _:
+                assert_never(made)
+
+
+def _itself(made: Answer) -> Answer:
+    return made

@@ -1,0 +1,100 @@
+"""The authorization server's portable gRPC front: ``Authorization/Check`` of ``envoy.service.auth`` v3 and v2."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import grpc.aio
+
+import grpc
+from authplane.authserver.engine.check_engine import Backend
+from authplane.authserver.engine.wire import with_context
+from authplane.authserver.fronts.runtime.answer_checks import Checks, Observing, Perform, no_room
+from authplane.authserver.fronts.runtime.reflection import Reflection
+from authplane.authserver.records.runtime.traces import NO_TRACE, caller_trace
+from authplane.policy.check.check_context import TARGET, TARGET_METADATA
+from authplane.runtime.servers.grpc_server import Tls, serve_grpc
+from authplane.runtime.servers.health import health_service
+from authplane.runtime.servers.listen import Address
+from authplane.runtime.servers.service_names import REFLECTIONS, SERVICES
+
+_OPTIONS: Final = (
+    # Without this a second server on the same port would get half of the checks.
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_concurrent_streams", 1000),
+    # Only what is not compressed: the other engine reads nothing else.
+    ("grpc.compression_enabled_algorithms_bitset", 1),
+    # A client that begins calls and never ends them loses them with their connection.
+    ("grpc.max_connection_age_ms", 600_000),
+    ("grpc.max_connection_age_grace_ms", 10_000),
+    # Envoy pings the policy server every second; clients that ping more often than this are sent away.
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 500),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthzSettings:
+    """How the front listens."""
+
+    address: Address
+    tls: Tls | None = None
+    largest_message: int = 4 * 1024 * 1024
+    """In bytes; the call of a larger message fails, and so it is not let through."""
+    in_flight: int = 1000
+    """How many checks may wait at a time for something that takes long; the next one is told at once that it cannot."""
+    connections: int = 10_000
+    """More at a time are closed at once."""
+    grace: float = 2.0
+    """How many seconds checks in progress have when the server stops."""
+
+
+@asynccontextmanager
+async def serve_authz(
+    backend: Backend,
+    settings: AuthzSettings,
+    *,
+    observer: Observing,
+    perform: Perform = no_room,
+    ready: Callable[[], bool] = lambda: True,
+) -> AsyncGenerator[Address]:
+    """Serve checks while the block runs; yields the address with the port that was really taken.
+
+    Raises a `ListenError` if the address cannot be had.
+    """
+    checks = Checks(backend, observer=observer, perform=perform, in_flight=settings.in_flight)
+    reflection = Reflection()
+    handlers = [
+        *(_authorization(checks, service) for service in SERVICES),
+        health_service(SERVICES, serving=ready),
+        *(reflection.handler(version) for version in REFLECTIONS),
+    ]
+    options = [
+        *_OPTIONS,
+        ("grpc.max_receive_message_length", settings.largest_message),
+        ("grpc.max_allowed_incoming_connections", settings.connections),
+    ]
+
+    def build() -> grpc.aio.Server:
+        return grpc.aio.server(handlers=handlers, options=options)
+
+    async with serve_grpc(build, settings.address, settings.tls, grace=settings.grace) as bound:
+        yield bound
+
+
+def _authorization(checks: Checks, service: str) -> grpc.GenericRpcHandler:
+    async def check(bodies: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        body = await anext(aiter(bodies), None)
+        if body is None:
+            await context.abort(grpc.StatusCode.INTERNAL, "the body ends before its message")
+        metadata = context.invocation_metadata() or ()
+        # Of two, neither is believed: together they name nothing.
+        target = ",".join(str(value) for key, value in metadata if key == TARGET_METADATA)
+        if target:
+            body = with_context(body, TARGET, target)
+        caller = caller_trace(metadata) if checks.traces else NO_TRACE
+        return await checks.reply(body, limit=context.time_remaining(), caller=caller)
+
+    # Without serializers the messages stay bytes: the engine reads and writes them. A handler of one message would
+    # leave a call that ends before its message without an answer, for as long as its connection lives.
+    return grpc.method_handlers_generic_handler(service, {"Check": grpc.stream_unary_rpc_method_handler(check)})

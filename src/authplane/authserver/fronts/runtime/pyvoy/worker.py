@@ -1,0 +1,154 @@
+"""The worker's side of the pyvoy front: what runs inside Envoy, made from the environment.
+
+The process that starts a worker tells it in two variables what to serve. A factory, named by its import path, makes the
+parts: it is given the description of the backend and may keep tasks of its own while it serves.
+"""
+
+import gc
+import importlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from typing import Any, Final, TypeAlias
+
+import structlog
+
+from authplane.authserver.engine.check_engine import Backend
+from authplane.authserver.engine.http_check import Form, ForwardedHeaders, OriginalHeaders, SameRequest
+from authplane.authserver.fronts.runtime.answer_checks import Checks, Observing, Perform, no_room
+from authplane.authserver.fronts.runtime.asgi_bodies import Receive
+from authplane.authserver.fronts.runtime.asgi_front import Application, GrpcApplication, Scope, Send
+from authplane.authserver.fronts.runtime.http_front import HttpApplication, HttpChecks
+from authplane.authserver.fronts.runtime.reflection import PATHS, Reflection
+from authplane.runtime.child_processes import place_of
+from authplane.runtime.log import LogFormat, set_up_log
+from authplane.runtime.servers.http_server import Respond, serve_http
+from authplane.runtime.servers.listen import UnixAddress
+
+BACKEND: Final = "AUTHPLANE_BACKEND"
+"""The description of the backend, JSON that only the factory understands."""
+WORKER: Final = "AUTHPLANE_WORKER"
+"""A `WorkerPlan`, JSON."""
+SOCKET: Final = "AUTHPLANE_SOCKET"
+"""Where this worker answers its parent about itself; nowhere without it."""
+
+_FORMS: Final[Mapping[str, Callable[..., Form]]] = {
+    form.__name__: form for form in (SameRequest, ForwardedHeaders, OriginalHeaders)
+}
+
+_log: Final = structlog.stdlib.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """What a worker serves with."""
+
+    backend: Backend
+    observer: Observing
+    perform: Perform = no_room
+    ready: Callable[[], bool] = lambda: True
+    """What the health service says."""
+    pages: Respond | None = None
+    """What is told about the process: health, readiness and metrics."""
+    reopen: Callable[[], None] = lambda: None
+    """Opens log files anew."""
+
+
+Factory: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Serving]]
+"""Makes the parts from the description; what they need runs until the context ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerPlan:
+    """What a worker is told besides the backend."""
+
+    factory: str
+    """``module:name`` of a `Factory`."""
+    largest_message: int
+    in_flight: int
+    http: Form | None
+    """How HTTP checks are asked; without it gRPC is served."""
+    log_format: str = LogFormat.JSON.value
+
+
+def plan_environment(plan: WorkerPlan, description: object) -> dict[str, str]:
+    """Return the variables that tell a worker what to serve."""
+    form = None if plan.http is None else [type(plan.http).__name__, asdict(plan.http)]
+    told = asdict(plan) | {"http": form}
+    return {BACKEND: json.dumps(description, sort_keys=True), WORKER: json.dumps(told, sort_keys=True)}
+
+
+def read_plan(environment: Mapping[str, str]) -> WorkerPlan:
+    """Read what `plan_environment` wrote."""
+    told = json.loads(environment[WORKER])
+    if told["http"] is not None:
+        name, fields = told["http"]
+        told["http"] = _FORMS[name](**fields)
+    return WorkerPlan(**told)
+
+
+class Worker:
+    """An application that makes its parts when it is started."""
+
+    def __init__(self) -> None:
+        self._application: Application | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or the life of the worker."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif self._application is None:
+            raise RuntimeError("a request before the start")
+        else:
+            await self._application(scope, receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        started = False
+        try:
+            plan = read_plan(os.environ)
+            set_up_log(LogFormat(plan.log_format))
+            made = load_factory(plan.factory)(json.loads(os.environ[BACKEND]))
+            async with made as serving, _told(serving.pages, os.environ.get(SOCKET)):
+                self._application = build_application(serving, plan)
+                # What is there by now stays: the collector need not look at it again while checks wait.
+                gc.collect()
+                gc.freeze()
+                started = True
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+        except Exception as error:  # noqa: BLE001 (the server must be told, in its protocol)
+            _log.error("worker failed", error=place_of(error), why=str(error))
+            await send({"type": f"lifespan.{'shutdown' if started else 'startup'}.failed", "message": str(error)})
+        else:
+            await send({"type": "lifespan.shutdown.complete"})
+
+
+def _told(pages: Respond | None, socket: str | None) -> AbstractAsyncContextManager[object]:
+    """Answer the parent's questions about this worker."""
+    return serve_http(UnixAddress(path=socket), pages) if pages and socket else nullcontext()
+
+
+def build_application(serving: Serving, plan: WorkerPlan) -> Application:
+    """Put an application together."""
+    if plan.http is not None:
+        asked = HttpChecks(
+            serving.backend, plan.http, observer=serving.observer, perform=serving.perform, in_flight=plan.in_flight
+        )
+        return HttpApplication(asked, largest_body=plan.largest_message)
+    checks = Checks(serving.backend, observer=serving.observer, perform=serving.perform, in_flight=plan.in_flight)
+    others = dict.fromkeys(PATHS, Reflection())
+    return GrpcApplication(checks, largest_message=plan.largest_message, serving=serving.ready, others=others)
+
+
+def load_factory(path: str) -> Factory:
+    """Import what ``module:name`` names."""
+    module, _, name = path.partition(":")
+    factory: Factory = getattr(importlib.import_module(module), name)
+    return factory
+
+
+app: Final = Worker()
+"""What pyvoy is told to serve."""

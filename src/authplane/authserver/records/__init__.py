@@ -1,0 +1,4 @@
+"""What is written down of each decision.
+
+An answer comes in; one line of JSON goes out.
+"""

@@ -1,0 +1,184 @@
+"""What is written down about a decision: one line of JSON.
+
+A line says who asked for what and how it ended. Where a client usually puts a secret nothing is shown at all: the
+query, the body and every header but the id of the request. What is shown is cut and escaped, and rid of what is known
+to carry secrets: the parameters of a path and the user part of a host. The path itself is shown, so a token must not
+be part of one.
+"""
+
+import re
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import lru_cache
+from json.encoder import encode_basestring_ascii as quoted
+from typing import Final, NamedTuple, TypeAlias, assert_never
+
+from authplane.authserver.engine.check_engine import Answer
+from authplane.core.problems import printable
+from authplane.policy.check.decision import Allow, Decision, Deny, Unavailable
+from authplane.policy.check.request import Malformed, Request
+
+
+class Conclusion(StrEnum):
+    """How a check ended."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+    UNAVAILABLE = "unavailable"
+    """There was no decision: the backend could not tell, or not in time."""
+    FAILED = "failed"
+    """The backend raised: a fault of ours."""
+
+    # Equal to its text, and so hashed like it: what an enumeration does instead costs as much as counting a check.
+    __hash__ = str.__hash__
+
+
+_ALLOW: Final = Conclusion.ALLOW
+_DENY: Final = Conclusion.DENY
+_UNAVAILABLE: Final = Conclusion.UNAVAILABLE
+"""Looked up once: to find a member costs as much as to format a number."""
+
+
+class Record(NamedTuple):
+    """One decision, fit to be shown. A tuple and no dataclass: every check makes one, and this is made faster."""
+
+    time: float
+    """When it was made, in seconds since 1970."""
+    seconds: float
+    """How long it took."""
+    backend: str
+    decision: Conclusion
+    status: int | None
+    """The HTTP status that we give the client; None if the request goes on."""
+    path: str
+    host: str
+    method: str
+    id: str
+    """What the proxy calls the request, in its own log too."""
+    source: str
+    """The address that the connection came from."""
+    identity: str
+    rule: str
+    reason: str
+    """Why the request was not judged: it is malformed, or there was no decision."""
+
+
+def conclusion_of(decision: Decision) -> Conclusion:
+    """Tell how a check ended that has a decision."""
+    match decision:
+        case Allow():
+            return _ALLOW
+        case Deny():
+            return _DENY
+        case Unavailable():
+            return _UNAVAILABLE
+        case _:
+            assert_never(decision)
+
+
+def build_record(made: Answer, *, backend: str, now: float, seconds: float) -> Record:
+    """Describe a decision that took so many seconds."""
+    decision, request = made.decision, made.request
+    identity = rule = reason = ""
+    match decision:
+        case Allow():
+            status, identity = None, decision.identity
+        case Deny():
+            status, identity, rule = decision.http_status, decision.identity, decision.rule
+        case Unavailable():
+            status, reason = _NO_DECISION, decision.cause
+        case _:
+            assert_never(decision)
+    match request:
+        case Request():
+            path, host = request.path, _without_user(request.host)
+            texts = (host, request.method, _id(request), request.source.address, identity, rule, reason)
+        case Malformed():
+            path, texts = "", ("", "", "", "", identity, rule, request.reason)
+        case _:
+            assert_never(request)
+    return Record(now, seconds, backend, conclusion_of(decision), status, _without_parameters(path), *_shown(texts))
+
+
+def build_undecided(conclusion: Conclusion, reason: str, *, backend: str, now: float, seconds: float) -> Record:
+    """Describe a check that ended without an answer; ``reason`` must not repeat what a client sent."""
+    texts = ("", "", "", "", "", "", reason)
+    return Record(now, seconds, backend, conclusion, _NO_DECISION, "", *_shown(texts))
+
+
+def line_of(record: Record) -> str:
+    """Write a record as one line of JSON, in ASCII, with its end."""
+    time, seconds, backend, decision, status, path, host, method, ident, source, identity, rule, reason = record
+    # By hand, since a general encoder takes twice as long; the texts are quoted by the encoder's own function.
+    return (
+        f'{{"time":"{time_text(time)}","decision":"{decision}","status":{"null" if status is None else status},'
+        f'"ms":{seconds * 1000:.3f},"backend":{quoted(backend)},"rule":{quoted(rule)},"reason":{quoted(reason)},'
+        f'"identity":{quoted(identity)},"source":{quoted(source)},"id":{quoted(ident)},'
+        f'"method":{quoted(method)},"host":{quoted(host)},"path":{quoted(path)}}}\n'
+    )
+
+
+def shown(text: str) -> str:
+    """Cut and escape a text as all texts of a line are."""
+    return _cut(text, _LONGEST)
+
+
+def time_text(time: float) -> str:
+    """Write a time as RFC 3339 does, in UTC with milliseconds."""
+    return _moment(int(time * 1000))
+
+
+_NO_DECISION: Final = 503
+_CUT: Final = "…"
+_LONGEST: Final = 256
+_LONGEST_PATH: Final = 512
+_REQUEST_ID: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")
+"""A UUID, as Envoy makes them, or what else is used; no token, which has dots or is longer."""
+_SPECIAL: Final = re.compile(r"[;?#%]")
+_PARAMETERS: Final = re.compile(r"[;?#]|%(?:3[bf]|23)", re.IGNORECASE)
+"""Where the query, a fragment or parameters begin, plain or for an origin that decodes too much."""
+_Texts: TypeAlias = tuple[str, str, str, str, str, str, str]
+
+
+def _id(request: Request) -> str:
+    """Return the id that the access log has too; what else Envoy calls a request is in no other log.
+
+    Envoy keeps the id that a client of its own network sends: one that does not look like an id is not shown.
+    """
+    sent = request.values("x-request-id")
+    return sent[0] if sent and _REQUEST_ID.fullmatch(sent[0]) else request.id
+
+
+def _without_user(host: str) -> str:
+    return host.rpartition("@")[2] if "@" in host else host
+
+
+def _without_parameters(path: str) -> str:
+    """Show a path up to its parameters: session ids stand there."""
+    # The first expression only saves time: it is much the faster one, and seldom finds anything.
+    found = _PARAMETERS.search(path) if _SPECIAL.search(path) else None
+    return _cut(path, _LONGEST_PATH) if found is None else f"{_cut(path[: found.start()], _LONGEST_PATH)}{_CUT}"
+
+
+def _shown(texts: _Texts) -> _Texts:
+    """Cut and escape each text; that none needs it is found in one look."""
+    together = "".join(texts)
+    if len(together) <= _LONGEST and together.isprintable():
+        return texts
+    host, method, ident, source, identity, rule, reason = (_cut(text, _LONGEST) for text in texts)
+    return host, method, ident, source, identity, rule, reason
+
+
+def _cut(text: str, longest: int) -> str:
+    """Escape what could garble a terminal, surrogates for odd bytes among it, and keep the beginning."""
+    if len(text) <= longest and text.isprintable():
+        return text
+    escaped = printable(text[:longest])
+    return escaped if len(text) <= longest and len(escaped) <= longest else f"{escaped[:longest]}{_CUT}"
+
+
+@lru_cache(maxsize=4)
+def _moment(milliseconds: int) -> str:
+    """Write a time; decisions share one when there are many, and writing it costs as much as the rest of a line."""
+    whole, rest = divmod(milliseconds, 1000)
+    return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"

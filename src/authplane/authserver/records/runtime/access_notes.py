@@ -1,0 +1,155 @@
+"""What is known of the decisions by policies: for the decision log and for the metrics."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol, TypeAlias
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from authplane.authserver.engine.check_engine import Answer
+from authplane.authserver.records.decision_record import Record
+from authplane.authserver.records.policy_record import access_line, with_grounds
+from authplane.authserver.records.runtime.observer import Told, plainly
+from authplane.policy.check.decision import Allow, Decision, Deny
+from authplane.policy.check.request import Request
+from authplane.policy.identity.tokens.issuer import Standing
+from authplane.policy.verdicts.verdict import Grounds, Shadowed, Verdict, Would
+
+_MOST_POLICIES: Final = 1000
+"""Of how many policies failures are counted by name; they come and go while a server runs."""
+_MOST_DECISIONS: Final = 10_000
+"""Of how many rules decisions are counted by name; those beyond are counted together."""
+_MOST_SHADOWS: Final = 9 * _MOST_POLICIES
+"""The same for policies in shadow, each with what it would do and what was done."""
+
+_Decided: TypeAlias = tuple[str, str, str, type[Decision]]
+"""Policy, rule, entry and the kind of decision: every check makes one, so it is nothing more."""
+
+
+class AccessNotes:
+    """Keeps what the last decision rests on until whoever writes it down asks.
+
+    That is before any other check goes on; so there is never more than one to keep.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[Request, Grounds, tuple[Shadowed, ...]] | None = None
+        self.failures: Counter[tuple[str, str]] = Counter()
+        """Expressions that failed, by policy and by how."""
+        self.decided: dict[_Decided, int] = {}
+        """Decisions, by what they rest on and what they are."""
+        self.shadows: Counter[tuple[str, Would, str]] = Counter()
+        """What policies in shadow would have done, by policy and by what was decided."""
+
+    def told(self, request: Request, verdict: Verdict) -> None:
+        """Take note of a decision."""
+        grounds = verdict.grounds
+        self._last = (request, grounds, verdict.shadows)
+        self._count((grounds[0], grounds[1], grounds[2], verdict.decision.__class__))
+        for failure in grounds.failures:
+            policy, _, rest = failure.partition(" ")
+            code = rest.rpartition(" ")[2]
+            known = (policy, code) in self.failures or len(self.failures) < _MOST_POLICIES
+            self.failures[policy if known else "", code] += 1
+        for shadow in verdict.shadows:
+            key = (shadow.policy, shadow.would, _word(type(verdict.decision)))
+            known = key in self.shadows or len(self.shadows) < _MOST_SHADOWS
+            self.shadows[key if known else ("", *key[1:])] += 1
+
+    def _count(self, decided: _Decided) -> None:
+        counts = self.decided
+        before = counts.get(decided)
+        if before is None and len(counts) >= _MOST_DECISIONS:
+            decided = ("", "", "", decided[3])
+            before = counts.get(decided)
+        counts[decided] = 1 if before is None else before + 1
+
+    def describe(self, record: Record, made: Answer) -> Told:
+        """Say what a decision rests on, if it is the last one."""
+        last, self._last = self._last, None
+        if last is None or last[0] is not made.request:
+            return plainly(record, made)
+        grounded = with_grounds(record, last[1])
+        return Told(grounded, access_line(grounded, last[1], last[2]))
+
+
+class Followed(Protocol):
+    """Issuers whose keys are kept at hand."""
+
+    @property
+    def counts(self) -> Mapping[tuple[str, str], int]:
+        """How often each kind of event happened with each issuer."""
+
+    def standings(self) -> tuple[Standing, ...]:
+        """Return how it stands with each issuer."""
+
+
+class AccessMetrics(Collector):
+    """Decisions, failed expressions and issuers, as Prometheus reads them."""
+
+    def __init__(self, backend: str, notes: AccessNotes, issuers: Followed, policies: Callable[[], int]) -> None:
+        self._backend = backend
+        self._notes = notes
+        self._issuers = issuers
+        self._policies = policies
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the numbers of this moment."""
+        failures = CounterMetricFamily(
+            "authplane_cel_failures",
+            "Evaluations of expressions that gave no truth value, and so granted nothing.",
+            labels=("backend", "policy", "code"),
+        )
+        for (policy, code), count in sorted(self._notes.failures.items()):
+            failures.add_metric((self._backend, policy, code), count)
+        targets = GaugeMetricFamily("authplane_policy_targets", "Targets that policies protect.", labels=("backend",))
+        targets.add_metric((self._backend,), self._policies())
+        return (failures, self._of_decisions(), self._of_shadows(), targets, *self._of_issuers())
+
+    def _of_decisions(self) -> Metric:
+        decisions = CounterMetricFamily(
+            "authplane_policy_decisions",
+            "Decisions by policies: who granted, or who denied.",
+            labels=("backend", "policy", "rule", "entry", "decision"),
+        )
+        totals: Counter[tuple[str, str, str, str]] = Counter()
+        for (policy, rule, entry, kind), count in self._notes.decided.items():
+            totals[policy, rule, entry, _word(kind)] += count
+        for labels, count in sorted(totals.items()):
+            decisions.add_metric((self._backend, *labels), count)
+        return decisions
+
+    def _of_shadows(self) -> Metric:
+        shadows = CounterMetricFamily(
+            "authplane_shadow_decisions",
+            "What policies in shadow would have done with requests, and what was decided by the others.",
+            labels=("backend", "policy", "outcome", "decision"),
+        )
+        for (policy, would, decision), count in sorted(self._notes.shadows.items()):
+            shadows.add_metric((self._backend, policy, would.value, decision), count)
+        return shadows
+
+    def _of_issuers(self) -> Iterable[Metric]:
+        events = CounterMetricFamily(
+            "authplane_issuer_events", "What happened with issuers.", labels=("backend", "issuer", "event")
+        )
+        for (issuer, event), count in sorted(self._issuers.counts.items()):
+            events.add_metric((self._backend, issuer, event), count)
+        ready = GaugeMetricFamily(
+            "authplane_issuer_ready", "Processes that have the keys of an issuer.", labels=("backend", "issuer")
+        )
+        age = GaugeMetricFamily(
+            "authplane_issuer_keys_age_seconds", "Since keys were fetched.", labels=("backend", "issuer")
+        )
+        for standing in self._issuers.standings():
+            ready.add_metric((self._backend, standing.issuer), float(standing.ready))
+            if standing.age is not None:
+                age.add_metric((self._backend, standing.issuer), standing.age)
+        return events, ready, age
+
+
+def _word(kind: type[Decision]) -> str:
+    if issubclass(kind, Allow):
+        return "allow"
+    return "deny" if issubclass(kind, Deny) else "unavailable"

@@ -1,0 +1,343 @@
+"""The decision log: lines go to standard output or to a file, and never hold up who writes them.
+
+A line is put into a queue with room for so many; one thread writes what is there, several lines at a time. A full disk
+blocks or fails that thread and nobody else. Lines that find no room or cannot be written are counted, and the log says
+how many are missing as soon as it can. A thread and no task: writing to a disk or a pipe blocks, and one that waits for
+ever must not keep the program from ending.
+
+Several processes may write to one file. Each locks it for as long as it takes to append some whole lines or to rename
+it, and looks first whether the file still has its name: who finds it renamed goes on with the new one. Who has no lines
+looks every few seconds, and lets a renamed file go: what is removed takes room until the last process closes it.
+"""
+
+import errno
+import fcntl
+import os
+import stat
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, Protocol, TypeAlias, assert_never
+
+import structlog
+
+from authplane.authserver.records.decision_record import time_text
+from authplane.runtime.child_processes import place_of
+
+_log: Final = structlog.stdlib.get_logger()
+
+_PAUSE: Final = 0.05
+"""How many seconds lines are collected before they are written: waking a thread for each would cost every check."""
+_ATOMIC: Final = 4096
+"""What the kernel writes to a pipe in one piece, in bytes: lines of several processes do not mix then."""
+_LOOK: Final = 5.0
+"""Seconds after which a process without new lines looks whether its file was moved away."""
+_ATTEMPTS: Final = 100
+"""How often in a row a file may have been renamed by others before a piece is given up."""
+
+
+class LogUnusableError(Exception):
+    """The file cannot be opened; the message is a sentence for the user."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToStandardOutput:
+    """Lines go to standard output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToFile:
+    """Lines go to a file that only its user can read; other processes of ours may write to it too."""
+
+    path: Path
+    largest: int = 100 * 1024 * 1024
+    """In bytes: before the file becomes larger it is renamed, ``decisions.log`` to ``decisions.log.1``."""
+    keep: int = 5
+    """How many renamed files are kept."""
+
+
+LogTarget: TypeAlias = ToStandardOutput | ToFile
+
+Lost: TypeAlias = Callable[[int], None]
+"""Told how many lines were lost, from any thread."""
+
+
+class Sink(Protocol):
+    """Where lines end up. It is used by one thread; what it raises is an `OSError`."""
+
+    def write(self, piece: bytes) -> None:
+        """Write whole lines, or raise: a part of them may have been written then."""
+
+    def reopen(self) -> None:
+        """Begin anew where the lines went before: somebody may have moved the file away."""
+
+    def look(self) -> None:
+        """Let go of a file that was moved away; nothing has to be written."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+@contextmanager
+def open_decision_log(
+    target: LogTarget, *, room: int = 8192, lost: Lost = lambda _: None, grace: float = 2.0, look: float = _LOOK
+) -> Iterator["DecisionLog"]:
+    """Write a log while the block runs; at its end what is left is written, within ``grace`` seconds.
+
+    Raises `LogUnusableError` if there is a file that cannot be opened.
+    """
+    log = DecisionLog(_sink(target), room=room, lost=lost, look=look)
+    try:
+        yield log
+    finally:
+        log.close(grace)
+
+
+class DecisionLog:
+    """Takes lines from any thread, at once."""
+
+    def __init__(self, sink: Sink, *, room: int, lost: Lost, look: float = _LOOK) -> None:
+        self._sink = sink
+        self._look = look
+        self._room = room
+        self._told = lost
+        self._lines: deque[str] = deque()
+        self._lost = 0
+        self._lost_lock = threading.Lock()
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._reopen = False
+        self._broken = False
+        self._writer = threading.Thread(target=self._run, name="decision log", daemon=True)
+        self._writer.start()
+
+    def write(self, line: str) -> None:
+        """Take a line with its end, or count it as lost if there is no room."""
+        if len(self._lines) >= self._room or self._stop.is_set():
+            self._lose(1)
+            return
+        self._lines.append(line)
+        if not self._wake.is_set():
+            self._wake.set()
+
+    def reopen(self) -> None:
+        """Open the file of the configured name now; one that was moved away is noticed within seconds anyway.
+
+        Not for a handler of `signal.signal`, which may interrupt `write` in the middle; a handler of the loop is fine.
+        """
+        self._reopen = True
+        self._wake.set()
+
+    def close(self, grace: float) -> None:
+        """Write what is left, within ``grace`` seconds; later lines are lost."""
+        self._stop.set()
+        self._wake.set()
+        self._writer.join(grace)
+        if self._writer.is_alive():
+            _complain("decision log closed before its end", lines=len(self._lines))
+
+    def _run(self) -> None:
+        """Write until the log is closed and empty."""
+        while not self._stop.is_set():
+            if not self._wake.wait(self._look):
+                with suppress(OSError):  # the next line will meet it, and say so
+                    self._sink.look()
+                continue
+            # Cleared before the lines are taken: one that comes later sets it again.
+            self._wake.clear()
+            self._stop.wait(_PAUSE)
+            self._write_all()
+        self._write_all()
+        with suppress(OSError):
+            self._sink.close()
+
+    def _write_all(self) -> None:
+        lines = [self._lines.popleft() for _ in range(len(self._lines))]
+        pieces = deque(_pieces(lines))
+        try:
+            if self._reopen:
+                self._reopen = False
+                self._sink.reopen()
+            if pieces and self._lost:
+                self._report()
+            while pieces:
+                self._sink.write(b"".join(pieces[0]))
+                pieces.popleft()
+        except Exception as error:  # noqa: BLE001 (whatever a sink does, the next lines may fare better)
+            self._lose(sum(map(len, pieces)))
+            self._failed(error)
+        else:
+            self._broken = self._broken and not lines
+
+    def _report(self) -> None:
+        """Say how many lines are missing."""
+        missing = self._lost
+        line = f'{{"time":"{time_text(time.time())}","event":"lines lost","count":{missing}}}\n'
+        self._sink.write(line.encode("ascii"))
+        with self._lost_lock:
+            self._lost -= missing
+
+    def _lose(self, count: int) -> None:
+        with self._lost_lock:
+            self._lost += count
+        try:
+            self._told(count)
+        except Exception as error:  # noqa: BLE001 (the writer must live)
+            _complain("lost lines not counted", error=_cause(error))
+
+    def _failed(self, error: Exception) -> None:
+        """Say it once, not for every batch."""
+        if not self._broken:
+            _complain("decision log cannot be written", error=_cause(error))
+        self._broken = True
+
+
+class _StandardOutput:
+    """Writes to a descriptor, whatever it is; after a piece that was written in part, the next begins a line."""
+
+    def __init__(self, descriptor: int = 1) -> None:
+        self._number = descriptor
+        self._torn = False
+
+    def write(self, piece: bytes) -> None:
+        rest = memoryview(b"\n" + piece if self._torn else piece)
+        while rest:
+            rest = rest[os.write(self._number, rest) :]
+            self._torn = bool(rest)
+
+    def reopen(self) -> None:
+        pass  # there is no name to open
+
+    def look(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass  # it belongs to the process
+
+
+class _File:
+    """Appends to a file and renames it when it is full."""
+
+    def __init__(self, target: ToFile) -> None:
+        self._target = target
+        self._number: int | None = None
+        self._open()
+
+    def write(self, piece: bytes) -> None:
+        for _ in range(_ATTEMPTS):
+            number = self._open() if self._number is None else self._number
+            with _locked(number):
+                if self._has_its_name(number):
+                    size = os.fstat(number).st_size
+                    if not size or size + len(piece) <= self._target.largest:
+                        _append(number, piece, size)
+                        return
+                    self._rename()
+            self.close()
+        raise OSError(0, "it is renamed again and again")
+
+    def reopen(self) -> None:
+        self.close()
+        self._open()
+
+    def look(self) -> None:
+        if self._number is not None and not self._has_its_name(self._number):
+            self.close()
+
+    def close(self) -> None:
+        number, self._number = self._number, None
+        if number is not None:
+            os.close(number)
+
+    def _open(self) -> int:
+        # Append, so that a file which somebody cuts short does not get a hole; not through a link to elsewhere.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        number = os.open(self._target.path, flags, 0o600)
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            os.close(number)
+            raise OSError(0, "it is not a file")
+        self._number = number
+        return number
+
+    def _has_its_name(self, number: int) -> bool:
+        """Tell whether the file is still the one of the configured name; if not, somebody has moved it away."""
+        try:
+            return os.path.samestat(self._target.path.lstat(), os.fstat(number))
+        except FileNotFoundError:
+            return False
+
+    def _rename(self) -> None:
+        path, keep = self._target.path, self._target.keep
+        names = [path, *(path.with_name(f"{path.name}.{number}") for number in range(1, keep + 1))]
+        # The file itself comes last: until then nobody makes a new one, which would have to be renamed too.
+        for newer, older in reversed(list(pairwise(names))):
+            with suppress(FileNotFoundError):
+                newer.replace(older)
+        if not keep:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked(number: int) -> Iterator[None]:
+    """Keep our other processes from the file; a lock goes with the process that holds it."""
+    fcntl.flock(number, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(number, fcntl.LOCK_UN)
+
+
+def _append(number: int, piece: bytes, size: int) -> None:
+    """Append whole lines to a locked file, or nothing."""
+    rest = memoryview(piece)
+    try:
+        while rest:
+            rest = rest[os.write(number, rest) :]
+    except OSError:
+        with suppress(OSError):
+            os.ftruncate(number, size)
+        raise
+
+
+def _sink(target: LogTarget) -> Sink:
+    match target:
+        case ToStandardOutput():
+            return _StandardOutput()
+        case ToFile(path=path):
+            try:
+                return _File(target)
+            except OSError as error:
+                reason = "it is a link" if error.errno == errno.ELOOP else error.strerror
+                raise LogUnusableError(f"cannot write the decision log {path}: {reason}") from error
+        case _:
+            assert_never(target)
+
+
+def _pieces(lines: list[str]) -> Iterator[list[bytes]]:
+    """Group lines so that each group can be written in one piece; a line that is too long is alone."""
+    piece: list[bytes] = []
+    size = 0
+    for line in lines:
+        raw = line.encode("ascii", "backslashreplace")
+        if piece and size + len(raw) > _ATOMIC:
+            yield piece
+            piece, size = [], 0
+        piece.append(raw)
+        size += len(raw)
+    if piece:
+        yield piece
+
+
+def _cause(error: Exception) -> str:
+    return error.strerror or type(error).__name__ if isinstance(error, OSError) else place_of(error)
+
+
+def _complain(event: str, **about: str | int) -> None:
+    """Log a fault of the log. If that fails too, there is nowhere left to say it."""
+    with suppress(Exception):
+        _log.warning(event, **about)

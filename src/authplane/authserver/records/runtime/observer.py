@@ -1,0 +1,171 @@
+"""Who is told of every check: the decision log, the metrics and the traces.
+
+A front calls `began`, then one of `decided`, `failed` and `late`; or `passed` or `shed` alone. None of them raises or
+waits: a check has its answer, whatever becomes of what is known about it.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol, Self, TypeAlias
+
+import structlog
+
+from authplane.authserver.engine.check_engine import Answer
+from authplane.authserver.records.decision_record import (
+    Conclusion,
+    Record,
+    build_record,
+    build_undecided,
+    conclusion_of,
+    line_of,
+)
+from authplane.authserver.records.runtime.metrics import CheckMetrics
+from authplane.authserver.records.runtime.traces import NO_TRACE, CallerTrace, NoTraces, Traces
+from authplane.runtime.child_processes import place_of
+
+_log: Final = structlog.stdlib.get_logger()
+
+Clock: TypeAlias = Callable[[], float]
+"""Returns the seconds since 1970."""
+
+
+class Lines(Protocol):
+    """Takes the lines of the decision log, at once."""
+
+    def write(self, line: str) -> None:
+        """Take a line with its end."""
+
+
+class Told(NamedTuple):
+    """What is shown of a decision."""
+
+    record: Record
+    line: str
+
+
+Describe: TypeAlias = Callable[[Record, Answer], Told]
+"""Adds what a backend knows of its decisions to what is known of every decision."""
+
+
+def plainly(record: Record, _made: Answer) -> Told:
+    """Add nothing."""
+    return Told(record, line_of(record))
+
+
+class Observer:
+    """Tells of the checks of one backend."""
+
+    def __init__(  # noqa: PLR0913 (all but two have a default)
+        self,
+        backend: str,
+        metrics: CheckMetrics,
+        *,
+        lines: Lines | None = None,
+        traces: Traces | None = None,
+        clock: Clock = time.time,
+        describe: Describe = plainly,
+    ) -> None:
+        self._backend = backend
+        self._describe = describe
+        self._metrics = metrics
+        self._lines = lines
+        self._traces = traces or NoTraces()
+        self._clock = clock
+        self._shows = lines is not None or self._traces.on
+        """Whether anybody reads more than the numbers."""
+
+    @property
+    def traces(self) -> bool:
+        """Whether the caller's trace is of use: if not, a front need not look for it."""
+        return self._traces.on
+
+    @property
+    def responsible(self) -> Self:
+        """Who is told of a check: nobody else."""
+        return self
+
+    def began(self) -> None:
+        """Take note of a check that begins."""
+        try:
+            self._metrics.began()
+        except Exception as error:  # noqa: BLE001 (nothing here may change an answer)
+            _complain(error)
+
+    def decided(self, made: Answer, seconds: float, caller: CallerTrace = NO_TRACE) -> None:
+        """Take note of an answer and of how long it took."""
+        try:
+            conclusion = conclusion_of(made.decision)
+            shown = self._described(made, seconds) if self._shows else None
+        except Exception as error:  # noqa: BLE001 (as above)
+            _complain(error)
+            # Counted all the same: the check is in flight no longer.
+            self._undecided(Conclusion.FAILED, "the decision cannot be described", seconds, caller)
+            return
+        self._count(conclusion, seconds)
+        if shown is not None:
+            self._show(shown, caller)
+
+    def _described(self, made: Answer, seconds: float) -> Told:
+        return self._describe(build_record(made, backend=self._backend, now=self._clock(), seconds=seconds), made)
+
+    def passed(self, made: Answer, seconds: float, caller: CallerTrace = NO_TRACE) -> None:
+        """Take note of an answer to a check that ended as soon as it began."""
+        if self._shows:
+            self.began()
+            self.decided(made, seconds, caller)
+            return
+        try:
+            self._metrics.passed(conclusion_of(made.decision), seconds)
+        except Exception as error:  # noqa: BLE001 (as above)
+            _complain(error)
+
+    def failed(self, error: Exception, seconds: float, caller: CallerTrace = NO_TRACE) -> None:
+        """Take note of a check whose backend raised; the error's message is not repeated."""
+        self._undecided(Conclusion.FAILED, place_of(error), seconds, caller)
+
+    def late(self, seconds: float, caller: CallerTrace = NO_TRACE) -> None:
+        """Take note of a check that found no decision in time."""
+        self._undecided(Conclusion.UNAVAILABLE, "no decision in time", seconds, caller)
+
+    def shed(self) -> None:
+        """Take note of a check that was refused for want of room, and did not begin.
+
+        It is counted only: it was not read, so there is nothing to say about it, and nobody needs more work then.
+        """
+        try:
+            self._metrics.shed()
+        except Exception as error:  # noqa: BLE001 (as above)
+            _complain(error)
+
+    def _undecided(self, conclusion: Conclusion, reason: str, seconds: float, caller: CallerTrace) -> None:
+        self._count(conclusion, seconds)
+        if self._shows:
+            now = self._clock()
+            record = build_undecided(conclusion, reason, backend=self._backend, now=now, seconds=seconds)
+            self._show(Told(record, line_of(record)), caller)
+
+    # Each is told on its own: that one cannot be told is no reason for the next to miss it.
+
+    def _count(self, conclusion: Conclusion, seconds: float) -> None:
+        try:
+            self._metrics.ended(conclusion, seconds)
+        except Exception as error:  # noqa: BLE001 (as above)
+            _complain(error)
+
+    def _show(self, told: Told, caller: CallerTrace) -> None:
+        try:
+            if self._lines is not None:
+                self._lines.write(told.line)
+        except Exception as error:  # noqa: BLE001 (as above)
+            _complain(error)
+        try:
+            if self._traces.on:
+                self._traces.tell(told.record, caller)
+        except Exception as error:  # noqa: BLE001 (as above)
+            _complain(error)
+
+
+def _complain(error: Exception) -> None:
+    with contextlib.suppress(Exception):
+        _log.error("decision not recorded", error=place_of(error))

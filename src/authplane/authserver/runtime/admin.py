@@ -1,0 +1,135 @@
+"""The admin port: whether the process lives, whether it is ready, and its metrics. Nothing else, and no secrets."""
+
+import socket
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager
+from http import HTTPMethod, HTTPStatus
+from ipaddress import ip_address
+from typing import Final, Protocol, TypeAlias, assert_never
+
+import structlog
+
+from authplane.authserver.records.runtime.metrics import CONTENT_TYPE
+from authplane.authserver.runtime.admin_hosts import KnownHosts
+from authplane.core.problems import printable
+from authplane.runtime.child_processes import place_of
+from authplane.runtime.servers.http_server import HttpLimits, HttpRequest, HttpResponse, Respond, serve_http
+from authplane.runtime.servers.listen import Address, ListenError, TcpAddress, UnixAddress
+
+_log: Final = structlog.stdlib.get_logger()
+
+ADMIN_ADDRESS: Final = TcpAddress(host="127.0.0.1", port=9091)
+
+Obstacle: TypeAlias = Callable[[], str | Awaitable[str]]
+"""Says what keeps a part from being ready, in a few words of ours; empty means that it is ready."""
+
+
+class Counted(Protocol):
+    """What has metrics: a process, or several."""
+
+    def text(self) -> bytes | Awaitable[bytes]:
+        """Write all metrics, in the form of `CONTENT_TYPE`."""
+
+
+_LIMITS: Final = HttpLimits(largest_body=0, largest_head=8 * 1024, connections=50)
+_TEXT: Final = "text/plain; charset=utf-8"
+
+
+class AdminExposedError(ListenError):
+    """The admin port would be open to other machines, and nobody said that it may be."""
+
+
+def serve_admin(
+    address: Address, pages: Respond, *, public: bool = False, names: Collection[str] = ()
+) -> AbstractAsyncContextManager[Address]:
+    """Serve `admin_pages` while the block runs; yields the address with the port that was really taken.
+
+    A request must name a loopback host, this address or one of ``names``; others get 421. ``public`` allows an address
+    that other machines can reach: they are not asked who they are. Raises `AdminExposedError` without it, and any
+    `ListenError` if the address cannot be had.
+    """
+    if not public and not _is_local(address):
+        raise AdminExposedError(
+            f"the admin port would be open to other machines on {address}, without authentication:"
+            " choose an address such as 127.0.0.1:9091, or allow it explicitly"
+        )
+    known = KnownHosts(address, names)
+
+    async def respond(request: HttpRequest) -> HttpResponse:
+        if not known.knows(request.header("host")):
+            return _page(HTTPStatus.MISDIRECTED_REQUEST, "unknown host: add it with --metrics-host\n")
+        answer = pages(request)
+        return answer if isinstance(answer, HttpResponse) else await answer
+
+    return serve_http(address, respond, limits=_LIMITS)
+
+
+def admin_pages(metrics: Counted, parts: Mapping[str, Obstacle]) -> Callable[[HttpRequest], Awaitable[HttpResponse]]:
+    """Answer ``/healthz``, ``/readyz`` and ``/metrics``."""
+
+    async def health() -> HttpResponse:
+        return _page(HTTPStatus.OK, "alive\n")
+
+    async def counts() -> HttpResponse:
+        text = metrics.text()
+        return _response(HTTPStatus.OK, text if isinstance(text, bytes) else await text, CONTENT_TYPE)
+
+    pages: Mapping[str, Callable[[], Awaitable[HttpResponse]]] = {
+        "/healthz": health,
+        "/readyz": lambda: _readiness(parts),
+        "/metrics": counts,
+    }
+
+    async def respond(request: HttpRequest) -> HttpResponse:
+        page = pages.get(request.target.partition("?")[0])
+        if page is None:
+            return _page(HTTPStatus.NOT_FOUND, "there are /healthz, /readyz and /metrics\n")
+        if request.method not in {HTTPMethod.GET, HTTPMethod.HEAD}:
+            return _page(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are answered\n", ("allow", "GET, HEAD"))
+        return await page()
+
+    return respond
+
+
+def _is_local(address: Address) -> bool:
+    """Tell whether only this machine can reach an address, by every meaning that its name has."""
+    match address:
+        case UnixAddress():
+            return True
+        case TcpAddress(host=""):
+            return False
+        case TcpAddress(host=host, port=port):
+            try:
+                found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            except OSError:
+                # Whoever cannot find the name cannot listen there either, and says so better.
+                return True
+            return all(ip_address(str(where[0]).partition("%")[0]).is_loopback for *_, where in found)
+        case _:
+            assert_never(address)
+
+
+async def _readiness(parts: Mapping[str, Obstacle]) -> HttpResponse:
+    obstacles = [(name, obstacle) for name, part in sorted(parts.items()) if (obstacle := await _obstacle(name, part))]
+    if not obstacles:
+        return _page(HTTPStatus.OK, "ready\n")
+    lines = "".join(f"{printable(name)}: {printable(obstacle)}\n" for name, obstacle in obstacles)
+    return _page(HTTPStatus.SERVICE_UNAVAILABLE, f"not ready\n{lines}")
+
+
+async def _obstacle(name: str, part: Obstacle) -> str:
+    try:
+        told = part()
+        return told if isinstance(told, str) else await told
+    except Exception as error:  # noqa: BLE001 (a part that cannot tell is not ready, and the others have their say)
+        _log.error("readiness unknown", part=name, error=place_of(error))
+        return "cannot tell"
+
+
+def _page(status: HTTPStatus, text: str, *headers: tuple[str, str]) -> HttpResponse:
+    return _response(status, text.encode(), _TEXT, *headers)
+
+
+def _response(status: HTTPStatus, body: bytes, content_type: str, *headers: tuple[str, str]) -> HttpResponse:
+    fixed = (("content-type", content_type), ("cache-control", "no-store"), ("x-content-type-options", "nosniff"))
+    return HttpResponse(status=status, headers=(*fixed, *headers), body=body)

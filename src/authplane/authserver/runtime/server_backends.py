@@ -1,0 +1,318 @@
+"""Backends from their descriptions: what a command line or a document says, in a form that other processes can read."""
+
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias, assert_never
+
+from authplane.authserver.backends.backend_choice import Branch, ByContext, ByHost, ByPath, Choice, Condition
+from authplane.authserver.backends.htpasswd.htpasswd import Htpasswd, HtpasswdSettings
+from authplane.authserver.backends.htpasswd.label_selectors import Selector, parse_selector
+from authplane.authserver.backends.htpasswd.user_secrets import SecretFilter
+from authplane.authserver.backends.runtime.hashing import HashPool
+from authplane.authserver.backends.runtime.htpasswd_files import (
+    PasswordFile,
+    PasswordFiles,
+    UserSources,
+    UserState,
+    keep_users,
+)
+from authplane.authserver.backends.runtime.policy_plan import PolicyPlan
+from authplane.authserver.backends.testserver import Mode, TestServer
+from authplane.authserver.engine.check_engine import Backend
+from authplane.authserver.fronts.runtime.answer_checks import Perform, no_room
+from authplane.authserver.fronts.runtime.pyvoy.worker import Serving
+from authplane.authserver.records.runtime.decision_log import LogTarget, ToFile, ToStandardOutput, open_decision_log
+from authplane.authserver.records.runtime.metrics import Metrics
+from authplane.authserver.records.runtime.observer import Describe, Observer, plainly
+from authplane.authserver.records.runtime.traces import open_traces
+from authplane.authserver.runtime.admin import Obstacle, admin_pages
+from authplane.authserver.runtime.observed_choice import Choosing
+from authplane.core.secret import Secret
+from authplane.policy.check.basic import fit_realm
+from authplane.policy.identity.workload_identity.reviewing import ReviewToken
+from authplane.policy.verdicts.effects import Ask, Effect, Outcome, Work
+from authplane.runtime.child_processes import owned_tasks
+from authplane.runtime.randomness import random_bytes
+from authplane.sources.runtime.folder import Folder
+from authplane.sources.runtime.last_good import LastGood
+from authplane.sources.runtime.listing import list_files
+
+NOBODY: Final = "-"
+"""What stands for the backend where none was asked; no backend can have this name."""
+
+
+class DescriptionError(Exception):
+    """A backend cannot be made; the message is a sentence for the user."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestServerPlan:
+    """The test backend."""
+
+    mode: str = Mode.ALL.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePlan:
+    """A password file; without a realm its users hold in every one."""
+
+    path: str
+    realm: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HtpasswdPlan:
+    """Users in password files, and in the Secrets of a folder."""
+
+    realm: str = "default"
+    files: tuple[FilePlan, ...] = ()
+    folder: str = ""
+    selector: str = ""
+    namespaces: tuple[str, ...] = ()
+    strict: bool = False
+    forward_credentials: bool = False
+    trusted_hops: int = 0
+    poll: bool = False
+    state_dir: str = ""
+    """Where last good versions of the folder's files are kept; empty is nowhere."""
+
+
+BackendChoice: TypeAlias = TestServerPlan | HtpasswdPlan | PolicyPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchPlan:
+    """A backend, what it is called, and when it is asked."""
+
+    name: str
+    when: tuple[Condition, ...] = ()
+    backend: BackendChoice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingPlan:
+    """Backends, of which the first that fits is asked, and who is told of their decisions."""
+
+    branches: tuple[BranchPlan, ...]
+    decision_log: str = "-"
+    """A file; ``-`` is standard output, empty is none."""
+
+    def described(self) -> dict[str, Any]:
+        """Return it in a form that JSON can carry."""
+        return {"branches": [_described(branch) for branch in self.branches], "decision_log": self.decision_log}
+
+
+_BACKENDS: Final[dict[str, Callable[..., BackendChoice]]] = {
+    kind.__name__: kind for kind in (TestServerPlan, HtpasswdPlan, PolicyPlan)
+}
+_CONDITIONS: Final[dict[str, Callable[..., Condition]]] = {kind.__name__: kind for kind in (ByContext, ByHost, ByPath)}
+
+
+def _described(branch: BranchPlan) -> dict[str, Any]:
+    return {
+        "name": branch.name,
+        "when": [[type(condition).__name__, asdict(condition)] for condition in branch.when],
+        "backend": [type(branch.backend).__name__, asdict(branch.backend)],
+    }
+
+
+def read_plan(described: dict[str, Any]) -> ServingPlan:
+    """Read what `ServingPlan.described` returned, through JSON or not."""
+    return ServingPlan(
+        branches=tuple(_read_branch(each) for each in described["branches"]), decision_log=described["decision_log"]
+    )
+
+
+def _read_branch(described: dict[str, Any]) -> BranchPlan:
+    kind, fields = described["backend"]
+    if "files" in fields:
+        files = tuple(FilePlan(**each) for each in fields["files"])
+        fields = fields | {"files": files, "namespaces": tuple(fields["namespaces"])}
+    return BranchPlan(
+        name=described["name"],
+        when=tuple(_CONDITIONS[name](**given) for name, given in described["when"]),
+        backend=_BACKENDS[kind](**fields),
+    )
+
+
+class _Made(NamedTuple):
+    """A backend that runs."""
+
+    backend: Backend
+    obstacle: Callable[[], str]
+    """Says what keeps it from being ready; empty means that it is."""
+    perform: Perform = no_room
+    """Asks whom it wants to ask."""
+    describe: Describe = plainly
+    """Adds what it knows of its decisions."""
+
+
+@asynccontextmanager
+async def serving(described: dict[str, Any]) -> AsyncGenerator[Serving]:
+    """Make what a front serves with; everything that it needs runs while the block does."""
+    plan = read_plan(described)
+    metrics = Metrics()
+    async with AsyncExitStack() as stack:
+        made = {each.name: await stack.enter_async_context(_backend(each, metrics)) for each in plan.branches}
+        traces = await stack.enter_async_context(open_traces())
+        target = _target(plan.decision_log)
+        lines = stack.enter_context(open_decision_log(target, lost=metrics.lines_lost)) if target else None
+        pool = stack.enter_context(HashPool())
+
+        def observer(name: str) -> Observer:
+            describe = made[name].describe if name in made else plainly
+            return Observer(name, metrics.checks(name), lines=lines, traces=traces, describe=describe)
+
+        def ready() -> bool:
+            return not any(each.obstacle() for each in made.values())
+
+        parts: dict[str, Obstacle] = {name: each.obstacle for name, each in made.items()}
+        backend, told = _joined(plan.branches, made, observer)
+        yield Serving(
+            backend=backend,
+            observer=told,
+            perform=_performing(pool, made.values()),
+            ready=ready,
+            pages=admin_pages(metrics, parts),
+            reopen=lines.reopen if lines else lambda: None,
+        )
+
+
+def _performing(pool: HashPool, made: Iterable[_Made]) -> Perform:
+    asking = next((each.perform for each in made if each.perform is not no_room), no_room)
+
+    async def perform(effect: Effect) -> Outcome:
+        match effect:
+            case Work():
+                return await pool.perform(effect)
+            case Ask() | ReviewToken():
+                return await asking(effect)
+            case _:
+                assert_never(effect)
+
+    return perform
+
+
+def _joined(
+    branches: Sequence[BranchPlan], made: dict[str, _Made], observer: Callable[[str], Observer]
+) -> tuple[Backend, Observer | Choosing]:
+    """Return the backend that is asked and who is told: a single one without conditions needs no choice."""
+    if len(branches) == 1 and not branches[0].when:
+        name = branches[0].name
+        return made[name].backend, observer(name)
+    choice = Choice([Branch(each.name, each.when, made[each.name].backend) for each in branches])
+    door = Choosing(choice, {each.name: observer(each.name) for each in branches}, observer(NOBODY))
+    return door, door
+
+
+def _target(text: str) -> LogTarget | None:
+    if not text:
+        return None
+    return ToStandardOutput() if text == "-" else ToFile(path=Path(text))
+
+
+@asynccontextmanager
+async def _backend(branch: BranchPlan, metrics: Metrics) -> AsyncGenerator[_Made]:
+    match branch.backend:
+        case TestServerPlan(mode=mode):
+            yield _Made(TestServer(mode=Mode(mode)), lambda: "")
+        case HtpasswdPlan():
+            async with _htpasswd(branch.name, branch.backend, metrics) as made:
+                yield made
+        case PolicyPlan():
+            # Loaded late: half of what the other backends need to start, and of no use to them.
+            from authplane.authserver.backends.runtime.policy_server import keep_policies  # noqa: PLC0415
+
+            async with keep_policies(branch.name, branch.backend, metrics) as kept:
+                yield _Made(kept.backend, kept.obstacle, kept.perform, kept.notes.describe)
+        case _:
+            assert_never(branch.backend)
+
+
+@asynccontextmanager
+async def _htpasswd(name: str, plan: HtpasswdPlan, metrics: Metrics) -> AsyncGenerator[_Made]:
+    sources = _sources(plan)
+    settings = HtpasswdSettings(
+        default_realm=plan.realm, forward_credentials=plan.forward_credentials, trusted_hops=plan.trusted_hops
+    )
+    backend = Htpasswd(Secret(random_bytes(32)), settings)
+    reloads = metrics.reloads(name)
+    metrics.cache(name, backend.cache)
+    latest: list[UserState] = []
+
+    def told(state: UserState) -> None:
+        # The first reading is none again.
+        if latest:
+            reloads.reloaded(ok=not state.stale)
+        latest[:] = [state]
+
+    def obstacle() -> str:
+        return "" if latest and not latest[0].realms.pending else "users are missing"
+
+    async with owned_tasks() as tasks:
+        keeper = tasks.create_task(keep_users(backend, sources, told, poll=plan.poll))
+        try:
+            yield _Made(backend, obstacle)
+        finally:
+            keeper.cancel()
+
+
+def require_usable(plan: ServingPlan) -> None:
+    """Raise `DescriptionError` or `LogUnusableError` for what cannot be served, before a worker starts."""
+    target = _target(plan.decision_log)
+    if target is not None:
+        with open_decision_log(target):
+            pass
+    for branch in plan.branches:
+        match branch.backend:
+            case HtpasswdPlan():
+                _selector(branch.backend)
+            case PolicyPlan():
+                _require_policies(branch.backend)
+            case TestServerPlan():
+                pass
+            case _:
+                assert_never(branch.backend)
+    if sum(isinstance(branch.backend, PolicyPlan) for branch in plan.branches) > 1:
+        raise DescriptionError("one server decides by the policies of one folder")
+
+
+def _require_policies(plan: PolicyPlan) -> None:
+    from authplane.authserver.backends.runtime.policy_server import NOWHERE, unnamed_target  # noqa: PLC0415 (as above)
+
+    list_files(Path(plan.folder))
+    if (plan.target or plan.gateway) and unnamed_target(plan) == NOWHERE:
+        raise DescriptionError(
+            "a target is written Backend/<namespace>/<name>, and a Gateway Gateway/<namespace>/<name>[/<listener>]"
+        )
+
+
+def _selector(plan: HtpasswdPlan) -> Selector:
+    for realm in (plan.realm, *(file.realm for file in plan.files if file.realm is not None)):
+        if not fit_realm(realm):
+            raise DescriptionError(f"{realm!r} cannot be the name of a realm: use printable ASCII")
+    selector = parse_selector(plan.selector)
+    if selector is None:
+        raise DescriptionError(f"{plan.selector!r} is not a label selector such as 'team=shop,tier in (a, b)'")
+    if not plan.files and not plan.folder:
+        raise DescriptionError("there are no users: give a password file, or a folder with Secrets")
+    return selector
+
+
+def _sources(plan: HtpasswdPlan) -> UserSources:
+    selector = _selector(plan)
+    folder = None
+    if plan.folder:
+        root = Path(plan.folder)
+        folder = Folder(root, last_good=LastGood(Path(plan.state_dir), root) if plan.state_dir else None)
+        folder.scan()
+    return UserSources(
+        default_realm=plan.realm,
+        files=PasswordFiles(
+            [PasswordFile(path=Path(file.path), realm=file.realm) for file in plan.files], strict=plan.strict
+        ),
+        folder=folder,
+        wanted=SecretFilter(selector=selector, namespaces=frozenset(plan.namespaces), strict=plan.strict),
+    )

@@ -1,0 +1,136 @@
+"""The document of an authorization server: from its file to what is served."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from authplane.authserver.backends.backend_choice import ByContext, ByHost, ByPath, Condition
+from authplane.authserver.backends.htpasswd.label_selectors import parse_selector
+from authplane.authserver.runtime.server_backends import (
+    BackendChoice,
+    BranchPlan,
+    FilePlan,
+    HtpasswdPlan,
+    TestServerPlan,
+)
+from authplane.core.names import Ref
+from authplane.core.problems import Problem, Severity
+from authplane.resources.documents import Finding, Place
+from authplane.resources.kinds.authorization_server import (
+    AuthorizationServer,
+    ContextCondition,
+    HtpasswdBackend,
+    ServedBackend,
+    TestServerBackend,
+)
+from authplane.resources.kinds.authorization_server import Condition as Written
+from authplane.resources.loaded_resources import Loaded
+from authplane.sources.runtime.folder import Folder
+
+
+class DocumentError(Exception):
+    """The file does not say what to serve; ``findings`` name every reason."""
+
+    def __init__(self, findings: tuple[Finding, ...]) -> None:
+        super().__init__("the document cannot be served")
+        self.findings = findings
+
+
+def read_branches(file: Path, *, poll: bool = False, state_dir: Path | None = None) -> tuple[BranchPlan, ...]:
+    """Read the one AuthorizationServer of a file; raises `DocumentError`, or `FolderError` if there is no file.
+
+    Paths in it start at the folder that it is in.
+    """
+    folder = Folder(file)
+    folder.scan()
+    loaded = folder.library.current()
+    server = _only_server(loaded, file)
+    findings = (*loaded.findings, *_selectors(server, loaded))
+    if server is None or any(finding.problem.severity is Severity.ERROR for finding in findings):
+        raise DocumentError(findings or (_none(file),))
+    watched = _Watched(poll=poll, state_dir=str(state_dir) if state_dir else "")
+    return tuple(_branch(backend, file.parent, watched) for backend in server.spec.backends)
+
+
+class _Watched(NamedTuple):
+    """How folders are watched."""
+
+    poll: bool
+    state_dir: str
+
+
+def _only_server(loaded: Loaded, file: Path) -> AuthorizationServer | None:
+    servers = list(loaded.resources.authorization_servers.values())
+    if len(servers) > 1:
+        refs = [_ref(server) for server in servers]
+        raise DocumentError(
+            tuple(
+                Finding(loaded.place(ref), ref, Problem((), "AtMostOne", f"{file.name} may have one {ref.kind} only"))
+                for ref in refs
+            )
+        )
+    return servers[0] if servers else None
+
+
+def _none(file: Path) -> Finding:
+    message = "there is no AuthorizationServer of authplane.dev/v1alpha1 in this file"
+    return Finding(Place(str(file), 0, 0), None, Problem((), "NotAResource", message))
+
+
+def _selectors(server: AuthorizationServer | None, loaded: Loaded) -> Iterator[Finding]:
+    """Find selectors that are none: their grammar is not for the decoder to know."""
+    for index, backend in enumerate(server.spec.backends if server is not None else ()):
+        text = backend.htpasswd.selector if backend.htpasswd is not None else ""
+        if server is not None and parse_selector(text) is None:
+            path = ("spec", "backends", index, "htpasswd", "selector")
+            message = f"{text[:60]!r} is not a label selector such as 'team=shop,tier in (a, b)'"
+            yield Finding(loaded.place(_ref(server), path), _ref(server), Problem(path, "FieldInvalid", message))
+
+
+def _ref(server: AuthorizationServer) -> Ref:
+    return Ref("AuthorizationServer", server.metadata.namespace, server.metadata.name)
+
+
+def _branch(backend: ServedBackend, root: Path, watched: _Watched) -> BranchPlan:
+    return BranchPlan(
+        name=backend.name,
+        when=tuple(_condition(each) for each in backend.when),
+        backend=_backend(backend, root, watched),
+    )
+
+
+def _condition(written: Written) -> Condition:
+    match written:
+        case Written(context=ContextCondition(key=key, value=value)):
+            return ByContext(key, value)
+        case Written(host=str(host)):
+            return ByHost(host)
+        case Written(path_prefix=str(prefix)):
+            return ByPath(prefix)
+        case _:
+            raise ValueError("a condition that was decoded has one of its fields")
+
+
+def _backend(backend: ServedBackend, root: Path, watched: _Watched) -> BackendChoice:
+    match backend:
+        case ServedBackend(testserver=TestServerBackend(mode=mode)):
+            return TestServerPlan(mode=mode)
+        case ServedBackend(htpasswd=HtpasswdBackend() as users):
+            return _users(users, root, watched)
+        case _:
+            raise ValueError("a backend that was decoded is of one kind")
+
+
+def _users(users: HtpasswdBackend, root: Path, watched: _Watched) -> HtpasswdPlan:
+    return HtpasswdPlan(
+        realm=users.realm,
+        files=tuple(FilePlan(path=str(root / file.path), realm=file.realm) for file in users.files),
+        folder=str(root / users.folder) if users.folder else "",
+        selector=users.selector,
+        namespaces=users.namespaces,
+        strict=users.strict,
+        forward_credentials=users.forward_credentials,
+        trusted_hops=users.trusted_hops,
+        poll=watched.poll,
+        state_dir=watched.state_dir,
+    )

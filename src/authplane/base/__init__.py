@@ -1,1 +1,0 @@
-"""What every layer speaks of: problems, names, timeouts, secrets. Imports nothing of ours."""

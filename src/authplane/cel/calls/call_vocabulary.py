@@ -1,0 +1,122 @@
+"""Expressions about calls of gRPC: what gRFC A106 and A103 let them speak about, on each side."""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+from authplane.cel.calls.call_header_names import with_small_names
+from authplane.cel.check.program import Program, Result, compile_expression
+from authplane.cel.check.regex_patterns import pattern_size
+from authplane.cel.syntax.expression_problem import CelProblem, Reason, problem_at
+from authplane.cel.syntax.source_text import render_text
+from authplane.cel.syntax.tree import Call, Const, Ident, Node, walk
+from authplane.cel.syntax.vocabulary import OPERATORS, Kind, Macro, Variable, Vocabulary
+from authplane.cel.wire.expressions import parse_overloads
+
+LARGEST_PATTERN: Final = 100
+"""In instructions of RE2, as gRFC A106 has it."""
+
+HEADERS: Final = "request.headers"
+ROUTE_METADATA: Final = "xds.route_metadata.filter_metadata"
+CLUSTER_METADATA: Final = "xds.cluster_metadata.filter_metadata"
+
+_FUNCTIONS: Final = (OPERATORS - {"_?_:_"}) | frozenset({
+    "size", "startsWith", "endsWith", "contains", "matches",
+    "bool", "bytes", "double", "int", "uint", "timestamp", "duration",
+    "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getFullYear", "getHours", "getMilliseconds",
+    "getMinutes", "getMonth", "getSeconds",
+})  # fmt: skip
+
+_EVERYWHERE: Final = (
+    Variable(name="request.path", kind=Kind.STRING, about="The full name of the method: `/shop.Cart/Add`."),
+    Variable(name="request.url_path", kind=Kind.STRING, about="The same as `request.path`."),
+    Variable(name="request.host", kind=Kind.STRING, about="The authority of the call; absent where it is unknown."),
+    Variable(name="request.method", kind=Kind.STRING, about="Always `POST`."),
+    Variable(
+        name=HEADERS,
+        kind=Kind.TEXTS,
+        about="Headers by their names in any case; several values of one name are joined by a comma, "
+        "and those of a `-bin` header are base64.",
+    ),
+    Variable(name="request.referer", kind=Kind.STRING, about="The header `referer`; empty if it is missing."),
+    Variable(name="request.useragent", kind=Kind.STRING, about="The header `user-agent`; empty if it is missing."),
+    Variable(name="request.id", kind=Kind.STRING, about="The header `x-request-id`; empty if it is missing."),
+    Variable(name="request.query", kind=Kind.STRING, about="Always empty: paths of gRPC have no query."),
+    Variable(name="request.scheme", kind=Kind.STRING, about="Always absent."),
+    Variable(name="request.protocol", kind=Kind.STRING, about="Always absent."),
+    Variable(name="request.time", kind=Kind.TIMESTAMP, about="Always absent."),
+    Variable(
+        name=ROUTE_METADATA,
+        kind=Kind.MEMBERS,
+        about="The `filter_metadata` of the route that the call takes; empty without a route.",
+    ),
+    Variable(
+        name=CLUSTER_METADATA,
+        kind=Kind.MEMBERS,
+        about="The `filter_metadata` of the cluster that the call goes to; empty on servers.",
+    ),
+)
+_ON_SERVERS: Final = (
+    Variable(name="source.address", kind=Kind.STRING, about="The address and port of the peer: `10.0.0.1:4711`."),
+    Variable(name="source.ip", kind=Kind.STRING, about="The address of the peer without its port."),
+    Variable(name="source.port", kind=Kind.INT, about="The port of the peer."),
+    Variable(
+        name="connection.requested_server_name",
+        kind=Kind.STRING,
+        about="The name that the client asked for in TLS; empty if it named none.",
+    ),
+    Variable(name="connection.tls_version", kind=Kind.STRING, about="Such as `TLSv1.3`; empty without TLS."),
+    Variable(
+        name="connection.sha256_peer_certificate_digest",
+        kind=Kind.STRING,
+        about="The SHA-256 of the client's certificate in lower-case hexadecimal digits; empty if it showed none.",
+    ),
+)
+
+SERVER_CALLS: Final = Vocabulary(
+    variables=_EVERYWHERE + _ON_SERVERS, functions=_FUNCTIONS, macros=frozenset({Macro.HAS})
+)
+"""What expressions of a server speak about."""
+CLIENT_CALLS: Final = Vocabulary(variables=_EVERYWHERE, functions=_FUNCTIONS, macros=frozenset({Macro.HAS}))
+"""What expressions of a client speak about: it has no connection yet."""
+
+_NUMERIC: Final = frozenset({
+    "add_int64", "add_uint64", "add_double",
+    "add_timestamp_duration", "add_duration_timestamp", "add_duration_duration",
+})  # fmt: skip
+
+
+@lru_cache(maxsize=16_384)
+def compile_call_expression(
+    text: str, vocabulary: Vocabulary, result: Result = Result.BOOL
+) -> Program | tuple[CelProblem, ...]:
+    """Check an expression about calls: the program, or everything that is wrong with it.
+
+    What is run asks for headers by their names in lower case, whatever they are in ``text``.
+    """
+    program = compile_expression(text, vocabulary, result)
+    if isinstance(program, tuple):
+        return program
+    overloads = parse_overloads(program.checked)
+    found = [each for node in walk(program.tree) for each in _problems(node, program, overloads)]
+    if found:
+        return tuple(found)
+    tree = with_small_names(program.tree)
+    return program if tree is program.tree else compile_call_expression(render_text(tree), vocabulary, result)
+
+
+def _problems(node: Node, program: Program, overloads: dict[int, frozenset[str]]) -> Iterator[CelProblem]:
+    match node:
+        case Ident(name=name) if name not in program.vocabulary.roots:
+            message = f"{name} is a type, and types are not values here"
+            yield problem_at(program.text, node.at, Reason.NOT_ALLOWED, message)
+        case Call(function="_+_") if not overloads.get(node.id, frozenset()) <= _NUMERIC:
+            message = "+ is for numbers and times only: texts, bytes and lists cannot be joined here"
+            yield problem_at(program.text, node.at, Reason.NOT_ALLOWED, message)
+        case Call(function="matches", args=(*_, Const(value=str(pattern)) as where)):
+            size = pattern_size(pattern)
+            if size > LARGEST_PATTERN:
+                message = f"the pattern is too large: RE2 makes {size} instructions of it, {LARGEST_PATTERN} at most"
+                yield problem_at(program.text, where.at, Reason.REGEX, message)
+        case _:
+            pass

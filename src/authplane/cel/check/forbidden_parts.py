@@ -1,0 +1,106 @@
+"""What the engine lets through and we do not, found in the syntax tree."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from authplane.cel.check.cost_estimate import MOST_STEPS, MOST_WORK, estimate
+from authplane.cel.check.regex_patterns import pattern_problem
+from authplane.cel.syntax.expression_problem import CelProblem, Reason, problem_at
+from authplane.cel.syntax.read_paths import Bare
+from authplane.cel.syntax.tree import Call, Const, Has, Ident, Loop, Message, Node, parts, walk
+from authplane.cel.syntax.vocabulary import OPERATORS, TYPES, Macro, Vocabulary
+
+DEEPEST: Final = 32
+
+
+def check_tree(tree: Node, text: str, vocabulary: Vocabulary, bare: tuple[Bare, ...]) -> tuple[CelProblem, ...]:
+    """Return every problem of an expression whose types are right."""
+    checker = _Checker(text, vocabulary)
+    found = [*checker.scoped(tree, frozenset(), 1)]
+    for node in walk(tree):
+        found += checker.node(node)
+    # A macro's variable that is named like a namespace would be taken for it.
+    if not any(each.reason is Reason.SHADOWING for each in found):
+        found += (checker.namespace(each) for each in bare)
+    if not found:
+        found += checker.cost(tree)
+    return tuple(dict.fromkeys(sorted(found, key=lambda each: (each.line, each.column))))
+
+
+class _Checker:
+    """Checks one expression."""
+
+    def __init__(self, text: str, vocabulary: Vocabulary) -> None:
+        self._text = text
+        self._vocabulary = vocabulary
+
+    def scoped(self, node: Node, variables: frozenset[str], depth: int) -> Iterator[CelProblem]:
+        """Check names, and which of them a macro's variable hides."""
+        if depth > DEEPEST:
+            yield self._problem(node, Reason.TOO_LARGE, f"the expression is nested deeper than {DEEPEST}")
+            return
+        inside = variables
+        match node:
+            case Ident(name=name) if name not in variables | self._vocabulary.roots | TYPES:
+                yield self._problem(node, Reason.UNDECLARED, f"{name} is not known here")
+            case Loop(variable=variable):
+                if variable in variables | self._vocabulary.roots | TYPES:
+                    yield self._problem(node, Reason.SHADOWING, f"{variable} has a meaning already: use another name")
+                inside = variables | {variable}
+            case _:
+                pass
+        for each in parts(node):
+            hidden = isinstance(node, Loop) and each is node.over
+            yield from self.scoped(each, variables if hidden else inside, depth + 1)
+
+    def node(self, node: Node) -> Iterator[CelProblem]:
+        """Check one part of the expression."""
+        match node:
+            case Message(name=name):
+                yield self._problem(node, Reason.NOT_ALLOWED, f"messages such as {name}{{}} are not allowed")
+            case Const(value=str(value)) if "\0" in value:
+                yield self._problem(node, Reason.NOT_ALLOWED, "a string has a NUL character, which no input may have")
+            case Has() if Macro.HAS not in self._vocabulary.macros:
+                yield self._problem(node, Reason.NOT_ALLOWED, "has() is not allowed here")
+            case Loop(macro=macro) if macro not in self._vocabulary.macros:
+                yield self._problem(node, Reason.NOT_ALLOWED, f"{macro}() is not allowed here")
+            case Call(function=function) if function not in self._vocabulary.functions:
+                yield self._problem(node, Reason.NOT_ALLOWED, f"{_spelled(function)} is not allowed here")
+            case Call(function="matches", args=args) if args:
+                yield from self._pattern(args[-1])
+            case _:
+                pass
+
+    def namespace(self, bare: Bare) -> CelProblem:
+        """Say that a namespace is no value."""
+        members = ", ".join(self._vocabulary.members(bare.name))
+        return self._problem(bare.node, Reason.TYPE, f"{bare.name} is not a value: use one of its members {members}")
+
+    def cost(self, tree: Node) -> Iterator[CelProblem]:
+        """Check how long the expression may take."""
+        cost = estimate(tree, self._vocabulary)
+        if cost.steps > MOST_STEPS:
+            message = f"loops within loops take about {cost.steps:,} steps, and {MOST_STEPS:,} are allowed"
+            yield self._problem(tree, Reason.TOO_COSTLY, message)
+        elif cost.work > MOST_WORK:
+            message = "it may take too long: do less with long strings and lists inside of loops"
+            yield self._problem(tree, Reason.TOO_COSTLY, message)
+
+    def _pattern(self, pattern: Node) -> Iterator[CelProblem]:
+        if not isinstance(pattern, Const) or not isinstance(pattern.value, str):
+            message = "the pattern of matches() must be written in the expression, not come from data"
+            yield self._problem(pattern, Reason.REGEX, message)
+            return
+        wrong = pattern_problem(pattern.value)
+        if wrong:
+            yield self._problem(pattern, Reason.REGEX, f"the pattern of matches() {wrong}")
+
+    def _problem(self, node: Node, reason: Reason, message: str) -> CelProblem:
+        return problem_at(self._text, node.at, reason, message)
+
+
+def _spelled(function: str) -> str:
+    """Write an operator or function as people do."""
+    if function not in OPERATORS:
+        return f"{function}()"
+    return {"@in": "in", "_?_:_": "?:", "_[_]": "[]"}.get(function, function.replace("_", ""))

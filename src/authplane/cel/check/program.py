@@ -1,0 +1,146 @@
+"""Expressions, from text to what can be evaluated."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import lru_cache
+from typing import Any, Final
+
+from authplane.cel.check.engine import BOOL, DYN, STRING, compile_text, load, result_type, type_name
+from authplane.cel.check.forbidden_parts import check_tree
+from authplane.cel.syntax.expression_problem import CelProblem, Reason, problem_at
+from authplane.cel.syntax.read_paths import Read, find_reads
+from authplane.cel.syntax.source_text import render_text
+from authplane.cel.syntax.tree import Node
+from authplane.cel.syntax.vocabulary import MAPS, Kind, Vocabulary
+from authplane.cel.wire.expressions import parse_tree, sorted_bytes
+
+LARGEST_TEXT: Final = 4_096
+"""In bytes."""
+
+
+class Result(Enum):
+    """What the result of an expression must be."""
+
+    BOOL = "bool"
+    PERHAPS_BOOL = "bool, or known only when a request comes"
+    STRING = "string"
+
+
+_RESULTS: Final = {Result.BOOL: (BOOL,), Result.PERHAPS_BOOL: (BOOL, DYN), Result.STRING: (STRING,)}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How one variable gets into the data that the engine is given."""
+
+    variable: str
+    kind: Kind
+    above: tuple[str, ...]
+    """The namespaces around it, from the outside."""
+    name: str
+    keys: tuple[str, ...] | None
+    """The keys of a map that are needed; None for all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """An expression that was checked. Two of the same text and vocabulary are equal."""
+
+    text: str
+    vocabulary: Vocabulary
+    checked: bytes = field(repr=False, compare=False)
+    """A ``google.protobuf.Any`` with the ``cel.expr.CheckedExpr``, serialized."""
+    tree: Node = field(repr=False, compare=False)
+    reads: tuple[Read, ...] = field(repr=False, compare=False)
+    """Everything that it can look at."""
+    steps: tuple[Step, ...] = field(repr=False, compare=False)
+    empty: tuple[str, ...] = field(repr=False, compare=False)
+    """The namespaces that are always there, though nothing may be in them."""
+    untyped: bool = field(repr=False, compare=False)
+    """Whether the type of its result is known only when a request comes: only then can it be null."""
+    running: Any = field(repr=False, compare=False)
+    """The engine's form of it."""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The names of the variables that have to be known."""
+        return tuple(each.variable.name for each in self.reads)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """What it reads as people write it: ``identity.group``."""
+        return tuple(path for each in self.reads for path in each.paths)
+
+
+@lru_cache(maxsize=16_384)
+def compile_expression(
+    text: str, vocabulary: Vocabulary, result: Result = Result.PERHAPS_BOOL
+) -> Program | tuple[CelProblem, ...]:
+    """Check an expression: the program, or everything that is wrong with it. The same text is checked once."""
+    unreadable = _unreadable(text)
+    if unreadable is not None:
+        return (unreadable,)
+    compiled = compile_text(text, vocabulary)
+    if isinstance(compiled, tuple):
+        return compiled
+    returns = result_type(compiled)
+    checked = sorted_bytes(compiled.serialize())
+    tree = parse_tree(checked)
+    if tree is None:
+        return (CelProblem(reason=Reason.NOT_ALLOWED, message="it has a macro that is not known here"),)
+    reads, bare = find_reads(tree, vocabulary)
+    problems = check_tree(tree, text, vocabulary, bare)
+    if returns is None or returns not in _RESULTS[result]:
+        wanted = type_name(_RESULTS[result][0])
+        said = f"the result is no {wanted}" if returns is None else f"the result is {type_name(returns)}, not {wanted}"
+        problems = (problem_at(text, tree.at, Reason.NOT_BOOL, said), *problems)
+    return problems or _program(text, vocabulary, checked, tree, reads)
+
+
+def expression_text(data: bytes) -> str | None:
+    """Write a ``CheckedExpr`` or ``ParsedExpr`` that came over the wire as text, to be checked like any other."""
+    tree = parse_tree(data)
+    return None if tree is None else render_text(tree)
+
+
+def _unreadable(text: str) -> CelProblem | None:
+    """Refuse what must not reach the engine's parser."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        return CelProblem(reason=Reason.SYNTAX, message="the expression is not Unicode text")
+    if size > LARGEST_TEXT:
+        message = f"the expression has {size} bytes, and {LARGEST_TEXT} are allowed"
+        return CelProblem(reason=Reason.TOO_LARGE, message=message)
+    if "\0" in text:
+        return problem_at(text, text.index("\0"), Reason.SYNTAX, "the expression has a NUL character")
+    return None
+
+
+def _program(
+    text: str, vocabulary: Vocabulary, checked: bytes, tree: Node, reads: tuple[Read, ...]
+) -> Program | tuple[CelProblem, ...]:
+    running = load(checked, vocabulary)
+    if isinstance(running, CelProblem):
+        return (running,)
+    return Program(
+        text=text,
+        vocabulary=vocabulary,
+        checked=checked,
+        tree=tree,
+        reads=reads,
+        steps=tuple(_step(each) for each in reads),
+        empty=tuple(sorted(vocabulary.roots & vocabulary.namespaces & {_root(each) for each in reads})),
+        untyped=running.return_type() == DYN,
+        running=running,
+    )
+
+
+def _step(read: Read) -> Step:
+    *above, name = read.variable.name.split(".")
+    keys = tuple(sorted(read.keys)) if read.keys is not None and read.variable.kind in MAPS else None
+    return Step(read.variable.name, read.variable.kind, tuple(above), name, keys)
+
+
+def _root(read: Read) -> str:
+    return read.variable.name.partition(".")[0]

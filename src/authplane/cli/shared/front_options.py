@@ -1,0 +1,134 @@
+"""The options that every authorization server has, declared once."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from authplane.authserver.engine.http_check import Form, ForwardedHeaders, OriginalHeaders, SameRequest
+from authplane.authserver.records.runtime.decision_log import LogUnusableError
+from authplane.authserver.records.runtime.traces import TracesUnusableError
+from authplane.authserver.runtime.admin import ADMIN_ADDRESS
+from authplane.authserver.runtime.server import DEFAULT_ENGINE, Engine, ServerPlan, serve_checks
+from authplane.authserver.runtime.server_backends import BranchPlan, DescriptionError, ServingPlan
+from authplane.cli.shared.listen_options import (
+    AddressOption,
+    LogFormatOption,
+    TlsCaOption,
+    TlsCertOption,
+    TlsKeyOption,
+    serving,
+)
+from authplane.cli.shared.output import fail
+from authplane.runtime.log import LogFormat, set_up_log
+from authplane.runtime.servers.listen import TlsPaths, parse_address
+
+_FORMS: dict[str, Form] = {
+    "same": SameRequest(),
+    "forwarded": ForwardedHeaders(),
+    "original": OriginalHeaders(),
+}
+
+PublicOption: TypeAlias = Annotated[
+    bool,
+    typer.Option("--public", help="Let other machines ask without a certificate; never with policies."),
+]
+EngineOption: TypeAlias = Annotated[
+    Engine, typer.Option(help="grpcio is one process and portable; pyvoy runs Python inside Envoy.")
+]
+WorkersOption: TypeAlias = Annotated[int, typer.Option(min=1, max=64, help="Processes that share the port (pyvoy).")]
+InFlightOption: TypeAlias = Annotated[
+    int, typer.Option(min=1, help="How many checks may wait at a time; the next is told at once that it cannot.")
+]
+HttpAddressOption: TypeAlias = Annotated[str, typer.Option(help="Where HTTP checks are answered; empty is nowhere.")]
+HttpFormOption: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        help="How HTTP checks are asked: same (Envoy), forwarded (Traefik: X-Forwarded-*), original (nginx: "
+        "X-Original-*). The last two trust the proxy to replace what clients send."
+    ),
+]
+DecisionLogOption: TypeAlias = Annotated[
+    str, typer.Option(help="A file for a line per decision; - is standard output, empty is none.")
+]
+MetricsOption: TypeAlias = Annotated[
+    str, typer.Option(help="Where /healthz, /readyz and /metrics are served, for all workers; empty is nowhere.")
+]
+MetricsPublicOption: TypeAlias = Annotated[
+    bool, typer.Option("--metrics-public", help="Let other machines reach them, unauthenticated.")
+]
+MetricsHostOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(help="A host name by which they may be asked, besides localhost and the address; repeatable."),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Front:
+    """How a server is reached, and where it writes what happens."""
+
+    address: AddressOption = "127.0.0.1:9443"
+    public: PublicOption = False
+    engine: EngineOption = DEFAULT_ENGINE
+    workers: WorkersOption = 1
+    in_flight: InFlightOption = 1000
+    http_address: HttpAddressOption = ""
+    http_form: HttpFormOption = "same"
+    tls_cert_path: TlsCertOption = ""
+    tls_key_path: TlsKeyOption = ""
+    tls_ca_path: TlsCaOption = ""
+    decision_log: DecisionLogOption = "-"
+    metrics_address: MetricsOption = str(ADMIN_ADDRESS)
+    metrics_public: MetricsPublicOption = False
+    metrics_host: MetricsHostOption = None
+    log_format: LogFormatOption = LogFormat.AUTO
+
+    def serve(self, *branches: BranchPlan) -> None:
+        """Serve until the program is stopped; what is wrong with the options ends it with one sentence."""
+        set_up_log(self.log_format)
+        if self.http_form not in _FORMS:
+            fail(f"{self.http_form!r} is not one of {', '.join(_FORMS)}", status=2)
+        with serving():
+            try:
+                serve_checks(self._plan(branches))
+            except DescriptionError as error:
+                fail(str(error), status=2)
+            except (LogUnusableError, TracesUnusableError) as error:
+                fail(str(error))
+
+    def _plan(self, branches: tuple[BranchPlan, ...]) -> ServerPlan:
+        form = _FORMS[self.http_form]
+        return ServerPlan(
+            serving=ServingPlan(branches=branches, decision_log=self.decision_log),
+            address=parse_address(self.address),
+            public=self.public,
+            tls=TlsPaths(certificate=self.tls_cert_path, key=self.tls_key_path, ca=self.tls_ca_path),
+            engine=self.engine,
+            workers=self.workers,
+            in_flight=self.in_flight,
+            http=(parse_address(self.http_address), form) if self.http_address else None,
+            admin=parse_address(self.metrics_address) if self.metrics_address else None,
+            admin_public=self.metrics_public,
+            admin_names=tuple(self.metrics_host or ()),
+            log_format=self.log_format,
+        )
+
+
+def with_front(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of `Front` besides its own; it gets them as ``front``."""
+    own = inspect.signature(command, eval_str=True)
+    common = inspect.signature(Front, eval_str=True).parameters
+    parameters = [*(each for each in own.parameters.values() if each.name != "front"), *common.values()]
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        front = Front(**{name: given.pop(name) for name in common})
+        command(**given, front=front)
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    run.__dict__["__signature__"] = own.replace(parameters=[each.replace(kind=keyword) for each in parameters])
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run

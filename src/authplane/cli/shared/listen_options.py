@@ -1,0 +1,51 @@
+"""Options and errors that every command that listens shares."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from authplane.cli.shared.output import fail
+from authplane.controlplane.serving.runtime.control_socket import NotLiveError
+from authplane.runtime.envoy_process import EnvoyError
+from authplane.runtime.log import LogFormat
+from authplane.runtime.servers.listen import AddressInvalidError, ListenError
+from authplane.sources.runtime.folder import FolderError
+
+AddressOption: TypeAlias = Annotated[str, typer.Option(help="host:port, :port or unix:/path.")]
+TlsCertOption: TypeAlias = Annotated[str, typer.Option(help="PEM file with the certificate chain; empty is plaintext.")]
+TlsKeyOption: TypeAlias = Annotated[str, typer.Option(help="PEM file with the private key.")]
+TlsCaOption: TypeAlias = Annotated[
+    str, typer.Option(help="PEM file with a CA: only clients with a certificate of it are served.")
+]
+StateDirOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        help="Private folder for the last good versions of files; the default is $STATE_DIRECTORY, or"
+        " authplane in $XDG_STATE_HOME.",
+        show_default=False,
+    ),
+]
+LoosenAfterOption: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        min=0.0,
+        help="Seconds that a file must be unchanged before a change that takes protection away takes effect.",
+    ),
+]
+LogFormatOption: TypeAlias = Annotated[LogFormat, typer.Option(help="auto is text on a terminal, JSON elsewhere.")]
+
+
+@contextmanager
+def serving() -> Generator[None]:
+    """Turn what can go wrong with a server's surroundings into one sentence."""
+    try:
+        yield
+    except (AddressInvalidError, FolderError) as error:
+        fail(str(error), status=2)
+    except (ListenError, EnvoyError, NotLiveError) as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None

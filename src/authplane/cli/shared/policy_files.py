@@ -1,0 +1,83 @@
+"""What commands about policies read: folders as a server reads them, and files that are no resources."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from authplane.cli.shared.output import count, err, fail, finding_line
+from authplane.core.problems import Severity
+from authplane.devkit.policies.checking import Enforced, Keys, enforce, parse_keys
+from authplane.devkit.policies.policy_lint import lint_policies
+from authplane.devkit.strict_files import LARGEST, Text, parse_text
+from authplane.resources.documents import Finding
+from authplane.runtime.issuers.issuer_keys import fetch_keys
+from authplane.sources.runtime.folder import Folder, FolderError, shown
+
+KeysOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--keys", metavar="FILE", help="Key sets by issuer: {https://issuer.example: {keys: [...]}}."),
+]
+FetchOption: TypeAlias = Annotated[bool, typer.Option("--fetch", help="Fetch the keys of issuers, as a server does.")]
+PrivateOption: TypeAlias = Annotated[
+    bool,
+    typer.Option("--allow-private-issuers", help="With --fetch: issuers may be on this machine or a private network."),
+]
+
+
+def read_enforced(root: Path) -> Enforced:
+    """Read a folder and compile its policies; a folder that cannot be read ends the command."""
+    try:
+        folder = Folder(root)
+        folder.scan()
+    except FolderError as error:
+        fail(str(error), status=2)
+    return enforce(folder.library.current())
+
+
+def read_text(path: Path, *, binary: str = "") -> Text:
+    """Read a file; one that cannot be read ends the command."""
+    try:
+        with path.open("rb") as opened:
+            content = opened.read(LARGEST + 1)
+    except OSError as error:
+        fail(f"{path} cannot be read: {error.strerror}", status=2)
+    return parse_text(shown(str(path)), content, binary=binary)
+
+
+def read_keys(enforced: Enforced, path: Path | None, *, fetch: bool, allow_private: bool) -> Keys:
+    """Return the keys that tokens are verified with: those of the file, and of the others those that are fetched."""
+    found: Keys = {}
+    if path is not None:
+        found, findings = parse_keys(read_text(path))
+        stop_at(findings)
+    if not fetch:
+        return found
+    missing = [issuer for issuer in enforced.policies.issuers if issuer.url.names().isdisjoint(found)]
+    fetched = fetch_keys(missing, allow_private_networks=allow_private)
+    for url, why in fetched.failures.items():
+        err.print("[yellow]warning:[/] ", end="")
+        err.print(f"no keys of {url}: {why}", markup=False)
+    return {**found, **fetched.keys}
+
+
+def warn_of_errors(sets: Iterable[Enforced], where: Path) -> None:
+    """Say on standard error that policies have errors: what they protect is denied, which may be all there is to it."""
+    errors = {
+        finding
+        for enforced in sets
+        for finding in lint_policies(enforced)
+        if finding.problem.severity is Severity.ERROR
+    }
+    if errors:
+        said = f"{count(len(errors), 'error')} in policies, which deny what they protect; see authplane lint {where}"
+        err.print(said, markup=False)
+
+
+def stop_at(findings: tuple[Finding, ...]) -> None:
+    """Print findings on standard error, and end the command if one is an error."""
+    for finding in findings:
+        err.print(finding_line(finding))
+    if any(finding.problem.severity is Severity.ERROR for finding in findings):
+        raise typer.Exit(1)

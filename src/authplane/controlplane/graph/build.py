@@ -1,0 +1,145 @@
+"""The graph, built in named passes."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from authplane.controlplane.graph.build_memory import Memory
+from authplane.controlplane.graph.gateway.gateway_api import NO_GATEWAYS, Gateways, build_gateways
+from authplane.controlplane.graph.gateway.grpc_backends import build_grpc_servers, close_all
+from authplane.controlplane.graph.httpproxy.build_context import Around
+from authplane.controlplane.graph.httpproxy.ingress_class import leave_to_others
+from authplane.controlplane.graph.httpproxy.proxy_authorization import global_authorization
+from authplane.controlplane.graph.httpproxy.virtual_hosts import Hosts, build_hosts, owners
+from authplane.controlplane.graph.model.grpc_servers import Judged
+from authplane.controlplane.graph.model.routing_model import Address, Certificate, Graph
+from authplane.controlplane.graph.model.target_placements import Placements
+from authplane.controlplane.graph.model.upstreams import CertificateFiles, Cluster, Plaintext
+from authplane.controlplane.graph.reports import Reports
+from authplane.controlplane.graph.settings.gateway_settings import (
+    DEFAULTS,
+    Settings,
+    read_settings,
+    unusable_configuration,
+)
+from authplane.controlplane.graph.tls.upstream_tls import client_certificate
+from authplane.controlplane.graph.upstreams.extension_services import extension_clusters
+from authplane.controlplane.graph.upstreams.policy_connection import POLICY_CLUSTER, PolicyServer, read_policy_server
+from authplane.controlplane.graph.upstreams.resolved_services import report_endpoint_slices
+from authplane.controlplane.graph.upstreams.service_clusters import ServiceClusters
+from authplane.controlplane.graph.upstreams.service_tls import read_service_tls
+from authplane.core.names import ObjectName, Ref
+from authplane.core.problems import Problem
+from authplane.policy.attached.attachments import Policies
+from authplane.resources.documents import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """The graph and what the same pass found."""
+
+    graph: Graph
+    problems: Mapping[Ref, tuple[Problem, ...]]
+    gateways: Gateways = NO_GATEWAYS
+    """What became of Gateways, HTTPRoutes and Backends."""
+    policy_server: PolicyServer | None = None
+    """Who decides by policies; None if nothing would ask."""
+
+
+def build_graph(
+    resources: Resources,
+    memory: Memory | None = None,
+    policy_server: PolicyServer | None = None,
+    policies: Policies | None = None,
+    keys: Mapping[str, str] | None = None,
+) -> Built:
+    """Turn resources into the routing graph; what is invalid is left out and reported.
+
+    With the memory of an earlier build the result is the same, and what has not changed is the same object.
+    A ``policy_server`` is asked instead of the one that the resources name. With ``policies``, as they are compiled,
+    proxies and gRPC servers are told what they need not ask about; ``keys`` are the key sets of issuers by address.
+    """
+    memory = memory or Memory()
+    reports = Reports()
+    report_endpoint_slices(resources, reports)
+    # Nobody listens without a host, and without settings there is none.
+    settings = read_settings(resources, reports) or DEFAULTS
+    resources = leave_to_others(resources, settings, reports)
+    server = read_policy_server(resources, reports)
+    unusable = unusable_configuration(resources, reports)
+    tls = read_service_tls(resources)
+    clusters_of_extensions = extension_clusters(resources, settings, tls, reports, memory.extensions)
+    extensions = {name: cluster.extension for name, cluster in clusters_of_extensions.items()}
+    services = ServiceClusters(resources, settings, tls, memory.clusters)
+    around = Around(
+        resources=resources,
+        settings=settings,
+        unusable=unusable,
+        owners=owners(resources, settings),
+        extensions=extensions,
+        global_authorization=global_authorization(settings, resources, extensions, reports),
+        clusters=services,
+        reports=reports,
+    )
+    hosts = build_hosts(around, memory.roots)
+    where = settings.listeners
+    taken = [each.port for each, served in ((where.http, hosts.plain), (where.https, hosts.secure)) if served]
+    asked, placements = policy_server or server, Placements(policies, keys, memory.gateways.placements)
+    gateways = build_gateways(resources, settings, asked, placements, services, taken, reports, memory.gateways)
+    grpc_servers = build_grpc_servers(resources, asked, gateways.protection, policies, reports)
+    if unusable:
+        gateways, grpc_servers = gateways.withdrawn(), close_all(grpc_servers)
+    services.forget_unused()
+    known = services.built()
+    used = sorted({*hosts.clusters, *gateways.services})
+    clusters: list[Cluster] = [*clusters_of_extensions.values(), *gateways.clusters, *(known[name] for name in used)]
+    graph = replace(
+        _served(settings, hosts),
+        gateways=gateways.ports,
+        keys=placements.key_sets,
+        grpc_servers=grpc_servers,
+        clusters=tuple(sorted(clusters, key=lambda cluster: cluster.name)),
+        certificates=_certificates(
+            resources, settings, (*hosts.certificates, *gateways.certificates), clusters, asked.client
+        ),
+    )
+    return Built(graph, reports.found(), gateways, asked if _asks(graph) else None)
+
+
+def _asks(graph: Graph) -> bool:
+    """Tell whether the policy server is asked about anything."""
+    return any(cluster.name == POLICY_CLUSTER for cluster in graph.clusters) or any(
+        isinstance(server.authorization, Judged) for server in graph.grpc_servers
+    )
+
+
+def _served(settings: Settings, hosts: Hosts) -> Graph:
+    """Return what HTTPProxies come to."""
+    where = settings.listeners
+    return Graph(
+        http=Address(where.http.address, where.http.port),
+        https=Address(where.https.address, where.https.port),
+        connections=settings.connections,
+        plain_hosts=hosts.plain,
+        secure_hosts=hosts.secure,
+        fallback=hosts.fallback,
+        refused=hosts.refused,
+    )
+
+
+def _certificates(
+    resources: Resources,
+    settings: Settings,
+    served: Iterable[Certificate],
+    clusters: Sequence[Cluster],
+    shown_to_policy_server: Certificate | CertificateFiles | None,
+) -> tuple[Certificate | CertificateFiles, ...]:
+    """Return what hosts show to clients and clusters show to upstreams."""
+    found: dict[ObjectName, Certificate | CertificateFiles] = {certificate.name: certificate for certificate in served}
+    for shown in (client_certificate(resources, settings), shown_to_policy_server):
+        if isinstance(shown, Certificate | CertificateFiles) and any(_shows(each, shown.name) for each in clusters):
+            found[shown.name] = shown
+    return tuple(found[name] for name in sorted(found))
+
+
+def _shows(cluster: Cluster, certificate: ObjectName) -> bool:
+    return not isinstance(cluster.tls, Plaintext) and cluster.tls.client_certificate == certificate

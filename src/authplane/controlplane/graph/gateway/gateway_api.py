@@ -1,0 +1,292 @@
+"""Gateways, HTTPRoutes and Backends: what proxies serve of them, and what became of each.
+
+Without any Gateway there is one of our own, on a port of this machine, which leads to every Backend under
+``/<namespace>/<name>``.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final
+
+from authplane.controlplane.graph.gateway.default_gateway import (
+    DEFAULT,
+    default_gateway,
+    default_routes,
+    has_default_gateway,
+)
+from authplane.controlplane.graph.gateway.gateway_listeners import Listener, gateway_ref, read_listeners
+from authplane.controlplane.graph.gateway.http_routes import Attached, Checks, RouteMemory, RouteOutcome, attach_routes
+from authplane.controlplane.graph.gateway.mcp_backends import BackendMemo, Backends, build_backends
+from authplane.controlplane.graph.gateway.protection import NOTHING_PROTECTED, Protection, read_protection
+from authplane.controlplane.graph.gateway.route_rules import Beside, CoversOf
+from authplane.controlplane.graph.memo.memo import Memo
+from authplane.controlplane.graph.model.hostnames import covers
+from authplane.controlplane.graph.model.route_authorization import Enforced
+from authplane.controlplane.graph.model.routing_model import (
+    Address,
+    Certificate,
+    GatewayChain,
+    GatewayHost,
+    GatewayPort,
+    PlainPort,
+    SecurePort,
+    Split,
+)
+from authplane.controlplane.graph.model.target_placements import PlacementMemory, Placements
+from authplane.controlplane.graph.model.upstreams import Cluster, TlsLimits
+from authplane.controlplane.graph.reports import Reports
+from authplane.controlplane.graph.settings.gateway_settings import Settings
+from authplane.controlplane.graph.settings.settings_places import configuration_ref
+from authplane.controlplane.graph.upstreams.policy_connection import PolicyServer, policy_cluster, policy_service
+from authplane.controlplane.graph.upstreams.service_clusters import Clusters
+from authplane.core.names import ObjectName, Ref
+from authplane.core.problems import Problems
+from authplane.policy.attached.attachments import Target
+from authplane.resources.documents import Resources
+from authplane.resources.kinds.configuration import AuthplaneConfigurationSpec, GatewaySettings
+from authplane.resources.kinds.gateway import HTTPRoute
+
+_EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 (a gateway is there to be reached)
+_HERE: Final = "127.0.0.1"
+_NO_SETTINGS: Final = AuthplaneConfigurationSpec()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateways:
+    """What proxies get, and what became of the documents."""
+
+    ports: tuple[GatewayPort, ...] = ()
+    clusters: tuple[Cluster, ...] = ()
+    """Those that are there for Gateways alone."""
+    services: frozenset[str] = frozenset()
+    """The names of the clusters of Services that routes lead to."""
+    certificates: tuple[Certificate, ...] = ()
+    listeners: tuple[Listener, ...] = ()
+    routes: tuple[RouteOutcome, ...] = ()
+    backends: Backends = field(default_factory=lambda: MappingProxyType({}))
+    protection: Protection = NOTHING_PROTECTED
+    ways: tuple[Target, ...] = ()
+    """Which listeners lead to which backends, each once; a Gateway of our own is among them."""
+    usable: bool = True
+    """Otherwise the configuration is not, and nothing is served."""
+
+    def withdrawn(self) -> "Gateways":
+        """Return the same without anything for proxies."""
+        return replace(self, ports=(), clusters=(), services=frozenset(), certificates=(), usable=False)
+
+
+NO_GATEWAYS: Final = Gateways()
+
+
+@dataclass(slots=True)
+class GatewayMemory:
+    """What one build leaves to the next."""
+
+    backends: BackendMemo = field(default_factory=Memo)
+    placements: PlacementMemory = field(default_factory=PlacementMemory)
+    routes: RouteMemory = field(default_factory=RouteMemory)
+    default_routes: RouteMemory = field(default_factory=RouteMemory)
+    ports: Mapping[int, GatewayPort] = field(default_factory=dict)
+
+    def forget(self) -> None:
+        """Forget everything: there is nothing that could come again."""
+        self.backends, self.placements, self.ports = Memo(), PlacementMemory(), {}
+        self.routes, self.default_routes = RouteMemory(), RouteMemory()
+
+
+def build_gateways(  # noqa: PLR0913, PLR0917 (each of them decides something)
+    resources: Resources,
+    settings: Settings,
+    server: PolicyServer,
+    placements: Placements,
+    clusters: Clusters,
+    taken: Collection[int],
+    reports: Reports,
+    memory: GatewayMemory | None = None,
+) -> Gateways:
+    """Build the ports of all Gateways; ``taken`` are those of others.
+
+    With the memory of an earlier build the result is the same, and what has not changed is the same object.
+    """
+    memory = memory or GatewayMemory()
+    if not (resources.gateways or resources.http_routes or resources.backends or resources.x_backends):
+        memory.forget()
+        return NO_GATEWAYS
+    spec = resources.configuration.spec if resources.configuration is not None else _NO_SETTINGS
+    build = _Build(
+        beside=Beside(
+            resources=resources,
+            clusters=clusters,
+            backends=build_backends(resources, settings, spec.gateway.ca_file, clusters, reports, memory.backends),
+            covers=CoversOf(protection := read_protection(resources)),
+        ),
+        protection=protection,
+        checks=Checks(
+            service=policy_service(server, spec.max_request_body),
+            placings=placements,
+            unprotected_backends=spec.unprotected_backends == "Deny",
+            trusted_hops=settings.connections.trusted_hops,
+        ),
+        taken=taken,
+        reports=reports,
+        memory=memory,
+    )
+    listeners, attached = build.written()
+    served, leading, address = listeners, attached, _EVERYWHERE
+    if has_default_gateway(resources):
+        served, leading = build.default(spec.gateway)
+        address = _HERE
+    else:
+        memory.default_routes = RouteMemory()
+    placements.remember()
+    where = spec.gateway.address or address
+    made = _ports(served, leading.hosts, where, settings.downstream_tls)
+    ports = tuple(_as_before(each, memory.ports) for each in made)
+    memory.ports = {each.where.port: each for each in ports}
+    used = _used(ports)
+    own = [each.own for each in build.beside.backends.values() if each.own is not None and each.own.name in used]
+    return Gateways(
+        ports=ports,
+        clusters=(*own, *([policy_cluster(server)] if _checked(ports) else [])),
+        services=used - {each.name for each in own},
+        certificates=tuple(_certificates(served)),
+        listeners=listeners,
+        routes=attached.routes,
+        backends=build.beside.backends,
+        protection=protection,
+        ways=tuple(dict.fromkeys(way for route in leading.routes for way in route.ways)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Build:
+    """What Gateways are built from."""
+
+    beside: Beside
+    protection: Protection
+    checks: Checks
+    taken: Collection[int]
+    reports: Reports
+    memory: GatewayMemory
+
+    def written(self) -> tuple[tuple[Listener, ...], Attached]:
+        """Build the Gateways and routes that somebody wrote."""
+        resources, reports = self.beside.resources, self.reports
+        listeners = read_listeners(
+            resources.gateways, resources, self.taken, lambda name: reports.of(gateway_ref(name))
+        )
+        report, memory = lambda name: reports.of(_route(name)), self.memory.routes
+        return listeners, self._attached(resources.http_routes, listeners, report, memory)
+
+    def default(self, settings: GatewaySettings) -> tuple[tuple[Listener, ...], Attached]:
+        """Build the Gateway that nobody wrote; what is wrong with it is wrong with the settings."""
+        found, unheard = Problems(), Problems()
+        resources = self.beside.resources
+        gateways = {DEFAULT: default_gateway(settings)}
+        listeners = read_listeners(gateways, resources, self.taken, lambda _: found, trusted=True)
+        configuration = resources.configuration
+        if configuration is not None:
+            problems = self.reports.of(configuration_ref(configuration))
+            with problems.at("spec", "gateway"):
+                for each in found:
+                    problems.warn(each.reason, f"the default Gateway is not served: {each.message}")
+        # What is wrong with a Backend is in its own report.
+        routes = default_routes(resources)
+        return listeners, self._attached(routes, listeners, lambda _: unheard, self.memory.default_routes)
+
+    def _attached(
+        self,
+        routes: Mapping[ObjectName, HTTPRoute],
+        listeners: tuple[Listener, ...],
+        report: Callable[[ObjectName], Problems],
+        memory: RouteMemory,
+    ) -> Attached:
+        return attach_routes(routes, listeners, self.protection, self.beside, self.checks, report, memory)
+
+
+def _route(name: ObjectName) -> Ref:
+    return Ref("HTTPRoute", name.namespace, name.name)
+
+
+# --- Ports
+
+
+def _ports(
+    listeners: Iterable[Listener], hosts: Mapping[str, tuple[GatewayHost, ...]], address: str, tls: TlsLimits
+) -> Iterator[GatewayPort]:
+    by_port: dict[int, list[Listener]] = defaultdict(list)
+    for each in listeners:
+        by_port[each.port].append(each)
+    for port, together in sorted(by_port.items()):
+        served = [each for each in together if each.served]
+        if not served:
+            continue
+        where = Address(address, port)
+        claimed = {each.hostname for each in together if each.conflicted is None}
+        if served[0].secure:
+            by_name = sorted(served, key=lambda each: each.name)
+            chains = [_chain(each, hosts[each.name], claimed, tls) for each in by_name]
+            yield SecurePort(where=where, chains=tuple(chains))
+        else:
+            # Nobody answers for the names of listeners that are not served.
+            kept = (GatewayHost(name=name, routes=()) for name in claimed - {each.hostname for each in served})
+            found = [host for each in served for host in hosts[each.name]]
+            yield PlainPort(where=where, hosts=tuple(sorted((*found, *kept), key=lambda host: host.name)))
+
+
+def _as_before(made: GatewayPort, before: Mapping[int, GatewayPort]) -> GatewayPort:
+    """Return a port as the last build had it, wherever nothing is new; most of that is compared by identity."""
+    known = before.get(made.where.port)
+    if known == made:
+        return known
+    if isinstance(known, SecurePort) and isinstance(made, SecurePort):
+        chains = {each.name: each for each in known.chains}
+        return replace(made, chains=tuple(_same(each, chains.get(each.name)) for each in made.chains))
+    return made
+
+
+def _same(made: GatewayChain, known: GatewayChain | None) -> GatewayChain:
+    return known if known is not None and known == made else made
+
+
+def _chain(listener: Listener, hosts: tuple[GatewayHost, ...], claimed: Iterable[str], tls: TlsLimits) -> GatewayChain:
+    others = (name for name in claimed if name != listener.hostname and covers(listener.hostname, name))
+    return GatewayChain(
+        name=listener.name,
+        hostname=listener.hostname,
+        certificates=tuple(dict.fromkeys(each.name for each in listener.certificates)),
+        clients=listener.clients,
+        limits=tls,
+        hosts=hosts,
+        elsewhere=tuple(sorted(others)),
+    )
+
+
+def gateway_hosts(port: GatewayPort) -> tuple[GatewayHost, ...]:
+    """Return every host of a port, once for each listener that serves it."""
+    return port.hosts if isinstance(port, PlainPort) else tuple(host for each in port.chains for host in each.hosts)
+
+
+def splits(hosts: Iterable[GatewayHost]) -> Iterator[Split]:
+    """Return where the requests of hosts are sent."""
+    for host in hosts:
+        for route in host.routes:
+            if isinstance(route.action, Split):
+                yield route.action
+
+
+def _used(ports: Iterable[GatewayPort]) -> frozenset[str]:
+    shares = (share for port in ports for split in splits(gateway_hosts(port)) for share in split.shares)
+    return frozenset(share.cluster for share in shares if share.cluster is not None)
+
+
+def _checked(ports: Iterable[GatewayPort]) -> bool:
+    shares = (share for port in ports for split in splits(gateway_hosts(port)) for share in split.shares)
+    return any(isinstance(share.authorization, Enforced) for share in shares)
+
+
+def _certificates(listeners: Iterable[Listener]) -> Iterable[Certificate]:
+    shown = {each.name: each for listener in listeners if listener.served for each in listener.certificates}
+    return (shown[name] for name in sorted(shown))

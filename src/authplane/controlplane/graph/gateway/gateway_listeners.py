@@ -1,0 +1,272 @@
+"""Listeners of Gateways: which can be served, and what is wrong with the others.
+
+What is wrong with one listener costs that listener. Its host name stays its own even then: no wider listener of the
+port answers for it, since that one may ask for less of its clients.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from authplane.controlplane.graph.model.hostnames import ANY, hostname_problem
+from authplane.controlplane.graph.model.reference_grants import may_refer
+from authplane.controlplane.graph.model.routing_model import Certificate, ClientCertificates
+from authplane.controlplane.graph.tls.tls_secrets import Unusable, ca_bundle, server_certificate
+from authplane.core.names import ObjectName, Ref
+from authplane.core.problems import Problems
+from authplane.resources.documents import Resources
+from authplane.resources.kinds.gateway import AllowedRoutes, FrontendValidation, Gateway, GatewayListener, SecretRef
+
+_PROTOCOLS: Final = frozenset({"HTTP", "HTTPS"})
+_ROUTE_KIND: Final = ("gateway.networking.k8s.io", "HTTPRoute")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a condition of the Gateway API is not as it should be."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """A listener of a Gateway as its author wrote it, and what is wrong with it."""
+
+    gateway: ObjectName
+    section: str
+    index: int
+    port: int
+    hostname: str
+    secure: bool
+    certificates: tuple[Certificate, ...] = ()
+    clients: ClientCertificates | None = None
+    namespaces: str = "Same"
+    takes_routes: bool = True
+    """Whether HTTPRoutes may attach."""
+    not_accepted: Fault | None = None
+    unresolved: Fault | None = None
+    conflicted: Fault | None = None
+
+    @property
+    def name(self) -> str:
+        """The name under which proxies and logs know it."""
+        return f"{self.gateway}/{self.section}"
+
+    @property
+    def served(self) -> bool:
+        """Whether proxies get it; kinds of routes that we do not know cost nobody but those."""
+        refs = self.unresolved is None or self.unresolved.reason == "InvalidRouteKinds"
+        return self.not_accepted is None and self.conflicted is None and refs
+
+    def admits(self, namespace: str) -> bool:
+        """Tell whether routes of a namespace may attach."""
+        same = self.namespaces == "Same" and namespace == self.gateway.namespace
+        return self.takes_routes and (self.namespaces == "All" or same)
+
+
+def read_listeners(
+    gateways: Mapping[ObjectName, Gateway],
+    resources: Resources,
+    taken: Collection[int],
+    report: Callable[[ObjectName], Problems],
+    *,
+    trusted: bool = False,
+) -> tuple[Listener, ...]:
+    """Read every listener, in the order of Gateways and of what stands in them; the first to claim something has it.
+
+    ``taken`` are the ports of others. ``trusted`` Gateways need no ReferenceGrants.
+    """
+    found = []
+    for name, gateway in gateways.items():
+        problems = report(name)
+        seen: set[str] = set()
+        for index, written in enumerate(gateway.spec.listeners):
+            with problems.at("spec", "listeners", index):
+                read = _Read(name, resources, problems, trusted=trusted).listener(written, index)
+                found.append(_checked(read, seen, taken, problems))
+            seen.add(written.name)
+    return _without_conflicts(found, report)
+
+
+def _checked(listener: Listener, names: Collection[str], taken: Collection[int], problems: Problems) -> Listener:
+    if listener.not_accepted is not None:
+        return listener
+    if listener.section in names:
+        with problems.at("name"):
+            return replace(listener, not_accepted=_fault("Invalid", f"{listener.section!r} stands twice", problems))
+    if listener.port in taken:
+        message = f"port {listener.port} is where HTTPProxies are served"
+        with problems.at("port"):
+            return replace(listener, not_accepted=_fault("PortUnavailable", message, problems))
+    return listener
+
+
+def _without_conflicts(found: Iterable[Listener], report: Callable[[ObjectName], Problems]) -> tuple[Listener, ...]:
+    protocols: dict[int, Listener] = {}
+    names: dict[tuple[int, str], Listener] = {}
+    settled = []
+    for each in found:
+        if each.not_accepted is None:
+            first = protocols.setdefault(each.port, each)
+            owner = names.setdefault((each.port, each.hostname), each) if first.secure == each.secure else first
+            if owner is not each:
+                problems = report(each.gateway)
+                with problems.at("spec", "listeners", each.index):
+                    settled.append(replace(each, conflicted=_conflict(each, owner, problems)))
+                continue
+        settled.append(each)
+    return tuple(settled)
+
+
+def _conflict(listener: Listener, owner: Listener, problems: Problems) -> Fault:
+    whose = f"listener {owner.section!r} of Gateway {owner.gateway}"
+    if listener.secure != owner.secure:
+        return _fault("ProtocolConflict", f"{whose} has another protocol on port {listener.port}", problems)
+    host = "every host" if listener.hostname == ANY else repr(listener.hostname)
+    return _fault("HostnameConflict", f"{whose} has {host} on port {listener.port}", problems)
+
+
+def _fault(reason: str, message: str, problems: Problems) -> Fault:
+    problems.add(reason, message)
+    return Fault(reason, message)
+
+
+class _Read:
+    """Reads the listeners of one Gateway."""
+
+    def __init__(self, gateway: ObjectName, resources: Resources, problems: Problems, *, trusted: bool) -> None:
+        self._gateway = gateway
+        self._resources = resources
+        self._problems = problems
+        self._trusted = trusted
+        self._unresolved: list[Fault] = []
+
+    def listener(self, written: GatewayListener, index: int) -> Listener:
+        """Read a listener by itself."""
+        secure = written.protocol == "HTTPS"
+        not_accepted = self._not_accepted(written)
+        certificates: tuple[Certificate, ...] = ()
+        clients = None
+        if secure and not_accepted is None:
+            with self._problems.at("tls"):
+                certificates, clients = self._tls(written)
+        kinds = self._kinds(written.allowed_routes)
+        return Listener(
+            gateway=self._gateway,
+            section=written.name,
+            index=index,
+            port=written.port,
+            hostname=(written.hostname or ANY).lower(),
+            secure=secure,
+            certificates=certificates,
+            clients=clients,
+            namespaces=written.allowed_routes.namespaces.from_,
+            takes_routes=kinds,
+            not_accepted=not_accepted,
+            unresolved=self._unresolved[0] if self._unresolved else None,
+        )
+
+    def _not_accepted(self, written: GatewayListener) -> Fault | None:
+        problems = self._problems
+        if written.protocol not in _PROTOCOLS:
+            with problems.at("protocol"):
+                return _fault("UnsupportedProtocol", f"{written.protocol!r} is neither HTTP nor HTTPS", problems)
+        wrong = hostname_problem(written.hostname.lower()) if written.hostname else ""
+        if wrong:
+            with problems.at("hostname"):
+                return _fault("Invalid", f"{written.hostname!r} {wrong}", problems)
+        if written.protocol == "HTTP" and written.tls is not None:
+            with problems.at("tls"):
+                return _fault("Invalid", "a listener for HTTP has no TLS", problems)
+        if written.tls is not None and written.tls.mode != "Terminate":
+            with problems.at("tls", "mode"):
+                return _fault("Invalid", "a listener for HTTPS has to end TLS: Terminate", problems)
+        return None
+
+    def _tls(self, written: GatewayListener) -> tuple[tuple[Certificate, ...], ClientCertificates | None]:
+        tls = written.tls
+        if tls is None or not tls.certificate_refs:
+            self._add("InvalidCertificateRef", "there is no certificate to show: give certificateRefs")
+            return (), None
+        if tls.options:
+            with self._problems.at("options"):
+                self._problems.warn("IgnoredField", "there are no options of TLS here")
+        certificates = []
+        for index, ref in enumerate(tls.certificate_refs):
+            with self._problems.at("certificateRefs", index):
+                found = self._certificate(ref)
+                if found is not None:
+                    certificates.append(found)
+        clients = None
+        if tls.frontend_validation is not None:
+            with self._problems.at("frontendValidation"):
+                clients = self._clients(tls.frontend_validation)
+        return tuple(certificates), clients
+
+    def _clients(self, written: FrontendValidation) -> ClientCertificates:
+        optional = written.mode == "AllowInsecureFallback"
+        if optional:
+            with self._problems.at("mode"):
+                self._problems.warn(
+                    "ClientNotVerified",
+                    "clients may come without a certificate; one that cannot be verified is refused all the same: "
+                    "it would prove an identity",
+                )
+        bundles = []
+        for index, ref in enumerate(written.ca_certificate_refs):
+            with self._problems.at("caCertificateRefs", index):
+                bundles.append(self._bundle(ref))
+        return ClientCertificates(ca=b"".join(bundles), required=not optional)
+
+    def _secret(self, ref: SecretRef, wrong_kind: str) -> ObjectName | None:
+        """Return the Secret that is named, if the Gateway may name it."""
+        if (ref.group, ref.kind) != ("", "Secret"):
+            self._add(wrong_kind, f"only a Secret can be used, not a {ref.kind!r} of {ref.group!r}")
+            return None
+        name = ObjectName(ref.namespace or self._gateway.namespace, ref.name)
+        if not self._trusted and not may_use(self._resources, self._gateway, name):
+            self._add("RefNotPermitted", f'no ReferenceGrant lets Gateway "{self._gateway}" refer to Secret "{name}"')
+            return None
+        return name
+
+    def _certificate(self, ref: SecretRef) -> Certificate | None:
+        name = self._secret(ref, "InvalidCertificateRef")
+        if name is None:
+            return None
+        found = server_certificate(self._resources, name)
+        if isinstance(found, Unusable):
+            self._add("InvalidCertificateRef", f'Secret "{name}" is invalid: {found}')
+            return None
+        return found
+
+    def _bundle(self, ref: SecretRef) -> bytes:
+        name = self._secret(ref, "InvalidCACertificateKind")
+        if name is None:
+            return b""
+        found = ca_bundle(self._resources, name)
+        if isinstance(found, Unusable):
+            self._add("InvalidCACertificateRef", f'Secret "{name}" is invalid: {found}')
+            return b""
+        return found
+
+    def _kinds(self, allowed: AllowedRoutes) -> bool:
+        """Tell whether HTTPRoutes may attach."""
+        others = [each for each in allowed.kinds if (each.group, each.kind) != _ROUTE_KIND]
+        if others:
+            with self._problems.at("allowedRoutes", "kinds"):
+                self._add("InvalidRouteKinds", f"only HTTPRoutes can attach, not {others[0].kind!r}")
+        return len(others) < len(allowed.kinds) or not allowed.kinds
+
+    def _add(self, reason: str, message: str) -> None:
+        self._unresolved.append(_fault(reason, message, self._problems))
+
+
+def gateway_ref(name: ObjectName) -> Ref:
+    """Name a Gateway."""
+    return Ref("Gateway", name.namespace, name.name)
+
+
+def may_use(resources: Resources, gateway: ObjectName, secret: ObjectName) -> bool:
+    """Tell whether a Gateway may refer to a Secret."""
+    return may_refer(resources, gateway_ref(gateway), Ref("Secret", secret.namespace, secret.name))

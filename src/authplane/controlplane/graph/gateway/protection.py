@@ -1,0 +1,171 @@
+"""What AccessPolicies protect: where requests are checked, and whose tokens are asked for.
+
+Whoever is named by a policy is checked, whether the policy is valid or not: what it grants is for those who decide. A
+policy that cannot be read at all counts for everything that it might have named. One in shadow protects
+nothing, and asks nobody for a token: it is only known what it names, since it is to be asked there.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+from authplane.core.names import ObjectName
+from authplane.core.problems import Problems
+from authplane.policy.compile.policy_drafts import is_shadow
+from authplane.policy.identity.tokens.issuer_url import parse_issuer_url
+from authplane.policy.mcp.challenge import fit_scope, fit_url
+from authplane.policy.rules.policy_targets import BACKENDS, Written, meant_kind, written_policies
+from authplane.resources.documents import Resources
+from authplane.resources.kinds.agentic import AccessRule
+
+_WHOLE: Final = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """Whose tokens are asked for, and for which scopes; each once, sorted."""
+
+    issuers: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
+
+    def __or__(self, other: "Tokens") -> "Tokens":
+        return Tokens(issuers=_joined(self.issuers, other.issuers), scopes=_joined(self.scopes, other.scopes))
+
+
+NO_TOKENS: Final = Tokens()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protection:
+    """Everything that policies name."""
+
+    backends: Mapping[ObjectName, Tokens] = field(default_factory=lambda: MappingProxyType({}))
+    """Backends and XBackends alike."""
+    listeners: Mapping[tuple[ObjectName, str], Tokens] = field(default_factory=lambda: MappingProxyType({}))
+    """By Gateway and the name of the listener; an empty name is every one."""
+    namespaces: frozenset[str] = frozenset()
+    """Where a policy cannot be read, nor what it protects."""
+    everything: bool = False
+    """There may be a policy of which nothing is known."""
+    shadowed_backends: frozenset[ObjectName] = frozenset()
+    """Those that policies in shadow name, whether others do or not."""
+    shadowed_listeners: frozenset[tuple[ObjectName, str]] = frozenset()
+    """The same, as in ``listeners``."""
+
+    def backend(self, name: ObjectName) -> Tokens | None:
+        """Return which tokens the policies of a Backend ask for; None if it has no policy."""
+        known = self.backends.get(name)
+        return NO_TOKENS if known is None and self._uncertain(name) else known
+
+    def listener(self, gateway: ObjectName, section: str) -> Tokens | None:
+        """Return which tokens the policies of a listener ask for; None if it has no policy."""
+        found = [each for key in (_WHOLE, section) if (each := self.listeners.get((gateway, key))) is not None]
+        if not found:
+            return NO_TOKENS if self._uncertain(gateway) else None
+        return _all(found)
+
+    def shadows_backend(self, name: ObjectName) -> bool:
+        """Tell whether a Backend has a policy in shadow, which is to be asked and not heeded."""
+        return name in self.shadowed_backends
+
+    def shadows_listener(self, gateway: ObjectName, section: str) -> bool:
+        """Tell the same of a listener."""
+        return any((gateway, key) in self.shadowed_listeners for key in (_WHOLE, section))
+
+    def _uncertain(self, name: ObjectName) -> bool:
+        return self.everything or name.namespace in self.namespaces
+
+
+NOTHING_PROTECTED: Final = Protection()
+
+
+def read_protection(resources: Resources) -> Protection:
+    """Gather what all policies name."""
+    backends: dict[ObjectName, list[Tokens]] = defaultdict(list)
+    listeners: dict[tuple[ObjectName, str], list[Tokens]] = defaultdict(list)
+    shadows: list[Written] = []
+    for _, policy in written_policies(resources):
+        if is_shadow(policy):
+            shadows.append(policy)
+            continue
+        tokens = _tokens(policy)
+        for named in _named(policy, resources):
+            if isinstance(named, ObjectName):
+                backends[named].append(tokens)
+            else:
+                listeners[named].append(tokens)
+    unread = set()
+    for policy_ref, targets in resources.broken_policies.items():
+        if targets is None:
+            unread.add(policy_ref.namespace)
+        for target in targets or ():
+            kind = meant_kind(target.kind)
+            if kind in BACKENDS:
+                backends[target.object_name].append(NO_TOKENS)
+            elif kind == "Gateway":
+                listeners[target.object_name, _WHOLE].append(NO_TOKENS)
+    shadowed = {named for policy in shadows for named in _named(policy, resources)}
+    return Protection(
+        backends=MappingProxyType({name: _all(found) for name, found in backends.items()}),
+        listeners=MappingProxyType({key: _all(found) for key, found in listeners.items()}),
+        namespaces=frozenset(unread),
+        everything=bool(resources.doubt),
+        shadowed_backends=frozenset(each for each in shadowed if isinstance(each, ObjectName)),
+        shadowed_listeners=frozenset(each for each in shadowed if not isinstance(each, ObjectName)),
+    )
+
+
+def _named(policy: Written, resources: Resources) -> Iterator[ObjectName | tuple[ObjectName, str]]:
+    """Yield the Backends and the listeners that a policy names."""
+    for ref in policy.spec.target_refs:
+        name, kind = ObjectName(policy.metadata.namespace, ref.name), meant_kind(ref.kind)
+        if kind in BACKENDS:
+            yield name
+        elif kind == "Gateway":
+            yield name, _section(resources, name, ref.section_name)
+
+
+def _section(resources: Resources, gateway: ObjectName, written: str) -> str:
+    """Return the listener that a policy means; one that is not there might be any."""
+    known = resources.gateways.get(gateway)
+    return written if known is not None and any(each.name == written for each in known.spec.listeners) else _WHOLE
+
+
+def _tokens(policy: Written) -> Tokens:
+    issuers: set[str] = set()
+    scopes: set[str] = set()
+    for url, asked in _sources(policy.spec.rules):
+        issuers.add(url)
+        scopes.update(scope for scope in asked if fit_scope(scope))
+    return Tokens(issuers=tuple(sorted(issuers)), scopes=tuple(sorted(scopes)))
+
+
+def _sources(rules: Iterable[AccessRule]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for rule in rules:
+        oidc = rule.source.oidc if rule.source is not None else None
+        url = _issuer(oidc.issuer_url) if oidc is not None else ""
+        if oidc is not None and url:
+            yield url, oidc.scopes
+
+
+# Many policies name few issuers.
+@lru_cache(maxsize=1024)
+def _issuer(written: str) -> str:
+    """Return the address of an issuer; empty if it has none that can be told."""
+    # What is wrong with an address is said where the policy is compiled.
+    issuer = parse_issuer_url(written, Problems())
+    return issuer.url if issuer is not None and fit_url(issuer.url) else ""
+
+
+def _all(found: Iterable[Tokens]) -> Tokens:
+    joined = NO_TOKENS
+    for each in found:
+        joined |= each
+    return joined
+
+
+def _joined(these: tuple[str, ...], those: tuple[str, ...]) -> tuple[str, ...]:
+    return these if not those else tuple(sorted({*these, *those}))

@@ -1,0 +1,58 @@
+"""What the operator does not let owners of HTTPProxies do about authorization."""
+
+from typing import Final, assert_never
+
+from authplane.controlplane.graph.settings.gateway_settings import Disabling, Settings
+from authplane.core.problems import Problems
+from authplane.core.timeouts import After, Disabled, Timeout, UseDefault
+
+_THE_SETTINGS: Final = "the AuthplaneConfiguration does not allow it"
+
+
+def require_fail_open_permitted(settings: Settings, problems: Problems) -> None:
+    """Report ``failOpen`` where it is not allowed."""
+    if not settings.may_fail_open:
+        with problems.at("failOpen"):
+            problems.add("AuthFailOpenNotPermitted", f"requests may not go through without an answer: {_THE_SETTINGS}")
+
+
+def require_shadow_permitted(settings: Settings, problems: Problems) -> bool:
+    """Report a host that is not to be enforced, where that is not allowed; return whether it is."""
+    if settings.may_fail_open and settings.disabling is not Disabling.NOBODY:
+        return True
+    problems.add("AuthShadowNotPermitted", f"authorization must be enforced, not only tried: {_THE_SETTINGS}")
+    return False
+
+
+def require_disabling_permitted(settings: Settings, root: str, namespace: str, problems: Problems) -> bool:
+    """Report a policy that disables authorization where that is not allowed; return whether it is.
+
+    ``root`` and ``namespace`` are those of the root and of the HTTPProxy that holds the policy.
+    """
+    match settings.disabling:
+        case Disabling.ANYONE:
+            return True
+        case Disabling.ROOT_NAMESPACE:
+            if namespace == root:
+                return True
+            why = f'only HTTPProxies in the namespace of their root, "{root}", may disable it'
+        case Disabling.NOBODY:
+            why = _THE_SETTINGS
+        case _:
+            assert_never(settings.disabling)
+    with problems.at("authPolicy", "disabled"):
+        problems.add("AuthDisablingNotPermitted", f"authorization may not be disabled here: {why}")
+    return False
+
+
+def require_short(timeout: Timeout, settings: Settings, problems: Problems) -> None:
+    """Report a check that may take longer than is allowed, be it by the host's timeout or its ExtensionService's."""
+    if not isinstance(settings.longest_check, After) or isinstance(timeout, UseDefault):
+        return
+    longest = settings.longest_check.duration
+    if isinstance(timeout, Disabled) or timeout.duration > longest:
+        with problems.at("responseTimeout"):
+            problems.add(
+                "AuthResponseTimeoutNotPermitted",
+                f"a check may not take longer than {longest.total_seconds():g} s: {_THE_SETTINGS}",
+            )

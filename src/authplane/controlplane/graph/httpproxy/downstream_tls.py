@@ -1,0 +1,197 @@
+"""TLS towards clients: which certificate is shown, which versions are spoken, and whose certificates are asked for."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from authplane.controlplane.graph.httpproxy.build_context import Around
+from authplane.controlplane.graph.model.routing_model import Certificate, ClientCertificates, Forwarded
+from authplane.controlplane.graph.model.upstreams import NO_LIMITS, TlsLimits
+from authplane.controlplane.graph.tls.secret_delegation import may_use
+from authplane.controlplane.graph.tls.tls_secrets import (
+    Unusable,
+    ca_bundle,
+    revocation_lists,
+    secret_name,
+    server_certificate,
+)
+from authplane.core.names import ObjectName
+from authplane.core.problems import Problems
+from authplane.resources.documents import Resources
+from authplane.resources.kinds.contour import ClientValidation, Tls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DownstreamTls:
+    """What is agreed with the clients of a virtual host."""
+
+    certificate: Certificate
+    limits: TlsLimits
+    clients: ClientCertificates | None
+    fallback: Certificate | None
+    """Shown to clients that do not name the host, if they may do so."""
+
+
+def downstream_tls(tls: Tls, namespace: str, around: Around, problems: Problems) -> DownstreamTls | None:
+    """Read ``virtualhost.tls``; whatever cannot be as it is written is an error."""
+    _require_compatible(tls, problems)
+    certificate = _certificate(tls, namespace, around, problems)
+    limits = _limits(tls, around.settings.downstream_tls, problems)
+    fallback = _fallback(namespace, around, problems) if tls.enable_fallback_certificate else None
+    clients = None
+    if tls.client_validation is not None:
+        with problems.at("clientValidation"):
+            clients = _clients(tls.client_validation, namespace, around, problems)
+    if certificate is None:
+        return None
+    return DownstreamTls(certificate=certificate, limits=limits, clients=clients, fallback=fallback)
+
+
+def _limits(tls: Tls, everywhere: TlsLimits, problems: Problems) -> TlsLimits:
+    """Return what a host may negotiate: the stricter of its own versions and those of the installation."""
+    minimum = _version(tls.minimum_protocol_version, "minimumProtocolVersion", NO_LIMITS.minimum, problems)
+    maximum = _version(tls.maximum_protocol_version, "maximumProtocolVersion", NO_LIMITS.maximum, problems)
+    greater = "the minimum protocol version is greater than the maximum protocol version"
+    stricter = replace(everywhere, minimum=max(minimum, everywhere.minimum), maximum=min(maximum, everywhere.maximum))
+    if maximum < minimum:
+        problems.add("TLSConfigNotValid", f"Spec.Virtualhost.TLS {greater}")
+    elif stricter.maximum < stricter.minimum:
+        problems.add("TLSConfigNotValid", f"Spec.Virtualhost.TLS with the installation's envoy.listener.tls, {greater}")
+    return stricter
+
+
+def _version(written: str, field: str, default: str, problems: Problems) -> str:
+    """Return a version of TLS; Contour takes any text, and reads what is no version that it knows as the default."""
+    if written in {"1.2", "1.3"}:
+        return written
+    if written:
+        with problems.at(field):
+            problems.warn("IgnoredField", f'"{written}" is neither 1.2 nor 1.3, so {default} is used; correct it')
+    return default
+
+
+def _require_compatible(tls: Tls, problems: Problems) -> None:
+    if tls.passthrough:
+        problems.add("TLSConfigNotValid", "Spec.VirtualHost.TLS passthrough is not supported")
+        if tls.enable_fallback_certificate:
+            problems.add(
+                "TLSIncompatibleFeatures",
+                "Spec.VirtualHost.TLS: both Passthrough and enableFallbackCertificate were specified",
+            )
+        if tls.client_validation is not None:
+            problems.add(
+                "TLSIncompatibleFeatures",
+                "Spec.VirtualHost.TLS passthrough cannot be combined with tls.clientValidation",
+            )
+    if tls.enable_fallback_certificate and tls.client_validation is not None:
+        problems.add("TLSIncompatibleFeatures", "Spec.Virtualhost.TLS fallback & client validation are incompatible")
+
+
+def _certificate(tls: Tls, namespace: str, around: Around, problems: Problems) -> Certificate | None:
+    if not tls.secret_name:
+        if not tls.passthrough:
+            problems.add("TLSConfigNotValid", "Spec.VirtualHost.TLS: neither Passthrough nor SecretName were specified")
+        return None
+    if tls.passthrough:
+        problems.add("TLSConfigNotValid", "Spec.VirtualHost.TLS: both Passthrough and SecretName were specified")
+    name = secret_name(tls.secret_name, namespace)
+    with problems.at("secretName"):
+        if not may_use(around.resources, name, namespace):
+            message = f'Spec.VirtualHost.TLS Secret "{name}" certificate delegation not permitted'
+            problems.add("DelegationNotPermitted", message)
+            return None
+        found = server_certificate(around.resources, name)
+        if isinstance(found, Unusable):
+            problems.add("SecretNotValid", f'Spec.VirtualHost.TLS Secret "{name}" is invalid: {found}')
+            return None
+        return found
+
+
+def _fallback(namespace: str, around: Around, problems: Problems) -> Certificate | None:
+    name = around.settings.fallback_certificate
+    with problems.at("enableFallbackCertificate"):
+        if name is None:
+            problems.add(
+                "FallbackNotPresent",
+                "Spec.Virtualhost.TLS enabled fallback but the fallback Certificate Secret is not configured in "
+                "Contour configuration file",
+            )
+            return None
+        if not may_use(around.resources, name, namespace):
+            problems.add(
+                "FallbackNotDelegated",
+                f'Spec.VirtualHost.TLS Secret "{name}" is not configured for certificate delegation',
+            )
+            return None
+        found = server_certificate(around.resources, name)
+        if isinstance(found, Unusable):
+            problems.add(
+                "FallbackNotValid", f'Spec.Virtualhost.TLS Secret "{name}" fallback certificate is invalid: {found}'
+            )
+            return None
+        return found
+
+
+def _clients(given: ClientValidation, namespace: str, around: Around, problems: Problems) -> ClientCertificates:
+    wrong = "Spec.VirtualHost.TLS client validation is invalid: "
+    ca, revoked = None, None
+    if given.ca_secret:
+        with problems.at("caSecret"):
+            name = secret_name(given.ca_secret, namespace)
+            ca = _bundle("CA", name, ca_bundle, namespace, around, problems)
+    elif not given.skip_client_cert_validation:
+        problems.add("ClientValidationInvalid", f"{wrong}CA Secret must be specified")
+    if given.crl_secret:
+        with problems.at("crlSecret"):
+            name = secret_name(given.crl_secret, namespace)
+            revoked = _bundle("CRL", name, revocation_lists, namespace, around, problems)
+    if given.skip_client_cert_validation:
+        with problems.at("skipClientCertValidation"):
+            problems.warn("ClientNotVerified", _unverified(given))
+        if given.crl_secret:
+            problems.add("ClientValidationInvalid", f"{wrong}a CRL has no effect if validation is skipped")
+    if given.crl_only_verify_leaf_cert and not given.crl_secret:
+        with problems.at("crlOnlyVerifyLeafCert"):
+            problems.warn("IgnoredField", "there is no CRL that this could change")
+    forward = given.forward_client_certificate
+    return ClientCertificates(
+        ca=ca,
+        verified=not given.skip_client_cert_validation,
+        # Contour: without a CA certificates are asked for, and only with one demanded. Envoy could not do otherwise.
+        required=bool(given.ca_secret) and not given.optional_client_certificate,
+        revoked=revoked,
+        leaf_only=given.crl_only_verify_leaf_cert,
+        forwarded=None
+        if forward is None
+        else Forwarded(
+            subject=forward.subject, certificate=forward.cert, chain=forward.chain, dns=forward.dns, uri=forward.uri
+        ),
+    )
+
+
+def _unverified(given: ClientValidation) -> str:
+    message = "clients may show any certificate, and nobody verifies it"
+    if not given.ca_secret and not given.optional_client_certificate:
+        message = "clients may show any certificate or none, and nobody verifies it"
+    if given.forward_client_certificate is not None:
+        message += "; what the origin is told of it may be made up"
+    return message
+
+
+def _bundle(  # noqa: PLR0913, PLR0917 (each of them decides something)
+    kind: str,
+    name: ObjectName,
+    read: Callable[[Resources, ObjectName], bytes | Unusable],
+    namespace: str,
+    around: Around,
+    problems: Problems,
+) -> bytes | None:
+    if not may_use(around.resources, name, namespace):
+        message = f'Spec.VirtualHost.TLS {kind} Secret "{name}" is invalid: Certificate delegation not permitted'
+        problems.add("DelegationNotPermitted", message)
+        return None
+    found = read(around.resources, name)
+    if isinstance(found, Unusable):
+        message = f'Spec.VirtualHost.TLS client validation is invalid: invalid {kind} Secret "{name}": {found}'
+        problems.add("ClientValidationInvalid", message)
+        return None
+    return found

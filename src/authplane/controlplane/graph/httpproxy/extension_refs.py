@@ -1,0 +1,67 @@
+"""References to ExtensionServices."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from authplane.controlplane.graph.model.upstreams import Extension
+from authplane.core.names import ObjectName, Ref
+from authplane.core.problems import Problems
+from authplane.resources.documents import Resources
+from authplane.resources.kinds.contour_policies import ExtensionRef
+
+_API_VERSION: Final = "projectcontour.io/v1alpha1"
+
+
+@dataclass(frozen=True, slots=True)
+class Extensions:
+    """Everything that a reference may lead to."""
+
+    resources: Resources
+    usable: Mapping[ObjectName, Extension]
+
+    def named(self, ref: ExtensionRef, namespace: str, where: str, problems: Problems) -> Extension | None:
+        """Return the service that a block names; None after an error.
+
+        ``namespace`` holds where the reference has none, and ``where`` names the block in messages.
+        """
+        require_known_kind(ref, where, problems)
+        if not ref.name:
+            report_missing_reference(where, problems)
+            return None
+        name = ObjectName(ref.namespace or namespace, ref.name)
+        extension = self.usable.get(name)
+        if extension is None:
+            reason, why = self._why_unusable(name)
+            with problems.at("extensionRef"):
+                problems.add(reason, f'{where}.ServiceRef extension service "{name}" {why}')
+        return extension
+
+    def _why_unusable(self, name: ObjectName) -> tuple[str, str]:
+        broken = Ref("ExtensionService", name.namespace, name.name) in self.resources.broken
+        if broken or name in self.resources.extension_services:
+            return "ExtensionServiceNotValid", "is not valid; its own status says why"
+        return "ExtensionServiceNotFound", "not found"
+
+
+def require_known_kind(ref: ExtensionRef, where: str, problems: Problems) -> None:
+    """Report a reference to anything but an ExtensionService."""
+    with problems.at("extensionRef"):
+        if ref.api_version not in {"", _API_VERSION}:
+            problems.add(
+                "AuthBadResourceVersion",
+                f'{where}.extensionRef specifies an unsupported resource version "{ref.api_version}"',
+            )
+        if ref.kind not in {"", "ExtensionService"}:
+            problems.add(
+                "AuthBadResourceKind", f'{where}.extensionRef specifies an unsupported resource kind "{ref.kind}"'
+            )
+
+
+def report_missing_reference(where: str, problems: Problems) -> None:
+    """Report a block that asks for authorization by nobody."""
+    spoken = where.replace("Virtualhost", "VirtualHost")
+    with problems.at("extensionRef", "name"):
+        problems.add(
+            "AuthMissingExtensionRef", f"{spoken} names no authorization service, so nothing would be enforced"
+        )

@@ -1,0 +1,132 @@
+"""Whether proxies accepted what a resource became."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from authplane.controlplane.graph.model.route_authorization import Enforced
+from authplane.controlplane.graph.model.routing_model import Forward, Graph, Host
+from authplane.controlplane.graph.model.upstreams import ExtensionCluster, Plaintext
+from authplane.core.names import ObjectName, Ref
+from authplane.xds.server.served_types import TypeUrl
+from authplane.xds.server.stream_messages import XdsName
+
+HTTP_LISTENER = "ingress_http"
+HTTPS_LISTENER = "ingress_https"
+FALLBACK_CHAIN = "fallback-certificate"
+FALLBACK_ROUTES = "ingress_fallbackcert"
+FILTERS = "#"
+"""Stands in the name of a route table before the filters that it is made for."""
+TOKENS: Final = "authplane/tokens"
+"""The filter of Gateways that verifies tokens; a resource of this name configures it for all of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerAnswers:
+    """What the connected gRPC servers together say."""
+
+    asked: frozenset[XdsName] = frozenset()
+    """What at least one of them asks for."""
+    pending: frozenset[XdsName] = frozenset()
+    refused: Mapping[XdsName, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+NO_SERVERS: Final = ServerAnswers()
+
+
+@dataclass(frozen=True, slots=True)
+class NotServed:
+    """No control plane is at work, so no proxy could say anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoProxy:
+    """No proxy is connected, so nobody has said anything."""
+
+    servers: ServerAnswers = NO_SERVERS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What the connected proxies together say; what is in neither, all of them accepted."""
+
+    pending: frozenset[XdsName] = frozenset()
+    refused: Mapping[XdsName, str] = field(default_factory=lambda: MappingProxyType({}))
+    """With the words of the proxy that refused."""
+    servers: ServerAnswers = NO_SERVERS
+
+
+Programming: TypeAlias = NotServed | NoProxy | Answered
+
+
+def route_name(fqdn: str) -> str:
+    """Name the route configuration of a virtual host behind TLS."""
+    return f"https/{fqdn}"
+
+
+def without_filters(name: XdsName) -> XdsName:
+    """Name a resource as `xds_names` does, whatever filters a route table is made for."""
+    type_url, text = name
+    return (type_url, text.partition(FILTERS)[0]) if type_url is TypeUrl.ROUTE else name
+
+
+def gateway_listener(port: int) -> str:
+    """Name the listener of a port of Gateways, and for HTTP its route configuration."""
+    return f"gateway/{port}"
+
+
+def gateway_routes(port: int, listener: str) -> str:
+    """Name the route configuration of a Gateway's listener behind TLS."""
+    return f"{gateway_listener(port)}/{listener}"
+
+
+def xds_names(graph: Graph) -> Mapping[Ref, frozenset[XdsName]]:
+    """Return what each ExtensionService and HTTPProxy became."""
+    names: dict[Ref, set[XdsName]] = {}
+    for cluster in graph.clusters:
+        if isinstance(cluster, ExtensionCluster):
+            names[_ref("ExtensionService", cluster.object_name)] = _cluster_names(cluster.name) | _shown(cluster)
+    for host in graph.plain_hosts:
+        _note(names, host, {(TypeUrl.LISTENER, HTTP_LISTENER), (TypeUrl.ROUTE, HTTP_LISTENER)})
+    for secure in graph.secure_hosts:
+        _note(names, secure.host, _behind_tls(route_name(secure.host.fqdn), secure.certificate))
+    if graph.fallback is not None:
+        for host in graph.fallback.hosts:
+            _note(names, host, _behind_tls(FALLBACK_ROUTES, graph.fallback.certificate))
+    return {ref: frozenset(own) for ref, own in names.items()}
+
+
+def _shown(cluster: ExtensionCluster) -> set[XdsName]:
+    shown = None if isinstance(cluster.tls, Plaintext) else cluster.tls.client_certificate
+    return set() if shown is None else {(TypeUrl.SECRET, str(shown))}
+
+
+def _behind_tls(routes: str, certificate: ObjectName) -> set[XdsName]:
+    return {(TypeUrl.LISTENER, HTTPS_LISTENER), (TypeUrl.ROUTE, routes), (TypeUrl.SECRET, str(certificate))}
+
+
+def _note(names: dict[Ref, set[XdsName]], host: Host, where: set[XdsName]) -> None:
+    """Count what a host became to its root, and to the HTTPProxies that it includes."""
+    became = where | _clusters(host)
+    for proxy in (host.proxy, *host.included):
+        names.setdefault(_ref("HTTPProxy", proxy), set()).update(became)
+
+
+def _clusters(host: Host) -> set[XdsName]:
+    """Name where the requests of a host are sent, and their checks."""
+    clusters = {
+        cluster for route in host.routes if isinstance(route.action, Forward) for cluster in route.action.clusters
+    }
+    clusters |= {
+        route.authorization.service.cluster for route in host.routes if isinstance(route.authorization, Enforced)
+    }
+    return {name for cluster in clusters for name in _cluster_names(cluster)}
+
+
+def _cluster_names(cluster: str) -> set[XdsName]:
+    return {(TypeUrl.CLUSTER, cluster), (TypeUrl.ENDPOINT, cluster)}
+
+
+def _ref(kind: str, name: ObjectName) -> Ref:
+    return Ref(kind, name.namespace, name.name)

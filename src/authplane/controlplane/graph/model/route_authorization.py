@@ -1,0 +1,145 @@
+"""Who authorizes a request: the values of the graph that become external authorization.
+
+A route is `Unprotected`, `Disabled` or `Enforced`: there is no value that a forgotten case could leave open.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from authplane.controlplane.graph.model.target_placements import Placing
+from authplane.core.timeouts import Timeout
+from authplane.resources.kinds.contour_policies import AuthPolicy
+
+
+class NameTest(StrEnum):
+    """How the name of a header is compared."""
+
+    EXACT = "exact"
+    PREFIX = "prefix"
+    SUFFIX = "suffix"
+    CONTAINS = "contains"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeaderNames:
+    """Selects headers by name."""
+
+    test: NameTest
+    text: str
+    ignore_case: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverGrpc:
+    """Asked with Envoy's gRPC protocol; ``authority`` is the host that the call names."""
+
+    authority: str
+    retried: bool = False
+    """Whether a check is made again whose connection ends before its answer; a check changes nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverHttp:
+    """Asked with a request like the client's, under ``path_prefix``."""
+
+    path_prefix: str = ""
+    request_headers: tuple[HeaderNames, ...] = ()
+    """What of the client's request goes along; empty is what Envoy always sends."""
+    upstream_headers: tuple[HeaderNames, ...] = ()
+    """What of the answer reaches the origin."""
+
+
+Protocol: TypeAlias = OverGrpc | OverHttp
+
+
+@dataclass(frozen=True, slots=True)
+class FailClosed:
+    """Without an answer from the authorization service the request is refused."""
+
+    status: int = 403
+
+
+@dataclass(frozen=True, slots=True)
+class FailOpen:
+    """Without an answer from the authorization service the request goes through: the author asked for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """The service is asked and its answer counted, and every request goes through: for trying it out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedBody:
+    """How much of the request's body goes with the check; a longer one is answered 413 unless ``partial``."""
+
+    most_bytes: int
+    partial: bool = False
+    as_bytes: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorizationService:
+    """Who is asked, how long to wait, and what no answer means."""
+
+    cluster: str
+    protocol: Protocol
+    timeout: Timeout
+    on_failure: FailClosed | FailOpen | Shadow
+    body: CheckedBody | None = None
+
+
+# --- What holds for a route
+
+
+@dataclass(frozen=True, slots=True)
+class Unprotected:
+    """Nobody asked for authorization here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disabled:
+    """The virtual host is authorized; the author switched it off for this route."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enforced:
+    """Every request is checked; ``context`` goes with the check."""
+
+    service: AuthorizationService
+    context: tuple[tuple[str, str], ...]
+    """Sorted by key."""
+    placing: Placing | None = None
+    """What the proxy may decide by itself, and when it need not ask; None always asks."""
+
+
+RouteAuthorization: TypeAlias = Unprotected | Disabled | Enforced
+
+
+# --- What holds for a virtual host
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarded:
+    """The virtual host has an authorization service; ``policy`` holds where a route has none of its own."""
+
+    service: AuthorizationService
+    policy: AuthPolicy
+    anywhere: bool
+    """Whether it may be asked on connections without TLS, and on those with the fallback certificate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unavailable:
+    """Global authorization holds and cannot be given: a route that needs it withdraws its virtual host."""
+
+    policy: AuthPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Unenforceable:
+    """The virtual host asks for authorization that cannot be given: an error has withdrawn it."""
+
+
+HostAuthorization: TypeAlias = Unprotected | Guarded | Unavailable | Unenforceable

@@ -1,0 +1,39 @@
+"""The targets of policies that proxies and gRPC servers lead to."""
+
+from collections.abc import Mapping
+
+from authplane.controlplane.graph.build import Built
+from authplane.controlplane.graph.gateway.gateway_api import gateway_hosts, splits
+from authplane.controlplane.graph.gateway.http_routes import GATEWAY, TARGET
+from authplane.controlplane.graph.model.route_authorization import Enforced
+from authplane.controlplane.graph.model.routing_model import Graph
+from authplane.controlplane.graph.model.target_placements import Placing
+from authplane.policy.attached.attachments import Target
+from authplane.policy.attached.request_target import parse_target
+
+
+def reached_targets(graph: Graph) -> Mapping[Target, frozenset[str]]:
+    """Return every target that requests are checked for, with the issuers whose keys proxies have there.
+
+    They are in the order in which they are served; gRPC servers come last.
+    """
+    return {
+        target: placing.keys if placing is not None else frozenset()
+        for target, placing in reached_placings(graph).items()
+    }
+
+
+def reached_placings(graph: Graph) -> Mapping[Target, Placing | None]:
+    """Return the same targets, with what stands before them as far as proxies are told of it."""
+    found: dict[Target, Placing | None] = {}
+    shares = (share for port in graph.gateways for split in splits(gateway_hosts(port)) for share in split.shares)
+    for enforced in (share.authorization for share in shares):
+        if isinstance(enforced, Enforced):
+            context = dict(enforced.context)
+            found[parse_target(context.get(TARGET), context.get(GATEWAY))] = enforced.placing
+    return found | {Target(backend=server.ref): None for server in graph.grpc_servers}
+
+
+def routed_targets(built: Built) -> tuple[Target, ...]:
+    """Return every target that documents lead to, checked or not, be it served at the moment or not."""
+    return (*built.gateways.ways, *(Target(backend=server.ref) for server in built.graph.grpc_servers))

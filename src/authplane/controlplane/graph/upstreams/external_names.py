@@ -1,0 +1,86 @@
+"""Where ExternalName Services lead."""
+
+import re
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final
+
+from authplane.controlplane.graph.settings.gateway_settings import ExternalNames, NameRules
+from authplane.core.addresses import meant_by, parse_ip_address
+
+_LABEL: Final = r"[A-Za-z0-9_](?:[-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?"
+_NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_NUMBER: Final = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
+_LONGEST: Final = 253
+
+_HERE: Final = frozenset(
+    {
+        "localhost",
+        "localhost.localdomain",
+        "localhost4",
+        "localhost4.localdomain4",
+        "localhost6",
+        "localhost6.localdomain6",
+        "ip6-localhost",
+        "ip6-loopback",
+        "local.projectcontour.io",
+    }
+)
+"""Names that lead to the machine that looks them up, by custom or by what usually stands in its hosts file."""
+_LEADING_HERE: Final = ("lacolhost.com", "localho.st", "localtest.me", "lvh.me", "vcap.me")
+"""Public domains in which every name resolves to loopback addresses."""
+_WRITTEN_OUT: Final = ("nip.io", "sslip.io", "xip.io")
+"""Public domains in which a name resolves to the address that is written in it."""
+_METADATA: Final = frozenset(
+    {"instance-data", "instance-data.ec2.internal", "metadata.goog", "metadata.google.internal"}
+)
+"""Names of what tells a machine in a cloud its credentials: they lead to addresses of the link."""
+_METADATA_ADDRESSES: Final = frozenset({ip_address("100.100.100.200"), ip_address("fd00:ec2::254")})
+
+
+def external_name_problem(written: str, rules: NameRules) -> str:
+    """Say what is wrong with the destination of an ExternalName Service, as the tail of a sentence; empty if nothing.
+
+    What a name resolves to is not known here: only names and addresses that are local by themselves are found.
+    """
+    host = external_host(written)
+    address = parse_ip_address(host)
+    if address is None and not _is_name(host):
+        return f"is an ExternalName service whose externalName {written!r} is not a DNS name"
+    if rules.allowed is ExternalNames.ANYWHERE:
+        return ""
+    where = _local_name(host, rules.cluster_domain) if address is None else _local_address(address)
+    return f"is an ExternalName service that points to {where}, this is not allowed" if where else ""
+
+
+def external_host(written: str) -> str:
+    """Return the host that an ``externalName`` means: it is absolute, with or without the dot at its end."""
+    return written.removesuffix(".").lower()
+
+
+def _is_name(host: str) -> bool:
+    # A name that ends in a number is none: some resolvers take 127.1 or 0x7f000001 for an address.
+    return bool(len(host) <= _LONGEST and _NAME.fullmatch(host) and not _NUMBER.fullmatch(host.rpartition(".")[2]))
+
+
+def _local_name(host: str, cluster_domain: str) -> str:
+    if host in _HERE or _is_below(host, "localhost") or any(_is_below(host, each) for each in _LEADING_HERE):
+        return "localhost"
+    if any(_is_below(host, each) for each in _WRITTEN_OUT):
+        return "whichever address the name says"
+    if _is_below(host, "svc") or _is_below(host, cluster_domain.lower()):
+        return "a name of the cluster"
+    return "the metadata of this machine" if host in _METADATA else ""
+
+
+def _is_below(host: str, domain: str) -> bool:
+    return host == domain or host.endswith(f".{domain}")
+
+
+def _local_address(address: IPv4Address | IPv6Address) -> str:
+    """Say which place of this machine or its link an address means, in whichever notation; empty if none."""
+    every = (address, *meant_by(address))
+    if any(each.is_loopback or each.is_unspecified for each in every):
+        return "localhost"
+    if not _METADATA_ADDRESSES.isdisjoint(every):
+        return "the metadata of this machine"
+    return "a link-local address" if any(each.is_link_local for each in every) else ""

@@ -1,0 +1,200 @@
+"""HTTP filters: one order for every connection manager."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from hashlib import sha256
+from typing import Final
+
+from envoy.extensions.filters.http.router.v3 import router_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
+from google.protobuf.any_pb2 import Any
+
+from authplane.controlplane.graph.model.programming import FILTERS
+from authplane.controlplane.graph.model.route_authorization import (
+    AuthorizationService,
+    Enforced,
+    RouteAuthorization,
+    Shadow,
+    Unprotected,
+)
+from authplane.controlplane.graph.model.routing_model import Forward, Host
+from authplane.controlplane.render.envoy_pieces import pack
+from authplane.controlplane.render.ext_authz_filter import (
+    Manner,
+    manner_of,
+    render_check,
+    render_disabled,
+    render_filter,
+)
+from authplane.controlplane.render.native.native_decisions import placed_of, requirement_name
+from authplane.controlplane.render.native.native_filters import SWITCHED_OFF, Natives, native_changes, native_filters
+from authplane.controlplane.render.native.rbac_policies import granted_matcher
+from authplane.controlplane.render.stripped_headers import STRIP, render_strip
+from authplane.policy.placement.placed_sources import CERTIFICATE_HEADER
+
+EXT_AUTHZ: Final = "envoy.filters.http.ext_authz"
+_ROUTER: Final = "envoy.filters.http.router"
+_LEFT_ALONE: Final = pack(render_disabled())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """One instance of the authorization filter."""
+
+    name: str
+    manner: Manner
+    service: AuthorizationService | None
+    """The one that all its routes ask; None if each route names its own."""
+    clear_route_cache: bool
+    """Headers that the service adds may choose another route."""
+
+    def serves(self, service: AuthorizationService) -> bool:
+        """Tell whether this instance asks the service."""
+        return self.service == service if self.service is not None else self.manner == manner_of(service)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """What a connection manager knows when its filters are chosen."""
+
+    guards: tuple[Guard, ...] = ()
+    """A route is checked by one of them at most."""
+    natives: Natives | None = None
+    """Envoy's own filters, which decide before anybody is asked."""
+    strips: bool = False
+    """Whether a client's ``Auth-*`` headers go no further, on hosts with authorization."""
+    mcp: bool = False
+    """Some route leads to an MCP server."""
+
+
+def chain_of(hosts: Iterable[Host]) -> Chain:
+    """Return what the connection manager of these hosts knows.
+
+    Usually all routes ask the same service, and the filter does. Otherwise each route names its service, and there is
+    an instance of the filter for everything that a route cannot change. The names of those follow from what they do:
+    a route never meets another instance under the name that it knows.
+    """
+    services: set[AuthorizationService] = set()
+    steady, strips = True, False
+    for host in hosts:
+        strips = strips or (host.promised is not None and any(isinstance(each.action, Forward) for each in host.routes))
+        enforced = _enforced(host)
+        # Most hosts have one check, many times over.
+        checks = {(id(each.service), each.context): each.service for each in enforced}
+        services.update(checks.values())
+        steady = steady and len(checks) == 1 and len(enforced) == len(host.routes)
+    # Another route of the same host may be chosen after the check: all of them must have been worth the same check. A
+    # client could send a header that leads to a route with another context, and that the service removes.
+    clear = steady and not any(isinstance(service.on_failure, Shadow) for service in services)
+    if len(services) == 1:
+        [service] = services
+        guard = Guard(name=EXT_AUTHZ, manner=manner_of(service), service=service, clear_route_cache=clear)
+        return Chain(guards=(guard,), strips=strips)
+    manners = {_name(manner): manner for manner in map(manner_of, services)}
+    return Chain(
+        guards=tuple(
+            Guard(name=name, manner=manners[name], service=None, clear_route_cache=clear) for name in sorted(manners)
+        ),
+        strips=strips,
+    )
+
+
+def held_back(hosts: Iterable[Host]) -> int:
+    """Return how many bytes of a request may wait for a check that goes without the rest of the body.
+
+    Where the whole body goes along, Envoy makes the room for it by itself.
+    """
+    bodies = (each.service.body for host in hosts for each in _enforced(host))
+    return max((body.most_bytes for body in bodies if body is not None and body.partial), default=0)
+
+
+def http_filters(chain: Chain) -> list[hcm_pb2.HttpFilter]:
+    """Render the filters of a connection manager, in the order of the table."""
+    return [each for render in _ORDER for each in render(chain)]
+
+
+@lru_cache(maxsize=1 << 16)
+def table_name(base: str, chain: Chain) -> str:
+    """Name a route table by the filters that it is made for.
+
+    Envoy ignores what a route changes about a filter that is not there, and the request would go unchecked. So no
+    connection manager ever sees the table of one with other filters: not while it drains, not if its successor was
+    refused, not before its own table has come.
+    """
+    if replace(chain, mcp=False) == Chain():
+        return base
+    digest = sha256(b"".join(each.SerializeToString(deterministic=True) for each in http_filters(chain)))
+    return f"{base}{FILTERS}{digest.hexdigest()[:16]}"
+
+
+def per_route(chain: Chain, authorization: RouteAuthorization) -> dict[str, Any]:
+    """Render what a route changes about the filters of its connection manager."""
+    if chain.natives is None:
+        return _of_guards(chain.guards, authorization, _LEFT_ALONE)
+    # A filter that is switched off is not even made. That needs routes that are chosen once, as they are here.
+    if not isinstance(authorization, Enforced):
+        return _of_guards(chain.guards, authorization, SWITCHED_OFF) | native_changes(chain.natives, None)
+    placed = placed_of(authorization.placing, chain.natives.envoy)
+    # Where policies in shadow are all that there is, Envoy evaluates them, and nobody has to be asked.
+    tried_out = isinstance(authorization.service.on_failure, Shadow) and placed is not None and placed.decide is None
+    asked = Unprotected() if tried_out else authorization
+    native = native_changes(chain.natives, placed, requirement_name(authorization))
+    return _of_guards(chain.guards, asked, SWITCHED_OFF) | native
+
+
+def _of_guards(guards: tuple[Guard, ...], authorization: RouteAuthorization, off: Any) -> dict[str, Any]:
+    """Render what a route says of the filters that ask somebody; ``off`` is for those that are not for it."""
+    if not isinstance(authorization, Enforced):
+        return {guard.name: off for guard in guards}
+    service = authorization.service
+    own = next((guard for guard in guards if guard.serves(service)), None)
+    if own is None and isinstance(service.on_failure, Shadow):
+        return {guard.name: off for guard in guards}
+    if own is None:
+        raise ValueError(f"no filter asks {service.cluster}")
+    changes = {guard.name: off for guard in guards if guard is not own}
+    if own.service is None or authorization.context:
+        changes[own.name] = pack(render_check(service if own.service is None else None, authorization.context))
+    return changes
+
+
+def _enforced(host: Host) -> list[Enforced]:
+    return [route.authorization for route in host.routes if isinstance(route.authorization, Enforced)]
+
+
+@lru_cache(maxsize=256)
+def _name(manner: Manner) -> str:
+    message = render_filter(manner, None, clear_route_cache=False)
+    return f"{EXT_AUTHZ}/{sha256(message.SerializeToString(deterministic=True)).hexdigest()[:8]}"
+
+
+def _strip(chain: Chain) -> Iterable[hcm_pb2.HttpFilter]:
+    if chain.strips:
+        yield hcm_pb2.HttpFilter(name=STRIP, typed_config=pack(render_strip()))
+
+
+def _native(chain: Chain) -> Iterable[hcm_pb2.HttpFilter]:
+    return () if chain.natives is None else native_filters(chain.natives)
+
+
+def _ext_authz(chain: Chain) -> Iterable[hcm_pb2.HttpFilter]:
+    for guard in chain.guards:
+        message = render_filter(guard.manner, guard.service, clear_route_cache=guard.clear_route_cache)
+        if chain.natives is not None:
+            # What Envoy has not granted by itself is asked about, and so is what it has not looked at.
+            message.filter_enabled_metadata.CopyFrom(granted_matcher(otherwise=True))
+            message.disallowed_headers.patterns.add(exact=CERTIFICATE_HEADER)
+        yield hcm_pb2.HttpFilter(name=guard.name, typed_config=pack(message))
+
+
+def _router(_: Chain) -> Iterable[hcm_pb2.HttpFilter]:
+    yield hcm_pb2.HttpFilter(name=_ROUTER, typed_config=pack(router_pb2.Router()))
+
+
+_ORDER: Final[tuple[Callable[[Chain], Iterable[hcm_pb2.HttpFilter]], ...]] = (
+    _strip,
+    _native,
+    _ext_authz,
+    _router,
+)

@@ -1,0 +1,188 @@
+"""What Envoy decides by itself before a target, and what its filters are told for that."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from operator import attrgetter
+from typing import Final, NamedTuple
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from envoy.config.rbac.v3.rbac_pb2 import RBAC
+from envoy.extensions.filters.http.rbac.v3 import rbac_pb2
+from google.protobuf.any_pb2 import Any
+
+from authplane.controlplane.graph.gateway.http_routes import GATEWAY, TARGET
+from authplane.controlplane.graph.model.route_authorization import Enforced
+from authplane.controlplane.graph.model.target_placements import Placing
+from authplane.controlplane.render.envoy_pieces import pack
+from authplane.controlplane.render.native.rbac_policies import policies_of, render_rules, render_together, slot_prefix
+from authplane.controlplane.render.native.shadow_rules import render_shadow
+from authplane.core.envoy_releases import Release
+from authplane.policy.identity.tokens.issuer_url import IssuerUrl
+from authplane.policy.placement.known_plans import KnownPlan, hold_plan
+from authplane.policy.placement.placement_model import Choices, Decider, PlacedEntry, Plan, Sender, Token
+from authplane.policy.rules.access_settings import Settings, issuer_settings
+from authplane.policy.rules.rule_model import Oidc
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Provider:
+    """An issuer whose tokens Envoy verifies."""
+
+    url: str
+    skew: int
+    """Seconds by which clocks may differ."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Placed:
+    """A target before which Envoy decides something. The same policies give the same object."""
+
+    plan: Plan
+    providers: tuple[Provider, ...]
+    """Whose tokens are looked at, sorted."""
+    tokens: tuple[Token, ...]
+    """What good tokens of those are, in the same order."""
+    wants_tokens: bool
+    """Whoever shows none is told where to get one."""
+    reads_mcp: bool
+    certificates: bool
+    """Some rule is for workloads with certificates."""
+    slots: tuple[Any, ...] = field(repr=False)
+    """What the filter of each policy is told; empty if there is one policy, which the last filter has."""
+    decide: Any | None = field(repr=False)
+    """None if no policy is enforced, and only those in shadow are evaluated."""
+    shadows: tuple[Any, ...] = field(default=(), repr=False)
+    """What the filters of policies in shadow are told."""
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """The policies that stand before the target, for logs."""
+        return tuple(str(each.ref.object_name) for each in policies_of(self.plan))
+
+
+def requirement_name(authorization: Enforced) -> str:
+    """Name what the filter that verifies tokens has to look for before a target.
+
+    The name is the target's, whatever issuers there are: while those change, routes name nothing that is not there.
+    """
+    context = dict(authorization.context)
+    return f"{context.get(GATEWAY, '')} {context.get(TARGET, '')}"
+
+
+def placed_of(placing: Placing | None, envoy: Release | None) -> Placed | None:
+    """Return what an Envoy decides before a target; None if it asks about everything."""
+    return None if placing is None or envoy is None else _recall(placing, _Asked(envoy, with_all_keys=False))
+
+
+def possible_of(placing: Placing | None, envoy: Release | None) -> Placed | None:
+    """Return what it would decide if the keys of all issuers were there."""
+    return None if placing is None or envoy is None else _recall(placing, _Asked(envoy, with_all_keys=True))
+
+
+class _Asked(NamedTuple):
+    envoy: Release
+    with_all_keys: bool
+
+
+class _Answer(NamedTuple):
+    held: tuple[KnownPlan, ...]
+    placed: Placed | None
+
+
+class _Plans:
+    """What is enforced, and what stands in shadow; the same plans have equal settings."""
+
+    __slots__ = ("plans", "settings")
+
+    def __init__(self, plans: tuple[Plan, ...], settings: Settings) -> None:
+        self.plans, self.settings = plans, settings
+
+    def __hash__(self) -> int:
+        return hash(tuple(map(id, self.plans)))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _Plans)
+            and len(self.plans) == len(other.plans)
+            and all(mine is theirs for mine, theirs in zip(self.plans, other.plans, strict=True))
+        )
+
+
+# All of it goes with the targets that it is for.
+_ANSWERS: Final[WeakKeyDictionary[Placing, dict[_Asked, _Answer]]] = WeakKeyDictionary()
+_PLACED: Final[WeakValueDictionary[_Plans, Placed]] = WeakValueDictionary()
+
+
+def _recall(placing: Placing, asked: _Asked) -> Placed | None:
+    known = _ANSWERS.get(placing)
+    if known is None:
+        known = _ANSWERS[placing] = {}
+    answer = known.get(asked)
+    if answer is None:
+        answer = known[asked] = _answer(placing.with_all_keys() if asked.with_all_keys else placing, asked.envoy)
+    return answer.placed
+
+
+def _answer(placing: Placing, envoy: Release) -> _Answer:
+    choices = Choices(envoy=envoy, keys=placing.keys)
+    held = tuple(hold_plan(each, placing.settings, choices) for each in (placing.way, *placing.way.shadows))
+    given = _Plans(tuple(each.plan for each in held), placing.settings)
+    placed = _PLACED.get(given) or _place(given)
+    if placed is not None:
+        _PLACED[given] = placed
+    return _Answer(held, placed)
+
+
+def _place(given: _Plans) -> Placed | None:
+    plan, *shadows = given.plans
+    if plan.decider is Decider.SERVER or any(each.decider is not Decider.ENVOY for each in shadows):
+        return None
+    policies = policies_of(plan)
+    enforced, native = bool(policies), [entry for each in given.plans for entry in _native(each)]
+    issuers = {entry.source.issuer for entry in native if isinstance(entry.source, Oidc)}
+    wants_tokens = any(isinstance(entry.source, Oidc) for entry in _native(plan))
+    rules = [render_rules(policy, plan, tells_apart=wants_tokens) for policy in policies]
+    return Placed(
+        plan=plan,
+        providers=tuple(sorted(_provider(each, given.settings) for each in issuers)),
+        tokens=tuple(sorted(set(_tokens(native)), key=attrgetter("issuer"))),
+        wants_tokens=wants_tokens,
+        reads_mcp=any(each.front.reads_mcp for each in given.plans),
+        certificates=any(isinstance(entry.sender, Sender) and entry.sender.ids for entry in native),
+        slots=() if len(rules) == 1 else tuple(_slot(number, each) for number, each in enumerate(rules)),
+        decide=_decide(rules[0] if len(rules) == 1 else render_together(plan)) if enforced else None,
+        shadows=tuple(render_shadow(each, shadow, among_granted=enforced) for each, shadow in enumerate(shadows)),
+    )
+
+
+def _native(plan: Plan) -> Iterator[PlacedEntry]:
+    return (entry for policy in policies_of(plan) for entry in policy.native)
+
+
+def _tokens(entries: Iterable[PlacedEntry]) -> Iterator[Token]:
+    for each in entries:
+        if isinstance(each.sender, Sender) and each.sender.token is not None:
+            yield _one(each.sender.token)
+
+
+# There are few issuers, and whoever compares tokens should not look at all that is said of them.
+@lru_cache(maxsize=1024)
+def _one(token: Token) -> Token:
+    """Return equal ones as one object."""
+    return token
+
+
+def _provider(issuer: IssuerUrl, settings: Settings) -> Provider:
+    return Provider(issuer.url, int(issuer_settings(settings, issuer).demands.times.skew))
+
+
+def _slot(number: int, rules: RBAC) -> Any:
+    """Render what a filter finds out about one policy, for the last one to decide by."""
+    told = rbac_pb2.RBAC(shadow_rules=rules, shadow_rules_stat_prefix=slot_prefix(number), track_per_rule_stats=True)
+    return pack(rbac_pb2.RBACPerRoute(rbac=told))
+
+
+def _decide(rules: RBAC) -> Any:
+    told = rbac_pb2.RBAC(rules=rules, track_per_rule_stats=True)
+    return pack(rbac_pb2.RBACPerRoute(rbac=told))

@@ -1,0 +1,193 @@
+"""Placed policies as rules of Envoy's RBAC filter.
+
+Envoy tries the rules of a filter in the order of their names, and the first that holds counts. A name with a slash is
+that of an entry, and allows. Others say that the policy server has to be asked, and come before or after those. The
+last say that the sender is known: the request is refused then, and otherwise too, but not with the same words.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from envoy.config.core.v3 import cel_pb2, extension_pb2
+from envoy.config.rbac.v3 import rbac_pb2 as pb
+from envoy.extensions.filters.http.rbac.v3 import rbac_pb2 as filter_pb2
+from envoy.extensions.rbac.principals.mtls_authenticated.v3 import mtls_authenticated_pb2
+from envoy.extensions.transport_sockets.tls.v3 import common_pb2
+from envoy.type.matcher.v3 import metadata_pb2, string_pb2, value_pb2
+
+from authplane.cel.envoy.request_checks import ALWAYS, Not
+from authplane.cel.envoy.translate import Condition
+from authplane.cel.envoy.wire import render_policy
+from authplane.controlplane.render.envoy_pieces import pack
+from authplane.controlplane.render.native.request_fronts import RBAC_METADATA, fit_for_judging, recognised
+from authplane.policy.placement.placement_model import NO_IDS, Native, PlacedGuard, PlacedPolicy, Plan, Sender
+from authplane.policy.rules.access_settings import Composition
+from authplane.policy.rules.rule_model import AnySource
+
+DECIDED_BY: Final = "enforced_effective_policy_id"
+FOUND: Final = "shadow_effective_policy_id"
+"""What a filter that enforces nothing calls the rule that holds."""
+ALLOWS: Final = "/"
+"""What the names of rules that allow have in them, and the others have not."""
+TOGETHER: Final = "native/all"
+"""The rule that holds if every policy has granted the request."""
+
+REFUSED: Final = "known"
+
+_ASK: Final = "ask"
+_ASK_FIRST: Final = f"!{_ASK}"
+_ASK_LAST: Final = f"~{_ASK}"
+_KNOWN: Final = "~known"
+_ALLOW: Final = pb.RBAC.Action.ALLOW
+_EVERY: Final = Condition()
+_ANYBODY: Final = pb.Principal(any=True)
+_URI: Final = common_pb2.SubjectAltNameMatcher.SanType.URI
+
+
+def render_rules(policy: PlacedPolicy, plan: Plan, *, tells_apart: bool) -> pb.RBAC:
+    """Render the rules of one policy: what is not for Envoy to judge, what it grants, whom to ask about.
+
+    With ``tells_apart`` those who are known and get nothing are told from those who are not.
+    """
+    rules = pb.RBAC(action=_ALLOW)
+    front = fit_for_judging(plan.front)
+    if front != ALWAYS:
+        _add(rules, _ASK_FIRST, Condition(check=Not(front)))
+    for entry in policy.native:
+        if isinstance(entry.sender, Sender) and isinstance(entry.place, Native):
+            granted = entry.place.condition.and_then(recognised(entry.sender))
+            _add(rules, _free(rules, policy.key(entry)), granted, entry.sender.ids)
+    for each, ids in _asked_about(policy, plan):
+        _add(rules, _free(rules, _ASK_LAST), each, ids)
+    if tells_apart:
+        # A rule for everybody makes nobody known.
+        told = [entry.sender for entry in policy.native if not isinstance(entry.source, AnySource)]
+        known = [each for each in told if isinstance(each, Sender)]
+        for sender in dict.fromkeys((recognised(each), each.ids) for each in known):
+            _add(rules, _free(rules, _KNOWN), *sender)
+    _share_options(rules)
+    return rules
+
+
+def render_together(plan: Plan) -> pb.RBAC:
+    """Render what several policies come to, each of which a filter has looked at already."""
+    rules = pb.RBAC(action=_ALLOW)
+    numbers = {id(policy): number for number, policy in enumerate(policies_of(plan))}
+    for name, texts in ((TOGETHER, (ALLOWS,)), (_ASK_LAST, (ALLOWS, _ASK)), (_KNOWN, (ALLOWS, _ASK, _KNOWN))):
+        permissions = [_guard(guard, numbers, texts) for guard in plan.guards]
+        rules.policies[name].permissions.append(_every(permissions))
+        rules.policies[name].principals.append(_ANYBODY)
+    return rules
+
+
+def policies_of(plan: Plan) -> list[PlacedPolicy]:
+    """Return all policies, in the order in which their filters stand."""
+    return [policy for guard in plan.guards for policy in guard.policies]
+
+
+def slot_prefix(number: int) -> str:
+    """Return what stands before what the filter of a policy writes into the metadata."""
+    return f"policy_{number}_"
+
+
+def granted_matcher(*, otherwise: bool = False) -> metadata_pb2.MetadataMatcher:
+    """Return what holds for a request that Envoy has granted; ``otherwise`` turns it round."""
+    return _matcher(DECIDED_BY, (ALLOWS,), invert=otherwise)
+
+
+def refuse_the_known() -> filter_pb2.RBAC:
+    """Render the filter that refuses whom the one before has let pass as known alone; without it they are asked about.
+
+    Envoy says which filter it was that refused, and so local replies can tell who is unknown.
+    """
+    permission = pb.Permission(sourced_metadata=pb.SourcedMetadata(metadata_matcher=_matcher(DECIDED_BY, (_KNOWN,))))
+    rules = pb.RBAC(action=pb.RBAC.Action.DENY)
+    rules.policies[REFUSED].permissions.append(permission)
+    rules.policies[REFUSED].principals.append(_ANYBODY)
+    return filter_pb2.RBAC(rules=rules)
+
+
+def deny_everything() -> filter_pb2.RBAC:
+    """Render the filter for routes that say nothing of it: there are none, and they would be closed."""
+    return filter_pb2.RBAC(rules=pb.RBAC(action=_ALLOW))
+
+
+def workload(spiffe_id: str) -> pb.Principal:
+    """Name a workload by a URI of its certificate, which somebody trusted has signed."""
+    san = common_pb2.SubjectAltNameMatcher(san_type=_URI, matcher=string_pb2.StringMatcher(exact=spiffe_id))
+    config = mtls_authenticated_pb2.Config(san_matcher=san)
+    name = "envoy.rbac.principals.mtls_authenticated"
+    return pb.Principal(custom=extension_pb2.TypedExtensionConfig(name=name, typed_config=pack(config)))
+
+
+def _asked_about(policy: PlacedPolicy, plan: Plan) -> Iterable[tuple[Condition, frozenset[str]]]:
+    """Return about whom the server is asked, of those to whom no entry grants anything."""
+    # Only the server knows the words for those who are denied, where there are any.
+    found = {(_EVERY, NO_IDS): None} if plan.worded else dict.fromkeys(each.reached() for each in policy.asked)
+    if (_EVERY, NO_IDS) in found:
+        return [(_EVERY, NO_IDS)]
+    senders = (entry.sender for entry in policy.native if isinstance(entry.sender, Sender))
+    unsure = (plan.odd_id, *(each.unsure for each in senders))
+    return found | {(each, NO_IDS): None for each in unsure if each is not None}
+
+
+# --- Several policies
+
+
+def _guard(guard: PlacedGuard, numbers: Mapping[int, int], texts: Sequence[str]) -> pb.Permission:
+    every = guard.composition is Composition.ALL
+    required: list[pb.Permission] = []
+    optional: list[pb.Permission] = []
+    for policy in guard.policies:
+        matcher = _matcher(f"{slot_prefix(numbers[id(policy)])}{FOUND}", texts)
+        found = pb.Permission(sourced_metadata=pb.SourcedMetadata(metadata_matcher=matcher))
+        (required if every or policy.required else optional).append(found)
+    return _every([*required, *([_some(optional)] if optional else [])])
+
+
+def _every(permissions: Iterable[pb.Permission]) -> pb.Permission:
+    return pb.Permission(and_rules=pb.Permission.Set(rules=permissions))
+
+
+def _some(permissions: Iterable[pb.Permission]) -> pb.Permission:
+    return pb.Permission(or_rules=pb.Permission.Set(rules=permissions))
+
+
+# --- Parts of rules
+
+
+def _matcher(key: str, texts: Sequence[str], *, invert: bool = False) -> metadata_pb2.MetadataMatcher:
+    """Return what holds if a filter has found a rule whose name has one of these texts in it."""
+    each = [value_pb2.ValueMatcher(string_match=string_pb2.StringMatcher(contains=text)) for text in texts]
+    value = each[0] if len(each) == 1 else value_pb2.ValueMatcher(or_match=value_pb2.OrMatcher(value_matchers=each))
+    return metadata_pb2.MetadataMatcher(
+        filter=RBAC_METADATA,
+        path=[metadata_pb2.MetadataMatcher.PathSegment(key=key)],
+        value=value,
+        invert=invert,
+    )
+
+
+def _add(rules: pb.RBAC, name: str, condition: Condition, ids: frozenset[str] = NO_IDS) -> None:
+    made = rules.policies[name]
+    made.CopyFrom(render_policy(condition))
+    made.principals.extend([workload(each) for each in sorted(ids)] or [_ANYBODY])
+
+
+def _share_options(rules: pb.RBAC) -> None:
+    """Give all rules the options that one of them needs: Envoy heeds no others."""
+    shared = cel_pb2.CelExpressionConfig()
+    for each in rules.policies.values():
+        shared.MergeFrom(each.cel_config)
+    if shared.ByteSize():
+        for each in rules.policies.values():
+            each.cel_config.CopyFrom(shared)
+
+
+def _free(rules: pb.RBAC, name: str) -> str:
+    """Return a name that is not taken: one rule must never take the place of another."""
+    tried, number = name, 1
+    while tried in rules.policies:
+        number += 1
+        tried = f"{name}#{number}"
+    return tried

@@ -1,0 +1,182 @@
+"""Resources as parts, so that of a large one only the part that changed is rendered and serialized again.
+
+A serialized message may be continued with more entries of a repeated field: whoever parses the bytes finds them all. So
+a listener with ten thousand filter chains is the bytes of the listener and the bytes of the chains, one after another.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from google.protobuf.message import Message
+
+from authplane.controlplane.render.varint import varint
+
+M = TypeVar("M", bound=Message)
+S = TypeVar("S")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A message, what it is rendered from, and how."""
+
+    kind: str
+    """What is made of the source."""
+    source: object
+    """The same object gives the same message."""
+    render: "Callable[[], Message | Whole[Any]]"
+    beside: object = None
+    """Values that matter too; equal ones give the same message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Single(Generic[M]):
+    """A resource that is one part; its message holds its name."""
+
+    part: Part
+
+
+@dataclass(frozen=True, slots=True)
+class Whole(Generic[M]):
+    """A message whose repeated field has a part for each entry; some of these may be made of parts themselves."""
+
+    name: str
+    shell: M
+    """Everything but the field."""
+    field: str
+    parts: "tuple[Part | Whole[Any], ...]"
+
+
+Resource: TypeAlias = Single[M] | Whole[M]
+
+
+def message_of(resource: Resource[M]) -> M:
+    """Render a resource."""
+    made: M = _message(resource.part if isinstance(resource, Single) else resource)
+    return made
+
+
+def _message(made: Part | Message | Whole[Any]) -> Any:
+    if isinstance(made, Part):
+        return _message(made.render())
+    if not isinstance(made, Whole):
+        return made
+    message = type(made.shell)()
+    message.CopyFrom(made.shell)
+    getattr(message, made.field).extend(map(_message, made.parts))
+    return message
+
+
+class Kept:
+    """Values that follow from objects: those of this generation and of the one before it."""
+
+    def __init__(self) -> None:
+        self._before: Mapping[int, tuple[object, Any]] = {}
+        self._now: dict[int, tuple[object, Any]] = {}
+
+    def next_generation(self) -> None:
+        """Forget what the last generation did not need."""
+        self._before, self._now = self._now, {}
+
+    def ensure(self, source: S, make: Callable[[S], V]) -> V:
+        """Return what is made of an object; the same object gives the same value."""
+        # The source is kept beside the value, so no other object can have its id meanwhile.
+        known = self._now.get(id(source)) or self._before.get(id(source)) or (source, make(source))
+        self._now[id(source)] = known
+        made: V = known[1]
+        return made
+
+
+_Key: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Serialized:
+    """The bytes of a part, the name in them, and what they are made of in turn."""
+
+    part: Part
+    name: str
+    body: bytes
+    parts: "Mapping[_Key, _Serialized]"
+
+
+class Bodies:
+    """Serialized parts of this generation and of the one before it."""
+
+    def __init__(self) -> None:
+        self.kept: Final = Kept()
+        """What else is worth remembering."""
+        self._before: Mapping[_Key, _Serialized] = {}
+        self._now: dict[_Key, _Serialized] = {}
+
+    def next_generation(self) -> None:
+        """Forget what the last generation did not need."""
+        self.kept.next_generation()
+        self._before, self._now = self._now, {}
+
+    def serialize(self, resources: Iterable[Resource[M]]) -> dict[str, bytes]:
+        """Return the bytes of resources by name."""
+        bodies: dict[str, bytes] = {}
+        for resource in resources:
+            if isinstance(resource, Single):
+                made = self._part(resource.part, {})
+                name, body = made.name, made.body
+            else:
+                name, body = resource.name, b"".join(self._pieces(resource, {}))
+            if name in bodies:
+                raise ValueError(f"two resources are named {name!r}")
+            bodies[name] = body
+        return bodies
+
+    def _pieces(self, whole: Whole[Any], used: dict[_Key, _Serialized]) -> list[bytes]:
+        """Return the bytes of a message, one piece after another; they are joined once, however deep they stand."""
+        tag = _tag(whole.shell.DESCRIPTOR.fields_by_name[whole.field].number)
+        pieces = [whole.shell.SerializeToString(deterministic=True)]
+        for part in whole.parts:
+            if isinstance(part, Whole):
+                inner = self._pieces(part, used)
+                pieces += (tag, varint(sum(map(len, inner))), *inner)
+            else:
+                body = self._part(part, used).body
+                pieces += (tag, _length(len(body)), body)
+        return pieces
+
+    def _part(self, part: Part, used: dict[_Key, _Serialized]) -> _Serialized:
+        """Return a part; it is among what is ``used`` then."""
+        # The source is kept beside the bytes, so no other object can have its id meanwhile.
+        key = part.kind, id(part.source)
+        known = self._now.get(key) or self._before.get(key)
+        if known is None or known.part.source is not part.source or not _same(known.part.beside, part.beside):
+            known = self._serialize(part)
+        elif known.parts:
+            # Whoever changes something next time needs the rest.
+            self._now |= known.parts
+        self._now[key] = used[key] = known
+        return known
+
+    def _serialize(self, part: Part) -> _Serialized:
+        made, used = part.render(), dict[_Key, _Serialized]()
+        if isinstance(made, Whole):
+            return _Serialized(part, made.name, b"".join(self._pieces(made, used)), used)
+        return _Serialized(part, _name(made), made.SerializeToString(deterministic=True), {})
+
+
+def _name(message: Message) -> str:
+    """Return the name of a resource; endpoints have that of their cluster."""
+    name: str = getattr(message, "name", "") or getattr(message, "cluster_name", "")
+    return name
+
+
+def _same(known: object, now: object) -> bool:
+    return known is now or known == now
+
+
+def _tag(number: int) -> bytes:
+    """Write what stands before a message in a field (wire type 2)."""
+    return varint(number << 3 | 2)
+
+
+# Entries of one field are often of the same length.
+_length: Final = lru_cache(maxsize=4096)(varint)

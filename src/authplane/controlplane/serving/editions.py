@@ -1,0 +1,67 @@
+"""What proxies of different releases of Envoy get of one generation."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from authplane.controlplane.graph.gateway.gateway_api import gateway_hosts, splits
+from authplane.controlplane.graph.model.route_authorization import Enforced
+from authplane.controlplane.graph.model.routing_model import Graph
+from authplane.controlplane.render.rendered import snapshot_of
+from authplane.controlplane.render.resource_parts import Bodies
+from authplane.core.envoy_releases import CURRENT, Release, first_alike, known_release
+from authplane.xds.server.snapshot import Snapshot
+
+_USUAL: Final = first_alike(CURRENT)
+
+
+@dataclass(frozen=True, slots=True)
+class _Edition:
+    snapshot: Snapshot
+    bodies: Bodies
+    """What it was made of, which the next generation may need again."""
+
+
+class Snapshots:
+    """The snapshots of one graph: that of the current release, and others once somebody asks for them.
+
+    What a generation was not asked for, the next one knows nothing of: no memory is kept for releases that nobody has.
+    """
+
+    def __init__(self, graph: Graph, before: "Snapshots | None" = None) -> None:
+        self._graph = graph
+        self._before = before.carried() if before else {}
+        self._made: dict[Release | None, _Edition] = {}
+        self.current: Final = self._make(_USUAL)
+
+    def carried(self) -> dict[Release | None, _Edition]:
+        """Return what the next generation may share."""
+        return dict(self._made)
+
+    def of(self, envoy: Release | None) -> Snapshot:
+        """Return what proxies of a release get; None is for those that do not say it, and for old ones."""
+        known = known_release(envoy) if envoy is not None else None
+        first = first_alike(known) if known is not None else None
+        if first in self._made:
+            return self._made[first].snapshot
+        return self._make(first) if depends_on_release(self._graph) else self.current
+
+    def _make(self, envoy: Release | None) -> Snapshot:
+        before = self._before.pop(envoy, None)
+        bodies = before.bodies if before else Bodies()
+        # Most of it is the same for all releases, and what is not is the same as before.
+        known = self._made.get(_USUAL) or before
+        made = snapshot_of(self._graph, bodies, known.snapshot if known else None, envoy)
+        if before:
+            made = made.sharing(before.snapshot)
+        self._made[envoy] = _Edition(made, bodies)
+        return made
+
+
+def depends_on_release(graph: Graph) -> bool:
+    """Tell whether a Gateway checks any request: how that is done is all that differs between releases."""
+    return any(
+        isinstance(share.authorization, Enforced)
+        for port in graph.gateways
+        for split in splits(gateway_hosts(port))
+        for share in split.shares
+    )

@@ -1,0 +1,236 @@
+"""The control plane of one folder: what changes there, and with the keys of issuers, reaches every proxy."""
+
+import json
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import structlog
+
+from authplane.controlplane.graph.model.programming import Programming
+from authplane.controlplane.graph.settings.settings_places import configuration_ref
+from authplane.controlplane.graph.upstreams.policy_connection import PolicyServer
+from authplane.controlplane.serving.changed_keys import rekeyed
+from authplane.controlplane.serving.generation import Difference, Generation, build_generation, differences
+from authplane.controlplane.serving.runtime import policy_server_probe
+from authplane.controlplane.serving.runtime.ads import ALL_ENVOYS, Ads, Clients, require_protection
+from authplane.controlplane.serving.runtime.ads_stream import AdsEvent
+from authplane.controlplane.serving.runtime.control_socket import NotLiveError, live_address
+from authplane.controlplane.serving.runtime.native_keys import OFTEN, NativeKeys, follow_keys
+from authplane.controlplane.serving.runtime.policy_server_probe import PolicyServerProbe, PolicyServerTried
+from authplane.controlplane.status.policy_server_status import with_policy_server
+from authplane.controlplane.status.resource_status import Status
+from authplane.controlplane.status.status_json import Transitions
+from authplane.policy.compile.compile_policies import PolicyCompiler
+from authplane.policy.identity.tokens.issuer import Issuer
+from authplane.policy.placement.native_issuers import native_issuers
+from authplane.resources.documents import Finding
+from authplane.resources.loaded_resources import Held
+from authplane.runtime.child_processes import place_of
+from authplane.runtime.clock import now, stopwatch
+from authplane.runtime.issuers.issuers import IssuerOptions
+from authplane.runtime.run_until_stopped import first_of
+from authplane.runtime.servers.grpc_server import Tls
+from authplane.runtime.servers.http_server import HttpRequest, HttpResponse, serve_http
+from authplane.runtime.servers.listen import Address, ListenError
+from authplane.sources.runtime.folder import Folder
+from authplane.sources.runtime.watch import rebuilds
+from authplane.xds.server.stream_messages import Acked
+
+log: Final = structlog.stdlib.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebuilt:
+    """The folder was read, or keys have come, and what follows is on its way to the proxies."""
+
+    difference: Difference
+    appeared: tuple[Finding, ...]
+    """Problems that were not there before."""
+    resolved: int
+    """How many problems are gone."""
+    seconds: float
+    first: bool
+    keys: bool = False
+    """On account of an issuer's keys; the folder is as before."""
+    held: tuple[Held, ...] = ()
+    """Changes that loosen and wait since now."""
+
+
+Told: TypeAlias = Rebuilt | AdsEvent | PolicyServerTried
+"""What the control plane has to say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlSettings:
+    """How the control plane listens and watches."""
+
+    address: Address
+    tls: Tls | None = None
+    clients: Clients = ALL_ENVOYS
+    """How clients with certificates are told apart."""
+    poll: bool = False
+    """Look at the files every now and then instead of being told of changes."""
+    issuers: IssuerOptions = field(default_factory=lambda: IssuerOptions(schedule=OFTEN))
+    """How issuers are asked whose tokens proxies can verify."""
+    wait_for_keys: float = 2.0
+    """Seconds that the first generation waits for them at most.
+
+    Proxies that another control plane has served have keys, and should not have to do without them for a while. Others
+    have nothing yet, and should not have to wait for an issuer that does not answer.
+    """
+
+
+class Control:
+    """Rebuilds when the folder or a key changes, publishes, and knows the status of every resource."""
+
+    def __init__(self, folder: Folder, tell: Callable[[Told], None], policy_server: PolicyServer | None = None) -> None:
+        self._folder = folder
+        self._tell = tell
+        self._policy_server = policy_server
+        self._ads = Ads(self._heard)
+        self._transitions = Transitions()
+        self._findings: frozenset[Finding] = frozenset()
+        self._held: tuple[Held, ...] = ()
+        self._compiler = PolicyCompiler()
+        self._keys: NativeKeys | None = None
+        self._probe = PolicyServerProbe(self._tried)
+        self.generation: Generation | None = None
+
+    @asynccontextmanager
+    async def serve(self, settings: ControlSettings) -> AsyncGenerator[Address]:
+        """Read the folder and serve while the block runs; the block must also run `follow`.
+
+        The keys of issuers are fetched first. Nobody waits long for them: until the keys of an issuer are there, the
+        policy server judges its tokens.
+        """
+        require_protection(settings.address, settings.tls)
+        self._folder.scan(progress=_progress)
+        await self._folder.quiet()
+        async with follow_keys(settings.issuers) as keys:
+            self._keys = keys
+            native = native_issuers(self._compiler.compile(self._folder.library.current().resources).policies)
+            keys.configure(native, _urls(native))
+            await keys.tried(settings.wait_for_keys)
+            self.rebuild()
+            async with (
+                self._ads.serve(settings.address, settings.tls, settings.clients) as address,
+                self._answer_status(),
+            ):
+                yield address
+
+    async def follow(self, settings: ControlSettings) -> None:
+        """Rebuild after each burst of changes, for ever."""
+        if self._keys is None:
+            raise RuntimeError("nothing is followed before it is served")
+        folder, keys = rebuilds(self._folder, poll=settings.poll), self._keys.changes()
+        await first_of(lambda: self._obey(folder), lambda: self._obey(keys, keys=True), self._probe.follow)
+
+    async def _obey(self, changes: AsyncGenerator[None], *, keys: bool = False) -> None:
+        async for _ in changes:
+            try:
+                self.rebuild(keys=keys)
+            except Exception as error:  # noqa: BLE001 (a fault of ours must not end what serves)
+                place = place_of(error)
+                log.error(  # noqa: TRY400 (the message of the exception may quote what a document holds)
+                    "rebuild failed; the last configuration stays in force", error=place
+                )
+
+    def rebuild(self, *, keys: bool = False) -> None:
+        """Build the next generation from what the folder holds and publish it; ``keys`` says what it is for."""
+        elapsed = stopwatch()
+        before = self.generation
+        known = self._keys.take() if self._keys is not None else {}
+        loaded = self._folder.library.current()
+        renewed = rekeyed(before, loaded, known)
+        generation = renewed or build_generation(loaded, before, self._policy_server, known, self._compiler)
+        # Status speaks of what proxies are told, so not of what cannot be told.
+        self._ads.publish(generation)
+        self.generation = generation
+        seconds = elapsed()
+        if self._keys is not None:
+            # Keys that only the policy server needs are fetched too: status says which issuers give none, and why.
+            policies = generation.compiled.policies
+            self._keys.configure(policies.issuers, _urls(native_issuers(policies)))
+        if self._policy_server is None:  # whoever gives us one looks after it
+            self._probe.configure(generation.built.policy_server)
+        if renewed is None:
+            self._observe()
+        findings = generation.findings
+        earlier, self._findings = self._findings, frozenset(findings)
+        waited, self._held = self._held, loaded.held
+        self._tell(
+            Rebuilt(
+                difference=differences(before.snapshot if before else None, generation.snapshot),
+                appeared=tuple(each for each in findings if each not in earlier),
+                resolved=len(earlier - self._findings),
+                seconds=seconds,
+                first=before is None,
+                keys=keys,
+                held=tuple(each for each in loaded.held if each not in waited),
+            )
+        )
+
+    def _heard(self, event: AdsEvent) -> None:
+        """Pass on what a proxy says; what it accepts is looked at when somebody asks, there is much of it."""
+        if not isinstance(event, Acked):
+            self._observe()
+        self._tell(event)
+
+    def _tried(self, tried: PolicyServerTried) -> None:
+        self._observe()
+        self._tell(tried)
+
+    def _observe(self) -> None:
+        """Take note of when conditions change."""
+        if self.generation is not None:
+            self._transitions.observe(self.status(self.generation), now())
+
+    def status(self, generation: Generation) -> tuple[Status, ...]:
+        """Return the status that a generation has with the connected proxies, of which the oldest does the least."""
+        standings = self._keys.standings() if self._keys is not None else ()
+        without_keys = {each.issuer: each.why for each in standings if not each.ready}
+        statuses = generation.status(self.programming, self._ads.oldest(), without_keys)
+        configuration = generation.loaded.resources.configuration
+        if configuration is None:
+            return statuses
+        return with_policy_server(statuses, configuration_ref(configuration), self._probe.tried)
+
+    @property
+    def programming(self) -> Programming:
+        """What the connected proxies say of the present configuration."""
+        return self._ads.programming()
+
+    @asynccontextmanager
+    async def _answer_status(self) -> AsyncGenerator[None]:
+        """Let ``authplane status`` find this control plane; without it everything else works."""
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(serve_http(live_address(self._folder.root), self._respond))
+            except (ListenError, NotLiveError) as error:
+                log.warning("authplane status will not see the proxies of this control plane", why=str(error))
+            yield
+
+    def _respond(self, request: HttpRequest) -> HttpResponse:
+        if self.generation is None:
+            return HttpResponse(status=404)
+        match request.target:
+            case "/status":
+                return _page(self._transitions.records(self.status(self.generation), now()))
+            case policy_server_probe.PAGE:
+                return _page(policy_server_probe.given_record(self._policy_server))
+            case _:
+                return HttpResponse(status=404)
+
+
+def _page(record: object) -> HttpResponse:
+    return HttpResponse(status=200, headers=(("content-type", "application/json"),), body=json.dumps(record).encode())
+
+
+def _urls(issuers: Iterable[Issuer]) -> frozenset[str]:
+    return frozenset(each.url.url for each in issuers)
+
+
+def _progress(done: int, total: int) -> None:
+    log.info("still reading the folder", files=done, of=total)

@@ -1,0 +1,200 @@
+"""One attempt to reach an HTTP/2 server as Envoy would: connect, TLS with our certificate, and the first frame.
+
+With TLS 1.3 a client's handshake is complete before the server has judged its certificate. So the attempt goes on until
+the server has sent its first frame, which it does only for clients that it accepts.
+"""
+
+import asyncio
+import os
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeAlias, assert_never
+
+from authplane.core.secret import Secret
+from authplane.runtime.servers.listen import Address, TcpAddress, UnixAddress
+
+LIMIT: Final = 5.0
+"""Seconds that one attempt may take."""
+# RFC 9113 §3.4: the connection preface of a client, which ends with a SETTINGS frame, here an empty one.
+_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+_FRAME_HEAD: Final = 9
+_SETTINGS: Final = 4
+
+
+class _ClientTlsError(Exception):
+    """The files or certificates of the client's side cannot be used here; the message is a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PemFiles:
+    """A certificate chain and its key, by their paths."""
+
+    certificate: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PemPair:
+    """A certificate chain and its key."""
+
+    certificate: bytes
+    key: Secret[bytes]
+
+
+Shown: TypeAlias = PemFiles | PemPair
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientTls:
+    """Whom a client believes, which name it asks for, and what it shows."""
+
+    ca: bytes | str
+    """The CA itself, or the path of its file."""
+    server_name: str
+    shown: Shown | None = None
+
+
+class Cause(Enum):
+    """What is in the way."""
+
+    UNREACHABLE = "unreachable"
+    SERVER_CERTIFICATE = "server certificate"
+    """We do not believe the server's."""
+    HANDSHAKE = "handshake"
+    """The server ended it, as it does with a client whose certificate is missing or not of its CA."""
+    PROTOCOL = "protocol"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The server does not accept us, or we do not believe it."""
+
+    cause: Cause
+    why: str
+    """In words for an operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotTried:
+    """The attempt cannot be made from here."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The server accepts us."""
+
+
+Greeting: TypeAlias = Accepted | Refused | NotTried
+
+
+def greet_once(addresses: Sequence[Address], tls: ClientTls | None) -> list[Greeting]:
+    """Try servers side by side, for commands that end."""
+    return asyncio.run(greet_all(addresses, tls))
+
+
+async def greet_all(addresses: Sequence[Address], tls: ClientTls | None) -> list[Greeting]:
+    """Try servers side by side."""
+    async with asyncio.TaskGroup() as tasks:
+        tried = [tasks.create_task(greet(address, tls)) for address in addresses]
+    return [each.result() for each in tried]
+
+
+async def greet(address: Address, tls: ClientTls | None, *, limit: float = LIMIT) -> Greeting:
+    """Try a server once."""
+    try:
+        context = None if tls is None else _context(tls)
+    except _ClientTlsError as error:
+        return NotTried(str(error))
+    try:
+        async with asyncio.timeout(limit):
+            spoke = await _exchange(address, context, tls.server_name if tls is not None else "")
+    except TimeoutError:
+        return Refused(cause=Cause.UNREACHABLE, why=f"no answer within {limit:g} s")
+    except (OSError, asyncio.IncompleteReadError) as error:
+        return _refused(error, secure=tls is not None)
+    return Accepted() if spoke else Refused(cause=Cause.PROTOCOL, why="the server does not speak HTTP/2")
+
+
+def _refused(error: OSError | asyncio.IncompleteReadError, *, secure: bool) -> Refused:
+    match error:
+        case ssl.SSLCertVerificationError():
+            return Refused(cause=Cause.SERVER_CERTIFICATE, why=f"the server's certificate: {error.verify_message}")
+        case ssl.SSLError():
+            return Refused(cause=Cause.HANDSHAKE, why=f"TLS handshake failed: {_words(error)}")
+        case asyncio.IncompleteReadError() | ConnectionResetError() | ConnectionAbortedError() | BrokenPipeError():
+            if secure:
+                return Refused(cause=Cause.HANDSHAKE, why="TLS handshake failed: the server closed the connection")
+            return Refused(cause=Cause.PROTOCOL, why="the server closed the connection before its first frame")
+        case _:
+            return Refused(cause=Cause.UNREACHABLE, why=_words(error))
+
+
+async def _exchange(address: Address, context: ssl.SSLContext | None, name: str) -> bool:
+    named = name if context is not None else None
+    match address:
+        case TcpAddress(host=host, port=port):
+            reader, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname=named)
+        case UnixAddress(path=path):
+            reader, writer = await asyncio.open_unix_connection(path, ssl=context, server_hostname=named)
+        case _:
+            assert_never(address)
+    try:
+        writer.write(_PREFACE)
+        head = await reader.readexactly(_FRAME_HEAD)
+    finally:
+        writer.transport.abort()
+    return head[3] == _SETTINGS
+
+
+def _context(tls: ClientTls) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["h2"])
+    try:
+        if isinstance(tls.ca, bytes):
+            context.load_verify_locations(cadata=tls.ca.decode("ascii"))
+        else:
+            context.load_verify_locations(cafile=tls.ca)
+    except (ssl.SSLError, OSError, UnicodeDecodeError) as error:
+        where = "the CA" if isinstance(tls.ca, bytes) else tls.ca
+        raise _ClientTlsError(f"cannot read {where}: {_words(error)}") from error
+    match tls.shown:
+        case None:
+            pass
+        case PemFiles(certificate=certificate, key=key):
+            _show(context, certificate, key)
+        case PemPair(certificate=certificate, key=key):
+            _show_pair(context, certificate, key)
+        case _:
+            assert_never(tls.shown)
+    return context
+
+
+def _show(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    try:
+        context.load_cert_chain(certificate, key, password="")
+    except (ssl.SSLError, OSError) as error:
+        raise _ClientTlsError(f"cannot use {certificate} and {key}: {_words(error)}") from error
+
+
+def _show_pair(context: ssl.SSLContext, certificate: bytes, key: Secret[bytes]) -> None:
+    """Show a certificate that is in memory, where the key stays: the ssl module takes nothing but paths."""
+    held = os.memfd_create("client", os.MFD_CLOEXEC)
+    try:
+        os.write(held, certificate + b"\n" + key.reveal())
+        context.load_cert_chain(f"/proc/self/fd/{held}", password="")
+    except (ssl.SSLError, OSError) as error:
+        raise _ClientTlsError(f"cannot use the client certificate: {_words(error)}") from error
+    finally:
+        os.close(held)
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or str(error)).replace("_", " ").lower()
+    # The words of asyncio name the address, which is known, and not the reason.
+    return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)

@@ -1,0 +1,143 @@
+"""Whether the policy server accepts us, tried from here as Envoy does it."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, assert_never
+
+from authplane.controlplane.graph.model.routing_model import Certificate
+from authplane.controlplane.graph.model.upstreams import CaFile, CertificateFiles, Plaintext
+from authplane.controlplane.graph.upstreams.policy_connection import OverSocket, OverTcp, PolicyServer, Where
+from authplane.controlplane.serving.runtime.control_socket import NotLiveError, ask_live
+from authplane.controlplane.serving.runtime.handshake import (
+    Accepted,
+    Cause,
+    ClientTls,
+    Greeting,
+    NotTried,
+    PemFiles,
+    PemPair,
+    Refused,
+    Shown,
+)
+from authplane.controlplane.serving.runtime.server_monitor import Greeter
+from authplane.controlplane.status.policy_server_status import Trial, Tried
+from authplane.runtime.servers.listen import Address, TcpAddress, UnixAddress, parse_address
+
+PAGE: Final = "/policy-server"
+"""Where a control plane says which policy server it was given, whatever the documents name."""
+
+REMEDIES: Final[Mapping[Cause, str]] = {
+    Cause.UNREACHABLE: "Start authplane authserver policy there, or correct the address in spec.policyServer.",
+    Cause.SERVER_CERTIFICATE: "Set caFile or caSecret of spec.policyServer to the CA of the server's certificate, and"
+    " serverName to a name that it has.",
+    Cause.HANDSHAKE: "Set clientSecret, or clientCertFile and clientKeyFile, of spec.policyServer to a certificate of"
+    " the CA that the policy server has as --tls-ca-path.",
+    Cause.PROTOCOL: "If the server expects TLS, set caFile or caSecret of spec.policyServer; otherwise correct the"
+    " address.",
+}
+"""What to do when the policy server cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyServerTried:
+    """The control plane tried to connect to the policy server, and it ended otherwise than before."""
+
+    tried: Tried
+    remedy: str = ""
+
+
+class PolicyServerProbe:
+    """Tries the policy server while the control plane runs, and knows what status says of it."""
+
+    def __init__(self, tell: Callable[[PolicyServerTried], None]) -> None:
+        self._tell = tell
+        self._greeter = Greeter(self._heard)
+
+    def configure(self, server: PolicyServer | None) -> None:
+        """Try this server from now on; None tries nothing."""
+        if server is None:
+            self._greeter.configure((), None)
+        else:
+            self._greeter.configure(dialled(server), dialled_with(server))
+
+    @property
+    def tried(self) -> tuple[Tried, ...]:
+        """What became of the last attempts."""
+        return tuple(_tried(address, greeting) for address, greeting in self._greeter.results.items())
+
+    async def follow(self) -> None:
+        """Try for ever."""
+        await self._greeter.follow()
+
+    def _heard(self, address: Address, greeting: Greeting) -> None:
+        remedy = REMEDIES[greeting.cause] if isinstance(greeting, Refused) else ""
+        self._tell(PolicyServerTried(_tried(address, greeting), remedy))
+
+
+def _tried(address: Address, greeting: Greeting) -> Tried:
+    match greeting:
+        case Accepted():
+            return Tried(address=str(address), trial=Trial.ACCEPTED)
+        case NotTried(why):
+            return Tried(address=str(address), trial=Trial.NOT_TRIED, why=f"not tried from the control plane: {why}")
+        case Refused(cause=Cause.UNREACHABLE, why=why):
+            return Tried(address=str(address), trial=Trial.UNREACHABLE, why=why)
+        case Refused(why=why):
+            return Tried(address=str(address), trial=Trial.HANDSHAKE, why=why)
+        case _:
+            assert_never(greeting)
+
+
+def given_record(given: PolicyServer | None) -> dict[str, list[str]]:
+    """Return what `PAGE` says: the addresses of the policy server that the control plane was given, if it was."""
+    return {"given": [] if given is None else [str(address) for address in dialled(given)]}
+
+
+def ask_given(root: Path) -> tuple[Address, ...]:
+    """Ask the control plane of a folder which policy server it was given; none without a control plane."""
+    try:
+        answer = ask_live(root, PAGE)
+    except NotLiveError:
+        return ()
+    return tuple(map(parse_address, json.loads(answer)["given"]))
+
+
+def dialled(server: PolicyServer) -> tuple[Address, ...]:
+    """Return where the policy server is tried."""
+    return tuple(map(_address, server.addresses))
+
+
+def dialled_with(server: PolicyServer) -> ClientTls | None:
+    """Return the TLS with which it is tried; None is plain text."""
+    tls = server.tls
+    if isinstance(tls, Plaintext):
+        return None
+    return ClientTls(
+        ca=tls.ca.path if isinstance(tls.ca, CaFile) else tls.ca,
+        server_name=tls.server_name,
+        shown=_shown(server.client),
+    )
+
+
+def _shown(client: Certificate | CertificateFiles | None) -> Shown | None:
+    match client:
+        case None:
+            return None
+        case Certificate(chain=chain, key=key):
+            return PemPair(certificate=chain, key=key)
+        case CertificateFiles(chain=path, key=key_path):
+            return PemFiles(certificate=path, key=key_path)
+        case _:
+            assert_never(client)
+
+
+def _address(where: Where) -> Address:
+    match where:
+        case OverTcp(host, port):
+            return TcpAddress(host=host, port=port)
+        case OverSocket(path):
+            return UnixAddress(path=path)
+        case _:
+            assert_never(where)

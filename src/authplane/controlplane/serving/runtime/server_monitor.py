@@ -1,0 +1,59 @@
+"""Tries a server again and again, so that somebody hears of it when it stops accepting us, or starts to."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Final, NoReturn
+
+from authplane.controlplane.serving.runtime.handshake import ClientTls, Greeting, Refused, greet_all
+from authplane.runtime.servers.listen import Address
+
+INTERVAL: Final = 10.0
+"""Seconds between two attempts."""
+
+
+class Greeter:
+    """Keeps what became of the last attempt at each address; there are none until somebody configures some."""
+
+    def __init__(self, heard: Callable[[Address, Greeting], None], *, interval: float = INTERVAL) -> None:
+        self._heard = heard
+        self._interval = interval
+        self._addresses: tuple[Address, ...] = ()
+        self._tls: ClientTls | None = None
+        self._changed = asyncio.Event()
+        self._results: dict[Address, Greeting] = {}
+
+    @property
+    def results(self) -> Mapping[Address, Greeting]:
+        """What became of the last attempt; an address that was not tried yet is left out."""
+        return self._results
+
+    def configure(self, addresses: tuple[Address, ...], tls: ClientTls | None) -> None:
+        """Try these addresses from now on, at once if they or the TLS are others than before."""
+        if (addresses, tls) == (self._addresses, self._tls):
+            return
+        self._addresses, self._tls = addresses, tls
+        self._results = {where: each for where, each in self._results.items() if where in addresses}
+        self._changed.set()
+
+    def _take(self, address: Address, greeting: Greeting) -> None:
+        before, self._results[address] = self._results.get(address), greeting
+        if before is None or _sort(before) != _sort(greeting):
+            self._heard(address, greeting)
+
+    async def follow(self) -> NoReturn:
+        """Try for ever; whatever became different is told."""
+        while True:
+            addresses, tls = self._addresses, self._tls
+            for address, greeting in zip(addresses, await greet_all(addresses, tls), strict=True):
+                if (addresses, tls) == (self._addresses, self._tls):
+                    self._take(address, greeting)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._interval):
+                    await self._changed.wait()
+            self._changed.clear()
+
+
+def _sort(greeting: Greeting) -> object:
+    """Return what sets results apart: a server that refuses us may end the connection now this way, now that."""
+    return greeting.cause if isinstance(greeting, Refused) else type(greeting)

@@ -1,0 +1,258 @@
+"""The status of policies and of what they protect, as Kubernetes stores it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+from authplane.core.names import Ref
+from authplane.core.problems import Problem
+from authplane.policy.attached.attachments import Guard
+from authplane.policy.compile.compile_policies import (
+    CONTROLLER,
+    MOST_ANCESTORS,
+    STATUS_FULL,
+    Compiled,
+    PolicyStanding,
+    Standing,
+)
+from authplane.policy.rules.policy_targets import BACKENDS, GROUPS, Aim
+from authplane.policy.rules.rule_model import Unusable
+from authplane.resources.documents import Resources
+from authplane.resources.kinds.agentic import Backend, XBackend
+
+MOST_CONDITIONS: Final = 8
+
+Key: TypeAlias = tuple[object, ...]
+"""What tells ancestors apart."""
+
+_LONGEST_MESSAGE: Final = 32_768
+_GATEWAY: Final = "gateway.networking.k8s.io"
+_AGENTIC: Final = "agentic.networking.x-k8s.io"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """One thing that is true, false or unknown."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ancestor:
+    """How it stands with a policy at one target."""
+
+    aim: Aim
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """What to store, and what found no room."""
+
+    ancestors: list[dict[str, Any]]
+    changed: bool
+    left_out: tuple[Aim, ...] = ()
+    """Targets whose entry would have been one too many: there the policy cannot be implemented, and denies."""
+
+
+NOT_SERVED: Final = Condition(
+    type="Programmed", status="Unknown", reason="NotServed", message="no control plane serves this at the moment"
+)
+
+
+def build_ancestors(
+    standing: PolicyStanding,
+    *,
+    programmed: Condition = NOT_SERVED,
+    enforced: Callable[[Standing], Condition] | None = None,
+    without_keys: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[Ancestor, ...]:
+    """Return the entries of a policy's status, one for each target.
+
+    ``programmed`` says what proxies make of it, ``enforced`` who decides by it at a target (left out, nothing is said);
+    ``without_keys`` are the issuers whose keys could not be fetched, by address, and why.
+    """
+    return tuple(
+        Ancestor(
+            aim=each.aim,
+            conditions=(
+                *_conditions(each, standing, programmed, without_keys),
+                *((enforced(each),) if enforced is not None else ()),
+            ),
+        )
+        for each in standing.targets
+    )
+
+
+def merge_ancestors(
+    stored: Sequence[Mapping[str, Any]], ours: Sequence[Ancestor], *, generation: int, now: str
+) -> Merged:
+    """Put our entries among those of others, which stay as they are; our own that are stale go.
+
+    An entry is known by its ancestor and its controller. ``now`` is the time as Kubernetes writes it.
+    """
+    keys = {ancestor_key(ancestor_ref(each.aim)): each for each in ours}
+    wanted = {key: partial(_entry, each, generation=generation, now=now) for key, each in keys.items()}
+    merged, left_out = place_entries(stored, wanted)
+    return Merged(ancestors=merged, changed=merged != list(stored), left_out=tuple(keys[each].aim for each in left_out))
+
+
+def place_entries(
+    stored: Sequence[Any], ours: Mapping[Key, Callable[[Mapping[str, Any]], dict[str, Any]]]
+) -> tuple[list[Any], tuple[Key, ...]]:
+    """Put our entries among those of others, at most 16 in all; return them, and which of ours found no room.
+
+    What makes an entry is given the one that was stored of it, or nothing.
+    """
+    wanted, merged = dict(ours), list[Any]()
+    for entry in stored:
+        if not isinstance(entry, Mapping) or entry.get("controllerName") != CONTROLLER:
+            merged.append(entry)
+            continue
+        make = wanted.pop(ancestor_key(entry.get("ancestorRef") or {}), None)
+        if make is not None:
+            merged.append(make(entry))
+    room = max(0, MOST_ANCESTORS - len(merged))
+    merged += [make({}) for make in list(wanted.values())[:room]]
+    return merged, tuple(wanted)[room:]
+
+
+def build_target_conditions(
+    compiled: Compiled, resources: Resources, ref: Ref, *, exposed: bool = True
+) -> tuple[Condition, ...]:
+    """Return the conditions of a backend or Gateway that policies are about.
+
+    Unless it is ``exposed``, policies of Gateways stand on every way to a backend that has none of its own.
+    """
+    guard = compiled.policies.guards.get(Aim(ref))
+    open_ = compiled.policies.settings.allow_unprotected or ref.kind not in BACKENDS
+    protected = (_protected(guard, exposed=exposed, allow=open_),) if guard is not None else ()
+    table: Mapping[Any, Backend | XBackend]
+    table = resources.backends if ref.kind == "Backend" else resources.x_backends
+    backend = table.get(ref.object_name) if ref.kind in BACKENDS else None
+    return protected if backend is None else (*protected, _resolved_backend(backend, resources))
+
+
+def _conditions(
+    at: Standing, standing: PolicyStanding, programmed: Condition, without_keys: Mapping[str, str]
+) -> tuple[Condition, ...]:
+    accepted = _condition("Accepted", at.accepted, at.reason, _with_warnings(at.message, standing.warnings))
+    resolved = _resolved(at, standing, without_keys)
+    if not at.accepted:
+        return accepted, resolved, _condition("Programmed", False, "NotAccepted", _effect(at, standing))
+    return accepted, resolved, programmed
+
+
+def _effect(at: Standing, standing: PolicyStanding) -> str:
+    """Say what a policy does that is not accepted."""
+    if at.reason == "TargetNotFound":
+        return "there is nothing to protect"
+    return "in shadow it denies nothing" if standing.shadow else "the target denies everything"
+
+
+def _resolved(at: Standing, standing: PolicyStanding, without_keys: Mapping[str, str]) -> Condition:
+    if at.reason == "TargetNotFound":
+        return _condition("ResolvedRefs", False, at.reason, at.message)
+    if standing.unresolved:
+        first = standing.unresolved[0]
+        return _condition("ResolvedRefs", False, first.reason, "; ".join(str(each) for each in standing.unresolved))
+    missing = [f"{issuer}: {without_keys[issuer]}" for issuer in standing.issuers if issuer in without_keys]
+    if missing:
+        message = f"The control plane has no keys of {'; '.join(missing)}. It tries again by itself."
+        return _condition("ResolvedRefs", False, "IssuerUnreachable", message)
+    return _condition("ResolvedRefs", True, "ResolvedRefs", "everything that the policy refers to is there")
+
+
+def _protected(guard: Guard, *, exposed: bool, allow: bool) -> Condition:
+    unusable = [policy for policy in guard.policies if isinstance(policy, Unusable)]
+    if unusable:
+        full = any(policy.reason == STATUS_FULL for policy in unusable)
+        names = "; ".join(f"{policy.ref}: {policy.message}" for policy in unusable)
+        reason = "PolicyStatusFull" if full else "PolicyNotAccepted"
+        return _condition("Protected", True, reason, f"everything is denied: {names}")
+    if guard.policies:
+        names = ", ".join(str(policy.ref) for policy in guard.policies)
+        return _condition("Protected", True, "Protected", f"protected by {names}")
+    if not exposed:
+        return _condition("Protected", True, "ProtectedByGateway", "protected by the policies of its Gateways")
+    rest = f"requests that no policy of a Gateway judges are {'allowed' if allow else 'denied'}"
+    if allow and guard.shadows:
+        names = ", ".join(str(policy.ref) for policy in guard.shadows)
+        return _condition("Protected", False, "Shadow", f"{names} only in shadow: {rest}")
+    if allow:
+        return _condition("Protected", False, "NoPolicy", f"no policy protects it: {rest}")
+    return _condition("Protected", False, "DeniedByDefault", f"no policy protects it: {rest}")
+
+
+def _resolved_backend(backend: Backend | XBackend, resources: Resources) -> Condition:
+    mcp, namespace = backend.spec.mcp, backend.metadata.namespace
+    if mcp is None:
+        return _condition("ResolvedRefs", True, "ResolvedRefs", "a gRPC server refers to nothing")
+    if mcp.service_name is None:
+        return _condition("ResolvedRefs", True, "ResolvedRefs", f"{mcp.hostname}:{mcp.port} is outside")
+    ref = Ref("Service", namespace, mcp.service_name)
+    service = resources.services.get(ref.object_name)
+    if service is None:
+        why = "cannot be read" if ref in resources.broken else "not found"
+        return _condition("ResolvedRefs", False, "BackendNotFound", f'Service "{ref.object_name}" {why}')
+    if not any(port.port == mcp.port and port.protocol == "TCP" for port in service.spec.ports):
+        message = f'Service "{ref.object_name}" has no TCP port {mcp.port}'
+        return _condition("ResolvedRefs", False, "BackendNotFound", message)
+    return _condition("ResolvedRefs", True, "ResolvedRefs", f'Service "{ref.object_name}" has port {mcp.port}')
+
+
+def _condition(kind: str, holds: bool, reason: str, message: str) -> Condition:
+    return Condition(type=kind, status=str(holds), reason=reason, message=message[:_LONGEST_MESSAGE])
+
+
+def _with_warnings(message: str, warnings: tuple[Problem, ...]) -> str:
+    return f"{message}; warnings: {'; '.join(str(each) for each in warnings)}" if warnings else message
+
+
+def ancestor_ref(aim: Aim) -> dict[str, str]:
+    """Return how a target is referred to in a status."""
+    usual = _AGENTIC if aim.ref.kind in BACKENDS else _GATEWAY if aim.ref.kind == "Gateway" else ""
+    group = usual if aim.group is None or aim.group in GROUPS.get(aim.ref.kind, ()) else aim.group
+    whole = {"group": group, "kind": aim.ref.kind, "namespace": aim.ref.namespace, "name": aim.ref.name}
+    return whole | ({"sectionName": aim.section} if aim.section else {})
+
+
+def ancestor_key(reference: Mapping[str, Any]) -> Key:
+    """Return what tells ancestors apart; the Gateway API says what is meant where something is left out."""
+    defaults = {"group": _GATEWAY, "kind": "Gateway"}
+    fields = ("group", "kind", "namespace", "name", "sectionName", "port")
+    return tuple(reference.get(field, defaults.get(field)) for field in fields)
+
+
+def _entry(ours: Ancestor, stored: Mapping[str, Any], *, generation: int, now: str) -> dict[str, Any]:
+    before = {each.get("type"): each for each in stored.get("conditions") or ()}
+    made = [_merged(each, before.pop(each.type, {}), generation, now) for each in ours.conditions]
+    others = [dict(each) for each in before.values() if each.get("type") not in _OURS]
+    return {
+        "ancestorRef": stored.get("ancestorRef") or ancestor_ref(ours.aim),
+        "controllerName": CONTROLLER,
+        "conditions": [*made, *others][:MOST_CONDITIONS],
+    }
+
+
+_OURS: Final = frozenset({"Accepted", "ResolvedRefs", "Programmed", "Enforced"})
+
+
+def _merged(ours: Condition, stored: Mapping[str, Any], generation: int, now: str) -> dict[str, Any]:
+    seen = stored.get("observedGeneration")
+    if isinstance(seen, int) and seen > generation:
+        return dict(stored)  # somebody has seen a newer policy than we have
+    unchanged = stored.get("status") == ours.status and "lastTransitionTime" in stored
+    return {
+        "type": ours.type,
+        "status": ours.status,
+        "reason": ours.reason,
+        "message": ours.message,
+        "observedGeneration": generation,
+        "lastTransitionTime": stored["lastTransitionTime"] if unchanged else now,
+    }

@@ -1,0 +1,110 @@
+"""The condition ``Enforced`` of policies: who decides by them, and why."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from authplane.controlplane.status.access_policy_status import Condition
+from authplane.core.names import Ref
+from authplane.policy.attached.attachments import Policies
+from authplane.policy.compile.compile_policies import PolicyStanding, Standing
+from authplane.policy.placement.placement_model import CallOut, Decider, Place, PlacedPolicy
+from authplane.policy.placement.ways_to_target import Passages
+from authplane.policy.rules.policy_targets import Aim
+from authplane.policy.rules.rule_model import Unusable
+
+LONGEST_MESSAGE: Final = 1024
+_ROOM: Final = 48
+"""What is kept free for saying that there is more."""
+
+_UNASKED: Final = "where nothing is enforced, gRPC servers and Envoys before 1.38 ask nobody"
+
+_Entry: TypeAlias = tuple[str, str]
+
+
+def enforced_condition(standing: PolicyStanding, at: Standing, policies: Policies, passages: Passages) -> Condition:
+    """Say who enforces a policy at one of its targets; one that is not accepted denies there, or is nowhere."""
+    if standing.shadow:
+        return _condition("Enforced", False, "Shadow", _shadowed(at, passages))
+    if policies.closed:
+        return _condition("Enforced", True, "Denies", f"nothing is allowed: {policies.closed}")
+    if not at.accepted:
+        return _refused(standing.ref, at, policies)
+    found = [
+        (passage.plan.decider, placed)
+        for passage in passages.past(at.aim)
+        for guard in passage.plan.guards
+        for placed in guard.policies
+        if placed.ref == standing.ref
+    ]
+    deciders = {decider for decider, _ in found}
+    where = "in the gRPC server" if deciders & {Decider.GRPC, Decider.GRPC_AND_SERVER} else "in Envoy"
+    return _placed([placed for _, placed in found], where, by_server=deciders <= {Decider.SERVER})
+
+
+def _shadowed(at: Standing, passages: Passages) -> str:
+    if not at.accepted:
+        return "the policy is not enforced"
+    found = passages.past(at.aim)
+    if found and not any(map(passages.evaluates_shadows, found)):
+        return f"the policy is not enforced, nor evaluated: {_UNASKED}"
+    return "the policy is evaluated, and not enforced"
+
+
+def _refused(ref: Ref, at: Standing, policies: Policies) -> Condition:
+    guards = (policies.guards.get(aim) for aim in (at.aim, Aim(at.aim.ref)))
+    denying = (each for guard in guards if guard is not None for each in guard.policies if each.ref == ref)
+    if any(isinstance(each, Unusable) for each in denying):
+        return _condition("Enforced", True, "Denies", "everything is denied until the policy is accepted")
+    return _condition("Enforced", False, "TargetNotFound", "there is nothing to protect")
+
+
+def _placed(found: Sequence[PlacedPolicy], where: str, *, by_server: bool) -> Condition:
+    places: dict[_Entry, list[Place]] = {}
+    for placed in found:
+        for entry in placed.entries:
+            places.setdefault((entry.rule, entry.entry), []).append(entry.place)
+    asked = [isinstance(place, CallOut) for each in places.values() for place in each]
+    message = bounded(_sentences(places, where)) or "nothing is granted: everything is denied"
+    if all(asked) and (asked or by_server):
+        return _condition("Enforced", True, "CallOut", message)
+    if any(asked):
+        return _condition("Enforced", True, "Mixed", message)
+    return _condition("Enforced", True, "Native", message)
+
+
+def _sentences(places: Mapping[_Entry, Sequence[Place]], where: str) -> Iterator[str]:
+    """Yield what is said of each rule: entries that are decided alike, for the same reasons, stand together."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for (rule, entry), found in places.items():
+        alike.setdefault((rule, _words(found, where)), []).append(entry)
+    for (rule, words), entries in alike.items():
+        noun = "entry" if len(entries) == 1 else "entries"
+        names = ", ".join(entries)
+        yield f"rule {rule}, {noun} {names}: {words}" if rule else f"{names}: {words}"
+
+
+def _words(places: Sequence[Place], where: str) -> str:
+    reasons = dict.fromkeys(each.reason for each in places if isinstance(each, CallOut))
+    why = " and ".join(f"it {reason}" for reason in reasons)
+    native = sum(not isinstance(each, CallOut) for each in places)
+    if not reasons:
+        return where
+    if not native:
+        return f"by the policy server, {why}"
+    return f"{where} on {native} of {len(places)} ways, else by the policy server, {why}"
+
+
+def bounded(parts: Iterable[str]) -> str:
+    """Join what there is to say, as far as a condition has room for it."""
+    said, length, left = [], 0, 0
+    for part in parts:
+        length += len(part) + 2
+        if left or length > LONGEST_MESSAGE - _ROOM:
+            left += 1
+        else:
+            said.append(part)
+    return "; ".join([*said, *([f"and {left} more: see authplane explain"] if left else [])])
+
+
+def _condition(kind: str, holds: bool, reason: str, message: str) -> Condition:
+    return Condition(type=kind, status=str(holds), reason=reason, message=message[:LONGEST_MESSAGE])

@@ -1,0 +1,226 @@
+"""Values as programs read them: the JSON forms of the command line."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final
+
+from authplane.controlplane.status.access_policy_status import ancestor_key, place_entries
+from authplane.controlplane.status.gateway_status import CONTROLLER
+from authplane.controlplane.status.resource_status import (
+    OUR_CONDITIONS,
+    AncestorStatus,
+    Condition,
+    ListenerStatus,
+    ParentStatus,
+    Status,
+    SubCondition,
+)
+from authplane.core.names import Ref
+from authplane.core.problems import dotted
+from authplane.resources.catalogue import POLICIES, TLS_POLICY
+from authplane.resources.documents import Finding
+
+_AIMED: Final = POLICIES | {TLS_POLICY}
+"""Kinds whose status has an entry for each target."""
+
+
+def finding_record(finding: Finding) -> dict[str, Any]:
+    """Return a problem as ``authplane validate -o json`` prints it."""
+    return {
+        "file": finding.place.file,
+        "line": finding.place.line,
+        "column": finding.place.column,
+        "resource": str(finding.ref) if finding.ref else "",
+        "path": dotted(finding.problem.path),
+        "reason": finding.problem.reason,
+        "message": finding.problem.message,
+        "severity": finding.problem.severity.value,
+    }
+
+
+class Transitions:
+    """Remembers since when each condition has been as it is."""
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[Ref, str, str], tuple[str, datetime]] = {}
+
+    def observe(self, statuses: Iterable[Status], now: datetime) -> None:
+        """Take note of what is so now; resources that are gone are forgotten."""
+        known, self._since = self._since, {}
+        for status in statuses:
+            for part, condition in _conditions(status):
+                key = (status.ref, part, condition.type)
+                before = known.get(key)
+                unchanged = before is not None and before[0] == condition.status
+                self._since[key] = before if before is not None and unchanged else (condition.status, now)
+
+    def records(self, statuses: Sequence[Status], now: datetime) -> list[dict[str, Any]]:
+        """Return statuses as Kubernetes would store them."""
+        self.observe(statuses, now)
+        return [self._record(status) for status in statuses]
+
+    def _record(self, status: Status) -> dict[str, Any]:
+        body: dict[str, Any] = {}
+        if status.conditions or not (status.parents or status.ref.kind in _AIMED):
+            body["conditions"] = self._conditions(status, "", status.conditions)
+        if status.ref.kind == "HTTPProxy":
+            body |= _legacy(status.conditions[0])
+        if status.ref.kind == "Gateway":
+            body["listeners"] = [
+                {
+                    "name": each.name,
+                    "supportedKinds": [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute"}],
+                    "attachedRoutes": each.attached_routes,
+                    "conditions": self._conditions(status, _listener_part(each), each.conditions),
+                }
+                for each in status.listeners
+            ]
+        if status.ref.kind == "HTTPRoute":
+            body["parents"] = [
+                {
+                    "parentRef": dict(each.ref),
+                    "controllerName": CONTROLLER,
+                    "conditions": self._conditions(status, _parent_part(each), each.conditions),
+                }
+                for each in status.parents
+            ]
+        if status.ref.kind in _AIMED:
+            ours = [
+                {
+                    "ancestorRef": dict(each.ref),
+                    "controllerName": CONTROLLER,
+                    "conditions": self._conditions(status, _ancestor_part(each), each.conditions),
+                }
+                for each in status.ancestors
+            ]
+            body["ancestors"] = _among_others(ours, status)
+        return {
+            "apiVersion": status.api_version,
+            "kind": status.ref.kind,
+            "metadata": {"name": status.ref.name, "namespace": status.ref.namespace},
+            "status": body,
+        }
+
+    def _conditions(self, status: Status, part: str, conditions: Iterable[Condition]) -> list[dict[str, Any]]:
+        return [
+            _condition_record(each, status.generation, self._since[status.ref, part, each.type][1])
+            for each in conditions
+        ]
+
+
+def _among_others(ours: list[dict[str, Any]], status: Status) -> list[Any]:
+    """Return the entries of a policy among those of other controllers, which stay where and as they are."""
+    wanted = {ancestor_key(entry["ancestorRef"]): partial(_renewed, entry) for entry in ours}
+    placed, _ = place_entries([json.loads(each.text) for each in status.stored], wanted)
+    return placed
+
+
+def _renewed(entry: dict[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return our entry, with the times of what has not changed since it was stored."""
+    listed = stored.get("conditions")
+    found = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    before = {each.get("type"): each for each in found}
+    return entry | {"conditions": [_since(before.get(each["type"], {}), each) for each in entry["conditions"]]}
+
+
+def _conditions(status: Status) -> Iterator[tuple[str, Condition]]:
+    """Return every condition, and of which part of the resource it is."""
+    for condition in status.conditions:
+        yield "", condition
+    for listener in status.listeners:
+        for condition in listener.conditions:
+            yield _listener_part(listener), condition
+    for parent in status.parents:
+        for condition in parent.conditions:
+            yield _parent_part(parent), condition
+    for ancestor in status.ancestors:
+        for condition in ancestor.conditions:
+            yield _ancestor_part(ancestor), condition
+
+
+def _listener_part(listener: ListenerStatus) -> str:
+    return f"listener {listener.name}"
+
+
+def _parent_part(parent: ParentStatus) -> str:
+    return f"parent {parent.ref}"
+
+
+def _ancestor_part(ancestor: AncestorStatus) -> str:
+    return f"ancestor {ancestor.ref}"
+
+
+def _legacy(valid: Condition) -> dict[str, str]:
+    """Return the two fields that HTTPProxy had before conditions; tools still read them."""
+    if valid.status == "True":
+        return {"currentStatus": "valid", "description": valid.message}
+    if valid.status == "Unknown":
+        return {"currentStatus": "NotReconciled", "description": valid.message}
+    for error in valid.errors:
+        if error.type == "Orphaned":
+            return {"currentStatus": "orphaned", "description": error.message}
+    return {"currentStatus": "invalid", "description": valid.message}
+
+
+def _condition_record(condition: Condition, generation: int, since: datetime) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message,
+        "observedGeneration": generation,
+        "lastTransitionTime": since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+    if condition.errors:
+        record["errors"] = [_sub_record(error) for error in condition.errors]
+    if condition.warnings:
+        record["warnings"] = [_sub_record(warning) for warning in condition.warnings]
+    return record
+
+
+def _sub_record(sub: SubCondition) -> dict[str, str]:
+    return {"type": sub.type, "status": "True", "reason": sub.reason, "message": sub.message}
+
+
+def needs_write(stored: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
+    """Tell whether a stored ``status`` has to give way to ours: it is not of a newer generation, and says otherwise.
+
+    A status that differs in nothing but the times of its transitions is left alone: writing it would be an event, which
+    would be answered by writing it again.
+    """
+    seen = max((condition["observedGeneration"] for condition in ours.get("conditions", ())), default=0)
+    newer = any(
+        condition.get("observedGeneration", 0) > seen
+        for condition in stored.get("conditions") or ()
+        if condition["type"] in OUR_CONDITIONS
+    )
+    return not newer and _timeless(merged_status(stored, ours)) != _timeless(stored)
+
+
+def merged_status(stored: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what to store: our fields and conditions, among those of others, which stay as they are."""
+    mine = {condition["type"]: condition for condition in ours.get("conditions", ())}
+    conditions = []
+    for old in stored.get("conditions") or ():
+        if old["type"] not in OUR_CONDITIONS:
+            conditions.append(old)
+        elif old["type"] in mine:
+            conditions.append(_since(old, mine.pop(old["type"])))
+    return {**stored, **ours, "conditions": [*conditions, *mine.values()]}
+
+
+def _timeless(status: Mapping[str, Any]) -> dict[str, Any]:
+    conditions = [
+        {field: value for field, value in condition.items() if field != "lastTransitionTime"}
+        for condition in status.get("conditions") or ()
+    ]
+    return {**status, "conditions": conditions}
+
+
+def _since(old: Mapping[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Keep the time of the last transition where there was none."""
+    if old.get("status") != new["status"] or "lastTransitionTime" not in old:
+        return new
+    return new | {"lastTransitionTime": old["lastTransitionTime"]}

@@ -1,0 +1,129 @@
+"""Remembers decisions, beyond gRFC A92: off unless the program asks for it.
+
+What stands for a call is everything that the service is shown of it, except the time and the client's port: two calls
+share a decision only if the service could not tell them apart.
+"""
+
+from collections import OrderedDict
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from authplane.dataplane.filters.calls import Flight, Metadata
+from authplane.dataplane.filters.extauthz.service_decision import Allow, Decision
+from authplane.xds.bootstrap.jwt_token import Token, parse_token
+
+IDENTITY: Final = "authorization"
+"""The header that always counts."""
+_LARGEST: Final = 16_384
+"""Bytes of headers beyond which a decision is not remembered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caching:
+    """For how long decisions hold, and for which calls."""
+
+    headers: tuple[str, ...] = ()
+    """Headers that the service decides by, besides ``authorization``. It is shown no others."""
+    allow_ttl: float = 10.0
+    """Seconds for which a call stays allowed at most."""
+    deny_ttl: float = 1.0
+    """Seconds for which a call stays denied at most; 0 remembers no denials."""
+    most: int = 10_000
+    """How many decisions are remembered; the one that was used longest ago goes first."""
+    by_address: bool = True
+    """Whether the service is shown the client's address; if not, clients at different addresses share decisions."""
+
+    def __post_init__(self) -> None:
+        if self.most < 1 or self.allow_ttl < 0 or self.deny_ttl < 0:
+            raise ValueError("a cache holds at least one decision, and none for less than no time")
+        object.__setattr__(self, "headers", tuple(sorted({name.lower() for name in self.headers} | {IDENTITY})))
+
+
+class DecisionCache:
+    """Decisions that were made not long ago, and the checks that are under way. Safe to use from several threads."""
+
+    __slots__ = ("_caching", "_decisions", "_flights")
+
+    def __init__(self, caching: Caching) -> None:
+        self._caching = caching
+        self._decisions: OrderedDict[bytes, tuple[Decision, float]] = OrderedDict()
+        self._flights: dict[bytes, Flight] = {}
+
+    def __len__(self) -> int:
+        return len(self._decisions)
+
+    @property
+    def headers(self) -> tuple[str, ...]:
+        """The names of the headers that count."""
+        return self._caching.headers
+
+    @property
+    def under_way(self) -> int:
+        """How many checks others could wait for."""
+        return len(self._flights)
+
+    def find(self, key: bytes, now: float) -> Decision | None:
+        """Return the decision for a call, if one is known and still holds."""
+        found = self._decisions.get(key)
+        if found is None:
+            return None
+        decision, until = found
+        try:
+            if now < until:
+                self._decisions.move_to_end(key)
+                return decision
+            del self._decisions[key]
+        except KeyError:
+            # Another thread has just dropped it; what was found is as good as before.
+            return decision if now < until else None
+        return None
+
+    def add(self, key: bytes, decision: Decision, now: float, lifetime: float | None) -> None:
+        """Remember a decision; never longer than the service allows, nor than ``lifetime`` seconds."""
+        ttl = self._caching.allow_ttl if isinstance(decision, Allow) else self._caching.deny_ttl
+        ttl = min(limit for limit in (ttl, decision.max_age, lifetime) if limit is not None)
+        if ttl <= 0 or _size(decision) > _LARGEST:
+            self._decisions.pop(key, None)
+            return
+        self._decisions[key] = (decision, now + ttl)
+        # Several threads may drop the last one at the same time.
+        with suppress(KeyError):
+            while len(self._decisions) > self._caching.most:
+                self._decisions.popitem(last=False)
+
+    def board(self, key: bytes) -> tuple[Flight, bool]:
+        """Return the check that is under way for a call, and whether whoever asks is to make it."""
+        mine = Flight()
+        flight = self._flights.setdefault(key, mine)
+        return flight, flight is mine
+
+    def land(self, key: bytes, flight: Flight) -> None:
+        """End a check, decided or not."""
+        self._flights.pop(key, None)
+        flight.end()
+
+
+def lifetime_of(metadata: Metadata, names: tuple[str, ...], now: datetime) -> float | None:
+    """Return how many seconds the tokens among some headers live; None if none of them says so.
+
+    They are not verified: that is for the service, and a token that lies about its end shortens only this.
+    """
+    ends = [
+        token.expires
+        for name, value in metadata
+        if name in names and isinstance(value, str)
+        if isinstance(token := parse_token(value.rpartition(" ")[2].encode(errors="replace")), Token)
+    ]
+    return min(ends) - now.timestamp() if ends else None
+
+
+def _size(decision: Decision) -> int:
+    if isinstance(decision, Allow):
+        edits = decision.edits
+        pairs = [(each.key, each.value) for each in (*edits.mutations, *decision.response_mutations)]
+        pairs += [*decision.response_metadata, *((name, "") for name in edits.removals)]
+    else:
+        pairs = list(decision.trailers)
+    return sum(len(key) + len(value) for key, value in pairs)

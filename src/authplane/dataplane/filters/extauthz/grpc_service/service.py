@@ -1,0 +1,69 @@
+"""A service on the side."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from authplane.core.secret import Secret
+from authplane.dataplane.filters.calls import Metadata
+from authplane.dataplane.filters.headers import is_protected, name_fault, value_fault
+from authplane.xds.bootstrap.credentials import ChannelCredentials
+
+LONGEST: Final = 3e9
+"""Seconds that a call may take at most, about a century: grpcio's clock ends before it is three."""
+
+
+@dataclass(frozen=True, slots=True)
+class XdsOr:
+    """What the cluster says, for a target of xDS; something else where it says nothing."""
+
+    fallback: "NamedChannelCredentials"
+
+
+@dataclass(frozen=True, slots=True)
+class AccessToken:
+    """Each call has the token as its ``authorization``, on private connections only."""
+
+    token: Secret[str]
+
+
+NamedChannelCredentials: TypeAlias = ChannelCredentials | XdsOr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedCredentials:
+    """What a trusted xDS server names as credentials."""
+
+    channel: NamedChannelCredentials
+    calls: tuple[AccessToken, ...] = ()
+    """All of them apply."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideChannel:
+    """What makes a channel: equal ones are the same channel, before and after an update."""
+
+    target: str
+    credentials: Hashable
+    """`NamedCredentials`, or the ``ServiceCredentials`` that the bootstrap has for the target."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrpcService:
+    """How to call a service."""
+
+    channel: SideChannel
+    timeout: float | None = None
+    """Seconds that a call may take; None leaves it to the deadline of the call that is judged."""
+    metadata: Metadata = ()
+    """Goes with every call."""
+
+    def __post_init__(self) -> None:
+        # A program that gets this wrong must hear of it at once: no call could be made, and where a service that
+        # cannot be asked stops nobody everybody would pass.
+        if self.timeout is not None and not 0 < self.timeout <= LONGEST:
+            raise ValueError("a call may take some time, and at most a century")
+        for name, value in self.metadata:
+            fault = name_fault(name) or value_fault(name, value)
+            if fault or is_protected(name) or isinstance(value, bytes) != name.endswith("-bin"):
+                raise ValueError(fault or f"the header '{name}' cannot be set so")

@@ -1,0 +1,4 @@
+"""Configurations of extensions, which are filters for the most part.
+
+An `Any` comes in; the message that it holds goes out.
+"""

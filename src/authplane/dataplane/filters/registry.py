@@ -1,0 +1,190 @@
+"""Which filters there are: a value that the program makes, and that tests make of their own.
+
+A filter reads its configuration once, when the resource is judged, into a frozen and hashable value; that value builds
+what judges calls. Nothing here knows protobuf: a filter's ``wire`` module reads the bytes.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, Protocol, TypeAlias, TypeVar
+
+from authplane.core.problems import Problem
+from authplane.dataplane.filters.calls import Running, Side
+from authplane.xds.bootstrap.credentials import ServiceCredentials, TlsFiles
+from authplane.xds.bootstrap.xds_bootstrap import Bootstrap, XdsServer
+
+T = TypeVar("T")
+
+MOST_DEPTH: Final = 8
+"""How deep filters may nest; one that stands in the list of a connection manager is at depth 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A configuration as it came: the full name of its message, without a prefix, and its bytes."""
+
+    type_name: str
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Structured:
+    """A configuration that came as a ``TypedStruct``: the full name of its message, and its fields as JSON."""
+
+    type_name: str
+    json: str
+
+
+Raw: TypeAlias = Packed | Structured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """How far the server that delivered a resource is trusted."""
+
+    trusted: bool = False
+    """Whether it may name any service and any credentials."""
+    allowed_services: Mapping[str, ServiceCredentials] = field(default_factory=lambda: MappingProxyType({}))
+    """Targets that a server without trust may name, each with the credentials for it, as the bootstrap has them."""
+    certificate_providers: Mapping[str, TlsFiles] = field(default_factory=lambda: MappingProxyType({}))
+    """The instances of certificate providers that the bootstrap has."""
+
+    @classmethod
+    def in_server(cls, server: XdsServer, bootstrap: Bootstrap) -> "Trust":
+        """Tell how far a server of a bootstrap is trusted."""
+        return cls(
+            trusted=server.trusted,
+            allowed_services=bootstrap.allowed_grpc_services,
+            certificate_providers=bootstrap.certificate_providers,
+        )
+
+
+class Kept:
+    """What filters keep across updates of their configuration, such as counters.
+
+    Things are kept by keys that are equal as long as the same thing may be used. A generation takes over from the one
+    before it what it asks for; what it does not ask for is forgotten with the generation after it.
+    """
+
+    __slots__ = ("_before", "_place", "_things")
+
+    def __init__(self, before: Mapping[Hashable, object] | None = None) -> None:
+        self._before: Mapping[Hashable, object] = before if before is not None else {}
+        self._things: dict[Hashable, object] = {}
+        self._place: tuple[Hashable, ...] = ()
+
+    def of(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what is kept under a key; make it if there is nothing. A key stands for one type of thing."""
+        if self._place:
+            key = (self._place, key)
+        if key not in self._things:
+            self._things[key] = self._before[key] if key in self._before else make()
+        thing: T = self._things[key]  # type: ignore[assignment]  # who chooses the key chooses the type
+        return thing
+
+    def below(self, place: Hashable) -> "Kept":
+        """Return what a filter keeps that another one holds: the same keys mean other things at every place."""
+        part = Kept()
+        part._before, part._things, part._place = self._before, self._things, (*self._place, place)
+        return part
+
+    def next_generation(self) -> "Kept":
+        """Return what the next configuration builds with."""
+        return Kept(self._things)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What a filter is built with, besides its configuration."""
+
+    random: Callable[[], float]
+    """Draws a number of at least 0 and less than 1, independent of all others."""
+    monotonic: Callable[[], float]
+    """Seconds, for what a filter remembers."""
+    count: Callable[[str, str], None] = lambda _metric, _target: None
+    """Adds one to a metric; the target is empty on the server side."""
+    tell: Callable[[str], None] = lambda _sentence: None
+    """Takes a sentence for the log: why a filter could not do its work."""
+    kept: Kept = field(default_factory=Kept)
+
+
+class FilterConfig(Protocol):
+    """A filter's configuration: frozen, hashable, equal if it means the same."""
+
+    def build(self, state: State, override: object | None) -> Running:
+        """Make what judges calls, with the override that the filter's own ``parse_override`` made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Where a configuration stands."""
+
+    side: Side
+    trust: Trust
+    registry: "Registry"
+    """For filters that hold filters."""
+    depth: int = 1
+
+
+Parse: TypeAlias = Callable[[Packed, Scope], FilterConfig | tuple[Problem, ...]]
+ParseOverride: TypeAlias = Callable[[Packed, Scope], Hashable | tuple[Problem, ...]]
+"""Every problem has its path from the message that was read. An override that is valid is no tuple, and not None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterType:
+    """A kind of filter."""
+
+    type_urls: tuple[str, ...]
+    """Messages that configure it; with or without a prefix such as ``type.googleapis.com/``."""
+    override_urls: tuple[str, ...] = ()
+    """Messages that override its configuration; none if it cannot be overridden."""
+    sides: frozenset[Side]
+    terminal: bool = False
+    """Whether it ends a chain, and every chain ends with such a one."""
+    parse: Parse
+    parse_override: ParseOverride | None = None
+    parse_structured: Callable[[Structured, Scope], FilterConfig | tuple[Problem, ...]] | None = None
+    """Reads a configuration that came as a ``TypedStruct``; None if the filter needs its message."""
+
+    def __post_init__(self) -> None:
+        if bool(self.override_urls) != (self.parse_override is not None):
+            raise ValueError("override_urls and parse_override go together")
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """The kinds of filters by the full names of their messages."""
+
+    configs: Mapping[str, FilterType]
+    overrides: Mapping[str, FilterType]
+
+    @classmethod
+    def of(cls, *types: FilterType) -> "Registry":
+        """Make a registry; two kinds cannot be configured by one message."""
+        return cls(_by_name(types, lambda each: each.type_urls), _by_name(types, lambda each: each.override_urls))
+
+    @property
+    def types(self) -> tuple[FilterType, ...]:
+        """Every kind once."""
+        return tuple(dict.fromkeys(self.configs.values()))
+
+    def adding(self, *types: FilterType) -> "Registry":
+        """Return a registry with more kinds, such as a user's own."""
+        return Registry.of(*self.types, *types)
+
+
+def message_name(type_url: str) -> str:
+    """Return the full name of a message from its URL, or from the name itself."""
+    return type_url.rpartition("/")[2]
+
+
+def _by_name(types: tuple[FilterType, ...], urls: Callable[[FilterType], tuple[str, ...]]) -> Mapping[str, FilterType]:
+    found: dict[str, FilterType] = {}
+    for each in types:
+        for name in map(message_name, urls(each)):
+            if name in found:
+                raise ValueError(f"two kinds of filters have the message {name}")
+            found[name] = each
+    return MappingProxyType(found)

@@ -1,0 +1,4 @@
+"""The filter that ends every chain.
+
+The call goes on to its handler or its backend.
+"""

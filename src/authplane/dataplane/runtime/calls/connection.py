@@ -1,0 +1,86 @@
+"""What grpcio tells of a call's connection, looked up when a filter asks."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from authplane.dataplane.filters.calls import Endpoint, PeerCertificate
+from authplane.dataplane.runtime.calls.local_addresses import LocalAddresses, parse_peer
+
+_TLS: Final = frozenset({"ssl", "tls"})
+_NOTHING: Final[Mapping[str, Sequence[bytes]]] = {}
+
+
+class CallConnection:
+    """The connection of one call; what was asked once is kept for that call only, as others may reuse its address."""
+
+    __slots__ = ("_addresses", "_auth", "_context", "_own", "_peer")
+
+    def __init__(self, context: Any, addresses: LocalAddresses, own_principal: str, secured: bool) -> None:
+        self._context = context
+        self._addresses = addresses
+        self._own = own_principal
+        # In plain text nobody proves anything, and grpcio takes its time to say so.
+        self._auth: Mapping[str, Sequence[bytes]] | None = None if secured else _NOTHING
+        self._peer: str | None = None
+
+    @property
+    def remote(self) -> Endpoint:
+        """The peer's address."""
+        peer = self._peer
+        return parse_peer(self._named_peer() if peer is None else peer)
+
+    @property
+    def local(self) -> Endpoint:
+        """Our own address; raises where it cannot be told, so that no rule is judged by a wrong one."""
+        only = self._addresses.only
+        return self._addresses.of(self._named_peer()) if only is None else only
+
+    @property
+    def certificate(self) -> PeerCertificate | None:
+        """What the peer proved."""
+        auth = self._auth
+        if auth is None:
+            auth = self._auth_context()
+        if "x509_pem_cert" not in auth:
+            return None
+        return PeerCertificate(
+            uris=_texts(auth, "peer_uri"),
+            dns_names=_texts(auth, "peer_dns"),
+            subject=_first(auth, "x509_subject"),
+            pem=auth["x509_pem_cert"][0],
+        )
+
+    @property
+    def own_principal(self) -> str:
+        """Who we are."""
+        own = self._own
+        return own if own and _first(self._auth_context(), "transport_security_type") in _TLS else ""
+
+    @property
+    def tls_version(self) -> str:
+        """The version of TLS."""
+        return _first(self._auth_context(), "ssl_tls_version")
+
+    @property
+    def requested_server_name(self) -> str:
+        """The name that the client asked for."""
+        return _first(self._auth_context(), "ssl_requested_server_name")
+
+    def _named_peer(self) -> str:
+        if self._peer is None:
+            self._peer = self._context.peer()
+        return self._peer
+
+    def _auth_context(self) -> Mapping[str, Sequence[bytes]]:
+        if self._auth is None:
+            self._auth = self._context.auth_context() or _NOTHING
+        return self._auth
+
+
+def _texts(auth: Mapping[str, Sequence[bytes]], key: str) -> tuple[str, ...]:
+    return tuple(value.decode(errors="replace") for value in auth.get(key, ()))
+
+
+def _first(auth: Mapping[str, Sequence[bytes]], key: str) -> str:
+    values = auth.get(key)
+    return values[0].decode(errors="replace") if values else ""

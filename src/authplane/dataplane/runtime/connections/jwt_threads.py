@@ -1,0 +1,131 @@
+"""Tokens for the calls of synchronous channels."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any, Final, TypeVar, cast
+
+import grpc
+from authplane.dataplane.runtime.connections.failed_call import FailedCall
+from authplane.dataplane.runtime.connections.token_source import TokenSource
+from authplane.runtime.clock import stopwatch
+from authplane.xds.bootstrap.jwt_file_state import Answer, Bearer, Failure, Unauthenticated
+
+R = TypeVar("R")
+C = TypeVar("C")
+
+LATE: Final = "Deadline Exceeded"
+
+
+def status_of(failure: Failure) -> grpc.StatusCode:
+    """Return the status of calls for which there is no token."""
+    return grpc.StatusCode.UNAUTHENTICATED if isinstance(failure, Unauthenticated) else grpc.StatusCode.UNAVAILABLE
+
+
+def joined(already: grpc.CallCredentials | None, ours: grpc.CallCredentials) -> grpc.CallCredentials:
+    """Return credentials that have both."""
+    return ours if already is None else grpc.composite_call_credentials(already, ours)
+
+
+@dataclass(frozen=True, slots=True)
+class _Details(grpc.ClientCallDetails):
+    method: str
+    timeout: float | None
+    metadata: Any
+    credentials: grpc.CallCredentials | None
+    wait_for_ready: bool | None
+    compression: grpc.Compression | None
+
+
+class JwtFileInterceptor(
+    grpc.UnaryUnaryClientInterceptor,
+    grpc.UnaryStreamClientInterceptor,
+    grpc.StreamUnaryClientInterceptor,
+    grpc.StreamStreamClientInterceptor,
+):
+    """Fails calls for which there is no token with the right status, and attaches the credentials to the others.
+
+    While the file is read for the first time, or because its token has expired, whoever starts a call waits.
+    """
+
+    def __init__(self, source: TokenSource, credentials: grpc.CallCredentials) -> None:
+        self._source = source
+        self._credentials = credentials
+
+    def intercept_unary_unary(
+        self, continuation: Callable[..., C], client_call_details: grpc.ClientCallDetails, request: R
+    ) -> C:
+        """See to the token of a call."""
+        return self._see_to(continuation, client_call_details, request)
+
+    def intercept_unary_stream(
+        self, continuation: Callable[..., C], client_call_details: grpc.ClientCallDetails, request: R
+    ) -> C:
+        """See to the token of a call."""
+        return self._see_to(continuation, client_call_details, request)
+
+    def intercept_stream_unary(
+        self, continuation: Callable[..., C], client_call_details: grpc.ClientCallDetails, request_iterator: Iterator[R]
+    ) -> C:
+        """See to the token of a call."""
+        return self._see_to(continuation, client_call_details, request_iterator)
+
+    def intercept_stream_stream(
+        self, continuation: Callable[..., C], client_call_details: grpc.ClientCallDetails, request_iterator: Iterator[R]
+    ) -> C:
+        """See to the token of a call."""
+        return self._see_to(continuation, client_call_details, request_iterator)
+
+    def _see_to(self, continuation: Callable[..., C], details: grpc.ClientCallDetails, request: object) -> C:
+        # A failed call stands for a call of any kind.
+        elapsed = stopwatch()
+        answer = wait_for_token(self._source, details.timeout)
+        if answer is None:
+            return cast("C", FailedCall(grpc.StatusCode.DEADLINE_EXCEEDED, LATE))
+        if not isinstance(answer, Bearer):
+            return cast("C", FailedCall(status_of(answer), answer.message))
+        left = None if details.timeout is None else max(details.timeout - elapsed(), 0.0)
+        call: Any = continuation(_attached(details, self._credentials, left), request)
+        source = self._source
+        when_ended(call, lambda code: tell_refused(source, answer, code))
+        return cast("C", call)
+
+
+def wait_for_token(source: TokenSource, limit: float | None) -> Answer | None:
+    """Return what becomes of a call; None if its time is over before that is known."""
+    told: SimpleQueue[Answer] = SimpleQueue()
+    answer = source.ask(told.put)
+    if answer is not None:
+        return answer
+    try:
+        return told.get(timeout=None if limit is None else max(limit, 0.0))
+    except Empty:
+        return None
+
+
+def when_ended(call: Any, tell: Callable[[object], None]) -> None:
+    """Tell with which status a call has ended."""
+    # Calls of the experimental channels without threads tell nobody.
+    with contextlib.suppress(NotImplementedError):
+        call.add_done_callback(lambda ended: tell(ended.code()))
+
+
+def tell_refused(source: TokenSource, used: Bearer, code: object) -> None:
+    """Tell where a token came from how a call with it ended, if it was not accepted."""
+    if code is grpc.StatusCode.UNAUTHENTICATED:
+        source.refused(used.token)
+
+
+def _attached(
+    details: grpc.ClientCallDetails, credentials: grpc.CallCredentials, timeout: float | None
+) -> grpc.ClientCallDetails:
+    return _Details(
+        details.method,
+        timeout,
+        details.metadata,
+        joined(details.credentials, credentials),
+        # Older interceptors pass details without these.
+        getattr(details, "wait_for_ready", None),
+        getattr(details, "compression", None),
+    )

@@ -1,0 +1,185 @@
+"""A server with an event loop that xDS configures."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+import grpc.aio
+
+import grpc
+from authplane.dataplane.routing.resolver import Failed, ServerConfiguration
+from authplane.dataplane.runtime.calls.call_gate import Gate
+from authplane.dataplane.runtime.calls.call_parts import Registered, TakesHandlers
+from authplane.dataplane.runtime.connections.side_channels import AioSideChannels
+from authplane.dataplane.runtime.servers.aio_shutdown import AioEnds, crashed, stop_quietly
+from authplane.dataplane.runtime.servers.configured_server import Addresses, XdsSettings
+from authplane.dataplane.runtime.servers.ports import Credentials, NotServableError, Port
+from authplane.dataplane.runtime.servers.serving_states import NotServing, Serving, ServingState
+from authplane.dataplane.runtime.xds.xds_client import XdsClient
+from authplane.runtime.child_processes import owned_tasks, place_of
+
+_log: Final = logging.getLogger("authplane.grpc")
+_NO_AUTHORITY: Final = (
+    "grpcio tells asynchronous servers nothing of the authority of calls: only virtual hosts with the domain * serve"
+    " them, unless default_authority is set"
+)
+
+
+class AioXdsServer(AioEnds, TakesHandlers, grpc.aio.Server):
+    """Listens where and as long as its Listeners say so.
+
+    Every new call is judged by the newest configuration, whenever its connection was made. If the TLS of a Listener
+    changes, another server takes the connections, and those to the old one may stay for a while.
+    """
+
+    def __init__(
+        self,
+        settings: XdsSettings,
+        make: Callable[[Gate, AioSideChannels, Registered], grpc.aio.Server],
+        handlers: Registered,
+    ) -> None:
+        self._settings = settings
+        self._make = make
+        self._handlers = handlers
+        self._side = AioSideChannels()
+        self._addresses = Addresses(settings, self._side)
+        self._servers: dict[str, grpc.aio.Server] = {}
+        self._old: set[grpc.aio.Server] = set()
+        self._client: XdsClient | None = None
+        self._changes: asyncio.Queue[tuple[Port, ServerConfiguration | Failed] | None] = asyncio.Queue()
+        self._running: asyncio.Task[None] | None = None
+        self._stopping = False
+        self._changed = asyncio.Condition()
+        self._ended = asyncio.Event()
+
+    def add_insecure_port(self, address: str) -> int:
+        """Listen on an address, ``IP:port``, when its Listener says so; returns the port."""
+        return self._add(address, None)
+
+    def add_secure_port(self, address: str, server_credentials: Any) -> int:
+        """Listen on an address with TLS, when its Listener says so; returns the port."""
+        return self._add(address, server_credentials)
+
+    async def start(self) -> None:
+        """Begin to watch the Listeners. Connections are taken as soon as these are there."""
+        if self._client is not None:
+            raise grpc.aio.UsageError("the server has been started before")
+        if self._settings.default_authority is None:
+            _log.warning(_NO_AUTHORITY)
+        self._client = client = XdsClient(self._settings.bootstrap, self._settings.watched)
+        self._addresses.watch(client, self._heed)
+        # It ends in `stop`, as grpcio's own servers do.
+        self._running = asyncio.create_task(self._run(client))
+
+    async def stop(self, grace: float | None) -> None:
+        """Take no more calls, and wait until those under way have ended; they have so many seconds."""
+        self._stopping = True
+        self._addresses.watch_no_more()
+        if self._client is not None:
+            self._client.stop()
+        self._changes.put_nowait(None)
+        async with owned_tasks() as tasks:
+            for server in (*self._servers.values(), *self._old):
+                tasks.create_task(stop_quietly(server, grace))
+        if self._running is not None:
+            await self._running
+        self._addresses.give_up()
+        await self._side.close()
+        self._ended.set()
+
+    @property
+    def states(self) -> tuple[ServingState, ...]:
+        """Whether it serves, for each address."""
+        return self._addresses.states
+
+    @property
+    def xds_client(self) -> XdsClient | None:
+        """What watches the resources, for those who debug; None before the start."""
+        return self._client
+
+    async def wait_until_serving(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 (as that of threads)
+        """Wait until it serves at all of its addresses; returns whether it does."""
+        try:
+            async with asyncio.timeout(timeout), self._changed:
+                await self._changed.wait_for(self._addresses.are_served)
+        except TimeoutError:
+            return False
+        return True
+
+    def _add(self, address: str, credentials: Credentials) -> int:
+        if self._client is not None:
+            raise grpc.aio.UsageError("ports are added before the server is started")
+        return self._addresses.add(address, credentials)
+
+    async def _run(self, client: XdsClient) -> None:
+        async with owned_tasks() as tasks:
+            tasks.create_task(client.run())
+            while (change := await self._changes.get()) is not None:
+                try:
+                    await self._apply(*change, tasks)
+                except Exception as error:  # noqa: BLE001 (what comes next must be applied in any case)
+                    _log.error("a configuration was not applied: %s", place_of(error))
+
+    def _heed(self, port: Port, outcome: ServerConfiguration | Failed) -> None:
+        """Judge calls by what is new at once; connections take a moment."""
+        if self._stopping:
+            return
+        outcome = self._addresses.heed(port, outcome)
+        self._changes.put_nowait((port, outcome))
+
+    async def _apply(self, port: Port, outcome: ServerConfiguration | Failed, tasks: asyncio.TaskGroup) -> None:
+        if self._stopping:
+            return
+        if isinstance(outcome, Failed):
+            await self._retire(port, tasks)
+            state: ServingState = NotServing(port.address, outcome.why)
+        else:
+            state = await self._serve(port, outcome, tasks)
+        if self._stopping:
+            return
+        self._addresses.change_state(port, state)
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _serve(self, port: Port, configuration: ServerConfiguration, tasks: asyncio.TaskGroup) -> ServingState:
+        """Take connections, by another server if need be; the old one may finish its calls."""
+        try:
+            demanded = self._addresses.demanded(port, configuration)
+            if demanded is None:
+                return Serving(port.address)
+            server = self._make(port.gate, self._side, self._handlers)
+            port.open(server, demanded[1])
+            await server.start()
+        except (NotServableError, RuntimeError) as error:
+            await self._retire(port, tasks)
+            return NotServing(port.address, str(error))
+        if self._stopping:
+            # It was not among those that were stopped.
+            await stop_quietly(server, None)
+            return NotServing(port.address, "the server was stopped")
+        await self._retire(port, tasks)
+        self._servers[port.address] = server
+        port.met = demanded[0]
+        tasks.create_task(self._look_after(port, server))
+        return Serving(port.address)
+
+    async def _look_after(self, port: Port, server: grpc.aio.Server) -> None:
+        if await crashed(server) and self._servers.get(port.address) is server and port.configuration is not None:
+            port.met = None
+            self._changes.put_nowait((port, port.configuration))
+
+    async def _retire(self, port: Port, tasks: asyncio.TaskGroup) -> None:
+        port.met = None
+        server = self._servers.pop(port.address, None)
+        if server is not None:
+            self._old.add(server)
+            tasks.create_task(self._drain(server))
+            # So that it no longer listens when its end is told.
+            await asyncio.sleep(0)
+
+    async def _drain(self, server: grpc.aio.Server) -> None:
+        try:
+            await stop_quietly(server, self._settings.drain)
+        finally:
+            self._old.discard(server)

@@ -1,0 +1,71 @@
+"""Where a bootstrap comes from: a file, a variable, or the program itself."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from authplane.core.feature_flags import Guards, parse_guards
+from authplane.core.problems import Problem
+from authplane.xds.bootstrap.xds_bootstrap import MOST_BYTES, Bootstrap, parse_bootstrap
+
+BootstrapSource: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | None
+"""The path of a file, the bootstrap itself as JSON values, or None for what the environment says."""
+
+FILE_VARIABLE: Final = "GRPC_XDS_BOOTSTRAP"
+TEXT_VARIABLE: Final = "GRPC_XDS_BOOTSTRAP_CONFIG"
+
+
+class BootstrapError(ValueError):
+    """There is no usable bootstrap. The message has a line for each problem."""
+
+    def __init__(self, origin: str, problems: tuple[Problem, ...], why: str = "") -> None:
+        super().__init__("\n".join(filter(None, (f"{origin}: {why}" if why else origin, *map(str, problems)))))
+        self.problems: Final = problems
+        """What is wrong with its content, each with the path of the field; none if it could not be read."""
+
+
+def load_bootstrap(source: BootstrapSource = None, *, environment: Mapping[str, str] = os.environ) -> Bootstrap:
+    """Return the bootstrap of a program; raises `BootstrapError`.
+
+    Without a source, ``GRPC_XDS_BOOTSTRAP`` names a file; only where that is not set, ``GRPC_XDS_BOOTSTRAP_CONFIG``
+    holds the text. The variables that switch features off come from ``environment`` as well.
+    """
+    guards = parse_guards(environment)
+    if isinstance(source, Mapping):
+        return _parsed(_written(source), guards, "the xDS bootstrap")
+    if source is not None:
+        return _parsed(_read(os.fspath(source)), guards, f"the xDS bootstrap {os.fspath(source)}")
+    path, text = environment.get(FILE_VARIABLE), environment.get(TEXT_VARIABLE)
+    if path:
+        return _parsed(_read(path), guards, f"the xDS bootstrap {path} ({FILE_VARIABLE})")
+    if text:
+        return _parsed(os.fsencode(text), guards, f"the xDS bootstrap in {TEXT_VARIABLE}")
+    raise BootstrapError(
+        "there is no xDS bootstrap", (), f"set {FILE_VARIABLE} to a file or {TEXT_VARIABLE} to its text, or pass one"
+    )
+
+
+def _parsed(text: bytes, guards: Guards, origin: str) -> Bootstrap:
+    made = parse_bootstrap(text, guards)
+    if isinstance(made, Bootstrap):
+        return made
+    raise BootstrapError(f"{origin} is not usable", made)
+
+
+def _read(path: str) -> bytes:
+    try:
+        with Path(path).open("rb") as file:
+            # One byte too many is enough to be refused.
+            return file.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or "not the path of a file"
+        raise BootstrapError(f"the xDS bootstrap {path} cannot be read", (), why) from None
+
+
+def _written(source: Mapping[str, Any]) -> bytes:
+    try:
+        return json.dumps(dict(source), allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BootstrapError("the xDS bootstrap is not made of JSON values", (), str(error)) from None

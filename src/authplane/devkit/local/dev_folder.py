@@ -1,0 +1,196 @@
+"""The folder of a development issuer: keys and certificates that nobody should trust in earnest."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from authplane.core.addresses import parse_ip_address
+from authplane.core.secret import Secret
+from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, Usage, create_authority, issue
+
+LIFETIME: Final = timedelta(days=90)
+"""Of certificates; a CA lasts four times as long."""
+_NOTE: Final = """\
+NOT FOR PRODUCTION
+
+Made by `authplane dev`. Whoever can read this folder can make tokens and certificates
+that everybody accepts who trusts what is in it. Delete the folder to begin anew.
+"""
+
+
+class DevFolderError(Exception):
+    """The folder cannot be used; the message is a sentence for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class DevFolder:
+    """Where everything is."""
+
+    root: Path
+
+    @property
+    def ca(self) -> Path:
+        """The CA that signs the issuer's own certificate: what goes into ``caFile``."""
+        return self.root / "ca.crt"
+
+    @property
+    def certificate(self) -> Path:
+        """What the issuer shows."""
+        return self.root / "issuer.crt"
+
+    @property
+    def key(self) -> Path:
+        """The key to it."""
+        return self.root / "issuer.key"
+
+    @property
+    def signing_key(self) -> Path:
+        """What signs tokens."""
+        return self.root / "signing.key"
+
+    @property
+    def url(self) -> Path:
+        """The address at which the issuer was served last."""
+        return self.root / "issuer.url"
+
+    @property
+    def workload_ca(self) -> Path:
+        """The CA that signs the certificates of workloads; another one, so that to trust one is not to trust both."""
+        return self.root / "spiffe-ca.crt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadFiles:
+    """Where the certificate of a workload is."""
+
+    certificate: Path
+    key: Path
+    ca: Path
+
+
+def prepare_issuer(root: Path, host: str, now: datetime) -> DevFolder:
+    """Make what is missing, and a certificate for ``host``; raises `DevFolderError` if that cannot be written."""
+    folder = DevFolder(root)
+    try:
+        _begin(folder)
+        if not folder.signing_key.exists():
+            _write_private(folder.signing_key, _new_key())
+        authority = _authority(folder.ca, "authplane dev issuer, not for production", now)
+        names = ("localhost",) if _is_ip(host) else tuple(dict.fromkeys((host, "localhost")))
+        ips = tuple(dict.fromkeys((*((host,) if _is_ip(host) else ()), "127.0.0.1", "::1")))
+        shown = issue(authority, Leaf(name=host, dns=names, ips=ips), now=now, lifetime=LIFETIME)
+        _write_private(folder.certificate, shown.certificate)
+        _write_private(folder.key, shown.key.reveal())
+    except OSError as error:
+        raise _unwritable(root, error) from error
+    return folder
+
+
+def note_url(folder: DevFolder, url: str) -> None:
+    """Write down where the issuer is served, for whoever makes tokens."""
+    try:
+        _write_private(folder.url, f"{url}\n".encode())
+    except OSError as error:
+        raise _unwritable(folder.root, error) from error
+
+
+def read_url(folder: DevFolder) -> str:
+    """Return where the issuer was served last; empty if it never was."""
+    try:
+        return folder.url.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def read_signing_key(folder: DevFolder) -> Secret[bytes]:
+    """Return the key that signs tokens, PEM; raises `DevFolderError` if there is none."""
+    try:
+        return Secret(folder.signing_key.read_bytes())
+    except FileNotFoundError as error:
+        command = f"authplane dev issuer --folder {folder.root}"
+        raise DevFolderError(f"there is no development issuer in {folder.root}; start one with: {command}") from error
+    except OSError as error:
+        raise DevFolderError(f"cannot read {folder.signing_key}: {error.strerror}") from error
+
+
+def write_workload(root: Path, spiffe_id: str, name: str, *, now: datetime, lifetime: timedelta) -> WorkloadFiles:
+    """Make a certificate for a workload, and the CA if it is missing; raises `DevFolderError` if it cannot be written.
+
+    The files of another workload are not overwritten.
+    """
+    folder = DevFolder(root)
+    made = WorkloadFiles(certificate=root / f"{name}.crt", key=root / f"{name}.key", ca=folder.workload_ca)
+    try:
+        _begin(folder)
+        if made.certificate.exists() and _ids(made.certificate) != [spiffe_id]:
+            raise DevFolderError(f"{made.certificate} is there and is not of {spiffe_id}; choose another --name")
+        authority = _authority(folder.workload_ca, "authplane dev workloads, not for production", now)
+        leaf = Leaf(name=name, usage=Usage.CLIENT, uris=(spiffe_id,))
+        pair = issue(authority, leaf, now=now, lifetime=lifetime)
+        _write_private(made.certificate, pair.certificate)
+        _write_private(made.key, pair.key.reveal())
+    except OSError as error:
+        raise _unwritable(root, error) from error
+    return made
+
+
+def _begin(folder: DevFolder) -> None:
+    folder.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    note = folder.root / "NOT-FOR-PRODUCTION.txt"
+    if not note.exists():
+        _write_private(note, _NOTE.encode())
+
+
+def _authority(path: Path, name: str, now: datetime) -> KeyPair:
+    """Return the CA whose certificate is at a path, its key beside it; a new one if it is missing or about to end."""
+    key = path.with_suffix(".key")
+    if path.exists() and key.exists():
+        try:
+            known = KeyPair(certificate=path.read_bytes(), key=Secret(key.read_bytes()))
+            ends = x509.load_pem_x509_certificate(known.certificate).not_valid_after_utc
+        except ValueError as error:
+            raise DevFolderError(f"{path} is not a certificate; delete it to get a new one") from error
+        # What it signs must not outlive it.
+        if ends - now > LIFETIME:
+            return known
+    made = create_authority(name, now=now, lifetime=LIFETIME * 4)
+    _write_private(key, made.key.reveal())
+    _write_private(path, made.certificate)
+    return made
+
+
+def _ids(path: Path) -> list[str]:
+    try:
+        names = x509.load_pem_x509_certificate(path.read_bytes()).extensions.get_extension_for_class(
+            x509.SubjectAlternativeName
+        )
+    except (ValueError, x509.ExtensionNotFound):
+        return []
+    return names.value.get_values_for_type(x509.UniformResourceIdentifier)
+
+
+def _new_key() -> bytes:
+    return ec.generate_private_key(ec.SECP256R1()).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _is_ip(host: str) -> bool:
+    return parse_ip_address(host) is not None
+
+
+def _unwritable(root: Path, error: OSError) -> DevFolderError:
+    return DevFolderError(f"cannot write {error.filename or root}: {error.strerror}")
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    """Write a file that only its owner can read, whole or not at all."""
+    draft = path.with_name(f".{path.name}.new")
+    draft.touch(mode=0o600)
+    draft.write_bytes(content)
+    draft.replace(path)

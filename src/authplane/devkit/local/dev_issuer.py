@@ -1,0 +1,142 @@
+"""A tiny issuer of tokens for development: discovery and keys over HTTPS, and tokens for whoever has the folder."""
+
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from authplane.devkit.identities.signing import SigningKey
+from authplane.devkit.local.dev_folder import (
+    LIFETIME,
+    DevFolder,
+    DevFolderError,
+    WorkloadFiles,
+    note_url,
+    prepare_issuer,
+    read_signing_key,
+    read_url,
+    write_workload,
+)
+from authplane.devkit.local.documents_server import Documents, serve_documents
+from authplane.runtime.run_until_stopped import Stop, run_program
+from authplane.runtime.servers.listen import TcpAddress, TlsPaths
+
+log: Final = structlog.stdlib.get_logger()
+
+DEV_FOLDER: Final = Path(".authplane/dev")
+DEV_ADDRESS: Final = TcpAddress(host="127.0.0.1", port=9445)
+WARNING: Final = "a development issuer, not for production: whoever reads its folder can sign tokens"
+
+_CONFIGURATION: Final = "/.well-known/openid-configuration"
+_KEYS: Final = "/jwks"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuerPlan:
+    """Where a development issuer is served."""
+
+    folder: Path = DEV_FOLDER
+    address: TcpAddress = DEV_ADDRESS
+    name: str = ""
+    """The host in its address and certificate; empty is the host that it listens on."""
+
+    @property
+    def host(self) -> str:
+        """How others call the machine."""
+        return self.name or self.address.host or "localhost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningIssuer:
+    """A development issuer that answers."""
+
+    url: str
+    """What tokens have as ``iss``, and policies as ``issuerUrl``."""
+    ca_file: Path
+    """What goes into ``caFile`` of the issuer's settings."""
+    folder: DevFolder
+
+
+@asynccontextmanager
+async def serve_issuer(plan: IssuerPlan, now: datetime) -> AsyncGenerator[RunningIssuer]:
+    """Serve a development issuer while the block runs; raises `DevFolderError` or a `ListenError` if it cannot be.
+
+    Its keys are in the folder, and are made if they are missing.
+    """
+    folder = prepare_issuer(plan.folder, plan.host, now)
+    key = _signing_key(folder)
+    tls = TlsPaths(certificate=str(folder.certificate), key=str(folder.key))
+
+    def documents(bound: TcpAddress) -> Documents:
+        return build_documents(_url(plan.host, bound.port), key)
+
+    async with serve_documents(plan.address, documents, tls) as bound:
+        url = _url(plan.host, bound.port)
+        note_url(folder, url)
+        yield RunningIssuer(url=url, ca_file=folder.ca, folder=folder)
+
+
+def run_issuer(plan: IssuerPlan, now: datetime, tell: Callable[[RunningIssuer], None]) -> None:
+    """Serve a development issuer until the program is stopped."""
+
+    async def program(stop: Stop) -> None:
+        async with serve_issuer(plan, now) as running:
+            log.warning(WARNING, issuer=running.url)
+            tell(running)
+            await stop.asked()
+
+    run_program(program)
+
+
+def build_documents(url: str, key: SigningKey) -> Documents:
+    """Return what an issuer at this address publishes, by path."""
+    configuration = {
+        "issuer": url,
+        "jwks_uri": f"{url}{_KEYS}",
+        "response_types_supported": ["none"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": ["ES256"],
+        "service_documentation": WARNING,
+    }
+    return {_CONFIGURATION: json.dumps(configuration).encode(), _KEYS: key.key_set()}
+
+
+def dev_token(folder: Path, claims: Mapping[str, Any], *, now: datetime, lifetime: timedelta, issuer: str = "") -> str:
+    """Sign claims with the key in the folder, for so long; raises `DevFolderError` if there is no issuer in it.
+
+    Without ``issuer``, the token is of the one that was served from the folder last.
+    """
+    place = DevFolder(folder)
+    key = _signing_key(place)
+    url = issuer or read_url(place)
+    if not url:
+        raise DevFolderError(f"the issuer in {folder} was never served, so give its address with --issuer")
+    issued = int(now.timestamp())
+    times = {"iat": issued, "exp": int((now + lifetime).timestamp())}
+    if lifetime < timedelta():
+        # Issued before it ended.
+        times["iat"] = times["exp"] - 60
+    return key.sign({"iss": url, **times, **claims})
+
+
+def dev_workload(
+    folder: Path, spiffe_id: str, name: str, *, now: datetime, lifetime: timedelta = LIFETIME
+) -> WorkloadFiles:
+    """Write a client certificate for a workload, and the CA that signs it; raises `DevFolderError`."""
+    return write_workload(folder, spiffe_id, name, now=now, lifetime=lifetime)
+
+
+def _signing_key(folder: DevFolder) -> SigningKey:
+    try:
+        return SigningKey.of(read_signing_key(folder))
+    except ValueError as error:
+        raise DevFolderError(f"{folder.signing_key} is not a key; delete it to get a new one") from error
+
+
+def _url(host: str, port: int) -> str:
+    return f"https://{f'[{host}]' if ':' in host else host}:{port}"

@@ -1,0 +1,4 @@
+"""Policies judged before they are used: check, test, lint, explain.
+
+Folders and described requests come in; decisions with their reasons go out.
+"""

@@ -1,0 +1,231 @@
+"""Judges requests that somebody describes, by the code that judges those of clients.
+
+What the description leaves out is made up so that nothing has to be judged in another way: a certificate for a SPIFFE
+id, a signature for claims. What is made up is said.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias, assert_never
+from urllib.parse import quote
+
+from authplane.controlplane.graph.build import build_graph
+from authplane.controlplane.graph.reached_targets import routed_targets
+from authplane.core.problems import printable
+from authplane.core.strict_json import NotStrict
+from authplane.devkit.identities.signing import SigningKey
+from authplane.devkit.identities.throwaway_certificates import Leaf, Usage, create_authority, issue
+from authplane.devkit.policies.request_files import AskedRequest
+from authplane.devkit.strict_files import Text, json_object, located
+from authplane.policy.attached.attachments import Policies, Target
+from authplane.policy.check.request import Peer, Request
+from authplane.policy.compile.compile_policies import Compiled, compile_policies
+from authplane.policy.decide.decide import EXPLAINING, decide
+from authplane.policy.decide.request_case import Means
+from authplane.policy.identity.evidence import Identifier, Token
+from authplane.policy.identity.tokens.inspector import TokenInspector
+from authplane.policy.identity.tokens.issuer import Issuer
+from authplane.policy.identity.tokens.keys import KeySet, parse_key_set
+from authplane.policy.identity.tokens.token_outcome import Reason, Refused
+from authplane.policy.identity.tokens.verify import NotReady, Trust
+from authplane.policy.identity.workload_identity.certificate_identity import Svid, parse_svid
+from authplane.policy.rules.policy_targets import Aim
+from authplane.policy.verdicts.effects import Ask, Effect, NoAnswer, Outcome
+from authplane.policy.verdicts.verdict import Shadowed, Verdict, VerdictFlow, Would
+from authplane.resources.documents import Finding
+from authplane.resources.loaded_resources import Loaded
+from authplane.resources.typed.shapes import Report
+
+Keys: TypeAlias = Mapping[str, KeySet]
+"""By issuer, as policies or tokens call it."""
+Answer: TypeAlias = Callable[[Ask], Outcome]
+"""Asks an external service."""
+
+NOT_ASKED: Final = "not asked"
+_LIFETIME: Final = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enforced:
+    """Policies as a server that reads the same documents would enforce them."""
+
+    loaded: Loaded
+    compiled: Compiled
+    routed: tuple[Target, ...] = ()
+    """The targets that documents lead to."""
+
+    @property
+    def policies(self) -> Policies:
+        """What decides."""
+        return self.compiled.policies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What a decision takes besides policies and request."""
+
+    now: datetime
+    keys: Keys = field(default_factory=lambda: MappingProxyType({}))
+    answer: Answer | None = None
+    """Without it no external service is asked, and what depends on one is unavailable."""
+    means: Means = EXPLAINING
+
+
+class Checked(NamedTuple):
+    """How a request would be judged."""
+
+    verdict: Verdict
+    notes: tuple[str, ...]
+    """What was assumed, and what could not be found out."""
+
+
+def enforce(loaded: Loaded) -> Enforced:
+    """Compile what documents say, as a server does."""
+    compiled = compile_policies(loaded.resources)
+    built = build_graph(loaded.resources, policies=compiled.policies)
+    return Enforced(loaded=loaded, compiled=compiled, routed=routed_targets(built))
+
+
+def parse_keys(text: Text) -> tuple[Keys, tuple[Finding, ...]]:
+    """Read key sets by issuer, with every problem."""
+    report, found = Report(), {}
+    if text.root is None:
+        return {}, text.findings
+    for issuer, value in json_object(text.root, (), report).items():
+        keys = parse_key_set(json.dumps(value).encode())
+        if isinstance(keys, NotStrict):
+            report.error((issuer,), "FieldInvalid", f"expected a key set {{keys: [...]}}; this is {keys.why}")
+        else:
+            found[issuer] = keys
+            for each in keys.ignored:
+                report.warn((issuer, "keys"), "KeyIgnored", f"the key {each.key} is not used: {each.why}")
+    return found, located(text, report.problems)
+
+
+def check(policies: Policies, asked: AskedRequest, given: Circumstances) -> Checked:
+    """Judge a request as a server does that gets it from a proxy."""
+    now = asked.time or given.now
+    request, assumed = _shown(asked, now)
+    keyring = _Keyring(policies.issuers, assumed or given.keys)
+    evidence = Identifier(TokenInspector(keyring)).evidence(request, policies.trusted, now.timestamp())
+    unasked: list[Ask] = []
+
+    def perform(effect: Effect) -> Outcome:
+        if not isinstance(effect, Ask):
+            return NoAnswer("nobody can do that here")
+        if given.answer is not None:
+            # Whoever is asked answers now, whenever the request is said to come.
+            return given.answer(replace(effect, deadline=effect.deadline + (given.now - now).total_seconds()))
+        unasked.append(effect)
+        return NoAnswer(NOT_ASKED)
+
+    judged = decide(policies, asked.target, request, evidence, now, means=given.means)
+    verdict = judged if isinstance(judged, Verdict) else _finish(judged, perform)
+    gaps = _gaps(policies, asked, evidence.token(), unasked)
+    return Checked(verdict, (*_assumptions(asked), *gaps, *map(shadow_note, verdict.shadows)))
+
+
+def would_words(would: Would) -> str:
+    """Say what a policy in shadow would do if it were enforced."""
+    match would:
+        case Would.ALLOW:
+            return "would allow"
+        case Would.DENY:
+            return "would deny"
+        case Would.UNKNOWN:
+            return "cannot tell without others"
+        case _:
+            assert_never(would)
+
+
+def shadow_note(shadow: Shadowed) -> str:
+    """Say what a policy in shadow would do about a request, and why."""
+    because = " ".join(filter(None, (shadow.policy, shadow.rule, shadow.entry)))
+    return f"in shadow: {because} {would_words(shadow.would)} ({shadow.reason})"
+
+
+def _finish(flow: VerdictFlow, perform: Callable[[Effect], Outcome]) -> Verdict:
+    try:
+        effect = next(flow)
+        while True:
+            effect = flow.send(perform(effect))
+    except StopIteration as finished:
+        verdict: Verdict = finished.value
+        return verdict
+
+
+class _Keyring:
+    """The issuers that policies name, with the keys that are at hand."""
+
+    def __init__(self, issuers: Iterable[Issuer], keys: Keys) -> None:
+        self._issuers = {name: issuer for issuer in issuers for name in issuer.url.names()}
+        self._keys = keys
+
+    def keys_of(self, name: str) -> Trust | NotReady | None:
+        issuer = self._issuers.get(name)
+        if issuer is None:
+            return None
+        for known in (issuer.url.url, issuer.url.literal):
+            if known in self._keys:
+                return Trust(issuer=issuer.url.url, demands=issuer.demands, keys=self._keys[known])
+        return NotReady(issuer=issuer.url.url)
+
+    def wanted(self, issuer: str, kid: str) -> None:
+        """Do nothing: nobody fetches keys meanwhile."""
+
+
+def _shown(asked: AskedRequest, now: datetime) -> tuple[Request, Keys]:
+    """Return the request with all that proves who sends it, and the keys that what is assumed is signed with."""
+    request = replace(asked.request, source=_peer(asked, now), time=asked.request.time or now)
+    if asked.token is None:
+        return request, {}
+    key = SigningKey.generate()
+    keys = parse_key_set(key.key_set())
+    if isinstance(keys, NotStrict):
+        raise TypeError("a key that was just made can be read")
+    defaults = {"exp": int((now + _LIFETIME).timestamp())}
+    token = key.sign({**defaults, **asked.token.claims, "iss": asked.token.issuer})
+    bearer = ("authorization", f"Bearer {token}")
+    return replace(request, headers=(*request.headers, bearer)), {asked.token.issuer: keys}
+
+
+def _peer(asked: AskedRequest, now: datetime) -> Peer:
+    """Return the peer as a proxy describes it that has verified its certificate."""
+    if asked.certificate:
+        shown = quote(asked.certificate)
+        svid = parse_svid(shown)
+        return Peer(principal=str(svid.id) if isinstance(svid, Svid) else "", certificate=shown)
+    if not asked.spiffe_id:
+        return Peer()
+    authority = create_authority("assumed", now=now, lifetime=_LIFETIME)
+    leaf = Leaf(name="assumed", usage=Usage.CLIENT, uris=(asked.spiffe_id,))
+    made = issue(authority, leaf, now=now, lifetime=_LIFETIME)
+    return Peer(principal=asked.spiffe_id, certificate=quote(made.certificate))
+
+
+def _assumptions(asked: AskedRequest) -> Iterator[str]:
+    yield from asked.remarks
+    if asked.spiffe_id:
+        yield f"assumed: the certificate of the peer proves {asked.spiffe_id}"
+    if asked.certificate:
+        yield "assumed: the proxy has verified the certificate of the peer"
+    if asked.token is not None:
+        yield f"assumed: {printable(asked.token.issuer)} has signed the claims; no signature was verified"
+
+
+def _gaps(policies: Policies, asked: AskedRequest, token: Token, unasked: Iterable[Ask]) -> Iterator[str]:
+    """Say what could not be found out."""
+    if isinstance(token, Refused) and token.reason is Reason.ISSUER_NOT_READY:
+        yield f"not known: the keys of {token.issuer}; give them with --keys, or fetch them with --fetch"
+    for service in dict.fromkeys(each.service for each in unasked):
+        yield f"not asked: the external service {service.service}:{service.port}; --ask asks it"
+    guarded = any(
+        guard.policies or guard.shadows for aim, guard in policies.guards.items() if aim.ref.kind == "Gateway"
+    )
+    backend = asked.target.backend
+    known = policies.guards.get(Aim(backend)) if backend is not None else None
+    if guarded and asked.target.gateway is None and known is not None and known.mcp:
+        yield f"not asked: the policies of Gateways, since none leads to {backend}; target.gateway names one"

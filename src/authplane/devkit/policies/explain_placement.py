@@ -1,0 +1,265 @@
+"""Who decides what before every target, and what could be otherwise."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from authplane.controlplane.serving.generation import Generation
+from authplane.core.envoy_releases import CURRENT, Release, known_release
+from authplane.core.names import Ref
+from authplane.policy.attached.attachments import Guard, Policies, Target, Way
+from authplane.policy.placement.placed_sources import SKEW, TWO_NAMES
+from authplane.policy.placement.placement_model import CallOut, Decider, PlacedPolicy, Plan
+from authplane.policy.placement.placement_plan import OLD
+from authplane.policy.placement.residues import RESIDUES
+from authplane.policy.placement.ways_to_target import UNTOLD, Passage, Passages
+from authplane.policy.rules.access_settings import BodyInspection, Placement
+from authplane.policy.rules.policy_targets import BACKENDS, Aim
+from authplane.policy.rules.rule_model import Policy, Screen, Unusable
+from authplane.policy.rules.target_choices import BODY_INSPECTION, PLACEMENT, Chosen
+
+UNREACHED: Final = "nothing that is served leads here"
+EVALUATED: Final = "is evaluated, and not enforced (mode: Shadow)"
+TOO_OLD: Final = "is not evaluated: where nothing is enforced, Envoy asks about it from 1.38 on (mode: Shadow)"
+OPEN_SERVER: Final = "is not evaluated: a gRPC server before which nothing is enforced asks nobody (mode: Shadow)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedEntry:
+    """One entry of a rule."""
+
+    rule: str
+    """Empty if it is for everybody, by no rule."""
+    entry: str
+    reason: str = ""
+    """Why the policy server decides; empty if Envoy does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedPolicy:
+    """One policy before a target."""
+
+    ref: Ref
+    entries: tuple[ExplainedEntry, ...]
+    note: str = ""
+    """What there is to say of the policy as a whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """One target, as requests come to it."""
+
+    gateway: str
+    """Where they come in; empty if nothing leads there, or if the target is a gRPC server."""
+    backend: str
+    """Empty if they go to a Service."""
+    decider: Decider
+    placement: Placement
+    body_inspection: BodyInspection
+    policies: tuple[ExplainedPolicy, ...]
+    note: str
+    advice: tuple[str, ...]
+    """What would leave less to the policy server."""
+    trusts_parser: bool
+    """Envoy reads bodies, and leaves some of them to the JSON parser of the backend."""
+
+
+def explain(generation: Generation, envoy: Release = CURRENT) -> tuple[Explained, ...]:
+    """Say of every target who decides, with a release of Envoy before it, and with the keys of all issuers at hand."""
+    policies = generation.compiled.policies
+    passages = generation.passages(known_release(envoy))
+    reached = list(passages)
+    others = _others(reached, policies, passages)
+    return (
+        *(_explained(each, policies, passages) for each in reached),
+        *(_explained(each, policies, passages, reached=False) for each in others),
+    )
+
+
+def _others(reached: Iterable[Passage], policies: Policies, passages: Passages) -> Iterator[Passage]:
+    """Yield what stands before targets that no request is checked for: nothing leads there, or protects them."""
+    seen = {ref for each in reached for ref in (each.target.backend, each.target.gateway)}
+    for aim, guard in sorted(policies.guards.items(), key=lambda each: each[0]):
+        if not aim.section and aim.ref not in seen and (aim.ref.kind in BACKENDS or guard.policies):
+            yield from passages.past(Aim(aim.ref))
+
+
+def _explained(passage: Passage, policies: Policies, passages: Passages, *, reached: bool = True) -> Explained:
+    target, way, plan = passage.target, passage.way, passage.plan
+    native = plan.decider in {Decider.ENVOY, Decider.BOTH} and not policies.closed
+    return Explained(
+        gateway=_place(target),
+        backend="" if target.backend is None else str(target.backend),
+        decider=_decider(passage, policies),
+        placement=way.placement,
+        body_inspection=way.body_inspection,
+        policies=(*(_policy(each, way) for each in _policies(plan)), *_shadows(passage, passages)),
+        note=_note(passage, policies, reached=reached),
+        advice=() if policies.closed else tuple(_advice(passage, passages)),
+        trusts_parser=native and plan.front.reads_mcp and way.body_inspection is BodyInspection.NATIVE,
+    )
+
+
+def _place(target: Target) -> str:
+    if target.gateway is None:
+        return ""
+    return f"{target.gateway}/{target.section}" if target.section else str(target.gateway)
+
+
+def _decider(passage: Passage, policies: Policies) -> Decider:
+    denied = passage.target.backend is not None and not policies.settings.allow_unprotected
+    if policies.closed or (passage.plan.decider is Decider.NOBODY and denied):
+        return Decider.SERVER
+    return passage.plan.decider
+
+
+def _note(passage: Passage, policies: Policies, *, reached: bool) -> str:
+    if policies.closed:
+        return f"nothing is allowed: {policies.closed}"
+    if passage.plan.decider is Decider.NOBODY:
+        closed = passage.target.backend is not None and not policies.settings.allow_unprotected
+        effect = "denied (unprotectedBackends: Deny)" if closed else "allowed"
+        return f"no policy protects it: everything is {effect}"
+    return "" if reached else UNREACHED
+
+
+def _policy(placed: PlacedPolicy, way: Way) -> ExplainedPolicy:
+    return ExplainedPolicy(
+        ref=placed.ref,
+        entries=tuple(
+            ExplainedEntry(
+                rule=each.rule, entry=each.entry, reason=each.place.reason if isinstance(each.place, CallOut) else ""
+            )
+            for each in placed.entries
+        ),
+        note=_policy_note(placed, way),
+    )
+
+
+def _shadows(passage: Passage, passages: Passages) -> Iterator[ExplainedPolicy]:
+    note = _shadow_note(passage, passages)
+    for shadow in passage.way.shadows:
+        for guard in shadow.guards:
+            for policy in guard.policies:
+                yield ExplainedPolicy(ref=policy.ref, entries=(), note=note)
+
+
+def _shadow_note(passage: Passage, passages: Passages) -> str:
+    if passages.evaluates_shadows(passage):
+        return EVALUATED
+    return TOO_OLD if passage.way.guards[-1].mcp else OPEN_SERVER
+
+
+def _policy_note(placed: PlacedPolicy, way: Way) -> str:
+    known = next(each for guard in way.guards for each in guard.policies if each.ref == placed.ref)
+    match known:
+        case Unusable(message=message):
+            return f"denies everything: {message}"
+        case Screen():
+            return ""
+        case Policy():
+            return "" if placed.entries else "grants nothing"
+
+
+# --- What could be otherwise
+
+_FOR_REASONS: Final = {
+    TWO_NAMES: "write the address of the issuer with https:// in the policy",
+    SKEW: "give the issuer a clockSkew of whole seconds, two at least, in the AuthplaneConfiguration",
+    OLD: "use Envoy 1.39 or later",
+    UNTOLD: "use Envoy 1.39 or later",
+}
+_CHANGES: Final = (
+    Chosen(placement=Placement.AUTO),
+    Chosen(body_inspection=BodyInspection.NATIVE),
+    Chosen(placement=Placement.AUTO, body_inspection=BodyInspection.NATIVE),
+)
+"""What may be chosen instead, the smallest change first."""
+
+
+def _advice(passage: Passage, passages: Passages) -> Iterator[str]:
+    change = next((each for each in _CHANGES if _helps(each, passage, passages)), None)
+    if change is not None and change.placement is not None:
+        strict = [guard for guard in passage.way.guards if guard.placement is Placement.CALL_OUT]
+        yield _less_strict(f"{PLACEMENT}: {Placement.AUTO}", strict, passage)
+    if change is not None and change.body_inspection is not None:
+        strict = [guard for guard in passage.way.guards if guard.body_inspection is BodyInspection.STRICT]
+        written = _less_strict(f"{BODY_INSPECTION}: {BodyInspection.NATIVE}", strict, passage)
+        yield f"{written}, if the JSON parser of the backend is strict"
+    asked = [each.place for placed in _policies(passage.plan) for each in placed.asked]
+    reasons = dict.fromkeys(each.reason for each in asked if isinstance(each, CallOut))
+    yield from dict.fromkeys(_FOR_REASONS[each] for each in reasons if each in _FOR_REASONS)
+
+
+def _helps(change: Chosen, passage: Passage, passages: Passages) -> bool:
+    """Tell whether Envoy would decide more if something less strict were chosen."""
+    other = _changed(passage.way, change)
+    return _natives(passages.plan(passage.target, other)) > _natives(passage.plan)
+
+
+def _changed(way: Way, change: Chosen) -> Way:
+    """Return a way with something else chosen; what Envoy reads for nobody that is enforced it does not read at all."""
+    return replace(
+        way,
+        placement=change.placement or way.placement,
+        body_inspection=change.body_inspection or way.body_inspection,
+        shadows=tuple(each if each.reads_mcp > way.reads_mcp else _changed(each, change) for each in way.shadows),
+    )
+
+
+def _natives(plan: Plan) -> int:
+    return sum(len(placed.native) for placed in _policies(plan))
+
+
+def _policies(plan: Plan) -> Iterator[PlacedPolicy]:
+    for guard in plan.guards:
+        yield from guard.policies
+
+
+def _less_strict(wanted: str, strict: Sequence[Guard], passage: Passage) -> str:
+    """Say where to write something; if what is stricter is written anywhere, it has to go."""
+    where = " and ".join(str(guard.aim.ref) for guard in strict)
+    return f"set {wanted} on {where or passage.target.backend or passage.target.gateway}"
+
+
+# --- For programs
+
+
+def explanation_record(found: Iterable[Explained], envoy: Release) -> dict[str, Any]:
+    """Return what ``authplane explain -o json`` prints."""
+    targets = list(found)
+    trusting = any(each.trusts_parser for each in targets)
+    return {
+        "envoy": str(envoy),
+        "targets": [_target_record(each) for each in targets],
+        "leftToBackends": [{"what": each.what, "why": each.why} for each in RESIDUES if each.body and trusting],
+    }
+
+
+def _target_record(found: Explained) -> dict[str, Any]:
+    return {
+        "gateway": found.gateway,
+        "backend": found.backend,
+        "decider": found.decider.value,
+        "placement": found.placement.value,
+        "bodyInspection": found.body_inspection.value,
+        "note": found.note,
+        "policies": [
+            {
+                "policy": str(policy.ref),
+                "note": policy.note,
+                "entries": [
+                    {
+                        "rule": entry.rule,
+                        "entry": entry.entry,
+                        "place": "call-out" if entry.reason else "native",
+                        "reason": entry.reason,
+                    }
+                    for entry in policy.entries
+                ],
+            }
+            for policy in found.policies
+        ],
+        "leavesBodiesToBackend": found.trusts_parser,
+        "advice": list(found.advice),
+    }

@@ -1,0 +1,183 @@
+"""What is allowed in policies, and probably not meant."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from authplane.core.names import Ref
+from authplane.core.problems import Path, Problem, Severity
+from authplane.devkit.policies.checking import Enforced
+from authplane.policy.attached.attachments import rules_of
+from authplane.policy.attached.unprotected import SHADOW_ONLY, UNPROTECTED, unprotected_problems
+from authplane.policy.rules.access_settings import Composition
+from authplane.policy.rules.rule_model import (
+    Account,
+    AnyPolicy,
+    AnySource,
+    Asked,
+    Entry,
+    Everything,
+    Expression,
+    Inline,
+    Oidc,
+    Policy,
+    Rule,
+    Source,
+    Spiffe,
+    Tools,
+)
+from authplane.resources.catalogue import POLICIES, TLS_POLICY
+from authplane.resources.documents import Finding, Place
+
+KINDS: Final = POLICIES | {"Backend", "XBackend", "AuthplaneConfiguration", TLS_POLICY}
+"""What policies are made of: problems of other kinds are for `validate`."""
+
+LINTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "NothingAllowed": "a file may hold a policy that cannot be read, or the AuthplaneConfiguration cannot be used",
+        "AnybodyMay": "a rule without a source is for everybody",
+        "RuleUnreachable": "an earlier rule of the policy grants all that this one grants, to the same senders",
+        "EntryUnreachable": "an earlier entry of the rule grants all that this one grants",
+        UNPROTECTED: "no policy protects a Backend: it is closed, or open with `unprotectedBackends: Allow`",
+        SHADOW_ONLY: "only policies in shadow name a target, and they protect nothing",
+        "AnyPolicySuffices": "several policies stand before a target, and one that allows suffices",
+        "PrivateIssuer": "an issuer may be on a private network, which is for development",
+    }
+)
+"""Reasons that no single document has: most of them are found by `lint` alone."""
+
+
+class _Remark(NamedTuple):
+    ref: Ref
+    path: Path
+    reason: str
+    message: str
+
+
+def lint_policies(enforced: Enforced) -> tuple[Finding, ...]:
+    """Return the problems of policies, and what should be thought about again, by place."""
+    loaded, compiled = enforced.loaded, enforced.compiled
+    found = [finding for finding in loaded.findings if finding.ref is None or finding.ref.kind in KINDS]
+    found += [
+        Finding(loaded.place(ref, problem.path), ref, problem)
+        for ref, problems in compiled.problems.items()
+        for problem in problems
+    ]
+    closed = compiled.policies.closed
+    if closed:
+        found.append(Finding(Place(".", 0, 0), None, Problem((), "NothingAllowed", f"nothing is allowed: {closed}")))
+    found += (
+        Finding(loaded.place(ref), ref, problem)
+        for ref, problem in unprotected_problems(compiled.policies, enforced.routed)
+    )
+    for ref, path, reason, message in _remarks(enforced):
+        problem = Problem(path, reason, message, Severity.WARNING)
+        found.append(Finding(loaded.place(ref, path), ref, problem))
+    return tuple(sorted(dict.fromkeys(found), key=lambda each: (each.place, each.problem.reason, each.problem.message)))
+
+
+def _remarks(enforced: Enforced) -> Iterator[_Remark]:
+    policies: dict[Ref, AnyPolicy] = {
+        policy.ref: policy
+        for guard in enforced.policies.guards.values()
+        for policy in (*guard.policies, *guard.shadows)
+    }
+    for policy in policies.values():
+        yield from _policy_remarks(policy)
+    yield from _target_remarks(enforced)
+    yield from _setting_remarks(enforced)
+
+
+def _policy_remarks(policy: AnyPolicy) -> Iterator[_Remark]:
+    rules = rules_of(policy)
+    grants = isinstance(policy, Policy)
+    for index, rule in enumerate(rules):
+        path: Path = ("spec", "rules", index)
+        if grants and isinstance(rule.source, AnySource) and any(not isinstance(each, Asked) for each in rule.entries):
+            said = "without a source this rule is for everybody, also for those who show nothing"
+            yield _Remark(policy.ref, path, "AnybodyMay", said)
+        covering = next((each for each in rules[:index] if rule.entries and _covers_rule(each, rule)), None)
+        if covering is not None:
+            said = f"the rule {covering.name!r} grants all of this already"
+            yield _Remark(policy.ref, path, "RuleUnreachable", said)
+        for later in _repeated(rule):
+            said = f"another entry of the rule {rule.name!r} grants all of this already"
+            yield _Remark(policy.ref, (*path, "authorization", later), "EntryUnreachable", said)
+
+
+def _repeated(rule: Rule) -> Iterator[int]:
+    for later, entry in enumerate(rule.entries):
+        if any(_covers_entry(each, entry, same_source=True) for each in rule.entries[:later]):
+            yield later
+
+
+def _covers_rule(earlier: Rule, later: Rule) -> bool:
+    """Tell whether an earlier rule grants all that a later one grants, to all to whom it does."""
+    if later.base and not earlier.base:
+        return False
+    same = earlier.source == later.source
+    return _covers_source(earlier.source, later.source) and all(
+        any(_covers_entry(one, other, same_source=same) for one in earlier.entries) for other in later.entries
+    )
+
+
+def _covers_source(wider: Source, other: Source) -> bool:
+    match wider, other:
+        case AnySource(), _:
+            return True
+        case Spiffe(ids), Spiffe(others):
+            return others <= ids
+        case Account(), Account():
+            return wider == other
+        case Oidc(), Oidc():
+            return (
+                other.names <= wider.names
+                and _covers_choice(wider.audiences, other.audiences)
+                and _covers_choice(wider.scopes, other.scopes)
+            )
+        case _:
+            return False
+
+
+def _covers_choice(wider: Iterable[str], other: Iterable[str]) -> bool:
+    """Compare choices, of which an empty one asks for nothing."""
+    some, fewer = set(wider), set(other)
+    return not some or (bool(fewer) and fewer <= some)
+
+
+def _covers_entry(wider: Entry, other: Entry, *, same_source: bool) -> bool:
+    match wider, other:
+        case Everything(), _:
+            return not isinstance(other, Asked)
+        case Tools(names), Tools(others):
+            return others <= names
+        case Expression(program=program), Expression(program=another):
+            # Another source means another identity.
+            return program.text == another.text and (same_source or "identity" not in program.variables)
+        case Inline(), Inline():
+            return wider == other
+        case Asked(), Asked():
+            return same_source and wider == other
+        case _:
+            return False
+
+
+def _target_remarks(enforced: Enforced) -> Iterator[_Remark]:
+    settings = enforced.policies.settings
+    for aim, guard in enforced.policies.guards.items():
+        if guard.shadows and not guard.policies and not aim.section and aim.ref.kind == "Gateway":
+            names = ", ".join(str(policy.ref) for policy in guard.shadows)
+            yield _Remark(aim.ref, (), SHADOW_ONLY, f"only policies in shadow name it ({names}): it denies nothing")
+        granting = [policy for policy in guard.policies if isinstance(policy, Policy)]
+        if settings.composition is Composition.ANY and len(granting) > 1 and not aim.section:
+            said = f"{len(granting)} policies protect it, and with policyComposition Any the widest of them decides"
+            yield _Remark(aim.ref, (), "AnyPolicySuffices", said)
+
+
+def _setting_remarks(enforced: Enforced) -> Iterator[_Remark]:
+    configuration = enforced.loaded.resources.configuration
+    for index, issuer in enumerate(configuration.spec.issuers if configuration is not None else ()):
+        if configuration is not None and issuer.allow_private_network:
+            ref = Ref("AuthplaneConfiguration", configuration.metadata.namespace, configuration.metadata.name)
+            said = f"the issuer {issuer.url} may be on a private network: whoever controls names there is believed"
+            yield _Remark(ref, ("spec", "issuers", index, "allowPrivateNetwork"), "PrivateIssuer", said)

@@ -1,0 +1,216 @@
+"""Tests of policies: requests with what is expected of them."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from authplane.core.names import Ref
+from authplane.core.problems import Problem
+from authplane.devkit.policies.check_records import check_record
+from authplane.devkit.policies.checking import Circumstances, Enforced, check, enforce
+from authplane.devkit.policies.policy_folders import load_paths, match_paths
+from authplane.devkit.policies.request_files import AskedRequest, parse_request
+from authplane.devkit.policies.request_routes import find_way
+from authplane.devkit.strict_files import Text, located, read_as, take
+from authplane.policy.attached.attachments import rules_of
+from authplane.policy.rules.rule_model import AnyPolicy
+from authplane.resources.documents import Finding, Place
+from authplane.resources.typed.schema import Length, OneOf, OneOrMany, Range
+from authplane.resources.typed.shapes import Report
+from authplane.resources.yaml.nodes import Items, Node
+from authplane.sources.runtime.listing import shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """What must come of a request; what is left out may be anything."""
+
+    decision: Annotated[str, OneOf(("allow", "deny", "unavailable"))]
+    http_status: Annotated[int, Range(200, 599)] | None = None
+    policy: str | None = None
+    """Whole, or its end: ``AccessPolicy/shop/tools``, ``shop/tools`` or ``tools``."""
+    rule: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _WrittenCase:
+    name: Annotated[str, Length(1, 256)]
+    request: str
+    """Read elsewhere."""
+    expect: Expectation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _WrittenTests:
+    policies: Annotated[tuple[Annotated[str, Length(1)], ...], OneOrMany()] = ()
+    cases: str
+    """Read elsewhere."""
+
+
+class PolicyCase(NamedTuple):
+    """A request and what is expected of it."""
+
+    name: str
+    asked: AskedRequest
+    expect: Expectation
+    place: Place
+
+
+class CaseFile(NamedTuple):
+    """The cases of a file, and what they are about; or why they cannot be understood."""
+
+    text: Text
+    policies: tuple[str, ...]
+    """Files, folders and patterns; empty means all of the folder that is tested."""
+    cases: tuple[PolicyCase, ...]
+    findings: tuple[Finding, ...]
+
+
+class Result(NamedTuple):
+    """What came of a case."""
+
+    case: PolicyCase
+    record: dict[str, Any]
+    differences: tuple[str, ...]
+    """Empty if the case passed."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RuleName:
+    """A rule, where it stands."""
+
+    place: Place
+    policy: str
+    rule: str
+
+
+class Outcome(NamedTuple):
+    """What came of all cases of a file."""
+
+    results: tuple[Result, ...]
+    rules: frozenset[RuleName]
+    exercised: frozenset[RuleName]
+    """The rules that were for the sender of some request."""
+
+
+def parse_tests(text: Text) -> CaseFile:
+    """Read a file of tests, with every problem."""
+    if text.root is None:
+        return CaseFile(text, (), (), text.findings)
+    report = Report()
+    root, cases = take(text.root, "cases")
+    written = read_as(_WrittenTests, root, (), report)
+    read = tuple(_parse_cases(cases, text, report)) if cases is not None else ()
+    findings = located(text, report.problems)
+    return CaseFile(text, written.policies if written is not None else (), () if findings else read, findings)
+
+
+def _parse_cases(node: Node, text: Text, report: Report) -> Iterator[PolicyCase]:
+    if not isinstance(node, Items) or not node.items:
+        report.error(("cases",), "FieldInvalid", "expected a list with at least one case")
+        return
+    names: set[str] = set()
+    for index, each in enumerate(node.items):
+        path = ("cases", index)
+        outer, request = take(each, "request")
+        written = read_as(_WrittenCase, outer, path, report)
+        asked = None if request is None else parse_request(request, (*path, "request"), text, report)
+        if written is None:
+            continue
+        if written.name in names:
+            report.error((*path, "name"), "DuplicateName", f"another case is called {written.name!r} too")
+        names.add(written.name)
+        if asked is not None:
+            yield PolicyCase(written.name, asked, written.expect, text.place(path))
+
+
+class PolicySets:
+    """Compiles what tests are about, each set once."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._known: dict[tuple[Path, ...], Enforced] = {}
+
+    def of(self, file: CaseFile, base: Path) -> Enforced | tuple[Finding, ...]:
+        """Return the policies that a file in ``base`` is about, or what it names and is not there.
+
+        Raises `FolderError` if a folder cannot be read.
+        """
+        paths: list[Path] = []
+        missing: list[Finding] = []
+        for index, pattern in enumerate(file.policies):
+            found = match_paths(base, pattern)
+            paths += found
+            if not found:
+                path = ("policies", index) if len(file.policies) > 1 else ("policies",)
+                message = f"{pattern!r} is nothing that there is in {shown(str(base))}"
+                missing.append(file.text.finding(Problem(path, "FileNotFound", message)))
+        if missing:
+            return tuple(missing)
+        key = tuple(paths) if file.policies else (self._root,)
+        if key not in self._known:
+            self._known[key] = enforce(load_paths(key))
+        return self._known[key]
+
+    def all(self) -> tuple[Enforced, ...]:
+        """Return all that was compiled."""
+        return tuple(self._known.values())
+
+
+def find_ways(file: CaseFile, enforced: Enforced) -> CaseFile:
+    """Return the cases with the listeners that their requests come through, or which of them must name one."""
+    ways = [(case, find_way(case.asked, enforced, file.text)) for case in file.cases]
+    return file._replace(
+        cases=tuple(case._replace(asked=way) for case, way in ways if isinstance(way, AskedRequest)),
+        findings=tuple(way for _, way in ways if isinstance(way, Finding)),
+    )
+
+
+def run_tests(cases: Iterable[PolicyCase], enforced: Enforced, given: Circumstances) -> Outcome:
+    """Judge the requests of all cases, and compare."""
+    results: list[Result] = []
+    touched: set[tuple[str, str]] = set()
+    for case in cases:
+        checked = check(enforced.policies, case.asked, given)
+        record = check_record(checked, asked=given.answer is not None)
+        results.append(Result(case, record, tuple(_differences(case.expect, record))))
+        trace = checked.verdict.trace
+        for policy in trace.policies if trace is not None else ():
+            touched.update((policy.policy, rule.rule) for rule in policy.rules if rule.matched)
+        for shadow in checked.verdict.shadows:
+            touched.update((shadow.policy, rule.rule) for rule in shadow.rules if rule.matched)
+    rules = frozenset(_rules(enforced))
+    return Outcome(tuple(results), rules, frozenset(each for each in rules if (each.policy, each.rule) in touched))
+
+
+def unexercised(outcomes: Sequence[Outcome]) -> tuple[RuleName, ...]:
+    """Return the rules that no case of any file exercised, by place."""
+    every = frozenset[RuleName]().union(*(each.rules for each in outcomes))
+    return tuple(sorted(every.difference(*(each.exercised for each in outcomes))))
+
+
+def _differences(expect: Expectation, record: dict[str, Any]) -> Iterator[str]:
+    wanted = {
+        "decision": expect.decision,
+        "httpStatus": expect.http_status,
+        "rule": expect.rule,
+        "reason": expect.reason,
+    }
+    for name, value in wanted.items():
+        if value is not None and record[name] != value:
+            yield f"expected {name} {value}, got {record[name] or 'none'}"
+    if expect.policy is not None and not f"/{record['policy']}".endswith(f"/{expect.policy}"):
+        yield f"expected policy {expect.policy}, got {record['policy'] or 'none'}"
+
+
+def _rules(enforced: Enforced) -> Iterator[RuleName]:
+    policies: dict[Ref, AnyPolicy] = {
+        policy.ref: policy
+        for guard in enforced.policies.guards.values()
+        for policy in (*guard.policies, *guard.shadows)
+    }
+    for ref, policy in policies.items():
+        for index, rule in enumerate(rules_of(policy)):
+            yield RuleName(enforced.loaded.place(ref, ("spec", "rules", index)), str(ref), rule.name)

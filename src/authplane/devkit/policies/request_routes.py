@@ -1,0 +1,76 @@
+"""Which way a described request takes: the Gateway that leads to its target judges it as well."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from authplane.core.names import Ref
+from authplane.core.problems import Problem
+from authplane.devkit.policies.checking import Enforced
+from authplane.devkit.policies.request_files import AskedRequest
+from authplane.devkit.strict_files import Text
+from authplane.policy.attached.attachments import Policies, Target
+from authplane.policy.rules.policy_targets import Aim
+from authplane.resources.documents import Finding
+
+
+def find_way(asked: AskedRequest, enforced: Enforced, text: Text) -> AskedRequest | Finding:
+    """Return a request with the listener that it comes through, or why nobody can tell which one that is.
+
+    A request that names no Gateway comes through any that leads to its target. Where those have different policies, the
+    request must name one.
+    """
+    target, policies = asked.target, enforced.policies
+    ways = list(_ways(target, enforced))
+    fitting = [each for each in ways if _is_meant(each, target)]
+    if not fitting:
+        lost = bool(ways) and target.gateway is not None
+        return replace(asked, remarks=(_no_way(target),)) if lost else asked
+    groups: dict[tuple[Ref, ...], list[Target]] = defaultdict(list)
+    for each in fitting:
+        groups[_policies(each, policies)].append(each)
+    if len(groups) > 1:
+        path = (*asked.path, "target")
+        return text.finding(Problem(path, "GatewayAmbiguous", _ambiguity(target, groups.items())))
+    [(found, _)] = groups.items()
+    told = found and target.gateway is None
+    remark = (f"assumed: the request comes through {_listener(fitting[0])}",) if told else ()
+    return replace(asked, target=fitting[0], remarks=remark)
+
+
+def _ways(target: Target, enforced: Enforced) -> Iterator[Target]:
+    """Yield the ways to a target, each through one listener."""
+    if target.backend is not None:
+        yield from (each for each in enforced.routed if each.backend == target.backend and each.gateway is not None)
+    else:
+        aims = enforced.policies.guards
+        yield from (Target(gateway=aim.ref, section=aim.section) for aim in aims if aim.section)
+
+
+def _is_meant(way: Target, target: Target) -> bool:
+    return target.gateway in {None, way.gateway} and target.section in {"", way.section}
+
+
+def _policies(way: Target, policies: Policies) -> tuple[Ref, ...]:
+    guard = policies.guards.get(Aim(way.gateway, way.section)) if way.gateway is not None else None
+    return () if guard is None else tuple(each.ref for each in (*guard.policies, *guard.shadows))
+
+
+def _listener(way: Target) -> str:
+    return f"{way.gateway}/{way.section}" if way.section else str(way.gateway)
+
+
+def _no_way(target: Target) -> str:
+    return f"not possible: no route leads from {_listener(target)} to {target.backend}"
+
+
+def _ambiguity(target: Target, groups: Iterable[tuple[tuple[Ref, ...], list[Target]]]) -> str:
+    ways = (
+        f"{', '.join(map(_listener, listeners))} ({', '.join(map(str, refs)) or 'no policy'})"
+        for refs, listeners in groups
+    )
+    if target.backend is None:
+        said, field = f"the listeners of {target.gateway} have different policies", "target.sectionName"
+    else:
+        said, field = f"requests come to {target.backend} through different policies", "target.gateway"
+    return f"{said}: {'; '.join(ways)}. Name the one that is meant in {field}"

@@ -1,1 +1,0 @@
-"""gRPC HTTP filters: what happens to a call before its handler, or before it leaves."""

@@ -1,1 +1,0 @@
-"""What only our servers tell of a call: whether it may be judged without asking, and which workload makes it."""

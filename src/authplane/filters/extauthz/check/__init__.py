@@ -1,1 +1,0 @@
-"""The question to an authorization service, and its answer."""

@@ -1,1 +1,0 @@
-"""The service that a filter calls: where it is, and the credentials for it."""

@@ -1,1 +1,0 @@
-"""Configurations of extensions, which are filters for the most part."""

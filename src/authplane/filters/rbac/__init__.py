@@ -1,1 +1,0 @@
-"""Role-based access control: Envoy's rbac filter, as gRFC A41 has it for gRPC servers."""

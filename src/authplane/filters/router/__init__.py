@@ -1,1 +1,0 @@
-"""The filter that ends every chain: the call goes on to its handler or its backend."""

@@ -1,1 +1,0 @@
-"""Channels of grpcio whose calls filters judge."""

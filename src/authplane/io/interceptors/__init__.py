@@ -1,1 +1,0 @@
-"""Filters around the calls of grpcio's servers and channels."""

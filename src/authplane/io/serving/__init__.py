@@ -1,1 +1,0 @@
-"""Servers of grpcio whose calls filters judge."""

@@ -1,1 +1,0 @@
-"""AccessPolicies: who may do what with a backend, from documents to decisions."""

@@ -1,1 +1,0 @@
-"""How external authorization services are asked about a request, and what their words mean."""

@@ -1,0 +1,56 @@
+"""Guards of the pass before: what stands before most targets does not change, and whoever compares finds the same."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from authplane.policy.attached.attachments import Guard, build_guard
+from authplane.policy.rules.policy_targets import Aim
+from authplane.policy.rules.rule_model import AnyPolicy, Unusable
+from authplane.policy.rules.target_choices import Chosen
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A guard, and what it was made of."""
+
+    policies: Sequence[AnyPolicy]
+    shadows: Sequence[AnyPolicy]
+    mcp: bool
+    chosen: Chosen
+    guard: Guard
+
+
+class GuardMemory:
+    """Builds guards, pass after pass."""
+
+    def __init__(self) -> None:
+        self._before: dict[Aim, _Made] = {}
+        self._now: dict[Aim, _Made] = {}
+
+    def next_pass(self) -> None:
+        """Forget what the last pass did not need."""
+        self._before, self._now = self._now, {}
+
+    def ensure(
+        self, aim: Aim, policies: Sequence[AnyPolicy], shadows: Sequence[AnyPolicy], *, mcp: bool, chosen: Chosen
+    ) -> Guard:
+        """Return what `build_guard` does; the same policies give the same object."""
+        made = self._before.get(aim)
+        if (
+            made is None
+            or made.mcp is not mcp
+            or made.chosen != chosen
+            or not _same(made.policies, policies)
+            or not _same(made.shadows, shadows)
+        ):
+            guard = build_guard(aim, policies, shadows, mcp=mcp, chosen=chosen)
+            made = _Made(tuple(policies), tuple(shadows), mcp, chosen, guard)
+        self._now[made.guard.aim] = made
+        return made.guard
+
+
+def _same(these: Sequence[AnyPolicy], those: Sequence[AnyPolicy]) -> bool:
+    """Compare by identity, as whole policies would take too long; those that deny everything say little else."""
+    return len(these) == len(those) and all(
+        one is other or (isinstance(one, Unusable) and one == other) for one, other in zip(these, those, strict=True)
+    )

@@ -1,0 +1,262 @@
+"""Which policies stand before which target."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final
+
+from authplane.cel.syntax.read_members import NOTHING, Members, join_members
+from authplane.core.names import Ref
+from authplane.policy.identity.evidence import Trusted
+from authplane.policy.identity.tokens.issuer import Issuer
+from authplane.policy.identity.workload_identity.spiffe import SpiffeId, parse_spiffe_id
+from authplane.policy.mcp.base_methods import BaseMode
+from authplane.policy.rules.access_settings import BodyInspection, Placement, Settings
+from authplane.policy.rules.policy_targets import BACKENDS, Aim
+from authplane.policy.rules.rule_model import (
+    Account,
+    AnyPolicy,
+    Oidc,
+    Policy,
+    Rule,
+    Screen,
+    Spiffe,
+    Unusable,
+    arguments_of,
+    issuers_of,
+    reads_mcp,
+)
+from authplane.policy.rules.target_choices import NOTHING_CHOSEN, Chosen, pick_strictest
+from authplane.policy.verdicts.allowed_memory import Memory, Proof, proof_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """The policies of a backend, a Gateway or a listener, in the order in which they are asked.
+
+    Those that deny everything come first, so that nobody is asked in vain; then those that ask an external service
+    about whom they select; then the others, the oldest first.
+    """
+
+    aim: Aim
+    policies: tuple[AnyPolicy, ...] = ()
+    """Those that are enforced; all else that a guard says is about them."""
+    shadows: tuple[AnyPolicy, ...] = ()
+    """Those that are asked, and not heeded."""
+    uses_tokens: bool = False
+    """Some rule looks at the client's token, which therefore goes no further."""
+    reads_mcp: bool = False
+    """Some rule depends on what an MCP request says."""
+    arguments: Members = NOTHING
+    """What rules read of the arguments of calls."""
+    issuers: tuple[str, ...] = ()
+    """The addresses of the issuers whose tokens are of use here, in order."""
+    scopes: tuple[str, ...] = ()
+    """The scopes that rules ask for, in order."""
+    accounts: bool = False
+    """Some rule is for a ServiceAccount."""
+    mcp: bool = True
+    """The target, if it is a backend, is an MCP server; otherwise it is a gRPC server."""
+    placement: Placement | None = None
+    """What the target chooses itself, if it does."""
+    body_inspection: BodyInspection | None = None
+
+
+def build_guard(
+    aim: Aim,
+    policies: Iterable[AnyPolicy],
+    shadows: Iterable[AnyPolicy] = (),
+    *,
+    mcp: bool = True,
+    chosen: Chosen = NOTHING_CHOSEN,
+) -> Guard:
+    """Put the policies of a target in order; those of one kind keep theirs."""
+    ordered = tuple(sorted(policies, key=_turn))
+    rules = tuple(rule for policy in ordered for rule in rules_of(policy))
+    oidc = tuple(rule.source for rule in rules if isinstance(rule.source, Oidc))
+    return Guard(
+        aim=aim,
+        policies=ordered,
+        shadows=tuple(sorted(shadows, key=_turn)),
+        uses_tokens=any(issuers_of(rule.source) for rule in rules),
+        reads_mcp=any(_reads_mcp(policy) for policy in ordered),
+        arguments=join_members(arguments_of(entry) for rule in rules for entry in rule.entries),
+        issuers=tuple(dict.fromkeys(source.issuer.url for source in oidc)),
+        scopes=tuple(dict.fromkeys(scope for source in oidc for scope in source.scopes)),
+        accounts=any(isinstance(rule.source, Account) for rule in rules),
+        mcp=mcp,
+        placement=chosen.placement,
+        body_inspection=chosen.body_inspection,
+    )
+
+
+def rules_of(policy: AnyPolicy) -> tuple[Rule, ...]:
+    """Return the rules of a policy; one that cannot be used has none."""
+    return () if isinstance(policy, Unusable) else policy.rules
+
+
+def trust_domains(policies: Iterable[AnyPolicy], settings: Settings) -> frozenset[str]:
+    """Return the trust domains whose ids may matter: ours, and those that rules name."""
+    found = {settings.trust_domain}
+    for policy in policies:
+        for rule in rules_of(policy):
+            ids = rule.source.ids if isinstance(rule.source, Spiffe) else ()
+            parsed = (parse_spiffe_id(each) for each in ids)
+            found.update(each.trust_domain for each in parsed if isinstance(each, SpiffeId))
+    return frozenset(found)
+
+
+def uses_certificates(guard: Guard) -> bool:
+    """Tell whether some rule looks at the certificate that a client shows."""
+    sources = (rule.source for policy in guard.policies for rule in rules_of(policy))
+    return any(isinstance(source, Spiffe | Account) for source in sources)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where a request goes: through a Gateway's listener, to a backend; one of the two may be missing."""
+
+    backend: Ref | None = None
+    gateway: Ref | None = None
+    section: str = ""
+    _hash: int = field(init=False, repr=False, compare=False)
+    """Every check looks a target up, and they are made once."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.backend, self.gateway, self.section)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """All that stands before a target: the guard of the Gateway, then that of the backend."""
+
+    guards: tuple[Guard, ...]
+    guarded: bool
+    uses_tokens: bool
+    reads_mcp: bool
+    is_mcp: bool
+    """The way leads to an MCP server."""
+    proof: Proof | None
+    """What alone of the sender decides here, if besides it only the tool or the method does; else None."""
+    placement: Placement = Placement.AUTO
+    """Who may decide: of what the targets on the way choose, the stricter."""
+    body_inspection: BodyInspection = BodyInspection.STRICT
+    """Who reads bodies: of what the targets on the way choose, the stricter."""
+    arguments: Members = NOTHING
+    """What rules read of the arguments of calls."""
+    shadows: tuple["Way", ...] = ()
+    """For each policy in shadow, a way on which it stands alone and is enforced."""
+    memory: Memory = field(default_factory=Memory, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policies:
+    """Everything that decisions need, by target: what stands before one costs nothing to another."""
+
+    settings: Settings = field(default_factory=Settings)
+    guards: Mapping[Aim, Guard] = field(default_factory=lambda: MappingProxyType({}))
+    """For every backend, every Gateway and every listener that there is."""
+    issuers: tuple[Issuer, ...] = ()
+    """Whose tokens are of use anywhere; nobody else is ever asked for keys."""
+    trust_domains: frozenset[str] = frozenset()
+    strangers: frozenset[str] = frozenset()
+    """What those of the issuers call themselves whom only policies in shadow name."""
+    shadow_domains: frozenset[str] = frozenset()
+    """The trust domains whose ids may matter to policies in shadow."""
+    closed: str = ""
+    """Why nothing can be allowed; empty if something can."""
+    trusted: Trusted = field(init=False, repr=False, compare=False)
+    """Whom what proves workloads may come from."""
+    _ways: dict[Target, Way] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        trusted = Trusted(
+            self.trust_domains,
+            self.settings.trust_domain,
+            self.settings.workloads,
+            strangers=self.strangers,
+            shadow_domains=self.shadow_domains,
+        )
+        object.__setattr__(self, "trusted", trusted)
+
+    def reviews(self, target: Target) -> bool:
+        """Tell whether somebody who comes to a target may be known by a token that the cluster has to review."""
+        if self.closed or not self.settings.workloads.reviewed:
+            return False
+        way = self.way(target)
+        return way is not None and any(guard.accounts for guard in way.guards)
+
+    def way(self, target: Target) -> Way | None:
+        """Return what stands before a target; None for one that is not known. Built once for each."""
+        known = self._ways.get(target)
+        if known is not None:
+            return known
+        aims = [] if target.gateway is None else [Aim(target.gateway, target.section)]
+        if target.backend is not None:
+            aims.append(Aim(target.backend))
+        guards = tuple(guard for aim in aims if (guard := self.guards.get(aim)) is not None)
+        if not aims or len(guards) != len(aims):
+            return None
+        is_mcp = target.backend is not None and target.backend.kind in BACKENDS and guards[-1].mcp
+        reads_mcp = any(guard.reads_mcp for guard in guards)
+        way = Way(
+            guards=guards,
+            guarded=any(guard.policies for guard in guards),
+            uses_tokens=any(guard.uses_tokens for guard in guards),
+            reads_mcp=reads_mcp,
+            is_mcp=is_mcp,
+            proof=proof_of(policy for guard in guards for policy in guard.policies) if is_mcp and reads_mcp else None,
+            placement=pick_strictest(
+                (guard.placement for guard in guards), Placement.CALL_OUT, self.settings.placement
+            ),
+            body_inspection=pick_strictest(
+                (guard.body_inspection for guard in guards), BodyInspection.STRICT, self.settings.body_inspection
+            ),
+            arguments=join_members(guard.arguments for guard in guards),
+        )
+        shadows = tuple(_alone(policy, guard, way) for guard in guards for policy in guard.shadows)
+        way = self._ways[target] = replace(way, shadows=shadows) if shadows else way
+        return way
+
+
+NO_POLICIES: Final = Policies(closed="no policies have been read yet")
+
+
+def _alone(policy: AnyPolicy, guard: Guard, way: Way) -> Way:
+    """Return the way on which a policy stands alone, where its guard stands on another."""
+    chosen = Chosen(placement=guard.placement, body_inspection=guard.body_inspection)
+    alone = build_guard(guard.aim, (policy,), mcp=guard.mcp, chosen=chosen)
+    # A proxy that reads bodies refuses those that it cannot read: it may do so only where something that is enforced
+    # asks for it.
+    strict = alone.reads_mcp and not way.reads_mcp
+    return replace(
+        way,
+        guards=(alone,),
+        guarded=True,
+        uses_tokens=alone.uses_tokens,
+        reads_mcp=alone.reads_mcp,
+        proof=None,
+        arguments=alone.arguments,
+        body_inspection=BodyInspection.STRICT if strict else way.body_inspection,
+        memory=Memory(),
+    )
+
+
+def _turn(policy: AnyPolicy) -> int:
+    match policy:
+        case Unusable():
+            return 0
+        case Screen():
+            return 1
+        case Policy():
+            return 2
+
+
+def _reads_mcp(policy: AnyPolicy) -> bool:
+    entries = any(reads_mcp(entry) for rule in rules_of(policy) for entry in rule.entries)
+    if not isinstance(policy, Policy):
+        return entries
+    return entries or policy.base is BaseMode.ANY_SOURCE or any(rule.base for rule in policy.rules)

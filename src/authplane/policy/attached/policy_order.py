@@ -1,0 +1,59 @@
+"""Which policies stand before which targets, while they are put there one by one, the oldest first."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from authplane.policy.rules.access_settings import Options
+from authplane.policy.rules.policy_targets import Aim
+from authplane.policy.rules.rule_model import AnyPolicy, Screen, Unusable
+
+
+@dataclass(slots=True)
+class Stands:
+    """Everything that stands somewhere: what is enforced, and what is only asked."""
+
+    options: Options
+    enforced: dict[Aim, list[AnyPolicy]] = field(default_factory=dict)
+    shadows: dict[Aim, list[AnyPolicy]] = field(default_factory=dict)
+    _taken: Counter[Aim] = field(default_factory=Counter)
+    _screens: Counter[Aim] = field(default_factory=Counter)
+
+    def put(self, aims: Iterable[Aim], policy: AnyPolicy, *, shadow: bool) -> None:
+        """Put a policy before its targets, or into their shadow as long as there is room: each is asked each time."""
+        for aim in dict.fromkeys(aims):
+            if shadow:
+                found = self.shadows.setdefault(aim, [])
+                if len(found) < self.options.most_per_target and all(each.ref != policy.ref for each in found):
+                    found.append(policy)
+            else:
+                self.enforced.setdefault(aim, []).append(policy)
+                self._taken[aim] += not isinstance(policy, Unusable)
+                self._screens[aim] += isinstance(policy, Screen)
+
+    def crowd(self, aims: Sequence[Aim], *, shadow: bool, screen: bool) -> str:
+        """Say which target has no room for one more policy; empty if all have. Shadows take none from the others."""
+        for counted, most, what in self._limits(aims, shadow=shadow, screen=screen):
+            crowded = next((aim for aim in aims if counted.get(aim, 0) >= most), None)
+            if crowded is not None:
+                return (
+                    f"{crowded} has {most} older {what}; so it {'is not evaluated' if shadow else 'denies everything'}"
+                )
+        return ""
+
+    def _limits(
+        self, aims: Sequence[Aim], *, shadow: bool, screen: bool
+    ) -> Iterator[tuple[Mapping[Aim, int], int, str]]:
+        most = self.options.most_per_target
+        if shadow:
+            yield {aim: len(self.shadows.get(aim, ())) for aim in aims}, most, "policies in shadow"
+            return
+        yield self._taken, most, "policies"
+        if screen:
+            yield self._screens, self.options.most_screens_per_target, "policies with the action ExternalAuth"
+
+
+def each_once(policies: Iterable[AnyPolicy]) -> list[AnyPolicy]:
+    """Leave out what comes again."""
+    # By identity: to compare whole policies would take as long as to read them.
+    return list({id(policy): policy for policy in policies}.values())

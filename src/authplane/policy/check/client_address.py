@@ -1,0 +1,29 @@
+"""Which client a request comes from, where other proxies stand before the one that asks."""
+
+from typing import Final
+
+from authplane.policy.check.request import Request
+
+TRUSTED_HOPS: Final = "authplane.trusted-hops"
+"""The key of a route's context that says how many proxies there are."""
+_FORWARDED: Final = "x-forwarded-for"
+
+
+def client_address(request: Request, hops: int = 0) -> str:
+    """Return the address of the client, as the nearest ``hops`` proxies tell it; of the connection's peer without any.
+
+    Envoy appends its own peer to ``x-forwarded-for`` before it asks, so that the last address is that of the nearest
+    proxy. Addresses further to the left than proxies stand are the client's own words. If there are fewer addresses
+    than proxies, the request did not come through all of them: then its peer counts, as it does for Envoy.
+    """
+    trusted = hops or hops_of(request)
+    if not trusted:
+        return request.source.address
+    told = [each.strip() for value in request.values(_FORWARDED) for each in value.split(",")]
+    return told[-trusted - 1] if len(told) > trusted else request.source.address
+
+
+def hops_of(request: Request) -> int:
+    """Return how many proxies stand before the one that asks, as the route's context has it."""
+    text = request.context.get(TRUSTED_HOPS, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 3 else 0

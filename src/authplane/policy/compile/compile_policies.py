@@ -1,0 +1,396 @@
+"""All policies at once: from documents to what stands before each target, and what is to be said of each policy."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from authplane.core.names import Ref
+from authplane.core.problems import Problem, Problems, Severity
+from authplane.policy.attached.attachment_memory import GuardMemory
+from authplane.policy.attached.attachments import Guard, Policies, trust_domains
+from authplane.policy.attached.policy_order import Stands, each_once
+from authplane.policy.compile.followed_issuers import followed_issuers, names_of
+from authplane.policy.compile.policy_drafts import Draft, build_draft, build_excess
+from authplane.policy.compile.policy_quota import over_quota
+from authplane.policy.compile.resolved_policies import Resolved, resolve_draft
+from authplane.policy.rules.access_settings import Options, Settings, configuration_ref, read_settings
+from authplane.policy.rules.backend_tls import BackendTlsPolicies, read_backend_tls
+from authplane.policy.rules.policy_targets import (
+    BACKENDS,
+    GROUPS,
+    Aim,
+    Written,
+    absence,
+    all_in,
+    exists,
+    is_grpc,
+    listeners,
+    meant_kind,
+    written_policies,
+)
+from authplane.policy.rules.rule_model import AnyPolicy, Unusable, issuers_of
+from authplane.policy.rules.target_choices import NOTHING_CHOSEN, Chosen, parse_chosen
+from authplane.resources.documents import Resources
+from authplane.resources.kinds.agentic import Backend, XBackend
+from authplane.resources.kinds.gateway import Gateway
+
+UNRESOLVED: Final = frozenset({"RefNotPermitted", "BackendNotFound", "IssuerUnreachable"})
+"""Problems of what a policy refers to: the policy holds, and what depends on them is not granted."""
+STATUS_FULL: Final = "StatusFull"
+CONTROLLER: Final = "authplane.dev/controller"
+"""Who we are in the status of a policy."""
+MOST_ANCESTORS: Final = 16
+_CROWDED: Final = "LimitPerTargetExceeded"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How it stands with a policy at one of its targets."""
+
+    aim: Aim
+    accepted: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyStanding:
+    """How it stands with a policy."""
+
+    ref: Ref
+    generation: int
+    targets: tuple[Standing, ...]
+    unresolved: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    issuers: tuple[str, ...] = ()
+    """The addresses of the issuers whose tokens are of use to it."""
+    rules: tuple[str, ...] = ()
+    shadow: bool = False
+    """It is evaluated and not enforced."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """Policies as they are enforced, and what the same pass found."""
+
+    policies: Policies
+    problems: Mapping[Ref, tuple[Problem, ...]]
+    """By resource; those without a problem are left out."""
+    standings: Mapping[Ref, PolicyStanding]
+    tls: BackendTlsPolicies = field(default_factory=BackendTlsPolicies)
+    """How Services are reached."""
+
+
+@dataclass(slots=True)
+class _Pass:
+    """What one pass has come to."""
+
+    resources: Resources
+    settings: Settings
+    tls: BackendTlsPolicies
+    stands: Stands
+    problems: dict[Ref, Problems] = field(default_factory=dict)
+    standings: dict[Ref, PolicyStanding] = field(default_factory=dict)
+    known: Mapping[Ref, Resolved] = field(default_factory=dict)
+    """What the pass before came to."""
+    made: dict[Ref, Resolved] = field(default_factory=dict)
+    guards: GuardMemory = field(default_factory=GuardMemory)
+    settled: Mapping[Ref, "_Settled"] = field(default_factory=dict)
+    """The policies that the pass before accepted at all of their targets."""
+    settling: dict[Ref, "_Settled"] = field(default_factory=dict)
+
+    def of(self, ref: Ref) -> Problems:
+        return self.problems.setdefault(ref, Problems())
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """A policy that is accepted at all of its targets and refers to nothing else, and what is said of it."""
+
+    made: Resolved
+    problems: Problems
+    standing: PolicyStanding
+
+
+@dataclass(frozen=True, slots=True)
+class _Excess:
+    """A policy that its namespace has no room for, and what is said of it, which takes no time in later passes."""
+
+    aims: tuple[Aim, ...]
+    problems: Problems
+    policy: Unusable
+    standing: PolicyStanding
+    shadow: bool
+
+
+class PolicyCompiler:
+    """Compiles generation after generation; a document that has not changed is not read again."""
+
+    def __init__(self, options: Options | None = None) -> None:
+        self._options = options or Options()
+        self._settings: Settings | None = None
+        self._drafts: dict[Ref, tuple[Written, Draft | _Excess]] = {}
+        self._made: Mapping[Ref, Resolved] = {}
+        self._settled: Mapping[Ref, _Settled] = {}
+        self._guards = GuardMemory()
+
+    def compile(self, resources: Resources) -> Compiled:
+        """Compile what is in force.
+
+        A policy that cannot be enforced as it was meant denies what it was meant to protect.
+        """
+        configuration = Problems()
+        settings = read_settings(resources, self._options, configuration)
+        tls = read_backend_tls(resources)
+        work = _Pass(
+            resources,
+            self._same(settings or Settings()),
+            tls,
+            Stands(self._options),
+            known=self._made,
+            guards=self._guards,
+            settled=self._settled,
+        )
+        work.problems[configuration_ref(resources)] = configuration
+        drafts = list(self._draft_all(resources, work.settings))
+        for draft in sorted((each for each in drafts if isinstance(each, Draft)), key=lambda each: each.seniority):
+            _place(draft, work)
+        self._made, self._settled = work.made, work.settling
+        _place_broken(work)
+        for excess in drafts:
+            if isinstance(excess, _Excess):
+                _place_excess(excess, work)
+        for ref, found in tls.problems.items():
+            work.of(ref).extend(found)
+        return Compiled(
+            policies=_policies(
+                work, resources.doubt if settings is not None else "the AuthplaneConfiguration cannot be used"
+            ),
+            problems=MappingProxyType(
+                {ref: tuple(found) for ref, found in sorted(work.problems.items(), key=_name) if found}
+            ),
+            standings=MappingProxyType(dict(sorted(work.standings.items(), key=_name))),
+            tls=tls,
+        )
+
+    def _same(self, settings: Settings) -> Settings:
+        """Return equal settings as the object that the pass before had; with others, every document is read again."""
+        if self._settings is None or settings != self._settings:
+            self._settings, self._drafts = settings, {}
+        return self._settings
+
+    def _draft_all(self, resources: Resources, settings: Settings) -> Iterator[Draft | _Excess]:
+        known, self._drafts = self._drafts, {}
+        excess = over_quota(resources, self._options.most_per_namespace)
+        for ref, written in written_policies(resources):
+            over = ref in excess
+            before = known.get(ref)
+            if before is None or before[0] is not written or isinstance(before[1], _Excess) is not over:
+                draft = build_draft(written, settings, self._options) if not over else self._excess(written)
+                before = (written, draft)
+            self._drafts[ref] = before
+            yield before[1]
+
+    def _excess(self, written: Written) -> _Excess:
+        draft = build_excess(written, self._options.most_per_namespace)
+        problem = draft.problems[-1]
+        standing = PolicyStanding(
+            ref=draft.ref,
+            generation=draft.generation,
+            targets=tuple(
+                Standing(aim, accepted=False, reason=problem.reason, message=str(problem)) for aim in draft.aims
+            ),
+            shadow=draft.shadow,
+        )
+        problems = Problems()
+        problems.extend(draft.problems)
+        policy = Unusable(ref=draft.ref, reason=problem.reason, message=problem.message)
+        return _Excess(draft.aims, problems, policy, standing, draft.shadow)
+
+
+def compile_policies(resources: Resources, options: Options | None = None) -> Compiled:
+    """Compile once."""
+    return PolicyCompiler(options).compile(resources)
+
+
+def _name(item: tuple[Ref, object]) -> tuple[str, str, str]:
+    """Sort by resource, without the price of comparing those."""
+    ref = item[0]
+    return ref.kind, ref.namespace, ref.name
+
+
+def _place(draft: Draft, work: _Pass) -> None:
+    """Put a policy before its targets, or what denies in its place."""
+    settled = work.settled.get(draft.ref)
+    if settled is None or settled.made.draft is not draft or not _fits(draft, work):
+        _settle(draft, work)
+        return
+    work.stands.put(draft.aims, settled.made.policy, shadow=draft.shadow)
+    work.made[draft.ref], work.settling[draft.ref] = settled.made, settled
+    work.problems[draft.ref], work.standings[draft.ref] = settled.problems, settled.standing
+
+
+def _fits(draft: Draft, work: _Pass) -> bool:
+    """Tell whether nothing but what a document says by itself can keep a policy from being accepted."""
+    resources = work.resources
+    return (
+        all(exists(resources, aim) and not is_grpc(resources, aim.ref) for aim in draft.aims)
+        and not _is_full(draft, resources)
+        and not work.stands.crowd(draft.aims, shadow=draft.shadow, screen=draft.screen is not None)
+    )
+
+
+def _settle(draft: Draft, work: _Pass) -> None:
+    easy = not draft.asks and _fits(draft, work)
+    problems = work.of(draft.ref)
+    problems.extend(draft.problems)
+    made = resolve_draft(draft, work.known.get(draft.ref), work.resources, work.tls, problems)
+    work.made[draft.ref], policy = made, made.policy
+    present = [aim for aim in draft.aims if exists(work.resources, aim)]
+    if any(is_grpc(work.resources, aim.ref) for aim in present):
+        for path, why in draft.unknown_to_grpc:
+            with problems.at(*path):
+                problems.add("NotKnownToServer", why)
+    refusal = _refusal(draft, present, work, problems)
+    if refusal is None:
+        work.stands.put(present, policy, shadow=draft.shadow)
+    elif not draft.shadow or refusal.reason != _CROWDED:
+        # Whoever names a listener that is not there meant some part of that Gateway.
+        aims = (aim if exists(work.resources, aim) else Aim(aim.ref) for aim in draft.aims)
+        denied = Unusable(ref=draft.ref, reason=refusal.reason, message=refusal.message)
+        work.stands.put(aims, denied, shadow=draft.shadow)
+    work.standings[draft.ref] = PolicyStanding(
+        ref=draft.ref,
+        generation=draft.generation,
+        targets=tuple(_standing(aim, refusal, draft, work) for aim in draft.aims),
+        unresolved=tuple(each for each in problems.errors if each.reason in UNRESOLVED),
+        warnings=problems.warnings,
+        issuers=tuple(dict.fromkeys(url for rule in draft.rules for url in sorted(issuers_of(rule.source)))),
+        rules=tuple(rule.name for rule in draft.rules),
+        shadow=draft.shadow,
+    )
+    if easy and refusal is None:
+        work.settling[draft.ref] = _Settled(made, problems, work.standings[draft.ref])
+
+
+def _refusal(draft: Draft, present: list[Aim], work: _Pass, problems: Problems) -> Problem | None:
+    """Return why a policy is not accepted at any of its targets; None if it is."""
+    wrong = [each for each in problems.errors if each.reason not in UNRESOLVED]
+    if wrong:
+        return wrong[0]
+    if _is_full(draft, work.resources):
+        message = "the policy's status has no room for its targets beside the entries of others, so it denies all"
+        problems.add(STATUS_FULL, message)
+        return problems.errors[-1]
+    crowded = work.stands.crowd(present, shadow=draft.shadow, screen=draft.screen is not None)
+    if not crowded:
+        return None
+    with problems.at("spec", "targetRefs"):
+        problems.add(_CROWDED, crowded)
+    return problems.errors[-1]
+
+
+def _is_full(draft: Draft, resources: Resources) -> bool:
+    """Tell whether our entries would be too many for a status that others write into as well."""
+    others = sum(each.controller != CONTROLLER for each in resources.stored_ancestors.get(draft.ref, ()))
+    return others + len(set(draft.aims)) > MOST_ANCESTORS
+
+
+def _standing(aim: Aim, refusal: Problem | None, draft: Draft, work: _Pass) -> Standing:
+    if not exists(work.resources, aim):
+        message = absence(work.resources, aim)
+        if aim.section and exists(work.resources, Aim(aim.ref)):
+            denied = Unusable(ref=draft.ref, reason="TargetNotFound", message=message)
+            work.stands.put([Aim(aim.ref)], denied, shadow=draft.shadow)
+        if refusal is None:
+            return Standing(aim, accepted=False, reason="TargetNotFound", message=message)
+    if refusal is None:
+        message = "the policy is evaluated, and not enforced" if draft.shadow else "the policy is enforced"
+        return Standing(aim, accepted=True, reason="Accepted", message=message)
+    return Standing(aim, accepted=False, reason=refusal.reason, message=str(refusal))
+
+
+def _place_excess(excess: _Excess, work: _Pass) -> None:
+    """Let a policy deny what it protects; a listener that is not there may be any of its Gateway."""
+    ref = excess.policy.ref
+    work.problems[ref] = excess.problems
+    work.standings[ref] = excess.standing
+    for aim in () if excess.shadow else excess.aims:
+        meant = aim if not aim.section or exists(work.resources, aim) else Aim(aim.ref)
+        work.stands.put((meant,), excess.policy, shadow=False)
+
+
+def _place_broken(work: _Pass) -> None:
+    """Let policies that cannot even be read deny what they were meant for, or all that they can have been meant for."""
+    for ref, targets in sorted(work.resources.broken_policies.items()):
+        if targets is None:
+            aims = all_in(work.resources, ref.namespace)
+        else:
+            meant = (Ref(meant_kind(each.kind), each.namespace, each.name) for each in targets)
+            aims = tuple(Aim(each) for each in meant if each.kind in GROUPS)
+        message = "the policy cannot be read"
+        work.stands.put(aims, Unusable(ref=ref, reason="Invalid", message=message), shadow=False)
+        work.standings[ref] = PolicyStanding(
+            ref=ref,
+            generation=1,
+            targets=tuple(Standing(aim, accepted=False, reason="Invalid", message=message) for aim in aims),
+        )
+
+
+def _policies(work: _Pass, closed: str) -> Policies:
+    enforced = each_once(policy for policies in work.stands.enforced.values() for policy in policies)
+    shadows = each_once(policy for policies in work.stands.shadows.values() for policy in policies)
+    issuers = followed_issuers([*enforced, *shadows], work.settings)
+    known = issuers if not shadows else followed_issuers(enforced, work.settings)
+    return Policies(
+        settings=work.settings,
+        guards=MappingProxyType({guard.aim: guard for guard in _guards(work)}),
+        issuers=issuers,
+        trust_domains=trust_domains(enforced, work.settings),
+        strangers=names_of(issuers) - names_of(known),
+        shadow_domains=trust_domains([*enforced, *shadows], work.settings) if shadows else frozenset(),
+        closed=closed,
+    )
+
+
+def _guards(work: _Pass) -> Iterator[Guard]:
+    work.guards.next_pass()
+    enforced, shadowed = work.stands.enforced, work.stands.shadows
+    for kind, names in (("Backend", work.resources.backends), ("XBackend", work.resources.x_backends)):
+        for name, backend in names.items():
+            aim = Aim(Ref(kind, name.namespace, name.name))
+            mcp = not is_grpc(work.resources, aim.ref)
+            chosen = _chosen(backend, aim.ref, work)
+            yield work.guards.ensure(aim, enforced.get(aim, ()), shadowed.get(aim, ()), mcp=mcp, chosen=chosen)
+    for ref, sections in listeners(work.resources).items():
+        whole = Aim(ref)
+        common, shadows = enforced.get(whole, []), shadowed.get(whole, [])
+        chosen = _chosen(work.resources.gateways.get(ref.object_name), ref, work)
+        yield work.guards.ensure(whole, common, shadows, mcp=True, chosen=chosen)
+        for section in sections:
+            aim = Aim(ref, section)
+            own = _by_age(common, enforced.get(aim, []), work)
+            cast = _by_age(shadows, shadowed.get(aim, []), work)
+            yield work.guards.ensure(aim, own, cast, mcp=True, chosen=chosen)
+
+
+def _chosen(target: Backend | XBackend | Gateway | None, ref: Ref, work: _Pass) -> Chosen:
+    """Return what a target chooses; the Gateway that nobody wrote chooses nothing."""
+    if target is None or not target.metadata.annotations:
+        return NOTHING_CHOSEN
+    return parse_chosen(target.metadata.annotations, work.of(ref), of_backend=ref.kind in BACKENDS)
+
+
+def _by_age(common: list[AnyPolicy], own: list[AnyPolicy], work: _Pass) -> list[AnyPolicy]:
+    """Merge two lists, each in order of age; standings were made in that order."""
+    if not own:
+        return common
+    ages = {ref: age for age, ref in enumerate(work.standings)}
+    return sorted(each_once([*common, *own]), key=lambda policy: ages[policy.ref])
+
+
+def errors_of(compiled: Compiled) -> Iterator[tuple[Ref, Problem]]:
+    """Yield the errors, by resource."""
+    for ref, problems in compiled.problems.items():
+        yield from ((ref, problem) for problem in problems if problem.severity is Severity.ERROR)

@@ -1,0 +1,140 @@
+"""How a client is told that its request goes no further."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from authplane.policy.attached.attachments import Guard
+from authplane.policy.check.answer_headers import may_send
+from authplane.policy.check.basic import LONGEST_REALM
+from authplane.policy.check.decision import Decision, Deny, Unavailable
+from authplane.policy.decide.request_case import Case
+from authplane.policy.mcp.challenge import BadToken, Challenge, NoToken
+from authplane.policy.mcp.mcp_answers import (
+    McpAnswer,
+    render_denial,
+    render_insufficient_scope,
+    render_refusal,
+    render_too_many,
+    render_unauthenticated,
+)
+from authplane.policy.mcp.mcp_calls import McpCall, RpcId, id_of
+from authplane.policy.mcp.mcp_refusal import Fault, McpRefusal, refuse
+from authplane.policy.mcp.resource_metadata import metadata_url
+from authplane.policy.verdicts.effects import Declined
+from authplane.policy.verdicts.verdict import NotPassed
+
+RESOURCE: Final = "authplane.resource"
+"""The key of a route's context that says under which path clients know the backend."""
+_TEXT: Final = ("content-type", "text/plain; charset=utf-8")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RpcDenial(Deny):
+    """A denial that stands in the body: HTTP 200 with a JSON-RPC error, for clients that want it so.
+
+    Only a body that is such an error may have this status: nobody can take it for an answer of the server.
+    """
+
+    def __post_init__(self) -> None:
+        if self.http_status != 200 or not self.body.startswith('{"jsonrpc":"2.0","id":') or '"error":' not in self.body:
+            raise ValueError("only a JSON-RPC error may be denied with the HTTP status 200")
+
+
+def build_denial(result: NotPassed, case: Case, guards: tuple[Guard, ...]) -> Decision:
+    """Turn what a policy says into what the client gets.
+
+    Nothing is known: 503, or 429 if the client has to slow down. Only scopes are missing: 403 that names them. Nobody
+    was recognised and a token could help: 401 with a challenge. The request has no single meaning: what the protocol
+    says of that. Else: 403.
+    """
+    if result.retry_after:
+        answer = render_too_many(_id(case.call()), result.retry_after)
+        return _denied(answer if guards[-1].mcp else _without_body(answer), result)
+    if result.unavailable:
+        return Unavailable(cause=f"{result.policy} {result.unavailable}")
+    answer = _answer(result, case, guards)
+    return _denied(answer if guards[-1].mcp else _without_body(answer), result)
+
+
+def build_refusal(refusal: McpRefusal, policy: str) -> Decision:
+    """Turn down what has no single meaning, whoever asks."""
+    result = NotPassed(policy=policy, reason=f"mcp:{refusal.fault}")
+    return _denied(render_refusal(refusal), result)
+
+
+def _answer(result: NotPassed, case: Case, guards: tuple[Guard, ...]) -> McpAnswer:
+    call = case.call()
+    if result.scopes:
+        return render_insufficient_scope(_id(call), _challenge(case, guards, result.scopes))
+    if result.wants_token:
+        cause = BadToken() if result.bad_token else NoToken()
+        return render_unauthenticated(_id(call), _challenge(case, guards, scopes_of(guards)), cause)
+    if isinstance(call, McpRefusal):
+        return render_refusal(call)
+    if result.too_large:
+        return McpAnswer(http_status=413) if call is None else render_refusal(refuse(Fault.BODY_TOO_LARGE, id_of(call)))
+    forbidden = _forbidden(call, case, result.message)
+    return forbidden if result.declined is None else _passed_on(result.declined, forbidden)
+
+
+def _id(call: McpCall | McpRefusal | None) -> RpcId | None:
+    if call is None:
+        return None
+    # Nobody knows which of its requests is meant, but the client waits for an answer to one.
+    return call.id or "null" if isinstance(call, McpRefusal) else id_of(call)
+
+
+def _challenge(case: Case, guards: tuple[Guard, ...], scopes: tuple[str, ...]) -> Challenge:
+    request = case.request
+    # Tokens of workloads are not to be had from an authorization server, so nothing is published about them.
+    published = any(guard.issuers for guard in guards)
+    where = metadata_url(request.scheme, request.host, request.context.get(RESOURCE, request.path)) if published else ""
+    return Challenge(realm=realm_of(guards), resource_metadata=where or "", scopes=scopes)
+
+
+def realm_of(guards: tuple[Guard, ...]) -> str:
+    """Return what is protected, for those who are told that it is."""
+    return str(guards[-1].aim.ref.object_name)[:LONGEST_REALM]
+
+
+def scopes_of(guards: tuple[Guard, ...]) -> tuple[str, ...]:
+    """Return the scopes that some rule asks for."""
+    return tuple(dict.fromkeys(scope for guard in guards for scope in guard.scopes))
+
+
+def _forbidden(call: McpCall | None, case: Case, message: str) -> McpAnswer:
+    if call is None:
+        return McpAnswer(http_status=403, headers=(_TEXT,), body=f"{message or 'access denied'}\n")
+    return render_denial(call, case.settings.denial_format, message)
+
+
+def _passed_on(declined: Declined, ours: McpAnswer) -> McpAnswer:
+    """Say what an external service says, where its status is a denial; a body of ours takes the place of none."""
+    status = declined.http_status
+    kept = tuple((name, value) for name, value in declined.headers if may_send(name, value))
+    names = {name.lower() for name, _ in kept}
+    if not 400 <= status < 500 and not (300 <= status < 400 and "location" in names):
+        return ours
+    bare = tuple((name, value) for name, value in kept if not name.lower().startswith("content-"))
+    if ours.http_status == 200:
+        if status == 403 and "www-authenticate" not in names:
+            # Clients that want denials in the body want this one there as well.
+            return McpAnswer(http_status=200, headers=(*bare, *ours.headers), body=ours.body)
+        return McpAnswer(http_status=status, headers=kept if declined.body else bare, body=declined.body)
+    if declined.body:
+        return McpAnswer(http_status=status, headers=kept, body=declined.body)
+    return McpAnswer(http_status=status, headers=(*bare, *ours.headers), body=ours.body)
+
+
+def _without_body(answer: McpAnswer) -> McpAnswer:
+    """Leave out what a gRPC server cannot send: its answer has no body, and a type of its own."""
+    kept = tuple((name, value) for name, value in answer.headers if not name.lower().startswith("content-"))
+    return McpAnswer(http_status=answer.http_status, headers=kept)
+
+
+def _denied(answer: McpAnswer, result: NotPassed) -> Deny:
+    rule = " ".join(part for part in (result.policy, result.rule, result.entry, result.reason) if part)
+    kind = RpcDenial if answer.http_status == 200 else Deny
+    return kind(
+        http_status=answer.http_status, body=answer.body, headers=answer.headers, rule=rule, identity=result.identity
+    )

@@ -1,0 +1,93 @@
+"""What the claims of a token must say, and what rules ask of them."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from authplane.policy.identity.tokens.token_outcome import Reason
+
+LONGEST_SKEW: Final = 120.0
+DEFAULT_SKEW: Final = 30.0
+LATEST_TIME: Final = 253_402_300_799
+"""The last second of the year 9999, beyond which calendars and timestamps end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """How the times in a token are judged."""
+
+    skew: float = DEFAULT_SKEW
+    """Seconds by which the issuer's clock may differ from ours; 0 to 120."""
+    longest_age: float | None = None
+    """Seconds since ``iat``; None means any, and that a token needs no ``iat``."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.skew <= LONGEST_SKEW:
+            raise ValueError(f"a clock skew is 0 to {LONGEST_SKEW:g} seconds")
+
+
+def fault_in_claims(claims: Mapping[str, Any], times: Times, now: float) -> Reason | None:
+    """Say why claims do not hold at ``now``; None means that they do.
+
+    ``exp`` must be there. ``nbf``, ``iat``, ``sub`` and ``jti`` need not, but must be what they are meant to be.
+    """
+    if not all(isinstance(claims.get(name, ""), str) for name in ("sub", "jti")):
+        return Reason.CLAIMS
+    expires, begins, issued = (_time(claims, name) for name in ("exp", "nbf", "iat"))
+    if expires is None or begins is None or issued is None or "exp" not in claims:
+        return Reason.CLAIMS
+    if now >= expires + times.skew:
+        return Reason.EXPIRED
+    latest = now + times.skew
+    if begins > latest or issued > latest:
+        return Reason.NOT_YET
+    if times.longest_age is not None and issued + times.longest_age + times.skew < now:
+        return Reason.TOO_OLD
+    return None
+
+
+def audience_fits(claims: Mapping[str, Any], audiences: Collection[str]) -> bool:
+    """Tell whether a token is meant for one of these audiences; if there are none, any token is.
+
+    ``aud`` is a text or a list of texts. If it is anything else, the token is meant for nobody.
+    """
+    if not audiences:
+        return True
+    named = _texts(claims.get("aud"))
+    return any(each in audiences for each in named)
+
+
+def scopes_of(claims: Mapping[str, Any]) -> frozenset[str]:
+    """Return the scopes of a token: ``scope`` and ``scp``, each a text with blanks between them, or a list."""
+    return frozenset().union(*(_scopes(claims.get(name)) for name in ("scope", "scp")))
+
+
+def scopes_fit(claims: Mapping[str, Any], scopes: Collection[str]) -> bool:
+    """Tell whether a token has at least one of these scopes; if there are none, any token will do."""
+    return not scopes or not scopes_of(claims).isdisjoint(scopes)
+
+
+def _time(claims: Mapping[str, Any], name: str) -> float | None:
+    """Return a time; one that is not there is long ago. What is no number, or no time before the year 10000, is None.
+
+    RFC 7519, section 2: a NumericDate counts seconds. One that no clock reaches is a mistake (milliseconds), or meant
+    for a token that never ends.
+    """
+    value = claims.get(name, 0)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return value if -LATEST_TIME <= value <= LATEST_TIME else None
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    """Return a text or a list of texts as a tuple; empty if it is neither."""
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
+        return tuple(value)
+    return ()
+
+
+def _scopes(value: object) -> frozenset[str]:
+    found = value.split(" ") if isinstance(value, str) else _texts(value)
+    return frozenset(found) - {""}

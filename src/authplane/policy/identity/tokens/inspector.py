@@ -1,0 +1,88 @@
+"""Verifies tokens as they come: a few again and again, and now and then many bad ones."""
+
+from collections.abc import Callable, Container
+from math import ceil
+from typing import Final
+
+from authplane.policy.check.throttle import Buckets, Rate
+from authplane.policy.identity.tokens.algorithms import DEFAULT_ALGORITHMS
+from authplane.policy.identity.tokens.compact_tokens import TOKEN_LIMITS, TokenLimits, unverified_issuer
+from authplane.policy.identity.tokens.token_cache import TokenCache, token_key
+from authplane.policy.identity.tokens.token_outcome import Outcome, Reason, Refused
+from authplane.policy.identity.tokens.verify import Keyring, examine
+
+PER_SOURCE: Final = Rate(burst=2_000, per_second=200)
+"""How many bad tokens are verified for one source: a few hundredths of a core."""
+IN_ALL: Final = Rate(burst=10_000, per_second=2_000)
+"""How many bad tokens are verified for all sources together: about a quarter of a core."""
+
+_ALL: Final = ""
+
+
+class TokenInspector:
+    """Verifies tokens, remembers the good ones, and bounds the work that bad ones cause.
+
+    Only work is bounded. Beyond its budget nothing is known about a new token, and nobody is told that it is bad; a
+    token that is remembered costs nothing and is always accepted. Good tokens take nothing from the budget.
+    """
+
+    def __init__(
+        self,
+        keyring: Keyring,
+        *,
+        cache: TokenCache | None = None,
+        per_source: Rate = PER_SOURCE,
+        in_all: Rate = IN_ALL,
+        limits: TokenLimits = TOKEN_LIMITS,
+    ) -> None:
+        self._keyring = keyring
+        self._limits = limits
+        self._sources = Buckets(per_source)
+        self._all = Buckets(in_all, most=1)
+        self.cache = TokenCache() if cache is None else cache
+
+    def inspect(self, token: str, now: float, shown_by: str | Callable[[], str] = "") -> Outcome:
+        """Return what a token proves at ``now``; ``shown_by`` is the peer, as far as it can be told apart.
+
+        Who shows a token that is known is not asked. If the keys of the token's issuer did not sign it, the keyring
+        hears of it: the issuer may have other keys by now.
+        """
+        if len(token) > self._limits.token:
+            return Refused(reason=Reason.TOO_LARGE)
+        key = token_key(token)
+        known = self.cache.find(key, self._keyring, now)
+        if known is not None:
+            return known
+        source = shown_by if isinstance(shown_by, str) else shown_by()
+        wait = max(self._all.wait(_ALL, now), self._sources.wait(source, now) if source else 0.0)
+        if wait:
+            return Refused(reason=Reason.TOO_MANY_FAILURES, retry_after=ceil(wait))
+        outcome, trust = examine(token, self._keyring, now, self._limits)
+        if isinstance(outcome, Refused):
+            return self._refused(outcome, source, now)
+        if trust is not None:
+            self.cache.add(key, outcome, trust, now)
+        return outcome
+
+    def inspect_of(
+        self, issuers: Container[str], token: str, now: float, shown_by: str | Callable[[], str] = ""
+    ) -> Outcome | None:
+        """Return the same of a token of one of these issuers, by its own word; None for any other that is not known.
+
+        Nobody is to blame for a token that is meant for somebody else.
+        """
+        large = len(token) > self._limits.token
+        known = None if large else self.cache.find(token_key(token), self._keyring, now)
+        if known is not None:
+            return known
+        issuer = "" if large else unverified_issuer(token, DEFAULT_ALGORITHMS, self._limits)
+        return self.inspect(token, now, shown_by) if issuer in issuers else None
+
+    def _refused(self, refused: Refused, source: str, now: float) -> Refused:
+        if refused.reason in {Reason.KEY, Reason.SIGNATURE}:
+            self._keyring.wanted(refused.issuer, refused.kid)
+        if refused.reason is not Reason.ISSUER_NOT_READY:
+            self._all.add(_ALL, -1, now)
+            if source:
+                self._sources.add(source, -1, now)
+        return refused

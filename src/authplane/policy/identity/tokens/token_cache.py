@@ -1,0 +1,82 @@
+"""Remembers tokens that were verified, by a hash of their text."""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+from authplane.policy.identity.tokens.token_outcome import Verified
+from authplane.policy.identity.tokens.verify import Keyring, Trust
+
+LIFETIME: Final = 300.0
+"""Seconds for which a verified token is believed without looking again."""
+MOST: Final = 10_000
+"""How many tokens are remembered; the one that was used longest ago goes first."""
+
+
+@dataclass(slots=True)
+class TokenCounts:
+    """How often the cache was asked and what came of it; whoever wants to know reads it."""
+
+    hits: int = 0
+    misses: int = 0
+    evictions: int = 0
+    """Tokens that went because there was no more room."""
+
+
+class _Entry(NamedTuple):
+    verified: Verified
+    trust: Trust
+    since: float
+    until: float
+
+
+class TokenCache:
+    """Tokens that were verified not long ago.
+
+    An entry ends with the token's ``exp`` (the allowed skew of clocks counts only when it is looked at anew), after
+    the cache's lifetime, or when the issuer has other keys or other demands than those it was verified with, whichever
+    is first. So a token that somebody can spell in two ways gains nothing by it. Failures are not remembered: a
+    stranger could push out good tokens with them.
+    """
+
+    def __init__(self, *, lifetime: float = LIFETIME, most: int = MOST) -> None:
+        self._lifetime = lifetime
+        self._most = most
+        self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
+        self.counts = TokenCounts()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find(self, key: bytes, keyring: Keyring, now: float) -> Verified | None:
+        """Return what a token proves, if that is known and still holds."""
+        entry = self._entries.get(key)
+        if entry is None:
+            self.counts.misses += 1
+            return None
+        verified, trust, since, until = entry
+        # A clock that was set back must not lengthen anything.
+        if not since <= now < until or keyring.keys_of(verified.issuer) is not trust:
+            del self._entries[key]
+            self.counts.misses += 1
+            return None
+        self._entries.move_to_end(key)
+        self.counts.hits += 1
+        return verified
+
+    def add(self, key: bytes, verified: Verified, trust: Trust, now: float) -> None:
+        """Remember what a token proves, as verified at ``now`` with the keys of ``trust``."""
+        until = min(verified.expires_at, now + self._lifetime)
+        if until <= now:
+            return
+        self._entries[key] = _Entry(verified, trust, now, until)
+        self._entries.move_to_end(key)
+        while len(self._entries) > self._most:
+            self._entries.popitem(last=False)
+            self.counts.evictions += 1
+
+
+def token_key(token: str) -> bytes:
+    """Return what stands for a token in a cache: nobody can make a token from it, or another token with the same."""
+    return sha256(token.encode(errors="surrogatepass")).digest()

@@ -1,0 +1,76 @@
+"""What comes of looking at a token."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from authplane.policy.identity.tokens.frozen_json import FrozenJson, thaw
+
+
+class Reason(StrEnum):
+    """Why a token proves nothing, for the decision log; a client never learns it."""
+
+    TOO_LARGE = "token_too_large"
+    MALFORMED = "token_malformed"
+    ALGORITHM = "alg_not_allowed"
+    TYPE = "typ_not_allowed"
+    CRITICAL = "crit_not_supported"
+    ISSUER = "issuer_unknown"
+    ISSUER_NOT_READY = "issuer_not_ready"
+    """Nothing is known about the token: the keys of its issuer are not there, or are too old to be believed."""
+    KEY = "key_unknown"
+    """The issuer's keys do not have the one that the token names."""
+    KEY_AMBIGUOUS = "key_ambiguous"
+    """The token names no key, and there is not exactly one that it could mean."""
+    SIGNATURE = "signature_wrong"
+    CLAIMS = "claims_malformed"
+    EXPIRED = "token_expired"
+    NOT_YET = "token_not_yet_valid"
+    TOO_OLD = "token_too_old"
+    TOO_MANY_FAILURES = "too_many_failures"
+    """Bad tokens took so much work that this one was not looked at: nothing is known about it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """The issuer has signed these claims, and they hold now."""
+
+    issuer: str
+    """The token's ``iss``, byte for byte."""
+    subject: str = ""
+    """Empty if the token names none."""
+    claims: Mapping[str, FrozenJson] = field(repr=False)
+    """All of the payload. Nothing in it can be changed: lists are tuples, objects are read-only."""
+    expires_at: float
+    """The token's ``exp``, in seconds since 1970."""
+    id: str = ""
+    """The token's ``jti``: what a list of revoked tokens must name, since one token can be spelled in several ways."""
+    _plain: dict[str, Any] | None = field(default=None, init=False, repr=False, compare=False)
+
+    def plain_claims(self) -> dict[str, Any]:
+        """Return the claims as expressions take them: plain dicts and lists, every number a float.
+
+        Made when somebody asks, and once: a token that is known is asked for with each request. Nobody may change it.
+        """
+        plain = self._plain
+        if plain is None:
+            plain = thaw(self.claims)
+            object.__setattr__(self, "_plain", plain)
+        return plain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The token proves nothing."""
+
+    reason: Reason
+    issuer: str = ""
+    """The address of the issuer that the token is of, if it is one that we know."""
+    kid: str = ""
+    """The key that the token names, if its issuer does not have it or it did not sign the token."""
+    retry_after: int = 0
+    """In how many seconds to come again, if the token was not looked at."""
+
+
+Outcome: TypeAlias = Verified | Refused

@@ -1,0 +1,45 @@
+"""How the cluster is asked about a token of a ServiceAccount, and what it can answer."""
+
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from authplane.core.secret import Secret
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewToken:
+    """Effect: let the cluster review a token for these audiences."""
+
+    token: Secret[str]
+    audiences: tuple[str, ...]
+    expires_at: float | None = None
+    """The token's ``exp``; None for a legacy token."""
+    source: str = ""
+    """The peer that shows it, as far as it can be told apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reviewed:
+    """Outcome: the cluster's answer, the ``status`` of a TokenReview."""
+
+    authenticated: bool
+    user: str = ""
+    audiences: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewFailed:
+    """Outcome: the cluster did not answer, or not in time, or with an error."""
+
+    cause: str
+    """In words that quote nothing of the token."""
+
+
+ReviewOutcome: TypeAlias = Reviewed | ReviewFailed
+
+
+class TokenReviewer(Protocol):
+    """Whoever can ask the cluster."""
+
+    async def review(self, effect: ReviewToken) -> ReviewOutcome:
+        """Ask the cluster, for a few seconds at most; raises nothing that the cluster can cause."""

@@ -1,0 +1,42 @@
+"""What the sender of a refused request has to change."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from authplane.policy.mcp.mcp_refusal import Fault
+
+REMEDIES: Final[Mapping[Fault, str]] = {
+    Fault.PATH: "use a path without empty or dot segments, backslashes, semicolons and needless escapes",
+    Fault.HTTP_METHOD: "use POST, GET or DELETE",
+    Fault.SESSIONLESS: "use POST: MCP 2026-07-28 has no sessions",
+    Fault.METHOD_OVERRIDE: "leave out headers that override the HTTP method",
+    Fault.UPGRADE: "do not upgrade the connection",
+    Fault.HEADER_REPEATED: "send each header of MCP and HTTP once",
+    Fault.HEADER_MISSPELT: "write hyphens, not underscores, in the names of headers",
+    Fault.CONTENT_TYPE: "send content-type: application/json",
+    Fault.ENCODED_BODY: "send the body without content-encoding",
+    Fault.BODY_MISSING: "send a JSON-RPC message as the body",
+    Fault.BODY_UNEXPECTED: "send GET and DELETE without a body",
+    Fault.BODY_TRUNCATED: "send the whole body, with its length",
+    Fault.BODY_TOO_LARGE: "send a smaller body, or raise maxRequestBody",
+    Fault.NOT_ACCEPTABLE: "accept text/event-stream",
+    Fault.SESSION: "send one Mcp-Session-Id of visible ASCII",
+    Fault.ORIGIN: "send requests from an allowed origin",
+    Fault.NOT_JSON: "send JSON in UTF-8, within the limits of size and depth",
+    Fault.DUPLICATE_MEMBER: "write each member of the message once: servers differ in which of two they read",
+    Fault.BATCH: "send one message, not a batch",
+    Fault.NOT_A_MESSAGE: "send a JSON object as the message",
+    Fault.LOOKALIKE: "leave out the member that differs from one of MCP in its case alone, or by a NUL",
+    Fault.JSONRPC: 'send "jsonrpc": "2.0"',
+    Fault.ID: "send a text, a number or null as the id",
+    Fault.METHOD: "send a method of visible ASCII, in the case that MCP has",
+    Fault.METHOD_WITH_RESULT: "send a method, or a result or error, not both",
+    Fault.RESPONSE: "send a response with an id and one of result and error",
+    Fault.PARAMS: "send an object as params",
+    Fault.SUBJECT: "name what the method is about, in printable characters",
+    Fault.ARGUMENTS: "send an object as the arguments of the tool",
+    Fault.VERSION: "send an MCP-Protocol-Version that exists",
+    Fault.ENVELOPE: "send an object as _meta, with what the protocol version demands",
+    Fault.HEADER_MISMATCH: "let the headers of MCP say what the message says",
+}
+"""Continues a sentence that begins with "to change that"."""

@@ -1,0 +1,195 @@
+"""Where a rule is enforced, as values."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from authplane.cel.envoy.request_checks import PRESENT, Header
+from authplane.cel.envoy.translate import NOBODY, Condition, Who
+from authplane.core.envoy_releases import CURRENT, Release
+from authplane.core.names import Ref
+from authplane.policy.rules.access_settings import BodyInspection, Composition, Placement
+from authplane.policy.rules.rule_model import Oidc, Source
+
+NO_IDS: Final[frozenset[str]] = frozenset()
+
+# --- What decides it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """What stands before a target, besides what is chosen for it."""
+
+    envoy: Release = CURRENT
+    keys: frozenset[str] | None = None
+    """The addresses of the issuers whose keys Envoy is given; None stands for all of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What is chosen for a target, and which Envoy stands before it.
+
+    By default everything before a target whose rules read MCP is the policy server's. Elsewhere Envoy allows no more
+    than the engine, but for those of `RESIDUES` that are wider and are not about bodies.
+    """
+
+    placement: Placement = Placement.AUTO
+    body_inspection: BodyInspection = BodyInspection.STRICT
+    envoy: Release = CURRENT
+
+
+# --- Where one entry of a rule is enforced
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """Envoy decides: the condition holds exactly if the entry grants the request, its source aside."""
+
+    condition: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class CallOut:
+    """The policy server decides."""
+
+    reason: str
+    """Continues a sentence about the rule: "reads tool arguments"."""
+
+
+Place: TypeAlias = Native | CallOut
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What a good token of an issuer is, the same for all rules that are for it."""
+
+    issuer: str
+    condition: Condition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sender:
+    """A source that Envoy recognises by itself."""
+
+    condition: Condition
+    """Holds for whom the rule is, besides what ``token`` and ``ids`` demand."""
+    token: Token | None = None
+    """If there is one, a token must be shown for which its condition holds."""
+    ids: frozenset[str] = NO_IDS
+    """If there are any, the peer's verified certificate must have one of them as a URI (``mtls_authenticated``)."""
+    who: Who = NOBODY
+    """What expressions of the rule call ``identity``."""
+    unsure: Condition | None = None
+    """Holds for those about whom Envoy cannot tell, and the policy server may."""
+
+    @property
+    def shown(self) -> Condition:
+        """What holds for whom the rule is, besides what ``ids`` demand."""
+        return self.condition if self.token is None else self.condition.and_then(self.token.condition)
+
+
+# --- All that stands before a target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedEntry:
+    """One entry of a rule, or the base protocol that comes with it."""
+
+    rule: str
+    entry: str
+    """Its place and its type, as in logs."""
+    source: Source
+    sender: Sender | CallOut
+    place: Place
+    """A `CallOut` if the source is one."""
+
+    def granted(self) -> Condition | None:
+        """Return what holds exactly for the requests that Envoy grants by this entry; None if it grants none.
+
+        Besides, the peer must have proved one of the sender's ids, if there are any. It may fail, so nobody negates it
+        or joins it with others: each has its own rule in Envoy.
+        """
+        if isinstance(self.sender, CallOut) or isinstance(self.place, CallOut):
+            return None
+        return self.place.condition.and_then(self.sender.shown)
+
+    def reached(self) -> tuple[Condition, frozenset[str]]:
+        """Return what holds at least for the senders whom the policy server may grant something by this entry.
+
+        Besides, they must have proved one of the ids, if there are any. Some proofs are good for the server and not for
+        Envoy: so whoever shows any token is among them.
+        """
+        if isinstance(self.sender, CallOut):
+            return Condition(), NO_IDS
+        if isinstance(self.source, Oidc):
+            return Condition(check=Header("authorization", PRESENT)), NO_IDS
+        return self.sender.condition, self.sender.ids
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedPolicy:
+    """One policy: a request passes that a native entry grants; who is not granted so may be asked about."""
+
+    ref: Ref
+    entries: tuple[PlacedEntry, ...] = ()
+    """Empty denies everything."""
+    required: bool = False
+    """It must let a request pass even where one of several policies suffices."""
+
+    def key(self, entry: PlacedEntry) -> str:
+        """Return what Envoy calls an entry in its logs and metadata."""
+        return f"{self.ref.namespace}/{self.ref.name}/{entry.rule}/{entry.entry}"
+
+    @property
+    def native(self) -> tuple[PlacedEntry, ...]:
+        """The entries that Envoy decides."""
+        return tuple(each for each in self.entries if isinstance(each.place, Native))
+
+    @property
+    def asked(self) -> tuple[PlacedEntry, ...]:
+        """The entries that the policy server decides."""
+        return tuple(each for each in self.entries if isinstance(each.place, CallOut))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedGuard:
+    """The policies of the Gateway, or those of the backend; guards are and-ed."""
+
+    policies: tuple[PlacedPolicy, ...] = ()
+    composition: Composition = Composition.ALL
+
+
+class Decider(StrEnum):
+    """Who decides about the requests to a target."""
+
+    NOBODY = "Nobody"
+    """No policy protects it."""
+    ENVOY = "Envoy"
+    """Envoy alone; `Plan.front`, `Plan.odd_id` and `Plan.worded` say when the server is asked all the same."""
+    BOTH = "Envoy and policy server"
+    """The server is asked only about what Envoy does not grant and the server could."""
+    SERVER = "Policy server"
+    GRPC = "gRPC server"
+    """A server of ``authplane.grpc`` alone, as far as nothing about a call is odd."""
+    GRPC_AND_SERVER = "gRPC server and policy server"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How the policies before a target are enforced.
+
+    A request that `front` does not hold for is the server's. Of the others, Envoy allows those that a native entry of
+    every policy grants; asks the server about those that each policy could grant, by a native entry or to the sender of
+    an entry that is not native; and denies the rest. The server judges the whole request, by all policies.
+    """
+
+    guards: tuple[PlacedGuard, ...] = ()
+    decider: Decider
+    front: Condition
+    """The same for all targets whose rules read MCP; its expression never fails."""
+    odd_id: Condition | None = None
+    """Holds for messages whose id Envoy cannot repeat in a denial: those that it does not grant, the server denies.
+    None if Envoy reads no messages."""
+    worded: bool = False
+    """Some denial says more than Envoy knows: which scopes are missing, what the rule's author has to say, or the id of
+    an MCP message that Envoy does not read. Whatever Envoy does not grant is then the server's to deny."""

@@ -1,0 +1,181 @@
+"""How everything that stands before a target is enforced."""
+
+from collections.abc import Iterator
+from typing import Final, assert_never
+
+from authplane.policy.attached.attachments import Guard, Way, rules_of
+from authplane.policy.decide.evaluate_rules import BASE
+from authplane.policy.mcp.base_methods import BaseMode
+from authplane.policy.placement.native_requests import build_front, has_odd_id
+from authplane.policy.placement.placed_entries import ASKS, CHOSEN, place_base, place_entry
+from authplane.policy.placement.placed_sources import ANYBODY, place_source
+from authplane.policy.placement.placement_model import (
+    CallOut,
+    Choices,
+    Decider,
+    Native,
+    Place,
+    PlacedEntry,
+    PlacedGuard,
+    PlacedPolicy,
+    Plan,
+    Sender,
+    Terms,
+)
+from authplane.policy.rules.access_settings import BodyInspection, Placement, Settings
+from authplane.policy.rules.rule_model import (
+    AnyPolicy,
+    AnySource,
+    Asked,
+    Expression,
+    Oidc,
+    Policy,
+    Rule,
+    Screen,
+    Unusable,
+    entry_words,
+)
+
+SEVERAL: Final = "asks one of several external services"
+UNUSABLE: Final = "stands beside a policy with a mistake, of which the policy server may know an earlier version"
+SCREENED: Final = "stands beside a policy that asks an external service about requests to the same target"
+BESIDE: Final = (
+    "stands beside rules that read the body, which only the policy server reads strictly (bodyInspection: Strict)"
+)
+EXCHANGED: Final = "stands beside an external service that may put another token in the place of the client's"
+ARGUMENTS: Final = "stands beside rules that read tool arguments, of which only the policy server finds lookalikes"
+OLD: Final = "stands beside rules that read the body, of which this release of Envoy reads only a part"
+SHADOWED: Final = "stands beside a policy in shadow that only the policy server can evaluate"
+_EVERYBODY: Final = Rule(name="", source=AnySource())
+
+
+def place_way(way: Way, settings: Settings, choices: Choices) -> Plan:
+    """Say who enforces what before a target, and why; the whole never allows what the policy engine denies.
+
+    What Envoy and the engine are known to see differently is in `RESIDUES`.
+    """
+    placer = _Placer(way, settings, choices)
+    guards = tuple(
+        PlacedGuard(policies=tuple(map(placer.policy, guard.policies)), composition=settings.composition)
+        for guard in way.guards
+        if guard.policies
+    )
+    rules = [rule for guard in way.guards for policy in guard.policies for rule in rules_of(policy)]
+    return Plan(
+        guards=guards,
+        decider=_decider(way, guards),
+        front=build_front(choices.envoy, settings.limits.body, is_mcp=way.is_mcp, reads_mcp=way.reads_mcp),
+        odd_id=has_odd_id(choices.envoy) if way.is_mcp and way.reads_mcp else None,
+        worded=any(map(_is_worded, rules)) or (way.is_mcp and not way.reads_mcp),
+    )
+
+
+class _Placer:
+    """Places the policies before one target: what some of them are matters to the others."""
+
+    def __init__(self, way: Way, settings: Settings, choices: Choices) -> None:
+        self._way = way
+        self._settings = settings
+        self._keys = choices.keys
+        self._terms = Terms(placement=way.placement, body_inspection=way.body_inspection, envoy=choices.envoy)
+        self._asks = SEVERAL if len(set(_destinations(way.guards))) > 1 else ASKS
+        self._general = self._obstacle(choices)
+
+    def _obstacle(self, choices: Choices) -> str:
+        """Say why nothing before this target is native, whatever the rules are."""
+        if self._way.placement is Placement.CALL_OUT:
+            return CHOSEN
+        kinds = {type(policy) for guard in self._way.guards for policy in guard.policies}
+        if Unusable in kinds:
+            return UNUSABLE
+        if Screen in kinds:
+            return SCREENED
+        # Where Envoy decides, routes take the client's token away, and would take the other one too.
+        if self._way.uses_tokens and any(_destinations(self._way.guards)):
+            return EXCHANGED
+        return self._unread() or self._shadowed(choices)
+
+    def _shadowed(self, choices: Choices) -> str:
+        """Say why requests may not pass the policy server by: it has to evaluate a policy in shadow."""
+        plans = (place_way(each, self._settings, choices) for each in self._way.shadows)
+        return SHADOWED if any(each.decider is not Decider.ENVOY for each in plans) else ""
+
+    def _unread(self) -> str:
+        """Say why Envoy may not read the bodies of MCP requests, if it would have to."""
+        if not (self._way.reads_mcp and self._way.is_mcp):
+            return ""
+        if self._way.body_inspection is BodyInspection.STRICT:
+            return BESIDE
+        if not self._terms.envoy.rejects_duplicate_keys:
+            return OLD
+        return ARGUMENTS if self._way.arguments else ""
+
+    def policy(self, policy: AnyPolicy) -> PlacedPolicy:
+        match policy:
+            case Unusable(ref=ref):
+                return PlacedPolicy(ref=ref, required=True)
+            case Screen(ref=ref):
+                # Whom its rules select is the server's to say: it asks about those it is not sure of, too.
+                asked = self._entry("ExternalAuth", _EVERYBODY, ANYBODY, CallOut(self._asks))
+                return PlacedPolicy(ref=ref, entries=(asked,), required=True)
+            case Policy(ref=ref, rules=rules, base=base):
+                entries = [each for rule in rules for each in self._rule(rule, base)]
+                if base is BaseMode.ANY_SOURCE and self._way.is_mcp and not _asks_everybody(policy):
+                    entries.append(self._entry(BASE, _EVERYBODY, ANYBODY, self._base()))
+                return PlacedPolicy(ref=ref, entries=tuple(entries))
+            case _:
+                assert_never(policy)
+
+    def _rule(self, rule: Rule, base: BaseMode) -> Iterator[PlacedEntry]:
+        sender = place_source(rule.source, self._settings, self._keys)
+        for index, entry in enumerate(rule.entries):
+            if isinstance(entry, Asked):
+                place: Place = CallOut(self._asks)
+            elif isinstance(sender, CallOut):
+                place = sender
+            else:
+                place = place_entry(entry, sender.who, self._terms, is_mcp=self._way.is_mcp)
+            yield self._entry(entry_words(entry, index), rule, sender, place)
+        if rule.base and base is BaseMode.MATCHED_SOURCE and self._way.is_mcp:
+            yield self._entry(BASE, rule, sender, sender if isinstance(sender, CallOut) else self._base())
+
+    def _base(self) -> Place:
+        return place_base(self._terms, is_mcp=self._way.is_mcp)
+
+    def _entry(self, entry: str, of: Rule, sender: Sender | CallOut, place: Place) -> PlacedEntry:
+        if isinstance(place, Native) and isinstance(sender, CallOut):
+            place = sender
+        if isinstance(place, Native) and self._general:
+            place = CallOut(self._general)
+        return PlacedEntry(rule=of.name, entry=entry, source=of.source, sender=sender, place=place)
+
+
+def _decider(way: Way, guards: tuple[PlacedGuard, ...]) -> Decider:
+    if not way.guarded:
+        return Decider.NOBODY
+    policies = [policy for guard in guards for policy in guard.policies]
+    # A policy with a mistake denies; the server may still know how it was before, and we may not.
+    left = any(isinstance(policy, Screen | Unusable) for guard in way.guards for policy in guard.policies)
+    if way.placement is Placement.CALL_OUT or left:
+        return Decider.SERVER
+    if not any(policy.asked for policy in policies):
+        return Decider.ENVOY
+    return Decider.BOTH if any(policy.native for policy in policies) else Decider.SERVER
+
+
+def _destinations(guards: tuple[Guard, ...]) -> Iterator[object]:
+    for guard in guards:
+        for policy in guard.policies:
+            if isinstance(policy, Screen):
+                yield policy.destination
+            yield from (asked.destination for rule in rules_of(policy) for _, asked in rule.asked)
+
+
+def _asks_everybody(policy: Policy) -> bool:
+    """Tell whether an external service is asked about everybody, and so about everything."""
+    return any(isinstance(rule.source, AnySource) and rule.asked for rule in policy.rules)
+
+
+def _is_worded(rule: Rule) -> bool:
+    said = any(isinstance(entry, Expression) and entry.message for entry in rule.entries)
+    return said or (isinstance(rule.source, Oidc) and bool(rule.source.scopes))

@@ -1,0 +1,101 @@
+"""Every way on which requests come to a target, and who decides about them there."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from authplane.core.envoy_releases import CURRENT, Release
+from authplane.core.names import Ref
+from authplane.policy.attached.attachments import Policies, Target, Way
+from authplane.policy.placement.grpc_plan import place_grpc, plan_in_server
+from authplane.policy.placement.known_plans import known_plan
+from authplane.policy.placement.placement_model import CallOut, Choices, Decider, Native, PlacedPolicy, Plan
+from authplane.policy.rules.policy_targets import BACKENDS, Aim
+
+UNTOLD: Final = "stands before an Envoy that is older than 1.36, or does not say which it is"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """One way: the target that a request names, what stands before it, and how that is enforced."""
+
+    target: Target
+    way: Way
+    plan: Plan
+
+
+class Passages:
+    """Finds the ways past a target. ``reached`` are the targets that something leads to.
+
+    With each target stand the addresses of the issuers whose keys Envoy is given there; None stands for all. Without a
+    release of ``envoy`` the proxies are such as are told nothing of policies.
+    """
+
+    def __init__(
+        self, policies: Policies, reached: Mapping[Target, frozenset[str] | None], envoy: Release | None = CURRENT
+    ) -> None:
+        self._policies = policies
+        self._reached = reached
+        self._envoy = envoy
+        self._past: dict[tuple[Ref, str], list[Target]] = defaultdict(list)
+        for target in reached:
+            for aim in _aims(target):
+                self._past[aim.ref, aim.section].append(target)
+
+    def __iter__(self) -> Iterator[Passage]:
+        """Yield the ways to all targets that something leads to."""
+        return self._found(self._reached)
+
+    def evaluates_shadows(self, passage: Passage) -> bool:
+        """Tell whether somebody evaluates the policies in shadow on a way: whoever is asked anyway, or Envoy."""
+        way, target = passage.way, passage.target
+        if way.guarded or not way.guards[-1].mcp:
+            return way.guarded
+        asked = target.backend is not None and not self._policies.settings.allow_unprotected
+        if asked or (self._envoy is not None and self._envoy.tries_checks_out):
+            return True
+        return all(self.plan(target, each).decider is Decider.ENVOY for each in way.shadows)
+
+    def past(self, aim: Aim) -> tuple[Passage, ...]:
+        """Return the ways that lead past what a policy protects; if there is none, what would hold if there were."""
+        alone = Target(backend=aim.ref) if aim.ref.kind in BACKENDS else Target(gateway=aim.ref, section=aim.section)
+        return tuple(self._found(self._past.get((aim.ref, aim.section), [alone])))
+
+    def _found(self, targets: Mapping[Target, object] | list[Target]) -> Iterator[Passage]:
+        for target in targets:
+            way = self._policies.way(target)
+            if way is not None:
+                yield Passage(target=target, way=way, plan=self.plan(target, way))
+
+    def plan(self, target: Target, way: Way) -> Plan:
+        """Say who would enforce what if ``way`` stood before a target."""
+        choices = Choices(envoy=self._envoy or CURRENT, keys=self._reached.get(target))
+        plan = known_plan(way, self._policies.settings, choices)
+        if not way.guards[-1].mcp:
+            return plan_in_server(plan, place_grpc(way, self._policies.settings)) if way.guarded else plan
+        return plan if self._envoy is not None else _asked(plan, UNTOLD)
+
+
+def _aims(target: Target) -> Iterator[Aim]:
+    if target.backend is not None:
+        yield Aim(target.backend)
+    if target.gateway is not None:
+        yield Aim(target.gateway)
+        if target.section:
+            yield Aim(target.gateway, target.section)
+
+
+def _asked(plan: Plan, reason: str) -> Plan:
+    """Return a plan of which nothing is native, for this reason; others that there are stay."""
+    guards = tuple(
+        replace(guard, policies=tuple(_asked_policy(each, reason) for each in guard.policies)) for guard in plan.guards
+    )
+    return replace(plan, guards=guards, decider=Decider.SERVER if plan.decider is not Decider.NOBODY else plan.decider)
+
+
+def _asked_policy(policy: PlacedPolicy, reason: str) -> PlacedPolicy:
+    entries = tuple(
+        replace(each, place=CallOut(reason)) if isinstance(each.place, Native) else each for each in policy.entries
+    )
+    return replace(policy, entries=entries)

@@ -1,0 +1,264 @@
+"""Which Services are reached over TLS, and whom to take for them: BackendTLSPolicies.
+
+A Service that a policy names is never reached without TLS: where the policy cannot be followed, it is not reached.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from authplane.core.addresses import parse_ip_address
+from authplane.core.names import ObjectName, Ref
+from authplane.core.problems import Problem, Problems
+from authplane.resources.catalogue import TLS_POLICY
+from authplane.resources.documents import Resources
+from authplane.resources.kinds.backend_tls_policy import BackendTLSPolicy, BackendTlsValidation, CaRef
+from authplane.resources.kinds.core import Service
+
+_HOST: Final = re.compile(r"(?:[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)(?:\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*")
+_KEY: Final = "ca.crt"
+_UNRESOLVED: Final = frozenset({"InvalidCACertificateRef", "InvalidKind"})
+"""Problems of what a policy refers to."""
+
+
+@dataclass(frozen=True, slots=True)
+class SystemTrust:
+    """Those whom the machine trusts that connects."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendTls:
+    """TLS to a Service whose certificate is for this name."""
+
+    hostname: str
+    """Asked for, and what the certificate must be for."""
+    ca: bytes | SystemTrust
+    """Certificates in PEM form, of which one must have signed it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsRefused:
+    """Why a Service must not be reached."""
+
+    reason: str
+    message: str
+
+
+Tls: TypeAlias = BackendTls | TlsRefused
+
+
+@dataclass(frozen=True, slots=True)
+class TlsStanding:
+    """How it stands with a policy at one of its targets."""
+
+    service: ObjectName
+    section: str
+    reason: str
+    """``Accepted``, or why not."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsPolicyStanding:
+    """How it stands with a policy."""
+
+    ref: Ref
+    generation: int
+    targets: tuple[TlsStanding, ...]
+    unresolved: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendTlsPolicies:
+    """What all policies say together."""
+
+    services: Mapping[ObjectName, Mapping[str, Tls]] = field(default_factory=lambda: MappingProxyType({}))
+    """By the name of a port; the empty name is the whole Service."""
+    closed: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Namespaces with a policy of which nobody knows for which Services it is, and what to say of that.
+
+    The empty one stands for all.
+    """
+    standings: tuple[TlsPolicyStanding, ...] = field(default=(), compare=False)
+    problems: Mapping[Ref, tuple[Problem, ...]] = field(default_factory=lambda: MappingProxyType({}), compare=False)
+
+    def find(self, service: Service, port: int) -> Tls | None:
+        """Return how a port of a Service is reached; None is without TLS.
+
+        What is said of the port goes before what is said of the whole Service. Whoever names a port that is not there
+        meant one of those that are.
+        """
+        name = service.metadata.object_name
+        said = self.services.get(name, {})
+        if said:
+            own = (said.get(each.name) for each in service.spec.ports if each.port == port and each.name)
+            found = next((each for each in own if each is not None), said.get(""))
+            if found is not None:
+                return found
+            stray = said.keys() - {each.name for each in service.spec.ports}
+            if stray:
+                return TlsRefused("TargetNotFound", f'Service "{name}" has no port {min(stray)!r}')
+        why = self.closed.get(name.namespace) or self.closed.get("")
+        return None if why is None else TlsRefused("Invalid", why)
+
+
+def read_backend_tls(resources: Resources) -> BackendTlsPolicies:
+    """Read every policy; of two for the same the older holds, then the one whose name comes first."""
+    if not (resources.backend_tls_policies or resources.broken_tls_policies):
+        return _NONE
+    services: dict[ObjectName, dict[str, Tls]] = {}
+    standings, problems = [], {}
+    for policy in sorted(resources.backend_tls_policies.values(), key=_seniority):
+        found = Problems()
+        standing = _place(policy, resources, services, found)
+        standings.append(standing)
+        if found:
+            problems[standing.ref] = tuple(found)
+    closed = dict(_close(resources, services))
+    return BackendTlsPolicies(
+        services=MappingProxyType({name: MappingProxyType(said) for name, said in services.items()}),
+        closed=MappingProxyType(closed),
+        standings=tuple(sorted(standings, key=lambda each: each.ref)),
+        problems=MappingProxyType(problems),
+    )
+
+
+_NONE: Final = BackendTlsPolicies()
+
+
+def _seniority(policy: BackendTLSPolicy) -> tuple[bool, str, ObjectName]:
+    created = policy.metadata.creation_timestamp
+    return not created, created, policy.metadata.object_name
+
+
+def _place(
+    policy: BackendTLSPolicy, resources: Resources, services: dict[ObjectName, dict[str, Tls]], problems: Problems
+) -> TlsPolicyStanding:
+    name = policy.metadata.object_name
+    with problems.at("spec"):
+        if policy.spec.options:
+            with problems.at("options"):
+                problems.warn("IgnoredField", "no options are known here")
+        with problems.at("validation"):
+            tls = _read(policy.spec.validation, name.namespace, resources, problems)
+        unresolved = tuple(each for each in problems.errors if each.reason in _UNRESOLVED)
+        targets = []
+        for index, target in enumerate(policy.spec.target_refs):
+            service = ObjectName(name.namespace, target.name)
+            with problems.at("targetRefs", index):
+                if (target.group, target.kind) != ("", "Service"):
+                    message = f"only a Service can be meant, not a {target.kind!r} of {target.group!r}"
+                    problems.add("UnsupportedTarget", message)
+                    targets.append(TlsStanding(service, target.section_name, "Invalid", message))
+                    continue
+                said = services.setdefault(service, {})
+                targets.append(_standing(tls, service, target.section_name, said, resources, problems))
+    return TlsPolicyStanding(
+        ref=Ref(TLS_POLICY, name.namespace, name.name),
+        generation=policy.metadata.generation,
+        targets=tuple(targets),
+        unresolved=unresolved,
+    )
+
+
+def _standing(  # noqa: PLR0913, PLR0917 (each of them decides something)
+    tls: Tls, service: ObjectName, section: str, said: dict[str, Tls], resources: Resources, problems: Problems
+) -> TlsStanding:
+    if section in said:
+        message = f'an older policy is for Service "{service}"{f" port {section!r}" if section else ""} already'
+        problems.add("Conflicted", message)
+        return TlsStanding(service, section, "Conflicted", message)
+    said[section] = tls
+    if isinstance(tls, TlsRefused):
+        return TlsStanding(service, section, tls.reason, f"the Service is not reached: {tls.message}")
+    known = resources.services.get(service)
+    if known is None or (section and all(each.name != section for each in known.spec.ports)):
+        what = f'Service "{service}" not found' if known is None else f'Service "{service}" has no port {section!r}'
+        problems.warn("TargetNotFound", what)
+        return TlsStanding(service, section, "TargetNotFound", what)
+    return TlsStanding(service, section, "Accepted", "the Service is reached over TLS")
+
+
+def _read(written: BackendTlsValidation, namespace: str, resources: Resources, problems: Problems) -> Tls:
+    """Read how certificates are verified; one CA that can be used suffices."""
+    before = problems.error_count
+    host = written.hostname
+    if not _HOST.fullmatch(host) or parse_ip_address(host) is not None:
+        with problems.at("hostname"):
+            problems.add("FieldInvalid", f"{host!r} is not the name of a host such as 'authz.example.com'")
+    if bool(written.ca_certificate_refs) == bool(written.well_known_ca_certificates):
+        given = "both are" if written.ca_certificate_refs else "neither is"
+        message = f"exactly one of 'caCertificateRefs' and 'wellKnownCACertificates' is needed; {given} given"
+        problems.add("FieldInvalid", message)
+    if problems.error_count > before:
+        return TlsRefused("Invalid", problems.errors[-1].message)
+    if not written.ca_certificate_refs:
+        return BackendTls(hostname=host, ca=SystemTrust())
+    found = []
+    for index, ref in enumerate(written.ca_certificate_refs):
+        with problems.at("caCertificateRefs", index):
+            pem = _authority(ref, namespace, resources, problems)
+        found += [pem] if pem else []
+    if not found:
+        return TlsRefused("NoValidCACertificate", "no CA certificate can be used")
+    return BackendTls(hostname=host, ca=b"".join(found))
+
+
+def _authority(ref: CaRef, namespace: str, resources: Resources, problems: Problems) -> bytes:
+    """Return the certificates that a reference leads to; nothing after a problem."""
+    name = ObjectName(namespace, ref.name)
+    if ref.group or ref.kind not in {"ConfigMap", "Secret"}:
+        message = f"only a ConfigMap or a Secret can hold certificates, not a {ref.kind!r} of {ref.group!r}"
+        problems.add("InvalidKind", message)
+        return b""
+    text: bytes | None
+    if ref.kind == "ConfigMap":
+        config_map = resources.config_maps.get(name)
+        text = config_map.data.get(_KEY, "").encode() if config_map is not None else None
+    else:
+        secret = resources.secrets.get(name)
+        value = secret.value(_KEY) if secret is not None else None
+        text = (b"" if value is None else value.reveal()) if secret is not None else None
+    if text is None:
+        why = "cannot be read" if Ref(ref.kind, namespace, ref.name) in resources.broken else "not found"
+        problems.add("InvalidCACertificateRef", f'{ref.kind} "{name}" {why}')
+        return b""
+    pem = _certificates(text)
+    if not pem:
+        problems.add("InvalidCACertificateRef", f'{ref.kind} "{name}" holds no readable certificates under {_KEY!r}')
+    return pem
+
+
+@lru_cache(maxsize=1024)
+def _certificates(text: bytes) -> bytes:
+    """Return the certificates in a text, written anew; nothing if anything is wrong with one."""
+    try:
+        found = x509.load_pem_x509_certificates(text)
+        for each in found:
+            each.public_key()
+    except (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion):
+        return b""
+    return b"".join(each.public_bytes(Encoding.PEM) for each in found)
+
+
+def _close(resources: Resources, services: dict[ObjectName, dict[str, Tls]]) -> Iterator[tuple[str, str]]:
+    """Close what policies that cannot even be read were meant for, or all that they can have been meant for."""
+    for ref, targets in sorted(resources.broken_tls_policies.items()):
+        message = f'{ref.kind} "{ref.object_name}" cannot be read'
+        if not ref.namespace:
+            message = f"{ref.name} may hold a {ref.kind} and cannot be read"
+        if targets is None:
+            yield ref.namespace, message
+        for each in _services(targets or ()):
+            services.setdefault(each, {}).setdefault("", TlsRefused("Invalid", message))
+
+
+def _services(targets: Iterable[Ref]) -> Iterator[ObjectName]:
+    return (each.object_name for each in targets if each.kind == "Service")

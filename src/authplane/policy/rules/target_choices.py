@@ -1,0 +1,66 @@
+"""What a backend or a Gateway chooses for the policies before it, in its annotations."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from authplane.core.problems import Problems
+from authplane.policy.rules.access_settings import BodyInspection, Placement
+
+PLACEMENT: Final = "authplane.dev/placement"
+BODY_INSPECTION: Final = "authplane.dev/body-inspection"
+IDLE_TIMEOUT: Final = "authplane.dev/idle-timeout"
+"""Of MCP servers; it is for whoever builds routes to them."""
+_OURS: Final = "authplane.dev/"
+
+_Choice = TypeVar("_Choice", Placement, BodyInspection)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """What is written; None says nothing, and then something else decides."""
+
+    placement: Placement | None = None
+    body_inspection: BodyInspection | None = None
+
+
+NOTHING_CHOSEN: Final = Chosen()
+
+
+def parse_chosen(annotations: Mapping[str, str], problems: Problems, *, of_backend: bool) -> Chosen:
+    """Read what a resource chooses; what cannot be read is reported and counts as the stricter choice."""
+    known = (PLACEMENT, BODY_INSPECTION, *([IDLE_TIMEOUT] if of_backend else ()))
+    _warn_of_unknown(annotations, known, problems)
+    if PLACEMENT not in annotations and BODY_INSPECTION not in annotations:
+        return NOTHING_CHOSEN
+    return Chosen(
+        placement=_parse(annotations, PLACEMENT, Placement.CALL_OUT, problems),
+        body_inspection=_parse(annotations, BODY_INSPECTION, BodyInspection.STRICT, problems),
+    )
+
+
+def pick_strictest(written: Iterable[_Choice | None], strict: _Choice, otherwise: _Choice) -> _Choice:
+    """Return the strictest of what several resources choose, or what holds if none of them chooses anything."""
+    found = [each for each in written if each is not None]
+    return strict if strict in found else found[0] if found else otherwise
+
+
+def _warn_of_unknown(annotations: Mapping[str, str], known: tuple[str, ...], problems: Problems) -> None:
+    """Name the annotations that look as if they chose something and do not."""
+    for key in sorted(key for key in annotations if key.startswith(_OURS) and key not in known):
+        with problems.at("metadata", "annotations", key):
+            problems.warn("AnnotationUnknown", f"Unknown annotation. Supported: {', '.join(known)}.")
+
+
+def _parse(annotations: Mapping[str, str], key: str, strict: _Choice, problems: Problems) -> _Choice | None:
+    text = annotations.get(key)
+    if text is None:
+        return None
+    kind = type(strict)
+    try:
+        return kind(text)
+    except ValueError:
+        known = " or ".join(repr(each.value) for each in kind)
+        with problems.at("metadata", "annotations", key):
+            problems.add("AnnotationInvalid", f"{text!r} is not {known}; until it is, {strict.value!r} holds")
+        return strict

@@ -1,1 +1,0 @@
-"""Bearer tokens: what a signed token proves, and which keys it is verified with."""

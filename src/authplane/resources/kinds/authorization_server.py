@@ -1,0 +1,153 @@
+"""Our own kind: AuthorizationServer, what `authplane authserver serve` serves."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from authplane.core.problems import Path, Problem
+from authplane.resources.kinds.meta import LABEL, Meta
+from authplane.resources.typed.schema import Filled, Length, Matches, OneOf, Range
+
+_HOST: Final = Matches(
+    re.compile(r"(\*\.)?[A-Za-z0-9_]([-A-Za-z0-9_.]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\]"),
+    "shop.example or *.shop.example",
+)
+_PREFIX: Final = Matches(re.compile(r"(/(?!\.{1,2}(/|\Z))[A-Za-z0-9._~-]+)+/?|/"), "/admin")
+"""Only what needs no encoding: nobody can write it in another way then."""
+_REALM: Final = Matches(re.compile(r"[!-~]([ -~]*[!-~])?"), "shop")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextCondition:
+    """An entry of the context that the route sends with its checks."""
+
+    key: Annotated[str, Length(1)]
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """One thing that must be so of a request: exactly one of the fields is given."""
+
+    context: Annotated[ContextCondition | None, Filled()] = None
+    host: Annotated[str | None, Filled(), Length(1, 255), _HOST] = None
+    path_prefix: Annotated[str | None, Filled(), Length(1), _PREFIX] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestServerBackend:
+    """Authorizes without looking at credentials."""
+
+    __test__ = False
+
+    mode: Annotated[str, OneOf(("all", "path"))] = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserFile:
+    """A password file."""
+
+    path: Annotated[str, Length(1)]
+    realm: Annotated[str | None, Filled(), Length(1, 128), _REALM] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HtpasswdBackend:
+    """Lets in users with a password."""
+
+    files: Annotated[tuple[UserFile, ...], Filled()] = ()
+    folder: Annotated[str, Filled(), Length(1)] = ""
+    realm: Annotated[str, Filled(), Length(1, 128), _REALM] = "default"
+    selector: Annotated[str, Filled()] = ""
+    namespaces: Annotated[tuple[Annotated[str, Length(1, 63), LABEL], ...], Filled()] = ()
+    strict: Annotated[bool, Filled()] = False
+    forward_credentials: bool = False
+    trusted_hops: Annotated[int, Range(0, 100)] = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedBackend:
+    """A backend and the requests that it is asked about; exactly one of the kinds is given."""
+
+    name: Annotated[str, Length(1, 63), LABEL]
+    when: Annotated[tuple[Condition, ...], Filled(), Length(1)] = ()
+    """All must hold; without it every request is meant."""
+    testserver: Annotated[TestServerBackend | None, Filled()] = None
+    htpasswd: Annotated[HtpasswdBackend | None, Filled()] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorizationServerSpec:
+    """``spec`` of an AuthorizationServer."""
+
+    backends: Annotated[tuple[ServedBackend, ...], Length(1)]
+    """The first one that fits a request is asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorizationServer:
+    """What an authorization server decides by."""
+
+    metadata: Meta
+    spec: AuthorizationServerSpec
+
+
+def server_problems(server: AuthorizationServer) -> Iterator[Problem]:
+    """Find what is wrong with fields that are right by themselves."""
+    seen: dict[str, int] = {}
+    backends = server.spec.backends
+    for index, backend in enumerate(backends):
+        path: Path = ("spec", "backends", index)
+        if seen.setdefault(backend.name, index) != index:
+            message = f"the name {backend.name!r} is taken by spec.backends[{seen[backend.name]}]"
+            yield Problem((*path, "name"), "FieldConflict", message)
+        yield from _exactly_one(path, testserver=backend.testserver, htpasswd=backend.htpasswd)
+        yield from _without_users(path, backend)
+        yield from _conditions(path, backend.when)
+        earlier = next((each for each in range(index) if _covers(backends[each].when, backend.when)), None)
+        if earlier is not None:
+            message = f"spec.backends[{earlier}] comes first and fits every request that this one fits"
+            yield Problem(path, "FieldConflict", message)
+
+
+def _exactly_one(path: Path, **fields: object) -> Iterator[Problem]:
+    given = [name for name, value in fields.items() if value is not None]
+    if len(given) != 1:
+        names = " and ".join(filter(None, [", ".join(map(repr, list(fields)[:-1])), repr(list(fields)[-1])]))
+        found = f"{' and '.join(map(repr, given))} are given" if given else "none is given"
+        yield Problem(path, "FieldInvalid", f"exactly one of {names} is needed; {found}")
+
+
+def _without_users(path: Path, backend: ServedBackend) -> Iterator[Problem]:
+    if backend.htpasswd is not None and not backend.htpasswd.files and not backend.htpasswd.folder:
+        yield Problem((*path, "htpasswd"), "FieldInvalid", "there are no users: give 'files', or a 'folder' of Secrets")
+
+
+def _conditions(path: Path, conditions: tuple[Condition, ...]) -> Iterator[Problem]:
+    about: set[str] = set()
+    for index, condition in enumerate(conditions):
+        here = (*path, "when", index)
+        yield from _exactly_one(here, context=condition.context, host=condition.host, pathPrefix=condition.path_prefix)
+        subject = "path" if condition.path_prefix else "host" if condition.host else ""
+        if condition.context is not None:
+            subject = f"entry {condition.context.key!r} in its context"
+        if subject in about:
+            message = f"all conditions must hold, and a request has one {subject}: write another backend instead"
+            yield Problem(here, "FieldConflict", message)
+        about.add(subject)
+
+
+def _covers(earlier: tuple[Condition, ...], later: tuple[Condition, ...]) -> bool:
+    """Tell whether the earlier conditions hold whenever the later ones do."""
+    return all(any(_implies(each, wanted) for each in later) for wanted in earlier)
+
+
+def _implies(given: Condition, wanted: Condition) -> bool:
+    if wanted.context is not None:
+        return given.context == wanted.context
+    if wanted.host is not None:
+        host, pattern = (given.host or "").lower(), wanted.host.lower()
+        return host == pattern or (pattern.startswith("*.") and host.endswith(pattern[1:]))
+    prefix, below = given.path_prefix or "", wanted.path_prefix or ""
+    return prefix == below or prefix.startswith(below if below.endswith("/") else f"{below}/")

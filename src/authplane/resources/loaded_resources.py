@@ -1,0 +1,92 @@
+"""One generation of everything that was read."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from authplane.core.names import Ref
+from authplane.core.problems import Path
+from authplane.resources.document_chunks import Chunk, Doc
+from authplane.resources.document_keys import key_of
+from authplane.resources.documents import Finding, Place, Resources
+from authplane.resources.file_documents import NO_SOURCE, Source
+from authplane.resources.yaml.locate import locate
+from authplane.resources.yaml.nodes import Node, parse_nodes
+
+_NOTHING: Final = Resources()
+
+
+class Claim(NamedTuple):
+    """A document of a file that declares a resource."""
+
+    file: str
+    chunk: Chunk
+    doc: Doc
+
+
+class Held(NamedTuple):
+    """A new version of a file that is not in force yet, because it takes away something that protects."""
+
+    file: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Which documents declare which resource."""
+
+    sources: Mapping[str, Source] = field(default_factory=lambda: MappingProxyType({}))
+    """What files say now."""
+    claims: Mapping[Ref, tuple[Claim, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """The documents that are in force."""
+
+    def places(self, key: Ref, path: Path, more: Iterable[str] = ()) -> Iterator[tuple[Place, Ref]]:
+        """Return where the field stands in each document that declares the resource now, in ``more`` files as well."""
+        claims: dict[str, list[Claim]] = {file: [] for file in more}
+        for claim in self.claims.get(key, ()):
+            claims.setdefault(claim.file, []).append(claim)
+        for file, known in claims.items():
+            source = self.sources.get(file, NO_SOURCE)
+            chunks = {claim.chunk for claim in known if claim.chunk in source.starts}
+            docs = [(chunk, doc) for chunk in chunks or source.starts for doc in chunk.docs if key_of(doc.ref) == key]
+            for chunk, doc in docs:
+                yield from _places(file, source, chunk, doc, path)
+            if known and not docs:
+                yield Place(file, 0, 0), known[0].doc.ref
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """The resources in force, what is wrong, and where everything stands."""
+
+    resources: Resources = _NOTHING
+    findings: tuple[Finding, ...] = ()
+    """By place."""
+    ignored: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """How many documents of other kinds there are, by kind."""
+    last_good: frozenset[Ref] = frozenset()
+    """Resources whose last good version is in force instead of what their file says now."""
+    held: tuple[Held, ...] = ()
+    """Changes that loosen and wait until their files have been quiet for long enough, by file."""
+    origins: Origins = field(default_factory=Origins, repr=False, compare=False)
+
+    def place(self, ref: Ref, path: Path = ()) -> Place:
+        """Return where a field of a resource stands, or the nearest thing around it that exists."""
+        key = key_of(ref)
+        places = sorted(self.origins.places(key, path), key=lambda found: (found[1] != ref, found[0]))
+        return places[0][0] if places else Place("", 0, 0)
+
+
+def _places(file: str, source: Source, chunk: Chunk, doc: Doc, path: Path) -> Iterator[tuple[Place, Ref]]:
+    root = _root(chunk.text)
+    line, column = locate(root, (*doc.root, *path)) if root is not None else (1, 1)
+    for before in source.starts[chunk]:
+        yield Place(file, before + line, column), doc.ref
+
+
+# A document with many problems is asked for the place of each, one after another.
+@lru_cache(maxsize=8)
+def _root(text: str) -> Node | None:
+    return parse_nodes(text).root

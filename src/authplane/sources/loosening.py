@@ -1,0 +1,235 @@
+"""Which changes of documents take away something that protects.
+
+A change that takes nothing away is in force at once. Of one that does, or that may, nobody can tell whether it is meant
+or a file that is not finished, so it waits. What cannot be said for sure counts as taking away.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TypeAlias, assert_never
+
+from authplane.resources.catalogue import Resource
+from authplane.resources.kinds.agentic import (
+    AccessPolicy,
+    AccessRule,
+    AuthorizationEntry,
+    Backend,
+    XAccessPolicy,
+    XAccessPolicyV0,
+    XBackend,
+)
+from authplane.resources.kinds.authorization_server import AuthorizationServer
+from authplane.resources.kinds.backend_tls_policy import BackendTLSPolicy
+from authplane.resources.kinds.configuration import AuthplaneConfiguration
+from authplane.resources.kinds.contour import HTTPProxy, Route, TLSCertificateDelegation
+from authplane.resources.kinds.contour_file import ContourFile
+from authplane.resources.kinds.contour_policies import Authorization
+from authplane.resources.kinds.contour_settings import ContourConfiguration, ContourDeployment
+from authplane.resources.kinds.core import ConfigMap, EndpointSlice, Secret, Service
+from authplane.resources.kinds.extension_service import ExtensionService
+from authplane.resources.kinds.gateway import Gateway, HTTPRoute, ReferenceGrant
+from authplane.resources.kinds.meta import Meta
+
+_Policy: TypeAlias = AccessPolicy | XAccessPolicyV0 | XAccessPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What else is in force and decides whether a change takes protection away."""
+
+    exempts: bool = False
+    """A route of an HTTPProxy switches authorization off: requests may fall to it when another route goes."""
+    any_policy: bool = False
+    """One policy of a target is enough to grant a request: another one can only grant more."""
+
+
+def loosening(old: Resource | None, new: Resource | None, around: Around) -> str:
+    """Say what a change of one resource takes away from what protects; empty if it takes nothing away."""
+    if old == new:
+        return ""
+    if old is None or new is None:
+        return _added(new, around) if new is not None else _removed(old, around) if old is not None else ""
+    return _changed(old, new, around)
+
+
+def exempts(resource: Resource) -> bool:
+    """Tell whether the resource switches authorization off for some requests."""
+    if not isinstance(resource, HTTPProxy):
+        return False
+    host = resource.spec.virtualhost
+    return (host is not None and _off(host.authorization)) or any(map(_exempt, resource.spec.routes))
+
+
+def _changed(old: Resource, new: Resource, around: Around) -> str:
+    found = "changes"
+    match new:
+        case HTTPProxy() if isinstance(old, HTTPProxy):
+            found = _proxy(old, new, around)
+        case AccessPolicy() | XAccessPolicyV0() | XAccessPolicy() if isinstance(old, type(new)):
+            found = _policy(old, new)
+        case Backend() | XBackend() if isinstance(old, type(new)):
+            found = "" if _same_protection(old, new) else "changes more than where it is"
+        case HTTPRoute() if isinstance(old, HTTPRoute):
+            found = "" if old.spec.parent_refs == new.spec.parent_refs else "leaves a Gateway, or comes to another"
+        case ConfigMap():
+            found = _removed(old, around)
+        case Service() | EndpointSlice() | Secret() | AuthorizationServer():
+            found = ""
+        case _:
+            # A setting, a permission or the like, or another form of a policy: nobody compares them.
+            pass
+    return found
+
+
+def _added(new: Resource, around: Around) -> str:
+    match new:
+        case ReferenceGrant() | TLSCertificateDelegation():
+            return "is new and permits"
+        case AuthplaneConfiguration() | ContourConfiguration() | ContourDeployment() | ContourFile():
+            return "is new"
+        case AccessPolicy() | XAccessPolicyV0() | XAccessPolicy():
+            return "is new, and one policy is enough to grant" if around.any_policy else ""
+        case (
+            Service() | Secret() | ConfigMap() | EndpointSlice() | HTTPProxy() | ExtensionService() | Gateway()
+            | HTTPRoute() | BackendTLSPolicy() | Backend() | XBackend() | AuthorizationServer()
+        ):  # fmt: skip
+            return ""
+        case _:
+            assert_never(new)
+
+
+def _removed(old: Resource, around: Around) -> str:
+    match old:
+        case HTTPProxy():
+            return "is removed" if around.exempts or _authorized(old) else ""
+        case (
+            AccessPolicy() | XAccessPolicyV0() | XAccessPolicy() | Backend() | XBackend() | Gateway()
+            | BackendTLSPolicy() | AuthplaneConfiguration() | ContourConfiguration() | ContourDeployment()
+            | ContourFile()
+        ):  # fmt: skip
+            return "is removed"
+        case (
+            Service() | Secret() | ConfigMap() | EndpointSlice() | ExtensionService() | HTTPRoute() | ReferenceGrant()
+            | TLSCertificateDelegation() | AuthorizationServer()
+        ):  # fmt: skip
+            return ""
+        case _:
+            assert_never(old)
+
+
+# --- HTTPProxies
+
+
+def _authorized(proxy: HTTPProxy) -> bool:
+    host = proxy.spec.virtualhost
+    return host is not None and host.authorization is not None
+
+
+def _off(authorization: Authorization | None) -> bool:
+    return authorization is not None and authorization.auth_policy is not None and authorization.auth_policy.disabled
+
+
+def _lax(authorization: Authorization | None) -> bool:
+    """Tell whether a host has less than the global authorization that it may have had."""
+    return authorization is not None and (authorization.fail_open or _off(authorization))
+
+
+def _proxy(old: HTTPProxy, new: HTTPProxy, around: Around) -> str:
+    guarded = _authorized(old) or around.exempts or exempts(new)
+    before, after = old.spec.virtualhost, new.spec.virtualhost
+    if before is not None:
+        if before.authorization is not None and (after is None or after.authorization != before.authorization):
+            return "changes the authorization of its host"
+        if before.authorization is None and after is not None and _lax(after.authorization):
+            return "replaces the global authorization of its host"
+        if before.tls is not None and (after is None or after.tls != before.tls):
+            return "changes the TLS of its host"
+    if guarded and (after.fqdn if after else "") != (before.fqdn if before else ""):
+        return "changes its host"
+    rest = replace(new.spec, virtualhost=before, routes=old.spec.routes, includes=old.spec.includes)
+    if guarded and (rest != old.spec or not _same_meta(old.metadata, new.metadata)):
+        return "changes more than its routes"
+    return _routes(old, new, falls=around.exempts or exempts(new))
+
+
+def _routes(old: HTTPProxy, new: HTTPProxy, *, falls: bool) -> str:
+    """Compare routes; with ``falls``, requests of a route that goes may fall to one without authorization."""
+    there = new.spec.routes
+    for route in old.spec.routes:
+        if _exempt(route):
+            continue
+        same = [each for each in there if each.conditions == route.conditions]
+        if any(_terms(each) != _terms(route) for each in same):
+            return "changes the authorization of a route"
+        if falls and not same:
+            return "removes a route"
+    known = [each.conditions for each in old.spec.routes if _exempt(each)]
+    if any(_exempt(each) and each.conditions not in known for each in there):
+        return "switches authorization off for a route"
+    if falls and old.spec.includes != new.spec.includes:
+        return "changes what it includes"
+    return ""
+
+
+def _exempt(route: Route) -> bool:
+    return route.auth_policy is not None and route.auth_policy.disabled
+
+
+def _terms(route: Route) -> object:
+    return route.auth_policy, route.permit_insecure
+
+
+# --- Policies and what they protect
+
+
+def _same_protection(old: Backend | XBackend, new: Backend | XBackend) -> bool:
+    return _same_meta(old.metadata, new.metadata) and replace(new.spec, mcp=old.spec.mcp) == old.spec
+
+
+def _same_meta(old: Meta, new: Meta) -> bool:
+    return (old.labels, old.annotations) == (new.labels, new.annotations)
+
+
+def _policy(old: _Policy, new: _Policy) -> str:
+    before, after = old.spec, new.spec
+    if not _same_meta(old.metadata, new.metadata):
+        return "changes its labels or annotations"
+    if not _among(before.target_refs, after.target_refs):
+        return "loses a target"
+    if after.mode not in {before.mode, "Enforce"}:
+        return "is enforced no more"
+    rest = replace(after, target_refs=before.target_refs, mode=before.mode, rules=before.rules)
+    if rest != before:
+        return "changes how it grants"
+    # Rules grant: each that is there now must have been there, or be narrower than one that was.
+    if not all(any(_narrower(rule, one) for one in before.rules) for rule in after.rules):
+        return "has a rule that is new or wider"
+    # Where no rule is left nothing is granted, but by an XAccessPolicy that has more than rules.
+    return "loses all rules" if isinstance(new, XAccessPolicy) and not after.rules else ""
+
+
+def _narrower(new: AccessRule, old: AccessRule) -> bool:
+    """Tell whether a rule surely grants nothing that the other does not."""
+    if old.source is not None and new.source != old.source:
+        return False
+    return _fewer(new.tools, old.tools) and _fewer_entries(new.authorization, old.authorization)
+
+
+def _fewer(new: tuple[str, ...] | None, old: tuple[str, ...] | None) -> bool:
+    return new == old or (bool(new) and bool(old) and _among(new or (), old or ()))
+
+
+def _fewer_entries(new: tuple[AuthorizationEntry, ...] | None, old: tuple[AuthorizationEntry, ...] | None) -> bool:
+    # Entries are alternatives: each grants by itself.
+    if new == old:
+        return True
+    return bool(new) and bool(old) and all(any(_narrower_entry(each, one) for one in old or ()) for each in new or ())
+
+
+def _narrower_entry(new: AuthorizationEntry, old: AuthorizationEntry) -> bool:
+    return replace(new, tools=old.tools) == old and _fewer(new.tools, old.tools)
+
+
+def _among(some: Iterable[object], others: Iterable[object]) -> bool:
+    known = list(others)
+    return all(each in known for each in some)

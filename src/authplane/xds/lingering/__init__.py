@@ -1,1 +1,0 @@
-"""What proxies keep of an extension's earlier versions, because routes of before may name it."""

@@ -1,0 +1,114 @@
+"""The incremental variant of the protocol, server side."""
+
+from operator import itemgetter
+
+from authplane.xds.server.node_identity import changed_node
+from authplane.xds.server.refusal import clean_node
+from authplane.xds.server.request_limits import refusal
+from authplane.xds.server.rollout import PATIENCE, Rollout
+from authplane.xds.server.served_types import FULL_SETS, TypeUrl
+from authplane.xds.server.snapshot import Snapshot, Versioned
+from authplane.xds.server.stream_messages import DeltaRequest, DeltaResponse, Event, Output, Refused, Standing
+from authplane.xds.server.subscription import WILDCARD, Answer, Manner, Subscription
+
+
+class DeltaSession:
+    """One client's stream: requests, snapshots and time go in, responses and events come out."""
+
+    def __init__(self, *, patience: float = PATIENCE) -> None:
+        self._rollout: Rollout[DeltaResponse] = Rollout(_compose, patience)
+        self._node: str | None = None
+        self._claimed = ""
+        self._closed = False
+
+    @property
+    def node(self) -> str | None:
+        """The client's id, from its first request on."""
+        return self._node
+
+    @property
+    def standing(self) -> Standing:
+        """What the client says of the present snapshot."""
+        return self._rollout.standing()
+
+    def received(self, request: DeltaRequest, now: float) -> Output[DeltaResponse]:
+        """Take a request of the client."""
+        if self._closed:
+            return Output()
+        if (reason := self._refusal(request)) is not None:
+            self._closed = True
+            return Output(events=(Refused(reason=reason),))
+        if self._node is None:
+            self._claimed = request.node
+            self._node = clean_node(request.node)
+        event = self._take(request, TypeUrl(request.type_url))
+        return Output(tuple(self._rollout.advance(now)), () if event is None else (event,))
+
+    def publish(self, snapshot: Snapshot, now: float) -> Output[DeltaResponse]:
+        """Take a new snapshot."""
+        if self._closed:
+            return Output()
+        self._rollout.publish(snapshot)
+        return Output(tuple(self._rollout.advance(now)))
+
+    def due(self) -> float | None:
+        """Return when `elapsed` must be called, or None while no time limit runs."""
+        return None if self._closed else self._rollout.due()
+
+    def elapsed(self, now: float) -> Output[DeltaResponse]:
+        """Go on where a time limit is over."""
+        return Output() if self._closed else Output(tuple(self._rollout.advance(now)))
+
+    def _refusal(self, request: DeltaRequest) -> str | None:
+        if self._node is not None and (reason := changed_node(self._claimed, request.node)) is not None:
+            return reason
+        most = max(len(request.subscribe), len(request.unsubscribe), len(request.initial_versions))
+        if (reason := refusal(request.type_url, most)) is not None:
+            return reason
+        known = self._rollout.subscriptions.get(TypeUrl(request.type_url))
+        return None if known is None else refusal(request.type_url, len(known.names.union(request.subscribe)))
+
+    def _take(self, request: DeltaRequest, type_url: TypeUrl) -> Event | None:
+        known = self._rollout.subscriptions.get(type_url)
+        if known is None:
+            self._open(request, type_url)
+            return None
+        # Whatever the nonce, the change of the subscription counts: the client does not repeat it.
+        event = self._rollout.answered(self._node or "", known, request.nonce, request.error)
+        if request.unsubscribe:
+            known.narrow(request.unsubscribe)
+        if request.subscribe:
+            known.widen(request.subscribe)
+        return event
+
+    def _open(self, request: DeltaRequest, type_url: TypeUrl) -> None:
+        names = set(request.subscribe) - {WILDCARD}
+        wildcard = WILDCARD in request.subscribe or (not names and type_url in FULL_SETS)
+        held = {
+            name: Versioned(version, b"")
+            for name, version in request.initial_versions.items()
+            if wildcard or name in names
+        }
+        self._rollout.subscriptions[type_url] = Subscription(
+            type_url=type_url,
+            manner=Manner.INCREMENTAL,
+            wildcard=wildcard,
+            names=names,
+            held=held,
+            owed=wildcard and not held,
+        )
+        if held:
+            # Some of it may be gone: that is for the steps that remove.
+            self._rollout.restart()
+
+
+def _compose(subscription: Subscription, answer: Answer, snapshot: Snapshot, nonce: str) -> tuple[DeltaResponse, str]:
+    version = snapshot.version(subscription.type_url)
+    response = DeltaResponse(
+        type_url=subscription.type_url,
+        version=version,
+        nonce=nonce,
+        resources=tuple(sorted(answer.updated.items(), key=itemgetter(0))),
+        removed=answer.removed,
+    )
+    return response, version

@@ -1,0 +1,141 @@
+"""Policies as a backend of the authorization server, with real tokens and certificates."""
+
+import pytest
+from tests.policy.workload_identity import svids
+from tests.policy.world import (
+    AGENT,
+    BACKEND,
+    GATEWAY,
+    NOW,
+    OIDC,
+    OPEN,
+    SERVICES,
+    SHOP,
+    anybody,
+    asks,
+    call,
+    policies,
+    policy,
+    rule,
+)
+
+from authplane.authserver.backends.access_policies import AccessPolicies
+from authplane.core.names import Ref
+from authplane.policy.attached.attachments import Target
+from authplane.policy.attached.request_target import GATEWAY as GATEWAY_KEY
+from authplane.policy.attached.request_target import parse_target
+from authplane.policy.check.check_context import TARGET
+from authplane.policy.check.decision import Allow, Deny, Unavailable
+from authplane.policy.check.request import Peer
+from authplane.policy.identity.evidence import Identifier
+from authplane.policy.identity.tokens.inspector import TokenInspector
+from authplane.policy.identity.tokens.verify import NotReady, Trust
+from authplane.policy.verdicts.effects import Ask, Granted
+from authplane.policy.verdicts.verdict import Verdict
+
+
+class Nobody:
+    """Knows no issuer but one that is not ready."""
+
+    def keys_of(self, name: str) -> Trust | NotReady | None:
+        return NotReady(issuer=name) if name == "https://issuer.example" else None
+
+    def wanted(self, issuer: str, kid: str) -> None:
+        raise AssertionError
+
+
+CONTEXT = {TARGET: "Backend/default/shop"}
+
+
+def backend(told: list[Verdict] | None = None) -> AccessPolicies:
+    heard = [] if told is None else told
+    identifier = Identifier(TokenInspector(Nobody()))
+    return AccessPolicies(identifier, told=lambda _, verdict: heard.append(verdict))
+
+
+def test_before_policies_are_published_nothing_is_allowed() -> None:
+    assert backend().decide(call(context=CONTEXT), NOW) == Unavailable(cause="no policies have been read yet")
+
+
+def test_the_route_says_which_target_a_request_is_for() -> None:
+    told: list[Verdict] = []
+    made = backend(told)
+    made.publish(policies(BACKEND, policy(anybody("[{type: InlineTools, tools: [add]}]"))))
+    assert isinstance(made.decide(call(context=CONTEXT), NOW), Allow)
+    assert isinstance(made.decide(call("sub", context=CONTEXT), NOW), Deny)
+    assert isinstance(made.decide(call(), NOW), Unavailable)
+    assert [each.grounds.tool for each in told] == ["add", "sub", ""]
+
+
+def test_a_flow_goes_on_to_the_decision() -> None:
+    told: list[Verdict] = []
+    made = backend(told)
+    made.publish(policies(BACKEND, SERVICES, policy(anybody(f"[{asks()}]"))))
+    flow = made.decide(call(context=CONTEXT), NOW)
+    assert not isinstance(flow, Allow | Deny | Unavailable)
+    assert isinstance(next(flow), Ask)
+    with pytest.raises(StopIteration) as finished:
+        flow.send(Granted())
+    assert isinstance(finished.value.value, Allow)
+    assert [each.grounds.reason for each in told] == ["granted"]
+
+
+def test_a_token_whose_issuer_is_not_ready_is_nothing_known() -> None:
+    made = backend()
+    made.publish(policies(BACKEND, policy(rule(OIDC))))
+    # {"alg":"RS256","kid":"k"} . {"iss":"https://issuer.example"} . a signature that nobody gets to see
+    text = "eyJhbGciOiJSUzI1NiIsImtpZCI6ImsifQ.eyJpc3MiOiJodHRwczovL2lzc3Vlci5leGFtcGxlIn0.AAAA"
+    asked = call(context=CONTEXT, headers=(("authorization", f"Bearer {text}"),))
+    assert isinstance(made.decide(asked, NOW), Unavailable)
+
+
+TARGETS: dict[str, tuple[str | None, str | None, Target]] = {
+    "a backend": ("Backend/default/shop", None, Target(backend=SHOP)),
+    "an earlier backend": ("XBackend/default/shop", None, Target(backend=Ref("XBackend", "default", "shop"))),
+    "a gateway": (None, "Gateway/default/edge", Target(gateway=Ref("Gateway", "default", "edge"))),
+    "both": (
+        "Backend/default/shop",
+        "Gateway/default/edge/web",
+        Target(backend=SHOP, gateway=Ref("Gateway", "default", "edge"), section="web"),
+    ),
+    "neither": (None, None, Target()),
+    "a backend of no kind": ("Service/default/shop", None, Target()),
+    "a backend without a namespace": ("Backend/shop", "Gateway/default/edge", Target()),
+    "a gateway that is a backend": ("Backend/default/shop", "Backend/default/edge", Target()),
+    "too much": ("Backend/default/shop", "Gateway/a/b/c/d", Target()),
+    "nothing": ("", None, Target()),
+}
+
+
+@pytest.mark.parametrize(("named", "gateway", "want"), TARGETS.values(), ids=TARGETS.keys())
+def test_parse_target(named: str | None, gateway: str | None, want: Target) -> None:
+    assert parse_target(named, gateway) == want
+
+
+def test_a_gateway_is_named_by_its_own_key() -> None:
+    made = backend()
+    made.publish(policies(OPEN, BACKEND, GATEWAY, policy("[]", targets="[{kind: Gateway, name: edge}]")))
+    assert isinstance(made.decide(call(context=CONTEXT), NOW), Allow)
+    through = CONTEXT | {GATEWAY_KEY: "Gateway/default/edge/web"}
+    assert isinstance(made.decide(call(context=through), NOW), Deny)
+
+
+# --- Who is who
+
+
+def test_a_certificate_is_believed_and_a_header_is_not() -> None:
+    made = backend()
+    made.publish(policies(BACKEND, policy(rule())))
+    forged = call(context=CONTEXT, headers=(("x-forwarded-client-cert", f"URI={AGENT}"),))
+    assert isinstance(made.decide(forged, NOW), Deny)
+    named = call(context=CONTEXT, source=Peer(principal=AGENT))
+    assert isinstance(made.decide(named, NOW), Deny)
+
+
+def test_a_certificate_of_a_listed_workload_is_let_in() -> None:
+    told: list[Verdict] = []
+    made = backend(told)
+    made.publish(policies(BACKEND, policy(rule(f"{{type: SPIFFE, spiffe: {svids.AGENT}}}"))))
+    peer = Peer(principal=svids.AGENT, certificate=svids.shown(svids.certificate(svids.uri())))
+    assert isinstance(made.decide(call(context=CONTEXT, source=peer), svids.NOW), Allow)
+    assert told[0].grounds.identity == svids.AGENT

@@ -1,0 +1,81 @@
+"""Several backends behind one door."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pytest
+
+from authplane.authserver.backends.backend_choice import Branch, ByContext, ByHost, ByPath, Choice, Condition
+from authplane.policy.check.decision import Allow, Decision, Deny
+from authplane.policy.check.request import Request
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+NOBODY = Deny(http_status=403, rule="no backend is responsible")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Says who it is."""
+
+    name: str
+
+    def decide(self, _request: Request, _now: datetime) -> Decision:
+        return Allow(identity=self.name)
+
+
+CASES: dict[str, tuple[Condition, Request, bool]] = {
+    "the context": (ByContext("realm", "a"), Request(method="GET", path="/", context={"realm": "a"}), True),
+    "another context": (ByContext("realm", "a"), Request(method="GET", path="/", context={"realm": "b"}), False),
+    "no context": (ByContext("realm", ""), Request(method="GET", path="/"), False),
+    "a host": (ByHost("A.example"), Request(method="GET", path="/", host="a.EXAMPLE:8443"), True),
+    "another host": (ByHost("a.example"), Request(method="GET", path="/", host="a.example.evil"), False),
+    "a host below": (ByHost("*.example"), Request(method="GET", path="/", host="x.y.example"), True),
+    "the wildcard itself": (ByHost("*.example"), Request(method="GET", path="/", host="example"), False),
+    "no host": (ByHost("*.example"), Request(method="GET", path="/", host=""), False),
+    "a host with its dot": (ByHost("a.example"), Request(method="GET", path="/", host="a.example.:80"), True),
+    "an address": (ByHost("[::1]"), Request(method="GET", path="/", host="[::1]:80"), True),
+    "a path": (ByPath("/a"), Request(method="GET", path="/a"), True),
+    "below it": (ByPath("/a"), Request(method="GET", path="/a/b"), True),
+    "beside it": (ByPath("/a"), Request(method="GET", path="/ab"), False),
+    "everything": (ByPath("/"), Request(method="GET", path="/x"), True),
+    "another case": (ByPath("/a"), Request(method="GET", path="/A"), False),
+}
+
+
+@pytest.mark.parametrize(("condition", "request_", "holds"), CASES.values(), ids=CASES.keys())
+def test_a_branch_is_taken_if_its_condition_holds(condition: Condition, request_: Request, holds: bool) -> None:
+    choice = Choice((Branch("it", (condition,), Named("it")),))
+    assert choice.decide(request_, NOW) == (Allow(identity="it") if holds else NOBODY)
+
+
+def test_the_first_branch_whose_conditions_all_hold_decides() -> None:
+    choice = Choice(
+        (
+            Branch("admin", (ByHost("a.example"), ByPath("/admin")), Named("admin")),
+            Branch("a", (ByHost("a.example"),), Named("a")),
+            Branch("rest", (), Named("rest")),
+        )
+    )
+    requests = [("a.example", "/admin/x"), ("a.example", "/"), ("b.example", "/admin")]
+    decisions = [choice.decide(Request(method="GET", host=host, path=path), NOW) for host, path in requests]
+    assert decisions == [Allow(identity="admin"), Allow(identity="a"), Allow(identity="rest")]
+
+
+def test_nobody_responsible_is_a_denial() -> None:
+    assert Choice(()).decide(Request(method="GET", path="/"), NOW) == NOBODY
+
+
+CLEAR = ("/", "/a", "/a/b.c", "/a/..b/c...", "/caf%C3%A9", "/a%20b", "/a%3Fb", "/%7B", "/%40", "/%60", "/%5E", "/%2A")
+UNCLEAR = (
+    "//a", "/a//b", "/x/../a", "/x/..", "/./a", "/a/.", "/x\\..\\a", "/a;b", "/%61", "/%2e%2E/a", "/x%2fa", "/x%5Ca",
+    "/%2561", "/a%3bb", "/%41", "/%5A", "/%7a", "/%30", "/%39", "/%5f", "/%7E", "/%2D", "/%4f", "/%6F",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", [*CLEAR, *UNCLEAR])
+def test_a_path_that_can_be_read_in_two_ways_is_denied_where_paths_matter(path: str) -> None:
+    asked = Request(method="GET", path=path)
+    by_path = Choice((Branch("a", (ByPath("/a"),), Named("a")), Branch("rest", (), Named("rest"))))
+    decision = by_path.decide(asked, NOW)
+    assert (isinstance(decision, Deny) and decision.http_status == 400) == (path in UNCLEAR)
+    assert Choice((Branch("rest", (), Named("rest")),)).decide(asked, NOW) == Allow(identity="rest")

@@ -1,0 +1,46 @@
+"""Policies of a folder that are tried out, and then enforced."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.policy.world import BACKEND, OPEN, call, policy, rule
+from tests.support.eventually import eventually
+
+from authplane.authserver.backends.runtime.policy_plan import PolicyPlan
+from authplane.authserver.backends.runtime.policy_server import KeptPolicies, keep_policies
+from authplane.authserver.records.runtime.metrics import Metrics
+from authplane.policy.check.decision import Allow, Deny
+
+ADD = call("add", context={"authplane.target": "Backend/default/shop"})
+
+
+def write(folder: Path, mode: str) -> None:
+    draft = folder / ".policy.yaml"
+    draft.write_text(f"{OPEN}---{BACKEND}---{policy(rule(), more=f'  mode: {mode}')}", encoding="utf-8")
+    draft.replace(folder / "policy.yaml")
+
+
+def kind(kept: KeptPolicies) -> type:
+    return type(kept.backend.decide(ADD, datetime.now(UTC)))
+
+
+async def test_a_policy_is_tried_out_counted_and_then_enforced_without_a_restart(tmp_path: Path) -> None:
+    metrics = Metrics()
+    write(tmp_path, "Shadow")
+    async with keep_policies("policy", PolicyPlan(folder=str(tmp_path), loosen_after=0), metrics, quiet=True) as kept:
+        assert (kind(kept), kept.targets()) == (Allow, 0)
+        labels = 'backend="policy",decision="allow",outcome="deny",policy="AccessPolicy/default/p"'
+        assert f"authplane_shadow_decisions_total{{{labels}}} 1.0" in metrics.text().decode()
+        write(tmp_path, "Enforce")
+
+        async def enforced() -> bool:
+            return kind(kept) is Deny
+
+        await eventually(enforced)
+        assert kept.targets() == 1
+        write(tmp_path, "Shadow")
+
+        async def tried_again() -> bool:
+            return kind(kept) is Allow
+
+        await eventually(tried_again)

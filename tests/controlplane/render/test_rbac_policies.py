@@ -1,0 +1,80 @@
+"""Rules that Envoy's filter is given for a policy."""
+
+from dataclasses import replace
+from typing import Final
+
+from tests.policy.world import BACKEND, OIDC, SERVICES, SPIFFE, TO_SHOP, asks, compiled, policy, rule
+
+from authplane.cel.envoy import condition_nodes
+from authplane.cel.envoy.request_checks import Begins, Equals, Metadata, every
+from authplane.cel.envoy.wire import render_check, render_condition
+from authplane.controlplane.render.native.rbac_policies import policies_of, render_rules
+from authplane.controlplane.render.native.request_fronts import recognised, render_front
+from authplane.core.envoy_releases import CURRENT
+from authplane.policy.placement.placement_model import Choices, Plan, Sender
+from authplane.policy.placement.placement_plan import place_way
+from authplane.policy.rules.access_settings import BodyInspection
+
+KEY: Final = "default/p/rule-0"
+
+
+def plan(*documents: str) -> Plan:
+    made = compiled(BACKEND, SERVICES, *documents).policies
+    way = made.way(TO_SHOP)
+    assert way is not None
+    return place_way(replace(way, body_inspection=BodyInspection.NATIVE), made.settings, Choices())
+
+
+FOUND: Final = ("envoy.filters.http.rbac", "front_shadow_effective_policy_id")
+
+
+def test_what_is_not_for_envoy_to_judge_is_told_first_by_what_cannot_fail() -> None:
+    made = plan(policy(rule()))
+    rules = render_rules(policies_of(made)[0], made, tells_apart=False)
+    # The last is for ids that Envoy cannot repeat.
+    assert sorted(rules.policies) == ["!ask", f"{KEY}/0:InlineTools", f"{KEY}/base_protocol", "~ask"]
+    assert made.odd_id is not None
+    assert list(rules.policies["~ask"].permissions) == [render_check(made.odd_id.check)]
+    first = rules.policies["!ask"]
+    assert not first.HasField("condition")
+    assert [each.not_rule for each in first.permissions] == [render_check(Metadata(FOUND, (Begins("message"),)))]
+
+
+def test_what_all_targets_want_to_know_stands_in_none_of_them() -> None:
+    made = plan(policy(f"[{rule()[1:-1]}, {rule(OIDC)[1:-1]}]"))
+    rules = render_rules(policies_of(made)[0], made, tells_apart=True)
+    assert [name for name, each in rules.policies.items() if each.HasField("condition")] == []
+    assert "iat" not in str({name: each for name, each in rules.policies.items() if not name.startswith("~ask")})
+
+
+def test_whom_the_server_may_grant_something_is_told_by_certificate() -> None:
+    made = plan(policy(f"[{rule(SPIFFE, f'[{asks()}]')[1:-1]}]"))
+    rules = render_rules(policies_of(made)[0], made, tells_apart=False)
+    asked = rules.policies["~ask"]
+    assert [each.WhichOneof("identifier") for each in asked.principals] == ["custom"]
+
+
+def test_options_that_one_rule_needs_are_those_of_all() -> None:
+    joined = '[{type: CEL, cel: {expression: \'request.method + "!" == "GET!"\'}}]'
+    made = plan(policy(f"[{rule()[1:-1]}, {rule(SPIFFE, joined)[1:-1]}]"))
+    rules = render_rules(policies_of(made)[0], made, tells_apart=False)
+    assert {each.cel_config.enable_string_concat for each in rules.policies.values()} == {True}
+    assert {each.cel_config.enable_string_conversion for each in rules.policies.values()} == {False}
+
+
+def test_what_says_more_is_looked_for_first() -> None:
+    made = plan(policy(rule(OIDC)))
+    entry = policies_of(made)[0].native[0]
+    assert isinstance(entry.sender, Sender)
+    token = entry.sender.token
+    assert token is not None
+    rules = render_front(CURRENT, 4096, [token], reads_mcp=True).rbac.shadow_rules
+    message, only, alone = sorted(rules.policies)
+    assert (message[:8], only, alone[:6]) == ("message ", "message~", "token ")
+    assert rules.policies[message].condition == render_condition(
+        condition_nodes.every((token.condition.tree, made.front.tree))
+    )
+    assert rules.policies[only].condition == render_condition(made.front.tree)
+    assert rules.policies[alone].condition == render_condition(token.condition.tree)
+    found = Metadata(FOUND, (Equals(message), Equals(alone)))
+    assert recognised(entry.sender).check == every((found, entry.sender.condition.check))

@@ -1,0 +1,41 @@
+"""A server that is tried again and again: what changes is told, once."""
+
+import asyncio
+
+from tests.controlplane.serving.test_handshake import CA, NAME, serving, shown
+from tests.support.certificates import client
+
+from authplane.controlplane.serving.runtime.handshake import Accepted, Cause, ClientTls, Greeting, Refused
+from authplane.controlplane.serving.runtime.server_monitor import Greeter
+from authplane.runtime.run_until_stopped import first_of
+from authplane.runtime.servers.listen import Address
+
+LIMIT = 30
+
+
+async def test_what_changes_is_told_once_and_what_does_not_is_not() -> None:
+    told: asyncio.Queue[tuple[Address, Greeting]] = asyncio.Queue()
+    greeter = Greeter(lambda address, greeting: told.put_nowait((address, greeting)), interval=0.01)
+    without = ClientTls(ca=CA, server_name=NAME)
+    within = ClientTls(ca=CA, server_name=NAME, shown=shown(client("envoy")))
+
+    async def next_one() -> Greeting:
+        async with asyncio.timeout(LIMIT):
+            return (await told.get())[1]
+
+    async def changes() -> None:
+        async with serving() as address:
+            greeter.configure((address,), without)
+            found = await next_one()
+            assert isinstance(found, Refused)
+            assert found.cause is Cause.HANDSHAKE
+            greeter.configure((address,), within)
+            assert await next_one() == Accepted()
+            assert greeter.results == {address: Accepted()}
+        # It has been tried many times since: nothing was told before it stopped.
+        found = await next_one()
+        assert isinstance(found, Refused)
+        greeter.configure((), None)
+        assert greeter.results == {}
+
+    await first_of(changes, greeter.follow)

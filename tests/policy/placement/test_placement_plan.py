@@ -1,0 +1,273 @@
+"""How the policies before a target are enforced together."""
+
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import pytest
+from tests.policy.world import (
+    ADD,
+    AGENT,
+    BACKEND,
+    GATEWAY,
+    ISSUER,
+    OIDC,
+    SCOPED,
+    SERVICES,
+    SHOP,
+    SPIFFE,
+    THROUGH_EDGE,
+    TO_SHOP,
+    anybody,
+    asks,
+    compiled,
+    external,
+    policy,
+    rule,
+    settings,
+)
+
+from authplane.cel.envoy.request_checks import PRESENT, Equals, Every, Header, Metadata, every
+from authplane.cel.envoy.translate import Condition
+from authplane.core.envoy_releases import CURRENT
+from authplane.policy.attached.attachments import Policies, Target
+from authplane.policy.mcp.message_limits import McpLimits
+from authplane.policy.placement.native_requests import build_front
+from authplane.policy.placement.placed_entries import ASKS, CHOSEN, STRICT
+from authplane.policy.placement.placed_sources import NO_KEYS
+from authplane.policy.placement.placement_model import (
+    CallOut,
+    Choices,
+    Decider,
+    Native,
+    Plan,
+    Sender,
+)
+from authplane.policy.placement.placement_plan import (
+    ARGUMENTS,
+    BESIDE,
+    EXCHANGED,
+    SCREENED,
+    SEVERAL,
+    UNUSABLE,
+    place_way,
+)
+from authplane.policy.placement.residues import RESIDUES, Effect
+from authplane.policy.rules.access_settings import BodyInspection, Composition, Placement
+
+NATIVE: Final = BodyInspection.NATIVE
+AUTO: Final = Placement.AUTO
+CHOICES: Final = Choices()
+EXPLICIT: Final = "v1alpha1"
+GROUP: Final = "[{type: CEL, cel: {expression: 'identity.group == \"admin\"'}}]"
+GET: Final = "[{type: CEL, cel: {expression: 'request.method == \"GET\"'}}]"
+ANY_A: Final = "[{type: CEL, cel: {expression: 'identity.a.exists(x, x == 1.0)'}}]"
+EDGE: Final = "[{kind: Gateway, name: edge}]"
+
+
+def plan(
+    *documents: str,
+    bodies: BodyInspection = NATIVE,
+    placement: Placement = AUTO,
+    target: Target = TO_SHOP,
+    choices: Choices = CHOICES,
+) -> Plan:
+    made: Policies = compiled(BACKEND, *documents).policies
+    way = made.way(target)
+    assert way is not None
+    return place_way(replace(way, body_inspection=bodies, placement=placement), made.settings, choices)
+
+
+def places(made: Plan) -> list[str]:
+    """Return every entry by its key, with the reason why Envoy does not decide it."""
+    return [
+        f"{placed.key(entry)}{f': {entry.place.reason}' if isinstance(entry.place, CallOut) else ''}"
+        for guard in made.guards
+        for placed in guard.policies
+        for entry in placed.entries
+    ]
+
+
+READS_TO = """[{type: CEL, cel: 'request.mcp.params.to == "a"'}]"""
+
+
+class Case(NamedTuple):
+    documents: tuple[str, ...]
+    bodies: BodyInspection
+    decider: Decider
+    want: list[str]
+    placement: Placement = AUTO
+
+
+CASES: Final = {
+    "nothing protects the target": Case((), NATIVE, Decider.NOBODY, []),
+    "tools and the base protocol for a workload": Case(
+        (policy(rule()),),
+        NATIVE,
+        Decider.ENVOY,
+        ["default/p/rule-0/0:InlineTools", "default/p/rule-0/base_protocol"],
+    ),
+    "bodies are the server's unless it is said": Case(
+        (policy(rule()),),
+        BodyInspection.STRICT,
+        Decider.SERVER,
+        [f"default/p/rule-0/0:InlineTools: {STRICT}", f"default/p/rule-0/base_protocol: {STRICT}"],
+    ),
+    "what reads no body is the server's where others read it": Case(
+        (policy(rule(OIDC, GROUP)),),
+        BodyInspection.STRICT,
+        Decider.SERVER,
+        [f"default/p/rule-0/0:CEL: {BESIDE}", f"default/p/rule-0/base_protocol: {STRICT}"],
+    ),
+    "everything is the server's if that is chosen": Case(
+        (policy(rule()),),
+        NATIVE,
+        Decider.SERVER,
+        [f"default/p/rule-0/0:InlineTools: {CHOSEN}", f"default/p/rule-0/base_protocol: {CHOSEN}"],
+        Placement.CALL_OUT,
+    ),
+    "a rule that reads arguments beside others": Case(
+        (policy(f"[{rule()[1:-1]}, {rule(OIDC, READS_TO)[1:-1]}]"),),
+        NATIVE,
+        Decider.SERVER,
+        [
+            f"default/p/rule-0/0:InlineTools: {ARGUMENTS}",
+            f"default/p/rule-0/base_protocol: {ARGUMENTS}",
+            "default/p/rule-1/0:CEL: reads tool arguments",
+            f"default/p/rule-1/base_protocol: {ARGUMENTS}",
+        ],
+    ),
+    "a loop among native rules": Case(
+        (policy(f"[{rule(OIDC, GROUP)[1:-1]}, {rule(OIDC, ANY_A)[1:-1]}]"),),
+        NATIVE,
+        Decider.BOTH,
+        [
+            "default/p/rule-0/0:CEL",
+            "default/p/rule-0/base_protocol",
+            "default/p/rule-1/0:CEL: uses exists()",
+            "default/p/rule-1/base_protocol",
+        ],
+    ),
+    "an external service": Case(
+        (SERVICES, policy(rule(SPIFFE, f"[{asks()}]"))),
+        NATIVE,
+        Decider.BOTH,
+        [f"default/p/rule-0/0:ExternalAuth: {ASKS}", "default/p/rule-0/base_protocol"],
+    ),
+    "several external services": Case(
+        (SERVICES, policy(rule(SPIFFE, f"[{asks()}, {asks('authz2')}]"))),
+        NATIVE,
+        Decider.BOTH,
+        [
+            f"default/p/rule-0/0:ExternalAuth: {SEVERAL}",
+            f"default/p/rule-0/1:ExternalAuth: {SEVERAL}",
+            "default/p/rule-0/base_protocol",
+        ],
+    ),
+    "an external service beside tokens, of which it may make others": Case(
+        (SERVICES, policy(f"[{rule(OIDC, GROUP)[1:-1]}, {rule(SPIFFE, f'[{asks()}]')[1:-1]}]")),
+        NATIVE,
+        Decider.SERVER,
+        [
+            f"default/p/rule-0/0:CEL: {EXCHANGED}",
+            f"default/p/rule-0/base_protocol: {EXCHANGED}",
+            f"default/p/rule-1/0:ExternalAuth: {ASKS}",
+            f"default/p/rule-1/base_protocol: {EXCHANGED}",
+        ],
+    ),
+    "a policy with a mistake is left to the server, which may know how it was before": Case(
+        (policy(rule(SPIFFE, "[{type: CEL, cel: {expression: 'nope'}}]")), policy(rule(), name="q")),
+        NATIVE,
+        Decider.SERVER,
+        [f"default/q/rule-0/0:InlineTools: {UNUSABLE}", f"default/q/rule-0/base_protocol: {UNUSABLE}"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_policies_have_a_plan(case: Case) -> None:
+    made = plan(*case.documents, bodies=case.bodies, placement=case.placement)
+    assert (places(made), made.decider) == (case.want, case.decider)
+
+
+def test_tokens_are_the_servers_to_judge_until_envoy_can_be_given_keys() -> None:
+    made = plan(policy(rule(OIDC, GROUP)), choices=Choices(keys=frozenset({"https://other.example"})))
+    assert (places(made), made.decider) == (
+        [f"default/p/rule-0/0:CEL: {NO_KEYS}", f"default/p/rule-0/base_protocol: {NO_KEYS}"],
+        Decider.SERVER,
+    )
+
+
+def test_a_policy_without_rules_denies_natively() -> None:
+    made = plan(policy("[]"))
+    assert [placed.entries for guard in made.guards for placed in guard.policies] == [()]
+    assert made.decider is Decider.ENVOY
+
+
+def test_an_unusable_policy_is_required_where_one_policy_suffices() -> None:
+    broken = policy(rule(SPIFFE, "[{type: CEL, cel: {expression: 'nope'}}]"))
+    made = plan(settings("{policyComposition: Any}"), broken, policy(rule(), name="q"))
+    [guard] = made.guards
+    assert guard.composition is Composition.ANY
+    assert [(placed.ref.name, placed.required) for placed in guard.policies] == [("p", True), ("q", False)]
+
+
+def test_policies_of_the_gateway_come_before_those_of_the_backend() -> None:
+    made = plan(GATEWAY, policy(anybody(GET), name="g", targets=EDGE), policy(rule()), target=THROUGH_EDGE)
+    assert [[placed.ref.name for placed in guard.policies] for guard in made.guards] == [["g"], ["p"]]
+
+
+def test_a_policy_that_asks_about_requests_leaves_its_target_to_the_server() -> None:
+    screen = policy("[]", name="s", kind="XAccessPolicy", more=f"  action: ExternalAuth\n  externalAuth: {external()}")
+    made = plan(SERVICES, screen, policy(rule()))
+    assert made.decider is Decider.SERVER
+    assert places(made) == [
+        f"default/s//ExternalAuth: {ASKS}",
+        f"default/p/rule-0/0:InlineTools: {SCREENED}",
+        f"default/p/rule-0/base_protocol: {SCREENED}",
+    ]
+
+
+def test_only_requests_that_the_mcp_filter_reads_are_judged_by_envoy() -> None:
+    assert plan(policy(rule())).front == build_front(CURRENT, McpLimits().body, is_mcp=True, reads_mcp=True)
+    assert build_front(CURRENT, McpLimits().body, is_mcp=False, reads_mcp=False).always
+
+
+def test_denials_that_name_scopes_or_say_something_need_the_server() -> None:
+    said = "[{type: CEL, cel: {expression: 'identity.group == \"admin\"', message: ask the admins}}]"
+    assert [plan(policy(rules)).worded for rules in (rule(OIDC, ADD), rule(SCOPED, ADD), rule(OIDC, said))] == [
+        False,
+        True,
+        True,
+    ]
+
+
+def test_an_entry_is_granted_to_its_sender_alone_and_others_are_not_asked_about() -> None:
+    made = plan(policy(f"[{rule()[1:-1]}, {rule(OIDC, GROUP)[1:-1]}, {rule(SPIFFE, ANY_A)[1:-1]}]"))
+    [guard] = made.guards
+    [placed] = guard.policies
+    assert placed.ref.namespace == SHOP.namespace
+    tools, _, group, _, asked, _ = placed.entries
+    granted = tools.granted()
+    assert granted is not None
+    assert isinstance(tools.place, Native)
+    assert isinstance(tools.sender, Sender)
+    checks = every((tools.place.condition.check, tools.sender.condition.check))
+    assert granted == Condition(check=checks, reads_mcp=True)
+    assert asked.granted() is None
+    assert isinstance(asked.sender, Sender)
+    assert asked.reached() == (asked.sender.condition, frozenset({AGENT}))
+    assert group.reached() == (Condition(check=Header("authorization", PRESENT)), frozenset())
+    claims = group.granted()
+    assert claims is not None
+    assert isinstance(claims.check, Every)
+    assert Metadata(("envoy.filters.http.jwt_authn", ISSUER, "group"), (Equals("admin"),)) in claims.check.checks
+
+
+def test_every_known_difference_has_its_reason() -> None:
+    assert all(each.what and each.why for each in RESIDUES)
+    bodies = [each for each in RESIDUES if each.body]
+    assert bodies
+    assert len({each.key for each in RESIDUES}) == len(RESIDUES)
+    assert all(
+        each.effect is Effect.WIDER and each.why.startswith("only with bodyInspection: Native") for each in bodies
+    )

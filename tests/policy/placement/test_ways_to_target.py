@@ -1,0 +1,125 @@
+"""The ways on which requests come to what policies protect."""
+
+from dataclasses import replace
+from typing import Final
+
+from tests.policy.world import (
+    BACKEND,
+    EDGE,
+    GATEWAY,
+    SHOP,
+    SPIFFE,
+    TO_SHOP,
+    policies,
+    policy,
+    rule,
+    settings,
+)
+
+from authplane.core.envoy_releases import OLDEST
+from authplane.core.names import Ref
+from authplane.policy.attached.attachments import Policies, Target, Way
+from authplane.policy.compile.compile_policies import PolicyCompiler
+from authplane.policy.placement.known_plans import known_plan
+from authplane.policy.placement.placement_model import Choices, Decider, Plan
+from authplane.policy.placement.placement_plan import place_way
+from authplane.policy.placement.ways_to_target import Passages
+from authplane.policy.rules.access_settings import BodyInspection, Composition, Placement
+from authplane.policy.rules.policy_targets import Aim
+from authplane.sources.library import Library
+
+NATIVE: Final = settings("{bodyInspection: Native}")
+WEB, ADMIN = (Target(backend=SHOP, gateway=EDGE, section=each) for each in ("web", "admin"))
+SERVICE: Final = Target(gateway=EDGE, section="web")
+REACHED: Final = dict.fromkeys((WEB, ADMIN, SERVICE))
+
+
+def targets(aim: Aim, reached: dict[Target, None] = REACHED) -> list[Target]:
+    passages = Passages(policies(BACKEND, GATEWAY, policy(rule())), reached)
+    return [each.target for each in passages.past(aim)]
+
+
+def test_a_backend_a_gateway_and_a_listener_each_have_the_ways_past_them() -> None:
+    assert targets(Aim(SHOP)) == [WEB, ADMIN]
+    assert targets(Aim(EDGE)) == [WEB, ADMIN, SERVICE]
+    assert targets(Aim(EDGE, "admin")) == [ADMIN]
+
+
+def test_what_nothing_leads_to_is_looked_at_alone() -> None:
+    assert targets(Aim(SHOP), {}) == [TO_SHOP]
+    assert targets(Aim(EDGE, "web"), {}) == [SERVICE]
+
+
+def test_what_is_not_there_has_no_ways() -> None:
+    assert targets(Aim(Ref("Backend", "default", "none"))) == []
+    assert targets(Aim(EDGE, "none")) == []
+    assert list(Passages(policies(BACKEND), dict.fromkeys([Target()]))) == []
+
+
+def test_every_target_that_something_leads_to_has_its_plan() -> None:
+    made = policies(NATIVE, BACKEND, GATEWAY, policy(rule()))
+    found = list(Passages(made, REACHED))
+    assert [(each.target, each.plan.decider) for each in found] == [
+        (WEB, Decider.ENVOY),
+        (ADMIN, Decider.ENVOY),
+        (SERVICE, Decider.NOBODY),
+    ]
+    assert [each.plan for each in found] == [place_way(each.way, made.settings, Choices()) for each in found]
+
+
+def way_to(made: Policies) -> Way:
+    way = made.way(TO_SHOP)
+    assert way is not None
+    return way
+
+
+def planned(made: Policies, choices: Choices | None = None) -> Plan:
+    return known_plan(way_to(made), made.settings, choices or Choices())
+
+
+def test_a_plan_is_made_again_only_if_something_changes_that_it_depends_on() -> None:
+    library, compiler = Library(), PolicyCompiler()
+
+    def compiled(**files: str) -> Policies:
+        for name, text in files.items():
+            library.changed(f"{name}.yaml", text.encode())
+        return compiler.compile(library.current().resources).policies
+
+    first = planned(compiled(a=BACKEND, p=policy(rule()), s=NATIVE))
+    beside = compiled(b=BACKEND.replace("{name: shop}", "{name: other}"))
+    assert planned(beside) is first
+    chosen = compiled(
+        a=BACKEND.replace("{name: shop}", "{name: shop, annotations: {authplane.dev/placement: CallOut}}")
+    )
+    assert planned(chosen).decider is Decider.SERVER
+    assert planned(compiled(a=BACKEND)) is first
+    shadow = policy(rule(SPIFFE, "[{type: CEL, cel: 'has(identity.a) && identity.a.exists(x, x == 1.0)'}]"), name="q")
+    assert planned(compiled(q=f"{shadow}  mode: Shadow")) is not first
+    changed = compiled(p=policy(rule(authorization="[{type: InlineTools, tools: [sub]}]")))
+    assert planned(changed) == place_way(way_to(changed), changed.settings, Choices())
+    assert planned(changed) is not planned(changed, Choices(keys=frozenset()))
+
+
+def test_a_plan_is_known_again_only_for_a_way_that_is_the_same_in_all_it_depends_on() -> None:
+    made = policies(
+        NATIVE, BACKEND, GATEWAY, policy(rule(authorization="[{type: CEL, cel: 'request.path == \"/a\"'}]"))
+    )
+    way = made.way(WEB)
+    assert way is not None
+    known = known_plan(way, made.settings, Choices())
+    assert known_plan(replace(way), made.settings, Choices()) is known
+    changed = (
+        (replace(way, guarded=not way.guarded), made.settings, Choices()),
+        (replace(way, is_mcp=not way.is_mcp), made.settings, Choices()),
+        (replace(way, reads_mcp=not way.reads_mcp), made.settings, Choices()),
+        (replace(way, placement=Placement.CALL_OUT), made.settings, Choices()),
+        (replace(way, body_inspection=BodyInspection.STRICT), made.settings, Choices()),
+        (replace(way, guards=way.guards[1:]), made.settings, Choices()),
+        (way, replace(made.settings, composition=Composition.ANY), Choices()),
+        (way, made.settings, Choices(envoy=OLDEST)),
+        (way, made.settings, Choices(keys=frozenset())),
+    )
+    for each in changed:
+        found = known_plan(*each)
+        assert found is not known
+        assert found == place_way(*each)
