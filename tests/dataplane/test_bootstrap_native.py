@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from authplane.core.feature_flags import Guards
+from authplane.core.feature_flags import FeatureFlags
 from authplane.xds.bootstrap.xds_bootstrap import Bootstrap, parse_bootstrap
 
 INSECURE = {"type": "insecure"}
@@ -132,6 +132,6 @@ def native() -> dict[str, str]:
 @pytest.mark.parametrize("name", CASES)
 def test_we_refuse_what_grpc_refuses_and_differ_only_on_purpose(native: dict[str, str], name: str) -> None:
     case = CASES[name]
-    ours = parse_bootstrap(json.dumps(case.value).encode(), Guards())
+    ours = parse_bootstrap(json.dumps(case.value).encode(), FeatureFlags())
     agree = isinstance(ours, Bootstrap) == (native[name] == "")
     assert agree != bool(case.differs), (ours, native[name])

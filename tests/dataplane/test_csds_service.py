@@ -16,7 +16,7 @@ from tests.support.eventually import eventually
 from tests.support.scripted_ads import ScriptedAds
 
 import grpc
-from authplane.core.feature_flags import Guards
+from authplane.core.feature_flags import FeatureFlags
 from authplane.core.problems import Problem
 from authplane.dataplane.runtime.xds.csds_service import (
     SERVICE,
@@ -46,7 +46,7 @@ KIND = ResourceType(type_url=URL, decode=decode, full_set=True)
 
 def bootstrap(target: str) -> Bootstrap:
     server = {"server_uri": target, "channel_creds": [{"type": "insecure"}]}
-    made = parse_bootstrap(json.dumps({"xds_servers": [server], "node": {"id": "node"}}).encode(), Guards())
+    made = parse_bootstrap(json.dumps({"xds_servers": [server], "node": {"id": "node"}}).encode(), FeatureFlags())
     assert isinstance(made, Bootstrap)
     return made
 

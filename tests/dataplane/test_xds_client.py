@@ -21,7 +21,7 @@ from tests.support.scripted_ads import ScriptedAds
 import grpc
 from authplane.controlplane.graph.model.programming import NoProxy, ServerAnswers
 from authplane.controlplane.serving.runtime.ads import Ads
-from authplane.core.feature_flags import Guards
+from authplane.core.feature_flags import FeatureFlags
 from authplane.core.problems import Problem
 from authplane.dataplane.runtime.xds.xds_client import XdsClient, XdsClientThread, xds_client
 from authplane.dataplane.runtime.xds.xds_stream import StreamLimits
@@ -58,7 +58,7 @@ def bootstrap(*targets: str, creds: list[dict[str, Any]] | None = None, calls: l
         for target in targets
     ]
     text = json.dumps({"xds_servers": servers, "node": {"id": "node", "metadata": {"k": "v"}}})
-    made = parse_bootstrap(text.encode(), Guards())
+    made = parse_bootstrap(text.encode(), FeatureFlags())
     assert isinstance(made, Bootstrap)
     return made
 

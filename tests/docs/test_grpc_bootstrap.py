@@ -6,7 +6,7 @@ import pytest
 from tests.dataplane.test_bootstrap_native import CASES
 from tests.docs.pages import ROOT, blocks, read
 
-from authplane.core.feature_flags import Guards
+from authplane.core.feature_flags import FeatureFlags
 from authplane.xds.bootstrap.xds_bootstrap import Bootstrap, parse_bootstrap
 
 PAGE = ROOT / "docs" / "grpc-bootstrap.md"
@@ -15,7 +15,7 @@ PAGE = ROOT / "docs" / "grpc-bootstrap.md"
 @pytest.mark.requirement("BS-5")
 def test_the_bootstrap_on_the_page_is_usable() -> None:
     (shown,) = [block.text for block in blocks(PAGE) if block.language == "json"]
-    assert isinstance(parse_bootstrap(shown.encode(), Guards()), Bootstrap)
+    assert isinstance(parse_bootstrap(shown.encode(), FeatureFlags()), Bootstrap)
 
 
 def test_the_problems_on_the_page_are_said_so() -> None:
@@ -23,7 +23,7 @@ def test_the_problems_on_the_page_are_said_so() -> None:
     other = {"server_uri": "", "channel_creds": [{"type": "insecure"}]}
     authorities = {"east.example": {"xds_servers": [other]}}
     value = {"xds_servers": [server], "authorities": authorities, "node": "a"}
-    made = parse_bootstrap(json.dumps(value).encode(), Guards())
+    made = parse_bootstrap(json.dumps(value).encode(), FeatureFlags())
     assert isinstance(made, tuple)
     (shown,) = [block.text for block in blocks(PAGE) if block.language == "text"]
     assert sorted(shown.splitlines()) == sorted(map(str, made))

@@ -99,7 +99,7 @@ def test_a_remembered_verdict_is_what_would_be_decided_anew(name: str, asked: li
 
 @pytest.mark.parametrize("name", RULES)
 def test_only_what_depends_on_sender_and_tool_alone_is_remembered(name: str) -> None:
-    way = policies(BACKEND, SERVICES, policy(RULES[name])).way(TO_SHOP)
+    way = policies(BACKEND, SERVICES, policy(RULES[name])).chain(TO_SHOP)
     assert way is not None
     assert way.proof is NARROW.get(name)
 
@@ -131,7 +131,7 @@ def test_many_tools_do_not_fill_the_memory() -> None:
     known = policies(BACKEND, policy(anybody("[{type: CEL, cel: 'request.mcp.tool_name != \"\"'}]")))
     for number in range(3000):
         judge(known, call(f"tool-{number}"))
-    way = known.way(TO_SHOP)
+    way = known.chain(TO_SHOP)
     assert way is not None
     assert len(way.memory._allowed) <= 1024
 

@@ -147,9 +147,9 @@ alone_or_beside = pytest.mark.parametrize(
 @alone_or_beside
 def test_an_external_service_is_asked_over_the_tls_of_its_policy(asked: str) -> None:
     made = compiled(BACKEND, SERVICE, CA, tls_policy(), asked)
-    guard = made.policies.guards[Aim(next(iter(made.policies.guards)).ref)]
+    attachment = made.policies.attachments[Aim(next(iter(made.policies.attachments)).ref)]
     want = ExternalService(service=ObjectName("default", "authz"), port=9000, protocol=OverGrpc(), tls=VERIFIED)
-    entries = guard.policies[0].rules[0].entries  # type: ignore[union-attr]
+    entries = attachment.policies[0].rules[0].entries  # type: ignore[union-attr]
     assert [each for each in entries if isinstance(each, Asked)] == [Asked(want)]
 
 

@@ -18,7 +18,7 @@ def passes(*texts: dict[str, str]) -> list[tuple[AnyPolicy, ...]]:
     for files in texts:
         for name, text in files.items():
             library.changed(name, text.encode())
-        found.append(compiler.compile(library.current().resources).policies.guards[Aim(SHOP)].policies)
+        found.append(compiler.compile(library.current().resources).policies.attachments[Aim(SHOP)].policies)
     return found
 
 

@@ -99,7 +99,9 @@ TARGETS = {
 def test_what_no_policy_can_protect_is_refused_and_the_rest_denies(case: Targets) -> None:
     made = compiled(BACKEND, GATEWAY, policy(rule(), targets=case.targets))
     assert errors(made) == [case.problem]
-    denied = tuple(aim.ref for aim, guard in made.policies.guards.items() if not aim.section and guard.policies)
+    denied = tuple(
+        aim.ref for aim, attachment in made.policies.attachments.items() if not aim.section and attachment.policies
+    )
     assert denied == case.denied
 
 
@@ -109,14 +111,14 @@ def test_a_target_is_of_the_policys_own_namespace_and_its_group_follows_from_its
     elsewhere = BACKEND.replace("{name: shop}", "{name: shop, namespace: other}")
     made = compiled(BACKEND, elsewhere, policy(rule(), targets=f"[{{{group}kind: Backend, name: shop}}]"))
     assert errors(made) == []
-    assert [aim for aim, guard in made.policies.guards.items() if guard.policies] == [Aim(SHOP)]
+    assert [aim for aim, attachment in made.policies.attachments.items() if attachment.policies] == [Aim(SHOP)]
 
 
 @pytest.mark.requirement("I10")
 @pytest.mark.parametrize(("type_", "known"), [("", 1), ("type: MCP, ", 1), ("type: A2A, ", 0)])
 def test_a_backend_is_an_mcp_server_or_none(type_: str, known: int) -> None:
-    guards = compiled(BACKEND.replace("type: MCP, ", type_)).policies.guards
-    assert [aim.ref.kind for aim in guards].count("Backend") == known
+    attachments = compiled(BACKEND.replace("type: MCP, ", type_)).policies.attachments
+    assert [aim.ref.kind for aim in attachments].count("Backend") == known
 
 
 @pytest.mark.requirement("I11", "R73", "T09")
@@ -127,7 +129,7 @@ def test_a_policy_without_targets_is_inert_and_says_so() -> None:
         ["spec.targetRefs: the policy protects nothing: it has no targets [NoTargets]"],
     )
     assert made.standings[P].targets == ()
-    assert made.policies.guards[Aim(SHOP)].policies == ()
+    assert made.policies.attachments[Aim(SHOP)].policies == ()
 
 
 def test_a_target_that_is_not_there_is_said_and_the_others_are_protected() -> None:
@@ -148,7 +150,10 @@ def test_a_listener_has_the_policies_of_its_gateway_and_its_own_by_age() -> None
         policy(rule(), name="a", targets=part, created="2026-01-01T00:00:00Z"),
         policy(rule(), name="c", targets=part),
     )
-    names = {str(aim): [each.ref.name for each in guard.policies] for aim, guard in made.policies.guards.items()}
+    names = {
+        str(aim): [each.ref.name for each in attachment.policies]
+        for aim, attachment in made.policies.attachments.items()
+    }
     assert names == {
         "Gateway/default/edge": ["b"],
         "Gateway/default/edge/web": ["b"],
@@ -159,7 +164,7 @@ def test_a_listener_has_the_policies_of_its_gateway_and_its_own_by_age() -> None
 def test_the_gateway_that_nobody_wrote_can_be_protected() -> None:
     targets = "[{kind: Gateway, name: authplane}]"
     made = compiled(BACKEND, policy(rule(), targets=targets))
-    assert [str(aim) for aim, guard in made.policies.guards.items() if guard.policies] == [
+    assert [str(aim) for aim, attachment in made.policies.attachments.items() if attachment.policies] == [
         "Gateway/default/authplane",
         "Gateway/default/authplane/default",
     ]
@@ -169,8 +174,10 @@ def test_the_gateway_that_nobody_wrote_can_be_protected() -> None:
 
 def test_a_listener_that_is_not_there_makes_its_whole_gateway_deny() -> None:
     made = compiled(GATEWAY, policy(rule(), targets="[{kind: Gateway, name: edge, sectionName: amdin}]"))
-    assert {type(each) for guard in made.policies.guards.values() for each in guard.policies} == {Unusable}
-    assert len(made.policies.guards) == 3
+    assert {type(each) for attachment in made.policies.attachments.values() for each in attachment.policies} == {
+        Unusable
+    }
+    assert len(made.policies.attachments) == 3
     assert [each.message for each in made.standings[P].targets] == [
         "Gateway default/edge has no listener 'amdin'; until it has, all of it is denied"
     ]
@@ -266,7 +273,7 @@ def test_the_sixth_policy_of_a_target_is_one_too_many_everywhere_and_denies() ->
     assert [(each.accepted, each.reason) for each in late.targets] == [(False, "LimitPerTargetExceeded")] * 2
     others = [each for ref, each in made.standings.items() if ref != late.ref]
     assert [standing.accepted for each in others for standing in each.targets] == [True] * 5
-    cafe = made.policies.guards[Aim(Ref("Backend", "default", "cafe"))]
+    cafe = made.policies.attachments[Aim(Ref("Backend", "default", "cafe"))]
     assert [(type(each), each.ref.name) for each in cafe.policies] == [(Unusable, "a-late-one")]
 
 
@@ -294,7 +301,7 @@ def test_policies_come_by_age_then_by_name_and_those_without_a_time_last() -> No
         policy(rule(), name="a", created="2026-02-01T00:00:00Z"),
         policy(rule(), name="b", created="2026-01-01T00:00:00Z"),
     )
-    assert [each.ref.name for each in made.policies.guards[Aim(SHOP)].policies] == ["b", "a", "c", "d"]
+    assert [each.ref.name for each in made.policies.attachments[Aim(SHOP)].policies] == ["b", "a", "c", "d"]
 
 
 # --- Policies that cannot be read
@@ -303,14 +310,16 @@ def test_policies_come_by_age_then_by_name_and_those_without_a_time_last() -> No
 def test_a_policy_that_cannot_be_read_denies_what_it_names() -> None:
     another = BACKEND.replace("{name: shop}", "{name: cafe}")
     made = compiled(BACKEND, another, GATEWAY, policy("[{sauce: {}}]"))
-    assert {str(aim) for aim, guard in made.policies.guards.items() if guard.policies} == {"Backend/default/shop"}
+    assert {str(aim) for aim, attachment in made.policies.attachments.items() if attachment.policies} == {
+        "Backend/default/shop"
+    }
     assert made.standings[P].targets[0].reason == "Invalid"
 
 
 def test_a_policy_whose_targets_cannot_be_read_denies_everything_in_its_namespace() -> None:
     another = BACKEND.replace("{name: shop}", "{name: cafe, namespace: other}")
     made = compiled(BACKEND, another, GATEWAY, policy(targets="shop"))
-    denied = {str(aim) for aim, guard in made.policies.guards.items() if guard.policies}
+    denied = {str(aim) for aim, attachment in made.policies.attachments.items() if attachment.policies}
     assert denied == {
         "Backend/default/shop",
         "Gateway/default/edge",
@@ -364,7 +373,7 @@ def test_a_document_that_has_not_changed_is_not_read_again() -> None:
     first = compiler.compile(library.current().resources)
     library.changed("b.yaml", policy(rule(), name="q").encode())
     second = compiler.compile(library.current().resources)
-    before, after = (each.policies.guards[Aim(SHOP)].policies for each in (first, second))
+    before, after = (each.policies.attachments[Aim(SHOP)].policies for each in (first, second))
     assert before[0].rules is after[0].rules  # type: ignore[union-attr]
     assert [each.ref.name for each in after] == ["p", "q"]
     assert second == compile_policies(library.current().resources)
@@ -380,7 +389,7 @@ def test_other_settings_are_taken_into_account_at_once() -> None:
     library.changed("b.yaml", settings("{trustDomain: td}").encode())
     made = compiler.compile(library.current().resources)
     assert made == compile_policies(library.current().resources)
-    assert "spiffe://td/ns/default/sa/a" in repr(made.policies.guards)
+    assert "spiffe://td/ns/default/sa/a" in repr(made.policies.attachments)
 
 
 def test_http_issuers_are_for_development() -> None:

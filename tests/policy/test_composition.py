@@ -30,7 +30,7 @@ from tests.policy.world import settings as configured
 from authplane.cel.check.program import Program, compile_expression
 from authplane.cel.syntax.vocabulary import ACCESS_POLICY
 from authplane.core.names import ObjectName, Ref
-from authplane.policy.attached.attachments import Policies, build_guard
+from authplane.policy.attached.attachments import Policies, build_attachment
 from authplane.policy.rules.access_settings import Composition, Settings
 from authplane.policy.rules.external_service import ExternalService, OverGrpc
 from authplane.policy.rules.policy_targets import Aim
@@ -171,7 +171,7 @@ def test_every_decision_and_every_question_is_as_the_model_says(
     aims = {Aim(EDGE): built(gateway, "g"), Aim(SHOP): built(backend, "b")}
     held = Policies(
         settings=Settings(composition=composition, allow_unprotected=True),
-        guards=MappingProxyType({aim: build_guard(aim, each) for aim, each in aims.items()}),
+        attachments=MappingProxyType({aim: build_attachment(aim, each) for aim, each in aims.items()}),
     )
     says, asked = level_says(gateway, composition, tool=tool)
     if says is True:
@@ -192,8 +192,8 @@ def test_a_policy_more_never_allows_more_where_all_must_allow(backend: list[Draw
     fewer = [each for number, each in enumerate(backend) if number != index]
     words = []
     for level in (backend, fewer):
-        guard = build_guard(Aim(SHOP), built(level, "b"))
-        held = Policies(guards=MappingProxyType({Aim(SHOP): guard}))
+        attachment = build_attachment(Aim(SHOP), built(level, "b"))
+        held = Policies(attachments=MappingProxyType({Aim(SHOP): attachment}))
         words.append(word(judge(held, asked, workload(), Services(**ANSWERS))))
     assert words[0] != "allow" or words[1] == "allow"
 

@@ -237,8 +237,8 @@ PARSED = {
 @pytest.mark.parametrize(("written", "want"), PARSED.values(), ids=PARSED.keys())
 def test_how_a_service_is_asked(written: str, want: ExternalService) -> None:
     rules = anybody(f"[{{type: ExternalAuth, externalAuth: {written}}}]")
-    guard = made(rules).guards[Aim(SHOP)]
-    assert guard.policies[0].rules[0].entries == (Asked(want),)  # type: ignore[union-attr]
+    attachment = made(rules).attachments[Aim(SHOP)]
+    assert attachment.policies[0].rules[0].entries == (Asked(want),)  # type: ignore[union-attr]
 
 
 def test_a_flow_that_is_given_up_is_closed() -> None:

@@ -132,7 +132,7 @@ def test_a_denial_has_neither_a_body_nor_its_type() -> None:
 
 
 def reach_of(made: Compiled) -> Reach:
-    return build_reach(made.policies.guards[Aim(SHOP)], made.policies.settings.composition)
+    return build_reach(made.policies.attachments[Aim(SHOP)], made.policies.settings.composition)
 
 
 ONE, TWO, BOTH = Workloads(frozenset({AGENT})), Workloads(frozenset({OTHER})), Workloads(frozenset({AGENT, OTHER}))

@@ -45,7 +45,7 @@ DOCUMENTS = (
 
 
 def words(made: Compiled) -> dict[str, str]:
-    backends = [aim.ref for aim in made.policies.guards if aim.ref.kind == "Backend"]
+    backends = [aim.ref for aim in made.policies.attachments if aim.ref.kind == "Backend"]
     return {ref.name: word(judge(made.policies, ADD_CALL, workload(), target=Target(backend=ref))) for ref in backends}
 
 
@@ -111,5 +111,7 @@ spec: {listeners: [{name: web, port: 80, protocol: HTTP}, {name: admin, port: 81
 """
     late = policy(rule(), name="late", targets=f"[{{kind: Gateway, name: edge, sectionName: {section}}}]")
     made = compiled(*DOCUMENTS, gateway, late, options=TWO).policies
-    denied = {aim.section for aim, guard in made.guards.items() if aim.ref.kind == "Gateway" and guard.policies}
+    denied = {
+        aim.section for aim, attachment in made.attachments.items() if aim.ref.kind == "Gateway" and attachment.policies
+    }
     assert denied == ({"web"} if section == "web" else {"", "web", "admin"})

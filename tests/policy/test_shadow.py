@@ -251,12 +251,14 @@ def test_a_policy_in_shadow_that_has_no_room_at_one_target_is_asked_at_none() ->
     both = "[{kind: Backend, name: shop}, {kind: Backend, name: cafe}]"
     crowd = [shadow(rule(), name=f"a{each}") for each in range(5)]
     made = compiled(BACKEND, cafe, *crowd, shadow(rule(), targets=both)).policies
-    assert [len(made.guards[Aim(Ref("Backend", "default", name))].shadows) for name in ("shop", "cafe")] == [5, 0]
+    assert [len(made.attachments[Aim(Ref("Backend", "default", name))].shadows) for name in ("shop", "cafe")] == [5, 0]
 
 
 def test_unusable_policies_in_shadow_are_not_asked_without_end() -> None:
-    guard = compiled(BACKEND, *(shadow("[{name: a}, {name: a}]", name=f"s{each}") for each in range(9))).policies.guards
-    found = guard[Aim(SHOP)].shadows
+    attachment = compiled(
+        BACKEND, *(shadow("[{name: a}, {name: a}]", name=f"s{each}") for each in range(9))
+    ).policies.attachments
+    found = attachment[Aim(SHOP)].shadows
     assert [type(each) for each in found] == [Unusable] * 5
 
 
@@ -287,10 +289,13 @@ def test_a_fault_of_ours_in_judging_by_a_policy_in_shadow_leaves_the_decision_al
 
 
 def test_a_way_has_one_way_for_each_policy_in_shadow() -> None:
-    way = policies(BACKEND, policy(rule(), name="e"), shadow(rule(OIDC)), shadow(rule(), name="t")).way(TO_SHOP)
+    way = policies(BACKEND, policy(rule(), name="e"), shadow(rule(OIDC)), shadow(rule(), name="t")).chain(TO_SHOP)
     assert way is not None
-    assert (way.uses_tokens, [each.ref.name for guard in way.guards for each in guard.policies]) == (False, ["e"])
-    alone = [(each.uses_tokens, [found.ref.name for found in each.guards[0].policies]) for each in way.shadows]
+    assert (way.uses_tokens, [each.ref.name for attachment in way.attachments for each in attachment.policies]) == (
+        False,
+        ["e"],
+    )
+    alone = [(each.uses_tokens, [found.ref.name for found in each.attachments[0].policies]) for each in way.shadows]
     assert alone == [(True, ["s"]), (False, ["t"])]
 
 
@@ -301,7 +306,7 @@ def test_bodies_that_only_a_policy_in_shadow_reads_are_not_read_by_proxies() -> 
     found = []
     for enforced in ("", inline, policy(rule(), name="e")):
         native = settings("{bodyInspection: Native}")
-        way = policies(native, SHOP_BACKEND, *filter(None, [enforced]), shadow(rule())).way(TO_SHOP)
+        way = policies(native, SHOP_BACKEND, *filter(None, [enforced]), shadow(rule())).chain(TO_SHOP)
         assert way is not None
         found.append((way.body_inspection.value, *(each.body_inspection.value for each in way.shadows)))
     assert found == [("Native", "Strict"), ("Native", "Strict"), ("Native", "Native")]

@@ -72,14 +72,14 @@ def test_of_what_is_written_the_stricter_holds(case: Case, target: Target) -> No
     made = compiled(
         annotated(BACKEND, *case.backend), annotated(GATEWAY, *case.gateway), settings(case.configured), policy(rule())
     )
-    way = made.policies.way(target)
+    way = made.policies.chain(target)
     assert way is not None
     assert ((way.placement, way.body_inspection), errors(made)) == (case.want, [])
 
 
 def test_an_xbackend_chooses_too() -> None:
     document = annotated(BACKEND.replace("kind: Backend", "kind: XBackend").replace("v1alpha1", "v0alpha0"), "CallOut")
-    way = compiled(document).policies.way(Target(backend=Ref("XBackend", "default", "shop")))
+    way = compiled(document).policies.chain(Target(backend=Ref("XBackend", "default", "shop")))
     assert way is not None
     assert (way.placement, way.body_inspection) == (CALL_OUT, STRICT)
 
@@ -87,7 +87,7 @@ def test_an_xbackend_chooses_too() -> None:
 @pytest.mark.parametrize("text", ["", "auto", "callout", "Native", "Strict"])
 def test_an_unknown_placement_is_an_error_and_leaves_all_to_the_server(text: str) -> None:
     made = compiled(annotated(BACKEND, text), settings("{bodyInspection: Native}"))
-    way = made.policies.way(TO_SHOP)
+    way = made.policies.chain(TO_SHOP)
     assert way is not None
     assert (way.placement, way.body_inspection) == (CALL_OUT, NATIVE)
     assert problems(made) == [
@@ -98,7 +98,7 @@ def test_an_unknown_placement_is_an_error_and_leaves_all_to_the_server(text: str
 
 def test_an_unknown_body_inspection_is_an_error_and_leaves_bodies_to_the_server() -> None:
     made = compiled(BACKEND, annotated(GATEWAY, bodies="native"), settings("{bodyInspection: Native}"))
-    way = made.policies.way(THROUGH_EDGE)
+    way = made.policies.chain(THROUGH_EDGE)
     assert way is not None
     assert (way.placement, way.body_inspection) == (AUTO, STRICT)
     assert problems(made) == [
@@ -109,7 +109,7 @@ def test_an_unknown_body_inspection_is_an_error_and_leaves_bodies_to_the_server(
 
 def test_an_annotation_with_another_name_chooses_nothing_and_is_named() -> None:
     made = compiled(annotated(BACKEND, "CallOut").replace(PLACEMENT, "authplane.dev/Placement"))
-    way = made.policies.way(TO_SHOP)
+    way = made.policies.chain(TO_SHOP)
     assert way is not None
     assert (way.placement, errors(made)) == (AUTO, [])
     assert problems(made) == [

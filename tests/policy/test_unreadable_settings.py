@@ -77,5 +77,5 @@ def test_another_document_that_cannot_be_read_costs_no_settings() -> None:
 def test_a_gateway_that_cannot_be_read_is_not_replaced_by_the_default_one() -> None:
     gateway = "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: edge}\nspec: 7\n"
     for documents, kinds in (((BACKEND,), ["Backend", "Gateway"]), ((BACKEND, gateway), ["Backend"])):
-        guards = compile_policies(load(*documents).resources).policies.guards
-        assert sorted({aim.ref.kind for aim in guards}) == kinds
+        attachments = compile_policies(load(*documents).resources).policies.attachments
+        assert sorted({aim.ref.kind for aim in attachments}) == kinds

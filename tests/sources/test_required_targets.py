@@ -166,7 +166,7 @@ def test_a_policy_of_the_later_kind_is_kept_too() -> None:
     folder = Folder(BACKEND, to("shop", kind="Backend").replace("AccessPolicy", "XAccessPolicy"))
     loaded = folder.hold(BACKEND, to("gone", kind="Backend").replace("AccessPolicy", "XAccessPolicy"))
     assert loaded.last_good == {ref}
-    assert compile_policies(loaded.resources).policies.guards[Aim(SHOP)].policies[0].ref == ref
+    assert compile_policies(loaded.resources).policies.attachments[Aim(SHOP)].policies[0].ref == ref
 
 
 def test_without_the_demand_a_policy_waits_for_its_target() -> None:

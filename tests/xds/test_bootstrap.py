@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from authplane.core.feature_flags import Guards
+from authplane.core.feature_flags import FeatureFlags
 from authplane.core.problems import Problem
 from authplane.xds.bootstrap.credentials import (
     ChannelCredentials,
@@ -33,18 +33,18 @@ SERVER = {"server_uri": "xds.example.com:443", "channel_creds": [INSECURE]}
 JWT = {"type": "jwt_token_file", "config": {"jwt_token_file": "/run/token"}}
 
 
-def read(value: object, guards: Guards | None = None) -> Bootstrap | tuple[Problem, ...]:
-    return parse_bootstrap(json.dumps(value).encode(), guards or Guards())
+def read(value: object, flags: FeatureFlags | None = None) -> Bootstrap | tuple[Problem, ...]:
+    return parse_bootstrap(json.dumps(value).encode(), flags or FeatureFlags())
 
 
-def usable(value: object, guards: Guards | None = None) -> Bootstrap:
-    made = read(value, guards)
+def usable(value: object, flags: FeatureFlags | None = None) -> Bootstrap:
+    made = read(value, flags)
     assert isinstance(made, Bootstrap), made
     return made
 
 
-def said(value: object, guards: Guards | None = None) -> list[str]:
-    made = read(value, guards)
+def said(value: object, flags: FeatureFlags | None = None) -> list[str]:
+    made = read(value, flags)
     assert not isinstance(made, Bootstrap)
     return [str(each) for each in made]
 
@@ -170,7 +170,7 @@ def test_all_supported_call_credentials_apply_in_order_and_unknown_ones_do_not()
 def test_call_credentials_that_are_switched_off_are_not_even_looked_at(creds: object) -> None:
     made = usable(
         server(call_creds=creds) | {"allowed_grpc_services": {"a": {"channel_creds": [INSECURE], "call_creds": creds}}},
-        Guards(bootstrap_call_creds=False),
+        FeatureFlags(bootstrap_call_creds=False),
     )
     assert made.servers[0].call_creds == ()
     assert made.allowed_grpc_services == {"a": ServiceCredentials(channel=Insecure())}
@@ -181,8 +181,8 @@ def test_allowed_services_are_read_only_while_a_filter_may_name_one() -> None:
     value = server() | {"allowed_grpc_services": {"a": {}}}
     wrong = ["allowed_grpc_services.a.channel_creds: is required [Missing]"]
     assert said(value) == wrong
-    assert said(value, Guards(ext_authz_on_client=False)) == wrong
-    assert usable(value, Guards(ext_authz_on_client=False, ext_authz_on_server=False)).allowed_grpc_services == {}
+    assert said(value, FeatureFlags(ext_authz_on_client=False)) == wrong
+    assert usable(value, FeatureFlags(ext_authz_on_client=False, ext_authz_on_server=False)).allowed_grpc_services == {}
 
 
 @pytest.mark.requirement("BS-6")
@@ -360,7 +360,7 @@ NO_JSON = {
 @pytest.mark.requirement("BS-5")
 @pytest.mark.parametrize("text", NO_JSON.values(), ids=NO_JSON.keys())
 def test_what_is_no_strict_json_is_one_problem(text: bytes) -> None:
-    made = parse_bootstrap(text, Guards())
+    made = parse_bootstrap(text, FeatureFlags())
     assert isinstance(made, tuple)
     assert [(each.path, each.reason) for each in made] == [((), "NotJson")]
 

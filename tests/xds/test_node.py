@@ -6,7 +6,7 @@ import pytest
 from envoy.config.core.v3 import base_pb2
 from google.protobuf import json_format
 
-from authplane.core.feature_flags import Guards
+from authplane.core.feature_flags import FeatureFlags
 from authplane.xds.bootstrap.xds_bootstrap import Bootstrap, Node, parse_bootstrap
 from authplane.xds.client.wire import render_node
 
@@ -27,7 +27,7 @@ def test_servers_are_told_what_the_bootstrap_says_and_what_we_are() -> None:
     }
     written = said | {"locality": {"region": "r", "zone": "z", "sub_zone": "s"}, "user_agent_name": "somebody else"}
     server = {"server_uri": "a:1", "channel_creds": [{"type": "insecure"}]}
-    made = parse_bootstrap(json.dumps({"xds_servers": [server], "node": written}).encode(), Guards())
+    made = parse_bootstrap(json.dumps({"xds_servers": [server], "node": written}).encode(), FeatureFlags())
     assert isinstance(made, Bootstrap)
     assert json_format.MessageToDict(render_node(made.node, "1.2")) == said | OURS
 

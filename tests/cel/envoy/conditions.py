@@ -16,7 +16,7 @@ from tests.support.minting import ISSUER, claims, signer
 
 from authplane.cel.envoy.translate import Condition
 from authplane.cel.envoy.wire import render_policy
-from authplane.policy.attached.attachments import Way
+from authplane.policy.attached.attachments import PolicyChain
 from authplane.policy.check.request import Peer, Request
 from authplane.policy.decide.decide import MEANS
 from authplane.policy.decide.request_case import NOBODY, Case, Identity
@@ -31,7 +31,7 @@ from authplane.runtime.envoy_process import run_envoy
 ACCEPT: Final = "application/json, text/event-stream"
 _MARKS: Final = dict.fromkeys(range(0xDC80, 0xDD00), "!")
 _TYPES: Final = "type.googleapis.com/envoy.extensions"
-_WAY: Final = Way(guards=(), guarded=True, uses_tokens=True, reads_mcp=True, is_mcp=True, proof=None)
+_WAY: Final = PolicyChain(attachments=(), guarded=True, uses_tokens=True, reads_mcp=True, is_mcp=True, proof=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from authplane.controlplane.render.native.rbac_policies import policies_of, rend
 from authplane.controlplane.render.native.request_fronts import recognised, render_front
 from authplane.core.envoy_releases import CURRENT
 from authplane.policy.placement.placement_model import Choices, Plan, Sender
-from authplane.policy.placement.placement_plan import place_way
+from authplane.policy.placement.placement_plan import place_chain
 from authplane.policy.rules.access_settings import BodyInspection
 
 KEY: Final = "default/p/rule-0"
@@ -20,9 +20,9 @@ KEY: Final = "default/p/rule-0"
 
 def plan(*documents: str) -> Plan:
     made = compiled(BACKEND, SERVICES, *documents).policies
-    way = made.way(TO_SHOP)
+    way = made.chain(TO_SHOP)
     assert way is not None
-    return place_way(replace(way, body_inspection=BodyInspection.NATIVE), made.settings, Choices())
+    return place_chain(replace(way, body_inspection=BodyInspection.NATIVE), made.settings, Choices())
 
 
 FOUND: Final = ("envoy.filters.http.rbac", "front_shadow_effective_policy_id")

@@ -165,7 +165,7 @@ class Site:
         """Who decides what."""
         assert self.compiled is not None
         policies = self.compiled.policies
-        way = policies.way(Target(backend=SHOP))
+        way = policies.chain(Target(backend=SHOP))
         assert way is not None
         return place_grpc(way, policies.settings)
 

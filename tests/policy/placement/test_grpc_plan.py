@@ -42,7 +42,7 @@ WORKLOAD_TOKENS: Final = (
 
 def plan(*documents: str) -> GrpcPlan:
     made = compiled(SERVER, SERVICES, *documents).policies
-    way = made.way(Target(backend=SHOP))
+    way = made.chain(Target(backend=SHOP))
     assert way is not None
     return place_grpc(way, made.settings)
 

@@ -23,7 +23,7 @@ from tests.policy.world import (
 from authplane.policy.attached.attachments import Policies
 from authplane.policy.placement.native_issuers import native_issuers
 from authplane.policy.placement.placement_model import Choices
-from authplane.policy.placement.placement_plan import place_way
+from authplane.policy.placement.placement_plan import place_chain
 from authplane.policy.rules.rule_model import Oidc
 
 EDGE: Final = "[{kind: Gateway, name: edge}]"
@@ -87,8 +87,8 @@ def test_keys_are_fetched_for_envoy_only_from_issuers_whose_tokens_it_may_verify
 
 def _placed(made: Policies) -> set[str]:
     """Return the issuers whose tokens Envoy verifies on its way to somebody."""
-    ways = [] if made.closed else [way for target in (TO_SHOP, THROUGH_EDGE) if (way := made.way(target)) is not None]
-    plans = [place_way(way, made.settings, Choices()) for way in ways]
-    policies = [each for plan in plans for guard in plan.guards for each in guard.policies]
+    ways = [] if made.closed else [way for target in (TO_SHOP, THROUGH_EDGE) if (way := made.chain(target)) is not None]
+    plans = [place_chain(way, made.settings, Choices()) for way in ways]
+    policies = [each for plan in plans for attachment in plan.attachments for each in attachment.policies]
     sources = [entry.source for each in policies for entry in each.native]
     return {source.issuer.url for source in sources if isinstance(source, Oidc)}

@@ -49,7 +49,7 @@ from authplane.policy.placement.placement_plan import (
     SCREENED,
     SEVERAL,
     UNUSABLE,
-    place_way,
+    place_chain,
 )
 from authplane.policy.placement.residues import RESIDUES, Effect
 from authplane.policy.rules.access_settings import BodyInspection, Composition, Placement
@@ -72,17 +72,17 @@ def plan(
     choices: Choices = CHOICES,
 ) -> Plan:
     made: Policies = compiled(BACKEND, *documents).policies
-    way = made.way(target)
+    way = made.chain(target)
     assert way is not None
-    return place_way(replace(way, body_inspection=bodies, placement=placement), made.settings, choices)
+    return place_chain(replace(way, body_inspection=bodies, placement=placement), made.settings, choices)
 
 
 def places(made: Plan) -> list[str]:
     """Return every entry by its key, with the reason why Envoy does not decide it."""
     return [
         f"{placed.key(entry)}{f': {entry.place.reason}' if isinstance(entry.place, CallOut) else ''}"
-        for guard in made.guards
-        for placed in guard.policies
+        for attachment in made.attachments
+        for placed in attachment.policies
         for entry in placed.entries
     ]
 
@@ -199,21 +199,21 @@ def test_tokens_are_the_servers_to_judge_until_envoy_can_be_given_keys() -> None
 
 def test_a_policy_without_rules_denies_natively() -> None:
     made = plan(policy("[]"))
-    assert [placed.entries for guard in made.guards for placed in guard.policies] == [()]
+    assert [placed.entries for attachment in made.attachments for placed in attachment.policies] == [()]
     assert made.decider is Decider.ENVOY
 
 
 def test_an_unusable_policy_is_required_where_one_policy_suffices() -> None:
     broken = policy(rule(SPIFFE, "[{type: CEL, cel: {expression: 'nope'}}]"))
     made = plan(settings("{policyComposition: Any}"), broken, policy(rule(), name="q"))
-    [guard] = made.guards
-    assert guard.composition is Composition.ANY
-    assert [(placed.ref.name, placed.required) for placed in guard.policies] == [("p", True), ("q", False)]
+    [attachment] = made.attachments
+    assert attachment.composition is Composition.ANY
+    assert [(placed.ref.name, placed.required) for placed in attachment.policies] == [("p", True), ("q", False)]
 
 
 def test_policies_of_the_gateway_come_before_those_of_the_backend() -> None:
     made = plan(GATEWAY, policy(anybody(GET), name="g", targets=EDGE), policy(rule()), target=THROUGH_EDGE)
-    assert [[placed.ref.name for placed in guard.policies] for guard in made.guards] == [["g"], ["p"]]
+    assert [[placed.ref.name for placed in attachment.policies] for attachment in made.attachments] == [["g"], ["p"]]
 
 
 def test_a_policy_that_asks_about_requests_leaves_its_target_to_the_server() -> None:
@@ -243,8 +243,8 @@ def test_denials_that_name_scopes_or_say_something_need_the_server() -> None:
 
 def test_an_entry_is_granted_to_its_sender_alone_and_others_are_not_asked_about() -> None:
     made = plan(policy(f"[{rule()[1:-1]}, {rule(OIDC, GROUP)[1:-1]}, {rule(SPIFFE, ANY_A)[1:-1]}]"))
-    [guard] = made.guards
-    [placed] = guard.policies
+    [attachment] = made.attachments
+    [placed] = attachment.policies
     assert placed.ref.namespace == SHOP.namespace
     tools, _, group, _, asked, _ = placed.entries
     granted = tools.granted()

@@ -20,7 +20,7 @@ from authplane.policy.attached.attachments import Policies
 from authplane.policy.identity.tokens.bearer import Bearer, parse_bearer
 from authplane.policy.identity.tokens.verify import verify
 from authplane.policy.placement.placement_model import Choices, PlacedPolicy, Plan
-from authplane.policy.placement.placement_plan import place_way
+from authplane.policy.placement.placement_plan import place_chain
 from authplane.policy.rules.access_settings import BodyInspection
 
 SETS: Final = 24
@@ -94,8 +94,8 @@ def request(chance: Random) -> Sent:
 def conditions(plan: Plan) -> list[Condition]:
     """Return the conditions of a plan in the order in which `ask` takes them."""
     found = [plan.front]
-    for guard in plan.guards:
-        for placed in guard.policies:
+    for attachment in plan.attachments:
+        for placed in attachment.policies:
             found += [condition for entry in placed.native if (condition := entry.granted()) is not None]
             found += [condition for condition, _ in (entry.reached() for entry in placed.asked)]
     return found
@@ -105,7 +105,7 @@ async def ask(envoy: Asked, placed: Placed, sent: Sent) -> str:
     """Return what Envoy does with a request by itself: ``allow`` or ``deny``; ``ask`` if it is not sure."""
     answers = iter([await envoy.holds(placed.first + n, sent) for n in range(len(conditions(placed.plan)))])
     front = next(answers)
-    said = [_said(each, answers) for guard in placed.plan.guards for each in guard.policies]
+    said = [_said(each, answers) for attachment in placed.plan.attachments for each in attachment.policies]
     if not front:
         return "ask"
     if "deny" in said:
@@ -138,9 +138,9 @@ async def test_envoy_alone_decides_as_the_engine_does(tmp_path: Path) -> None:
     needed: list[Condition] = []
     for _ in range(SETS):
         made = policies(BACKEND, *documents(chance))
-        way = made.way(TO_SHOP)
+        way = made.chain(TO_SHOP)
         assert way is not None
-        plan = place_way(replace(way, body_inspection=BodyInspection.NATIVE), made.settings, Choices())
+        plan = place_chain(replace(way, body_inspection=BodyInspection.NATIVE), made.settings, Choices())
         sets.append(Placed(made, plan, len(needed)))
         needed += conditions(plan)
     found: list[tuple[str, str, Sent, Policies]] = []

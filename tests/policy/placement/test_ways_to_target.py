@@ -18,11 +18,11 @@ from tests.policy.world import (
 
 from authplane.core.envoy_releases import OLDEST
 from authplane.core.names import Ref
-from authplane.policy.attached.attachments import Policies, Target, Way
+from authplane.policy.attached.attachments import Policies, PolicyChain, Target
 from authplane.policy.compile.compile_policies import PolicyCompiler
 from authplane.policy.placement.known_plans import known_plan
 from authplane.policy.placement.placement_model import Choices, Decider, Plan
-from authplane.policy.placement.placement_plan import place_way
+from authplane.policy.placement.placement_plan import place_chain
 from authplane.policy.placement.ways_to_target import Passages
 from authplane.policy.rules.access_settings import BodyInspection, Composition, Placement
 from authplane.policy.rules.policy_targets import Aim
@@ -64,13 +64,13 @@ def test_every_target_that_something_leads_to_has_its_plan() -> None:
         (ADMIN, Decider.ENVOY),
         (SERVICE, Decider.NOBODY),
     ]
-    assert [each.plan for each in found] == [place_way(each.way, made.settings, Choices()) for each in found]
+    assert [each.plan for each in found] == [place_chain(each.chain, made.settings, Choices()) for each in found]
 
 
-def way_to(made: Policies) -> Way:
-    way = made.way(TO_SHOP)
-    assert way is not None
-    return way
+def way_to(made: Policies) -> PolicyChain:
+    chain = made.chain(TO_SHOP)
+    assert chain is not None
+    return chain
 
 
 def planned(made: Policies, choices: Choices | None = None) -> Plan:
@@ -96,7 +96,7 @@ def test_a_plan_is_made_again_only_if_something_changes_that_it_depends_on() -> 
     shadow = policy(rule(SPIFFE, "[{type: CEL, cel: 'has(identity.a) && identity.a.exists(x, x == 1.0)'}]"), name="q")
     assert planned(compiled(q=f"{shadow}  mode: Shadow")) is not first
     changed = compiled(p=policy(rule(authorization="[{type: InlineTools, tools: [sub]}]")))
-    assert planned(changed) == place_way(way_to(changed), changed.settings, Choices())
+    assert planned(changed) == place_chain(way_to(changed), changed.settings, Choices())
     assert planned(changed) is not planned(changed, Choices(keys=frozenset()))
 
 
@@ -104,22 +104,22 @@ def test_a_plan_is_known_again_only_for_a_way_that_is_the_same_in_all_it_depends
     made = policies(
         NATIVE, BACKEND, GATEWAY, policy(rule(authorization="[{type: CEL, cel: 'request.path == \"/a\"'}]"))
     )
-    way = made.way(WEB)
-    assert way is not None
-    known = known_plan(way, made.settings, Choices())
-    assert known_plan(replace(way), made.settings, Choices()) is known
+    chain = made.chain(WEB)
+    assert chain is not None
+    known = known_plan(chain, made.settings, Choices())
+    assert known_plan(replace(chain), made.settings, Choices()) is known
     changed = (
-        (replace(way, guarded=not way.guarded), made.settings, Choices()),
-        (replace(way, is_mcp=not way.is_mcp), made.settings, Choices()),
-        (replace(way, reads_mcp=not way.reads_mcp), made.settings, Choices()),
-        (replace(way, placement=Placement.CALL_OUT), made.settings, Choices()),
-        (replace(way, body_inspection=BodyInspection.STRICT), made.settings, Choices()),
-        (replace(way, guards=way.guards[1:]), made.settings, Choices()),
-        (way, replace(made.settings, composition=Composition.ANY), Choices()),
-        (way, made.settings, Choices(envoy=OLDEST)),
-        (way, made.settings, Choices(keys=frozenset())),
+        (replace(chain, guarded=not chain.guarded), made.settings, Choices()),
+        (replace(chain, is_mcp=not chain.is_mcp), made.settings, Choices()),
+        (replace(chain, reads_mcp=not chain.reads_mcp), made.settings, Choices()),
+        (replace(chain, placement=Placement.CALL_OUT), made.settings, Choices()),
+        (replace(chain, body_inspection=BodyInspection.STRICT), made.settings, Choices()),
+        (replace(chain, attachments=chain.attachments[1:]), made.settings, Choices()),
+        (chain, replace(made.settings, composition=Composition.ANY), Choices()),
+        (chain, made.settings, Choices(envoy=OLDEST)),
+        (chain, made.settings, Choices(keys=frozenset())),
     )
     for each in changed:
         found = known_plan(*each)
         assert found is not known
-        assert found == place_way(*each)
+        assert found == place_chain(*each)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from authplane.controlplane.graph.build_memory import Memory
 from authplane.controlplane.graph.gateway.gateway_api import NO_GATEWAYS, Gateways, build_gateways
 from authplane.controlplane.graph.gateway.grpc_backends import build_grpc_servers, close_all
-from authplane.controlplane.graph.httpproxy.build_context import Around
+from authplane.controlplane.graph.httpproxy.build_context import BuildContext
 from authplane.controlplane.graph.httpproxy.ingress_class import leave_to_others
 from authplane.controlplane.graph.httpproxy.proxy_authorization import global_authorization
 from authplane.controlplane.graph.httpproxy.virtual_hosts import Hosts, build_hosts, owners
@@ -70,7 +70,7 @@ def build_graph(
     clusters_of_extensions = extension_clusters(resources, settings, tls, reports, memory.extensions)
     extensions = {name: cluster.extension for name, cluster in clusters_of_extensions.items()}
     services = ServiceClusters(resources, settings, tls, memory.clusters)
-    around = Around(
+    shared = BuildContext(
         resources=resources,
         settings=settings,
         unusable=unusable,
@@ -80,7 +80,7 @@ def build_graph(
         clusters=services,
         reports=reports,
     )
-    hosts = build_hosts(around, memory.roots)
+    hosts = build_hosts(shared, memory.roots)
     where = settings.listeners
     taken = [each.port for each, served in ((where.http, hosts.plain), (where.https, hosts.secure)) if served]
     asked, placements = policy_server or server, Placements(policies, keys, memory.gateways.placements)

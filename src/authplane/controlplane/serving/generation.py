@@ -15,7 +15,7 @@ from authplane.controlplane.render.rendered import Rendered, render_graph
 from authplane.controlplane.serving.editions import Snapshots
 from authplane.controlplane.status.gateway_status import build_gateway_status
 from authplane.controlplane.status.policy_status import Observed, with_policies
-from authplane.controlplane.status.remembered_enforcement import ToldPolicies
+from authplane.controlplane.status.remembered_enforcement import RememberedEnforcement
 from authplane.controlplane.status.resource_status import Status, build_status
 from authplane.core.envoy_releases import CURRENT, Release
 from authplane.core.problems import Severity
@@ -40,7 +40,7 @@ class Generation:
     memory: Memory = field(repr=False)
     compiler: PolicyCompiler = field(repr=False)
     snapshots: Snapshots = field(repr=False)
-    told: ToldPolicies = field(default_factory=ToldPolicies, repr=False)
+    told: RememberedEnforcement = field(default_factory=RememberedEnforcement, repr=False)
     """What statuses said of policies before."""
 
     @property
@@ -134,7 +134,7 @@ def build_generation(
         memory=memory,
         compiler=compiler,
         snapshots=Snapshots(built.graph, before.snapshots if before else None),
-        told=before.told if before else ToldPolicies(),
+        told=before.told if before else RememberedEnforcement(),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from authplane.core.names import Ref
 from authplane.core.problems import Problem
-from authplane.policy.attached.attachments import Guard
+from authplane.policy.attached.attachments import Attachment
 from authplane.policy.compile.compile_policies import (
     CONTROLLER,
     MOST_ANCESTORS,
@@ -129,9 +129,9 @@ def build_target_conditions(
 
     Unless it is ``exposed``, policies of Gateways stand on every way to a backend that has none of its own.
     """
-    guard = compiled.policies.guards.get(Aim(ref))
+    attachment = compiled.policies.attachments.get(Aim(ref))
     open_ = compiled.policies.settings.allow_unprotected or ref.kind not in BACKENDS
-    protected = (_protected(guard, exposed=exposed, allow=open_),) if guard is not None else ()
+    protected = (_protected(attachment, exposed=exposed, allow=open_),) if attachment is not None else ()
     table: Mapping[Any, Backend | XBackend]
     table = resources.backends if ref.kind == "Backend" else resources.x_backends
     backend = table.get(ref.object_name) if ref.kind in BACKENDS else None
@@ -168,21 +168,21 @@ def _resolved(at: Standing, standing: PolicyStanding, without_keys: Mapping[str,
     return _condition("ResolvedRefs", True, "ResolvedRefs", "everything that the policy refers to is there")
 
 
-def _protected(guard: Guard, *, exposed: bool, allow: bool) -> Condition:
-    unusable = [policy for policy in guard.policies if isinstance(policy, Unusable)]
+def _protected(attachment: Attachment, *, exposed: bool, allow: bool) -> Condition:
+    unusable = [policy for policy in attachment.policies if isinstance(policy, Unusable)]
     if unusable:
         full = any(policy.reason == STATUS_FULL for policy in unusable)
         names = "; ".join(f"{policy.ref}: {policy.message}" for policy in unusable)
         reason = "PolicyStatusFull" if full else "PolicyNotAccepted"
         return _condition("Protected", True, reason, f"everything is denied: {names}")
-    if guard.policies:
-        names = ", ".join(str(policy.ref) for policy in guard.policies)
+    if attachment.policies:
+        names = ", ".join(str(policy.ref) for policy in attachment.policies)
         return _condition("Protected", True, "Protected", f"protected by {names}")
     if not exposed:
         return _condition("Protected", True, "ProtectedByGateway", "protected by the policies of its Gateways")
     rest = f"requests that no policy of a Gateway judges are {'allowed' if allow else 'denied'}"
-    if allow and guard.shadows:
-        names = ", ".join(str(policy.ref) for policy in guard.shadows)
+    if allow and attachment.shadows:
+        names = ", ".join(str(policy.ref) for policy in attachment.shadows)
         return _condition("Protected", False, "Shadow", f"{names} only in shadow: {rest}")
     if allow:
         return _condition("Protected", False, "NoPolicy", f"no policy protects it: {rest}")

@@ -32,8 +32,8 @@ def enforced_condition(standing: PolicyStanding, at: Standing, policies: Policie
     found = [
         (passage.plan.decider, placed)
         for passage in passages.past(at.aim)
-        for guard in passage.plan.guards
-        for placed in guard.policies
+        for attachment in passage.plan.attachments
+        for placed in attachment.policies
         if placed.ref == standing.ref
     ]
     deciders = {decider for decider, _ in found}
@@ -51,8 +51,10 @@ def _shadowed(at: Standing, passages: Passages) -> str:
 
 
 def _refused(ref: Ref, at: Standing, policies: Policies) -> Condition:
-    guards = (policies.guards.get(aim) for aim in (at.aim, Aim(at.aim.ref)))
-    denying = (each for guard in guards if guard is not None for each in guard.policies if each.ref == ref)
+    attachments = (policies.attachments.get(aim) for aim in (at.aim, Aim(at.aim.ref)))
+    denying = (
+        each for attachment in attachments if attachment is not None for each in attachment.policies if each.ref == ref
+    )
     if any(isinstance(each, Unusable) for each in denying):
         return _condition("Enforced", True, "Denies", "everything is denied until the policy is accepted")
     return _condition("Enforced", False, "TargetNotFound", "there is nothing to protect")

@@ -255,7 +255,7 @@ def _verifies_tokens(port: GatewayPort) -> bool:
         for share in split.shares
         if isinstance(share.authorization, Enforced)
     )
-    return any(each is not None and each.keys and each.way.uses_tokens for each in placings)
+    return any(each is not None and each.keys and each.chain.uses_tokens for each in placings)
 
 
 def _cluster_names(cluster: str) -> frozenset[XdsName]:

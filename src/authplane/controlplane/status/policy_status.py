@@ -15,7 +15,7 @@ from authplane.controlplane.status.access_policy_status import (
 )
 from authplane.controlplane.status.access_policy_status import Condition as PolicyCondition
 from authplane.controlplane.status.enforced_condition import enforced_condition
-from authplane.controlplane.status.remembered_enforcement import ToldPolicies
+from authplane.controlplane.status.remembered_enforcement import RememberedEnforcement
 from authplane.controlplane.status.resource_status import (
     AncestorStatus,
     Condition,
@@ -44,7 +44,7 @@ class Observed(NamedTuple):
     """Finds the ways on which requests come to what they protect."""
     routed: tuple[Target, ...] = ()
     """The targets that requests come to, whether they are checked or not."""
-    told: ToldPolicies | None = None
+    told: RememberedEnforcement | None = None
     """What was said before of the same ways: whoever has it all need not look for them."""
     without_keys: Mapping[str, str] = MappingProxyType({})
     """The issuers whose keys could not be fetched, by address, and why."""

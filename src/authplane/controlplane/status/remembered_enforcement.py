@@ -16,7 +16,7 @@ _Ways: TypeAlias = Sequence[Placing | None]
 _Key: TypeAlias = tuple[Ref, Aim]
 
 
-class ToldPolicies:
+class RememberedEnforcement:
     """Conditions of this generation and of the one before it, with what stood on the ways that they speak of."""
 
     def __init__(self) -> None:

@@ -89,7 +89,7 @@ def probe_documents(examined: Examined) -> Iterable[Row]:
 def probe_protection(examined: Examined) -> Iterable[Row]:
     """Name every Backend that no policy protects, if there are Backends."""
     policies = examined.generation.compiled.policies
-    if not any(aim.ref.kind in BACKENDS for aim in policies.guards):
+    if not any(aim.ref.kind in BACKENDS for aim in policies.attachments):
         return
     rows = [
         Row(probe="protection", subject=str(ref), outcome=Outcome.FINDING, message=message, remedy=f"{remedy}.")

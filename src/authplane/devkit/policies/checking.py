@@ -223,9 +223,11 @@ def _gaps(policies: Policies, asked: AskedRequest, token: Token, unasked: Iterab
     for service in dict.fromkeys(each.service for each in unasked):
         yield f"not asked: the external service {service.service}:{service.port}; --ask asks it"
     guarded = any(
-        guard.policies or guard.shadows for aim, guard in policies.guards.items() if aim.ref.kind == "Gateway"
+        attachment.policies or attachment.shadows
+        for aim, attachment in policies.attachments.items()
+        if aim.ref.kind == "Gateway"
     )
     backend = asked.target.backend
-    known = policies.guards.get(Aim(backend)) if backend is not None else None
+    known = policies.attachments.get(Aim(backend)) if backend is not None else None
     if guarded and asked.target.gateway is None and known is not None and known.mcp:
         yield f"not asked: the policies of Gateways, since none leads to {backend}; target.gateway names one"

@@ -7,7 +7,7 @@ from typing import Any, Final
 from authplane.controlplane.serving.generation import Generation
 from authplane.core.envoy_releases import CURRENT, Release, known_release
 from authplane.core.names import Ref
-from authplane.policy.attached.attachments import Guard, Policies, Target, Way
+from authplane.policy.attached.attachments import Attachment, Policies, PolicyChain, Target
 from authplane.policy.placement.placed_sources import SKEW, TWO_NAMES
 from authplane.policy.placement.placement_model import CallOut, Decider, PlacedPolicy, Plan
 from authplane.policy.placement.placement_plan import OLD
@@ -79,24 +79,24 @@ def explain(generation: Generation, envoy: Release = CURRENT) -> tuple[Explained
 def _others(reached: Iterable[Passage], policies: Policies, passages: Passages) -> Iterator[Passage]:
     """Yield what stands before targets that no request is checked for: nothing leads there, or protects them."""
     seen = {ref for each in reached for ref in (each.target.backend, each.target.gateway)}
-    for aim, guard in sorted(policies.guards.items(), key=lambda each: each[0]):
-        if not aim.section and aim.ref not in seen and (aim.ref.kind in BACKENDS or guard.policies):
+    for aim, attachment in sorted(policies.attachments.items(), key=lambda each: each[0]):
+        if not aim.section and aim.ref not in seen and (aim.ref.kind in BACKENDS or attachment.policies):
             yield from passages.past(Aim(aim.ref))
 
 
 def _explained(passage: Passage, policies: Policies, passages: Passages, *, reached: bool = True) -> Explained:
-    target, way, plan = passage.target, passage.way, passage.plan
+    target, chain, plan = passage.target, passage.chain, passage.plan
     native = plan.decider in {Decider.ENVOY, Decider.BOTH} and not policies.closed
     return Explained(
         gateway=_place(target),
         backend="" if target.backend is None else str(target.backend),
         decider=_decider(passage, policies),
-        placement=way.placement,
-        body_inspection=way.body_inspection,
-        policies=(*(_policy(each, way) for each in _policies(plan)), *_shadows(passage, passages)),
+        placement=chain.placement,
+        body_inspection=chain.body_inspection,
+        policies=(*(_policy(each, chain) for each in _policies(plan)), *_shadows(passage, passages)),
         note=_note(passage, policies, reached=reached),
         advice=() if policies.closed else tuple(_advice(passage, passages)),
-        trusts_parser=native and plan.front.reads_mcp and way.body_inspection is BodyInspection.NATIVE,
+        trusts_parser=native and plan.front.reads_mcp and chain.body_inspection is BodyInspection.NATIVE,
     )
 
 
@@ -123,7 +123,7 @@ def _note(passage: Passage, policies: Policies, *, reached: bool) -> str:
     return "" if reached else UNREACHED
 
 
-def _policy(placed: PlacedPolicy, way: Way) -> ExplainedPolicy:
+def _policy(placed: PlacedPolicy, chain: PolicyChain) -> ExplainedPolicy:
     return ExplainedPolicy(
         ref=placed.ref,
         entries=tuple(
@@ -132,26 +132,26 @@ def _policy(placed: PlacedPolicy, way: Way) -> ExplainedPolicy:
             )
             for each in placed.entries
         ),
-        note=_policy_note(placed, way),
+        note=_policy_note(placed, chain),
     )
 
 
 def _shadows(passage: Passage, passages: Passages) -> Iterator[ExplainedPolicy]:
     note = _shadow_note(passage, passages)
-    for shadow in passage.way.shadows:
-        for guard in shadow.guards:
-            for policy in guard.policies:
+    for shadow in passage.chain.shadows:
+        for attachment in shadow.attachments:
+            for policy in attachment.policies:
                 yield ExplainedPolicy(ref=policy.ref, entries=(), note=note)
 
 
 def _shadow_note(passage: Passage, passages: Passages) -> str:
     if passages.evaluates_shadows(passage):
         return EVALUATED
-    return TOO_OLD if passage.way.guards[-1].mcp else OPEN_SERVER
+    return TOO_OLD if passage.chain.attachments[-1].mcp else OPEN_SERVER
 
 
-def _policy_note(placed: PlacedPolicy, way: Way) -> str:
-    known = next(each for guard in way.guards for each in guard.policies if each.ref == placed.ref)
+def _policy_note(placed: PlacedPolicy, chain: PolicyChain) -> str:
+    known = next(each for attachment in chain.attachments for each in attachment.policies if each.ref == placed.ref)
     match known:
         case Unusable(message=message):
             return f"denies everything: {message}"
@@ -180,10 +180,14 @@ _CHANGES: Final = (
 def _advice(passage: Passage, passages: Passages) -> Iterator[str]:
     change = next((each for each in _CHANGES if _helps(each, passage, passages)), None)
     if change is not None and change.placement is not None:
-        strict = [guard for guard in passage.way.guards if guard.placement is Placement.CALL_OUT]
+        strict = [attachment for attachment in passage.chain.attachments if attachment.placement is Placement.CALL_OUT]
         yield _less_strict(f"{PLACEMENT}: {Placement.AUTO}", strict, passage)
     if change is not None and change.body_inspection is not None:
-        strict = [guard for guard in passage.way.guards if guard.body_inspection is BodyInspection.STRICT]
+        strict = [
+            attachment
+            for attachment in passage.chain.attachments
+            if attachment.body_inspection is BodyInspection.STRICT
+        ]
         written = _less_strict(f"{BODY_INSPECTION}: {BodyInspection.NATIVE}", strict, passage)
         yield f"{written}, if the JSON parser of the backend is strict"
     asked = [each.place for placed in _policies(passage.plan) for each in placed.asked]
@@ -193,17 +197,17 @@ def _advice(passage: Passage, passages: Passages) -> Iterator[str]:
 
 def _helps(change: Chosen, passage: Passage, passages: Passages) -> bool:
     """Tell whether Envoy would decide more if something less strict were chosen."""
-    other = _changed(passage.way, change)
+    other = _changed(passage.chain, change)
     return _natives(passages.plan(passage.target, other)) > _natives(passage.plan)
 
 
-def _changed(way: Way, change: Chosen) -> Way:
+def _changed(chain: PolicyChain, change: Chosen) -> PolicyChain:
     """Return a way with something else chosen; what Envoy reads for nobody that is enforced it does not read at all."""
     return replace(
-        way,
-        placement=change.placement or way.placement,
-        body_inspection=change.body_inspection or way.body_inspection,
-        shadows=tuple(each if each.reads_mcp > way.reads_mcp else _changed(each, change) for each in way.shadows),
+        chain,
+        placement=change.placement or chain.placement,
+        body_inspection=change.body_inspection or chain.body_inspection,
+        shadows=tuple(each if each.reads_mcp > chain.reads_mcp else _changed(each, change) for each in chain.shadows),
     )
 
 
@@ -212,13 +216,13 @@ def _natives(plan: Plan) -> int:
 
 
 def _policies(plan: Plan) -> Iterator[PlacedPolicy]:
-    for guard in plan.guards:
-        yield from guard.policies
+    for attachment in plan.attachments:
+        yield from attachment.policies
 
 
-def _less_strict(wanted: str, strict: Sequence[Guard], passage: Passage) -> str:
+def _less_strict(wanted: str, strict: Sequence[Attachment], passage: Passage) -> str:
     """Say where to write something; if what is stricter is written anywhere, it has to go."""
-    where = " and ".join(str(guard.aim.ref) for guard in strict)
+    where = " and ".join(str(attachment.aim.ref) for attachment in strict)
     return f"set {wanted} on {where or passage.target.backend or passage.target.gateway}"
 
 

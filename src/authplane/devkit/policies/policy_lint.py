@@ -79,8 +79,8 @@ def lint_policies(enforced: Enforced) -> tuple[Finding, ...]:
 def _remarks(enforced: Enforced) -> Iterator[_Remark]:
     policies: dict[Ref, AnyPolicy] = {
         policy.ref: policy
-        for guard in enforced.policies.guards.values()
-        for policy in (*guard.policies, *guard.shadows)
+        for attachment in enforced.policies.attachments.values()
+        for policy in (*attachment.policies, *attachment.shadows)
     }
     for policy in policies.values():
         yield from _policy_remarks(policy)
@@ -164,11 +164,11 @@ def _covers_entry(wider: Entry, other: Entry, *, same_source: bool) -> bool:
 
 def _target_remarks(enforced: Enforced) -> Iterator[_Remark]:
     settings = enforced.policies.settings
-    for aim, guard in enforced.policies.guards.items():
-        if guard.shadows and not guard.policies and not aim.section and aim.ref.kind == "Gateway":
-            names = ", ".join(str(policy.ref) for policy in guard.shadows)
+    for aim, attachment in enforced.policies.attachments.items():
+        if attachment.shadows and not attachment.policies and not aim.section and aim.ref.kind == "Gateway":
+            names = ", ".join(str(policy.ref) for policy in attachment.shadows)
             yield _Remark(aim.ref, (), SHADOW_ONLY, f"only policies in shadow name it ({names}): it denies nothing")
-        granting = [policy for policy in guard.policies if isinstance(policy, Policy)]
+        granting = [policy for policy in attachment.policies if isinstance(policy, Policy)]
         if settings.composition is Composition.ANY and len(granting) > 1 and not aim.section:
             said = f"{len(granting)} policies protect it, and with policyComposition Any the widest of them decides"
             yield _Remark(aim.ref, (), "AnyPolicySuffices", said)

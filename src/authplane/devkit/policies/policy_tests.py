@@ -208,8 +208,8 @@ def _differences(expect: Expectation, record: dict[str, Any]) -> Iterator[str]:
 def _rules(enforced: Enforced) -> Iterator[RuleName]:
     policies: dict[Ref, AnyPolicy] = {
         policy.ref: policy
-        for guard in enforced.policies.guards.values()
-        for policy in (*guard.policies, *guard.shadows)
+        for attachment in enforced.policies.attachments.values()
+        for policy in (*attachment.policies, *attachment.shadows)
     }
     for ref, policy in policies.items():
         for index, rule in enumerate(rules_of(policy)):

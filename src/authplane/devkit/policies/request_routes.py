@@ -43,7 +43,7 @@ def _ways(target: Target, enforced: Enforced) -> Iterator[Target]:
     if target.backend is not None:
         yield from (each for each in enforced.routed if each.backend == target.backend and each.gateway is not None)
     else:
-        aims = enforced.policies.guards
+        aims = enforced.policies.attachments
         yield from (Target(gateway=aim.ref, section=aim.section) for aim in aims if aim.section)
 
 
@@ -52,8 +52,8 @@ def _is_meant(way: Target, target: Target) -> bool:
 
 
 def _policies(way: Target, policies: Policies) -> tuple[Ref, ...]:
-    guard = policies.guards.get(Aim(way.gateway, way.section)) if way.gateway is not None else None
-    return () if guard is None else tuple(each.ref for each in (*guard.policies, *guard.shadows))
+    attachment = policies.attachments.get(Aim(way.gateway, way.section)) if way.gateway is not None else None
+    return () if attachment is None else tuple(each.ref for each in (*attachment.policies, *attachment.shadows))
 
 
 def _listener(way: Target) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from authplane.policy.attached.attachments import Guard, build_guard
+from authplane.policy.attached.attachments import Attachment, build_attachment
 from authplane.policy.rules.policy_targets import Aim
 from authplane.policy.rules.rule_model import AnyPolicy, Unusable
 from authplane.policy.rules.target_choices import Chosen
@@ -17,10 +17,10 @@ class _Made:
     shadows: Sequence[AnyPolicy]
     mcp: bool
     chosen: Chosen
-    guard: Guard
+    attachment: Attachment
 
 
-class GuardMemory:
+class AttachmentMemory:
     """Builds guards, pass after pass."""
 
     def __init__(self) -> None:
@@ -33,8 +33,8 @@ class GuardMemory:
 
     def ensure(
         self, aim: Aim, policies: Sequence[AnyPolicy], shadows: Sequence[AnyPolicy], *, mcp: bool, chosen: Chosen
-    ) -> Guard:
-        """Return what `build_guard` does; the same policies give the same object."""
+    ) -> Attachment:
+        """Return what `build_attachment` does; the same policies give the same object."""
         made = self._before.get(aim)
         if (
             made is None
@@ -43,10 +43,10 @@ class GuardMemory:
             or not _same(made.policies, policies)
             or not _same(made.shadows, shadows)
         ):
-            guard = build_guard(aim, policies, shadows, mcp=mcp, chosen=chosen)
-            made = _Made(tuple(policies), tuple(shadows), mcp, chosen, guard)
-        self._now[made.guard.aim] = made
-        return made.guard
+            attachment = build_attachment(aim, policies, shadows, mcp=mcp, chosen=chosen)
+            made = _Made(tuple(policies), tuple(shadows), mcp, chosen, attachment)
+        self._now[made.attachment.aim] = made
+        return made.attachment
 
 
 def _same(these: Sequence[AnyPolicy], those: Sequence[AnyPolicy]) -> bool:

@@ -31,7 +31,7 @@ from authplane.policy.verdicts.allowed_memory import Memory, Proof, proof_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guard:
+class Attachment:
     """The policies of a backend, a Gateway or a listener, in the order in which they are asked.
 
     Those that deny everything come first, so that nobody is asked in vain; then those that ask an external service
@@ -62,19 +62,19 @@ class Guard:
     body_inspection: BodyInspection | None = None
 
 
-def build_guard(
+def build_attachment(
     aim: Aim,
     policies: Iterable[AnyPolicy],
     shadows: Iterable[AnyPolicy] = (),
     *,
     mcp: bool = True,
     chosen: Chosen = NOTHING_CHOSEN,
-) -> Guard:
+) -> Attachment:
     """Put the policies of a target in order; those of one kind keep theirs."""
     ordered = tuple(sorted(policies, key=_turn))
     rules = tuple(rule for policy in ordered for rule in rules_of(policy))
     oidc = tuple(rule.source for rule in rules if isinstance(rule.source, Oidc))
-    return Guard(
+    return Attachment(
         aim=aim,
         policies=ordered,
         shadows=tuple(sorted(shadows, key=_turn)),
@@ -106,9 +106,9 @@ def trust_domains(policies: Iterable[AnyPolicy], settings: Settings) -> frozense
     return frozenset(found)
 
 
-def uses_certificates(guard: Guard) -> bool:
+def uses_certificates(attachment: Attachment) -> bool:
     """Tell whether some rule looks at the certificate that a client shows."""
-    sources = (rule.source for policy in guard.policies for rule in rules_of(policy))
+    sources = (rule.source for policy in attachment.policies for rule in rules_of(policy))
     return any(isinstance(source, Spiffe | Account) for source in sources)
 
 
@@ -130,10 +130,10 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class PolicyChain:
     """All that stands before a target: the guard of the Gateway, then that of the backend."""
 
-    guards: tuple[Guard, ...]
+    attachments: tuple[Attachment, ...]
     guarded: bool
     uses_tokens: bool
     reads_mcp: bool
@@ -147,7 +147,7 @@ class Way:
     """Who reads bodies: of what the targets on the way choose, the stricter."""
     arguments: Members = NOTHING
     """What rules read of the arguments of calls."""
-    shadows: tuple["Way", ...] = ()
+    shadows: tuple["PolicyChain", ...] = ()
     """For each policy in shadow, a way on which it stands alone and is enforced."""
     memory: Memory = field(default_factory=Memory, repr=False, compare=False)
 
@@ -157,7 +157,7 @@ class Policies:
     """Everything that decisions need, by target: what stands before one costs nothing to another."""
 
     settings: Settings = field(default_factory=Settings)
-    guards: Mapping[Aim, Guard] = field(default_factory=lambda: MappingProxyType({}))
+    attachments: Mapping[Aim, Attachment] = field(default_factory=lambda: MappingProxyType({}))
     """For every backend, every Gateway and every listener that there is."""
     issuers: tuple[Issuer, ...] = ()
     """Whose tokens are of use anywhere; nobody else is ever asked for keys."""
@@ -170,7 +170,7 @@ class Policies:
     """Why nothing can be allowed; empty if something can."""
     trusted: Trusted = field(init=False, repr=False, compare=False)
     """Whom what proves workloads may come from."""
-    _ways: dict[Target, Way] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _ways: dict[Target, PolicyChain] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         trusted = Trusted(
@@ -186,10 +186,10 @@ class Policies:
         """Tell whether somebody who comes to a target may be known by a token that the cluster has to review."""
         if self.closed or not self.settings.workloads.reviewed:
             return False
-        way = self.way(target)
-        return way is not None and any(guard.accounts for guard in way.guards)
+        chain = self.chain(target)
+        return chain is not None and any(attachment.accounts for attachment in chain.attachments)
 
-    def way(self, target: Target) -> Way | None:
+    def chain(self, target: Target) -> PolicyChain | None:
         """Return what stands before a target; None for one that is not known. Built once for each."""
         known = self._ways.get(target)
         if known is not None:
@@ -197,50 +197,56 @@ class Policies:
         aims = [] if target.gateway is None else [Aim(target.gateway, target.section)]
         if target.backend is not None:
             aims.append(Aim(target.backend))
-        guards = tuple(guard for aim in aims if (guard := self.guards.get(aim)) is not None)
-        if not aims or len(guards) != len(aims):
+        attachments = tuple(attachment for aim in aims if (attachment := self.attachments.get(aim)) is not None)
+        if not aims or len(attachments) != len(aims):
             return None
-        is_mcp = target.backend is not None and target.backend.kind in BACKENDS and guards[-1].mcp
-        reads_mcp = any(guard.reads_mcp for guard in guards)
-        way = Way(
-            guards=guards,
-            guarded=any(guard.policies for guard in guards),
-            uses_tokens=any(guard.uses_tokens for guard in guards),
+        is_mcp = target.backend is not None and target.backend.kind in BACKENDS and attachments[-1].mcp
+        reads_mcp = any(attachment.reads_mcp for attachment in attachments)
+        chain = PolicyChain(
+            attachments=attachments,
+            guarded=any(attachment.policies for attachment in attachments),
+            uses_tokens=any(attachment.uses_tokens for attachment in attachments),
             reads_mcp=reads_mcp,
             is_mcp=is_mcp,
-            proof=proof_of(policy for guard in guards for policy in guard.policies) if is_mcp and reads_mcp else None,
+            proof=proof_of(policy for attachment in attachments for policy in attachment.policies)
+            if is_mcp and reads_mcp
+            else None,
             placement=pick_strictest(
-                (guard.placement for guard in guards), Placement.CALL_OUT, self.settings.placement
+                (attachment.placement for attachment in attachments), Placement.CALL_OUT, self.settings.placement
             ),
             body_inspection=pick_strictest(
-                (guard.body_inspection for guard in guards), BodyInspection.STRICT, self.settings.body_inspection
+                (attachment.body_inspection for attachment in attachments),
+                BodyInspection.STRICT,
+                self.settings.body_inspection,
             ),
-            arguments=join_members(guard.arguments for guard in guards),
+            arguments=join_members(attachment.arguments for attachment in attachments),
         )
-        shadows = tuple(_alone(policy, guard, way) for guard in guards for policy in guard.shadows)
-        way = self._ways[target] = replace(way, shadows=shadows) if shadows else way
-        return way
+        shadows = tuple(
+            _alone(policy, attachment, chain) for attachment in attachments for policy in attachment.shadows
+        )
+        chain = self._ways[target] = replace(chain, shadows=shadows) if shadows else chain
+        return chain
 
 
 NO_POLICIES: Final = Policies(closed="no policies have been read yet")
 
 
-def _alone(policy: AnyPolicy, guard: Guard, way: Way) -> Way:
+def _alone(policy: AnyPolicy, attachment: Attachment, chain: PolicyChain) -> PolicyChain:
     """Return the way on which a policy stands alone, where its guard stands on another."""
-    chosen = Chosen(placement=guard.placement, body_inspection=guard.body_inspection)
-    alone = build_guard(guard.aim, (policy,), mcp=guard.mcp, chosen=chosen)
+    chosen = Chosen(placement=attachment.placement, body_inspection=attachment.body_inspection)
+    alone = build_attachment(attachment.aim, (policy,), mcp=attachment.mcp, chosen=chosen)
     # A proxy that reads bodies refuses those that it cannot read: it may do so only where something that is enforced
     # asks for it.
-    strict = alone.reads_mcp and not way.reads_mcp
+    strict = alone.reads_mcp and not chain.reads_mcp
     return replace(
-        way,
-        guards=(alone,),
+        chain,
+        attachments=(alone,),
         guarded=True,
         uses_tokens=alone.uses_tokens,
         reads_mcp=alone.reads_mcp,
         proof=None,
         arguments=alone.arguments,
-        body_inspection=BodyInspection.STRICT if strict else way.body_inspection,
+        body_inspection=BodyInspection.STRICT if strict else chain.body_inspection,
         memory=Memory(),
     )
 

@@ -26,7 +26,7 @@ def unprotected_problems(policies: Policies, routed: Iterable[Target]) -> Iterat
     """Yield a warning about every such Backend; where nothing at all is allowed there is no need to warn."""
     effect = _ALLOWED if policies.settings.allow_unprotected else _DENIED
     for ref, ways in () if policies.closed else _open_ways(policies, routed).items():
-        shadows = policies.guards[Aim(ref)].shadows
+        shadows = policies.attachments[Aim(ref)].shadows
         names = ", ".join(str(policy.ref) for policy in shadows)
         who = f"only policies in shadow name it ({names})" if shadows else "no policy protects it"
         reason = SHADOW_ONLY if shadows else UNPROTECTED
@@ -35,7 +35,11 @@ def unprotected_problems(policies: Policies, routed: Iterable[Target]) -> Iterat
 
 def _open_ways(policies: Policies, routed: Iterable[Target]) -> dict[Ref, str]:
     """Return the Backends, sorted, with words for the ways that lead to each without a policy, if others have one."""
-    bare = {aim.ref for aim, guard in policies.guards.items() if aim.ref.kind in BACKENDS and not guard.policies}
+    bare = {
+        aim.ref
+        for aim, attachment in policies.attachments.items()
+        if aim.ref.kind in BACKENDS and not attachment.policies
+    }
     ways: dict[Ref, list[Target]] = {ref: [] for ref in sorted(bare)}
     for target in routed:
         if target.backend in ways:
@@ -50,6 +54,6 @@ def _open_ways(policies: Policies, routed: Iterable[Target]) -> dict[Ref, str]:
 
 
 def _is_guarded(target: Target, policies: Policies) -> bool:
-    way = policies.way(target)
+    way = policies.chain(target)
     # What is not known is denied, whatever the settings say.
     return way is None or way.guarded

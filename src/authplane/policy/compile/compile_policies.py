@@ -7,8 +7,8 @@ from typing import Final
 
 from authplane.core.names import Ref
 from authplane.core.problems import Problem, Problems, Severity
-from authplane.policy.attached.attachment_memory import GuardMemory
-from authplane.policy.attached.attachments import Guard, Policies, trust_domains
+from authplane.policy.attached.attachment_memory import AttachmentMemory
+from authplane.policy.attached.attachments import Attachment, Policies, trust_domains
 from authplane.policy.attached.policy_order import Stands, each_once
 from authplane.policy.compile.followed_issuers import followed_issuers, names_of
 from authplane.policy.compile.policy_drafts import Draft, build_draft, build_excess
@@ -95,7 +95,7 @@ class _Pass:
     known: Mapping[Ref, Resolved] = field(default_factory=dict)
     """What the pass before came to."""
     made: dict[Ref, Resolved] = field(default_factory=dict)
-    guards: GuardMemory = field(default_factory=GuardMemory)
+    attachments: AttachmentMemory = field(default_factory=AttachmentMemory)
     settled: Mapping[Ref, "_Settled"] = field(default_factory=dict)
     """The policies that the pass before accepted at all of their targets."""
     settling: dict[Ref, "_Settled"] = field(default_factory=dict)
@@ -133,7 +133,7 @@ class PolicyCompiler:
         self._drafts: dict[Ref, tuple[Written, Draft | _Excess]] = {}
         self._made: Mapping[Ref, Resolved] = {}
         self._settled: Mapping[Ref, _Settled] = {}
-        self._guards = GuardMemory()
+        self._guards = AttachmentMemory()
 
     def compile(self, resources: Resources) -> Compiled:
         """Compile what is in force.
@@ -149,7 +149,7 @@ class PolicyCompiler:
             tls,
             Stands(self._options),
             known=self._made,
-            guards=self._guards,
+            attachments=self._guards,
             settled=self._settled,
         )
         work.problems[configuration_ref(resources)] = configuration
@@ -345,7 +345,7 @@ def _policies(work: _Pass, closed: str) -> Policies:
     known = issuers if not shadows else followed_issuers(enforced, work.settings)
     return Policies(
         settings=work.settings,
-        guards=MappingProxyType({guard.aim: guard for guard in _guards(work)}),
+        attachments=MappingProxyType({attachment.aim: attachment for attachment in _guards(work)}),
         issuers=issuers,
         trust_domains=trust_domains(enforced, work.settings),
         strangers=names_of(issuers) - names_of(known),
@@ -354,25 +354,25 @@ def _policies(work: _Pass, closed: str) -> Policies:
     )
 
 
-def _guards(work: _Pass) -> Iterator[Guard]:
-    work.guards.next_pass()
+def _guards(work: _Pass) -> Iterator[Attachment]:
+    work.attachments.next_pass()
     enforced, shadowed = work.stands.enforced, work.stands.shadows
     for kind, names in (("Backend", work.resources.backends), ("XBackend", work.resources.x_backends)):
         for name, backend in names.items():
             aim = Aim(Ref(kind, name.namespace, name.name))
             mcp = not is_grpc(work.resources, aim.ref)
             chosen = _chosen(backend, aim.ref, work)
-            yield work.guards.ensure(aim, enforced.get(aim, ()), shadowed.get(aim, ()), mcp=mcp, chosen=chosen)
+            yield work.attachments.ensure(aim, enforced.get(aim, ()), shadowed.get(aim, ()), mcp=mcp, chosen=chosen)
     for ref, sections in listeners(work.resources).items():
         whole = Aim(ref)
         common, shadows = enforced.get(whole, []), shadowed.get(whole, [])
         chosen = _chosen(work.resources.gateways.get(ref.object_name), ref, work)
-        yield work.guards.ensure(whole, common, shadows, mcp=True, chosen=chosen)
+        yield work.attachments.ensure(whole, common, shadows, mcp=True, chosen=chosen)
         for section in sections:
             aim = Aim(ref, section)
             own = _by_age(common, enforced.get(aim, []), work)
             cast = _by_age(shadows, shadowed.get(aim, []), work)
-            yield work.guards.ensure(aim, own, cast, mcp=True, chosen=chosen)
+            yield work.attachments.ensure(aim, own, cast, mcp=True, chosen=chosen)
 
 
 def _chosen(target: Backend | XBackend | Gateway | None, ref: Ref, work: _Pass) -> Chosen:

@@ -6,7 +6,7 @@ from typing import Final, assert_never
 
 from authplane.cel.evaluate.evaluation import evaluate
 from authplane.core.header_edits import HeaderEdits
-from authplane.policy.attached.attachments import Guard, Policies, Target, Way
+from authplane.policy.attached.attachments import Attachment, Policies, PolicyChain, Target
 from authplane.policy.check.answer_headers import may_send
 from authplane.policy.check.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.check.request import Request
@@ -50,29 +50,29 @@ def decide(  # noqa: PLR0913 (a decision has as many parts)
 
     What is not granted by every policy is denied; what cannot be told is unavailable, which never allows.
     """
-    way = None if policies.closed else policies.way(target)
-    if way is None:
+    chain = None if policies.closed else policies.chain(target)
+    if chain is None:
         why = policies.closed or "the target of the request is not known"
         return Verdict(Unavailable(cause=why), Grounds(reason=why))
-    case = Case(policies.settings, way, request, evidence, now, means)
-    question = None if means.explain else _question(way, case)
-    known = None if question is None else way.memory.recall(question)
+    case = Case(policies.settings, chain, request, evidence, now, means)
+    question = None if means.explain else _question(chain, case)
+    known = None if question is None else chain.memory.recall(question)
     if known is not None:
-        return known if not way.shadows else _with_shadows(known, way, case)
-    flow = _decide(way, case)
+        return known if not chain.shadows else _with_shadows(known, chain, case)
+    flow = _decide(chain, case)
     try:
         effect = next(flow)
     except StopIteration as finished:
         verdict: Verdict = finished.value
         if question is not None:
-            way.memory.keep(question, verdict)
-        return verdict if not way.shadows else _with_shadows(verdict, way, case)
-    return _continue(flow, effect, way, case)
+            chain.memory.keep(question, verdict)
+        return verdict if not chain.shadows else _with_shadows(verdict, chain, case)
+    return _continue(flow, effect, chain, case)
 
 
-def _question(way: Way, case: Case) -> Question | None:
+def _question(chain: PolicyChain, case: Case) -> Question | None:
     """Return what is asked, if nothing else can make a difference to whether it is allowed."""
-    proof = way.proof
+    proof = chain.proof
     if proof is None or case.request.odd_names:
         return None
     who: tuple[str, ...] = ()
@@ -98,7 +98,7 @@ def _question(way: Way, case: Case) -> Question | None:
 _new_tuple: Final = tuple.__new__
 
 
-def _continue(flow: VerdictFlow, effect: Effect, way: Way, case: Case) -> VerdictFlow:
+def _continue(flow: VerdictFlow, effect: Effect, chain: PolicyChain, case: Case) -> VerdictFlow:
     """Go on with a flow that was begun."""
     try:
         while True:
@@ -106,23 +106,23 @@ def _continue(flow: VerdictFlow, effect: Effect, way: Way, case: Case) -> Verdic
             effect = flow.send(outcome)
     except StopIteration as finished:
         verdict: Verdict = finished.value
-        return verdict if not way.shadows else _with_shadows(verdict, way, case)
+        return verdict if not chain.shadows else _with_shadows(verdict, chain, case)
     finally:
         flow.close()
 
 
-def _with_shadows(verdict: Verdict, way: Way, case: Case) -> Verdict:
+def _with_shadows(verdict: Verdict, chain: PolicyChain, case: Case) -> Verdict:
     """Let a verdict say as well what policies in shadow would have decided; all else of it stays as it is."""
     evidence = evidence_for_shadows(case.evidence)
-    return verdict._replace(shadows=tuple(_shadowed(each, case, evidence) for each in way.shadows))
+    return verdict._replace(shadows=tuple(_shadowed(each, case, evidence) for each in chain.shadows))
 
 
-def _shadowed(way: Way, case: Case, evidence: Evidence) -> Shadowed:
+def _shadowed(chain: PolicyChain, case: Case, evidence: Evidence) -> Shadowed:
     """Judge by one policy in shadow, and ask nobody."""
-    [guard] = way.guards
-    [policy] = guard.policies
-    case.turn_to(way, evidence)
-    flow = _decide(way, case)
+    [attachment] = chain.attachments
+    [policy] = attachment.policies
+    case.turn_to(chain, evidence)
+    flow = _decide(chain, case)
     try:
         next(flow)
     except StopIteration as finished:
@@ -138,7 +138,7 @@ def _shadowed(way: Way, case: Case, evidence: Evidence) -> Shadowed:
         would, reason, rules = Would.UNKNOWN, "external:not_asked", ()
     finally:
         flow.close()
-    return Shadowed(str(policy.ref), str(guard.aim), would, rule, entry, identity, reason, rules)
+    return Shadowed(str(policy.ref), str(attachment.aim), would, rule, entry, identity, reason, rules)
 
 
 def _would(decision: Decision) -> Would:
@@ -154,34 +154,36 @@ def _would(decision: Decision) -> Would:
             assert_never(decision)
 
 
-def _decide(way: Way, case: Case) -> VerdictFlow:
-    if not way.guarded:
-        return _unprotected(way, case)
-    if way.is_mcp and not way.reads_mcp and any(case.request.values(name) for name in _UPGRADES):
+def _decide(chain: PolicyChain, case: Case) -> VerdictFlow:
+    if not chain.guarded:
+        return _unprotected(chain, case)
+    if chain.is_mcp and not chain.reads_mcp and any(case.request.values(name) for name in _UPGRADES):
         # A proxy does not wait for the body of an upgrade: nobody could judge it.
         return _refused(refuse(Fault.UPGRADE), "", case)
     passes: list[Passed] = []
-    for guard in way.guards:
-        result = yield from _ask_guard(guard, case, passes)
+    for attachment in chain.attachments:
+        result = yield from _ask_attachment(attachment, case, passes)
         if result is not None:
             return _denied(with_all_scopes(result, case) if result.scopes else result, case)
-    call = case.call() if way.reads_mcp else None
+    call = case.call() if chain.reads_mcp else None
     if isinstance(call, McpRefusal):
         # Whoever may do everything still has to say what: another reader may read something else.
         return _refused(call, passes[-1].policy, case)
     return _allowed(passes, case)
 
 
-def _ask_guard(guard: Guard, case: Case, passes: list[Passed]) -> Generator[Effect, Outcome, NotPassed | None]:
+def _ask_attachment(
+    attachment: Attachment, case: Case, passes: list[Passed]
+) -> Generator[Effect, Outcome, NotPassed | None]:
     """Ask the policies of one target; None means that they let the request go on."""
     any_ = case.settings.composition is Composition.ANY
     failed: list[NotPassed] = []
-    for policy in guard.policies:
+    for policy in attachment.policies:
         begun = _begin(policy, case)
         result = begun if isinstance(begun, Passed | NotPassed) else (yield from begun)
         if case.tracer is not None:
             passed = isinstance(result, Passed)
-            case.tracer.policy(str(policy.ref), str(guard.aim), passed=passed, reason=result.reason)
+            case.tracer.policy(str(policy.ref), str(attachment.aim), passed=passed, reason=result.reason)
         choice = any_ and isinstance(policy, Policy)
         if isinstance(result, Passed):
             passes.append(result)
@@ -210,16 +212,16 @@ def _weight(result: NotPassed) -> tuple[bool, bool, bool, bool]:
     return bool(result.unavailable), bool(result.scopes), bool(result.identity), result.wants_token
 
 
-def _unprotected(way: Way, case: Case) -> Verdict:
+def _unprotected(chain: PolicyChain, case: Case) -> Verdict:
     """Decide where no policy applies: a Backend is closed unless the settings open it, a Service is open."""
-    if case.settings.allow_unprotected or way.guards[-1].aim.ref.kind not in BACKENDS:
+    if case.settings.allow_unprotected or chain.attachments[-1].aim.ref.kind not in BACKENDS:
         return _verdict(Allow(edits=_strip((), tokens=False)), Passed(reason="unprotected"), case)
     result = NotPassed(policy="", reason="unprotected", message=UNPROTECTED)
-    return _verdict(build_denial(result, case, way.guards), result, case)
+    return _verdict(build_denial(result, case, chain.attachments), result, case)
 
 
 def _denied(result: NotPassed, case: Case) -> Verdict:
-    return _verdict(build_denial(result, case, case.way.guards), result, case)
+    return _verdict(build_denial(result, case, case.chain.attachments), result, case)
 
 
 def _refused(refusal: McpRefusal, policy: str, case: Case) -> Verdict:
@@ -232,7 +234,7 @@ def _allowed(passes: Sequence[Passed], case: Case) -> Verdict:
     if not telling.entry:
         telling = next((each for each in reversed(passes) if each.entry), telling)
     identity = telling.identity or next((each.identity for each in reversed(passes) if each.identity), "")
-    edits = _edits(passes, case.request, tokens=case.way.uses_tokens)
+    edits = _edits(passes, case.request, tokens=case.chain.uses_tokens)
     added = tuple(pair for each in passes for pair in each.response_headers if may_send(*pair))
     return _verdict(Allow(edits=edits, response_headers=added, identity=identity), telling, case, identity)
 

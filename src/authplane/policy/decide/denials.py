@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from authplane.policy.attached.attachments import Guard
+from authplane.policy.attached.attachments import Attachment
 from authplane.policy.check.answer_headers import may_send
 from authplane.policy.check.basic import LONGEST_REALM
 from authplane.policy.check.decision import Decision, Deny, Unavailable
@@ -40,7 +40,7 @@ class RpcDenial(Deny):
             raise ValueError("only a JSON-RPC error may be denied with the HTTP status 200")
 
 
-def build_denial(result: NotPassed, case: Case, guards: tuple[Guard, ...]) -> Decision:
+def build_denial(result: NotPassed, case: Case, attachments: tuple[Attachment, ...]) -> Decision:
     """Turn what a policy says into what the client gets.
 
     Nothing is known: 503, or 429 if the client has to slow down. Only scopes are missing: 403 that names them. Nobody
@@ -49,11 +49,11 @@ def build_denial(result: NotPassed, case: Case, guards: tuple[Guard, ...]) -> De
     """
     if result.retry_after:
         answer = render_too_many(_id(case.call()), result.retry_after)
-        return _denied(answer if guards[-1].mcp else _without_body(answer), result)
+        return _denied(answer if attachments[-1].mcp else _without_body(answer), result)
     if result.unavailable:
         return Unavailable(cause=f"{result.policy} {result.unavailable}")
-    answer = _answer(result, case, guards)
-    return _denied(answer if guards[-1].mcp else _without_body(answer), result)
+    answer = _answer(result, case, attachments)
+    return _denied(answer if attachments[-1].mcp else _without_body(answer), result)
 
 
 def build_refusal(refusal: McpRefusal, policy: str) -> Decision:
@@ -62,13 +62,13 @@ def build_refusal(refusal: McpRefusal, policy: str) -> Decision:
     return _denied(render_refusal(refusal), result)
 
 
-def _answer(result: NotPassed, case: Case, guards: tuple[Guard, ...]) -> McpAnswer:
+def _answer(result: NotPassed, case: Case, attachments: tuple[Attachment, ...]) -> McpAnswer:
     call = case.call()
     if result.scopes:
-        return render_insufficient_scope(_id(call), _challenge(case, guards, result.scopes))
+        return render_insufficient_scope(_id(call), _challenge(case, attachments, result.scopes))
     if result.wants_token:
         cause = BadToken() if result.bad_token else NoToken()
-        return render_unauthenticated(_id(call), _challenge(case, guards, scopes_of(guards)), cause)
+        return render_unauthenticated(_id(call), _challenge(case, attachments, scopes_of(attachments)), cause)
     if isinstance(call, McpRefusal):
         return render_refusal(call)
     if result.too_large:
@@ -84,22 +84,22 @@ def _id(call: McpCall | McpRefusal | None) -> RpcId | None:
     return call.id or "null" if isinstance(call, McpRefusal) else id_of(call)
 
 
-def _challenge(case: Case, guards: tuple[Guard, ...], scopes: tuple[str, ...]) -> Challenge:
+def _challenge(case: Case, attachments: tuple[Attachment, ...], scopes: tuple[str, ...]) -> Challenge:
     request = case.request
     # Tokens of workloads are not to be had from an authorization server, so nothing is published about them.
-    published = any(guard.issuers for guard in guards)
+    published = any(attachment.issuers for attachment in attachments)
     where = metadata_url(request.scheme, request.host, request.context.get(RESOURCE, request.path)) if published else ""
-    return Challenge(realm=realm_of(guards), resource_metadata=where or "", scopes=scopes)
+    return Challenge(realm=realm_of(attachments), resource_metadata=where or "", scopes=scopes)
 
 
-def realm_of(guards: tuple[Guard, ...]) -> str:
+def realm_of(attachments: tuple[Attachment, ...]) -> str:
     """Return what is protected, for those who are told that it is."""
-    return str(guards[-1].aim.ref.object_name)[:LONGEST_REALM]
+    return str(attachments[-1].aim.ref.object_name)[:LONGEST_REALM]
 
 
-def scopes_of(guards: tuple[Guard, ...]) -> tuple[str, ...]:
+def scopes_of(attachments: tuple[Attachment, ...]) -> tuple[str, ...]:
     """Return the scopes that some rule asks for."""
-    return tuple(dict.fromkeys(scope for guard in guards for scope in guard.scopes))
+    return tuple(dict.fromkeys(scope for attachment in attachments for scope in attachment.scopes))
 
 
 def _forbidden(call: McpCall | None, case: Case, message: str) -> McpAnswer:

@@ -11,7 +11,7 @@ from authplane.cel.check.expression_outcome import Code, Failed
 from authplane.cel.check.expression_outcome import Outcome as CelOutcome
 from authplane.cel.check.program import Program
 from authplane.cel.evaluate.facts import ABSENT, Fact, Lookup, build_fact
-from authplane.policy.attached.attachments import Way
+from authplane.policy.attached.attachments import PolicyChain
 from authplane.policy.check.request import Request
 from authplane.policy.explain.tracing import Tracer
 from authplane.policy.identity.evidence import Evidence
@@ -56,19 +56,32 @@ class Means:
 class Case:
     """A request, where it goes, and what is known of it by now."""
 
-    __slots__ = ("_call", "_facts", "_read", "deadline", "evaluate", "evidence", "failures", "now", "request",
-                 "settings", "strict", "tracer", "way")  # fmt: skip
+    __slots__ = (
+        "_call",
+        "_facts",
+        "_read",
+        "chain",
+        "deadline",
+        "evaluate",
+        "evidence",
+        "failures",
+        "now",
+        "request",
+        "settings",
+        "strict",
+        "tracer",
+    )  # fmt: skip
 
     def __init__(  # noqa: PLR0913, PLR0917 (every request makes one)
-        self, settings: Settings, way: Way, request: Request, evidence: Evidence, now: datetime, means: Means
+        self, settings: Settings, chain: PolicyChain, request: Request, evidence: Evidence, now: datetime, means: Means
     ) -> None:
         self.settings = settings
-        self.way = way
+        self.chain = chain
         self.request = request
         self.evidence = evidence
         self.now = now
         self.deadline = 0.0
-        self.strict = way.reads_mcp
+        self.strict = chain.reads_mcp
         """Some rule depends on what an MCP request says: then it must have a single meaning, whoever sends it."""
         self.evaluate = means.evaluate
         self.tracer = Tracer() if means.explain else None
@@ -78,10 +91,10 @@ class Case:
         self._read = False
         self._facts: dict[str, Fact] = {}
 
-    def turn_to(self, way: Way, evidence: Evidence) -> None:
+    def turn_to(self, chain: PolicyChain, evidence: Evidence) -> None:
         """Put the same request under judgement by other policies; what was read of it need not be read again."""
-        self.way = way
-        self.strict = way.reads_mcp
+        self.chain = chain
+        self.strict = chain.reads_mcp
         self.evidence = evidence
         self.deadline = 0.0
         self.failures = []
@@ -91,7 +104,7 @@ class Case:
         """Return what the request asks an MCP server for; None if it does not go to one."""
         if not self._read:
             self._read = True
-            if self.way.is_mcp:
+            if self.chain.is_mcp:
                 request = self.request
                 call = read_mcp(
                     request.method,
@@ -101,7 +114,7 @@ class Case:
                     complete=True,
                     limits=self.settings.limits,
                 )
-                self._call = unambiguous(call, self.way.arguments) if self.way.arguments else call
+                self._call = unambiguous(call, self.chain.arguments) if self.chain.arguments else call
         return self._call
 
     def seen_call(self) -> McpCall | McpRefusal | None:

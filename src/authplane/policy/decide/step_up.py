@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeAlias
 
-from authplane.policy.attached.attachments import Guard
+from authplane.policy.attached.attachments import Attachment
 from authplane.policy.decide.evaluate_rules import judge
 from authplane.policy.decide.request_case import Case
 from authplane.policy.identity.tokens.claims import scopes_of
@@ -26,16 +26,16 @@ def with_all_scopes(result: NotPassed, case: Case) -> NotPassed:
     """Return a denial for want of scopes with those of all policies; with none if another policy denies anyway."""
     found: list[str] = []
     with _unnoted(case):
-        for guard in case.way.guards:
-            needed = _of_guard(guard, case)
+        for attachment in case.chain.attachments:
+            needed = _of_guard(attachment, case)
             if needed is None:
                 return replace(result, scopes=())
             found += needed
     return replace(result, scopes=tuple(dict.fromkeys(found)))
 
 
-def _of_guard(guard: Guard, case: Case) -> _Needed:
-    needs = [_of_policy(policy, case) for policy in guard.policies if isinstance(policy, Policy)]
+def _of_guard(attachment: Attachment, case: Case) -> _Needed:
+    needs = [_of_policy(policy, case) for policy in attachment.policies if isinstance(policy, Policy)]
     known = [each for each in needs if each is not None]
     if needs and case.settings.composition is Composition.ANY:
         return known[0] if known else None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from authplane.core.names import Ref
-from authplane.policy.attached.attachments import Guard, Way
+from authplane.policy.attached.attachments import Attachment, PolicyChain
 from authplane.policy.identity.workload_identity.identity_headers import IDENTITY_HEADERS
 from authplane.policy.placement.grpc_entries import Grant, grant_of
 from authplane.policy.placement.grpc_reach import Reach, build_reach
@@ -93,33 +93,33 @@ class GrpcPlan:
     """None leaves everything to the policy server, but for those who are not in reach."""
 
 
-def place_grpc(way: Way, settings: Settings) -> GrpcPlan:
+def place_grpc(chain: PolicyChain, settings: Settings) -> GrpcPlan:
     """Say what a gRPC server grants by itself, and why not the rest; there is at least one policy before it.
 
     What it grants the policy engine would grant, and the handler of the call is given the same headers.
     """
-    guard = way.guards[-1]
-    obstacle = _obstacle(way)
-    policies = tuple(_policy(policy, obstacle) for policy in guard.policies)
-    grants = None if obstacle else _grants(policies, guard, settings)
+    attachment = chain.attachments[-1]
+    obstacle = _obstacle(chain)
+    policies = tuple(_policy(policy, obstacle) for policy in attachment.policies)
+    grants = None if obstacle else _grants(policies, attachment, settings)
     if grants is not None and _tests(grants) > _MOST_TESTS:
         obstacle, grants = MANY, None
     elif settings.composition is Composition.ALL and not obstacle and any(map(_is_left, policies)):
         obstacle = BESIDE
     if obstacle:
-        policies = tuple(_policy(policy, obstacle) for policy in guard.policies)
-    return GrpcPlan(policies=policies, reach=build_reach(guard, settings.composition), grants=grants)
+        policies = tuple(_policy(policy, obstacle) for policy in attachment.policies)
+    return GrpcPlan(policies=policies, reach=build_reach(attachment, settings.composition), grants=grants)
 
 
 def plan_in_server(plan: Plan, found: GrpcPlan) -> Plan:
     """Return a plan of the same policies in which the server stands for Envoy."""
-    [guard] = plan.guards or (PlacedGuard(),)
-    policies = tuple(map(_placed, guard.policies, found.policies))
+    [attachment] = plan.attachments or (PlacedGuard(),)
+    policies = tuple(map(_placed, attachment.policies, found.policies))
     if plan.decider is Decider.NOBODY:
         return plan
     asked = any(each.asked or each.required for each in policies)
     decider = Decider.GRPC if not asked else Decider.GRPC_AND_SERVER if found.grants is not None else Decider.SERVER
-    return replace(plan, guards=(replace(guard, policies=policies),), decider=decider)
+    return replace(plan, attachments=(replace(attachment, policies=policies),), decider=decider)
 
 
 def _placed(policy: PlacedPolicy, found: CallPolicy) -> PlacedPolicy:
@@ -143,14 +143,14 @@ def grants_to(workload: str | None, groups: Groups) -> Groups:
     )
 
 
-def _obstacle(way: Way) -> str:
+def _obstacle(chain: PolicyChain) -> str:
     """Say why the server decides nothing, whatever the rules are."""
-    guard = way.guards[-1]
-    if way.placement is Placement.CALL_OUT:
+    attachment = chain.attachments[-1]
+    if chain.placement is Placement.CALL_OUT:
         return CHOSEN
-    if guard.shadows:
+    if attachment.shadows:
         return SHADOWED
-    return SCREENED if any(isinstance(policy, Screen) for policy in guard.policies) else ""
+    return SCREENED if any(isinstance(policy, Screen) for policy in attachment.policies) else ""
 
 
 def _is_left(policy: CallPolicy) -> bool:
@@ -174,8 +174,8 @@ def _entries(policy: Policy, obstacle: str) -> Iterator[CallEntry]:
             yield CallEntry(rule=rule.name, entry=entry_words(entry, index), source=rule.source, place=place)
 
 
-def _grants(policies: tuple[CallPolicy, ...], guard: Guard, settings: Settings) -> Grants | None:
-    if any(isinstance(policy, Unusable) for policy in guard.policies):
+def _grants(policies: tuple[CallPolicy, ...], attachment: Attachment, settings: Settings) -> Grants | None:
+    if any(isinstance(policy, Unusable) for policy in attachment.policies):
         return None
     groups = tuple(tuple(_granted(policy)) for policy in policies)
     if settings.composition is Composition.ANY:
@@ -183,14 +183,14 @@ def _grants(policies: tuple[CallPolicy, ...], guard: Guard, settings: Settings) 
     if not any(all(grants_to(each, groups)) for each in (None, *_ids(groups))):
         return None
     # A token may be needed to tell who asks, and goes no further: either is the policy server's to do.
-    tokens = guard.uses_tokens or bool(settings.workloads.authorities)
+    tokens = attachment.uses_tokens or bool(settings.workloads.authorities)
     names = {name for group in groups for grant in group for name, _ in grant.headers}
-    left = tuple(map(_left, policies, guard.policies))
+    left = tuple(map(_left, policies, attachment.policies))
     return Grants(
         groups=groups,
         absent=("authorization", *IDENTITY_HEADERS) if tokens else IDENTITY_HEADERS,
         single=tuple(sorted(names)),
-        asked=build_reach(guard, settings.composition, left=tuple(each for each in left if each is not None)),
+        asked=build_reach(attachment, settings.composition, left=tuple(each for each in left if each is not None)),
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias, assert_never
 
-from authplane.policy.attached.attachments import Guard
+from authplane.policy.attached.attachments import Attachment
 from authplane.policy.rules.access_settings import Composition
 from authplane.policy.rules.rule_model import (
     Account,
@@ -76,14 +76,14 @@ ANYBODY_ANYWHERE: Final = Reach(others=Anybody())
 NOBODY_ANYWHERE: Final = Reach(others=Nobody())
 
 
-def build_reach(guard: Guard, composition: Composition, *, left: tuple[Policy, ...] | None = None) -> Reach:
+def build_reach(attachment: Attachment, composition: Composition, *, left: tuple[Policy, ...] | None = None) -> Reach:
     """Say whom the policies of a target could grant which calls; there is at least one policy.
 
     With ``left``, which is what remains of the policies, it is about calls that one of those has to grant too.
     """
-    if any(isinstance(policy, Unusable) for policy in guard.policies):
+    if any(isinstance(policy, Unusable) for policy in attachment.policies):
         return NOBODY_ANYWHERE
-    policies = [policy for policy in guard.policies if isinstance(policy, Policy)]
+    policies = [policy for policy in attachment.policies if isinstance(policy, Policy)]
     if not policies:
         # Those that ask an external service let pass whatever it does not deny.
         return ANYBODY_ANYWHERE
@@ -95,7 +95,7 @@ def build_reach(guard: Guard, composition: Composition, *, left: tuple[Policy, .
         if left is not None:
             found = _both(found, _joined((_of_policy(policy, covers) for policy in left), _either, Nobody()))
         # Who has no token is told so, which only those who decide can do.
-        known = isinstance(found, Workloads) and not guard.uses_tokens and len(found.ids) <= _MOST_IDS
+        known = isinstance(found, Workloads) and not attachment.uses_tokens and len(found.ids) <= _MOST_IDS
         return found if known or isinstance(found, Nobody) else Anybody()
 
     ids = sum(len(each.by_id) for each in policies)

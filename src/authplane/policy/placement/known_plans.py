@@ -4,9 +4,9 @@ from functools import lru_cache
 from typing import Final
 from weakref import WeakValueDictionary
 
-from authplane.policy.attached.attachments import Way
+from authplane.policy.attached.attachments import PolicyChain
 from authplane.policy.placement.placement_model import Choices, Plan
-from authplane.policy.placement.placement_plan import place_way
+from authplane.policy.placement.placement_plan import place_chain
 from authplane.policy.rules.access_settings import Settings
 from authplane.policy.rules.rule_model import AnyPolicy
 
@@ -23,29 +23,34 @@ class KnownPlan:
         self.plan: Final = plan
 
 
-def known_plan(way: Way, settings: Settings, choices: Choices) -> Plan:
-    """Return what `place_way` does; the same policies give the same object."""
-    return hold_plan(way, settings, choices).plan
+def known_plan(chain: PolicyChain, settings: Settings, choices: Choices) -> Plan:
+    """Return what `place_chain` does; the same policies give the same object."""
+    return hold_plan(chain, settings, choices).plan
 
 
-def hold_plan(way: Way, settings: Settings, choices: Choices) -> KnownPlan:
+def hold_plan(chain: PolicyChain, settings: Settings, choices: Choices) -> KnownPlan:
     """Return the same for whoever needs it again: however many targets there are, it is not made twice."""
-    key = _Key(way, settings, choices)
+    key = _Key(chain, settings, choices)
     return _HELD.get(key) or _known(key)
 
 
 class _Key:
     """What a plan depends on. Policies are compared by identity: to compare them whole would take too long."""
 
-    __slots__ = ("_hash", "_policies", "_rest", "choices", "settings", "way")
+    __slots__ = ("_hash", "_policies", "_rest", "chain", "choices", "settings")
 
-    def __init__(self, way: Way, settings: Settings, choices: Choices) -> None:
-        self.way, self.settings, self.choices = way, settings, choices
-        guards = (*way.guards, *(guard for shadow in way.shadows for guard in shadow.guards))
-        self._policies: tuple[AnyPolicy, ...] = tuple(each for guard in guards for each in guard.policies)
-        counts = (len(way.guards), *(len(guard.policies) for guard in guards))
-        chosen = (way.placement, way.body_inspection, choices)
-        self._rest = (counts, way.guarded, way.is_mcp, way.reads_mcp, chosen)
+    def __init__(self, chain: PolicyChain, settings: Settings, choices: Choices) -> None:
+        self.chain, self.settings, self.choices = chain, settings, choices
+        attachments = (
+            *chain.attachments,
+            *(attachment for shadow in chain.shadows for attachment in shadow.attachments),
+        )
+        self._policies: tuple[AnyPolicy, ...] = tuple(
+            each for attachment in attachments for each in attachment.policies
+        )
+        counts = (len(chain.attachments), *(len(attachment.policies) for attachment in attachments))
+        chosen = (chain.placement, chain.body_inspection, choices)
+        self._rest = (counts, chain.guarded, chain.is_mcp, chain.reads_mcp, chosen)
         self._hash = hash((*map(id, self._policies), self._rest))
 
     def __hash__(self) -> int:
@@ -66,5 +71,5 @@ _HELD: Final[WeakValueDictionary[_Key, KnownPlan]] = WeakValueDictionary()
 
 @lru_cache(maxsize=_MOST)
 def _known(key: _Key) -> KnownPlan:
-    made = _HELD[key] = KnownPlan(place_way(key.way, key.settings, key.choices))
+    made = _HELD[key] = KnownPlan(place_chain(key.chain, key.settings, key.choices))
     return made

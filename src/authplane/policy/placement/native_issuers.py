@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from authplane.policy.attached.attachments import Guard, Policies, rules_of
+from authplane.policy.attached.attachments import Attachment, Policies, rules_of
 from authplane.policy.identity.tokens.issuer import Issuer
 from authplane.policy.placement.placed_sources import place_source
 from authplane.policy.placement.placement_model import Sender
@@ -20,28 +20,28 @@ def native_issuers(policies: Policies) -> tuple[Issuer, ...]:
         return ()
     settings = policies.settings
     useful: set[str] = set()
-    for guard in policies.guards.values():
-        if _is_left_to_the_server(guard, settings):
+    for attachment in policies.attachments.values():
+        if _is_left_to_the_server(attachment, settings):
             continue
-        for source in _sources(guard):
+        for source in _sources(attachment):
             # To place a source takes long, and one that is native suffices.
             if source.issuer.url not in useful and isinstance(place_source(source, settings), Sender):
                 useful.add(source.issuer.url)
     return tuple(each for each in policies.issuers if each.url.url in useful)
 
 
-def _is_left_to_the_server(guard: Guard, settings: Settings) -> bool:
+def _is_left_to_the_server(attachment: Attachment, settings: Settings) -> bool:
     """Tell whether nothing is native on any way on which a guard stands."""
-    if (guard.placement or settings.placement) is Placement.CALL_OUT:
+    if (attachment.placement or settings.placement) is Placement.CALL_OUT:
         return True
-    if any(isinstance(policy, Screen) for policy in guard.policies):
+    if any(isinstance(policy, Screen) for policy in attachment.policies):
         return True
-    strict = (guard.body_inspection or settings.body_inspection) is BodyInspection.STRICT
+    strict = (attachment.body_inspection or settings.body_inspection) is BodyInspection.STRICT
     # Before a Gateway's other backends, the rules that read MCP do not keep the others from being native.
-    return strict and guard.reads_mcp and guard.mcp and guard.aim.ref.kind in BACKENDS
+    return strict and attachment.reads_mcp and attachment.mcp and attachment.aim.ref.kind in BACKENDS
 
 
-def _sources(guard: Guard) -> Iterator[Oidc]:
+def _sources(attachment: Attachment) -> Iterator[Oidc]:
     # What Envoy cannot evaluate of policies in shadow leaves all others to the policy server.
-    for policy in (*guard.policies, *guard.shadows):
+    for policy in (*attachment.policies, *attachment.shadows):
         yield from (rule.source for rule in rules_of(policy) if isinstance(rule.source, Oidc))

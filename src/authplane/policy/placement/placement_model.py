@@ -183,7 +183,7 @@ class Plan:
     an entry that is not native; and denies the rest. The server judges the whole request, by all policies.
     """
 
-    guards: tuple[PlacedGuard, ...] = ()
+    attachments: tuple[PlacedGuard, ...] = ()
     decider: Decider
     front: Condition
     """The same for all targets whose rules read MCP; its expression never fails."""

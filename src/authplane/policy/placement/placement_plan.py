@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final, assert_never
 
-from authplane.policy.attached.attachments import Guard, Way, rules_of
+from authplane.policy.attached.attachments import Attachment, PolicyChain, rules_of
 from authplane.policy.decide.evaluate_rules import BASE
 from authplane.policy.mcp.base_methods import BaseMode
 from authplane.policy.placement.native_requests import build_front, has_odd_id
@@ -49,55 +49,55 @@ SHADOWED: Final = "stands beside a policy in shadow that only the policy server 
 _EVERYBODY: Final = Rule(name="", source=AnySource())
 
 
-def place_way(way: Way, settings: Settings, choices: Choices) -> Plan:
+def place_chain(chain: PolicyChain, settings: Settings, choices: Choices) -> Plan:
     """Say who enforces what before a target, and why; the whole never allows what the policy engine denies.
 
     What Envoy and the engine are known to see differently is in `RESIDUES`.
     """
-    placer = _Placer(way, settings, choices)
-    guards = tuple(
-        PlacedGuard(policies=tuple(map(placer.policy, guard.policies)), composition=settings.composition)
-        for guard in way.guards
-        if guard.policies
+    placer = _Placer(chain, settings, choices)
+    attachments = tuple(
+        PlacedGuard(policies=tuple(map(placer.policy, attachment.policies)), composition=settings.composition)
+        for attachment in chain.attachments
+        if attachment.policies
     )
-    rules = [rule for guard in way.guards for policy in guard.policies for rule in rules_of(policy)]
+    rules = [rule for attachment in chain.attachments for policy in attachment.policies for rule in rules_of(policy)]
     return Plan(
-        guards=guards,
-        decider=_decider(way, guards),
-        front=build_front(choices.envoy, settings.limits.body, is_mcp=way.is_mcp, reads_mcp=way.reads_mcp),
-        odd_id=has_odd_id(choices.envoy) if way.is_mcp and way.reads_mcp else None,
-        worded=any(map(_is_worded, rules)) or (way.is_mcp and not way.reads_mcp),
+        attachments=attachments,
+        decider=_decider(chain, attachments),
+        front=build_front(choices.envoy, settings.limits.body, is_mcp=chain.is_mcp, reads_mcp=chain.reads_mcp),
+        odd_id=has_odd_id(choices.envoy) if chain.is_mcp and chain.reads_mcp else None,
+        worded=any(map(_is_worded, rules)) or (chain.is_mcp and not chain.reads_mcp),
     )
 
 
 class _Placer:
     """Places the policies before one target: what some of them are matters to the others."""
 
-    def __init__(self, way: Way, settings: Settings, choices: Choices) -> None:
-        self._way = way
+    def __init__(self, chain: PolicyChain, settings: Settings, choices: Choices) -> None:
+        self._way = chain
         self._settings = settings
         self._keys = choices.keys
-        self._terms = Terms(placement=way.placement, body_inspection=way.body_inspection, envoy=choices.envoy)
-        self._asks = SEVERAL if len(set(_destinations(way.guards))) > 1 else ASKS
+        self._terms = Terms(placement=chain.placement, body_inspection=chain.body_inspection, envoy=choices.envoy)
+        self._asks = SEVERAL if len(set(_destinations(chain.attachments))) > 1 else ASKS
         self._general = self._obstacle(choices)
 
     def _obstacle(self, choices: Choices) -> str:
         """Say why nothing before this target is native, whatever the rules are."""
         if self._way.placement is Placement.CALL_OUT:
             return CHOSEN
-        kinds = {type(policy) for guard in self._way.guards for policy in guard.policies}
+        kinds = {type(policy) for attachment in self._way.attachments for policy in attachment.policies}
         if Unusable in kinds:
             return UNUSABLE
         if Screen in kinds:
             return SCREENED
         # Where Envoy decides, routes take the client's token away, and would take the other one too.
-        if self._way.uses_tokens and any(_destinations(self._way.guards)):
+        if self._way.uses_tokens and any(_destinations(self._way.attachments)):
             return EXCHANGED
         return self._unread() or self._shadowed(choices)
 
     def _shadowed(self, choices: Choices) -> str:
         """Say why requests may not pass the policy server by: it has to evaluate a policy in shadow."""
-        plans = (place_way(each, self._settings, choices) for each in self._way.shadows)
+        plans = (place_chain(each, self._settings, choices) for each in self._way.shadows)
         return SHADOWED if any(each.decider is not Decider.ENVOY for each in plans) else ""
 
     def _unread(self) -> str:
@@ -150,22 +150,24 @@ class _Placer:
         return PlacedEntry(rule=of.name, entry=entry, source=of.source, sender=sender, place=place)
 
 
-def _decider(way: Way, guards: tuple[PlacedGuard, ...]) -> Decider:
-    if not way.guarded:
+def _decider(chain: PolicyChain, attachments: tuple[PlacedGuard, ...]) -> Decider:
+    if not chain.guarded:
         return Decider.NOBODY
-    policies = [policy for guard in guards for policy in guard.policies]
+    policies = [policy for attachment in attachments for policy in attachment.policies]
     # A policy with a mistake denies; the server may still know how it was before, and we may not.
-    left = any(isinstance(policy, Screen | Unusable) for guard in way.guards for policy in guard.policies)
-    if way.placement is Placement.CALL_OUT or left:
+    left = any(
+        isinstance(policy, Screen | Unusable) for attachment in chain.attachments for policy in attachment.policies
+    )
+    if chain.placement is Placement.CALL_OUT or left:
         return Decider.SERVER
     if not any(policy.asked for policy in policies):
         return Decider.ENVOY
     return Decider.BOTH if any(policy.native for policy in policies) else Decider.SERVER
 
 
-def _destinations(guards: tuple[Guard, ...]) -> Iterator[object]:
-    for guard in guards:
-        for policy in guard.policies:
+def _destinations(attachments: tuple[Attachment, ...]) -> Iterator[object]:
+    for attachment in attachments:
+        for policy in attachment.policies:
             if isinstance(policy, Screen):
                 yield policy.destination
             yield from (asked.destination for rule in rules_of(policy) for _, asked in rule.asked)

@@ -7,7 +7,7 @@ from typing import Final
 
 from authplane.core.envoy_releases import CURRENT, Release
 from authplane.core.names import Ref
-from authplane.policy.attached.attachments import Policies, Target, Way
+from authplane.policy.attached.attachments import Policies, PolicyChain, Target
 from authplane.policy.placement.grpc_plan import place_grpc, plan_in_server
 from authplane.policy.placement.known_plans import known_plan
 from authplane.policy.placement.placement_model import CallOut, Choices, Decider, Native, PlacedPolicy, Plan
@@ -21,7 +21,7 @@ class Passage:
     """One way: the target that a request names, what stands before it, and how that is enforced."""
 
     target: Target
-    way: Way
+    chain: PolicyChain
     plan: Plan
 
 
@@ -49,13 +49,13 @@ class Passages:
 
     def evaluates_shadows(self, passage: Passage) -> bool:
         """Tell whether somebody evaluates the policies in shadow on a way: whoever is asked anyway, or Envoy."""
-        way, target = passage.way, passage.target
-        if way.guarded or not way.guards[-1].mcp:
-            return way.guarded
+        chain, target = passage.chain, passage.target
+        if chain.guarded or not chain.attachments[-1].mcp:
+            return chain.guarded
         asked = target.backend is not None and not self._policies.settings.allow_unprotected
         if asked or (self._envoy is not None and self._envoy.tries_checks_out):
             return True
-        return all(self.plan(target, each).decider is Decider.ENVOY for each in way.shadows)
+        return all(self.plan(target, each).decider is Decider.ENVOY for each in chain.shadows)
 
     def past(self, aim: Aim) -> tuple[Passage, ...]:
         """Return the ways that lead past what a policy protects; if there is none, what would hold if there were."""
@@ -64,16 +64,16 @@ class Passages:
 
     def _found(self, targets: Mapping[Target, object] | list[Target]) -> Iterator[Passage]:
         for target in targets:
-            way = self._policies.way(target)
-            if way is not None:
-                yield Passage(target=target, way=way, plan=self.plan(target, way))
+            chain = self._policies.chain(target)
+            if chain is not None:
+                yield Passage(target=target, chain=chain, plan=self.plan(target, chain))
 
-    def plan(self, target: Target, way: Way) -> Plan:
+    def plan(self, target: Target, chain: PolicyChain) -> Plan:
         """Say who would enforce what if ``way`` stood before a target."""
         choices = Choices(envoy=self._envoy or CURRENT, keys=self._reached.get(target))
-        plan = known_plan(way, self._policies.settings, choices)
-        if not way.guards[-1].mcp:
-            return plan_in_server(plan, place_grpc(way, self._policies.settings)) if way.guarded else plan
+        plan = known_plan(chain, self._policies.settings, choices)
+        if not chain.attachments[-1].mcp:
+            return plan_in_server(plan, place_grpc(chain, self._policies.settings)) if chain.guarded else plan
         return plan if self._envoy is not None else _asked(plan, UNTOLD)
 
 
@@ -88,10 +88,13 @@ def _aims(target: Target) -> Iterator[Aim]:
 
 def _asked(plan: Plan, reason: str) -> Plan:
     """Return a plan of which nothing is native, for this reason; others that there are stay."""
-    guards = tuple(
-        replace(guard, policies=tuple(_asked_policy(each, reason) for each in guard.policies)) for guard in plan.guards
+    attachments = tuple(
+        replace(attachment, policies=tuple(_asked_policy(each, reason) for each in attachment.policies))
+        for attachment in plan.attachments
     )
-    return replace(plan, guards=guards, decider=Decider.SERVER if plan.decider is not Decider.NOBODY else plan.decider)
+    return replace(
+        plan, attachments=attachments, decider=Decider.SERVER if plan.decider is not Decider.NOBODY else plan.decider
+    )
 
 
 def _asked_policy(policy: PlacedPolicy, reason: str) -> PlacedPolicy:

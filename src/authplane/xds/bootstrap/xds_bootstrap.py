@@ -10,7 +10,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from authplane.core.feature_flags import Guards
+from authplane.core.feature_flags import FeatureFlags
 from authplane.core.problems import Problem, Problems
 from authplane.core.strict_json import Limits, NotStrict, parse_json
 from authplane.xds.bootstrap.credentials import (
@@ -106,7 +106,7 @@ class Bootstrap:
     """Targets that resources of servers that are not trusted may name, and how to talk to each."""
 
 
-def parse_bootstrap(text: bytes, environment: Guards) -> Bootstrap | tuple[Problem, ...]:
+def parse_bootstrap(text: bytes, environment: FeatureFlags) -> Bootstrap | tuple[Problem, ...]:
     """Read a bootstrap, or say everything that is wrong with it."""
     problems = Problems()
     value = parse_json(text, _LIMITS)
@@ -120,26 +120,26 @@ def parse_bootstrap(text: bytes, environment: Guards) -> Bootstrap | tuple[Probl
     return problems.errors or made
 
 
-def _parse_root(root: Fields, guards: Guards) -> Bootstrap:
+def _parse_root(root: Fields, flags: FeatureFlags) -> Bootstrap:
     root.require_elements("xds_servers")
     return Bootstrap(
-        servers=_parse_servers(root, guards),
+        servers=_parse_servers(root, flags),
         node=_parse_node(root),
-        authorities=_frozen(_parse_authorities(root, guards)),
+        authorities=_frozen(_parse_authorities(root, flags)),
         listener_template=root.text("server_listener_resource_name_template"),
         client_listener_template=root.text("client_default_listener_resource_name_template") or "%s",
         certificate_providers=_frozen(_parse_certificate_providers(root)),
-        allowed_grpc_services=_frozen(_parse_allowed_services(root, guards)),
+        allowed_grpc_services=_frozen(_parse_allowed_services(root, flags)),
     )
 
 
-def _parse_servers(fields: Fields, guards: Guards) -> tuple[XdsServer, ...]:
-    return tuple(_parse_server(each, guards) for each in fields.objects("xds_servers"))
+def _parse_servers(fields: Fields, flags: FeatureFlags) -> tuple[XdsServer, ...]:
+    return tuple(_parse_server(each, flags) for each in fields.objects("xds_servers"))
 
 
-def _parse_server(fields: Fields, guards: Guards) -> XdsServer:
+def _parse_server(fields: Fields, flags: FeatureFlags) -> XdsServer:
     uri = fields.required_path("server_uri")
-    credentials = parse_service_credentials(fields, call_creds=guards.bootstrap_call_creds)
+    credentials = parse_service_credentials(fields, call_creds=flags.bootstrap_call_creds)
     # Features are any JSON: some day one may be more than a word.
     named = frozenset(each for each in fields.items("server_features") if isinstance(each, str))
     return XdsServer(
@@ -173,7 +173,7 @@ def _parse_locality(node: Fields) -> Locality:
         )
 
 
-def _parse_authorities(root: Fields, guards: Guards) -> Iterable[tuple[str, Authority]]:
+def _parse_authorities(root: Fields, flags: FeatureFlags) -> Iterable[tuple[str, Authority]]:
     for name, fields in root.members("authorities"):
         prefix = f"xdstp://{name}/"
         template = fields.text("client_listener_resource_name_template")
@@ -183,7 +183,7 @@ def _parse_authorities(root: Fields, guards: Guards) -> Iterable[tuple[str, Auth
         yield (
             name,
             Authority(
-                servers=_parse_servers(fields, guards),
+                servers=_parse_servers(fields, flags),
                 listener_template=template or f"{prefix}envoy.config.listener.v3.Listener/%s",
                 fallback_on_reachability_only=fields.flag("fallback_on_reachability_only"),
             ),
@@ -203,13 +203,13 @@ def _parse_certificate_providers(root: Fields) -> Iterable[tuple[str, TlsFiles]]
         yield name, files
 
 
-def _parse_allowed_services(root: Fields, guards: Guards) -> Iterable[tuple[str, ServiceCredentials]]:
-    if not (guards.ext_authz_on_client or guards.ext_authz_on_server):
+def _parse_allowed_services(root: Fields, flags: FeatureFlags) -> Iterable[tuple[str, ServiceCredentials]]:
+    if not (flags.ext_authz_on_client or flags.ext_authz_on_server):
         return
     for target, fields in root.members("allowed_grpc_services"):
         if not target:
             fields.problems.add("Invalid", "a target must not be empty")
-        yield target, parse_service_credentials(fields, call_creds=guards.bootstrap_call_creds)
+        yield target, parse_service_credentials(fields, call_creds=flags.bootstrap_call_creds)
 
 
 def _frozen(pairs: Iterable[tuple[str, T]]) -> Mapping[str, T]:

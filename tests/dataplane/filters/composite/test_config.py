@@ -17,7 +17,7 @@ from xds.type.v3 import typed_struct_pb2
 
 from authplane.cel.calls.call_vocabulary import SERVER_CALLS, compile_call_expression
 from authplane.cel.check.program import Program
-from authplane.core.feature_flags import Guards
+from authplane.core.feature_flags import FeatureFlags
 from authplane.dataplane.filters.call_attributes import AttributesInput
 from authplane.dataplane.filters.calls import Call
 from authplane.dataplane.filters.composite.filter import Choice, Composite, Execute, NestedFilter, Refuse, Skip
@@ -269,12 +269,12 @@ def test_what_expressions_may_read_depends_on_the_side() -> None:
 
 @pytest.mark.requirement("CF-14")
 def test_switched_off_the_type_is_unknown() -> None:
-    off = Guards(composite_filter=False)
+    off = FeatureFlags(composite_filter=False)
     assert composite_type(off) is None
     registry = standard_registry(off)
     assert TYPE_NAME not in registry.configs
     assert OVERRIDE_NAME not in registry.overrides
-    on = composite_type(Guards())
+    on = composite_type(FeatureFlags())
     assert on is not None
     inside = replace(SERVER, registry=registry)
     assert read(of(execute(of(skip()))), inside) == [

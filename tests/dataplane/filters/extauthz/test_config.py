@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.dataplane.filters.extauthz.messages import CHANNEL, SERVICE, TARGET, UNTRUSTED, config
 from tests.dataplane.filters.world import packed, regex
 
-from authplane.core.feature_flags import Guards
+from authplane.core.feature_flags import FeatureFlags
 from authplane.dataplane.filters.calls import Code, Side
 from authplane.dataplane.filters.extauthz.check.shown_call import CheckForm, Shown
 from authplane.dataplane.filters.extauthz.decision_cache import Caching
@@ -242,21 +242,21 @@ def test_options_of_the_program_are_in_the_value() -> None:
 
 
 class Guarded(NamedTuple):
-    guards: Guards
+    flags: FeatureFlags
     sides: set[Side] | None
 
 
 GUARDED: Final = {
-    "on": Guarded(Guards(), {Side.CLIENT, Side.SERVER}),
-    "off for clients": Guarded(Guards(ext_authz_on_client=False), {Side.SERVER}),
-    "off for servers": Guarded(Guards(ext_authz_on_server=False), {Side.CLIENT}),
-    "off": Guarded(Guards(ext_authz_on_client=False, ext_authz_on_server=False), None),
+    "on": Guarded(FeatureFlags(), {Side.CLIENT, Side.SERVER}),
+    "off for clients": Guarded(FeatureFlags(ext_authz_on_client=False), {Side.SERVER}),
+    "off for servers": Guarded(FeatureFlags(ext_authz_on_server=False), {Side.CLIENT}),
+    "off": Guarded(FeatureFlags(ext_authz_on_client=False, ext_authz_on_server=False), None),
 }
 
 
 @pytest.mark.parametrize("case", GUARDED.values(), ids=GUARDED.keys())
 def test_guards_switch_the_filter_off(case: Guarded) -> None:
-    found = standard_registry(case.guards).configs.get("envoy.extensions.filters.http.ext_authz.v3.ExtAuthz")
+    found = standard_registry(case.flags).configs.get("envoy.extensions.filters.http.ext_authz.v3.ExtAuthz")
     assert (None if found is None else set(found.sides)) == case.sides
 
 

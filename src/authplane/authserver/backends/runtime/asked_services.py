@@ -16,7 +16,7 @@ def asked_endpoints(policies: Policies, resources: Resources) -> Endpoints:
 
     A Service of which no endpoints are known is looked up by its name, as pods of its cluster do.
     """
-    asked = {each for guard in policies.guards.values() for each in _asked(guard.policies)}
+    asked = {each for attachment in policies.attachments.values() for each in _asked(attachment.policies)}
     return {where: _endpoints(where, resources) for where in asked}
 
 

@@ -129,8 +129,8 @@ class KeptPolicies:
 
     def targets(self) -> int:
         """Return how many targets have a policy."""
-        guards = self._compiled.policies.guards if self._compiled else {}
-        return sum(bool(guard.policies) for guard in guards.values())
+        attachments = self._compiled.policies.attachments if self._compiled else {}
+        return sum(bool(attachment.policies) for attachment in attachments.values())
 
     def obstacle(self) -> str:
         """Say what keeps us from deciding; empty if nothing does."""

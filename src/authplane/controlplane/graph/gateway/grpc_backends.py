@@ -86,7 +86,7 @@ def _judged(ref: Ref, policies: Policies | None, check: PolicyCheck, *, protecte
     """Say who comes into question; whoever decides by other documents than we know is asked about everybody."""
     if not protected:
         return Judged(reach=NOBODY_ANYWHERE, check=check)
-    way = policies.way(Target(backend=ref)) if policies is not None and not policies.closed else None
+    way = policies.chain(Target(backend=ref)) if policies is not None and not policies.closed else None
     if policies is None or way is None or not way.guarded:
         return Judged(reach=ANYBODY_ANYWHERE, check=check)
     plan = place_grpc(way, policies.settings)
@@ -162,9 +162,9 @@ def _target(where: Where) -> str:
 
 def _doubt(ref: Ref, written: GrpcBackend, policies: Policies | None, problems: Problems) -> None:
     """Warn where policies ask for certificates that nobody can show."""
-    guard = policies.guards.get(Aim(ref)) if policies is not None else None
+    attachment = policies.attachments.get(Aim(ref)) if policies is not None else None
     asked = written.tls is not None and written.tls.client_ca_provider is not None
-    if guard is not None and uses_certificates(guard) and not asked:
+    if attachment is not None and uses_certificates(attachment) and not asked:
         with problems.at("tls"):
             problems.warn(
                 "SourceNeverMatches", "policies ask for certificates, and without 'clientCaProvider' nobody shows one"

@@ -394,7 +394,7 @@ class _Entries:
     def _placing(self, context: Mapping[str, str], *, checked: bool) -> Placing | None:
         """Return what a proxy may decide by itself; what is to be checked is left to it only where there are rules."""
         placing = self._checks.placings[context.get(TARGET), context[GATEWAY]]
-        if placing is None or placing.way.guarded is not checked:
+        if placing is None or placing.chain.guarded is not checked:
             return None
         # Only documents at known paths can be named to those who need a token.
-        return placing if RESOURCE in context or not placing.way.uses_tokens else None
+        return placing if RESOURCE in context or not placing.chain.uses_tokens else None

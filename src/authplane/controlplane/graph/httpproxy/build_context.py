@@ -13,7 +13,7 @@ from authplane.resources.documents import Resources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
+class BuildContext:
     """Everything that hosts share."""
 
     resources: Resources

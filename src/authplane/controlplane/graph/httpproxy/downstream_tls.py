@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from authplane.controlplane.graph.httpproxy.build_context import Around
+from authplane.controlplane.graph.httpproxy.build_context import BuildContext
 from authplane.controlplane.graph.model.routing_model import Certificate, ClientCertificates, Forwarded
 from authplane.controlplane.graph.model.upstreams import NO_LIMITS, TlsLimits
 from authplane.controlplane.graph.tls.secret_delegation import may_use
@@ -31,16 +31,16 @@ class DownstreamTls:
     """Shown to clients that do not name the host, if they may do so."""
 
 
-def downstream_tls(tls: Tls, namespace: str, around: Around, problems: Problems) -> DownstreamTls | None:
+def downstream_tls(tls: Tls, namespace: str, shared: BuildContext, problems: Problems) -> DownstreamTls | None:
     """Read ``virtualhost.tls``; whatever cannot be as it is written is an error."""
     _require_compatible(tls, problems)
-    certificate = _certificate(tls, namespace, around, problems)
-    limits = _limits(tls, around.settings.downstream_tls, problems)
-    fallback = _fallback(namespace, around, problems) if tls.enable_fallback_certificate else None
+    certificate = _certificate(tls, namespace, shared, problems)
+    limits = _limits(tls, shared.settings.downstream_tls, problems)
+    fallback = _fallback(namespace, shared, problems) if tls.enable_fallback_certificate else None
     clients = None
     if tls.client_validation is not None:
         with problems.at("clientValidation"):
-            clients = _clients(tls.client_validation, namespace, around, problems)
+            clients = _clients(tls.client_validation, namespace, shared, problems)
     if certificate is None:
         return None
     return DownstreamTls(certificate=certificate, limits=limits, clients=clients, fallback=fallback)
@@ -86,7 +86,7 @@ def _require_compatible(tls: Tls, problems: Problems) -> None:
         problems.add("TLSIncompatibleFeatures", "Spec.Virtualhost.TLS fallback & client validation are incompatible")
 
 
-def _certificate(tls: Tls, namespace: str, around: Around, problems: Problems) -> Certificate | None:
+def _certificate(tls: Tls, namespace: str, shared: BuildContext, problems: Problems) -> Certificate | None:
     if not tls.secret_name:
         if not tls.passthrough:
             problems.add("TLSConfigNotValid", "Spec.VirtualHost.TLS: neither Passthrough nor SecretName were specified")
@@ -95,19 +95,19 @@ def _certificate(tls: Tls, namespace: str, around: Around, problems: Problems) -
         problems.add("TLSConfigNotValid", "Spec.VirtualHost.TLS: both Passthrough and SecretName were specified")
     name = secret_name(tls.secret_name, namespace)
     with problems.at("secretName"):
-        if not may_use(around.resources, name, namespace):
+        if not may_use(shared.resources, name, namespace):
             message = f'Spec.VirtualHost.TLS Secret "{name}" certificate delegation not permitted'
             problems.add("DelegationNotPermitted", message)
             return None
-        found = server_certificate(around.resources, name)
+        found = server_certificate(shared.resources, name)
         if isinstance(found, Unusable):
             problems.add("SecretNotValid", f'Spec.VirtualHost.TLS Secret "{name}" is invalid: {found}')
             return None
         return found
 
 
-def _fallback(namespace: str, around: Around, problems: Problems) -> Certificate | None:
-    name = around.settings.fallback_certificate
+def _fallback(namespace: str, shared: BuildContext, problems: Problems) -> Certificate | None:
+    name = shared.settings.fallback_certificate
     with problems.at("enableFallbackCertificate"):
         if name is None:
             problems.add(
@@ -116,13 +116,13 @@ def _fallback(namespace: str, around: Around, problems: Problems) -> Certificate
                 "Contour configuration file",
             )
             return None
-        if not may_use(around.resources, name, namespace):
+        if not may_use(shared.resources, name, namespace):
             problems.add(
                 "FallbackNotDelegated",
                 f'Spec.VirtualHost.TLS Secret "{name}" is not configured for certificate delegation',
             )
             return None
-        found = server_certificate(around.resources, name)
+        found = server_certificate(shared.resources, name)
         if isinstance(found, Unusable):
             problems.add(
                 "FallbackNotValid", f'Spec.Virtualhost.TLS Secret "{name}" fallback certificate is invalid: {found}'
@@ -131,19 +131,19 @@ def _fallback(namespace: str, around: Around, problems: Problems) -> Certificate
         return found
 
 
-def _clients(given: ClientValidation, namespace: str, around: Around, problems: Problems) -> ClientCertificates:
+def _clients(given: ClientValidation, namespace: str, shared: BuildContext, problems: Problems) -> ClientCertificates:
     wrong = "Spec.VirtualHost.TLS client validation is invalid: "
     ca, revoked = None, None
     if given.ca_secret:
         with problems.at("caSecret"):
             name = secret_name(given.ca_secret, namespace)
-            ca = _bundle("CA", name, ca_bundle, namespace, around, problems)
+            ca = _bundle("CA", name, ca_bundle, namespace, shared, problems)
     elif not given.skip_client_cert_validation:
         problems.add("ClientValidationInvalid", f"{wrong}CA Secret must be specified")
     if given.crl_secret:
         with problems.at("crlSecret"):
             name = secret_name(given.crl_secret, namespace)
-            revoked = _bundle("CRL", name, revocation_lists, namespace, around, problems)
+            revoked = _bundle("CRL", name, revocation_lists, namespace, shared, problems)
     if given.skip_client_cert_validation:
         with problems.at("skipClientCertValidation"):
             problems.warn("ClientNotVerified", _unverified(given))
@@ -182,14 +182,14 @@ def _bundle(  # noqa: PLR0913, PLR0917 (each of them decides something)
     name: ObjectName,
     read: Callable[[Resources, ObjectName], bytes | Unusable],
     namespace: str,
-    around: Around,
+    shared: BuildContext,
     problems: Problems,
 ) -> bytes | None:
-    if not may_use(around.resources, name, namespace):
+    if not may_use(shared.resources, name, namespace):
         message = f'Spec.VirtualHost.TLS {kind} Secret "{name}" is invalid: Certificate delegation not permitted'
         problems.add("DelegationNotPermitted", message)
         return None
-    found = read(around.resources, name)
+    found = read(shared.resources, name)
     if isinstance(found, Unusable):
         message = f'Spec.VirtualHost.TLS client validation is invalid: invalid {kind} Secret "{name}": {found}'
         problems.add("ClientValidationInvalid", message)

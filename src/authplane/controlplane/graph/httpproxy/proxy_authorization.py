@@ -11,7 +11,7 @@ from authplane.controlplane.graph.httpproxy.authorization_limits import (
     require_short,
 )
 from authplane.controlplane.graph.httpproxy.authorization_service import build_service, require_no_context
-from authplane.controlplane.graph.httpproxy.build_context import Around
+from authplane.controlplane.graph.httpproxy.build_context import BuildContext
 from authplane.controlplane.graph.httpproxy.extension_refs import (
     Extensions,
     report_missing_reference,
@@ -103,19 +103,19 @@ def _report_two_meanings(holders: Iterable[tuple[Ref, Path]], reports: Reports) 
 
 
 def host_authorization(
-    virtual_host: VirtualHost, root: ObjectName, around: Around, problems: Problems
+    virtual_host: VirtualHost, root: ObjectName, shared: BuildContext, problems: Problems
 ) -> HostAuthorization:
     """Say who authorizes a virtual host; whatever is configured and cannot be enforced is an error."""
     written = virtual_host.authorization
     if written is None:
-        return _in_mode(around.global_authorization, root, around, problems)
+        return _in_mode(shared.global_authorization, root, shared, problems)
     with problems.at("authorization"):
-        _require_enforceable(virtual_host, written, around.settings, problems)
+        _require_enforceable(virtual_host, written, shared.settings, problems)
         if written.extension_ref.name:
-            guard = _own(written, root, around, problems)
+            guard = _own(written, root, shared, problems)
         else:
-            guard = _adjusted(written, root, around, problems)
-        return _in_mode(guard, root, around, problems)
+            guard = _adjusted(written, root, shared, problems)
+        return _in_mode(guard, root, shared, problems)
 
 
 def _require_enforceable(
@@ -133,9 +133,9 @@ def _require_enforceable(
         )
 
 
-def _own(written: Authorization, root: ObjectName, around: Around, problems: Problems) -> HostAuthorization:
+def _own(written: Authorization, root: ObjectName, shared: BuildContext, problems: Problems) -> HostAuthorization:
     """Read a block that names a service of its own."""
-    settings = around.settings
+    settings = shared.settings
     policy = written.auth_policy or _NO_POLICY
     if policy.disabled:
         require_disabling_permitted(settings, root.namespace, root.namespace, problems)
@@ -145,9 +145,9 @@ def _own(written: Authorization, root: ObjectName, around: Around, problems: Pro
             problems.warn(
                 "AuthFailOpen", "requests go through unchecked whenever the authorization service does not answer"
             )
-    if not _granted(written, root, around, problems):
+    if not _granted(written, root, shared, problems):
         return Unenforceable()
-    known = Extensions(around.resources, around.extensions)
+    known = Extensions(shared.resources, shared.extensions)
     extension = known.named(written.extension_ref, root.namespace, _HOST, problems)
     service = None if extension is None else build_service(written, extension, _HOST, problems)
     if service is None:
@@ -156,12 +156,12 @@ def _own(written: Authorization, root: ObjectName, around: Around, problems: Pro
     return Guarded(service=service, policy=policy, anywhere=settings.insecure_authorization)
 
 
-def _granted(written: Authorization, root: ObjectName, around: Around, problems: Problems) -> bool:
-    if not around.settings.extension_grants:
+def _granted(written: Authorization, root: ObjectName, shared: BuildContext, problems: Problems) -> bool:
+    if not shared.settings.extension_grants:
         return True
     ref = written.extension_ref
     target = Ref("ExtensionService", ref.namespace or root.namespace, ref.name)
-    if may_refer(around.resources, Ref("HTTPProxy", root.namespace, root.name), target):
+    if may_refer(shared.resources, Ref("HTTPProxy", root.namespace, root.name), target):
         return True
     with problems.at("extensionRef", "namespace"):
         problems.add(
@@ -172,10 +172,10 @@ def _granted(written: Authorization, root: ObjectName, around: Around, problems:
     return False
 
 
-def _adjusted(written: Authorization, root: ObjectName, around: Around, problems: Problems) -> HostAuthorization:
+def _adjusted(written: Authorization, root: ObjectName, shared: BuildContext, problems: Problems) -> HostAuthorization:
     """Read a block that names no service: it changes the policy of global authorization, as a whole."""
     require_known_kind(written.extension_ref, _HOST, problems)
-    guard = around.global_authorization
+    guard = shared.global_authorization
     policy = written.auth_policy or _NO_POLICY
     match guard:
         case Unprotected() | Unenforceable():
@@ -184,7 +184,7 @@ def _adjusted(written: Authorization, root: ObjectName, around: Around, problems
         case Guarded() | Unavailable():
             _warn_of_ignored(written, problems)
             if policy.disabled and not guard.policy.disabled:
-                require_disabling_permitted(around.settings, root.namespace, root.namespace, problems)
+                require_disabling_permitted(shared.settings, root.namespace, root.namespace, problems)
             if isinstance(guard, Guarded) and isinstance(guard.service.protocol, OverHttp):
                 require_no_context(policy, _HOST, problems)
             return replace(guard, policy=policy)
@@ -208,9 +208,9 @@ def _warn_of_ignored(written: Authorization, problems: Problems) -> None:
             )
 
 
-def _in_mode(guard: HostAuthorization, root: ObjectName, around: Around, problems: Problems) -> HostAuthorization:
+def _in_mode(guard: HostAuthorization, root: ObjectName, shared: BuildContext, problems: Problems) -> HostAuthorization:
     """Apply the annotation of the root that says whether authorization is enforced."""
-    mode = around.resources.proxies[root].metadata.annotations.get(MODE, "Enforce")
+    mode = shared.resources.proxies[root].metadata.annotations.get(MODE, "Enforce")
     if mode not in {"Enforce", "Shadow"}:
         problems.add("AuthModeNotValid", f'annotation {MODE} must be "Enforce" or "Shadow", not "{mode}"')
     if mode != "Shadow" or isinstance(guard, Unenforceable | Unavailable):
@@ -218,7 +218,7 @@ def _in_mode(guard: HostAuthorization, root: ObjectName, around: Around, problem
     if isinstance(guard, Unprotected):
         problems.warn("IgnoredField", f"annotation {MODE} has no effect: the virtual host has no authorization")
         return guard
-    if not require_shadow_permitted(around.settings, problems):
+    if not require_shadow_permitted(shared.settings, problems):
         return guard
     problems.warn(
         "AuthShadow",
@@ -244,13 +244,13 @@ def promised_headers(guard: HostAuthorization) -> tuple[HeaderNames, ...] | None
 # --- A route
 
 
-def route_authorization(  # noqa: PLR0913 (a route, its two HTTPProxies and what is around them)
+def route_authorization(  # noqa: PLR0913 (a route, its two HTTPProxies and what is shared them)
     host: HostAuthorization,
     policy: AuthPolicy | None,
     *,
     root: ObjectName,
     proxy: ObjectName,
-    around: Around,
+    shared: BuildContext,
     problems: Problems,
 ) -> RouteAuthorization:
     """Apply a route's own policy to what holds for its virtual host; ``problems`` are those of ``proxy``."""
@@ -266,12 +266,12 @@ def route_authorization(  # noqa: PLR0913 (a route, its two HTTPProxies and what
             # A route's policy replaces `disabled` as a whole: one that only adds context switches authorization on.
             disabled = (policy or host.policy).disabled
             if disabled and not host.policy.disabled:
-                disabled = require_disabling_permitted(around.settings, root.namespace, proxy.namespace, problems)
+                disabled = require_disabling_permitted(shared.settings, root.namespace, proxy.namespace, problems)
             if disabled:
                 return Disabled()
             if isinstance(host, Guarded):
                 return _enforced(host, policy, problems)
-            for each in (problems, around.reports.of(Ref("HTTPProxy", root.namespace, root.name))):
+            for each in (problems, shared.reports.of(Ref("HTTPProxy", root.namespace, root.name))):
                 _report_unavailable(each)
             return Unprotected()  # the error of the root has withdrawn it
         case _:

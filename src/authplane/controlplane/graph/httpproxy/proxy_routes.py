@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
-from authplane.controlplane.graph.httpproxy.build_context import Around
+from authplane.controlplane.graph.httpproxy.build_context import BuildContext
 from authplane.controlplane.graph.httpproxy.header_policies import ROUTE_REQUEST, ROUTE_RESPONSE, read_headers
 from authplane.controlplane.graph.httpproxy.includes import Place, walk
 from authplane.controlplane.graph.httpproxy.prefix_rewrites import (
@@ -64,18 +64,18 @@ class BuiltRoutes:
     included: frozenset[ObjectName] = frozenset()
 
 
-def build_routes(root: contour.HTTPProxy, guard: HostAuthorization, around: Around) -> BuiltRoutes:
+def build_routes(root: contour.HTTPProxy, guard: HostAuthorization, shared: BuildContext) -> BuiltRoutes:
     """Build every route of a root, the most specific match first; the root's report stands at ``spec`` meanwhile.
 
     An included HTTPProxy with an error answers 503 wherever it would have been asked, and its own report says why.
     Of two routes with one match the last one wins, as in Contour, and the other gets a warning: an HTTPProxy comes
     after those that it includes, a later include after an earlier one.
     """
-    problems = around.reports.of(_ref(root.metadata.object_name))
+    problems = shared.reports.of(_ref(root.metadata.object_name))
     if not (root.spec.routes or root.spec.includes or root.spec.tcpproxy):
         problems.add("NothingDefined", "HTTPProxy.Spec must have at least one Route, Include, or a TCPProxy")
-    tree = walk(root, around.resources, problems)
-    table = _Table(root.metadata.object_name, guard, around)
+    tree = walk(root, shared.resources, problems)
+    table = _Table(root.metadata.object_name, guard, shared)
     for place in reversed(tree.places):
         table.add(place)
     return BuiltRoutes(routes=table.sorted(), included=tree.included)
@@ -84,10 +84,10 @@ def build_routes(root: contour.HTTPProxy, guard: HostAuthorization, around: Arou
 class _Table:
     """The routes of a root so far. Of two with the same match the one that is added first is kept."""
 
-    def __init__(self, root: ObjectName, guard: HostAuthorization, around: Around) -> None:
+    def __init__(self, root: ObjectName, guard: HostAuthorization, shared: BuildContext) -> None:
         self._root = root
         self._guard = guard
-        self._around = around
+        self._around = shared
         self._routes: dict[Match, BuiltRoute] = {}
         self._closed: list[tuple[ObjectName, Conditions, int]] = []
         """What answers by itself unless a route takes the same requests: whose it is, which, and how."""
@@ -152,15 +152,15 @@ class _Table:
 
     def _build(self, written: contour.Route, match: Match | None, place: Place) -> BuiltRoute:
         """Build a route; without a match only to say what else is wrong with it."""
-        problems, around = place.problems, self._around
+        problems, shared = place.problems, self._around
         authorization = route_authorization(
-            self._guard, written.auth_policy, root=self._root, proxy=place.name, around=around, problems=problems
+            self._guard, written.auth_policy, root=self._root, proxy=place.name, shared=shared, problems=problems
         )
         refuse_in_route(written, problems)
         permit_insecure = self._permit_insecure(written, authorization, problems)
         request = read_headers(written.request_headers_policy, ROUTE_REQUEST, problems)
         response = read_headers(written.response_headers_policy, ROUTE_RESPONSE, problems)
-        action = build_action(written, place.name.namespace, request.host, around.clusters, problems)
+        action = build_action(written, place.name.namespace, request.host, shared.clusters, problems)
         if isinstance(action, Forward) and written.path_rewrite_policy is not None:
             path = match.path if match is not None else None
             replacement = read_replacement(written.path_rewrite_policy, path, problems)
@@ -198,7 +198,7 @@ class _Table:
     def _answer(self, proxy: ObjectName, match: Match, status: int) -> Route:
         """Return a route that answers by itself, to those whom the virtual host lets in."""
         authorization = route_authorization(
-            self._guard, _CHECKED, root=self._root, proxy=proxy, around=self._around, problems=Problems()
+            self._guard, _CHECKED, root=self._root, proxy=proxy, shared=self._around, problems=Problems()
         )
         if isinstance(authorization, Enforced):
             authorization = replace(authorization, context=())

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from authplane.controlplane.graph.httpproxy.build_context import Around
+from authplane.controlplane.graph.httpproxy.build_context import BuildContext
 from authplane.controlplane.graph.httpproxy.downstream_tls import downstream_tls
 from authplane.controlplane.graph.httpproxy.proxy_authorization import host_authorization, promised_headers
 from authplane.controlplane.graph.httpproxy.proxy_routes import LEADS_NOWHERE, BuiltRoute, build_routes
@@ -49,46 +49,46 @@ class Hosts:
     """Where their requests are sent."""
 
 
-def build_hosts(around: Around, memo: Memo[ObjectName, Root]) -> Hosts:
+def build_hosts(shared: BuildContext, memo: Memo[ObjectName, Root]) -> Hosts:
     """Build the virtual host of every valid root; an invalid one is withdrawn from both listeners."""
-    tables = tables_of(around.resources) | {
-        "owners": around.owners,
-        "extensions": around.extensions,
-        "clusters": around.clusters,
+    tables = tables_of(shared.resources) | {
+        "owners": shared.owners,
+        "extensions": shared.extensions,
+        "clusters": shared.clusters,
     }
     # What is not among the tables; of it, a change is a change for everybody.
-    resources = around.resources
+    resources = shared.resources
     memo.start(
-        (around.settings, around.unusable, around.global_authorization, resources.broken, resources.unread_proxies)
+        (shared.settings, shared.unusable, shared.global_authorization, resources.broken, resources.unread_proxies)
     )
     roots: list[Root] = []
     included: set[ObjectName] = set()
-    for name, proxy in sorted(around.resources.proxies.items(), key=_order):
+    for name, proxy in sorted(shared.resources.proxies.items(), key=_order):
         if proxy.spec.virtualhost is None:
             continue
-        if not _may_be_root(name, around.settings):
-            around.reports.of(_ref(name)).add(
+        if not _may_be_root(name, shared.settings):
+            shared.reports.of(_ref(name)).add(
                 "RootProxyNotAllowedInNamespace", "root HTTPProxy cannot be defined in this namespace"
             )
             continue
-        root = memo.ensure(name, tables, partial(_root, name, around))
+        root = memo.ensure(name, tables, partial(_root, name, shared))
         for ref, problems in root.found.items():
-            around.reports.of(ref).extend(problems)
+            shared.reports.of(ref).extend(problems)
         included.update(root.plain.included)
         if root.served:
             roots.append(root)
-    memo.keep(around.resources.proxies)
-    _report_orphans(around, included)
-    unread = {each.host.lower() for each in _unread_roots(around) if each.host is not None}
-    return _assemble(roots, frozenset(fqdn for fqdn in unread.union(around.owners) if is_dns_name(fqdn)))
+    memo.keep(shared.resources.proxies)
+    _report_orphans(shared, included)
+    unread = {each.host.lower() for each in _unread_roots(shared) if each.host is not None}
+    return _assemble(roots, frozenset(fqdn for fqdn in unread.union(shared.owners) if is_dns_name(fqdn)))
 
 
-def _root(name: ObjectName, around: Around, tables: Tables) -> Root:
+def _root(name: ObjectName, shared: BuildContext, tables: Tables) -> Root:
     """Build one root, with eyes for nothing but the tables."""
     reports = Reports()
     watched = replace(
-        around,
-        resources=with_tables(around.resources, tables),
+        shared,
+        resources=with_tables(shared.resources, tables),
         owners=tables["owners"],
         extensions=tables["extensions"],
         clusters=tables["clusters"],
@@ -102,27 +102,27 @@ def _root(name: ObjectName, around: Around, tables: Tables) -> Root:
         return _build_root(proxy, proxy.spec.virtualhost, watched, problems)
 
 
-def _report_orphans(around: Around, included: set[ObjectName]) -> None:
-    for name, proxy in around.resources.proxies.items():
+def _report_orphans(shared: BuildContext, included: set[ObjectName]) -> None:
+    for name, proxy in shared.resources.proxies.items():
         if proxy.spec.virtualhost is None and name not in included:
-            around.reports.of(_ref(name)).add(
+            shared.reports.of(_ref(name)).add(
                 "Orphaned", "this HTTPProxy is not part of a delegation chain from a root HTTPProxy"
             )
 
 
-def _build_root(proxy: HTTPProxy, virtual_host: VirtualHost, around: Around, problems: Problems) -> Root:
+def _build_root(proxy: HTTPProxy, virtual_host: VirtualHost, shared: BuildContext, problems: Problems) -> Root:
     name, tls = proxy.metadata.object_name, None
     with problems.at("virtualhost"):
-        fqdn = _fqdn(virtual_host, around, problems)
+        fqdn = _fqdn(virtual_host, shared, problems)
         if virtual_host.tls is not None:
             with problems.at("tls"):
-                tls = downstream_tls(virtual_host.tls, name.namespace, around, problems)
-        guard = host_authorization(virtual_host, name, around, problems)
+                tls = downstream_tls(virtual_host.tls, name.namespace, shared, problems)
+        guard = host_authorization(virtual_host, name, shared, problems)
         refuse_in_host(virtual_host, problems)
     _refuse_tcp(proxy, problems)
-    built = build_routes(proxy, guard, around)
-    if around.unusable:
-        problems.add("ConfigurationNotValid", f"the {around.unusable} cannot be used, so nothing is served")
+    built = build_routes(proxy, guard, shared)
+    if shared.unusable:
+        problems.add("ConfigurationNotValid", f"the {shared.unusable} cannot be used, so nothing is served")
     host = Host(
         fqdn=fqdn,
         proxy=name,
@@ -132,7 +132,7 @@ def _build_root(proxy: HTTPProxy, virtual_host: VirtualHost, around: Around, pro
     )
     plain, secure = host, None
     if tls is not None:
-        plain = replace(host, routes=tuple(_over_http(each, around.settings) for each in built.routes))
+        plain = replace(host, routes=tuple(_over_http(each, shared.settings) for each in built.routes))
         secure = SecureHost(
             host=host,
             certificate=tls.certificate.name,
@@ -146,7 +146,7 @@ def _build_root(proxy: HTTPProxy, virtual_host: VirtualHost, around: Around, pro
         tls=tls,
         served=all(problem.reason in LEADS_NOWHERE for problem in problems.errors),
         clusters=_clusters(host),
-        found=around.reports.found(),
+        found=shared.reports.found(),
     )
 
 
@@ -249,7 +249,7 @@ def _may_be_root(name: ObjectName, settings: Settings) -> bool:
     return not settings.root_namespaces or name.namespace in settings.root_namespaces
 
 
-def _fqdn(virtual_host: VirtualHost, around: Around, problems: Problems) -> str:
+def _fqdn(virtual_host: VirtualHost, shared: BuildContext, problems: Problems) -> str:
     fqdn = virtual_host.fqdn.lower()
     with problems.at("fqdn"):
         if not fqdn.strip():
@@ -258,10 +258,10 @@ def _fqdn(virtual_host: VirtualHost, around: Around, problems: Problems) -> str:
             problems.add("FQDNNotValid", f"{virtual_host.fqdn!r} is not a host name such as 'www.example.com'")
         elif fqdn != virtual_host.fqdn:
             problems.add("FQDNNotValid", f"{virtual_host.fqdn!r} must be in lower case: {fqdn!r}")
-        if len(around.owners[fqdn]) > 1:
-            names = _names(around.owners[fqdn])
+        if len(shared.owners[fqdn]) > 1:
+            names = _names(shared.owners[fqdn])
             problems.add("DuplicateVhost", f'fqdn "{fqdn}" is used in multiple HTTPProxies: {names}')
-        unread = [each.who for each in _unread_roots(around) if not _tells_host(each)] if fqdn.startswith("*.") else []
+        unread = [each.who for each in _unread_roots(shared) if not _tells_host(each)] if fqdn.startswith("*.") else []
         if unread:
             problems.add(
                 "WildcardUncertain",
@@ -276,12 +276,12 @@ def _names(roots: Sequence[ObjectName]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def _unread_roots(around: Around) -> list[UnreadProxy]:
+def _unread_roots(shared: BuildContext) -> list[UnreadProxy]:
     """Return the HTTPProxies that may be roots, for all that is known of them."""
     return [
         each
-        for each in around.resources.unread_proxies
-        if not each.namespace or _may_be_root(ObjectName(each.namespace, ""), around.settings)
+        for each in shared.resources.unread_proxies
+        if not each.namespace or _may_be_root(ObjectName(each.namespace, ""), shared.settings)
     ]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from authplane.policy.attached.attachments import Policies, Way
+from authplane.policy.attached.attachments import Policies, PolicyChain
 from authplane.policy.attached.request_target import parse_target
 from authplane.policy.rules.access_settings import Settings
 
@@ -13,15 +13,15 @@ from authplane.policy.rules.access_settings import Settings
 class Placing:
     """The policies before one target, and what decides who enforces them."""
 
-    way: Way
+    chain: PolicyChain
     settings: Settings
     keys: frozenset[str]
     """The issuers whose keys proxies are given, by address."""
 
     def with_all_keys(self) -> "Placing":
         """Return the same as if the keys of all issuers were there."""
-        guards = (guard for way in (self.way, *self.way.shadows) for guard in way.guards)
-        wanted = self.keys.union(*(guard.issuers for guard in guards))
+        attachments = (attachment for chain in (self.chain, *self.chain.shadows) for attachment in chain.attachments)
+        wanted = self.keys.union(*(attachment.issuers for attachment in attachments))
         return self if wanted == self.keys else replace(self, keys=wanted)
 
 
@@ -83,12 +83,12 @@ class Placements(Placings):
         if placing is None or policies is None:
             return None
         # The targets on a way follow from its name, and what else a way says from its guards and the settings.
-        same = all(policies.guards.get(guard.aim) is guard for guard in placing.way.guards)
+        same = all(policies.attachments.get(attachment.aim) is attachment for attachment in placing.chain.attachments)
         return placing if same else None
 
     def _build(self, backend: str | None, gateway: str | None) -> Placing | None:
         policies = self._policies
-        way = policies.way(parse_target(backend, gateway)) if policies is not None else None
-        if way is None or not (way.guarded or way.shadows):
+        chain = policies.chain(parse_target(backend, gateway)) if policies is not None else None
+        if chain is None or not (chain.guarded or chain.shadows):
             return None
-        return Placing(way=way, settings=self._settings, keys=self._issuers)
+        return Placing(chain=chain, settings=self._settings, keys=self._issuers)

@@ -126,7 +126,7 @@ def _recall(placing: Placing, asked: _Asked) -> Placed | None:
 
 def _answer(placing: Placing, envoy: Release) -> _Answer:
     choices = Choices(envoy=envoy, keys=placing.keys)
-    held = tuple(hold_plan(each, placing.settings, choices) for each in (placing.way, *placing.way.shadows))
+    held = tuple(hold_plan(each, placing.settings, choices) for each in (placing.chain, *placing.chain.shadows))
     given = _Plans(tuple(each.plan for each in held), placing.settings)
     placed = _PLACED.get(given) or _place(given)
     if placed is not None:

@@ -74,7 +74,7 @@ def render_together(plan: Plan) -> pb.RBAC:
     rules = pb.RBAC(action=_ALLOW)
     numbers = {id(policy): number for number, policy in enumerate(policies_of(plan))}
     for name, texts in ((TOGETHER, (ALLOWS,)), (_ASK_LAST, (ALLOWS, _ASK)), (_KNOWN, (ALLOWS, _ASK, _KNOWN))):
-        permissions = [_guard(guard, numbers, texts) for guard in plan.guards]
+        permissions = [_guard(guard, numbers, texts) for guard in plan.attachments]
         rules.policies[name].permissions.append(_every(permissions))
         rules.policies[name].principals.append(_ANYBODY)
     return rules
@@ -82,7 +82,7 @@ def render_together(plan: Plan) -> pb.RBAC:
 
 def policies_of(plan: Plan) -> list[PlacedPolicy]:
     """Return all policies, in the order in which their filters stand."""
-    return [policy for guard in plan.guards for policy in guard.policies]
+    return [policy for guard in plan.attachments for policy in guard.policies]
 
 
 def slot_prefix(number: int) -> str:

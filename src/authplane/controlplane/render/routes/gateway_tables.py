@@ -208,7 +208,7 @@ def _challenge(split: Split, kind: _Kind) -> dict[str, str]:
         placed, authorization = _placed(share, kind.checks), share.authorization
         if placed is None or not isinstance(authorization, Enforced) or authorization.placing is None:
             continue
-        guards, resource = authorization.placing.way.guards, dict(authorization.context).get(RESOURCE, "")
+        guards, resource = authorization.placing.chain.attachments, dict(authorization.context).get(RESOURCE, "")
         if placed.wants_tokens and resource:
             return challenge_fields(kind.scheme, realm_of(guards), resource, scopes_of(guards))
     return {}
@@ -258,7 +258,7 @@ def _removed(share: Share, kind: _Kind) -> list[str]:
     placing, placed = authorization.placing, _placed(share, kind.checks)
     if placing is None or placed is None or placed.decide is None:
         return []
-    return [*(["authorization"] if placing.way.uses_tokens else []), *IDENTITY_HEADERS]
+    return [*(["authorization"] if placing.chain.uses_tokens else []), *IDENTITY_HEADERS]
 
 
 def _put(target: Any, changes: dict[str, Any]) -> None:

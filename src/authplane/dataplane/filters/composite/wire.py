@@ -12,7 +12,7 @@ from envoy.extensions.filters.common.matcher.action.v3 import skip_action_pb2 as
 from envoy.extensions.filters.http.composite.v3 import composite_pb2
 from xds.type.matcher.v3 import http_inputs_pb2 as inputs_pb
 
-from authplane.core.feature_flags import Guards
+from authplane.core.feature_flags import FeatureFlags
 from authplane.core.problems import Problem, Problems
 from authplane.dataplane.filters.call_attributes import VOCABULARIES, AttributesInput
 from authplane.dataplane.filters.calls import Call, Side
@@ -39,9 +39,9 @@ NO_MORE: Final[Mapping[str, InputKind[Call]]] = MappingProxyType({})
 SKIP_NAME: Final = "envoy.extensions.filters.common.matcher.action.v3.SkipFilter"
 
 
-def composite_type(guards: Guards) -> FilterType | None:
+def composite_type(flags: FeatureFlags) -> FilterType | None:
     """Return the filter; None if it is switched off."""
-    if not guards.composite_filter:
+    if not flags.composite_filter:
         return None
     return FilterType(
         type_urls=(TYPE_NAME,),

@@ -8,7 +8,7 @@ from envoy.extensions.filters.http.ext_authz.v3 import ext_authz_pb2 as pb
 from envoy.type.matcher.v3 import string_pb2 as string_pb
 from google.protobuf.message import DecodeError
 
-from authplane.core.feature_flags import Guards
+from authplane.core.feature_flags import FeatureFlags
 from authplane.core.problems import Problem, Problems
 from authplane.dataplane.filters.calls import Code, Side
 from authplane.dataplane.filters.extauthz.check.shown_call import CheckForm, Shown, check_form
@@ -45,12 +45,12 @@ class ExtAuthzOverride:
 
 
 DEFAULT_OPTIONS: Final = ExtAuthzOptions()
-ALL_ON: Final = Guards()
+ALL_ON: Final = FeatureFlags()
 
 
-def ext_authz_type(options: ExtAuthzOptions = DEFAULT_OPTIONS, guards: Guards = ALL_ON) -> FilterType | None:
+def ext_authz_type(options: ExtAuthzOptions = DEFAULT_OPTIONS, flags: FeatureFlags = ALL_ON) -> FilterType | None:
     """Make the filter for a registry; None if it is switched off for clients and for servers."""
-    switches = ((Side.CLIENT, guards.ext_authz_on_client), (Side.SERVER, guards.ext_authz_on_server))
+    switches = ((Side.CLIENT, flags.ext_authz_on_client), (Side.SERVER, flags.ext_authz_on_server))
     sides = frozenset(side for side, on in switches if on)
     if not sides:
         return None

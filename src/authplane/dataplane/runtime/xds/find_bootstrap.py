@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from authplane.core.feature_flags import Guards, parse_guards
+from authplane.core.feature_flags import FeatureFlags, parse_guards
 from authplane.core.problems import Problem
 from authplane.xds.bootstrap.xds_bootstrap import MOST_BYTES, Bootstrap, parse_bootstrap
 
@@ -32,23 +32,23 @@ def load_bootstrap(source: BootstrapSource = None, *, environment: Mapping[str, 
     Without a source, ``GRPC_XDS_BOOTSTRAP`` names a file; only where that is not set, ``GRPC_XDS_BOOTSTRAP_CONFIG``
     holds the text. The variables that switch features off come from ``environment`` as well.
     """
-    guards = parse_guards(environment)
+    flags = parse_guards(environment)
     if isinstance(source, Mapping):
-        return _parsed(_written(source), guards, "the xDS bootstrap")
+        return _parsed(_written(source), flags, "the xDS bootstrap")
     if source is not None:
-        return _parsed(_read(os.fspath(source)), guards, f"the xDS bootstrap {os.fspath(source)}")
+        return _parsed(_read(os.fspath(source)), flags, f"the xDS bootstrap {os.fspath(source)}")
     path, text = environment.get(FILE_VARIABLE), environment.get(TEXT_VARIABLE)
     if path:
-        return _parsed(_read(path), guards, f"the xDS bootstrap {path} ({FILE_VARIABLE})")
+        return _parsed(_read(path), flags, f"the xDS bootstrap {path} ({FILE_VARIABLE})")
     if text:
-        return _parsed(os.fsencode(text), guards, f"the xDS bootstrap in {TEXT_VARIABLE}")
+        return _parsed(os.fsencode(text), flags, f"the xDS bootstrap in {TEXT_VARIABLE}")
     raise BootstrapError(
         "there is no xDS bootstrap", (), f"set {FILE_VARIABLE} to a file or {TEXT_VARIABLE} to its text, or pass one"
     )
 
 
-def _parsed(text: bytes, guards: Guards, origin: str) -> Bootstrap:
-    made = parse_bootstrap(text, guards)
+def _parsed(text: bytes, flags: FeatureFlags, origin: str) -> Bootstrap:
+    made = parse_bootstrap(text, flags)
     if isinstance(made, Bootstrap):
         return made
     raise BootstrapError(f"{origin} is not usable", made)
