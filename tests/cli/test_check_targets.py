@@ -3,13 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+import grpc
 import grpc.aio
 import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from tests.policy.checks import check
 from tests.support.authserver import Server
-
-import grpc
 
 DOCUMENTS = """
 apiVersion: authplane.dev/v1alpha1

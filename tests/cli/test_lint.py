@@ -191,9 +191,8 @@ def test_the_page_about_policies_has_every_reason() -> None:
 
 
 def test_the_page_about_policies_explains_every_reason_of_a_decision() -> None:
-    sources = (
-        ROOT / "src" / "authplane" / "policy" / "access" / f"{name}.py" for name in ("matching", "judging", "decide")
-    )
+    folder = ROOT / "src" / "authplane" / "policy" / "decide"
+    sources = (folder / f"{name}.py" for name in ("match_rules", "evaluate_rules", "decide"))
     constants = re.findall(r'"((?:external:)?[a-z]+(?:_[a-z]+)+)"', "".join(map(read, sources)))
     others = {"service_account", "short_of", "spiffe_id", "too_large"}
     page = read(ROOT / "docs" / "policies.md")

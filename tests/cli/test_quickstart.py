@@ -31,7 +31,7 @@ class Quickstart:
         self.lines: list[Line] = []
         folder = state / "quickstart"
         folder.mkdir(parents=True)
-        for source in files("authplane.io").joinpath("quickstart").iterdir():
+        for source in files("authplane.devkit.local").joinpath("sample").iterdir():
             text = source.read_text(encoding="utf-8")
             for old, new in self.ports.items():
                 text = text.replace(f"127.0.0.1:{old}", f"127.0.0.1:{new}")

@@ -31,7 +31,7 @@ class Run:
         self.http, self.https, self.auth, self.echo = (free_port() for _ in range(4))
         self.lines: list[Line] = []
         self.child: Child
-        for source in files("authplane.io").joinpath("quickstart").iterdir():
+        for source in files("authplane.devkit.local").joinpath("sample").iterdir():
             if source.name == "tools.yaml":
                 continue
             text = source.read_text(encoding="utf-8")

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import grpc
 import pytest
 from google.protobuf import struct_pb2
 from tests.docs.pages import ROOT, blocks
@@ -32,7 +33,6 @@ from xds.type.v3 import typed_struct_pb2
 
 import authplane.grpc
 import authplane.grpc.aio
-import grpc
 from authplane.grpc import Serving, filter_registry, server
 
 FOLDER = ROOT / "examples" / "grpc"

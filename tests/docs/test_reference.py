@@ -85,9 +85,9 @@ def _text(node: ast.expr, constants: dict[str, str]) -> str:
 
 
 def reasons() -> set[str]:
-    packages = ("graph", "resources", "policy/access")
+    packages = ("controlplane/graph", "controlplane/status", "resources", "policy/attached", "policy/compile",
+                "policy/rules")  # fmt: skip
     modules = [path for package in packages for path in (SOURCE / package).rglob("*.py")]
-    modules.append(SOURCE / "policy" / "backend_tls.py")
     return {reason for path in modules for reason in reasons_of(path)} - _STATES | set(CONDITION_TYPES)
 
 

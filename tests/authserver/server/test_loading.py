@@ -7,8 +7,9 @@ from typing import Final
 PROGRAM: Final = """\
 import sys
 import authplane.authserver.fronts.runtime.pyvoy.worker, authplane.authserver.runtime.server_backends
-costly = ("authplane.cel", "authplane.policy.access", "authplane.policy.tokens", "cel_expr_python", "cryptography",
-          "joserfc", "mcp", "opentelemetry")
+costly = ("authplane.cel", "authplane.policy.compile", "authplane.policy.decide", "authplane.policy.identity.tokens",
+          "authplane.policy.mcp", "authplane.policy.rules", "cel_expr_python", "cryptography", "joserfc", "mcp",
+          "opentelemetry")
 print([name for name in sorted(sys.modules) if name.startswith(costly)])
 """
 
