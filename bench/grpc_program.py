@@ -8,12 +8,12 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
+import grpc
 import grpc.aio
 from envoy.service.auth.v3 import external_auth_pb2
 
 import authplane.grpc
 import authplane.grpc.aio
-import grpc
 from authplane.grpc import Caching, ExtAuthzOptions, filter_registry
 
 SERVICE: Final = "bench.Echo"

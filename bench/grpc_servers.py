@@ -16,11 +16,11 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
+import grpc
 from envoy.extensions.filters.network.http_connection_manager.v3.http_connection_manager_pb2 import HttpFilter
 from google.protobuf.message import Message
 from tests.grpc.control import Control, controlling, ext_authz, listener, manager, routes, served
 
-import grpc
 from authplane.runtime.child_processes import Line, run_process
 from bench.grpc_program import SERVICE
 from bench.h2load import cores

@@ -9,11 +9,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
+import grpc
 import grpc.aio
 from envoy.service.auth.v3 import external_auth_pb2
 from tests.policy.checks import check
 
-import grpc
 from authplane.runtime.child_processes import Line, run_process
 from authplane.runtime.servers.service_names import SERVICE
 

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
+
 from authplane.grpc import Caching, ext_authz, server
 
 

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
+import grpc
 import grpc.aio
 import pytest
 from envoy.admin.v3 import config_dump_shared_pb2 as admin_pb
@@ -15,7 +16,6 @@ from envoy.service.status.v3 import csds_pb2 as pb
 from tests.support.eventually import eventually
 from tests.support.scripted_ads import ScriptedAds
 
-import grpc
 from authplane.core.feature_flags import FeatureFlags
 from authplane.core.problems import Problem
 from authplane.dataplane.runtime.xds.csds_service import (

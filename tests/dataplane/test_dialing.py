@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import grpc.aio
 import pytest
 from tests.support import certificates
 from tests.support.jwt_files import token
 from tests.support.token_calls import OPTIONS, Outcome, Server, aio_outcome, outcome, serving
 
-import grpc
 from authplane.dataplane.runtime.connections.dialing import CredentialsUnusableError, Dialer
 from authplane.devkit.identities.throwaway_certificates import KeyPair
 from authplane.xds.bootstrap.credentials import (

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
 import grpc.aio
 import pytest
 from tests.support.eventually import eventually
@@ -25,7 +26,6 @@ from tests.support.token_calls import (
 )
 from tests.support.token_reads import Clock, Gate
 
-import grpc
 from authplane.dataplane.runtime.connections.jwt_file import JwtFileCredentials, jwt_token_file_call_credentials
 from authplane.dataplane.runtime.connections.token_source import TokenSource
 

@@ -9,12 +9,12 @@ from queue import SimpleQueue
 from types import MappingProxyType
 from typing import Any
 
+import grpc
 import pytest
 from tests.grpc.tls import server_credentials
 from tests.grpc.world import Authority, authorizing
 from tests.support import certificates
 
-import grpc
 from authplane.core.secret import Secret
 from authplane.dataplane.filters.calls import Answered, Ask, Code, Outcome, Unanswered
 from authplane.dataplane.filters.extauthz.grpc_service.service import AccessToken, NamedCredentials, SideChannel, XdsOr

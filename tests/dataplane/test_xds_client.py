@@ -12,13 +12,13 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
+import grpc
 import pytest
 from envoy.config.listener.v3.listener_pb2 import Listener
 from tests.support import certificates
 from tests.support.eventually import eventually
 from tests.support.scripted_ads import ScriptedAds
 
-import grpc
 from authplane.controlplane.graph.model.programming import NoProxy, ServerAnswers
 from authplane.controlplane.serving.runtime.ads import Ads
 from authplane.core.feature_flags import FeatureFlags

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import grpc
 import grpc.aio
 import pytest
 from tests.support.conditions import records
@@ -9,7 +10,6 @@ from tests.support.eventually import eventually
 from tests.support.gateway import Gateway, free_port, gateway, proxy
 
 import authplane.grpc.aio
-import grpc
 
 POLICY = """
 apiVersion: agentic.networking.x-k8s.io/v1alpha1

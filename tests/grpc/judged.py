@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc
 from envoy.config.route.v3 import route_components_pb2
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2 as filter_pb
 from tests.grpc.control import controlling, http_filter, listener, manager, routes
@@ -15,7 +16,6 @@ from tests.support import certificates
 from tests.support.gateway import free_port
 
 import authplane.grpc
-import grpc
 from authplane.devkit.identities.throwaway_certificates import KeyPair
 
 

@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import grpc
 import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from tests.grpc.control import Control, controlling, ext_authz, listener, manager
@@ -12,7 +13,6 @@ from tests.support.certificates import server as server_certificate
 
 import authplane.grpc
 import authplane.grpc.aio
-import grpc
 from authplane.grpc import CheckForm, ExtAuthzOptions, Shown, filter_registry
 
 BOOTSTRAP: dict[str, Any] = {

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
+import grpc
 import grpc.aio
 import pytest
 from tests.grpc.filters import Doing, Sleeping
@@ -15,7 +16,6 @@ from tests.grpc.world import KINDS, PATHS, PATIENCE, Authority, Cart, allow, cal
 
 import authplane.grpc
 import authplane.grpc.aio
-import grpc
 from authplane.grpc import Call, Change, Mutation, Proceed, Side, ext_authz
 
 

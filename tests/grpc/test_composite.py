@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Any
 
+import grpc
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -46,7 +47,6 @@ from tests.grpc.world import (
 from tests.grpc.xds_world import Served, xds_serving
 from tests.support import certificates
 
-import grpc
 from authplane.dataplane.runtime.connections.side_channels import channel_keys
 from authplane.grpc import filter_from
 from authplane.grpc.matching import (

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import grpc
 import pytest
 from envoy.config.core.v3 import base_pb2
 from envoy.extensions.filters.http.ext_authz.v3 import ext_authz_pb2
@@ -32,7 +33,6 @@ from tests.support.eventually import eventually
 
 import authplane.grpc
 import authplane.grpc.aio
-import grpc
 from authplane.dataplane.filters.calls import Side
 from authplane.grpc.matching import (
     by_header,

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
+import grpc
 import pytest
 from tests.grpc.filters import Doing
 from tests.grpc.tls import SPIFFE, secured, server_credentials, spiffe_client
 from tests.grpc.world import Authority, Cart, Serve, call
 from tests.support import certificates
 
-import grpc
 from authplane.dataplane.filters.calls import Endpoint
 from authplane.dataplane.runtime.calls.local_addresses import (
     LocalAddresses,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
+import grpc
 import grpc.aio
 import pytest
 from envoy.config.listener.v3 import listener_pb2
@@ -21,7 +22,6 @@ from tests.grpc.world import PATHS, PATIENCE, Authority, Cart, Serve, allow, aut
 from tests.grpc.xds_world import Served, xds_serving
 from tests.support.raw_h2 import call_headers, frame, raw_client
 
-import grpc
 from authplane.dataplane.runtime.calls.grpcio_internals import cygrpc
 from authplane.grpc import Caching, FailOpen, ext_authz
 from authplane.runtime.servers.listen import TcpAddress

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import grpc
 import pytest
 from envoy.extensions.common.matching.v3 import extension_matcher_pb2
 from envoy.extensions.filters.http.composite.v3 import composite_pb2
@@ -19,7 +20,6 @@ from tests.grpc.world import KINDS, PATIENCE, Authority, Cart, Serve, allow, cal
 
 import authplane.grpc
 import authplane.grpc.aio
-import grpc
 from authplane.dataplane.filters.registry import Registry
 from authplane.dataplane.filters.router.wire import ROUTER
 from authplane.grpc import Side, filter_from

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import grpc
 import grpc.aio
 import pytest
 from tests.grpc.filters import Doing
 from tests.grpc.world import KINDS, PATHS, PATIENCE, Cart, LoopThread, Serve, call, refusal
 
 import authplane.grpc.aio
-import grpc
 from authplane.grpc import Call, Code, Mutation, Proceed, Stop
 
 

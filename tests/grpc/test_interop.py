@@ -4,6 +4,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import grpc
 import grpc.aio
 import pytest
 from envoy.extensions.filters.http.ext_authz.v3 import ext_authz_pb2
@@ -29,7 +30,6 @@ from tests.support.eventually import eventually
 
 import authplane.grpc
 import authplane.grpc.aio
-import grpc
 from authplane.controlplane.serving.runtime.ads import Ads
 from authplane.grpc import FailOpen, Proceed, Serving
 from authplane.grpc import ext_authz as asking

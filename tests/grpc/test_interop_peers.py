@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any, Final
 
+import grpc
 import pytest
 from envoy.config.listener.v3 import listener_pb2
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2
@@ -32,7 +33,6 @@ from tests.support.gateway import free_port
 
 import authplane.grpc
 import authplane.grpc.aio
-import grpc
 from authplane.controlplane.serving.runtime.ads import Ads
 from authplane.runtime.servers.listen import TcpAddress
 from authplane.xds.server.served_types import TypeUrl

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import grpc
 import pytest
 from envoy.config.rbac.v3 import rbac_pb2 as pb
 from envoy.config.route.v3 import route_components_pb2
@@ -15,7 +16,6 @@ from tests.grpc.judged import judging
 from tests.grpc.peers import GRPC_GO, GRPCIO, peer_argv
 from tests.support import certificates
 
-import grpc
 from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, Usage, issue
 
 Metadata: TypeAlias = tuple[tuple[str, str | bytes], ...]

@@ -5,6 +5,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+import grpc
 import pytest
 from envoy.config.rbac.v3 import rbac_pb2 as pb
 from envoy.config.route.v3 import route_components_pb2
@@ -13,8 +14,6 @@ from google.protobuf import json_format
 from tests.grpc.control import packed
 from tests.grpc.judged import judging
 from tests.grpc.peers import GRPCIO, peer_argv
-
-import grpc
 
 DOMAINS: Final = (
     "*", "a.example", "*.example", "*example", "a.*", "a*", "b.example:80", "*.A.example", "x.a.example", "*:80",

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import grpc
 import grpc.aio
 import pytest
 from google.protobuf.empty_pb2 import Empty
@@ -22,7 +23,6 @@ from tests.grpc.xds_world import Served, xds_serving
 
 import authplane.grpc
 import authplane.grpc.aio
-import grpc
 from authplane.dataplane.config.clusters import Drop
 from authplane.dataplane.config.security import ClientTls, SystemRoots
 from authplane.dataplane.filters.registry import State

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from tests.grpc.tls import secured
 from tests.grpc.world import KINDS, PATHS, Cart, LoopThread, call, refusal
@@ -16,7 +17,6 @@ from tests.support.authserver import Server
 from tests.support.eventually import eventually
 from tests.support.gateway import free_port
 
-import grpc
 from authplane.controlplane.serving.runtime.control_plane import Control, ControlSettings
 from authplane.core.names import Ref
 from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, Usage, issue

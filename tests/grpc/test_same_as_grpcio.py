@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from typing import Any
 
+import grpc
 import grpc.aio
 import pytest
 from tests.grpc.behaviours import Loop, Threads, handlers_of, names
@@ -14,7 +15,6 @@ from tests.grpc.world import PATIENCE, LoopThread
 
 import authplane.grpc
 import authplane.grpc.aio
-import grpc
 from authplane.grpc import Mutation, Proceed
 
 PASS = Doing(lambda call: Proceed(metadata=call.metadata))

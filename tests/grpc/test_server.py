@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
+import grpc
 import pytest
 from tests.grpc.filters import Doing, Sleeping
 from tests.grpc.world import KINDS, PATHS, PATIENCE, Authority, Cart, Serve, allow, call, deny, refusal
 
-import grpc
 from authplane.grpc import Call, Change, Code, Mutation, Proceed, Stop, ext_authz
 
 

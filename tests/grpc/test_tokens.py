@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc
 import grpc.aio
 import pytest
 from tests.grpc.control import api_listener, cluster, controlling, endpoints, forwarded, manager, routes
@@ -16,7 +17,6 @@ from tests.support.token_calls import AIO_KINDS, KINDS, OPTIONS, Outcome, Server
 
 import authplane.grpc
 import authplane.grpc.aio
-import grpc
 from authplane.grpc import jwt_token_file_call_credentials, jwt_token_file_interceptor
 from authplane.grpc.aio import jwt_token_file_interceptors
 

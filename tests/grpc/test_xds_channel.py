@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from envoy.config.endpoint.v3 import endpoint_pb2
 from envoy.config.route.v3 import route_components_pb2
@@ -29,7 +30,6 @@ from tests.support.eventually import eventually
 
 import authplane.grpc
 import authplane.grpc.aio
-import grpc
 
 
 @contextmanager

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import grpc
 import pytest
 from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_pb2
@@ -20,7 +21,6 @@ from tests.grpc.control import (
 from tests.grpc.world import KINDS, PATHS, PATIENCE, Authority, Cart, call, deny, refusal
 from tests.grpc.xds_world import Served, xds_serving
 
-import grpc
 from authplane.grpc import NotServing, Serving, ServingState
 
 NOBODY = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import grpc
 import pytest
 from envoy.config.listener.v3 import listener_pb2
 from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
@@ -25,7 +26,6 @@ from tests.grpc.world import Authority, Cart, call, refusal, serving
 from tests.grpc.xds_world import xds_serving
 from tests.support import certificates
 
-import grpc
 from authplane.dataplane.runtime.channels.thread_channel import FilteredChannel
 from authplane.grpc import XdsChannelCredentials, XdsServerCredentials
 from authplane.grpc import channel as channel_of

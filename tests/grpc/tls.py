@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
+import grpc
 from tests.support import certificates
 
-import grpc
 from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, Usage, issue
 
 SPIFFE = "spiffe://example.org/ns/shop/sa/web"

@@ -3,12 +3,11 @@
 import asyncio
 from typing import Any
 
+import grpc
 import grpc.aio
 import pytest
 from tests.grpc.world import PATHS, PATIENCE, call, refusal
 from tests.support.eventually import eventually
-
-import grpc
 
 
 async def aio_call(channel: Any, kind: str, *messages: bytes, **options: Any) -> tuple[list[bytes], Any]:

@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
+import grpc
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from tests.support.eventually import eventually
 
 import authplane.grpc
 import authplane.grpc.aio
-import grpc
 from authplane.dataplane.runtime.servers.aio_plain import AioFilteredServer
 from authplane.dataplane.runtime.servers.thread_plain import FilteredServer
 

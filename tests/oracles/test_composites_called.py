@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
+import grpc
 import grpc.aio
 import pytest
 from tests.dataplane.filters.world import packed
@@ -19,7 +20,6 @@ from tests.oracles.resources import render_action
 
 import authplane.grpc
 import authplane.grpc.aio
-import grpc
 from authplane.dataplane.filters.calls import Side
 from authplane.dataplane.filters.composite.filter import Composite
 from authplane.dataplane.filters.composite.wire import parse_composite

@@ -5,13 +5,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import grpc
 import grpc.aio
 import pytest
 from tests.policy.checks import check
 from tests.support.certificates import authority, server
 from tests.support.observing import Told
 
-import grpc
 from authplane.authserver.backends.testserver import TestServer
 from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
 from authplane.devkit.identities.throwaway_certificates import KeyPair

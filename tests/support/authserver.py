@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import bcrypt
+import grpc
 import grpc.aio
 import httpx2
 from envoy.service.auth.v3 import external_auth_pb2 as pb
@@ -19,7 +20,6 @@ from tests.support.children import envoys_of
 from tests.support.eventually import eventually
 from tests.support.gateway import free_port
 
-import grpc
 from authplane.runtime.child_processes import Child, Line, Stream, run_process
 
 

@@ -5,10 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import grpc
 import grpc.aio
 from envoy.service.discovery.v3 import discovery_pb2 as pb
-
-import grpc
 
 LIMIT = 5.0
 SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"

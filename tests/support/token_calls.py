@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import grpc
 import grpc.aio
 from tests.support import certificates
-
-import grpc
 
 OPTIONS = (("grpc.ssl_target_name_override", "localhost"),)
 LIMIT = 5.0

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, overload
 
 import grpc as grpcio
+
 from authplane.core.problems import Problem
 from authplane.dataplane.filters.calls import (
     Answered,

@@ -5,9 +5,9 @@ from concurrent import futures
 from functools import partial
 from typing import Any, overload
 
+import grpc as grpcio
 import grpc.aio as grpcio_aio
 
-import grpc as grpcio
 from authplane.dataplane.filters.registry import FilterConfig, Registry
 from authplane.dataplane.runtime.calls.call_gate import Gate
 from authplane.dataplane.runtime.calls.call_parts import Count, Options, Registered

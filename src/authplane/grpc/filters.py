@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Literal
 
+import grpc
 from google.protobuf.message import Message
 
-import grpc
 from authplane.core.problems import Problems
 from authplane.dataplane.filters.calls import Metadata, Side
 from authplane.dataplane.filters.extauthz.check.shown_call import CheckForm, Shown, check_form

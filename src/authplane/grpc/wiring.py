@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 import grpc
+
 from authplane.core.feature_flags import parse_guards
 from authplane.dataplane.filters.calls import Side
 from authplane.dataplane.filters.extauthz.wire import DEFAULT_OPTIONS, ExtAuthzOptions

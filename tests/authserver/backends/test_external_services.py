@@ -11,13 +11,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+import grpc
 import grpc.aio
 import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from google.protobuf import json_format, text_format
 from tests.support.certificates import authority, server
 
-import grpc
 from authplane.authserver.backends.runtime.external_services import (
     Endpoint,
     ExternalServices,

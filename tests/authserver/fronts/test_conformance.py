@@ -5,6 +5,7 @@ import gzip
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import grpc
 import grpc.aio
 import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
@@ -14,7 +15,6 @@ from tests.support.eventually import eventually
 from tests.support.fronts import HERE, Front, Wanted, both, pyvoy
 from tests.support.raw_h2 import CHECK, Headers, call_headers, frame, raw_client
 
-import grpc
 from authplane.authserver.fronts.runtime.pyvoy.pyvoy_config import Limits
 from authplane.controlplane.serving.runtime.ads import Ads
 from authplane.runtime.servers.listen import Address

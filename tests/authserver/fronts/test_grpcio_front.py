@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+import grpc
 import grpc.aio
 import pytest
 from envoy.service.auth.v2 import external_auth_pb2 as v2
@@ -15,7 +16,6 @@ from structlog.testing import capture_logs
 from tests.policy.checks import check
 from tests.support.observing import Told
 
-import grpc
 from authplane.authserver.backends.testserver import Mode, TestServer
 from authplane.authserver.engine.check_engine import Answer
 from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz

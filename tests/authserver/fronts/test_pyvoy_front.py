@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+import grpc
 import grpc.aio
 import pytest
 from cryptography import x509
@@ -22,7 +23,6 @@ from tests.support.eventually import eventually
 from tests.support.front_backends import FACTORY
 from tests.support.fronts import HERE, Front, Wanted, both, grpcio, pyvoy
 
-import grpc
 from authplane.authserver.engine.check_engine import FAILED
 from authplane.authserver.fronts.runtime.pyvoy.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
 from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, Usage, create_authority, issue

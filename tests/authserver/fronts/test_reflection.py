@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator
 from typing import Any, Final, NamedTuple
 
+import grpc
 import grpc.aio
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
@@ -10,7 +11,6 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_reflection.v1alpha import reflection_pb2 as pb
 from tests.support.fronts import Front, Wanted, both
 
-import grpc
 from authplane.authserver.fronts.runtime.asgi_front import Refusal
 from authplane.authserver.fronts.runtime.reflection import METHOD, Reflection, reflect
 from authplane.runtime.servers.service_names import HEALTH, REFLECTIONS, SERVICES

@@ -5,12 +5,12 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+import grpc
 import grpc.aio
 import pytest
 from tests.support.certificates import authority, client, server
 from tests.support.observing import Told
 
-import grpc
 from authplane.authserver.backends.testserver import Mode, TestServer
 from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
 from authplane.controlplane.serving.runtime.ads import Ads

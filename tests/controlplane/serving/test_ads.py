@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from envoy.config.core.v3.base_pb2 import Node
 from envoy.service.discovery.v3 import discovery_pb2 as pb
 from google.rpc.status_pb2 import Status
 
-import grpc
 from authplane.controlplane.serving.runtime.ads import SERVICE, AddressUnprotectedError, Ads, require_protection
 from authplane.controlplane.serving.runtime.ads_stream import AdsEvent, Connected, Disconnected
 from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, Usage, create_authority, issue

@@ -5,13 +5,13 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
+import grpc
 import pytest
 from envoy.config.core.v3.base_pb2 import BuildVersion, Node
 from envoy.service.discovery.v3 import discovery_pb2 as pb
 from envoy.type.v3.semantic_version_pb2 import SemanticVersion
 from tests.support.eventually import eventually
 
-import grpc
 from authplane.controlplane.graph.model.programming import Answered, NoProxy
 from authplane.controlplane.serving.runtime.ads import SERVICE, Ads
 from authplane.core.envoy_releases import CURRENT, NEWEST, OLDEST, Release

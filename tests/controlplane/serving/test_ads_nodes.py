@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+import grpc
 import grpc.aio
 import pytest
 from envoy.config.core.v3.base_pb2 import Node
 from envoy.service.discovery.v3 import discovery_pb2 as pb
 from tests.support.certificates import authority, client, server
 
-import grpc
 from authplane.controlplane.serving.runtime.ads import SERVICE, Ads, Clients
 from authplane.controlplane.serving.runtime.ads_stream import AdsEvent, Disconnected
 from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, Usage, issue

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc
 from envoy.config.core.v3.base_pb2 import BuildVersion, Node
 from envoy.service.discovery.v3.discovery_pb2 import DiscoveryRequest
 from envoy.type.v3.semantic_version_pb2 import SemanticVersion
@@ -14,7 +15,6 @@ from tests.support.eventually import eventually
 from tests.support.gateway import service
 from tests.support.mcp_gateway import backend, configuration, gateway, policy, route
 
-import grpc
 from authplane.controlplane.serving.runtime.ads import SERVICE
 from authplane.controlplane.serving.runtime.control_plane import Control, ControlSettings
 from authplane.policy.placement.ways_to_target import UNTOLD

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import grpc
 from envoy.config.listener.v3 import listener_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from envoy.service.auth.v3 import external_auth_pb2 as pb
@@ -22,7 +23,6 @@ from tests.support import certificates
 from tests.support.gateway import free_port
 from tests.support.world import World
 
-import grpc
 from authplane.authserver.backends.access_policies import AccessPolicies
 from authplane.authserver.engine.check_engine import Answer
 from authplane.authserver.engine.check_engine import check as check_bytes

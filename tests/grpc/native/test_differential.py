@@ -7,11 +7,11 @@ from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
 
+import grpc
 import pytest
 from tests.grpc.native.cases import CALLERS, PolicySet, Sent, draw_calls, draw_set, is_plain
 from tests.grpc.native.site import Ended, Site, serving
 
-import grpc
 from authplane.policy.placement.grpc_plan import ByServer
 
 SEED: Final = 8

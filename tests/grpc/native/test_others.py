@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from envoy.config.route.v3 import route_components_pb2
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2 as filter_pb
@@ -13,8 +14,6 @@ from tests.grpc.judged import judging
 from tests.grpc.peers import GRPC_GO, GRPCIO, peer_argv
 from tests.grpc.world import PATIENCE
 from tests.support.world import World
-
-import grpc
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "grpc-policies"
 

@@ -19,10 +19,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import grpc
 import pytest
 from tests.support.npm import NODE, node_modules
-
-import grpc
 
 HERE: Final = Path(__file__).parent
 GRPCIO: Final = "grpcio"

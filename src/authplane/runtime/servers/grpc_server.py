@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, NoReturn, TypeAlias, assert_never, cast
 
+import grpc
 import grpc.aio
 import structlog
 
-import grpc
 from authplane.runtime.child_processes import owned_tasks, place_of
 from authplane.runtime.servers.listen import Address, AddressTakenError, ServerTls, TcpAddress, UnixAddress, claim
 from authplane.runtime.servers.tls_files import TlsFiles

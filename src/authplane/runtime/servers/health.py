@@ -3,9 +3,9 @@
 from collections.abc import Callable, Collection
 from typing import Final
 
+import grpc
 import grpc.aio
 
-import grpc
 from authplane.runtime.servers.health_check import HealthFault, check_health
 from authplane.runtime.servers.service_names import HEALTH
 

@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+import grpc
 import grpc.aio
 import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from tests.dataplane.filters.extauthz.messages import SERVICE, allowed, denied, header
 from tests.dataplane.filters.world import CALL, Watched, call
 
-import grpc
 from authplane.dataplane.filters.calls import (
     Answered,
     Ask,

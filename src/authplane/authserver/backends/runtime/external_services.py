@@ -12,11 +12,11 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, assert_never
 
+import grpc
 import grpc.aio
 import httpcore2
 import structlog
 
-import grpc
 from authplane.authserver.backends.runtime.upstream_trust import NobodyTrustedError, trusted_certificates, trusting
 from authplane.core.names import ObjectName
 from authplane.policy.external_authorization.http_questions import HttpQuestion, build_question, read_answer

@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
+import grpc
 import grpc.aio
 
-import grpc
 from authplane.authserver.engine.check_engine import Backend
 from authplane.authserver.engine.wire import with_context
 from authplane.authserver.fronts.runtime.answer_checks import Checks, Observing, Perform, no_room

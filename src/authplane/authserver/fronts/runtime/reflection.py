@@ -9,6 +9,7 @@ from contextlib import aclosing
 from functools import cache
 from typing import Final
 
+import grpc
 import grpc.aio
 from envoy.service.auth.v2 import external_auth_pb2 as v2
 from envoy.service.auth.v3 import external_auth_pb2 as v3
@@ -19,7 +20,6 @@ from google.protobuf.json_format import ParseDict
 from google.protobuf.message import DecodeError
 from grpc_reflection.v1alpha import reflection_pb2 as pb
 
-import grpc
 from authplane.authserver.fronts.runtime.asgi_bodies import Message, Receive
 from authplane.authserver.fronts.runtime.asgi_front import Refusal, Scope, Send
 from authplane.runtime.servers.service_names import HEALTH, REFLECTIONS, SERVICES

@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
+import grpc
 import grpc.aio
 
-import grpc
 from authplane.controlplane.graph.model.programming import (
     Answered,
     NoProxy,

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Final, assert_never
 
+import grpc
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-import grpc
 from authplane.xds.server.node_identity import NodeName
 
 _CERTIFICATE: Final = "x509_pem_cert"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar, assert_never
 
 import grpc
+
 from authplane.core.envoy_releases import CURRENT, Release
 from authplane.xds.server.delta import DeltaSession
 from authplane.xds.server.node_identity import Role

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, Protocol
 
 import grpc
+
 from authplane.dataplane.filters.calls import Call, Code, Metadata, Mutation, Proceed, Side, Stop, Verdict
 from authplane.dataplane.filters.filter_metadata import NO_METADATA
 from authplane.dataplane.filters.headers import mutated

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import SystemRandom
 from typing import Any, Final, TypeAlias
 
+import grpc
 from cryptography import x509
 
-import grpc
 from authplane.dataplane.filters.calls import PeerCertificate
 from authplane.dataplane.filters.registry import Kept, State
 from authplane.dataplane.runtime.calls.gated_handlers import Found

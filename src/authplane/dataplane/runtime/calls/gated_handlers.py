@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import grpc
+
 from authplane.dataplane.filters.calls import Call, Effect, Flow, Proceed, Verdict
 from authplane.dataplane.filters.chain import run_chain
 from authplane.dataplane.routing.call_routing import Routed

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Self
 
+import grpc
 import grpc.aio
 
-import grpc
 from authplane.dataplane.filters.calls import Code, Stop
 from authplane.dataplane.filters.chain import run_chain
 from authplane.dataplane.runtime.calls.call_gate import STATUSES, concluded, edits_of, trailers_of

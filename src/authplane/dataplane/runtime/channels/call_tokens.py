@@ -5,6 +5,7 @@ from time import monotonic
 from typing import Final
 
 import grpc
+
 from authplane.dataplane.filters.calls import Code, Stop
 from authplane.dataplane.runtime.connections.channel_pool import Line
 from authplane.dataplane.runtime.connections.jwt_aio import token_of

@@ -4,9 +4,9 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, assert_never
 
+import grpc
 import grpc.aio
 
-import grpc
 from authplane.dataplane.config.clusters import Drop
 from authplane.dataplane.filters.calls import Call, Code, Metadata, Side, Stop
 from authplane.dataplane.routing.channel_targets import drop_category

@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator, Callable, Generator
 from typing import Any
 
+import grpc
 import grpc.aio
 
-import grpc
 from authplane.dataplane.runtime.calls.call_gate import ResponseEdits
 
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import grpc
+
 from authplane.dataplane.filters.calls import Code, Stop
 from authplane.dataplane.filters.chain import run_chain
 from authplane.dataplane.runtime.calls.call_gate import STATUSES, concluded, edits_of, trailers_of

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import grpc
 import grpc.aio
 
-import grpc
 from authplane.dataplane.filters.calls import Stop
 from authplane.dataplane.filters.registry import Kept
 from authplane.dataplane.routing.resolver import ClientConfiguration, Failed, Known, Resolution, resolve_client

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
+import grpc
 import grpc.aio
 
-import grpc
 from authplane.dataplane.config.security import ClientTls, SystemRoots
 from authplane.dataplane.filters.calls import Call, Code, Side, Stop
 from authplane.dataplane.filters.registry import State

@@ -4,9 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
+import grpc
 import grpc.aio
 
-import grpc
 from authplane.dataplane.runtime.connections.channel_pool import Line
 
 Go: TypeAlias = Callable[[Any, Any, Any], Awaitable[Any]]

@@ -9,9 +9,9 @@ from math import inf
 from time import monotonic
 from typing import Any, Final
 
+import grpc
 import grpc.aio
 
-import grpc
 from authplane.dataplane.filters.calls import Metadata
 from authplane.dataplane.runtime.connections.token_source import TokenSource
 

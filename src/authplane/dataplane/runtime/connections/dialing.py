@@ -8,12 +8,12 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final, TypeAlias, assert_never
 
+import grpc
 import grpc.aio
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-import grpc
 from authplane.core.secret import Secret
 from authplane.dataplane.runtime.connections.jwt_file import JwtFileCredentials
 from authplane.dataplane.runtime.connections.token_source import TokenSource

@@ -4,9 +4,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
-import grpc.aio
-
 import grpc
+import grpc.aio
 
 
 class FailedCall(grpc.RpcError, grpc.Call, grpc.Future):  # type: ignore[type-arg]

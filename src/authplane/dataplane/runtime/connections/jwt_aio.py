@@ -5,9 +5,9 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar, cast
 
+import grpc
 import grpc.aio
 
-import grpc
 from authplane.dataplane.runtime.connections.call_kinds import interceptors_of
 from authplane.dataplane.runtime.connections.failed_call import aio_failure
 from authplane.dataplane.runtime.connections.jwt_threads import LATE, joined, status_of, tell_refused

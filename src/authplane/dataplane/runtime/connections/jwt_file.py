@@ -7,9 +7,9 @@ that no token goes over a connection that others can read.
 
 from typing import Any, Final
 
+import grpc
 import grpc.aio
 
-import grpc
 from authplane.dataplane.runtime.connections.jwt_aio import aio_interceptors
 from authplane.dataplane.runtime.connections.jwt_threads import JwtFileInterceptor
 from authplane.dataplane.runtime.connections.token_source import TokenSource

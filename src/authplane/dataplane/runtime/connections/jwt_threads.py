@@ -7,6 +7,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar, cast
 
 import grpc
+
 from authplane.dataplane.runtime.connections.failed_call import FailedCall
 from authplane.dataplane.runtime.connections.token_source import TokenSource
 from authplane.runtime.clock import stopwatch

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Final, TypeAlias, assert_never
 
+import grpc
 import grpc.aio
 
-import grpc
 from authplane.dataplane.filters.calls import Answered, Ask, Code, Metadata, Outcome, Unanswered
 from authplane.dataplane.filters.extauthz.grpc_service.service import (
     NamedChannelCredentials,

@@ -9,9 +9,9 @@ from functools import partial
 from types import CoroutineType as Coroutine
 from typing import Any, Final, NoReturn, TypeAlias
 
+import grpc
 import grpc.aio
 
-import grpc
 from authplane.dataplane.filters.calls import Code, Stop
 from authplane.dataplane.runtime.calls.call_gate import NOT_FOUND, STATUSES, Gate, concluded, edits_of, trailers_of
 from authplane.dataplane.runtime.calls.filter_drivers import VERDICTS, judge_on_loop

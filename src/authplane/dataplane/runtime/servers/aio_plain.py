@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+import grpc
 import grpc.aio
 
-import grpc
 from authplane.dataplane.runtime.calls.call_gate import Gate
 from authplane.dataplane.runtime.calls.call_parts import Registered, TakesHandlers
 from authplane.dataplane.runtime.calls.local_addresses import parse_bound

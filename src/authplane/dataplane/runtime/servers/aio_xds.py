@@ -5,9 +5,9 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+import grpc
 import grpc.aio
 
-import grpc
 from authplane.dataplane.routing.resolver import Failed, ServerConfiguration
 from authplane.dataplane.runtime.calls.call_gate import Gate
 from authplane.dataplane.runtime.calls.call_parts import Registered, TakesHandlers

@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, NoReturn
 
 import grpc
+
 from authplane.dataplane.filters.calls import Metadata
 from authplane.dataplane.runtime.calls.call_gate import Metadatum, ResponseEdits
 

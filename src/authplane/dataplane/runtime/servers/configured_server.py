@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import grpc
+
 from authplane.dataplane.routing.call_filters import ServerRules
 from authplane.dataplane.routing.resolver import Failed, ServerConfiguration, resolve_server
 from authplane.dataplane.routing.resource_types import ResourceTypes

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import grpc
+
 from authplane.core.addresses import parse_ip_address
 from authplane.dataplane.config.listeners import ServerListener
 from authplane.dataplane.config.security import ServerTls

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 import grpc
+
 from authplane.dataplane.filters.calls import Code, Effect, Flow, Stop, Verdict
 from authplane.dataplane.runtime.calls.call_gate import NOT_FOUND, STATUSES, Gate, concluded, edits_of, trailers_of
 from authplane.dataplane.runtime.calls.filter_drivers import VERDICTS, judge

@@ -3,6 +3,7 @@
 import threading
 
 import grpc
+
 from authplane.dataplane.runtime.calls.call_gate import Gate
 from authplane.dataplane.runtime.calls.call_parts import Registered, TakesHandlers
 from authplane.dataplane.runtime.calls.local_addresses import parse_bound

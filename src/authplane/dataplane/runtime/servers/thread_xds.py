@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import grpc
+
 from authplane.dataplane.routing.resolver import Failed, ServerConfiguration
 from authplane.dataplane.runtime.calls.call_gate import Gate
 from authplane.dataplane.runtime.calls.call_parts import Registered, TakesHandlers

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
+import grpc
 import grpc.aio
 
-import grpc
 from authplane.core.addresses import is_loopback
 from authplane.dataplane.runtime.xds.xds_client import XdsClient, XdsClientThread
 from authplane.xds.client.resource_cache import ClientDump
