@@ -5,7 +5,7 @@ from tests.support.certificates import authority, indented
 from tests.support.world import World
 
 from authplane.controlplane.graph.gateway.gateway_api import gateway_hosts, splits
-from authplane.controlplane.graph.model.routing_model import Address
+from authplane.controlplane.graph.model.port_model import Address
 from authplane.controlplane.graph.model.upstreams import VerifiedTls
 
 ALONE, WITH_GATEWAY, OVER_TLS = [

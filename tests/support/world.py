@@ -4,8 +4,10 @@ from collections.abc import Iterable, Mapping
 
 from tests.support.certificates import ca_secret, server, tls_secret
 
+from authplane.controlplane.graph.model.graph_model import Graph
+from authplane.controlplane.graph.model.host_model import Host
+from authplane.controlplane.graph.model.port_model import SecureHost
 from authplane.controlplane.graph.model.programming import NoProxy, Programming
-from authplane.controlplane.graph.model.routing_model import Graph, Host, SecureHost
 from authplane.controlplane.serving.generation import Generation, build_generation
 from authplane.controlplane.status.resource_status import Status
 from authplane.core.names import Ref

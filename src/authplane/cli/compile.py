@@ -8,7 +8,14 @@ from rich.markup import escape
 
 from authplane.cli.shared.folder_argument import FolderArgument, read_generation
 from authplane.cli.shared.output import Output, OutputOption, err, findings_summary, out, print_json
-from authplane.controlplane.graph.model import route_authorization, routing_model
+from authplane.controlplane.graph.model import (
+    graph_model,
+    host_model,
+    match_model,
+    port_model,
+    route_authorization,
+    route_model,
+)
 from authplane.controlplane.graph.model.grpc_servers import Closed, GrpcServer, Judged, Open, PolicyCheck
 from authplane.controlplane.graph.model.match_words import condition_words
 from authplane.controlplane.render.dump import dump, json_text
@@ -60,7 +67,7 @@ def _warn(generation: Generation) -> None:
         err.print(f"[yellow]{findings_summary(findings)}[/]: run authplane validate to see them")
 
 
-def _summary(graph: routing_model.Graph) -> Iterator[str]:
+def _summary(graph: graph_model.Graph) -> Iterator[str]:
     for host in graph.plain_hosts:
         yield f"[bold]http://{escape(host.fqdn)}[/] on {graph.http.address}:{graph.http.port}"
         yield from _routes(host)
@@ -118,14 +125,14 @@ def _callers(callers: Callers, check: PolicyCheck) -> str:
             assert_never(callers)
 
 
-def _port(port: routing_model.GatewayPort) -> Iterator[str]:
+def _port(port: port_model.GatewayPort) -> Iterator[str]:
     where = f"on {port.where.address}:{port.where.port}"
     match port:
-        case routing_model.PlainPort(hosts=hosts):
+        case port_model.PlainPort(hosts=hosts):
             for host in hosts:
                 yield f"[bold]http://{escape(host.name)}[/] {where}"
                 yield from _gateway_routes(host)
-        case routing_model.SecurePort(chains=chains):
+        case port_model.SecurePort(chains=chains):
             for chain in chains:
                 shown = ", ".join(map(str, chain.certificates))
                 clients = ", clients show certificates" if chain.clients is not None else ""
@@ -136,13 +143,13 @@ def _port(port: routing_model.GatewayPort) -> Iterator[str]:
             assert_never(port)
 
 
-def _gateway_routes(host: routing_model.GatewayHost) -> Iterator[str]:
+def _gateway_routes(host: host_model.GatewayHost) -> Iterator[str]:
     for route in host.routes:
         start = f"  {escape(_match(route.match))} →"
         match route.action:
-            case routing_model.ResourceMetadata(path=path):
+            case route_model.ResourceMetadata(path=path):
                 yield f"{start} who issues tokens for {escape(path)}  [dim]unprotected[/]"
-            case routing_model.Split(shares=shares):
+            case route_model.Split(shares=shares):
                 for share in shares:
                     name = share.cluster.removeprefix("service/") if share.cluster is not None else "answer 500"
                     weight = f" ({share.weight})" if len(shares) > 1 else ""
@@ -151,47 +158,47 @@ def _gateway_routes(host: routing_model.GatewayHost) -> Iterator[str]:
                 assert_never(route.action)
 
 
-def _routes(host: routing_model.Host) -> Iterator[str]:
+def _routes(host: host_model.Host) -> Iterator[str]:
     for route in host.routes:
         whose = "" if route.proxy == host.proxy else f"  [dim]from {escape(str(route.proxy))}[/]"
         what = f"{escape(_match(route.match))} → {escape(_action(route.action))}"
         yield f"  {what}  {_authorization(route.authorization)}{whose}"
 
 
-def _match(match: routing_model.Match) -> str:
+def _match(match: match_model.Match) -> str:
     conditions = " and ".join(condition_words(match))
     return f"{_path(match.path)} if {conditions}" if conditions else _path(match.path)
 
 
-def _path(path: routing_model.PathMatch) -> str:
+def _path(path: match_model.PathMatch) -> str:
     match path:
-        case routing_model.Prefix(text):
+        case match_model.Prefix(text):
             return text
-        case routing_model.Segments(text):
+        case match_model.Segments(text):
             return f"{text} and below"
-        case routing_model.Exact(text):
+        case match_model.Exact(text):
             return f"exactly {text}"
-        case routing_model.Regex(text):
+        case match_model.Regex(text):
             return f"pattern {text}"
         case _:
             assert_never(path)
 
 
-def _action(action: routing_model.Action) -> str:
+def _action(action: route_model.Action) -> str:
     match action:
-        case routing_model.Forward():
+        case route_model.Forward():
             return _forward(action)
-        case routing_model.RedirectToHttps():
+        case route_model.RedirectToHttps():
             return "redirect to https"
-        case routing_model.Redirect():
+        case route_model.Redirect():
             return _redirect(action)
-        case routing_model.Respond(status=status):
+        case route_model.Respond(status=status):
             return f"answer {status}"
         case _:
             assert_never(action)
 
 
-def _forward(forward: routing_model.Forward) -> str:
+def _forward(forward: route_model.Forward) -> str:
     names = [target.cluster.removeprefix("service/") for target in forward.targets]
     if len(names) > 1:
         names = [f"{name} ({target.weight})" for name, target in zip(names, forward.targets, strict=True)]
@@ -205,7 +212,7 @@ def _forward(forward: routing_model.Forward) -> str:
     return " ".join(words)
 
 
-def _redirect(redirect: routing_model.Redirect) -> str:
+def _redirect(redirect: route_model.Redirect) -> str:
     scheme = f"{redirect.scheme}://" if redirect.scheme else "//" if redirect.host else ""
     host = redirect.host or ("…" if redirect.scheme or redirect.port is not None else "")
     port = f":{redirect.port}" if redirect.port is not None else ""

@@ -12,7 +12,8 @@ from authplane.cli.shared.access_lines import access_line, json_record
 from authplane.cli.shared.change_lines import changes_line
 from authplane.cli.shared.listen_options import LoosenAfterOption, serving
 from authplane.cli.shared.output import count, fail, finding_line, out
-from authplane.controlplane.graph.model.routing_model import Graph, PlainPort
+from authplane.controlplane.graph.model.graph_model import Graph
+from authplane.controlplane.graph.model.port_model import PlainPort
 from authplane.controlplane.serving.runtime.ads_stream import Connected, Disconnected
 from authplane.controlplane.serving.runtime.control_plane import Rebuilt
 from authplane.controlplane.serving.runtime.policy_server_probe import PolicyServerTried

@@ -12,18 +12,10 @@ from tests.support.world import ECHO, World
 from authplane.controlplane.graph.gateway.gateway_api import gateway_hosts, splits
 from authplane.controlplane.graph.gateway.route_matches import precedence, read_match, read_timeout
 from authplane.controlplane.graph.model.hostnames import breadth, closest, common_name, covers, hostname_problem
+from authplane.controlplane.graph.model.match_model import Exact, Match, Prefix, Segments
+from authplane.controlplane.graph.model.port_model import GatewayPort, PlainPort, SecurePort
 from authplane.controlplane.graph.model.programming import NoProxy
-from authplane.controlplane.graph.model.routing_model import (
-    Exact,
-    GatewayPort,
-    Match,
-    NewPath,
-    NewPrefix,
-    PlainPort,
-    Prefix,
-    SecurePort,
-    Segments,
-)
+from authplane.controlplane.graph.model.route_model import NewPath, NewPrefix
 from authplane.controlplane.graph.model.upstreams import ExternalName
 from authplane.controlplane.status.status_json import Transitions
 from authplane.core.problems import Problems

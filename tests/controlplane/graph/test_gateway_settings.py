@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from tests.support.world import PROXY, World, world
 
-from authplane.controlplane.graph.model.routing_model import ConnectionSettings
+from authplane.controlplane.graph.model.graph_model import ConnectionSettings
 from authplane.controlplane.graph.model.upstreams import Breakers
 from authplane.controlplane.graph.reports import Reports
 from authplane.controlplane.graph.settings.gateway_settings import (

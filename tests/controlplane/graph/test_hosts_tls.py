@@ -6,9 +6,10 @@ import pytest
 from tests.support.certificates import authority, ca_secret, server, tls_secret
 from tests.support.world import PROXY, World, world
 
+from authplane.controlplane.graph.model.port_model import ClientCertificates, Fallback, Forwarded
 from authplane.controlplane.graph.model.programming import Answered
 from authplane.controlplane.graph.model.route_authorization import Enforced, Unprotected
-from authplane.controlplane.graph.model.routing_model import ClientCertificates, Fallback, Forwarded, RedirectToHttps
+from authplane.controlplane.graph.model.route_model import RedirectToHttps
 from authplane.controlplane.graph.model.upstreams import TlsLimits
 from authplane.controlplane.render.dump import dump
 from authplane.core.names import ObjectName

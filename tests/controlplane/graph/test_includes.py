@@ -3,18 +3,9 @@
 import pytest
 from tests.support.world import ECHO, PROXY, World, whole, world
 
+from authplane.controlplane.graph.model.match_model import Exact, HeaderMatch, Match, Prefix, Regex, TextTest
 from authplane.controlplane.graph.model.route_authorization import Disabled, Enforced, Unprotected
-from authplane.controlplane.graph.model.routing_model import (
-    Exact,
-    Forward,
-    HeaderMatch,
-    Match,
-    Prefix,
-    RedirectToHttps,
-    Regex,
-    Respond,
-    TextTest,
-)
+from authplane.controlplane.graph.model.route_model import Forward, RedirectToHttps, Respond
 from authplane.core.names import ObjectName
 from authplane.core.problems import Severity
 

@@ -3,7 +3,7 @@
 import pytest
 from tests.support.world import PROXY, World, whole, world
 
-from authplane.controlplane.graph.model.routing_model import Respond
+from authplane.controlplane.graph.model.route_model import Respond
 from authplane.controlplane.serving.generation import build_generation
 from authplane.core.names import ObjectName
 from authplane.sources.library import Library

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 from tests.support.world import ECHO, EXTENSION, PROXY, World, world
 
-from authplane.controlplane.graph.model.routing_model import Action, Forward, Respond, Target
+from authplane.controlplane.graph.model.route_model import Action, Forward, Respond, Target
 from authplane.controlplane.graph.model.upstreams import Mirror
 
 ROUTES = "  routes:\n  - services:\n    - {name: echo, port: 80}\n"

@@ -7,13 +7,13 @@ import pytest
 from tests.support.certificates import ca_secret, server, tls_secret
 from tests.support.world import World
 
+from authplane.controlplane.graph.model.port_model import Certificate
 from authplane.controlplane.graph.model.route_authorization import (
     AuthorizationService,
     CheckedBody,
     FailClosed,
     OverGrpc,
 )
-from authplane.controlplane.graph.model.routing_model import Certificate
 from authplane.controlplane.graph.model.upstreams import (
     Breakers,
     CaFile,

@@ -7,6 +7,7 @@ import pytest
 from tests.support.certificates import ca_secret
 from tests.support.world import AUTH, EXTENSION, PROXY, World, world
 
+from authplane.controlplane.graph.model.port_model import SecureHost
 from authplane.controlplane.graph.model.route_authorization import (
     AuthorizationService,
     Disabled,
@@ -15,7 +16,6 @@ from authplane.controlplane.graph.model.route_authorization import (
     FailOpen,
     Unprotected,
 )
-from authplane.controlplane.graph.model.routing_model import SecureHost
 from authplane.core.timeouts import After, UseDefault
 from authplane.core.timeouts import Disabled as NoTimeout
 

@@ -6,18 +6,16 @@ from typing import NamedTuple
 import pytest
 from tests.support.world import ECHO, PROXY, World, world
 
+from authplane.controlplane.graph.model.host_model import Host
+from authplane.controlplane.graph.model.match_model import Exact, Prefix, Regex
 from authplane.controlplane.graph.model.match_words import match_words
 from authplane.controlplane.graph.model.route_authorization import Disabled as AuthorizationDisabled
 from authplane.controlplane.graph.model.route_authorization import Enforced, Unprotected
-from authplane.controlplane.graph.model.routing_model import (
+from authplane.controlplane.graph.model.route_model import (
     Action,
-    Exact,
     Forward,
-    Host,
-    Prefix,
     Redirect,
     RedirectToHttps,
-    Regex,
     Respond,
     Route,
     Target,

@@ -16,8 +16,7 @@ from authplane.controlplane.graph.httpproxy.route_conditions import (
 )
 from authplane.controlplane.graph.model.canonical_paths import path_problem
 from authplane.controlplane.graph.model.envoy_regexes import LARGEST_PROGRAM, regex_problem
-from authplane.controlplane.graph.model.match_words import match_words
-from authplane.controlplane.graph.model.routing_model import (
+from authplane.controlplane.graph.model.match_model import (
     Exact,
     HeaderMatch,
     Match,
@@ -27,6 +26,7 @@ from authplane.controlplane.graph.model.routing_model import (
     Regex,
     TextTest,
 )
+from authplane.controlplane.graph.model.match_words import match_words
 from authplane.core.problems import Problems
 from authplane.resources.kinds.contour_policies import HeaderCondition, MatchCondition, QueryParameterCondition
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 from tests.support.world import ECHO, PROXY, World, world
 
-from authplane.controlplane.graph.model.routing_model import Forward, Respond
+from authplane.controlplane.graph.model.route_model import Forward, Respond
 from authplane.controlplane.graph.model.upstreams import (
     Breakers,
     ExternalName,

@@ -14,16 +14,10 @@ from cryptography.x509.oid import NameOID
 from tests.support.certificates import authority, ca_secret, server, tls_secret
 from tests.support.world import ECHO, PROXY, whole, world
 
+from authplane.controlplane.graph.model.match_model import Exact, Prefix
+from authplane.controlplane.graph.model.port_model import Address
 from authplane.controlplane.graph.model.route_authorization import Enforced, Unprotected
-from authplane.controlplane.graph.model.routing_model import (
-    Address,
-    Exact,
-    Forward,
-    Prefix,
-    RedirectToHttps,
-    Respond,
-    Target,
-)
+from authplane.controlplane.graph.model.route_model import Forward, RedirectToHttps, Respond, Target
 from authplane.controlplane.graph.model.upstreams import EndpointGroup, ServiceCluster
 from authplane.controlplane.render.dump import dump
 from authplane.core.names import ObjectName

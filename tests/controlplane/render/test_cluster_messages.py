@@ -8,7 +8,8 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 from tests.support.certificates import authority, server
 
-from authplane.controlplane.graph.model.routing_model import Address, Certificate, Graph
+from authplane.controlplane.graph.model.graph_model import Graph
+from authplane.controlplane.graph.model.port_model import Address, Certificate
 from authplane.controlplane.graph.model.upstreams import (
     Balancing,
     Breakers,

@@ -10,6 +10,10 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from hypothesis import given
 from hypothesis import strategies as st
 
+from authplane.controlplane.graph.model.graph_model import Graph
+from authplane.controlplane.graph.model.host_model import GatewayHost
+from authplane.controlplane.graph.model.match_model import Match, Prefix, Segments
+from authplane.controlplane.graph.model.port_model import Address, GatewayChain, GatewayPort, PlainPort, SecurePort
 from authplane.controlplane.graph.model.route_authorization import (
     AuthorizationService,
     CheckedBody,
@@ -19,21 +23,11 @@ from authplane.controlplane.graph.model.route_authorization import (
     RouteAuthorization,
     Unprotected,
 )
-from authplane.controlplane.graph.model.routing_model import (
-    Address,
-    GatewayChain,
-    GatewayHost,
-    GatewayPort,
+from authplane.controlplane.graph.model.route_model import (
     GatewayRoute,
-    Graph,
-    Match,
     NewPath,
     NewPrefix,
-    PlainPort,
-    Prefix,
     ResourceMetadata,
-    SecurePort,
-    Segments,
     Share,
     Split,
 )

@@ -9,6 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.checks_in import Check, Manager, managers
 
+from authplane.controlplane.graph.model.graph_model import Graph
+from authplane.controlplane.graph.model.host_model import Host
+from authplane.controlplane.graph.model.match_model import Match, Prefix
+from authplane.controlplane.graph.model.port_model import Address, Fallback, SecureHost
 from authplane.controlplane.graph.model.route_authorization import (
     AuthorizationService,
     CheckedBody,
@@ -24,21 +28,7 @@ from authplane.controlplane.graph.model.route_authorization import (
     Shadow,
     Unprotected,
 )
-from authplane.controlplane.graph.model.routing_model import (
-    Action,
-    Address,
-    Fallback,
-    Forward,
-    Graph,
-    Host,
-    Match,
-    Prefix,
-    RedirectToHttps,
-    Respond,
-    Route,
-    SecureHost,
-    Target,
-)
+from authplane.controlplane.graph.model.route_model import Action, Forward, RedirectToHttps, Respond, Route, Target
 from authplane.controlplane.graph.model.upstreams import NO_LIMITS
 from authplane.controlplane.render.rendered import render_graph
 from authplane.core.names import ObjectName

@@ -10,8 +10,9 @@ from authplane.controlplane.graph.httpproxy.build_context import BuildContext
 from authplane.controlplane.graph.httpproxy.ingress_class import leave_to_others
 from authplane.controlplane.graph.httpproxy.proxy_authorization import global_authorization
 from authplane.controlplane.graph.httpproxy.virtual_hosts import Hosts, build_hosts, owners
+from authplane.controlplane.graph.model.graph_model import Graph
 from authplane.controlplane.graph.model.grpc_servers import Judged
-from authplane.controlplane.graph.model.routing_model import Address, Certificate, Graph
+from authplane.controlplane.graph.model.port_model import Address, Certificate
 from authplane.controlplane.graph.model.target_placements import Placements
 from authplane.controlplane.graph.model.upstreams import CertificateFiles, Cluster, Plaintext
 from authplane.controlplane.graph.reports import Reports

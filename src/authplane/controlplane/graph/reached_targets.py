@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from authplane.controlplane.graph.build import Built
 from authplane.controlplane.graph.gateway.gateway_api import gateway_hosts, splits
 from authplane.controlplane.graph.gateway.http_routes import GATEWAY, TARGET
+from authplane.controlplane.graph.model.graph_model import Graph
 from authplane.controlplane.graph.model.route_authorization import Enforced
-from authplane.controlplane.graph.model.routing_model import Graph
 from authplane.controlplane.graph.model.target_placements import Placing
 from authplane.policy.attached.attachments import Target
 from authplane.policy.attached.request_target import parse_target

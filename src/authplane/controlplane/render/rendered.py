@@ -11,8 +11,10 @@ from envoy.config.listener.v3.listener_pb2 import Listener
 from envoy.config.route.v3.route_pb2 import RouteConfiguration
 from envoy.extensions.transport_sockets.tls.v3.secret_pb2 import Secret
 
+from authplane.controlplane.graph.model.graph_model import Graph
+from authplane.controlplane.graph.model.host_model import GatewayHost
+from authplane.controlplane.graph.model.port_model import GatewayPort, PlainPort
 from authplane.controlplane.graph.model.programming import TOKENS
-from authplane.controlplane.graph.model.routing_model import GatewayHost, GatewayPort, Graph, PlainPort
 from authplane.controlplane.render.cluster_messages import has_endpoints, render_cluster, render_endpoints
 from authplane.controlplane.render.grpc.grpc_listeners import grpc_listeners_of
 from authplane.controlplane.render.listeners.gateway_ports import Needs, gateway_listeners_of

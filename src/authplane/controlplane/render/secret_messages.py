@@ -3,7 +3,7 @@
 from envoy.config.core.v3 import base_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, secret_pb2
 
-from authplane.controlplane.graph.model.routing_model import Certificate
+from authplane.controlplane.graph.model.port_model import Certificate
 from authplane.controlplane.graph.model.upstreams import CertificateFiles
 
 

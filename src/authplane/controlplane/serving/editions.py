@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from authplane.controlplane.graph.gateway.gateway_api import gateway_hosts, splits
+from authplane.controlplane.graph.model.graph_model import Graph
 from authplane.controlplane.graph.model.route_authorization import Enforced
-from authplane.controlplane.graph.model.routing_model import Graph
 from authplane.controlplane.render.rendered import snapshot_of
 from authplane.controlplane.render.resource_parts import Bodies
 from authplane.core.envoy_releases import CURRENT, Release, first_alike, known_release

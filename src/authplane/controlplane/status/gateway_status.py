@@ -11,9 +11,9 @@ from authplane.controlplane.graph.gateway.gateway_listeners import Fault, Listen
 from authplane.controlplane.graph.gateway.http_routes import Parent, RouteOutcome
 from authplane.controlplane.graph.gateway.mcp_backends import BackendTarget, backend_ref
 from authplane.controlplane.graph.model.grpc_servers import Closed, GrpcServer
+from authplane.controlplane.graph.model.port_model import GatewayPort
 from authplane.controlplane.graph.model.programming import TOKENS, Programming, gateway_listener, gateway_routes
 from authplane.controlplane.graph.model.route_authorization import Enforced
-from authplane.controlplane.graph.model.routing_model import GatewayPort
 from authplane.controlplane.status.resource_status import (
     Condition,
     ListenerStatus,

@@ -18,8 +18,8 @@ from authplane.authserver.backends.testserver import Mode
 from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
 from authplane.authserver.records.runtime.metrics import Metrics
 from authplane.authserver.records.runtime.observer import Observer
-from authplane.controlplane.graph.model.routing_model import Address as GatewayAddress
-from authplane.controlplane.graph.model.routing_model import Graph
+from authplane.controlplane.graph.model.graph_model import Graph
+from authplane.controlplane.graph.model.port_model import Address as GatewayAddress
 from authplane.controlplane.graph.upstreams.policy_connection import OverSocket, PolicyServer
 from authplane.controlplane.render.dump import json_text
 from authplane.controlplane.render.envoy_bootstrap import ControlPlane, UnixSocket, ads_bootstrap

@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from authplane.controlplane.graph.model.routing_model import Graph, SecurePort
+from authplane.controlplane.graph.model.graph_model import Graph
+from authplane.controlplane.graph.model.port_model import SecurePort
 from authplane.devkit.local.workspace import Workspace
 from authplane.runtime.servers.listen import TcpAddress
 

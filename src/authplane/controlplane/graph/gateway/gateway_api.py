@@ -22,18 +22,18 @@ from authplane.controlplane.graph.gateway.mcp_backends import BackendMemo, Backe
 from authplane.controlplane.graph.gateway.protection import NOTHING_PROTECTED, Protection, read_protection
 from authplane.controlplane.graph.gateway.route_rules import Beside, CoversOf
 from authplane.controlplane.graph.memo.memo import Memo
+from authplane.controlplane.graph.model.host_model import GatewayHost
 from authplane.controlplane.graph.model.hostnames import covers
-from authplane.controlplane.graph.model.route_authorization import Enforced
-from authplane.controlplane.graph.model.routing_model import (
+from authplane.controlplane.graph.model.port_model import (
     Address,
     Certificate,
     GatewayChain,
-    GatewayHost,
     GatewayPort,
     PlainPort,
     SecurePort,
-    Split,
 )
+from authplane.controlplane.graph.model.route_authorization import Enforced
+from authplane.controlplane.graph.model.route_model import Split
 from authplane.controlplane.graph.model.target_placements import PlacementMemory, Placements
 from authplane.controlplane.graph.model.upstreams import Cluster, TlsLimits
 from authplane.controlplane.graph.reports import Reports

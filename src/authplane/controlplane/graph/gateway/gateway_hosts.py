@@ -8,8 +8,10 @@ from typing import TypeAlias
 from authplane.controlplane.graph.gateway.gateway_listeners import Listener
 from authplane.controlplane.graph.gateway.protection import Tokens
 from authplane.controlplane.graph.gateway.route_matches import Precedence
+from authplane.controlplane.graph.model.host_model import GatewayHost
 from authplane.controlplane.graph.model.hostnames import ANY, breadth
-from authplane.controlplane.graph.model.routing_model import Exact, GatewayHost, GatewayRoute, Match, ResourceMetadata
+from authplane.controlplane.graph.model.match_model import Exact, Match
+from authplane.controlplane.graph.model.route_model import GatewayRoute, ResourceMetadata
 from authplane.policy.mcp.resource_metadata import metadata_path
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from authplane.controlplane.graph.model.hostnames import ANY, hostname_problem
+from authplane.controlplane.graph.model.port_model import Certificate, ClientCertificates
 from authplane.controlplane.graph.model.reference_grants import may_refer
-from authplane.controlplane.graph.model.routing_model import Certificate, ClientCertificates
 from authplane.controlplane.graph.tls.tls_secrets import Unusable, ca_bundle, server_certificate
 from authplane.core.names import ObjectName, Ref
 from authplane.core.problems import Problems

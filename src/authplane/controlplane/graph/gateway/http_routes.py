@@ -12,7 +12,9 @@ from authplane.controlplane.graph.gateway.protection import NO_TOKENS, Protectio
 from authplane.controlplane.graph.gateway.route_matches import precedence
 from authplane.controlplane.graph.gateway.route_rules import Beside, ReadRoute, Rule, RuleBackend, read_route
 from authplane.controlplane.graph.memo.memo import Memo, Tables
+from authplane.controlplane.graph.model.host_model import GatewayHost
 from authplane.controlplane.graph.model.hostnames import ANY, closest, common_name, hostname_problem
+from authplane.controlplane.graph.model.match_model import Match, Regex
 from authplane.controlplane.graph.model.match_words import match_words
 from authplane.controlplane.graph.model.route_authorization import (
     AuthorizationService,
@@ -21,7 +23,7 @@ from authplane.controlplane.graph.model.route_authorization import (
     Shadow,
     Unprotected,
 )
-from authplane.controlplane.graph.model.routing_model import GatewayHost, GatewayRoute, Match, Regex, Share, Split
+from authplane.controlplane.graph.model.route_model import GatewayRoute, Share, Split
 from authplane.controlplane.graph.model.target_placements import Placing, Placings
 from authplane.core.names import ObjectName
 from authplane.core.problems import Problem, Problems

@@ -8,13 +8,10 @@ from authplane.controlplane.graph.model.canonical_paths import path_problem, tar
 from authplane.controlplane.graph.model.envoy_regexes import regex_problem
 from authplane.controlplane.graph.model.header_names import is_header_name
 from authplane.controlplane.graph.model.hostnames import hostname_problem
-from authplane.controlplane.graph.model.precedence import path_rank
-from authplane.controlplane.graph.model.routing_model import (
+from authplane.controlplane.graph.model.match_model import (
     Exact,
     HeaderMatch,
     Match,
-    NewPath,
-    NewPrefix,
     PathMatch,
     Prefix,
     QueryMatch,
@@ -22,6 +19,8 @@ from authplane.controlplane.graph.model.routing_model import (
     Segments,
     TextTest,
 )
+from authplane.controlplane.graph.model.precedence import path_rank
+from authplane.controlplane.graph.model.route_model import NewPath, NewPrefix
 from authplane.core.problems import Problems
 from authplane.core.timeouts import After, Disabled, Timeout, UseDefault, parse_timeout
 from authplane.resources.kinds.gateway import (

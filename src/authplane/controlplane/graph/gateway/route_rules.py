@@ -9,8 +9,9 @@ from authplane.controlplane.graph.gateway.gateway_listeners import Fault
 from authplane.controlplane.graph.gateway.mcp_backends import Backends
 from authplane.controlplane.graph.gateway.protection import Protection, Tokens
 from authplane.controlplane.graph.gateway.route_matches import read_match, read_rewrite, read_timeout
+from authplane.controlplane.graph.model.match_model import Match
 from authplane.controlplane.graph.model.reference_grants import may_refer
-from authplane.controlplane.graph.model.routing_model import Match, NewPath, NewPrefix
+from authplane.controlplane.graph.model.route_model import NewPath, NewPrefix
 from authplane.controlplane.graph.upstreams.service_clusters import Clusters, Wanted
 from authplane.core.names import ObjectName, Ref
 from authplane.core.problems import Problems, Severity

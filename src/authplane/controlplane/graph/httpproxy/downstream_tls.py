@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from authplane.controlplane.graph.httpproxy.build_context import BuildContext
-from authplane.controlplane.graph.model.routing_model import Certificate, ClientCertificates, Forwarded
+from authplane.controlplane.graph.model.port_model import Certificate, ClientCertificates, Forwarded
 from authplane.controlplane.graph.model.upstreams import NO_LIMITS, TlsLimits
 from authplane.controlplane.graph.tls.secret_delegation import may_use
 from authplane.controlplane.graph.tls.tls_secrets import (

@@ -11,7 +11,7 @@ from authplane.controlplane.graph.httpproxy.route_conditions import (
     joined,
     match_of,
 )
-from authplane.controlplane.graph.model.routing_model import Match
+from authplane.controlplane.graph.model.match_model import Match
 from authplane.core.names import ObjectName, Ref
 from authplane.core.problems import Problems
 from authplane.resources.documents import Resources

@@ -5,7 +5,8 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 
 from authplane.controlplane.graph.model.canonical_paths import target_problem
-from authplane.controlplane.graph.model.routing_model import Forward, Match, PathMatch, Prefix, Route
+from authplane.controlplane.graph.model.match_model import Match, PathMatch, Prefix
+from authplane.controlplane.graph.model.route_model import Forward, Route
 from authplane.core.problems import Problems
 from authplane.resources.kinds.contour import PathRewritePolicy, ReplacePrefix
 

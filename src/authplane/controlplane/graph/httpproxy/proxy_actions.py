@@ -6,7 +6,7 @@ from typing import Final
 
 from authplane.controlplane.graph.httpproxy.header_policies import SERVICE_REQUEST, SERVICE_RESPONSE, read_headers
 from authplane.controlplane.graph.model.canonical_paths import target_problem
-from authplane.controlplane.graph.model.routing_model import Action, Forward, Redirect, Respond, Target
+from authplane.controlplane.graph.model.route_model import Action, Forward, Redirect, Respond, Target
 from authplane.controlplane.graph.model.upstreams import Balancing, Mirror
 from authplane.controlplane.graph.upstreams.service_clusters import Clusters, Wanted, ensure_cluster
 from authplane.core.names import ObjectName

@@ -16,6 +16,7 @@ from authplane.controlplane.graph.httpproxy.proxy_actions import build_action
 from authplane.controlplane.graph.httpproxy.proxy_authorization import MODE, route_authorization
 from authplane.controlplane.graph.httpproxy.route_conditions import Conditions, match_of, route_match
 from authplane.controlplane.graph.httpproxy.unused_fields import refuse_in_route
+from authplane.controlplane.graph.model.match_model import Match, Prefix
 from authplane.controlplane.graph.model.match_words import match_words
 from authplane.controlplane.graph.model.precedence import proxy_precedence
 from authplane.controlplane.graph.model.route_authorization import (
@@ -24,7 +25,7 @@ from authplane.controlplane.graph.model.route_authorization import (
     HostAuthorization,
     RouteAuthorization,
 )
-from authplane.controlplane.graph.model.routing_model import Forward, Match, Prefix, Respond, Route
+from authplane.controlplane.graph.model.route_model import Forward, Respond, Route
 from authplane.core.names import ObjectName, Ref
 from authplane.core.problems import Problems
 from authplane.resources.kinds import contour

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from authplane.controlplane.graph.httpproxy.downstream_tls import DownstreamTls
-from authplane.controlplane.graph.model.routing_model import Host, SecureHost
+from authplane.controlplane.graph.model.host_model import Host
+from authplane.controlplane.graph.model.port_model import SecureHost
 from authplane.core.names import Ref
 from authplane.core.problems import Problem
 

@@ -8,7 +8,7 @@ from typing import Final, assert_never
 from authplane.controlplane.graph.model.canonical_paths import path_problem
 from authplane.controlplane.graph.model.envoy_regexes import regex_problem
 from authplane.controlplane.graph.model.header_names import is_header_name
-from authplane.controlplane.graph.model.routing_model import (
+from authplane.controlplane.graph.model.match_model import (
     Exact,
     HeaderMatch,
     Match,

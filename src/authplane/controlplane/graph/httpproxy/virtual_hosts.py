@@ -14,17 +14,11 @@ from authplane.controlplane.graph.httpproxy.root_hosts import Root
 from authplane.controlplane.graph.httpproxy.unused_fields import refuse_in_host
 from authplane.controlplane.graph.memo.memo import Memo, Tables
 from authplane.controlplane.graph.memo.watched_tables import tables_of, with_tables
+from authplane.controlplane.graph.model.host_model import Host
 from authplane.controlplane.graph.model.hostnames import is_dns_name
+from authplane.controlplane.graph.model.port_model import Certificate, Fallback, SecureHost
 from authplane.controlplane.graph.model.route_authorization import Unprotected
-from authplane.controlplane.graph.model.routing_model import (
-    Certificate,
-    Fallback,
-    Forward,
-    Host,
-    RedirectToHttps,
-    Route,
-    SecureHost,
-)
+from authplane.controlplane.graph.model.route_model import Forward, RedirectToHttps, Route
 from authplane.controlplane.graph.reports import Reports
 from authplane.controlplane.graph.settings.gateway_settings import Settings
 from authplane.core.names import ObjectName, Ref

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, assert_never
 
-from authplane.controlplane.graph.model.routing_model import (
+from authplane.controlplane.graph.model.match_model import (
     Exact,
     HeaderMatch,
     Match,

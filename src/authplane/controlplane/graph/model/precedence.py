@@ -2,7 +2,7 @@
 
 from typing import Final, TypeAlias, assert_never
 
-from authplane.controlplane.graph.model.routing_model import (
+from authplane.controlplane.graph.model.match_model import (
     Exact,
     HeaderMatch,
     Match,

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from authplane.controlplane.graph.model.graph_model import Graph
+from authplane.controlplane.graph.model.host_model import Host
 from authplane.controlplane.graph.model.route_authorization import Enforced
-from authplane.controlplane.graph.model.routing_model import Forward, Graph, Host
+from authplane.controlplane.graph.model.route_model import Forward
 from authplane.controlplane.graph.model.upstreams import ExtensionCluster, Plaintext
 from authplane.core.names import ObjectName, Ref
 from authplane.xds.server.served_types import TypeUrl

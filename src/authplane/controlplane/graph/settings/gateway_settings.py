@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from authplane.controlplane.graph.model.routing_model import DEFAULT_CONNECTIONS, ConnectionSettings
+from authplane.controlplane.graph.model.graph_model import DEFAULT_CONNECTIONS, ConnectionSettings
 from authplane.controlplane.graph.model.upstreams import NO_BREAKERS, NO_LIMITS, Breakers, TlsLimits
 from authplane.controlplane.graph.reports import Reports
 from authplane.controlplane.graph.settings.settings_places import (

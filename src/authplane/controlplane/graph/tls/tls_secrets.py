@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
-from authplane.controlplane.graph.model.routing_model import Certificate
+from authplane.controlplane.graph.model.port_model import Certificate
 from authplane.core.names import ObjectName, Ref
 from authplane.core.secret import Secret as Hidden
 from authplane.resources.documents import Resources

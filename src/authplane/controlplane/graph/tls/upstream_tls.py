@@ -1,6 +1,6 @@
 """TLS towards upstreams: whom to believe, which name to ask for, and what to show."""
 
-from authplane.controlplane.graph.model.routing_model import Certificate
+from authplane.controlplane.graph.model.port_model import Certificate
 from authplane.controlplane.graph.model.upstreams import UnverifiedTls, UpstreamTls, VerifiedTls
 from authplane.controlplane.graph.settings.gateway_settings import Settings
 from authplane.controlplane.graph.tls.secret_delegation import may_use

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, TypeAlias
 
+from authplane.controlplane.graph.model.port_model import Certificate
 from authplane.controlplane.graph.model.route_authorization import (
     AuthorizationService,
     CheckedBody,
     FailClosed,
     OverGrpc,
 )
-from authplane.controlplane.graph.model.routing_model import Certificate
 from authplane.controlplane.graph.model.upstreams import (
     Breakers,
     CaFile,

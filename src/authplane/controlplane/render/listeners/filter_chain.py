@@ -10,6 +10,7 @@ from envoy.extensions.filters.http.router.v3 import router_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from google.protobuf.any_pb2 import Any
 
+from authplane.controlplane.graph.model.host_model import Host
 from authplane.controlplane.graph.model.programming import FILTERS
 from authplane.controlplane.graph.model.route_authorization import (
     AuthorizationService,
@@ -18,7 +19,7 @@ from authplane.controlplane.graph.model.route_authorization import (
     Shadow,
     Unprotected,
 )
-from authplane.controlplane.graph.model.routing_model import Forward, Host
+from authplane.controlplane.graph.model.route_model import Forward
 from authplane.controlplane.render.envoy_pieces import pack
 from authplane.controlplane.render.ext_authz_filter import (
     Manner,

@@ -9,17 +9,12 @@ from typing import Final, assert_never
 from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
 
 from authplane.controlplane.graph.gateway.gateway_api import splits
+from authplane.controlplane.graph.model.graph_model import ConnectionSettings
+from authplane.controlplane.graph.model.host_model import GatewayHost
 from authplane.controlplane.graph.model.hostnames import ANY
+from authplane.controlplane.graph.model.port_model import GatewayChain, GatewayPort, PlainPort, SecurePort
 from authplane.controlplane.graph.model.programming import gateway_listener, gateway_routes
 from authplane.controlplane.graph.model.route_authorization import AuthorizationService, Enforced, Shadow
-from authplane.controlplane.graph.model.routing_model import (
-    ConnectionSettings,
-    GatewayChain,
-    GatewayHost,
-    GatewayPort,
-    PlainPort,
-    SecurePort,
-)
 from authplane.controlplane.render.ext_authz_filter import manner_of
 from authplane.controlplane.render.listeners.filter_chain import EXT_AUTHZ, Chain, Guard
 from authplane.controlplane.render.listeners.proxy_ports import (

@@ -15,21 +15,14 @@ from envoy.extensions.transport_sockets.tls.v3 import common_pb2, secret_pb2, tl
 from google.protobuf.struct_pb2 import Struct, Value
 from google.protobuf.wrappers_pb2 import BoolValue, UInt32Value
 
+from authplane.controlplane.graph.model.graph_model import ConnectionSettings, Graph
+from authplane.controlplane.graph.model.port_model import Address, ClientCertificates, Fallback, Forwarded, SecureHost
 from authplane.controlplane.graph.model.programming import (
     FALLBACK_CHAIN,
     FALLBACK_ROUTES,
     HTTP_LISTENER,
     HTTPS_LISTENER,
     route_name,
-)
-from authplane.controlplane.graph.model.routing_model import (
-    Address,
-    ClientCertificates,
-    ConnectionSettings,
-    Fallback,
-    Forwarded,
-    Graph,
-    SecureHost,
 )
 from authplane.controlplane.graph.model.upstreams import TlsLimits
 from authplane.controlplane.render.envoy_pieces import FROM_ADS, TLS_VERSIONS, duration, limit, pack, socket_address

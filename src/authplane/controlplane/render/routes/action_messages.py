@@ -7,7 +7,7 @@ from envoy.config.core.v3 import base_pb2
 from envoy.config.route.v3 import route_components_pb2 as pb
 from google.protobuf.wrappers_pb2 import UInt32Value
 
-from authplane.controlplane.graph.model.routing_model import Forward, Redirect, RedirectToHttps, Respond, Route, Target
+from authplane.controlplane.graph.model.route_model import Forward, Redirect, RedirectToHttps, Respond, Route, Target
 from authplane.controlplane.render.envoy_pieces import limit
 from authplane.core.header_edits import NO_EDITS, HeaderEdits
 

@@ -16,21 +16,17 @@ from google.protobuf.wrappers_pb2 import BoolValue, UInt32Value
 
 from authplane.controlplane.graph.gateway.gateway_api import splits
 from authplane.controlplane.graph.gateway.http_routes import RESOURCE
+from authplane.controlplane.graph.model.host_model import GatewayHost
 from authplane.controlplane.graph.model.hostnames import ANY
+from authplane.controlplane.graph.model.match_model import Match, Prefix
+from authplane.controlplane.graph.model.port_model import GatewayChain, GatewayPort, PlainPort, SecurePort
 from authplane.controlplane.graph.model.programming import gateway_listener, gateway_routes
 from authplane.controlplane.graph.model.route_authorization import Enforced, Shadow, Unprotected
-from authplane.controlplane.graph.model.routing_model import (
-    GatewayChain,
-    GatewayHost,
-    GatewayPort,
+from authplane.controlplane.graph.model.route_model import (
     GatewayRoute,
-    Match,
     NewPath,
     NewPrefix,
-    PlainPort,
-    Prefix,
     ResourceMetadata,
-    SecurePort,
     Share,
     Split,
 )

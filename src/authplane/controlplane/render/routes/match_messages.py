@@ -5,7 +5,7 @@ from typing import assert_never
 from envoy.config.route.v3 import route_components_pb2 as pb
 from envoy.type.matcher.v3 import regex_pb2, string_pb2
 
-from authplane.controlplane.graph.model.routing_model import (
+from authplane.controlplane.graph.model.match_model import (
     Exact,
     HeaderMatch,
     Match,

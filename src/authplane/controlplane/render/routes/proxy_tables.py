@@ -9,7 +9,10 @@ from envoy.config.route.v3 import route_components_pb2 as pb
 from envoy.config.route.v3 import route_pb2
 from google.protobuf.struct_pb2 import Struct, Value
 
+from authplane.controlplane.graph.model.graph_model import Graph
+from authplane.controlplane.graph.model.host_model import Host
 from authplane.controlplane.graph.model.match_words import match_words
+from authplane.controlplane.graph.model.port_model import SecureHost
 from authplane.controlplane.graph.model.programming import FALLBACK_ROUTES, HTTP_LISTENER, route_name
 from authplane.controlplane.graph.model.route_authorization import (
     Disabled,
@@ -20,7 +23,7 @@ from authplane.controlplane.graph.model.route_authorization import (
     Shadow,
     Unprotected,
 )
-from authplane.controlplane.graph.model.routing_model import Graph, Host, Route, SecureHost
+from authplane.controlplane.graph.model.route_model import Route
 from authplane.controlplane.render.envoy_pieces import pack
 from authplane.controlplane.render.listeners.filter_chain import Chain, chain_of, per_route, table_name
 from authplane.controlplane.render.native.denial_replies import ROUTE as METADATA

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, assert_never
 
-from authplane.controlplane.graph.model.routing_model import Certificate
+from authplane.controlplane.graph.model.port_model import Certificate
 from authplane.controlplane.graph.model.upstreams import CaFile, CertificateFiles, Plaintext
 from authplane.controlplane.graph.upstreams.policy_connection import OverSocket, OverTcp, PolicyServer, Where
 from authplane.controlplane.serving.runtime.control_socket import NotLiveError, ask_live

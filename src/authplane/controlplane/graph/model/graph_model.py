@@ -1,0 +1,53 @@
+"""The routing graph: what the gateway does, in no proxy's vocabulary.
+
+Every value here is valid: what is not has been left out and reported.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from authplane.controlplane.graph.model.grpc_servers import GrpcServer
+from authplane.controlplane.graph.model.host_model import Host
+from authplane.controlplane.graph.model.port_model import Address, Certificate, Fallback, GatewayPort, SecureHost
+from authplane.controlplane.graph.model.upstreams import CertificateFiles, Cluster
+from authplane.core.timeouts import Timeout, UseDefault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionSettings:
+    """How long the proxy waits for clients, and which proxies before it it believes."""
+
+    request: Timeout = UseDefault()
+    connection_idle: Timeout = UseDefault()
+    stream_idle: Timeout = UseDefault()
+    max_connection_duration: Timeout = UseDefault()
+    delayed_close: Timeout = UseDefault()
+    shutdown_grace_period: Timeout = UseDefault()
+    trusted_hops: int = 0
+    """How many proxies stand before this one, and write the addresses of their clients to ``x-forwarded-for``."""
+
+
+DEFAULT_CONNECTIONS: Final = ConnectionSettings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """Everything the gateway does. Each tuple is sorted by name."""
+
+    http: Address
+    https: Address
+    connections: ConnectionSettings = DEFAULT_CONNECTIONS
+    plain_hosts: tuple[Host, ...] = ()
+    secure_hosts: tuple[SecureHost, ...] = ()
+    fallback: Fallback | None = None
+    refused: tuple[str, ...] = ()
+    """Withdrawn names that a wildcard on the plain listener would answer for."""
+    gateways: tuple[GatewayPort, ...] = ()
+    """By port."""
+    keys: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """The key sets of issuers, as JSON, by address."""
+    grpc_servers: tuple[GrpcServer, ...] = ()
+    clusters: tuple[Cluster, ...] = ()
+    certificates: tuple[Certificate | CertificateFiles, ...] = ()
