@@ -5,8 +5,8 @@ import tracemalloc
 
 import pytest
 
+from authplane.core.holdoff import Holdoff
 from authplane.xds.server.delta import DeltaSession
-from authplane.xds.server.holdoff import Holdoff
 from authplane.xds.server.served_types import TypeUrl
 from authplane.xds.server.snapshot import Snapshot
 from authplane.xds.server.sotw import SotwSession

@@ -9,6 +9,7 @@ from typing import Final
 
 import structlog
 
+from authplane.core.holdoff import Holdoff
 from authplane.policy.identity.tokens.export_keys import Withheld, render_jwks
 from authplane.policy.identity.tokens.freshness import Bounds
 from authplane.policy.identity.tokens.issuer import Issuer, Schedule, Standing
@@ -16,7 +17,6 @@ from authplane.policy.identity.tokens.issuer_events import IssuerEvent
 from authplane.policy.identity.tokens.verify import Trust
 from authplane.runtime.issuers.issuers import IssuerOptions, Issuers, follow_issuers
 from authplane.sources.runtime.watch import LONGEST, QUIET
-from authplane.xds.server.holdoff import Holdoff
 
 _log: Final = structlog.stdlib.get_logger()
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from authplane.core.holdoff import Holdoff
 from authplane.sources.runtime.watch import LONGEST, QUIET
-from authplane.xds.server.holdoff import Holdoff
 
 
 def test_a_steady_trickle_cannot_postpone_the_rebuild_forever() -> None:
