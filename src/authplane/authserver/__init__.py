@@ -1,4 +1,5 @@
-"""The authorization server: fronts, engine, backends, records.
+"""The authorization service: it answers ext_authz checks.
 
-Checks of ext_authz come in over gRPC or HTTP; decisions go out, and a record of each.
+A check comes in over gRPC or HTTP; a decision goes out, with a record of it. A check passes fronts, engine, backends
+and records, in this order; `runtime` is the program.
 """

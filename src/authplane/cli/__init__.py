@@ -1,4 +1,4 @@
-"""The command line: one file a command.
+"""The command `authplane`, one file a command.
 
 Arguments come in; text for people or JSON for programs goes out.
 """

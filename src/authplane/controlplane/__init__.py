@@ -1,4 +1,5 @@
-"""The control plane: documents to Envoy's xDS, in reading order graph, status, render, serving.
+"""The control plane: it turns resources into Envoy's configuration.
 
-Resources come in from `sources`; messages for proxies and a status for each resource go out.
+The documents in force come in from `sources`; xDS resources for proxies go out, and a status for each document. The
+stages are graph, status, render and serving.
 """

@@ -1,4 +1,4 @@
-"""What every room speaks of: problems with paths, names, timeouts, secrets, strict JSON, releases of Envoy.
+"""Small values that every room uses: problems with paths, names, timeouts, secrets, strict JSON, Envoy releases.
 
-Text comes in, small checked values go out. Imports nothing of ours.
+Text comes in; checked values go out. This package imports no other package of ours.
 """

@@ -1,4 +1,5 @@
-"""What `authplane.grpc` is made of: configuration, routing, filters, and servers and channels that run them.
+"""The filters, servers and channels that `authplane.grpc` is made of.
 
-xDS resources come in; calls are judged before their handler or before they leave.
+xDS resources or filters named in code come in, then calls; each call proceeds, perhaps changed, or ends with a
+status.
 """

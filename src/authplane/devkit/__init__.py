@@ -1,4 +1,5 @@
-"""What people try things with, on their own machine.
+"""What people try, test and diagnose policies and gateways with, on their own machine.
 
-Folders and files come in; a local gateway, answers of `check`, `test`, `explain` and `match` go out.
+Folders and files come in; a local gateway goes out, or results of `check`, `test`, `lint`, `explain`, `match` and
+`doctor`.
 """

@@ -1,4 +1,5 @@
-"""Matchers of strings, headers and fractions, and the unified matcher's trees.
+"""Matchers of strings, headers and fractions, and the trees of the unified matcher.
 
-Messages come in through `wire` modules and become values; a subject comes in, the action that fits goes out.
+Messages come in through `wire` modules and become matchers; then a subject comes in, and the action that matches goes
+out.
 """

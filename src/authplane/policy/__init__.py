@@ -1,4 +1,4 @@
 """AccessPolicy as a language: compile, identify, decide, explain, and place each rule.
 
-Documents come in and become rules before targets; a request comes in, a verdict with its grounds goes out.
+Documents come in and become rules on targets; then a request comes in, and a verdict with its grounds goes out.
 """

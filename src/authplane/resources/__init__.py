@@ -1,4 +1,5 @@
-"""Text or API objects to typed documents.
+"""Reads text into typed documents.
 
-The content of files comes in; resources by kind and name go out, with every problem at its file, line, column and path.
+The content of files comes in; resources by kind and name go out, and every problem with file, line, column and field
+path.
 """

@@ -1,4 +1,4 @@
-"""What touches the world and more than one product needs: clocks, processes, servers, issuers' keys.
+"""I/O that more than one product needs: clocks, processes, servers, HTTP clients, issuers' keys. Nothing here decides.
 
-The products bring settings; they get things that run. Nothing here decides.
+Settings come in; running servers, child processes and fetched pages go out.
 """

@@ -1,4 +1,5 @@
-"""Which version of a document is in force, wherever documents come from.
+"""Decides which version of each document is in force.
 
-New content of files comes in; what may take effect goes out. What cannot be read, or loosens, waits.
+New contents of files come in; the documents in force go out. A file with an error keeps its last good version, and a
+change that takes protection away waits.
 """

@@ -1,4 +1,4 @@
-"""The xDS protocol as state machines that do no I/O.
+"""The xDS protocol as state machines without I/O, server side and client side.
 
-Messages, snapshots and time come in; messages to send go out.
+Messages, snapshots and the time come in; messages to send go out, and events such as ACK and NACK.
 """

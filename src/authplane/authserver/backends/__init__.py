@@ -1,4 +1,4 @@
-"""Who decides: the test backend, lists of users, AccessPolicies, or a choice of them.
+"""Decides requests: the test backend, user lists, AccessPolicies, or a choice of several backends.
 
-A request comes in; a decision goes out, or a flow that asks for what it needs.
+A request comes in; a decision goes out, or a flow that yields what it needs and then returns a decision.
 """

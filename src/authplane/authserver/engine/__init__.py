@@ -1,4 +1,4 @@
-"""One check: bytes in, bytes and the decision out.
+"""Answers one check, without I/O.
 
-Messages are read strictly, a backend decides, the answer is written.
+The bytes of a check and a backend come in; the bytes of the answer go out, with the request and the decision.
 """

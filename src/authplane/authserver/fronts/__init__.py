@@ -1,4 +1,4 @@
-"""Who answers checks: grpcio, Python inside Envoy (pyvoy), plain HTTP.
+"""Receives checks over grpcio, inside Envoy (pyvoy) and over plain HTTP.
 
-Connections come in; bytes of answers go out.
+Connections come in; answers go out. All of it is I/O, so all of it is in `runtime`.
 """

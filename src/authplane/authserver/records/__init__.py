@@ -1,4 +1,4 @@
-"""What is written down of each decision.
+"""Describes each decision for the decision log.
 
-An answer comes in; one line of JSON goes out.
+An answer comes in; a record and its line of JSON go out.
 """

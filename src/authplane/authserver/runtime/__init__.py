@@ -1,4 +1,5 @@
-"""The authorization server as a program: what its document or command line says, put together.
+"""Runs the authorization service as a program.
 
-Settings come in; a server with its admin port goes out.
+The command line or an AuthorizationServer document comes in; a server goes out, with fronts, backends and an admin
+port.
 """

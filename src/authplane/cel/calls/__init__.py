@@ -1,4 +1,4 @@
-"""Expressions about calls of gRPC, as gRFC A106 and A103 have them.
+"""Compiles expressions about gRPC calls, as gRFC A106 and A103 define them.
 
-Text or checked messages come in; programs over a call's attributes go out.
+Text or checked messages come in; programs over the attributes of a call go out, or problems.
 """

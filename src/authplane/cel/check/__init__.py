@@ -1,4 +1,4 @@
-"""Expressions before anybody uses them: compiled, limited in cost, free of what we forbid.
+"""Compiles expressions, limits their cost and rejects what we forbid.
 
-Text comes in; a program goes out, or problems that name the place in the text.
+Text and a vocabulary come in; a program goes out, or problems with their place in the text.
 """

@@ -1,4 +1,4 @@
-"""Expressions as Envoy's own filters evaluate them.
+"""Translates expressions into conditions of Envoy's RBAC filter.
 
-A checked tree comes in; a condition that gives the same answer goes out, or the reason why there is none.
+A checked syntax tree comes in; a condition with the same answer goes out, or the reason why there is none.
 """

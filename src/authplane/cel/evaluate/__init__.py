@@ -1,4 +1,4 @@
-"""Evaluates programs, with what they need and nothing more.
+"""Evaluates programs, and reads only the data that they need.
 
-A program and facts come in; true, false or why there is neither goes out.
+A program and facts come in; true, false or a failure goes out.
 """

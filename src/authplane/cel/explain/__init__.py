@@ -1,4 +1,4 @@
-"""Tells people why an expression holds or not.
+"""Explains why an expression is true or not.
 
-A program and its data come in; the value of each part, and what would have to change, go out.
+A program and its data come in; the value of each part goes out, and what would have to change.
 """

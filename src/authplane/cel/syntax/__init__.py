@@ -1,4 +1,4 @@
-"""Expressions as trees: what they say, what they read, and what may be said at all.
+"""Syntax trees of expressions: their nodes, what they read, and the vocabulary that they may use.
 
-Parsed trees and vocabularies come in; what a tree reads, and its text as people write it, go out.
+A tree comes in; the paths that it reads go out, or its text as people write it.
 """

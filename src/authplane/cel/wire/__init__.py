@@ -1,4 +1,4 @@
-"""Expressions as protobuf messages.
+"""Converts expressions between protobuf messages and our syntax trees.
 
-Messages of the engine or of a peer come in, our trees go out, and the other way round.
+Messages of the engine or of a peer come in; our syntax trees go out, and types of a vocabulary for the engine.
 """

@@ -1,4 +1,4 @@
-"""What commands share: options, files to read, ways to print.
+"""Code that several commands share: options, file arguments, output.
 
-Each command takes what it needs.
+Arguments and values of the products come in; checked options and printed lines go out.
 """

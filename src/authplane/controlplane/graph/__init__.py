@@ -1,4 +1,4 @@
-"""Resources to a validated routing graph, in named passes.
+"""Builds the validated routing graph, in named passes.
 
-Resources and compiled policies come in; hosts, routes, clusters and reports go out.
+Documents and compiled policies come in; hosts, routes and clusters go out, and a report for each document.
 """

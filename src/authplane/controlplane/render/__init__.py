@@ -1,4 +1,4 @@
-"""The graph as Envoy's protobuf messages: the same bytes for the same graph.
+"""Renders the graph as Envoy's protobuf messages.
 
-A graph comes in; named resources go out.
+A graph and a release of Envoy come in; named resources go out, the same bytes for the same graph.
 """

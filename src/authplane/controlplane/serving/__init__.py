@@ -1,4 +1,4 @@
-"""One generation after the other: from documents to what each proxy gets.
+"""Builds one generation after the other: documents, graph, status and snapshots.
 
-Loaded resources come in; snapshots for each release of Envoy go out.
+The documents in force and issuers' keys come in; a snapshot for each release of Envoy goes out.
 """

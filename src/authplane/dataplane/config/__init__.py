@@ -1,4 +1,4 @@
 """xDS resources as frozen values.
 
-`read` makes them of messages; `routing` uses them.
+Messages come in through `read`; values go out, which `routing` uses.
 """

@@ -1,4 +1,4 @@
-"""gRPC HTTP filters: what happens to a call before its handler, or before it leaves.
+"""HTTP filters for gRPC calls, on servers and channels.
 
-A call comes in; a filter yields what it needs, then lets it go on, changes it or ends it.
+A call comes in; the filter yields effects that it needs, and then lets the call proceed, changes it or stops it.
 """

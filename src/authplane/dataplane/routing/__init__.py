@@ -1,4 +1,4 @@
-"""Where a call goes and which filters judge it, built when the configuration comes.
+"""Chooses the route of a call and the filters on it; both are built when the configuration arrives.
 
-Values of `config` come in; routes with ready filters go out.
+Values of `config` come in; route tables with built filters go out.
 """

@@ -1,4 +1,4 @@
-"""Servers and channels of grpcio whose calls filters judge.
+"""Runs grpcio servers and channels whose calls pass filters, and the xDS client that configures them.
 
-A plan or an xDS target comes in; a server or a channel goes out.
+Filters or an xDS target come in; a server or a channel goes out.
 """

@@ -1,4 +1,4 @@
-"""What operators ask when something is wrong: doctor and decisions.
+"""Finds what is wrong with a running gateway: `doctor` and `decisions`.
 
-Running parts are asked; rows for people go out.
+Addresses and pages of running programs come in; findings and counts go out.
 """

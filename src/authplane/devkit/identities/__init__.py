@@ -1,4 +1,4 @@
-"""Throw-away certificates and tokens.
+"""Makes throw-away certificates and tokens.
 
-Names come in; keys, certificates and signed tokens go out that nobody should trust in earnest.
+Names come in; keys, certificates and signed tokens go out, for development only.
 """

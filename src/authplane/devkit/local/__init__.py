@@ -1,4 +1,4 @@
-"""Everything on this machine: `authplane run`, the quickstart, the sample origins, the development issuer.
+"""Runs everything on this machine: `authplane run`, the quickstart, sample origins, the development issuer.
 
-A folder comes in; a gateway that answers goes out.
+A folder comes in; a running gateway goes out.
 """

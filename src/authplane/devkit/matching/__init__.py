@@ -1,4 +1,4 @@
-"""Trees of the unified matcher, tried on described calls.
+"""Tries matcher trees on described calls, for `authplane match`.
 
-Files come in; the way that a call takes goes out.
+Files with a tree and with calls come in; the branch that each call takes goes out, with the reason.
 """

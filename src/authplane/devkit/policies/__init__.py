@@ -1,4 +1,4 @@
-"""Policies judged before they are used: check, test, lint, explain.
+"""Judges policies before they are used: `check`, `test`, `lint`, `explain`.
 
-Folders and described requests come in; decisions with their reasons go out.
+Folders and described requests come in; decisions with their reasons go out, results of tests, and findings.
 """

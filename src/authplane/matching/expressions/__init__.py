@@ -1,4 +1,4 @@
-"""Expressions of CEL in trees of matchers, as gRFC A106 has them.
+"""CEL expressions in matcher trees, as gRFC A106 defines them.
 
 Messages come in; inputs and matchers of a tree go out.
 """

@@ -1,4 +1,4 @@
-"""Which policies stand before which target.
+"""Attaches policies to targets.
 
-Compiled policies come in; a chain for each target goes out.
+Compiled policies come in; for each target goes out the chain of policies that a request to it must pass.
 """

@@ -1,4 +1,4 @@
-"""One check as everybody sees it: the request, the decision, and what both may carry.
+"""The request and the decision of a check, and the headers that each may carry.
 
-Plain values; nothing here knows of policies.
+Plain values and small functions over them; nothing here knows policies.
 """

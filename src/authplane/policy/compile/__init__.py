@@ -1,4 +1,5 @@
-"""AccessPolicy documents to rules.
+"""Compiles AccessPolicy documents into rules.
 
-Documents and settings come in; policies with every problem and status go out.
+Documents and settings come in; policies attached to targets go out, with the problems and the status of each
+document.
 """

@@ -1,4 +1,5 @@
-"""Decides: all policies before a target, in order, until one denies.
+"""Decides a request by the policies of its target, in order, until one denies.
 
-A request and its evidence come in; a verdict goes out.
+A request, the evidence of its sender and the policies come in; a verdict goes out, or a flow that yields effects
+first.
 """

@@ -1,4 +1,4 @@
-"""What was tried on the way to a decision.
+"""Traces which rules and entries a decision tried.
 
-Steps come in while a request is judged; a tree for people goes out.
+Steps come in while a request is decided; a tree that people can read goes out.
 """

@@ -1,4 +1,4 @@
-"""External services that policies ask.
+"""Builds checks for external authorization services, and reads their answers.
 
-A request comes in; the question as a message goes out, and the service's words become a decision.
+A request comes in and a gRPC or HTTP check goes out; the answer comes in and a grant, a denial or no answer goes out.
 """

@@ -1,4 +1,4 @@
-"""Who sends a request, by what it proves: certificates, tokens, and never a header.
+"""Identifies who sends a request, by certificates and tokens, never by a header.
 
-A request comes in; verified identities go out, or why there are none.
+A request and the trusted issuers come in; verified identities go out, or the reason why there is none.
 """

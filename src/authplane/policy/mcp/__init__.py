@@ -1,4 +1,4 @@
-"""Requests to MCP servers: read strictly once, and how they are refused.
+"""Reads requests to MCP servers, once and strictly, and writes refusals as the protocol defines them.
 
-Headers and body come in; the method and tool go out, or a refusal as the protocol writes it.
+Headers and body come in; the method and the tool go out, or a refusal.
 """

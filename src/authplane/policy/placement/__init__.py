@@ -1,4 +1,4 @@
-"""Where each rule is enforced: by Envoy or a gRPC server alone if the answer is the same, else by the policy server.
+"""Places each rule: native (Envoy or a gRPC server decides it, with the same answer) or call-out.
 
-Rules before a target come in; a plan with reasons goes out.
+The policies of a target come in; a plan goes out, with the reason for each call-out.
 """

@@ -1,4 +1,4 @@
-"""Rules as values: who may do what, and where.
+"""Rules as values: who may do what, on which target, with which settings.
 
-`compile` makes them; `decide` and `placement` read them.
+`compile` makes them from documents; `decide` and `placement` read them.
 """

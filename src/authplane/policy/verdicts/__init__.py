@@ -1,4 +1,4 @@
-"""Verdicts: a decision with its grounds, what it may ask for on the way, and which may be remembered.
+"""Verdicts: a decision with its grounds, the effects that it may yield, and which allowances may be remembered.
 
-Plain values that `decide` returns.
+Plain values: `decide` returns them, and the authorization service carries them to the decision log.
 """

@@ -1,4 +1,4 @@
-"""The kinds that we read, a file for each API group.
+"""The kinds that we read, one file for each API group.
 
-Each is a frozen dataclass, whose annotations say how it is read.
+Each kind is a frozen dataclass; `typed` makes its reader from the annotations.
 """

@@ -1,4 +1,4 @@
-"""Readers that are made from the annotations of a kind.
+"""Makes readers from the annotations of a kind.
 
-A node comes in; a value goes out, or every problem with its path.
+A YAML node comes in; a value goes out, and every problem with its field path.
 """

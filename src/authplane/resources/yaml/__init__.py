@@ -1,4 +1,4 @@
-"""Strict YAML.
+"""Reads strict YAML.
 
-Text comes in; nodes that know their line and column go out.
+The text of a document comes in; nodes with line and column go out, or a problem.
 """

@@ -1,4 +1,4 @@
-"""What our clients share: careful connections, pages, unix sockets.
+"""HTTP clients: careful connections, pages, unix sockets.
 
-An address comes in; one whole reply goes out, or an error.
+An address comes in; one complete reply goes out, or an error.
 """

@@ -1,4 +1,4 @@
-"""Keeps the keys of issuers at hand, without any request waiting for one.
+"""Fetches the keys of issuers in the background, so that no request waits for them.
 
-Issuers to follow come in; keys go out, and what happened with each issuer.
+Issuers to follow come in; their keys go out, and events about each issuer.
 """

@@ -1,4 +1,4 @@
-"""What our servers share: addresses, TLS files, gRPC and HTTP servers, health.
+"""What all servers share: addresses, TLS files, gRPC and HTTP servers, health.
 
 Settings come in; listening servers go out.
 """

@@ -1,4 +1,4 @@
-"""Folders on disk: read, watched, switched at once; last good versions outlive the process.
+"""Reads and watches folders, switches their content at once, and keeps last good versions on disk.
 
-Paths come in; loaded resources go out, again after each change.
+A path comes in; the documents in force go out, again after each change.
 """

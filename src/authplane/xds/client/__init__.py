@@ -1,4 +1,4 @@
-"""The client's side: what to ask of which server, and what watchers may rely on.
+"""The client side: what to request from which server, and what watchers may rely on.
 
-Responses, failures and time come in; requests and events for watchers go out.
+Responses, failures and the time come in; requests and events for watchers go out.
 """

@@ -1,4 +1,4 @@
-"""The status of a client's configuration, for those who debug.
+"""The client status discovery service: it shows the configuration of an xDS client.
 
-What a client holds comes in; messages of the client status discovery service go out.
+A client's resources come in; messages without secrets go out.
 """

@@ -1,4 +1,4 @@
-"""The server's side: brings each client to the newest snapshot, step by step.
+"""The server side: it brings each client to the newest snapshot, step by step.
 
-Snapshots, requests and refusals come in; responses go out, additions before removals.
+Snapshots, requests and the time come in; responses go out, additions before removals.
 """

@@ -1,4 +1,4 @@
-"""HTTP Basic against lists of users.
+"""Decides requests by HTTP Basic credentials against user lists.
 
-User lists and a request come in; a decision goes out.
+User lists and a request come in; a decision goes out, or a flow that first has a password hashed.
 """

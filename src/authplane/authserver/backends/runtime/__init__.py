@@ -1,4 +1,4 @@
-"""What backends need of the world: users in files, hashing beside the loop, external services, current policies.
+"""Connects backends to the world: user files, password hashing, external services, the current AccessPolicies.
 
-Folders and settings come in; backends go out.
+Folders, files and settings come in; backends that stay up to date go out, and the outcomes of their effects.
 """

@@ -1,4 +1,4 @@
-"""The fronts that listen, all through `answer_checks`.
+"""Listens for checks; `answer_checks` has what all fronts share.
 
-Bytes of a check come in, bytes of an answer go out, never an allowance by accident.
+The bytes of a check come in; the bytes of an answer go out, which is a denial if anything fails.
 """

@@ -1,4 +1,4 @@
-"""Decision log, metrics and traces; none of them holds up a check.
+"""Writes the decision log, counts metrics and makes trace spans, without delaying a check.
 
-Records come in; lines, numbers and spans go out.
+Answers come in; lines, metrics and spans go out.
 """

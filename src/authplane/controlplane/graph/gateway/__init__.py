@@ -1,4 +1,4 @@
-"""Gateways, HTTPRoutes and Backends as hosts and routes, and which requests policies protect.
+"""Builds ports, hosts and routes from Gateways, HTTPRoutes and Backends, and finds which requests policies protect.
 
-Documents and policies come in; ports, hosts and routes go out, with what became of each document.
+Documents and policies come in; graph values go out, with the outcome of each document.
 """

@@ -1,4 +1,4 @@
-"""HTTPProxies to virtual hosts: includes, conditions, actions, authorization.
+"""Builds virtual hosts from HTTPProxies: includes, conditions, actions, authorization.
 
-Root HTTPProxies come in; hosts go out, or what withdraws them.
+Root HTTPProxies come in; hosts go out, or the problems that withdraw them.
 """

@@ -1,4 +1,5 @@
-"""Builds only what has changed: whoever builds is watched, and what it looked at is compared the next time.
+"""Builds again only what has changed.
 
-A build function comes in; its result, new or remembered, goes out.
+A build function and tables come in; the result goes out, a remembered one if everything that the function read is the
+same.
 """

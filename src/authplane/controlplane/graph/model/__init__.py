@@ -1,4 +1,4 @@
-"""The routing graph as values: what the gateway does, in no proxy's vocabulary.
+"""The values of the routing graph, in no proxy's vocabulary.
 
-The passes make them; `status` and `render` read them.
+The passes of `graph` make them; `status`, `render` and `serving` read them.
 """

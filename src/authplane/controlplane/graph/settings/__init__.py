@@ -1,4 +1,4 @@
-"""What holds for the whole gateway.
+"""Reads the settings of the whole gateway.
 
-AuthplaneConfiguration and Contour's settings come in; one value and its problems go out.
+AuthplaneConfiguration and Contour's configuration come in; one value goes out, with its problems.
 """

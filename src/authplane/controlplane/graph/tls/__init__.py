@@ -1,4 +1,4 @@
-"""Secrets and trust for TLS, towards clients and upstreams.
+"""Reads certificates, CA bundles and revocation lists for TLS with clients and upstreams.
 
-Secrets and references come in; usable certificates go out, or why there is none.
+Secrets and references come in; checked certificates go out, or the reason why there is none.
 """

@@ -1,4 +1,4 @@
-"""Services, ExtensionServices and the policy server as clusters.
+"""Builds clusters from Services, ExtensionServices and the policy server.
 
-References come in; endpoints, TLS and limits go out.
+References come in; clusters with endpoints, TLS and limits go out, or problems.
 """

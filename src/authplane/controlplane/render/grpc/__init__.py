@@ -1,4 +1,4 @@
-"""Listeners of gRPC servers that enforce policies without a proxy.
+"""Renders Listeners for gRPC servers that enforce policies without a proxy.
 
-gRPC servers of the graph come in; Listener messages that grpcio understands go out.
+gRPC servers of the graph come in; Listener messages that gRPC's xDS client accepts go out.
 """

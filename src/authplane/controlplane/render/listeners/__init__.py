@@ -1,4 +1,4 @@
-"""Listeners: ports, filter chains and the order of HTTP filters.
+"""Renders listeners: ports, filter chains and the order of HTTP filters.
 
 Hosts of the graph come in; Listener messages go out.
 """

@@ -1,4 +1,4 @@
-"""What Envoy decides by itself: token verification, RBAC and the replies to denied clients.
+"""Renders the rules that Envoy decides by itself: token verification, RBAC and replies to denied clients.
 
-Placed rules come in; filters and their overrides go out.
+Placed rules come in; HTTP filters and their settings for each route go out.
 """

@@ -1,4 +1,4 @@
-"""Route configurations: matches, actions, weights, and what a check is about.
+"""Renders route configurations: matches, actions, weights, and the context of checks.
 
 Routes of the graph come in; RouteConfiguration messages go out.
 """

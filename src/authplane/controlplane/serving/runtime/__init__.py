@@ -1,4 +1,4 @@
-"""The control plane as a program: the ADS server, its streams, keys of issuers, the folder's socket.
+"""Runs the control plane: the ADS server and its streams, issuers' keys, the status socket.
 
-Sources tell of changes; proxies get them.
+Changes of a folder and requests of proxies come in; xDS responses and status go out.
 """

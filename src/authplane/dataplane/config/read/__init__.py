@@ -1,4 +1,4 @@
-"""xDS messages to our values, with every problem of a resource at once.
+"""Decodes xDS messages into values.
 
-Messages come in; values go out.
+A message comes in; a value goes out, or every problem of the resource.
 """

@@ -1,4 +1,4 @@
-"""The composite filter of gRFC A103: a tree of matchers chooses, for every call, which filters judge it.
+"""The composite filter of gRFC A103: a matcher tree chooses the filters for each call.
 
-Messages come in and become a filter.
+A configuration message comes in; a filter goes out.
 """

@@ -1,4 +1,4 @@
-"""Asks an authorization service about each call: Envoy's ext_authz, as gRFC A92 has it.
+"""Envoy's ext_authz filter, as gRFC A92 defines it: it sends a check for each call.
 
-A call comes in; a question goes out; the answer, its absence or its delay decides.
+A call comes in; a check goes out, and its answer, or the lack of one in time, decides.
 """

@@ -1,4 +1,4 @@
-"""Configurations of extensions, which are filters for the most part.
+"""Unpacks the configurations of filters and other extensions.
 
-An `Any` comes in; the message that it holds goes out.
+An `Any` or a `TypedStruct` comes in; the configuration of a known filter goes out, or problems.
 """

@@ -1,4 +1,4 @@
-"""Makes calls late or fail: Envoy's fault injection, as gRFC A33 has it.
+"""Envoy's fault filter, as gRFC A33 defines it: it delays calls or fails them.
 
-Messages come in and become a filter.
+A configuration message comes in; a filter goes out.
 """

@@ -1,4 +1,4 @@
-"""Role-based access control: Envoy's rbac filter, as gRFC A41 has it.
+"""Envoy's rbac filter, as gRFC A41 defines it: role-based access control.
 
-Messages come in and become a filter.
+A configuration message comes in; a filter goes out.
 """

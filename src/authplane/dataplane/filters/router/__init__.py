@@ -1,4 +1,4 @@
-"""The filter that ends every chain.
+"""The router filter, which ends every chain.
 
-The call goes on to its handler or its backend.
+A configuration message comes in, whose fields have no effect; a filter goes out that lets the call proceed.
 """

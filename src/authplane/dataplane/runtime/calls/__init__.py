@@ -1,4 +1,4 @@
 """Runs the filters of one call, on a thread or on an event loop.
 
-A call of grpcio comes in; it goes on, changed or not, or ends.
+A call of grpcio comes in; a verdict goes out: the call proceeds, perhaps changed, or ends.
 """

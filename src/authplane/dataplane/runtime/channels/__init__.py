@@ -1,4 +1,4 @@
-"""Channels whose calls filters judge.
+"""Channels whose calls pass filters.
 
-A target comes in; a channel goes out that looks like grpcio's own.
+A target comes in; a channel goes out that has the interface of grpcio's own.
 """

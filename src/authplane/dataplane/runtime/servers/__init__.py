@@ -1,4 +1,4 @@
-"""Servers whose calls filters judge, with filters named in code or by xDS.
+"""Servers whose calls pass filters, named in code or configured by xDS.
 
-Handlers and addresses come in; a server goes out that looks like grpcio's own.
+Handlers and addresses come in; a server goes out that has the interface of grpcio's own.
 """

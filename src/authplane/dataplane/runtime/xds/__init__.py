@@ -1,4 +1,4 @@
-"""The xDS client: streams, watches and the bootstrap that says whom to ask.
+"""The xDS client: its streams, its watches, and where it finds its bootstrap.
 
-Names of Listeners come in; whole configurations go out.
+Names of Listeners come in; complete configurations go out, again after each change.
 """

@@ -1,4 +1,4 @@
-"""Bearer tokens: what a signed token proves, and which keys it is verified with.
+"""Verifies bearer tokens, and says which keys of an issuer to fetch and when.
 
-Text of a token and an issuer's keys come in; claims go out, or why nobody believes them.
+The text of a token and the issuer's keys come in; claims go out, or the reason to reject the token.
 """

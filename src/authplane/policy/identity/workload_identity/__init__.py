@@ -1,4 +1,4 @@
-"""Who a workload is: SPIFFE ids and ServiceAccounts, by certificate or token.
+"""Identifies workloads: SPIFFE ids and ServiceAccounts, by certificate or token.
 
-Certificates, tokens and a cluster's reviews come in; an identity goes out, or why there is none.
+Certificates, verified tokens and token reviews come in; an identity goes out, or the reason why there is none.
 """

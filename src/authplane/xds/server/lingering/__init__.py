@@ -1,4 +1,4 @@
-"""What proxies keep of an extension's earlier versions, because routes of before may name it.
+"""Keeps parts of an extension that a proxy's old routes may still name.
 
-Accepted versions come in; versions joined with what lingers go out.
+Versions that a proxy accepted come in; new versions joined with those parts go out, for a limited time.
 """

@@ -1,4 +1,4 @@
-"""What only our servers tell of a call: whether it may be judged without asking, and which workload makes it.
+"""Tree inputs that only our servers know: whether policies can be decided natively for a call, and its workload.
 
-Messages come in; inputs of trees go out.
+Configuration messages come in; inputs for matcher trees go out.
 """

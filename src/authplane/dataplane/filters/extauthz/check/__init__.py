@@ -1,4 +1,4 @@
-"""The question to an authorization service, and its answer.
+"""Converts calls and answers of authorization services to messages of `envoy.service.auth.v3` and back.
 
-A call comes in; messages of `envoy.service.auth.v3` go out and come back.
+A call comes in and a CheckRequest goes out; a CheckResponse comes in and a decision goes out.
 """

@@ -1,4 +1,4 @@
-"""The service that a filter calls: where it is, and the credentials for it.
+"""Reads the address and the credentials of the service that a filter calls, as gRFC A102 defines them.
 
-`GrpcService` messages come in; values go out, as gRFC A102 reads them.
+A `GrpcService` message comes in; a value goes out, or problems.
 """
