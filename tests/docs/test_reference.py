@@ -85,8 +85,7 @@ def _text(node: ast.expr, constants: dict[str, str]) -> str:
 
 
 def reasons() -> set[str]:
-    packages = ("controlplane/graph", "controlplane/status", "resources", "policy/attached", "policy/compile",
-                "policy/rules")  # fmt: skip
+    packages = ("controlplane/graph", "controlplane/status", "policy", "resources", "sources")
     modules = [path for package in packages for path in (SOURCE / package).rglob("*.py")]
     return {reason for path in modules for reason in reasons_of(path)} - _STATES | set(CONDITION_TYPES)
 
