@@ -12,6 +12,7 @@ from google.protobuf import any_pb2
 from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cel.expressions import known
 
 from authplane.cel.calls.call_vocabulary import CLIENT_CALLS, SERVER_CALLS, compile_call_expression
 from authplane.cel.calls.wire import LARGEST, checked_expression, parse_checked
@@ -20,7 +21,6 @@ from authplane.cel.check.engine import load
 from authplane.cel.check.program import Program
 from authplane.cel.check.regex_patterns import pattern_size
 from authplane.cel.evaluate.evaluation import evaluate
-from authplane.cel.evaluate.facts import Facts
 from authplane.cel.syntax.tree_shape import is_same
 from authplane.cel.syntax.vocabulary import Vocabulary
 from authplane.cel.wire.received import parse_expression
@@ -543,7 +543,7 @@ def test_what_is_run_says_what_the_sent_one_says(text: str, calls: list[dict[str
     packed.Pack(sent)
     theirs = replace(program, running=load(packed.SerializeToString(), SERVER_CALLS))
     for each in calls:
-        assert evaluate(program, Facts.of(each)) == evaluate(theirs, Facts.of(each))
+        assert evaluate(program, known(each)) == evaluate(theirs, known(each))
 
 
 # --- What the definition of the language calls the overloads of each function

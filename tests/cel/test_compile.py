@@ -1,5 +1,6 @@
 """What is taken as an expression, and what is said of the rest."""
 
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import pytest
@@ -9,7 +10,6 @@ from authplane.cel.check.program import compile_expression
 from authplane.cel.syntax.expression_problem import CelProblem, Reason
 from authplane.cel.syntax.vocabulary import (
     ACCESS_POLICY,
-    ACCESS_POLICY_WITHOUT_MCP,
     FUNCTIONS,
     Kind,
     Macro,
@@ -166,14 +166,6 @@ def test_what_is_refused_is_named_with_its_position(case: Case) -> None:
     assert said(case.text) == case.want
 
 
-@pytest.mark.requirement("C13")
-def test_mcp_is_unknown_where_the_target_is_no_mcp_backend() -> None:
-    assert said("request.mcp.tool_name == 'x'", ACCESS_POLICY_WITHOUT_MCP) == [
-        "1:8: request has no member mcp: the target of this policy is no MCP backend [Undeclared]"
-    ]
-    assert program("request.path == '/'", ACCESS_POLICY_WITHOUT_MCP).paths == ("request.path",)
-
-
 SHADOWS = {
     "a variable": "identity.a.all(request, request == 1)",
     "a type": "identity.a.exists(int, int == 1)",
@@ -233,7 +225,7 @@ def test_a_program_is_its_text_and_vocabulary() -> None:
     other = program("request.path == '/'")
     assert one is not other
     assert (one, hash(one)) == (other, hash(other))
-    assert one != program("request.path == '/'", ACCESS_POLICY_WITHOUT_MCP)
+    assert one != program("request.path == '/'", replace(ACCESS_POLICY, hints=()))
     assert one.checked == other.checked
 
 

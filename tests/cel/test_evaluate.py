@@ -5,12 +5,11 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 import pytest
-from tests.cel.expressions import of, outcome, program
+from tests.cel.expressions import known, of, outcome, program
 
 from authplane.cel.check.admissible_data import Admitted, admit
 from authplane.cel.check.expression_outcome import HOLDS, HOLDS_NOT, SENTENCES, Code, Failed, Outcome
 from authplane.cel.evaluate.evaluation import evaluate, failure
-from authplane.cel.evaluate.facts import ABSENT, Facts
 from authplane.cel.syntax.vocabulary import Kind, Variable, Vocabulary
 
 
@@ -219,19 +218,6 @@ def test_a_variable_of_another_type_fails(facts: Mapping[str, object]) -> None:
     assert of(both, "!has(identity.x) && request.path != 'x'") == Failed(Code.WRONG_TYPE)
 
 
-def test_only_what_is_read_is_made_and_once() -> None:
-    asked: list[str] = []
-
-    def make(name: str) -> object:
-        asked.append(name)
-        return {"group": "admin"} if name == "identity" else "read_x"
-
-    facts = Facts(make)
-    text = 'request.mcp.tool_name.startsWith("read_") && identity.group == "admin"'
-    assert [evaluate(program(text), facts) for _ in range(3)] == [HOLDS] * 3
-    assert asked == ["request.mcp.tool_name", "identity"]
-
-
 def test_a_value_that_was_admitted_is_taken_as_it_is() -> None:
     claims = admit({"group": "admin"})
     assert isinstance(claims, Admitted)
@@ -240,7 +226,7 @@ def test_a_value_that_was_admitted_is_taken_as_it_is() -> None:
 
 
 def test_a_variable_that_a_request_does_not_have_is_missing() -> None:
-    facts = Facts(lambda _: ABSENT)
+    facts = known({})
     assert evaluate(program("identity.group == 'admin'"), facts) == NO_KEY
     assert evaluate(program("has(request.path)"), facts) == HOLDS_NOT
 
@@ -309,6 +295,6 @@ def test_a_context_may_have_variables_of_every_kind() -> None:
             Variable(name="name", kind=Kind.STRING, about=""),
         )
     )
-    facts = Facts.of({"a.flag": True, "a.b.size": 3, "at": datetime(2026, 1, 1, tzinfo=UTC), "name": "x"})
+    facts = known({"a.flag": True, "a.b.size": 3, "at": datetime(2026, 1, 1, tzinfo=UTC), "name": "x"})
     text = "a.flag && a.b.size > 2.0 && at.getFullYear() == 2026 && name == 'x'"
     assert evaluate(program(text, vocabulary), facts) == HOLDS

@@ -3,10 +3,9 @@
 from typing import Final
 
 import pytest
-from tests.cel.expressions import program
+from tests.cel.expressions import known, program
 
 from authplane.cel.check.expression_outcome import HOLDS, HOLDS_NOT, Code, Failed
-from authplane.cel.evaluate.facts import Facts
 from authplane.cel.explain.explain_expression import FALSE, TRUE, Explanation, Hidden, Part, Shown, explain
 
 FACTS: Final = {
@@ -21,7 +20,7 @@ FACTS: Final = {
 
 def explained(text: str) -> Explanation:
     secret = {"identity.email", 'request.headers["authorization"]', "request.headers.authorization"}
-    return explain(program(text), Facts.of(FACTS), secret=lambda path: path in secret)
+    return explain(program(text), known(FACTS), secret=lambda path: path in secret)
 
 
 def test_every_part_has_its_value() -> None:
@@ -121,19 +120,19 @@ def test_values_are_shown_unless_they_are_secret_or_may_hold_something_secret(te
 
 
 def test_long_values_are_cut() -> None:
-    facts = Facts.of({"request.path": "/" + "x" * 1000})
+    facts = known({"request.path": "/" + "x" * 1000})
     found = explain(program("request.path == '\\n'"), facts, secret=lambda _: False)
     assert found.root.parts[0].value == Shown('"/' + "x" * 77 + "…")
 
 
 def test_values_cannot_garble_a_terminal() -> None:
-    facts = Facts.of({"request.path": "\x1b[31m\n"})
+    facts = known({"request.path": "\x1b[31m\n"})
     found = explain(program("request.path == 'x'"), facts, secret=lambda _: False)
     assert found.root.parts[0].value == Shown('"\\x1b[31m\\n"')
 
 
 def test_data_that_is_refused_explains_every_part() -> None:
-    facts = Facts.of({"identity": {"a": "\0"}})
+    facts = known({"identity": {"a": "\0"}})
     found = explain(program("identity.a == 'x'"), facts, secret=lambda _: False)
     assert (found.outcome, found.root.value, found.root.parts[0].value) == (Failed(Code.NUL_IN_INPUT),) * 3
 

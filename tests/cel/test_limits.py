@@ -6,12 +6,11 @@ from time import process_time
 from typing import Final
 
 import pytest
-from tests.cel.expressions import outcome, problems, program, said
+from tests.cel.expressions import known, outcome, problems, program, said
 
 from authplane.cel.check.admissible_data import MOST_DATA, MOST_ELEMENTS, MOST_STRING, Admitted, admit, admit_texts
 from authplane.cel.check.expression_outcome import HOLDS, HOLDS_NOT, Code, Failed
 from authplane.cel.evaluate.evaluation import evaluate
-from authplane.cel.evaluate.facts import Facts
 from authplane.cel.evaluate.slow_programs import QUICK, Pace, Patience
 from authplane.cel.syntax.expression_problem import Reason
 
@@ -130,7 +129,7 @@ WORST: Final = {
 @pytest.mark.parametrize(("text", "identity"), WORST.values(), ids=WORST.keys())
 def test_the_worst_of_what_is_taken_does_not_hold_the_interpreter_for_long(text: str, identity: object) -> None:
     checked = program(text)
-    facts = Facts.of({"identity": identity})
+    facts = known({"identity": identity})
     began = process_time()
     result = evaluate(checked, facts)
     assert process_time() - began < 1
@@ -235,9 +234,9 @@ def test_variables_share_the_limit_of_data() -> None:
     most = {f"k{index}": "x" * 30_000 for index in range(5)}
     facts = {"identity": most, "request.mcp.params": most}
     assert 5 * 30_000 < MOST_DATA < 10 * 30_000
-    assert evaluate(program("has(identity.k1)"), Facts.of(facts)) == HOLDS
+    assert evaluate(program("has(identity.k1)"), known(facts)) == HOLDS
     both = program("has(identity.k1) && has(request.mcp.params.k1)")
-    assert evaluate(both, Facts.of(facts)) == Failed(Code.INPUT_TOO_LARGE)
+    assert evaluate(both, known(facts)) == Failed(Code.INPUT_TOO_LARGE)
 
 
 PATIENCE: Final = Patience(slow=0.05, most=3, within=60, rest=30)

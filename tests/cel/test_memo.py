@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cel.expressions import known
 
 from authplane.cel.check.expression_outcome import Code, Failed, Holds, Outcome
 from authplane.cel.check.program import Program, compile_expression
 from authplane.cel.evaluate.evaluation import evaluate
-from authplane.cel.evaluate.facts import Facts, Lookup
+from authplane.cel.evaluate.facts import Lookup
 from authplane.cel.evaluate.remembered_results import RememberedExpressions
 from authplane.cel.syntax.vocabulary import ACCESS_POLICY
 
@@ -68,14 +69,14 @@ FACTS = st.fixed_dictionaries(
 def test_what_is_remembered_is_what_an_evaluation_gives(asked: list[tuple[str, dict[str, Any]]]) -> None:
     remembered = RememberedExpressions(evaluate)
     for text, facts in asked:
-        assert remembered(program(text), Facts.of(facts)) == evaluate(program(text), Facts.of(facts))
+        assert remembered(program(text), known(facts)) == evaluate(program(text), known(facts))
 
 
 @pytest.mark.parametrize("text", ["!has(request.mcp.params.mode)", '!("mode" in request.mcp.params)'])
 def test_a_map_without_a_member_is_not_taken_for_a_map_that_is_not_there(text: str) -> None:
     remembered = RememberedExpressions(evaluate)
-    assert remembered(program(text), Facts.of({"request.mcp.params": {}})) == Holds()
-    assert remembered(program(text), Facts.of({})) == Failed(Code.NO_SUCH_KEY)
+    assert remembered(program(text), known({"request.mcp.params": {}})) == Holds()
+    assert remembered(program(text), known({})) == Failed(Code.NO_SUCH_KEY)
 
 
 @pytest.mark.parametrize("text", [TOOL, f"{TOOL} && {GROUP}"])
@@ -83,10 +84,10 @@ def test_the_same_texts_are_evaluated_once(text: str) -> None:
     counting = Counting()
     remembered = RememberedExpressions(counting)
     for extra in ({}, {"sub": "alice"}, {"sub": "bob", "level": 3.0}):
-        facts = Facts.of({"identity": {"group": "admin"} | extra, "request.mcp.tool_name": "add"})
+        facts = known({"identity": {"group": "admin"} | extra, "request.mcp.tool_name": "add"})
         assert remembered(program(text), facts) == Holds()
     assert counting.calls == 1
-    remembered(program(text), Facts.of({"identity": {"group": "admin"}, "request.mcp.tool_name": "wipe"}))
+    remembered(program(text), known({"identity": {"group": "admin"}, "request.mcp.tool_name": "wipe"}))
     assert counting.calls == 2
 
 
@@ -94,13 +95,13 @@ def test_a_failure_is_looked_at_again() -> None:
     counting = Counting(Failed(Code.TRIPPED))
     remembered = RememberedExpressions(counting)
     for _ in range(3):
-        assert remembered(program(TOOL), Facts.of({"request.mcp.tool_name": "add"})) == Failed(Code.TRIPPED)
+        assert remembered(program(TOOL), known({"request.mcp.tool_name": "add"})) == Failed(Code.TRIPPED)
     assert counting.calls == 3
 
 
 def test_many_values_do_not_fill_the_memory() -> None:
     remembered = RememberedExpressions(evaluate)
     for number in range(1000):
-        remembered(program(TOOL), Facts.of({"request.mcp.tool_name": f"tool-{number}"}))
+        remembered(program(TOOL), known({"request.mcp.tool_name": f"tool-{number}"}))
     [(_, outcomes)] = remembered._known.values()
     assert len(outcomes) <= 256

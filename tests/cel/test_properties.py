@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.cel.expressions import program
+from tests.cel.expressions import known, program
 from tests.cel.reference import Expr, text_of, value_of
 
 from authplane.cel.check.admissible_data import Admitted, admit
@@ -13,7 +13,6 @@ from authplane.cel.check.expression_lint import lint
 from authplane.cel.check.expression_outcome import HOLDS, HOLDS_NOT, Failed, Holds, HoldsNot
 from authplane.cel.check.program import Program, compile_expression
 from authplane.cel.evaluate.evaluation import evaluate
-from authplane.cel.evaluate.facts import Facts
 from authplane.cel.explain.explain_expression import Part, Shown, explain
 from authplane.cel.syntax.expression_problem import CelProblem
 from authplane.cel.syntax.source_text import render_text
@@ -93,7 +92,7 @@ PROGRAMS: Final = {text: program(text) for text in TEXTS}
 def test_the_engine_agrees_with_a_small_evaluator(expr: Expr, identity: dict[str, Any]) -> None:
     compiled = compile_expression.__wrapped__(text_of(expr), ACCESS_POLICY)
     assert isinstance(compiled, Program), (text_of(expr), compiled)
-    found = evaluate(compiled, Facts.of({"identity": identity}))
+    found = evaluate(compiled, known({"identity": identity}))
     want = value_of(expr, identity)
     if want is True:
         assert found == HOLDS
@@ -106,7 +105,7 @@ def test_the_engine_agrees_with_a_small_evaluator(expr: Expr, identity: dict[str
 @given(st.sampled_from(TEXTS), st.dictionaries(KEYS, ANYTHING, max_size=3) | ANYTHING, ANYTHING)
 @settings(max_examples=150, deadline=None)
 def test_no_data_makes_an_evaluation_raise(text: str, identity: object, params: object) -> None:
-    facts = Facts.of({"identity": identity, "request.mcp.params": params})
+    facts = known({"identity": identity, "request.mcp.params": params})
     found = evaluate(PROGRAMS[text], facts)
     assert isinstance(found, Holds | HoldsNot | Failed)
     if isinstance(admit(identity), Failed):
@@ -161,7 +160,7 @@ def test_an_expression_that_is_written_back_means_the_same(expr: Expr, identity:
     second = compile_expression.__wrapped__(render_text(first.tree), ACCESS_POLICY)
     assert isinstance(second, Program)
     # The text itself may differ: the engine balances long chains of && and ||.
-    facts = Facts.of({"identity": identity})
+    facts = known({"identity": identity})
     assert evaluate(first, facts) == evaluate(second, facts)
 
 
@@ -170,7 +169,7 @@ def test_an_expression_that_is_written_back_means_the_same(expr: Expr, identity:
 def test_the_value_of_the_whole_is_that_of_its_parts(expr: Expr, identity: Mapping[str, object]) -> None:
     compiled = compile_expression.__wrapped__(text_of(expr), ACCESS_POLICY)
     assert isinstance(compiled, Program)
-    found = explain(compiled, Facts.of({"identity": identity}), secret=lambda _: False)
+    found = explain(compiled, known({"identity": identity}), secret=lambda _: False)
     assert (found.outcome == HOLDS) == (found.root.value == Shown("true"))
     assert found.outcome != HOLDS or not found.hints
     assert depth(found.root) <= 40

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.policy.world import BACKEND, policy, rule
 from tests.support.certificates import server
+from tests.support.envoy_validation import validate
 from tests.support.world import PROXY, whole
 from typer.core import TyperGroup
 from typer.main import get_command
@@ -14,7 +15,6 @@ from typer.testing import CliRunner, Result
 
 from authplane.cli.main import COMMANDS as ALL
 from authplane.cli.main import build_app, wanted
-from authplane.runtime.envoy_process import validate
 
 COMMANDS = [
     "run", "control", "authserver", "validate", "apply", "status", "doctor", "decisions", "explain", "compile",

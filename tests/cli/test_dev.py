@@ -13,6 +13,7 @@ from urllib.parse import quote
 import httpx2
 import pytest
 from cryptography import x509
+from tests.policy.tokens.keyrings import verify
 from tests.support.eventually import eventually
 from tests.support.gateway import free_port
 from typer.testing import CliRunner, Result
@@ -24,7 +25,6 @@ from authplane.devkit.local.dev_issuer import IssuerPlan, dev_token, serve_issue
 from authplane.policy.identity.tokens.issuer import Issuer, Reach
 from authplane.policy.identity.tokens.issuer_url import parse_issuer_url
 from authplane.policy.identity.tokens.token_outcome import Outcome, Reason, Refused, Verified
-from authplane.policy.identity.tokens.verify import verify
 from authplane.policy.identity.workload_identity.certificate_identity import PeerCertificates
 from authplane.policy.identity.workload_identity.spiffe import SpiffeId
 from authplane.runtime.child_processes import Line, run_process

@@ -265,9 +265,3 @@ def test_all_problems_are_told_at_once() -> None:
         "virtual_hosts[1].retry_policy.num_retries: must be greater than 0 [OutOfRange]",
         "virtual_hosts[1].domains[0]: 'a*b' is not a domain with a wildcard at one end at most [DomainInvalid]",
     ]
-
-
-def test_clusters_are_named_once() -> None:
-    got = decode(route_config(host(to_cluster("a"), weighted(("b", 1), ("a", 1))), host(to_cluster("c"))))
-    assert isinstance(got, RouteConfiguration)
-    assert got.cluster_names == ("a", "b", "c")

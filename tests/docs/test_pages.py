@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from tests.docs.pages import PAGES, ROOT, Step, anchors, blocks, links, name_of, read, steps
+from tests.support.envoy_validation import validate
 from typer.core import TyperGroup
 from typer.main import get_command
 from typer.testing import CliRunner
 
 from authplane.cli.main import build_app
-from authplane.runtime.envoy_process import validate
 
 EXAMPLES = sorted(path.parent.name for path in (ROOT / "examples").glob("*/README.md"))
 WARNED = {"contour-teams": ["AuthShadow"]}

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import yaml
 from tests.conftest import Golden
+from tests.support.envoy_validation import validate
 from tests.support.world import AUTH, ECHO, World, secrets
 
 from authplane.controlplane.graph.model.programming import NoProxy
 from authplane.controlplane.render.dump import dump, json_text
 from authplane.controlplane.render.envoy_bootstrap import static_bootstrap
 from authplane.controlplane.status.status_json import Transitions
-from authplane.runtime.envoy_process import validate
 
 CASES = sorted(path.parent for path in (Path(__file__).parent / "contour").glob("*/in.yaml"))
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

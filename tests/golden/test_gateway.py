@@ -7,6 +7,7 @@ import pytest
 from tests.conftest import Golden
 from tests.golden.test_contour import text_of, without_certificates
 from tests.support.certificates import authority
+from tests.support.envoy_validation import validate
 from tests.support.world import ECHO, World, secrets
 
 from authplane.controlplane.graph.model.programming import NoProxy
@@ -14,7 +15,6 @@ from authplane.controlplane.render.dump import dump, json_text
 from authplane.controlplane.render.envoy_bootstrap import static_bootstrap
 from authplane.controlplane.status.status_json import Transitions
 from authplane.resources.kinds.configuration import GatewaySettings
-from authplane.runtime.envoy_process import validate
 
 CASES = sorted(path.parent for path in (Path(__file__).parent / "gateway").glob("*/in.yaml"))
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

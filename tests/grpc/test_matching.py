@@ -11,7 +11,7 @@ from envoy.extensions.filters.http.fault.v3 import fault_pb2
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2
 from google.protobuf import wrappers_pb2
 from google.protobuf.message import Message
-from tests.matching.trees import Request, kinds
+from tests.matching.trees import Request, Verdict, kinds
 
 from authplane.core.problems import Problems
 from authplane.dataplane.filters.calls import Side
@@ -33,7 +33,7 @@ from authplane.grpc.matching import (
     skip,
     when,
 )
-from authplane.matching.matcher_tree import Found, find_all
+from authplane.matching.explain_tree import explain
 from authplane.matching.tree_wire import parse_tree
 
 
@@ -42,12 +42,13 @@ def named(name: str) -> Message:
     return wrappers_pb2.StringValue(value=name)
 
 
-def found(tree: Tree, **headers: str) -> Found[str]:
+def found(tree: Tree, **headers: str) -> Verdict:
     problems = Problems()
     parsed = parse_tree(tree, kinds(), problems)
     assert parsed is not None, list(problems)
     metadata = tuple((name.replace("_", "-"), value) for name, value in headers.items())
-    return find_all(parsed, Request(path="/shop.Cart/Add", metadata=metadata))
+    told = explain(parsed, Request(path="/shop.Cart/Add", metadata=metadata))
+    return Verdict(told.noted, told.root.matched is True)
 
 
 def holds(predicate: Predicate, **headers: str) -> bool:
@@ -92,16 +93,16 @@ TREE: Final = by_prefix(
 
 
 def test_trees_hold_trees() -> None:
-    assert found(TREE, x_user="alice") == Found(("alice",), matched=True)
-    assert found(TREE, x_user="bob", x_tier="gold") == Found(("gold",), matched=True)
-    assert found(TREE) == Found(("other",), matched=True)
+    assert found(TREE, x_user="alice") == Verdict(("alice",), matched=True)
+    assert found(TREE, x_user="bob", x_tier="gold") == Verdict(("gold",), matched=True)
+    assert found(TREE) == Verdict(("other",), matched=True)
 
 
 def test_a_noted_action_lets_the_search_go_on() -> None:
     tree = first_match(when(X.is_there(), then=noting(named("seen"))), otherwise=named("end"))
-    assert found(tree, x_a="a") == Found(("seen", "end"), matched=True)
+    assert found(tree, x_a="a") == Verdict(("seen", "end"), matched=True)
     inner = first_match(when(X.is_there(), then=noting(first_match(when(X.is_there(), then=named("in"))))))
-    assert found(inner, x_a="a") == Found(("in",), matched=False)
+    assert found(inner, x_a="a") == Verdict(("in",), matched=False)
 
 
 def test_the_same_tree_is_the_same_bytes() -> None:

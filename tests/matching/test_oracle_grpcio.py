@@ -23,7 +23,7 @@ from authplane.core.problems import Problems
 from authplane.grpc.matching import Tree, by_header, by_prefix, composite, first_match, not_
 from authplane.grpc.matching import header as asked_header
 from authplane.grpc.matching import when as branch
-from authplane.matching.matcher_tree import find
+from authplane.matching.tree_search import as_search
 from authplane.matching.tree_wire import parse_tree
 
 NAMES: Final = ("x-a", "x-b", "x-c", ":path", "content-type")
@@ -37,7 +37,7 @@ def ours(message: Any, request: Request) -> str | None:
     problems = Problems()
     tree = parse_tree(message, kinds(keep_matching=False), problems)
     assert tree is not None, list(problems)
-    return find(tree, request)
+    return as_search(tree)(request)
 
 
 def status(action: str | None) -> tuple[int, str]:

@@ -4,8 +4,9 @@ import pytest
 from tests.matching.trees import NAMES, cases, kinds
 
 from authplane.core.problems import Problems
+from authplane.matching.explain_tree import explain
 from authplane.matching.header_reader import header_reader
-from authplane.matching.matcher_tree import Act, ListMatcher, Nested, find
+from authplane.matching.matcher_tree import Act, ListMatcher, Nested
 from authplane.matching.tree_inputs import HeaderInput
 from authplane.matching.tree_search import as_search
 from authplane.matching.tree_wire import parse_tree
@@ -18,7 +19,7 @@ def test_the_same_is_found() -> None:
         assert tree is not None
         search = as_search(tree)
         for request in requests:
-            assert search(request) == find(tree, request)
+            assert search(request) == explain(tree, request).action
             found += search(request) is not None
     assert found > 400
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.matching.trees import Request
+from tests.matching.trees import Request, Verdict
 from tests.support.timing import quickest
 
 from authplane.core.problems import Path
@@ -18,7 +18,6 @@ from authplane.matching.matcher_tree import (
     And,
     Branch,
     ExactMap,
-    Found,
     ListMatcher,
     Matcher,
     Nested,
@@ -28,11 +27,10 @@ from authplane.matching.matcher_tree import (
     Prefixes,
     PrefixMap,
     Single,
-    find,
-    find_all,
 )
 from authplane.matching.string_matchers import Contains, Exact, Prefix, Regex, StringMatcher, Suffix, compile_regex
 from authplane.matching.tree_inputs import HasHeaders, HeaderInput, TextMatcher
+from authplane.matching.tree_search import as_search
 
 Tree = Matcher[HasHeaders, str]
 X_A: Final = HeaderInput("x-a")
@@ -110,30 +108,30 @@ CASES: Final = {
 @pytest.mark.requirement("UM-14")
 @pytest.mark.requirement("UM-16")
 def test_a_tree_leads_to_one_action(case: Case) -> None:
-    assert find(case.tree, case.request) == case.want
+    assert as_search(case.tree)(case.request) == case.want
     assert explain(case.tree, case.request).action == case.want
 
 
-KEPT: Final[dict[str, tuple[Tree, Found[str]]]] = {
+KEPT: Final[dict[str, tuple[Tree, Verdict]]] = {
     "noted on the way": (
         ListMatcher(branches=(Branch(is_("a"), Act("1", keep_matching=True)), when(is_("a"), "2"))),
-        Found(("1", "2"), matched=True),
+        Verdict(("1", "2"), matched=True),
     ),
     "noted without an end": (
         ListMatcher(branches=(Branch(is_("a"), Act("1", keep_matching=True)),)),
-        Found(("1",), matched=False),
+        Verdict(("1",), matched=False),
     ),
     "an end that goes on is none": (
         ListMatcher(branches=(when(is_("b"), "1"),), on_no_match=Act("no", keep_matching=True)),
-        Found(("no",), matched=False),
+        Verdict(("no",), matched=False),
     ),
     "the end of an inner tree that goes on": (
         ExactMap.of(X_A, {"a": Nested(ListMatcher(branches=(when(is_("a"), "1"),)), keep_matching=True)}, Act("no")),
-        Found(("1", "no"), matched=True),
+        Verdict(("1", "no"), matched=True),
     ),
     "shorter prefixes after one that goes on": (
         PrefixMap.of(X_A, {"a": Act("long", keep_matching=True), "": Act("short")}),
-        Found(("long", "short"), matched=True),
+        Verdict(("long", "short"), matched=True),
     ),
 }
 
@@ -141,11 +139,11 @@ KEPT: Final[dict[str, tuple[Tree, Found[str]]]] = {
 @pytest.mark.parametrize(("tree", "want"), KEPT.values(), ids=KEPT.keys())
 @pytest.mark.requirement("UM-15")
 @pytest.mark.requirement("UM-16")
-def test_actions_that_let_the_search_go_on_are_noted(tree: Tree, want: Found[str]) -> None:
+def test_actions_that_let_the_search_go_on_are_noted(tree: Tree, want: Verdict) -> None:
     request = asked(x_a="a")
-    assert find_all(tree, request) == want
-    assert find(tree, request) == (want.actions[-1] if want.matched else None)
-    assert explain(tree, request).action == find(tree, request)
+    told = explain(tree, request)
+    assert Verdict(told.noted, told.root.matched is True) == want
+    assert told.action == (want.actions[-1] if want.matched else None)
 
 
 METADATA: Final = (
@@ -230,9 +228,10 @@ def test_a_large_map_costs_about_as_much_as_a_small_one() -> None:
 
     def cost(tree: Tree, size: int) -> float:
         request = asked(x_a=f"key-{size - 1}")
+        search = as_search(tree)
         begun = time.process_time()
         for _ in range(1_000):
-            assert find(tree, request) == str(size - 1)
+            assert search(request) == str(size - 1)
         return time.process_time() - begun
 
     for kind in ("exact", "prefix"):

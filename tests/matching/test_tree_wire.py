@@ -4,13 +4,13 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 from google.protobuf import json_format, wrappers_pb2
-from tests.matching.trees import PACKAGES, parse_action
+from tests.matching.trees import HEADERS, PACKAGES, parse_action
 
 from authplane.core.problems import Problems
 from authplane.matching.matcher_tree import Act, And, Branch, ExactMap, ListMatcher, Nested, Not, Or, PrefixMap, Single
 from authplane.matching.string_matchers import Exact
 from authplane.matching.tree_inputs import HasHeaders, HeaderInput, TextMatcher
-from authplane.matching.tree_wire import HEADERS, InputKind, Kinds, MatcherKind, ValueType, parse_tree
+from authplane.matching.tree_wire import InputKind, Kinds, MatcherKind, ValueType, parse_tree
 
 PREFIX: Final = "type.googleapis.com/"
 STRING: Final = "google.protobuf.StringValue"

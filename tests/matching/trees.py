@@ -17,7 +17,11 @@ from xds.type.matcher.v3 import matcher_pb2 as xds_pb
 
 from authplane.core.problems import Problems
 from authplane.matching.tree_inputs import HasHeaders
-from authplane.matching.tree_wire import HEADERS, Kinds
+from authplane.matching.tree_wire import InputKind, Kinds, ValueType
+from authplane.matching.wire import HEADER_INPUT, parse_header_input
+
+HEADERS: Final[Mapping[str, InputKind[HasHeaders]]] = {HEADER_INPUT: InputKind(ValueType.TEXT, parse_header_input)}
+"""The inputs that read a call's headers."""
 
 PACKAGES: Final = (xds_pb, envoy_pb)
 NAMES: Final = ("x-a", "x-b", "x-c", "x-data-bin", ":path", ":authority", "host", ":method", "te", "content-type")

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from random import Random
 from typing import Any, Final
 
 from google.protobuf import text_format
+from tests.cel.expressions import known
 from tests.cel.reference import FAILURE
 from tests.matching.trees import PACKAGES, Request, Trees, kinds, verdict
 from tests.matching.unparse import unparsed
@@ -25,14 +25,13 @@ from authplane.cel.check.expression_lint import lint
 from authplane.cel.check.expression_outcome import HOLDS, HOLDS_NOT, Failed
 from authplane.cel.check.program import Program, compile_expression
 from authplane.cel.evaluate.evaluation import evaluate
-from authplane.cel.evaluate.facts import Facts
+from authplane.cel.evaluate.facts import Lookup
 from authplane.cel.explain.explain_expression import Shown
 from authplane.cel.explain.explain_expression import explain as explain_expression
 from authplane.cel.syntax.tree import Call, Loop, Message, walk
 from authplane.cel.syntax.vocabulary import ACCESS_POLICY
 from authplane.core.problems import Problems
 from authplane.matching.explain_tree import explain
-from authplane.matching.matcher_tree import find, find_all
 from authplane.matching.tree_inputs import HasHeaders
 from authplane.matching.tree_search import as_search
 from authplane.matching.tree_wire import parse_tree
@@ -80,15 +79,15 @@ def _tree_difference(message: Any, requests: list[Request], *, ready: bool) -> s
         return f"refused: {list(problems)}"
     if parse_tree(unparsed(tree, PACKAGES[0].Matcher()), kinds(), Problems()) != tree:
         return "another tree when it is written and read again"
-    search: Callable[[HasHeaders], str | None] = partial(find, tree)
+    searches: list[Callable[[HasHeaders], str | None]] = [lambda request: explain(tree, request).action]
     if ready:
         at_once = as_search(tree)
-        search = at_once
+        searches.append(at_once)
     for request in requests:
-        want, found, told = verdict(message, request), find_all(tree, request), explain(tree, request)
-        ways = {(found.actions, found.matched), (told.noted, told.root.matched)}
-        if ways != {want} or search(request) != (want.actions[-1] if want.matched else None):
-            return f"{found} and {told}, not {want}: {request}"
+        want, told = verdict(message, request), explain(tree, request)
+        actions = {search(request) for search in searches}
+        if (told.noted, told.root.matched) != want or actions != {want.actions[-1] if want.matched else None}:
+            return f"{told}, not {want}: {request}"
     return ""
 
 
@@ -216,9 +215,9 @@ def _expression_difference(expr: Expr, values: Values) -> str:
     return "" if said is want else f"{found}, not {'a failure' if want is FAILURE else want}"
 
 
-def facts_of(values: Values) -> Facts:
+def facts_of(values: Values) -> Lookup:
     """Return what is known of a call as expressions read it."""
-    return Facts.of({**values, "source.port": Admitted(values["source.port"], 8)})
+    return known({**values, "source.port": Admitted(values["source.port"], 8)})
 
 
 def _smaller_expressions(expr: Expr) -> Iterator[Expr]:
@@ -277,7 +276,7 @@ def differing_policy(seed: int) -> str:
     lint(program)
     for _ in range(_VALUES):
         identity = made.identity()
-        facts = Facts.of({"identity": identity, "request.path": "/a", "request.headers": {"a": "b"}})
+        facts = known({"identity": identity, "request.path": "/a", "request.headers": {"a": "b"}})
         found, told = evaluate(program, facts), explain_expression(program, facts, secret=lambda _: False)
         if told.outcome != found or (found == HOLDS) != (told.root.value == Shown("true")):
             return f"{found}, and explained {told}: {text} of {identity}"

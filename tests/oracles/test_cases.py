@@ -6,13 +6,13 @@ from typing import Final
 import pytest
 from cel.expr import checked_pb2 as pb
 from cel.expr.syntax_pb2 import Expr
+from tests.cel.expressions import known
 from tests.oracles.cases import KINDS
 
 from authplane.cel.calls.call_vocabulary import SERVER_CALLS
 from authplane.cel.calls.wire import parse_checked
 from authplane.cel.check.program import Program, compile_expression
 from authplane.cel.evaluate.evaluation import evaluate
-from authplane.cel.evaluate.facts import Facts
 from authplane.cel.explain.explain_expression import explain
 from authplane.cel.syntax.expression_problem import CelProblem, Reason
 from authplane.cel.syntax.vocabulary import ACCESS_POLICY
@@ -59,7 +59,7 @@ def test_values_that_are_null_take_nothing_from_the_interpreter(text: str) -> No
     """The engine gives out None without counting it: where None can end, the process ends with it."""
     program = compile_expression(text, ACCESS_POLICY)
     assert isinstance(program, Program)
-    facts = Facts.of({"identity": NULLS})
+    facts = known({"identity": NULLS})
     spare = [None] * 50_000
     before = sys.getrefcount(None)
     for _ in range(5_000):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
+from tests.cel.expressions import known
 from tests.conftest import Golden
 from tests.oracles.cel_spec import Case, Want, parse_case, spec_cases
 
@@ -20,7 +21,6 @@ from authplane.cel.calls.wire import checked_expression, parse_checked
 from authplane.cel.check.expression_outcome import HOLDS, HOLDS_NOT
 from authplane.cel.check.program import Program, compile_expression
 from authplane.cel.evaluate.evaluation import evaluate
-from authplane.cel.evaluate.facts import Facts
 from authplane.cel.syntax.expression_problem import Reason
 from authplane.cel.syntax.vocabulary import ACCESS_POLICY, TYPES, Vocabulary
 from authplane.core.problems import Problems
@@ -65,7 +65,7 @@ def refused(problems: tuple[Any, ...]) -> frozenset[Reason]:
 
 
 def evaluated(program: Program, case: Case) -> Want:
-    outcome = evaluate(program, Facts.of(case.facts))
+    outcome = evaluate(program, known(case.facts))
     return Want.TRUE if outcome == HOLDS else Want.FALSE if outcome == HOLDS_NOT else Want.ERROR
 
 

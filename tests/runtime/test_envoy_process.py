@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from tests.support.envoy_validation import validate
 
 from authplane.runtime.child_processes import Line, Stream, run_process
 from authplane.runtime.envoy_process import (
@@ -20,7 +21,6 @@ from authplane.runtime.envoy_process import (
     EnvoySettings,
     envoy_binary,
     run_envoy,
-    validate,
 )
 
 TYPES: Final = "type.googleapis.com/envoy.extensions"

@@ -63,7 +63,7 @@ class Explanation(Generic[A]):
 
 
 def explain(matcher: Matcher[S, A], subject: S, show: Callable[[A], str] = str) -> Explanation[A]:
-    """Search as ``find`` does and keep what is tried; ``show`` names actions to people."""
+    """Search as `as_search` does, also in trees that keep matching, and keep what is tried; ``show`` names actions."""
     search = _Search[S, A](subject, show)
     root = search.tree(matcher, ())
     noted = tuple(action for action, _ in search.noted)

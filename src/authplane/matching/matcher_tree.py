@@ -154,105 +154,11 @@ class PrefixMap(Generic[S, A]):
 Matcher: TypeAlias = ListMatcher[S, A] | ExactMap[S, A] | PrefixMap[S, A]
 
 
-# --- Matching
-
-
-@dataclass(frozen=True, slots=True)
-class Found(Generic[A]):
-    """What a search came across."""
-
-    actions: tuple[A, ...]
-    """In the order in which they were noted."""
-    matched: bool
-    """The last of them ended the search; otherwise there is no match, and all were noted on the way."""
-
-
-def find(matcher: Matcher[S, A], subject: S) -> A | None:
-    """Return the action that a subject leads to, or None if nothing matches."""
-    noted: list[A] = []
-    return noted[-1] if _search(matcher, subject, noted) else None
-
-
-def find_all(matcher: Matcher[S, A], subject: S) -> Found[A]:
-    """Return every action on the way to the last one, for those who let trees keep matching."""
-    noted: list[A] = []
-    matched = _search(matcher, subject, noted)
-    return Found(tuple(noted), matched)
-
-
-def holds(predicate: Predicate[S], subject: S) -> bool:
-    """Tell whether a predicate holds."""
-    match predicate:
-        # Patterns with fields in them take several times as long, and this is asked for every call.
-        case Single():
-            value = predicate.input.read(subject)
-            return value is not None and predicate.matcher.matches(value)
-        case And():
-            return all(holds(each, subject) for each in predicate.parts)
-        case Or():
-            return any(holds(each, subject) for each in predicate.parts)
-        case Not():
-            return not holds(predicate.part, subject)
-        case _:
-            assert_never(predicate)
-
-
-def _search(matcher: Matcher[S, A], subject: S, noted: list[A]) -> bool:
-    """Note actions; true if the search has ended with the last of them."""
-    for candidate in _candidates(matcher, subject):
-        match candidate:
-            case Act():
-                noted.append(candidate.action)
-            case Nested():
-                if not _search(candidate.matcher, subject, noted):
-                    continue
-            case _:
-                assert_never(candidate)
-        if not candidate.keep_matching:
-            return True
-    return False
-
-
-def _candidates(matcher: Matcher[S, A], subject: S) -> Iterator[OnMatch[S, A]]:
-    """Yield what matches, the best first, and at last what is for no match."""
-    match matcher:
-        case ListMatcher():
-            for branch in matcher.branches:
-                if holds(branch.predicate, subject):
-                    yield branch.on_match
-        case ExactMap():
-            value = matcher.input.read(subject)
-            hit = None if value is None else matcher.index.get(value)
-            if hit is not None:
-                yield hit
-        case PrefixMap():
-            value = matcher.input.read(subject)
-            if value is not None:
-                for _, hit in matcher.hits(value):
-                    yield hit
-        case _:
-            assert_never(matcher)
-    if matcher.on_no_match is not None:
-        yield matcher.on_no_match
-
-
 # --- Trees as a whole
 
 
-def actions_of(matcher: Matcher[S, A]) -> Iterator[A]:
-    """Return every action of a tree, whether or not something leads to it, in order."""
-    for each in _outcomes(matcher):
-        match each:
-            case Act(action):
-                yield action
-            case Nested(inner):
-                yield from actions_of(inner)
-            case _:
-                assert_never(each)
-
-
 def with_actions(matcher: Matcher[S, A], change: Callable[[A], B]) -> Matcher[S, B]:
-    """Return the same tree with other actions, each made of the one that stood there, in the order of `actions_of`."""
+    """Return the same tree with other actions, each made of the one that stood there."""
 
     def changed(outcome: OnMatch[S, A]) -> OnMatch[S, B]:
         match outcome:
@@ -277,18 +183,6 @@ def with_actions(matcher: Matcher[S, A], change: Callable[[A], B]) -> Matcher[S,
             return PrefixMap(input=source, entries=made, on_no_match=None if other is None else changed(other))
         case _:
             assert_never(matcher)
-
-
-def _outcomes(matcher: Matcher[S, A]) -> Iterator[OnMatch[S, A]]:
-    match matcher:
-        case ListMatcher(branches=branches):
-            yield from (each.on_match for each in branches)
-        case ExactMap(entries=entries) | PrefixMap(entries=entries):
-            yield from (each for _, each in entries)
-        case _:
-            assert_never(matcher)
-    if matcher.on_no_match is not None:
-        yield matcher.on_no_match
 
 
 # --- Prefixes

@@ -27,9 +27,8 @@ from authplane.matching.matcher_tree import (
     Single,
     ValueMatcher,
 )
-from authplane.matching.tree_inputs import HasHeaders, TextMatcher
+from authplane.matching.tree_inputs import TextMatcher
 from authplane.matching.wire import (
-    HEADER_INPUT,
     BranchMessage,
     ExtensionMessage,
     ListMessage,
@@ -38,7 +37,6 @@ from authplane.matching.wire import (
     PredicateMessage,
     SingleMessage,
     TreeMessage,
-    parse_header_input,
     parse_string_matcher,
 )
 
@@ -88,12 +86,6 @@ class Kinds(Generic[S, A]):
     matchers: Mapping[str, MatcherKind] = field(default_factory=lambda: MappingProxyType({}))
     keep_matching: bool = False
     """Whether actions may let the search go on."""
-
-
-HEADERS: Final[Mapping[str, InputKind[HasHeaders]]] = MappingProxyType(
-    {HEADER_INPUT: InputKind(ValueType.TEXT, parse_header_input)}
-)
-"""The inputs that read a call's headers."""
 
 
 def parse_tree(message: TreeMessage, kinds: Kinds[S, A], problems: Problems) -> Matcher[S, A] | None:

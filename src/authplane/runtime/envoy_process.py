@@ -181,32 +181,6 @@ async def run_envoy(config: str | Path, *, sink: LineSink, settings: EnvoySettin
             yield Envoy(child, folder, last_lines)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Validation:
-    """What Envoy says about a configuration."""
-
-    ok: bool
-    output: str
-
-
-async def validate(config: str | Path, *, limit: float = 30.0, binary: Path | None = None) -> Validation:
-    """Let Envoy judge a configuration, a file or the text of one, without running it."""
-    lines: list[str] = []
-
-    async def keep(line: Line) -> None:
-        lines.append(line.text)
-
-    with _folder(config) as (_, path):
-        argv = [str(envoy_binary(binary)), "--mode", "validate", "--config-path", str(path), "--log-level", "warning"]
-        async with run_process(argv, sink=keep) as child:
-            try:
-                async with asyncio.timeout(limit):
-                    status = await child.ended()
-            except TimeoutError:
-                return Validation(ok=False, output=f"Envoy did not finish in {limit:g} s.")
-    return Validation(ok=status == 0, output="\n".join(lines))
-
-
 @contextmanager
 def _folder(config: str | Path) -> Iterator[tuple[Path, Path]]:
     """Make a folder that only we can read, with the configuration in it if it is a text."""

@@ -10,6 +10,7 @@ import pytest
 from tests.cel.envoy.conditions import Sent, answering, bootstrap
 from tests.cel.envoy.test_translate import REFUSED, TRANSLATED
 from tests.cel.expressions import program
+from tests.support.envoy_validation import validate
 from tests.support.minting import ISSUER
 
 from authplane.cel.check.expression_outcome import Holds
@@ -24,7 +25,6 @@ from authplane.cel.envoy.wire import render_condition
 from authplane.cel.syntax.tree import Node
 from authplane.core.envoy_releases import CURRENT
 from authplane.policy.mcp.header_front import canonical_path
-from authplane.runtime.envoy_process import validate
 
 EXPRESSIONS: Final = 260
 SHORT: Final = 60

@@ -7,6 +7,7 @@ from typing import Any, Final
 import pytest
 from google.protobuf.json_format import MessageToDict
 from tests.support.certificates import authority, server
+from tests.support.envoy_validation import validate
 
 from authplane.controlplane.graph.model.graph_model import Graph
 from authplane.controlplane.graph.model.port_model import Address, Certificate
@@ -33,7 +34,6 @@ from authplane.core.secret import Secret
 from authplane.core.timeouts import After, Disabled
 from authplane.resources.kinds import contour_settings
 from authplane.resources.service_endpoints import Endpoint
-from authplane.runtime.envoy_process import validate
 
 AUTH: Final = ObjectName("default", "auth")
 OTHER: Final = ObjectName("default", "other")

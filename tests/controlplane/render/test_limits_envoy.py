@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 import pytest
+from tests.support.envoy_validation import validate
 from tests.support.world import ECHO, World
 
 from authplane.controlplane.render.dump import json_text
 from authplane.controlplane.render.envoy_bootstrap import static_bootstrap
-from authplane.runtime.envoy_process import validate
 
 TO_ECHO = "services: [{name: echo, port: 80}]"
 HEADERS = "RequestHeadersPolicyInvalid"

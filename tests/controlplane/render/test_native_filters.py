@@ -13,6 +13,7 @@ from envoy.config.route.v3 import route_components_pb2 as routes_pb
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb
 from tests.support.certificates import ca_secret, server, tls_secret
+from tests.support.envoy_validation import validate
 from tests.support.envoys import VERSIONS, Version
 from tests.support.gateway import service
 from tests.support.minting import ISSUER, signer
@@ -24,7 +25,6 @@ from authplane.controlplane.render.listeners.filter_chain import EXT_AUTHZ
 from authplane.controlplane.render.native.native_filters import DECIDE, FRONT, REFUSE
 from authplane.controlplane.render.rendered import Rendered, render_graph
 from authplane.core.envoy_releases import OLDEST, Release
-from authplane.runtime.envoy_process import validate
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "gateway" / "native" / "in.yaml"
 KEYS = {ISSUER: json.dumps({"keys": [signer("ES256").jwk()]})}

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.envoy_validation import validate
 from tests.support.gateway import free_port, service
 from tests.support.world import World
 
@@ -17,7 +18,7 @@ from authplane.controlplane.render.dump import json_text
 from authplane.controlplane.render.envoy_bootstrap import static_bootstrap
 from authplane.devkit.local.echo_origin import serve_echo
 from authplane.runtime.child_processes import Line
-from authplane.runtime.envoy_process import EnvoySettings, run_envoy, validate
+from authplane.runtime.envoy_process import EnvoySettings, run_envoy
 from authplane.runtime.servers.listen import TcpAddress
 
 LISTENERS = """

@@ -3,7 +3,7 @@ from typing import Final
 import pytest
 from tests.policy.mcp.posting import message, newest, post
 
-from authplane.policy.mcp.base_methods import UPSTREAM_BASE, BaseMode, grants_base, is_base
+from authplane.policy.mcp.base_methods import UPSTREAM_BASE, is_base
 from authplane.policy.mcp.mcp_calls import (
     ClientResponse,
     EndSession,
@@ -70,22 +70,6 @@ def test_every_version_before_the_newest_has_sessions() -> None:
         assert is_base(OpenStream(version=version)) is (version is not NEW)
 
 
-def test_modes_say_to_whom_the_base_protocol_goes() -> None:
-    call, tool = method("initialize", OLD), ToolCall(id="1", name="a", arguments={}, version=OLD)
-    granted = {
-        (mode, matched): grants_base(mode, call, matched=matched) for mode in BaseMode for matched in (True, False)
-    }
-    assert granted == {
-        (BaseMode.ANY_SOURCE, True): True,
-        (BaseMode.ANY_SOURCE, False): True,
-        (BaseMode.MATCHED_SOURCE, True): True,
-        (BaseMode.MATCHED_SOURCE, False): False,
-        (BaseMode.EXPLICIT, True): False,
-        (BaseMode.EXPLICIT, False): False,
-    }
-    assert not any(grants_base(mode, tool, matched=True) for mode in BaseMode)
-
-
 def test_upstream_counts_completions_and_logging_in() -> None:
     for name in ("completion/complete", "logging/setLevel", "initialize", "tools/list"):
         assert is_base(method(name, OLD), UPSTREAM_BASE)
@@ -114,5 +98,3 @@ def test_responses_and_notifications_are_never_a_call_of_a_tool() -> None:
     ):
         call = post(body)
         assert isinstance(call, ClientResponse | Notification)
-        assert not grants_base(BaseMode.MATCHED_SOURCE, call, matched=False)
-        assert not grants_base(BaseMode.EXPLICIT, call, matched=True)

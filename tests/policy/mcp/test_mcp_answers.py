@@ -188,10 +188,6 @@ def test_a_refused_http_method_names_those_that_are_not() -> None:
     assert render_refusal(refuse(Fault.SESSIONLESS)).headers == (("allow", "POST"), JSON)
 
 
-def test_a_foreign_page_is_told_nothing() -> None:
-    assert render_refusal(refuse(Fault.ORIGIN)) == McpAnswer(http_status=403)
-
-
 @pytest.mark.parametrize("fault", Fault)
 def test_every_refusal_is_a_client_error_that_can_be_sent(fault: Fault) -> None:
     answer = render_refusal(refuse(fault, "1"))

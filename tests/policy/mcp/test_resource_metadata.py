@@ -6,8 +6,6 @@ from mcp.client.auth.utils import build_protected_resource_metadata_discovery_ur
 from mcp.shared.auth import ProtectedResourceMetadata
 
 from authplane.policy.mcp.resource_metadata import (
-    described_path,
-    metadata_path,
     metadata_url,
     render_metadata,
     resource_url,
@@ -49,25 +47,6 @@ def test_the_document_says_only_what_there_is() -> None:
 def test_what_no_document_may_say_is_not_written(resource: str, issuers: list[str], scopes: list[str]) -> None:
     with pytest.raises(ValueError, match="protected resource"):
         render_metadata(resource, issuers, scopes)
-
-
-PATHS: Final = {
-    "/.well-known/oauth-protected-resource": "/",
-    "/.well-known/oauth-protected-resource/mcp": "/mcp",
-    "/.well-known/oauth-protected-resource/a/b": "/a/b",
-    "/.well-known/oauth-protected-resourcex": None,
-    "/.well-known/oauth-protected-resource/../mcp": None,
-    "/.well-known/oauth-protected-resource//mcp": None,
-    "/mcp/.well-known/oauth-protected-resource": None,
-    "/mcp": None,
-    "": None,
-}
-
-
-@pytest.mark.parametrize(("path", "want"), PATHS.items())
-def test_described_path(path: str, want: str | None) -> None:
-    assert described_path(path) == want
-    assert want is None or metadata_path(want) == path
 
 
 URLS: Final = {

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 from tests.cel.envoy.conditions import Sent, answering
-from tests.policy.tokens.keyrings import ring
+from tests.policy.tokens.keyrings import ring, verify
 from tests.support.envoys import VERSIONS, Version
 from tests.support.minting import ISSUER, claims, mint, signer
 
@@ -23,7 +23,6 @@ from authplane.policy.decide.match_rules import match_source, obstacle
 from authplane.policy.decide.request_case import NOBODY, Identity
 from authplane.policy.identity.tokens.bearer import Bearer, parse_bearer
 from authplane.policy.identity.tokens.issuer_url import IssuerUrl
-from authplane.policy.identity.tokens.verify import verify
 from authplane.policy.mcp.base_methods import is_base
 from authplane.policy.mcp.mcp_refusal import McpRefusal
 from authplane.policy.mcp.message_limits import McpLimits

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import pytest
 from tests.cel.envoy.conditions import Asked, Sent, answering
-from tests.policy.tokens.keyrings import ring
+from tests.policy.tokens.keyrings import ring, verify
 from tests.policy.world import BACKEND, OIDC, SCOPED, TO_SHOP, judge, policies, policy, word
 from tests.policy.world import Proof as Proved
 from tests.support.minting import signer
@@ -18,7 +18,6 @@ from tests.support.minting import signer
 from authplane.cel.envoy.translate import Condition
 from authplane.policy.attached.attachments import Policies
 from authplane.policy.identity.tokens.bearer import Bearer, parse_bearer
-from authplane.policy.identity.tokens.verify import verify
 from authplane.policy.placement.placement_model import Choices, PlacedPolicy, Plan
 from authplane.policy.placement.placement_plan import place_chain
 from authplane.policy.rules.access_settings import BodyInspection

@@ -4,8 +4,10 @@ from dataclasses import dataclass, field
 
 from tests.support.minting import ISSUER, Signer, key_set, signer
 
+from authplane.policy.identity.tokens.compact_tokens import TOKEN_LIMITS, TokenLimits
 from authplane.policy.identity.tokens.keys import KeySet, parse_key_set
-from authplane.policy.identity.tokens.verify import Demands, NotReady, Trust
+from authplane.policy.identity.tokens.token_outcome import Outcome
+from authplane.policy.identity.tokens.verify import Demands, Keyring, NotReady, Trust, examine
 
 
 @dataclass
@@ -22,6 +24,11 @@ class Ring:
 
     def wanted(self, issuer: str, kid: str) -> None:
         self.wishes.append((issuer, kid))
+
+
+def verify(token: str, keyring: Keyring, now: float, limits: TokenLimits = TOKEN_LIMITS) -> Outcome:
+    """Return what a token proves at ``now``, or why it proves nothing."""
+    return examine(token, keyring, now, limits)[0]
 
 
 def keys(*described: object) -> KeySet:

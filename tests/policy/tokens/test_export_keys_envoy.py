@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from tests.cel.envoy.conditions import rbac
-from tests.policy.tokens.keyrings import Ring, keys
+from tests.policy.tokens.keyrings import Ring, keys, verify
 from tests.support.envoys import VERSIONS, Version
 from tests.support.minting import ISSUER, Signer, claims, mint, rsa_key, segment, signer
 
@@ -18,7 +18,7 @@ from authplane.policy.identity.tokens.algorithms import ALGORITHMS
 from authplane.policy.identity.tokens.export_keys import render_jwks
 from authplane.policy.identity.tokens.issuer_url import IssuerUrl
 from authplane.policy.identity.tokens.token_outcome import Verified
-from authplane.policy.identity.tokens.verify import Demands, Trust, verify
+from authplane.policy.identity.tokens.verify import Demands, Trust
 from authplane.policy.placement.placed_sources import header_key, place_source
 from authplane.policy.placement.placement_model import Sender
 from authplane.policy.rules.access_settings import IssuerSettings, Settings

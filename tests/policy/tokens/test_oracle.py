@@ -7,11 +7,10 @@ from typing import Final
 import jwt
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.policy.tokens.keyrings import ring
+from tests.policy.tokens.keyrings import ring, verify
 from tests.support.minting import ISSUER, Signer, claims, mint, segment, signer
 
 from authplane.policy.identity.tokens.token_outcome import Verified
-from authplane.policy.identity.tokens.verify import verify
 
 SIGNERS: Final = tuple(signer(name, name) for name in ("RS256", "PS256", "ES256", "ES384", "EdDSA"))
 RING: Final = ring(*SIGNERS)

@@ -7,13 +7,13 @@ from typing import Any, Final, NamedTuple
 import pytest
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from tests.policy.tokens.keyrings import Ring, keys, ring, trust
+from tests.policy.tokens.keyrings import Ring, keys, ring, trust, verify
 from tests.support.minting import ISSUER, NOW, Signer, claims, mint, segment, signer
 
 from authplane.policy.identity.tokens.algorithms import ALGORITHMS, DEFAULT_ALGORITHMS
 from authplane.policy.identity.tokens.claims import Times
 from authplane.policy.identity.tokens.token_outcome import Outcome, Reason, Refused, Verified
-from authplane.policy.identity.tokens.verify import DEFAULT_TYPES, Demands, NotReady, Trust, verify
+from authplane.policy.identity.tokens.verify import DEFAULT_TYPES, Demands, NotReady, Trust
 
 P256_ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 

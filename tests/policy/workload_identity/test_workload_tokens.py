@@ -1,11 +1,10 @@
 from typing import Any, Final
 
 import pytest
-from tests.policy.tokens.keyrings import ring
+from tests.policy.tokens.keyrings import ring, verify
 from tests.support.minting import ISSUER, NOW, claims, signer
 
 from authplane.policy.identity.tokens.token_outcome import Reason, Refused, Verified
-from authplane.policy.identity.tokens.verify import verify
 from authplane.policy.identity.workload_identity.peer_outcome import NoIdentity, Why
 from authplane.policy.identity.workload_identity.service_account import ServiceAccount
 from authplane.policy.identity.workload_identity.spiffe import SpiffeId

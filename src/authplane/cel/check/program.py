@@ -9,7 +9,6 @@ from authplane.cel.check.engine import BOOL, DYN, STRING, compile_text, load, re
 from authplane.cel.check.forbidden_parts import check_tree
 from authplane.cel.syntax.expression_problem import CelProblem, Reason, problem_at
 from authplane.cel.syntax.read_paths import Read, find_reads
-from authplane.cel.syntax.source_text import render_text
 from authplane.cel.syntax.tree import Node
 from authplane.cel.syntax.vocabulary import MAPS, Kind, Vocabulary
 from authplane.cel.wire.expressions import parse_tree, sorted_bytes
@@ -95,12 +94,6 @@ def compile_expression(
         said = f"the result is no {wanted}" if returns is None else f"the result is {type_name(returns)}, not {wanted}"
         problems = (problem_at(text, tree.at, Reason.NOT_BOOL, said), *problems)
     return problems or _program(text, vocabulary, checked, tree, reads)
-
-
-def expression_text(data: bytes) -> str | None:
-    """Write a ``CheckedExpr`` or ``ParsedExpr`` that came over the wire as text, to be checked like any other."""
-    tree = parse_tree(data)
-    return None if tree is None else render_text(tree)
 
 
 def _unreadable(text: str) -> CelProblem | None:

@@ -49,11 +49,6 @@ def matches(operand: Node, pattern: str) -> Node:
     return Call(id=0, at=0, function="matches", target=operand, args=(literal(pattern),))
 
 
-def starts_with(operand: Node, text: str) -> Node:
-    """Return ``operand.startsWith(text)``."""
-    return Call(id=0, at=0, function="startsWith", target=operand, args=(literal(text),))
-
-
 def contains(operand: Node, text: str) -> Node:
     """Return ``operand.contains(text)``."""
     return Call(id=0, at=0, function="contains", target=operand, args=(literal(text),))

@@ -1,6 +1,6 @@
 """What is known about one request: each variable is made when a program first reads it, and once."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from authplane.cel.check.admissible_data import Admitted, admit
@@ -18,32 +18,6 @@ class Absent:
 
 
 ABSENT: Final = Absent()
-
-
-class Facts:
-    """Remembers what ``make`` says of each variable: a value, an `Admitted` one, or `ABSENT`."""
-
-    __slots__ = ("_known", "_make")
-
-    def __init__(self, make: Callable[[str], object]) -> None:
-        self._make = make
-        self._known: dict[str, Fact] = {}
-
-    @classmethod
-    def of(cls, values: Mapping[str, object]) -> "Facts":
-        """Return facts that are known already, by dotted names."""
-        return cls(lambda name: values.get(name, ABSENT))
-
-    def __call__(self, name: str) -> Fact:
-        """Return a variable."""
-        try:
-            return self._known[name]
-        except KeyError:
-            return self._learn(name)
-
-    def _learn(self, name: str) -> Fact:
-        fact = self._known[name] = build_fact(self._make(name))
-        return fact
 
 
 def build_fact(value: object) -> Fact:

@@ -1,7 +1,7 @@
 """What an expression may speak about: variables with types, functions and macros; another set for each context."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from types import MappingProxyType
@@ -101,15 +101,6 @@ class Vocabulary:
         start = len(namespace) + 1
         return tuple(sorted({each.name[start:].partition(".")[0] for each in self.below(namespace)}))
 
-    def without(self, namespace: str, hint: str) -> "Vocabulary":
-        """Leave out the variables of a namespace; who uses it is told ``hint``."""
-        gone = self.below(namespace)
-        return replace(
-            self,
-            variables=tuple(each for each in self.variables if each not in gone),
-            hints=(*self.hints, (namespace, hint)),
-        )
-
 
 ACCESS_POLICY: Final = Vocabulary(
     variables=(
@@ -149,5 +140,3 @@ ACCESS_POLICY: Final = Vocabulary(
     ),
 )
 """The context of the CEL rules of an AccessPolicy whose targets are MCP backends."""
-
-ACCESS_POLICY_WITHOUT_MCP: Final = ACCESS_POLICY.without("request.mcp", "the target of this policy is no MCP backend")

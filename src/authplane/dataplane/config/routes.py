@@ -102,11 +102,6 @@ class RouteConfiguration:
     name: str = ""
     virtual_hosts: tuple[VirtualHost, ...] = ()
 
-    @property
-    def cluster_names(self) -> tuple[str, ...]:
-        """Every cluster that a route names, once."""
-        return tuple(dict.fromkeys(name for host in self.virtual_hosts for name in clusters_of(host)))
-
 
 def clusters_of(host: VirtualHost) -> tuple[str, ...]:
     """Return every cluster that a virtual host names, once."""

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from authplane.core.addresses import parse_ip_address
 from authplane.dataplane.config.listeners import ChainMatch, FilterChain, ServerListener, SourceType
 from authplane.dataplane.filters.calls import Endpoint
 from authplane.dataplane.filters.networks import Network
 
-T = TypeVar("T")
 Address: TypeAlias = IPv4Address | IPv6Address
 
 

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from authplane.core.names import Ref
-from authplane.core.problems import Problem, Problems, Severity
+from authplane.core.problems import Problem, Problems
 from authplane.policy.attached.attachment_memory import AttachmentMemory
 from authplane.policy.attached.attachments import Attachment, Policies, trust_domains
 from authplane.policy.attached.policy_order import Stands, each_once
@@ -388,9 +388,3 @@ def _by_age(common: list[AnyPolicy], own: list[AnyPolicy], work: _Pass) -> list[
         return common
     ages = {ref: age for age, ref in enumerate(work.standings)}
     return sorted(each_once([*common, *own]), key=lambda policy: ages[policy.ref])
-
-
-def errors_of(compiled: Compiled) -> Iterator[tuple[Ref, Problem]]:
-    """Yield the errors, by resource."""
-    for ref, problems in compiled.problems.items():
-        yield from ((ref, problem) for problem in problems if problem.severity is Severity.ERROR)

@@ -94,16 +94,3 @@ def is_base(call: McpCall, table: Mapping[ProtocolVersion, BaseMethods] = BASE) 
             return base.sessions
         case _:
             assert_never(call)
-
-
-def grants_base(mode: BaseMode, call: McpCall, *, matched: bool) -> bool:
-    """Tell whether a call is granted as base protocol; ``matched`` means that a rule which grants something matches."""
-    match mode:
-        case BaseMode.ANY_SOURCE:
-            return is_base(call)
-        case BaseMode.MATCHED_SOURCE:
-            return matched and is_base(call)
-        case BaseMode.EXPLICIT:
-            return False
-        case _:
-            assert_never(mode)

@@ -22,7 +22,6 @@ _ALLOW: Final = {
     Fault.HTTP_METHOD: (("allow", "POST, GET, DELETE"),),
     Fault.SESSIONLESS: (("allow", "POST"),),
 }
-_UNSAID: Final = frozenset({Fault.ORIGIN})
 _LONGEST_MESSAGE: Final = 1024
 
 
@@ -92,8 +91,6 @@ def render_too_many(id_: RpcId | None, retry_after: int) -> McpAnswer:
 
 def render_refusal(refusal: McpRefusal) -> McpAnswer:
     """Tell a client why its request was not even judged; in either format, since no policy was asked."""
-    if refusal.fault in _UNSAID:
-        return McpAnswer(http_status=refusal.http_status)
     body = render_error(refusal.id or "null", refusal.code, refusal.fault.value.replace("_", " "), refusal.data)
     headers = (*_ALLOW.get(refusal.fault, ()), _JSON)
     return McpAnswer(http_status=refusal.http_status, headers=headers, body=body)

@@ -34,7 +34,6 @@ class Fault(StrEnum):
     BODY_TOO_LARGE = "body_too_large"
     NOT_ACCEPTABLE = "accept_without_event_stream"
     SESSION = "session_id"
-    ORIGIN = "origin"
     NOT_JSON = "not_json"
     DUPLICATE_MEMBER = "duplicate_member"
     BATCH = "batch_unsupported"
@@ -78,7 +77,6 @@ _HTTP: Final = {
     Fault.BODY_TRUNCATED: 413,
     Fault.BODY_TOO_LARGE: 413,
     Fault.NOT_ACCEPTABLE: 406,
-    Fault.ORIGIN: 403,
 }
 _CODES: Final = {
     Fault.NOT_JSON: PARSE_ERROR,

@@ -21,7 +21,6 @@ REMEDIES: Final[Mapping[Fault, str]] = {
     Fault.BODY_TOO_LARGE: "send a smaller body, or raise maxRequestBody",
     Fault.NOT_ACCEPTABLE: "accept text/event-stream",
     Fault.SESSION: "send one Mcp-Session-Id of visible ASCII",
-    Fault.ORIGIN: "send requests from an allowed origin",
     Fault.NOT_JSON: "send JSON in UTF-8, within the limits of size and depth",
     Fault.DUPLICATE_MEMBER: "write each member of the message once: servers differ in which of two they read",
     Fault.BATCH: "send one message, not a batch",

@@ -17,14 +17,6 @@ def metadata_path(path: str) -> str:
     return WELL_KNOWN if path in {"", "/"} else WELL_KNOWN + path
 
 
-def described_path(path: str) -> str | None:
-    """Return the path of the server whose document is asked for; None if ``path`` leads to no document."""
-    if path == WELL_KNOWN:
-        return "/"
-    rest = path.removeprefix(WELL_KNOWN)
-    return rest if rest != path and rest.startswith("/") and canonical_path(rest) else None
-
-
 def resource_url(scheme: str, authority: str, path: str) -> str | None:
     """Return the address that names a server (RFC 8707); None if a client sent a host or path that none can have.
 

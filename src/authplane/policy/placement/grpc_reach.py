@@ -63,14 +63,6 @@ class Reach:
     """Sorted by prefix; none is empty."""
     others: Callers
 
-    def callers(self, path: str) -> Callers:
-        """Return who may come into question for a call."""
-        for exact, callers in self.paths:
-            if exact == path:
-                return callers
-        fitting = [each for each in self.prefixes if path.startswith(each[0])]
-        return max(fitting, key=lambda each: len(each[0]))[1] if fitting else self.others
-
 
 ANYBODY_ANYWHERE: Final = Reach(others=Anybody())
 NOBODY_ANYWHERE: Final = Reach(others=Nobody())

@@ -7,7 +7,6 @@ from typing import Generic, TypeAlias, TypeVar
 from authplane.core.problems import Problem
 from authplane.xds.bootstrap.xds_bootstrap import XdsServer
 
-T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 Source: TypeAlias = XdsServer

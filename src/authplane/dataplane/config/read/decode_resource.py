@@ -1,7 +1,5 @@
 """Resources as they come over the stream to our values, or to everything that is wrong with them."""
 
-from typing import TypeAlias
-
 from envoy.config.cluster.v3 import cluster_pb2
 from envoy.config.endpoint.v3 import endpoint_pb2
 from envoy.config.listener.v3 import listener_pb2
@@ -18,8 +16,6 @@ from authplane.dataplane.config.routes import RouteConfiguration
 from authplane.dataplane.filters.extensions.wire import parse_message
 from authplane.dataplane.filters.registry import Scope
 from authplane.xds.client.watched_types import Invalid
-
-Resource: TypeAlias = Listener | RouteConfiguration | Cluster | ClusterEndpoints
 
 
 def decode_listener(data: bytes, scope: Scope) -> Listener | Invalid:

@@ -59,11 +59,6 @@ class DecisionCache:
         """The names of the headers that count."""
         return self._caching.headers
 
-    @property
-    def under_way(self) -> int:
-        """How many checks others could wait for."""
-        return len(self._flights)
-
     def find(self, key: bytes, now: float) -> Decision | None:
         """Return the decision for a call, if one is known and still holds."""
         found = self._decisions.get(key)

@@ -5,7 +5,7 @@ from typing import Final, Protocol
 
 from authplane.policy.identity.tokens.algorithms import ALGORITHMS, DEFAULT_ALGORITHMS
 from authplane.policy.identity.tokens.claims import Times, fault_in_claims
-from authplane.policy.identity.tokens.compact_tokens import TOKEN_LIMITS, Compact, TokenLimits, parse_compact
+from authplane.policy.identity.tokens.compact_tokens import Compact, TokenLimits, parse_compact
 from authplane.policy.identity.tokens.frozen_json import freeze
 from authplane.policy.identity.tokens.keys import KeySet, VerificationKey
 from authplane.policy.identity.tokens.token_outcome import Outcome, Reason, Refused, Verified
@@ -65,11 +65,6 @@ class Keyring(Protocol):
 
         It is a new key, or one that took the place of another under the same name; an empty ``kid`` is no name.
         """
-
-
-def verify(token: str, keyring: Keyring, now: float, limits: TokenLimits = TOKEN_LIMITS) -> Outcome:
-    """Return what a token proves at ``now``, or why it proves nothing. Raises nothing, whatever the token is."""
-    return examine(token, keyring, now, limits)[0]
 
 
 def examine(token: str, keyring: Keyring, now: float, limits: TokenLimits) -> tuple[Outcome, Trust | None]:

@@ -40,25 +40,12 @@ def spiffe_id_of(account: ServiceAccount, trust_domain: str) -> SpiffeId:
     return SpiffeId(trust_domain, f"/ns/{account.namespace}/sa/{account.name}")
 
 
-def account_of(spiffe_id: SpiffeId, trust_domain: str) -> ServiceAccount | None:
-    """Return the ServiceAccount that an id of our own trust domain names; None for every other id."""
-    parts = spiffe_id.path.split("/")
-    if spiffe_id.trust_domain != trust_domain or len(parts) != 5 or parts[1] != "ns" or parts[3] != "sa":
-        return None
-    return _account(parts[2], parts[4])
-
-
 def account_of_user(user: str) -> ServiceAccount | None:
     """Return the ServiceAccount that the subject of a token, or the user of a review, names; None if it is no such."""
     if not user.startswith(_USER):
         return None
     namespace, colon, name = user.removeprefix(_USER).partition(":")
     return _account(namespace, name) if colon else None
-
-
-def user_of(account: ServiceAccount) -> str:
-    """Return the name that tokens and reviews have for a ServiceAccount."""
-    return f"{_USER}{account.namespace}:{account.name}"
 
 
 def _account(namespace: str, name: str) -> ServiceAccount | None:
