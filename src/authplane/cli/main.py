@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "match": "match:match_calls",
     "test": "test_policies:run_policy_tests",
     "lint": "lint:lint",
+    "schema": "schema:print_schema",
     "dev": "dev:dev",
     "echo": "echo:echo",
 }
