@@ -6,6 +6,9 @@ document with the same outline: the parser comes to it in the same state, and a 
 anything to it. A word that is part of something else, such as a comment, must be the same.
 
 Positions are those of the earlier document, so a document with a problem is parsed after all.
+
+What it buys, in processor time on one core: a folder of 10,000 HTTPProxies is read in 1.4 s instead of 3.8 s and more,
+and is ready to be served after 4.0 s instead of 7.3 s (`make bench ARGS=load`), with 8 % less memory.
 """
 
 import re
