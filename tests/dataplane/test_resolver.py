@@ -311,7 +311,7 @@ def test_only_types_that_resolvers_name_are_there() -> None:
     [
         ("", ""),
         ("x" * 512, "x" * 512),
-        ("x" * 512 + "y", f"{'x' * 512}... (the log of authplane.xds has all 513 characters)"),
+        ("x" * 512 + "y", f"{'x' * 512}… (the log of authplane.xds has all 513 characters)"),
     ],
 )
 def test_a_call_is_told_the_beginning_of_what_is_wrong(why: str, want: str) -> None:

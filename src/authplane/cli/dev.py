@@ -12,6 +12,7 @@ from authplane.cli.shared.output import Output, OutputOption, fail, out, print_j
 from authplane.core.addresses import is_loopback, parse_ip_address
 from authplane.core.problems import Problems
 from authplane.core.strict_json import Limits, NotStrict, parse_json
+from authplane.core.text import shorten
 from authplane.core.timeouts import After, parse_timeout
 from authplane.devkit.local.dev_folder import LIFETIME, DevFolderError
 from authplane.devkit.local.dev_issuer import (
@@ -68,7 +69,7 @@ def issuer(
         )
     plan = IssuerPlan(folder=folder, address=where, name=name)
     if not _HOST.fullmatch(plan.host) and parse_ip_address(plan.host) is None:
-        fail(f"{plan.host[:_LONGEST_NAME]!r} is not a host such as issuer.example or 127.0.0.1", status=2)
+        fail(f"{shorten(plan.host, _LONGEST_NAME)!r} is not a host such as issuer.example or 127.0.0.1", status=2)
     set_up_log(log_format)
     try:
         run_issuer(plan, datetime.now(UTC), _tell)
@@ -138,13 +139,13 @@ def spiffe(
     parsed = parse_spiffe_id(id_)
     if isinstance(parsed, NotSpiffe) or not parsed.path:
         why = parsed.why if isinstance(parsed, NotSpiffe) else "it names no workload"
-        fail(f"{id_[:_LONGEST_NAME]!r} is not the SPIFFE id of a workload: {why}", status=2)
+        fail(f"{shorten(id_, _LONGEST_NAME)!r} is not the SPIFFE id of a workload: {why}", status=2)
     lifetime = _duration(expires)
     if not timedelta() < lifetime <= LIFETIME:
         fail(f"{expires!r} is not a duration up to 2160h such as '24h'", status=2)
     called = name or parsed.path.rpartition("/")[2]
     if "/" in called or called.startswith(".") or len(called) > _LONGEST_NAME:
-        fail(f"{called[:_LONGEST_NAME]!r} cannot be the name of a file; choose another --name", status=2)
+        fail(f"{shorten(called, _LONGEST_NAME)!r} cannot be the name of a file; choose another --name", status=2)
     try:
         made = dev_workload(folder, id_, called, now=datetime.now(UTC), lifetime=lifetime)
     except DevFolderError as error:
@@ -171,7 +172,7 @@ def _claim(text: str) -> tuple[str, Any]:
     is_json = name.endswith(":")
     name = name.removesuffix(":")
     if not equals or not name:
-        fail(f"{text[:_LONGEST_NAME]!r} is not a claim such as group=admin or admin:=true", status=2)
+        fail(f"{shorten(text, _LONGEST_NAME)!r} is not a claim such as group=admin or admin:=true", status=2)
     if name in _OPTIONS:
         fail(f"the claim {name!r} is given by {_OPTIONS[name]}", status=2)
     if not is_json:

@@ -19,6 +19,7 @@ from xds.type.matcher.v3 import regex_pb2 as xds_regex_pb
 from xds.type.matcher.v3 import string_pb2 as xds_string_pb
 
 from authplane.core.problems import Problems
+from authplane.core.text import shorten
 from authplane.matching.fractions import Fraction, capped
 from authplane.matching.header_matchers import HeaderMatcher, HeaderPresent, HeaderRange, HeaderText
 from authplane.matching.string_matchers import (
@@ -90,7 +91,7 @@ def parse_regex(message: RegexMessage, problems: Problems) -> Regex | None:
     with problems.at("regex"):
         regex = compile_regex(message.regex)
         if isinstance(regex, NoRegex):
-            problems.add("RegexInvalid", f"'{_short(message.regex)}' {regex.why}")
+            problems.add("RegexInvalid", f"'{shorten(message.regex, _SHOWN)}' {regex.why}")
             return None
         return regex
 
@@ -125,7 +126,7 @@ def parse_header_input(data: bytes, problems: Problems) -> HeaderInput | None:
         if len(name) > _LONGEST_NAME:
             problems.add("NameInvalid", f"is longer than {_LONGEST_NAME} characters")
         elif not _HEADER_NAME.fullmatch(name):
-            problems.add("NameInvalid", f"'{_short(name)}' is not the name of a header in lower case")
+            problems.add("NameInvalid", f"'{shorten(name, _SHOWN)}' is not the name of a header in lower case")
         else:
             return HeaderInput(name)
     return None
@@ -206,6 +207,5 @@ _HEADER_TEXTS: Final[dict[str, Callable[[str], StringMatcher]]] = {
     "contains_match": Contains,
 }
 
-
-def _short(text: str) -> str:
-    return text if len(text) <= 80 else text[:77] + "..."
+_SHOWN: Final = 80
+"""Characters of a text that a message quotes."""

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias, cast
 from authplane.core.addresses import parse_ip_address
 from authplane.core.names import Ref
 from authplane.core.problems import Problem, Severity
+from authplane.core.text import shorten
 from authplane.resources.catalogue import KINDS, OWNED_GROUPS, OWNED_KINDS, POLICIES, TLS_POLICY, Resource
 from authplane.resources.contour_files import BARE_REF, holds_file, is_bare_file, read_bare_file, read_config_map
 from authplane.resources.documents import StoredAncestor
@@ -264,7 +265,7 @@ def _unknown(api: str, kind: str) -> str:
 
 
 def _cut(word: str) -> str:
-    return word[:64]
+    return shorten(word, 64)
 
 
 def _refused(problem: Problem) -> Decoded:

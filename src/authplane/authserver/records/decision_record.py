@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, TypeAlias, assert_never
 
 from authplane.authserver.engine.check_engine import Answer
 from authplane.core.problems import printable
+from authplane.core.text import shorten
 from authplane.policy.check.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.check.request import Malformed, Request
 
@@ -173,8 +174,7 @@ def _cut(text: str, longest: int) -> str:
     """Escape what could garble a terminal, surrogates for odd bytes among it, and keep the beginning."""
     if len(text) <= longest and text.isprintable():
         return text
-    escaped = printable(text[:longest])
-    return escaped if len(text) <= longest and len(escaped) <= longest else f"{escaped[:longest]}{_CUT}"
+    return shorten(printable(text[: longest + 1]), longest)
 
 
 @lru_cache(maxsize=4)

@@ -15,6 +15,7 @@ from authplane.authserver.runtime.server_backends import (
 )
 from authplane.core.names import Ref
 from authplane.core.problems import Problem, Severity
+from authplane.core.text import shorten
 from authplane.resources.documents import Finding, Place
 from authplane.resources.kinds.authorization_server import (
     AuthorizationServer,
@@ -83,7 +84,7 @@ def _selectors(server: AuthorizationServer | None, loaded: Loaded) -> Iterator[F
         text = backend.htpasswd.selector if backend.htpasswd is not None else ""
         if server is not None and parse_selector(text) is None:
             path = ("spec", "backends", index, "htpasswd", "selector")
-            message = f"{text[:60]!r} is not a label selector such as 'team=shop,tier in (a, b)'"
+            message = f"{shorten(text, 60)!r} is not a label selector such as 'team=shop,tier in (a, b)'"
             yield Finding(loaded.place(_ref(server), path), _ref(server), Problem(path, "FieldInvalid", message))
 
 

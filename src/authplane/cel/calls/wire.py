@@ -18,6 +18,7 @@ from authplane.cel.syntax.vocabulary import Vocabulary
 from authplane.cel.wire.expressions import build_checked
 from authplane.cel.wire.received import parse_expression
 from authplane.core.problems import Problems
+from authplane.core.text import shorten
 
 LARGEST: Final = 131_072
 """The bytes of a whole ``CheckedExpr``, which says much besides the expression."""
@@ -70,5 +71,4 @@ def _check_result(message: pb.CheckedExpr, result: Result, problems: Problems) -
 
 
 def _sentence(problem: CelProblem, text: str) -> str:
-    shown = text if len(text) <= 200 else text[:197] + "..."
-    return f"{problem.message} (at {problem.line}:{problem.column} of {shown})"
+    return f"{problem.message} (at {problem.line}:{problem.column} of {shorten(text, 200)})"

@@ -10,7 +10,7 @@ from authplane.cel.check.program import Program
 from authplane.cel.evaluate.evaluation import build_data, evaluate, failure
 from authplane.cel.evaluate.facts import Lookup
 from authplane.cel.explain.hints import find_hints
-from authplane.cel.explain.shown_values import path_text, shorten, written
+from authplane.cel.explain.shown_values import path_text, shown
 from authplane.cel.syntax.expression_problem import CelProblem, position
 from authplane.cel.syntax.source_text import render_text
 from authplane.cel.syntax.tree import Const, Has, Ident, Items, Loop, Node, parts, path_of, walk
@@ -137,4 +137,4 @@ class _Reader:
             return value
         if isinstance(value, bool):
             return TRUE if value else FALSE
-        return Hidden() if self.is_secret(node) else Shown(shorten(written(value)))
+        return Hidden() if self.is_secret(node) else Shown(shown(value))

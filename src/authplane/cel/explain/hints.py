@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from authplane.cel.check.expression_outcome import Code, Failed
-from authplane.cel.explain.shown_values import shorten, written
+from authplane.cel.explain.shown_values import shown
 from authplane.cel.syntax.source_text import render_text
 from authplane.cel.syntax.tree import Call, Const, Has, Items, Node, path_of
 
@@ -82,7 +82,7 @@ class _Hints:
             return ""
         if isinstance(value, Failed):
             return "; it is not there" if value.code is Code.NO_SUCH_KEY else ""
-        return "" if value is None or self._secret(node) else f"; it is {shorten(written(value))}"
+        return "" if value is None or self._secret(node) else f"; it is {shown(value)}"
 
 
 def _either(ways: list[list[str]]) -> list[str]:

@@ -4,6 +4,7 @@ from typing import Final
 
 from authplane.cel.syntax.read_paths import render_key
 from authplane.core.problems import printable
+from authplane.core.text import shorten
 
 _LONGEST: Final = 80
 
@@ -30,6 +31,6 @@ def written(value: object) -> str:
             return printable(str(value))
 
 
-def shorten(text: str) -> str:
-    """Cut a text that is too long to read."""
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+def shown(value: object) -> str:
+    """Write a value, but no more of it than people read."""
+    return shorten(written(value), _LONGEST - 1)

@@ -11,6 +11,7 @@ from cel.expr.syntax_pb2 import Expr
 from authplane.cel.syntax.tree import Call, Const, Entries, Has, Ident, Items, Literal, Node, Select, Unsigned, path_of
 from authplane.cel.syntax.vocabulary import Vocabulary
 from authplane.core.problems import Problems, printable
+from authplane.core.text import shorten
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TOKENS: Final = frozenset({"false", "in", "null", "true"})
@@ -91,7 +92,7 @@ class _Reader:
         if root not in self._vocabulary.roots or not all(map(_NAME.fullmatch, members)):
             known = ", ".join(sorted(self._vocabulary.roots))
             self._problems.add(
-                "ExpressionUndeclared", f"{printable(name[:80])!r} is not known here; names begin with {known}"
+                "ExpressionUndeclared", f"{printable(shorten(name, 80))!r} is not known here; names begin with {known}"
             )
             return None
         if self._depth + len(members) >= _DEEPEST:
@@ -132,7 +133,7 @@ class _Reader:
         function = call.function
         if function not in self._vocabulary.functions:
             with self._problems.at("function"):
-                self._refuse(f"{printable(function[:80])!r} is not allowed here")
+                self._refuse(f"{printable(shorten(function, 80))!r} is not allowed here")
         else:
             self._check_reference(function, self._references.get(expr.id))
             self._check_form(call)

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from authplane.core.text import name_some
+
 _MOST: Final = 3
 _OPPOSITES: Final = {"added": "removed", "removed": "added"}
 """A table that goes under one full name and comes under another has changed, as far as people can see."""
@@ -20,8 +22,4 @@ def changes_line(difference: Mapping[str, Sequence[str]]) -> str:
             kept = told.setdefault(f"{noun} changed" if name in others else key, [])
             if name not in kept:
                 kept.append(name)
-    return "; ".join(f"{key}: {_list(names)}" for key, names in told.items()) or "nothing changed for Envoy"
-
-
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(names[:_MOST]) + (f" and {len(names) - _MOST} more" if len(names) > _MOST else "")
+    return "; ".join(f"{key}: {name_some(names, _MOST)}" for key, names in told.items()) or "nothing changed for Envoy"

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, assert_never
 
+from authplane.core.text import shorten
 from authplane.dataplane.filters.calls import Change, Metadata, Mutation
 from authplane.matching.string_matchers import Regex, matches
 
@@ -188,4 +189,4 @@ def _happens(change: Change, *, exists: bool) -> bool:
 
 
 def _quoted(name: str) -> str:
-    return f"'{name if len(name) <= 80 else name[:77] + '...'}'"
+    return f"'{shorten(name, 80)}'"

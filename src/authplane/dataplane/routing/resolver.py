@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from authplane.core.addresses import parse_ip_address
+from authplane.core.text import shorten
 from authplane.dataplane.config.clusters import AggregateOf, Cluster, ClusterEndpoints, DnsEndpoint, EdsEndpoints
 from authplane.dataplane.config.listeners import ApiListener, ConnectionManager, Listener, RouteName, ServerListener
 from authplane.dataplane.config.metadata import ResourceMetadata
@@ -34,7 +35,7 @@ class Failed:
         """As much of it as the status of a call has room for: a resource may have any number of problems."""
         if len(self.why) <= _LONGEST_DETAILS:
             return self.why
-        return f"{self.why[:_LONGEST_DETAILS]}... (the log of authplane.xds has all {len(self.why)} characters)"
+        return f"{shorten(self.why, _LONGEST_DETAILS)} (the log of authplane.xds has all {len(self.why)} characters)"
 
 
 @dataclass(frozen=True, slots=True)

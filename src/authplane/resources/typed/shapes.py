@@ -13,6 +13,7 @@ from typing import Annotated, Final, TypeAlias, Union, get_args, get_origin, get
 
 from authplane.core.problems import Path, Problem, Severity
 from authplane.core.secret import Secret
+from authplane.core.text import shorten
 from authplane.resources.typed.schema import Base64, Filled, Given, Limit, Named, OneOrMany, Unused, Upstream
 from authplane.resources.typed.schema_limits import breach
 from authplane.resources.yaml.nodes import Entry, Fields, Items, Node, Scalar, Shared, Value, is_null, value_of
@@ -352,11 +353,10 @@ def _scalar(value: Value, text: str) -> str:
         case bool():
             return f"the truth value {text}" if text else "a truth value"
         case int() | float():
-            return f"the number {text[:_LONGEST_SHOWN]}" if text else "a number"
+            return f"the number {shorten(text, _LONGEST_SHOWN)}" if text else "a number"
         case str():
             return f"the text {_short(value)}" if text or not value else "a text"
 
 
 def _short(value: str | int) -> str:
-    text = repr(value)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+    return shorten(repr(value), _LONGEST_SHOWN)

@@ -12,6 +12,7 @@ from typing import Final
 import httpcore2
 
 from authplane.core.problems import printable
+from authplane.core.text import shorten
 from authplane.policy.identity.tokens.issuer import HttpAnswer, Reach
 from authplane.runtime.clients.careful_network import CarefulNetwork
 from authplane.runtime.clients.private_networks import PublicNetwork
@@ -62,7 +63,7 @@ class IssuerClient:
         except TimeoutError as error:
             raise FetchError(f"no whole answer within {self.limits.total:g} s") from error
         except _FAILURES as error:
-            why = printable(str(error) or type(error).__name__)[:_SHOWN]
+            why = shorten(printable(str(error) or type(error).__name__), _SHOWN)
             raise FetchError(why) from error
 
     async def _exchange(self, url: str, context: ssl.SSLContext) -> HttpAnswer:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from authplane.core.problems import printable
+from authplane.core.text import shorten
 from authplane.xds.client.client_messages import Item, Response
 from authplane.xds.client.resource_names import parse_name
 from authplane.xds.client.watched_types import Decoded, Invalid, ResourceType, Source
@@ -35,10 +36,7 @@ class Judgement:
     @property
     def refusal(self) -> str | None:
         """What the server is told; None if all is well."""
-        if not self.complaints:
-            return None
-        text = "; ".join(self.complaints)
-        return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]} …"
+        return shorten("; ".join(self.complaints), _MOST_TEXT) if self.complaints else None
 
     def add(self, place: str, item: Item, read: Decoded[object] | Invalid) -> None:
         """Add a resource that was read, unless nobody wants it."""

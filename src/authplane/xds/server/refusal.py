@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Final
 
+from authplane.core.problems import printable
+
 _MESSAGE_BYTES: Final = 4096
 _NODE_BYTES: Final = 256
 _SEARCHED: Final = 16_384
@@ -26,10 +28,7 @@ def mentioned(names: Iterable[str], message: str) -> tuple[str, ...]:
 
 
 def _clean(text: str, limit: int) -> str:
-    kept = text[:limit]
-    if not kept.isprintable():
-        kept = "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in kept)
-    return kept.encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
+    return printable(text[:limit]).encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
 
 
 def _stands(name: str, text: str) -> bool:

@@ -23,6 +23,7 @@ from authplane.controlplane.graph.reports import Reports
 from authplane.controlplane.graph.settings.gateway_settings import Settings
 from authplane.core.names import ObjectName, Ref
 from authplane.core.problems import Problems
+from authplane.core.text import name_some
 from authplane.resources.documents import Resources, UnreadProxy
 from authplane.resources.kinds.contour import HTTPProxy, VirtualHost
 
@@ -253,7 +254,7 @@ def _fqdn(virtual_host: VirtualHost, shared: BuildContext, problems: Problems) -
         elif fqdn != virtual_host.fqdn:
             problems.add("FQDNNotValid", f"{virtual_host.fqdn!r} must be in lower case: {fqdn!r}")
         if len(shared.owners[fqdn]) > 1:
-            names = _names(shared.owners[fqdn])
+            names = name_some(shared.owners[fqdn], _MOST_NAMES)
             problems.add("DuplicateVhost", f'fqdn "{fqdn}" is used in multiple HTTPProxies: {names}')
         unread = [each.who for each in _unread_roots(shared) if not _tells_host(each)] if fqdn.startswith("*.") else []
         if unread:
@@ -262,12 +263,6 @@ def _fqdn(virtual_host: VirtualHost, shared: BuildContext, problems: Problems) -
                 f"{unread[0]} cannot be read and may protect a host that this wildcard would answer for",
             )
     return fqdn
-
-
-def _names(roots: Sequence[ObjectName]) -> str:
-    """List roots, but not all of many: each of them is told."""
-    shown, more = ", ".join(map(str, roots[:_MOST_NAMES])), len(roots) - _MOST_NAMES
-    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _unread_roots(shared: BuildContext) -> list[UnreadProxy]:

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from authplane.core.problems import printable
 from authplane.core.strict_json import Limits, NotStrict, parse_json
+from authplane.core.text import shorten
 from authplane.policy.identity.tokens.issuer_url import IssuerUrl, host_of, parse_https_url
 
 LARGEST_DOCUMENT: Final = 1024 * 1024
@@ -78,4 +79,4 @@ def _fault_in_place(jwks_uri: str, issuer: str, jwks_hosts: tuple[str, ...]) -> 
 
 
 def _shown(value: object) -> str:
-    return printable(repr(value)[:_SHOWN])
+    return printable(shorten(repr(value), _SHOWN))

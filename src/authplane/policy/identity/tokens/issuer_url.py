@@ -7,6 +7,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from authplane.core.addresses import is_loopback
 from authplane.core.problems import Problems
+from authplane.core.text import shorten
 
 INVALID: Final = "InvalidIssuer"
 LONGEST: Final = 2048
@@ -41,7 +42,7 @@ def parse_issuer_url(text: str, problems: Problems, *, allow_http: bool = False)
     if isinstance(parts, str) and allow_http and text.startswith("http://"):
         parts = _parse_local(text)
     if isinstance(parts, str):
-        problems.add(INVALID, f"'{text[:LONGEST]}' is not the address of an issuer: {parts}")
+        problems.add(INVALID, f"'{shorten(text, LONGEST)}' is not the address of an issuer: {parts}")
         return None
     if parts.query or "?" in text:
         problems.add(INVALID, f"'{text}' is not the address of an issuer: it has a query")

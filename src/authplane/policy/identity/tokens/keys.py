@@ -9,6 +9,7 @@ from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 from authplane.core.problems import printable
 from authplane.core.strict_json import Limits, NotStrict, parse_json
+from authplane.core.text import shorten
 from authplane.policy.identity.tokens.algorithms import ALGORITHMS
 from authplane.policy.identity.tokens.base64url import decode_base64url
 from authplane.policy.identity.tokens.compact_tokens import LONGEST_KID
@@ -94,7 +95,7 @@ def parse_key_set(data: bytes) -> KeySet | NotStrict:
 
 def _label(described: object, place: int) -> str:
     kid = described.get("kid") if isinstance(described, dict) else None
-    return printable(kid[:_SHOWN]) if isinstance(kid, str) else f"keys[{place}]"
+    return printable(shorten(kid, _SHOWN)) if isinstance(kid, str) else f"keys[{place}]"
 
 
 def _parse_key(described: object) -> VerificationKey | str:
