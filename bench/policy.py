@@ -17,12 +17,12 @@ from tests.support.mcp_checks import AGENT, call_body, mcp_check
 from authplane.authserver.backends.access_policies import AccessPolicies
 from authplane.authserver.backends.runtime.cel_watch import WatchedExpressions
 from authplane.authserver.backends.runtime.policy_plan import PolicyPlan
-from authplane.authserver.engine.check_engine import answer
+from authplane.authserver.engine.check_engine import Answer, CheckEngine, Failed, Pending
 from authplane.authserver.fronts.runtime.pyvoy.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
 from authplane.authserver.runtime.server_backends import BackendChoice, BranchPlan, ServingPlan, TestServerPlan
 from authplane.cel.evaluate.remembered_results import RememberedExpressions
 from authplane.devkit.local.dev_issuer import IssuerPlan, RunningIssuer, dev_token, serve_issuer
-from authplane.policy.check.decision import Allow, Decision
+from authplane.policy.check.decision import Allow
 from authplane.policy.compile.compile_policies import compile_policies
 from authplane.policy.decide.request_case import Means
 from authplane.policy.identity.evidence import Identifier
@@ -125,8 +125,9 @@ async def _in_process(scenarios: Mapping[str, _Scenario]) -> None:
             backend = AccessPolicies(Identifier(TokenInspector(issuers)), means=means)
             backend.publish(compiled.policies)
             body, now = scenario.asked.SerializeToString(), datetime.now(UTC)
-            _require_allowed(answer(backend, body, now).decision)
-            costs[name] = _timed(lambda: answer(backend, body, now))  # noqa: B023 (called at once)
+            check = CheckEngine(backend).check
+            _require_allowed(check(body, now))
+            costs[name] = _timed(lambda: check(body, now))  # noqa: B023 (called at once)
     for name, cost in costs.items():
         print(f"  {name}: {1 / cost:.0f} decisions/s in process, {cost * 1e6:.0f} µs each", flush=True)
     alone, among = costs["InlineTools + SPIFFE"], costs[f"{_TARGETS} targets"]
@@ -203,12 +204,12 @@ def _write(folder: Path, scenario: _Scenario) -> None:
     (folder / "policies.yaml").write_text("\n---\n".join(scenario.documents), encoding="utf-8")
 
 
-def _require_allowed(decision: Decision) -> None:
-    match decision:
-        case Allow():
+def _require_allowed(made: Answer | Pending[Answer] | Failed) -> None:
+    match made:
+        case Answer(decision=Allow()):
             return
         case _:
-            raise RuntimeError(f"this should be allowed: {decision}")
+            raise RuntimeError(f"this should be allowed: {made}")
 
 
 def _resources(scenario: _Scenario) -> Resources:

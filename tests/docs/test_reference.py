@@ -15,8 +15,8 @@ from tests.docs.pages import ROOT, blocks, read
 
 from authplane.authserver.backends.htpasswd.verified_credentials import CacheCounts
 from authplane.authserver.fronts.runtime.pyvoy.fleet import Fleet
-from authplane.authserver.records.runtime.access_notes import AccessMetrics, AccessNotes
 from authplane.authserver.records.runtime.metrics import Metrics
+from authplane.authserver.records.runtime.verdict_metrics import AccessMetrics, VerdictCounts
 from authplane.authserver.runtime.server_document import read_branches
 from authplane.controlplane.graph.reports import CONDITION_TYPES, condition_type
 from authplane.policy.check.decision import Allow
@@ -267,11 +267,11 @@ class _Followed:
 
 
 def _of_policies() -> AccessMetrics:
-    notes = AccessNotes()
-    notes.failures["AccessPolicy/default/a", "no_such_key"] += 1
-    notes.decided["AccessPolicy/default/a", "rule", "0:CEL", Allow] = 1
-    notes.shadows["AccessPolicy/default/a", Would.DENY, "allow"] = 1
-    return AccessMetrics("a", notes, _Followed(), lambda: 1)
+    counts = VerdictCounts()
+    counts.failures["AccessPolicy/default/a", "no_such_key"] += 1
+    counts.decided["AccessPolicy/default/a", "rule", "0:CEL", Allow] = 1
+    counts.shadows["AccessPolicy/default/a", Would.DENY, "allow"] = 1
+    return AccessMetrics("a", counts, _Followed(), lambda: 1)
 
 
 async def test_the_operations_page_has_every_metric_with_its_labels_and_no_other() -> None:

@@ -32,7 +32,7 @@ from tests.policy.world import (
     workload,
 )
 
-from authplane.authserver.engine.check_engine import sendable_form
+from authplane.authserver.engine.replies import sendable_form
 from authplane.authserver.engine.wire import render_decision
 from authplane.policy.attached.attachments import Policies, Target
 from authplane.policy.check.decision import Decision, Deny

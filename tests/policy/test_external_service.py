@@ -34,7 +34,7 @@ from tests.policy.world import (
     workload,
 )
 
-from authplane.authserver.engine.check_engine import sendable_form
+from authplane.authserver.engine.replies import sendable_form
 from authplane.core.header_edits import HeaderEdits
 from authplane.core.names import ObjectName
 from authplane.policy.attached.attachments import Policies

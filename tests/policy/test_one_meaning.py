@@ -19,8 +19,8 @@ from tests.policy.world import (
     word,
     workload,
 )
+from tests.support.answers import parse_check
 
-from authplane.authserver.engine.wire import parse_check
 from authplane.core.names import Ref
 from authplane.policy.attached.attachments import Policies, Target
 from authplane.policy.check.request import Malformed, Request

@@ -11,7 +11,7 @@ from tests.support.minting import NOW, claims, signer
 from authplane.authserver.backends.access_policies import AccessPolicies
 from authplane.policy.attached.attachments import Policies
 from authplane.policy.check.check_context import TARGET
-from authplane.policy.check.decision import Allow, Decision, Deny, Unavailable
+from authplane.policy.check.decision import Allow, Deny, Unavailable
 from authplane.policy.check.request import Peer, Request
 from authplane.policy.identity.evidence import Identifier
 from authplane.policy.identity.tokens.inspector import TokenInspector
@@ -79,25 +79,26 @@ def asked(shown: str = "", spiffe_id: str = "", **more: Any) -> Request:
 
 
 class Server:
-    """A backend with policies, and what it has told."""
+    """A backend with policies, and the verdicts that it has returned."""
 
     def __init__(self, made: Policies, keyring: Ring | None = None) -> None:
         self.told: list[Verdict] = []
         self.inspector = TokenInspector(keyring or ring(made))
-        self.backend = AccessPolicies(Identifier(self.inspector), told=lambda _, verdict: self.told.append(verdict))
+        self.backend = AccessPolicies(Identifier(self.inspector))
         self.backend.publish(made)
         self.reviews: list[ReviewToken] = []
 
     def decide(self, request: Request, *reviews: ReviewOutcome, later: float = 0) -> str:
         """Return the rule that grants, or the reason why none does, with the status that a client gets."""
         now = svids.NOW.fromtimestamp(NOW + later, tz=svids.NOW.tzinfo)
-        decision = self.backend.decide(request, now)
-        if not isinstance(decision, Allow | Deny | Unavailable):
-            decision = self._finish(decision, list(reviews))
+        verdict = self.backend.decide(request, now)
+        if not isinstance(verdict, Verdict):
+            verdict = self._finish(verdict, list(reviews))
         else:
             assert not reviews
-        grounds = self.told[-1].grounds
-        match decision:
+        self.told.append(verdict)
+        grounds = verdict.grounds
+        match verdict.decision:
             case Allow():
                 return grounds.rule
             case Deny(http_status=status):
@@ -105,7 +106,7 @@ class Server:
             case Unavailable():
                 return f"503 {grounds.reason}"
 
-    def _finish(self, flow: Any, reviews: list[ReviewOutcome]) -> Decision:
+    def _finish(self, flow: Any, reviews: list[ReviewOutcome]) -> Verdict:
         try:
             effect = next(flow)
             while True:
@@ -114,8 +115,8 @@ class Server:
                 effect = flow.send(reviews.pop(0))
         except StopIteration as finished:
             assert not reviews
-            decision: Decision = finished.value
-            return decision
+            verdict: Verdict = finished.value
+            return verdict
 
 
 class Case(NamedTuple):
@@ -234,21 +235,24 @@ def test_only_issuers_whose_tokens_some_rule_could_take_are_asked_for_keys() -> 
 
 def test_a_token_of_a_workload_goes_no_further_and_one_that_nobody_looks_at_does() -> None:
     def removed(made: Policies, request: Request) -> bool:
-        decision = Server(made).backend.decide(request, svids.NOW)
-        assert isinstance(decision, Allow)
-        return "authorization" in decision.edits.remove
+        verdict = Server(made).backend.decide(request, svids.NOW)
+        assert isinstance(verdict, Verdict)
+        assert isinstance(verdict.decision, Allow)
+        return "authorization" in verdict.decision.edits.remove
 
     assert removed(world(), asked(svid()))
     assert not removed(world(issuers=""), asked(svid(), OURS))
 
 
 def test_whoever_is_nobody_is_told_of_no_authorization_server() -> None:
-    decision = Server(world()).backend.decide(asked(), svids.NOW)
-    assert isinstance(decision, Deny)
-    assert dict(decision.headers)["www-authenticate"] == 'Bearer realm="default/shop"'
-    decision = Server(world()).backend.decide(asked(svid(exp=NOW - 60)), svids.NOW)
-    assert isinstance(decision, Deny)
-    assert dict(decision.headers)["www-authenticate"] == 'Bearer realm="default/shop", error="invalid_token"'
+    def challenge(request: Request) -> str:
+        verdict = Server(world()).backend.decide(request, svids.NOW)
+        assert isinstance(verdict, Verdict)
+        assert isinstance(verdict.decision, Deny)
+        return dict(verdict.decision.headers)["www-authenticate"]
+
+    assert challenge(asked()) == 'Bearer realm="default/shop"'
+    assert challenge(asked(svid(exp=NOW - 60))) == 'Bearer realm="default/shop", error="invalid_token"'
 
 
 def test_without_the_keys_of_its_issuer_nothing_is_known_of_a_token() -> None:

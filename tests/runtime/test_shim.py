@@ -54,7 +54,7 @@ def _python(program: str, *path: Path) -> str:
 OURS: Final = """
 from authplane.runtime.envoy_process import envoy_binary
 from envoy.service.auth.v3 import external_auth_pb2
-from authplane.authserver.engine.wire import parse_check
+from authplane.authserver.engine.wire import CheckParser
 print(envoy_binary(), external_auth_pb2.CheckRequest.DESCRIPTOR.full_name)
 """
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from tests.support.observing import Told
 
-from authplane.authserver.engine.check_engine import Backend
+from authplane.authserver.engine.backend import Backend
 from authplane.authserver.fronts.runtime.answer_checks import Perform, no_room
 from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
 from authplane.policy.check.decision import Allow, Decision, Unavailable

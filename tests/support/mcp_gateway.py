@@ -22,6 +22,7 @@ from tests.support.world import World
 
 from authplane.authserver.backends.runtime.policy_plan import PolicyPlan
 from authplane.authserver.backends.runtime.policy_server import KeptPolicies, keep_policies
+from authplane.authserver.engine.check_engine import Answer
 from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
 from authplane.authserver.records.runtime.metrics import Metrics
 from authplane.authserver.records.runtime.observer import Observer
@@ -245,14 +246,15 @@ async def mcp_gateway(  # noqa: PLR0913 (tests differ in each of them)
 async def deciding(it: McpGateway, schedule: Schedule = HURRIED) -> AsyncGenerator[KeptPolicies]:
     """Decide by the policies of the folder, in this process."""
 
-    def heard(request: Request, verdict: Verdict) -> None:
-        it.decided.append((request, verdict.grounds))
+    def heard(made: Answer, verdict: Verdict) -> None:
+        assert isinstance(made.request, Request)
+        it.decided.append((made.request, verdict.grounds))
 
     metrics = Metrics()
     plan = PolicyPlan(folder=str(it.folder), loosen_after=0)
-    async with keep_policies("policy", plan, metrics, heard, schedule=schedule) as kept:
+    async with keep_policies("policy", plan, metrics, schedule=schedule) as kept:
         settings = AuthzSettings(address=UnixAddress(path=str(it.folder.parent / "policy.sock")))
-        observer = Observer("policy", metrics.checks("policy"))
+        observer = Observer("policy", metrics.checks("policy"), verdicts=(kept.counts.record, heard))
         async with serve_authz(kept.backend, settings, observer=observer, perform=kept.perform):
 
             async def ready() -> bool:

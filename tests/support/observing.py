@@ -16,8 +16,7 @@ class Told:
     decisions: list[Decision] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
 
-    @property
-    def responsible(self) -> Self:
+    def of(self, backend: str) -> Self:
         return self
 
     def began(self) -> None:

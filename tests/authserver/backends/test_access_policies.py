@@ -1,5 +1,7 @@
 """Policies as a backend of the authorization server, with real tokens and certificates."""
 
+from datetime import datetime
+
 import pytest
 from tests.policy.workload_identity import svids
 from tests.policy.world import (
@@ -25,8 +27,8 @@ from authplane.policy.attached.attachments import Target
 from authplane.policy.attached.request_target import GATEWAY as GATEWAY_KEY
 from authplane.policy.attached.request_target import parse_target
 from authplane.policy.check.check_context import TARGET
-from authplane.policy.check.decision import Allow, Deny, Unavailable
-from authplane.policy.check.request import Peer
+from authplane.policy.check.decision import Allow, Decision, Deny, Unavailable
+from authplane.policy.check.request import Peer, Request
 from authplane.policy.identity.evidence import Identifier
 from authplane.policy.identity.tokens.inspector import TokenInspector
 from authplane.policy.identity.tokens.verify import NotReady, Trust
@@ -47,37 +49,43 @@ class Nobody:
 CONTEXT = {TARGET: "Backend/default/shop"}
 
 
-def backend(told: list[Verdict] | None = None) -> AccessPolicies:
-    heard = [] if told is None else told
-    identifier = Identifier(TokenInspector(Nobody()))
-    return AccessPolicies(identifier, told=lambda _, verdict: heard.append(verdict))
+def backend() -> AccessPolicies:
+    return AccessPolicies(Identifier(TokenInspector(Nobody())))
+
+
+def judged(made: AccessPolicies, request: Request, now: datetime = NOW) -> Verdict:
+    """Return the verdict of a backend that asks for nothing on the way."""
+    verdict = made.decide(request, now)
+    assert isinstance(verdict, Verdict)
+    return verdict
+
+
+def decided(made: AccessPolicies, request: Request, now: datetime = NOW) -> Decision:
+    return judged(made, request, now).decision
 
 
 def test_before_policies_are_published_nothing_is_allowed() -> None:
-    assert backend().decide(call(context=CONTEXT), NOW) == Unavailable(cause="no policies have been read yet")
+    assert decided(backend(), call(context=CONTEXT)) == Unavailable(cause="no policies have been read yet")
 
 
 def test_the_route_says_which_target_a_request_is_for() -> None:
-    told: list[Verdict] = []
-    made = backend(told)
+    made = backend()
     made.publish(policies(BACKEND, policy(anybody("[{type: InlineTools, tools: [add]}]"))))
-    assert isinstance(made.decide(call(context=CONTEXT), NOW), Allow)
-    assert isinstance(made.decide(call("sub", context=CONTEXT), NOW), Deny)
-    assert isinstance(made.decide(call(), NOW), Unavailable)
-    assert [each.grounds.tool for each in told] == ["add", "sub", ""]
+    verdicts = [judged(made, each) for each in (call(context=CONTEXT), call("sub", context=CONTEXT), call())]
+    assert [type(each.decision) for each in verdicts] == [Allow, Deny, Unavailable]
+    assert [each.grounds.tool for each in verdicts] == ["add", "sub", ""]
 
 
 def test_a_flow_goes_on_to_the_decision() -> None:
-    told: list[Verdict] = []
-    made = backend(told)
+    made = backend()
     made.publish(policies(BACKEND, SERVICES, policy(anybody(f"[{asks()}]"))))
     flow = made.decide(call(context=CONTEXT), NOW)
-    assert not isinstance(flow, Allow | Deny | Unavailable)
+    assert not isinstance(flow, Verdict)
     assert isinstance(next(flow), Ask)
     with pytest.raises(StopIteration) as finished:
         flow.send(Granted())
-    assert isinstance(finished.value.value, Allow)
-    assert [each.grounds.reason for each in told] == ["granted"]
+    assert isinstance(finished.value.value.decision, Allow)
+    assert finished.value.value.grounds.reason == "granted"
 
 
 def test_a_token_whose_issuer_is_not_ready_is_nothing_known() -> None:
@@ -86,7 +94,7 @@ def test_a_token_whose_issuer_is_not_ready_is_nothing_known() -> None:
     # {"alg":"RS256","kid":"k"} . {"iss":"https://issuer.example"} . a signature that nobody gets to see
     text = "eyJhbGciOiJSUzI1NiIsImtpZCI6ImsifQ.eyJpc3MiOiJodHRwczovL2lzc3Vlci5leGFtcGxlIn0.AAAA"
     asked = call(context=CONTEXT, headers=(("authorization", f"Bearer {text}"),))
-    assert isinstance(made.decide(asked, NOW), Unavailable)
+    assert isinstance(decided(made, asked), Unavailable)
 
 
 TARGETS: dict[str, tuple[str | None, str | None, Target]] = {
@@ -115,9 +123,9 @@ def test_parse_target(named: str | None, gateway: str | None, want: Target) -> N
 def test_a_gateway_is_named_by_its_own_key() -> None:
     made = backend()
     made.publish(policies(OPEN, BACKEND, GATEWAY, policy("[]", targets="[{kind: Gateway, name: edge}]")))
-    assert isinstance(made.decide(call(context=CONTEXT), NOW), Allow)
+    assert isinstance(decided(made, call(context=CONTEXT)), Allow)
     through = CONTEXT | {GATEWAY_KEY: "Gateway/default/edge/web"}
-    assert isinstance(made.decide(call(context=through), NOW), Deny)
+    assert isinstance(decided(made, call(context=through)), Deny)
 
 
 # --- Who is who
@@ -127,15 +135,15 @@ def test_a_certificate_is_believed_and_a_header_is_not() -> None:
     made = backend()
     made.publish(policies(BACKEND, policy(rule())))
     forged = call(context=CONTEXT, headers=(("x-forwarded-client-cert", f"URI={AGENT}"),))
-    assert isinstance(made.decide(forged, NOW), Deny)
+    assert isinstance(decided(made, forged), Deny)
     named = call(context=CONTEXT, source=Peer(principal=AGENT))
-    assert isinstance(made.decide(named, NOW), Deny)
+    assert isinstance(decided(made, named), Deny)
 
 
 def test_a_certificate_of_a_listed_workload_is_let_in() -> None:
-    told: list[Verdict] = []
-    made = backend(told)
+    made = backend()
     made.publish(policies(BACKEND, policy(rule(f"{{type: SPIFFE, spiffe: {svids.AGENT}}}"))))
     peer = Peer(principal=svids.AGENT, certificate=svids.shown(svids.certificate(svids.uri())))
-    assert isinstance(made.decide(call(context=CONTEXT, source=peer), svids.NOW), Allow)
-    assert told[0].grounds.identity == svids.AGENT
+    verdict = judged(made, call(context=CONTEXT, source=peer), svids.NOW)
+    assert isinstance(verdict.decision, Allow)
+    assert verdict.grounds.identity == svids.AGENT

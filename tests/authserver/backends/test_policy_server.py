@@ -13,6 +13,7 @@ from authplane.authserver.backends.runtime.policy_server import KeptPolicies, ke
 from authplane.authserver.records.runtime.metrics import Metrics
 from authplane.policy.check.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.check.request import Request
+from authplane.policy.verdicts.verdict import Verdict
 
 MANY = 1500
 SHOP = {"authplane.target": "Backend/default/shop"}
@@ -26,8 +27,8 @@ def write(folder: Path, name: str, text: str) -> None:
 
 def decide(kept: KeptPolicies, request: Request) -> Decision:
     made = kept.backend.decide(request, datetime.now(UTC))
-    assert isinstance(made, Allow | Deny | Unavailable)
-    return made
+    assert isinstance(made, Verdict)
+    return made.decision
 
 
 @pytest.mark.requirement("C17")

@@ -3,15 +3,18 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.policy.world import BACKEND, OPEN, call, policy, rule
+from tests.policy.world import BACKEND, OPEN, policy, rule
+from tests.support.answers import answer
 from tests.support.eventually import eventually
+from tests.support.mcp_checks import tool_check
 
 from authplane.authserver.backends.runtime.policy_plan import PolicyPlan
 from authplane.authserver.backends.runtime.policy_server import KeptPolicies, keep_policies
-from authplane.authserver.records.runtime.metrics import Metrics
+from authplane.authserver.records.runtime.metrics import CheckMetrics, Metrics
+from authplane.authserver.records.runtime.observer import Observer
 from authplane.policy.check.decision import Allow, Deny
 
-ADD = call("add", context={"authplane.target": "Backend/default/shop"})
+ADD = tool_check("add", context={"authplane.target": "Backend/default/shop"})
 
 
 def write(folder: Path, mode: str) -> None:
@@ -21,7 +24,9 @@ def write(folder: Path, mode: str) -> None:
 
 
 def kind(kept: KeptPolicies) -> type:
-    return type(kept.backend.decide(ADD, datetime.now(UTC)))
+    made = answer(kept.backend, ADD.SerializeToString(), datetime.now(UTC))
+    Observer("policy", CheckMetrics(), verdicts=(kept.counts.record,)).passed(made, 0.0)
+    return type(made.decision)
 
 
 async def test_a_policy_is_tried_out_counted_and_then_enforced_without_a_restart(tmp_path: Path) -> None:

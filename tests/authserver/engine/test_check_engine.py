@@ -11,12 +11,12 @@ from envoy.service.auth.v3 import external_auth_pb2 as pb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.policy.checks import check
+from tests.support.answers import answer, parse_check
 
 from authplane.authserver.backends.testserver import Mode, TestServer
-from authplane.authserver.engine import check_engine
-from authplane.authserver.engine.check_engine import FAILED, Answer, answer
-from authplane.authserver.engine.check_engine import check as begin
-from authplane.authserver.engine.wire import parse_check, render_decision
+from authplane.authserver.engine.check_engine import FAILED, Answer, CheckEngine, Failed, Pending
+from authplane.authserver.engine.replies import MOST_KEPT
+from authplane.authserver.engine.wire import render_decision
 from authplane.core.header_edits import HeaderEdits
 from authplane.policy.check.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.check.request import Malformed, Request
@@ -52,20 +52,26 @@ def _code(reply: bytes) -> int:
 def test_an_answer_carries_the_reply_the_request_and_the_decision() -> None:
     body = check("/a").SerializeToString()
     deny = Deny(http_status=403, rule="no")
-    want = Answer(reply=render_decision(deny), request=parse_check(body), decision=deny)
+    want = Answer(reply=render_decision(deny), request=parse_check(body), decision=deny, backend="constant")
     assert answer(Constant(deny), body, NOW) == want
 
 
 def test_a_malformed_check_is_denied_whatever_the_backend_says() -> None:
     made = answer(Constant(Allow()), b"", NOW)
     deny = Deny(http_status=400, body="the request has no method\n", rule="malformed")
-    want = Answer(reply=render_decision(deny), request=Malformed(reason="the request has no method"), decision=deny)
+    want = Answer(
+        reply=render_decision(deny),
+        request=Malformed(reason="the request has no method"),
+        decision=deny,
+        backend="constant",
+    )
     assert made == want
 
 
 def test_a_backend_that_raises_gives_no_answer_and_the_prepared_one_does_not_allow() -> None:
-    with pytest.raises(KeyError):
-        answer(Broken(), check().SerializeToString(), NOW)
+    failed = CheckEngine(Broken()).check(check().SerializeToString(), NOW)
+    assert isinstance(failed, Failed)
+    assert (failed.backend, repr(failed.error)) == ("broken", "KeyError('group')")
     response = pb.CheckResponse.FromString(FAILED)
     assert (response.status.code, response.WhichOneof("http_response")) == (14, "denied_response")
     assert response.denied_response.status.code == 503
@@ -134,19 +140,16 @@ class Asking:
 
 @pytest.mark.parametrize(("outcome", "want"), [(True, Allow(identity="ann")), (Busy(), Unavailable(cause="busy"))])
 def test_a_backend_may_ask_for_work_on_the_way(outcome: Outcome, want: Decision) -> None:
-    flow = begin(Asking(), check().SerializeToString(), NOW)
-    assert not isinstance(flow, Answer)
+    pending = CheckEngine(Asking()).check(check().SerializeToString(), NOW)
+    assert isinstance(pending, Pending)
+    backend, flow = pending
+    assert backend == "asking"
     asked = next(flow)
     assert isinstance(asked, Work)
     assert asked.run()
     with pytest.raises(StopIteration) as finished:
         flow.send(outcome)
     assert finished.value.value.decision == want
-
-
-def test_nobody_works_for_a_backend_that_must_answer_at_once() -> None:
-    with pytest.raises(TypeError, match="asking asked for"):
-        answer(Asking(), check().SerializeToString(), NOW)
 
 
 def test_headers_for_the_client_are_added_each_of_them() -> None:
@@ -242,16 +245,28 @@ KEPT: Final = {
 
 @pytest.mark.parametrize(("decision", "count"), KEPT.values(), ids=KEPT.keys())
 def test_what_is_large_or_secret_is_not_kept(decision: Decision, count: int) -> None:
-    check_engine._EQUAL.clear()
-    check_engine._SAME.clear()
-    answer(Constant(decision), check("/a").SerializeToString(), NOW)
-    assert (len(check_engine._EQUAL), len(check_engine._SAME)) == (count, count)
+    engine = CheckEngine(Constant(decision))
+    engine.check(check("/a").SerializeToString(), NOW)
+    assert (len(engine.replies), len(engine.replies.same)) == (count, count)
 
 
 def test_a_decision_never_gets_the_reply_of_one_that_is_gone() -> None:
-    body = check().SerializeToString()
+    body, said = check().SerializeToString(), Saying()
+    engine = CheckEngine(said)
     for index in range(10_000):
         # Each may lie in memory where the last one lay, and there are more of them than replies are kept.
-        deny = Deny(http_status=403, rule="no", headers=(("x-index", str(index)),))
-        assert answer(Constant(deny), body, NOW)[::2] == (render_decision(deny), deny)
-        assert len(check_engine._SAME) <= len(check_engine._EQUAL) <= check_engine._MOST_KEPT
+        said.decision = deny = Deny(http_status=403, rule="no", headers=(("x-index", str(index)),))
+        made = engine.check(body, NOW)
+        assert isinstance(made, Answer)
+        assert (made.reply, made.decision) == (render_decision(deny), deny)
+        assert len(engine.replies.same) <= len(engine.replies) <= MOST_KEPT
+
+
+class Saying:
+    """Says what it is told to."""
+
+    name: ClassVar = "saying"
+    decision: Decision = Allow()
+
+    def decide(self, _request: Request, _now: datetime) -> Decision:
+        return self.decision

@@ -9,11 +9,11 @@ from typing import Any, Final, NamedTuple
 import pytest
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 from tests.policy.checks import check
+from tests.support.answers import answer
 from tests.support.front_backends import Gate
 from tests.support.observing import Told
 
 from authplane.authserver.backends.testserver import Mode, TestServer
-from authplane.authserver.engine.check_engine import answer
 from authplane.authserver.fronts.runtime.answer_checks import LATE, Checks
 from authplane.authserver.fronts.runtime.asgi_bodies import Message
 from authplane.authserver.fronts.runtime.asgi_front import GrpcApplication, Refusal, parse_frame

@@ -15,7 +15,7 @@ from tests.support.envoy_gateway import GRPC, envoy_gateway
 from tests.support.observing import Told
 
 from authplane.authserver.backends.testserver import Mode, TestServer
-from authplane.authserver.engine.check_engine import Backend
+from authplane.authserver.engine.backend import Backend
 from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
 from authplane.policy.check.decision import Decision, Deny, Unavailable
 from authplane.policy.check.request import Request

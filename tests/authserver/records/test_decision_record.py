@@ -9,9 +9,10 @@ from envoy.config.core.v3 import address_pb2, base_pb2
 from envoy.service.auth.v3 import attribute_context_pb2
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from tests.policy.checks import check
+from tests.support.answers import answer
 
 from authplane.authserver.backends.testserver import Mode, TestServer
-from authplane.authserver.engine.check_engine import Answer, answer
+from authplane.authserver.engine.check_engine import Answer
 from authplane.authserver.records.decision_record import Conclusion, Record, build_record, build_undecided, line_of
 from authplane.core.header_edits import HeaderEdits
 from authplane.policy.check.decision import Allow, Decision, Deny, Unavailable

@@ -11,9 +11,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 from tests.policy.checks import check
+from tests.support.answers import answer
 
 from authplane.authserver.backends.testserver import Mode, TestServer
-from authplane.authserver.engine.check_engine import Answer, answer
+from authplane.authserver.engine.check_engine import Answer
 from authplane.authserver.records.decision_record import Conclusion, Record
 from authplane.authserver.records.runtime.decision_log import ToFile, open_decision_log
 from authplane.authserver.records.runtime.metrics import CheckMetrics, Metrics

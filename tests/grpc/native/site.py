@@ -24,8 +24,7 @@ from tests.support.gateway import free_port
 from tests.support.world import World
 
 from authplane.authserver.backends.access_policies import AccessPolicies
-from authplane.authserver.engine.check_engine import Answer
-from authplane.authserver.engine.check_engine import check as check_bytes
+from authplane.authserver.engine.check_engine import Answer, CheckEngine, Failed
 from authplane.authserver.engine.wire import with_context
 from authplane.devkit.policies.checking import Circumstances, _Keyring, check
 from authplane.devkit.policies.request_files import AskedRequest
@@ -73,13 +72,15 @@ class Judge(Authority):
     def _judge(self, message: pb.CheckRequest) -> bytes:
         named = dict(self.metadata[-1])[TARGET_METADATA]
         body = with_context(message.SerializeToString(), TARGET, str(named))
-        found = check_bytes(self._backend, body, datetime.now(UTC))
+        found = CheckEngine(self._backend).check(body, datetime.now(UTC))
         if isinstance(found, Answer):
             return found.reply
+        if isinstance(found, Failed):
+            raise found.error
         try:
-            effect = next(found)
+            effect = next(found.flow)
             while True:
-                effect = found.send(answer(effect) if isinstance(effect, Ask) else NoAnswer("nobody can"))
+                effect = found.flow.send(answer(effect) if isinstance(effect, Ask) else NoAnswer("nobody can"))
         except StopIteration as finished:
             done: Answer = finished.value
             return done.reply

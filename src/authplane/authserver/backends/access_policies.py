@@ -1,22 +1,17 @@
 """AccessPolicies as a backend of the authorization server: the route says which target a request is for."""
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import ClassVar
 
 from authplane.policy.attached.attachments import NO_POLICIES, Policies, Target
 from authplane.policy.attached.request_target import GATEWAY, NOWHERE, parse_target
 from authplane.policy.check.check_context import TARGET
-from authplane.policy.check.decision import Decision
 from authplane.policy.check.request import Request
 from authplane.policy.decide.decide import MEANS, decide
 from authplane.policy.decide.request_case import Means
 from authplane.policy.identity.evidence import Identifier, RequestEvidence
 from authplane.policy.identity.workload_identity.reviewing import Reviewed, ReviewFailed, ReviewToken
-from authplane.policy.verdicts.effects import Flow
 from authplane.policy.verdicts.verdict import Verdict, VerdictFlow
-
-Told = Callable[[Request, Verdict], None]
 
 
 class AccessPolicies:
@@ -27,17 +22,9 @@ class AccessPolicies:
 
     name: ClassVar = "policy"
 
-    def __init__(
-        self,
-        identifier: Identifier,
-        *,
-        told: Told = lambda _request, _verdict: None,
-        means: Means = MEANS,
-        unnamed: Target = NOWHERE,
-    ) -> None:
+    def __init__(self, identifier: Identifier, *, means: Means = MEANS, unnamed: Target = NOWHERE) -> None:
         self._identifier = identifier
         self._unnamed = unnamed
-        self._told = told
         self._means = means
         self._policies = NO_POLICIES
 
@@ -45,7 +32,7 @@ class AccessPolicies:
         """Decide by these from now on; a request that is being judged keeps those it began with."""
         self._policies = policies
 
-    def decide(self, request: Request, now: datetime) -> Decision | Flow:
+    def decide(self, request: Request, now: datetime) -> Verdict | VerdictFlow:
         """Judge a request by the policies of the target that its route names."""
         policies = self._policies
         evidence = RequestEvidence(self._identifier, request, policies.trusted, now.timestamp())
@@ -55,11 +42,7 @@ class AccessPolicies:
             review = evidence.review()
             if review is not None:
                 return self._review(review, policies, target, request, evidence, now)
-        judged = decide(policies, target, request, evidence, now, means=self._means)
-        if not isinstance(judged, Verdict):
-            return self._finish(request, judged)
-        self._told(request, judged)
-        return judged.decision
+        return decide(policies, target, request, evidence, now, means=self._means)
 
     def _review(  # noqa: PLR0913, PLR0917 (all that a decision takes)
         self,
@@ -69,18 +52,11 @@ class AccessPolicies:
         request: Request,
         evidence: RequestEvidence,
         now: datetime,
-    ) -> Flow:
+    ) -> VerdictFlow:
         """Let the cluster review the token first."""
         outcome = yield review
         # Nothing else that comes back is a word of the cluster.
         said = outcome if isinstance(outcome, Reviewed | ReviewFailed) else ReviewFailed("nobody reviews tokens")
         evidence.reviewed(review, said)
         judged = decide(policies, target, request, evidence, now, means=self._means)
-        verdict = judged if isinstance(judged, Verdict) else (yield from judged)
-        self._told(request, verdict)
-        return verdict.decision
-
-    def _finish(self, request: Request, flow: VerdictFlow) -> Flow:
-        verdict = yield from flow
-        self._told(request, verdict)
-        return verdict.decision
+        return judged if isinstance(judged, Verdict) else (yield from judged)

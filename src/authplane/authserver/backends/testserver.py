@@ -1,10 +1,9 @@
 """The test backend: shows what reaches an authorization server, without any secret."""
 
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from functools import lru_cache
-from typing import ClassVar, Final, TypeAlias, assert_never
+from functools import lru_cache, partial
+from typing import ClassVar, TypeAlias, assert_never
 
 from authplane.core.header_edits import HeaderEdits
 from authplane.policy.check.auth_headers import context_headers, spoofed_headers
@@ -22,27 +21,30 @@ class Mode(StrEnum):
     where ``/x?y=allow`` passes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TestServer:
-    """Echoes the context of a request in headers: to the origin when it allows, to the client when it denies."""
+    """Echoes the context of a request in headers: to the origin when it allows, to the client when it denies.
+
+    It keeps its usual answers, which takes a check from 13 to 6 µs. Contexts come from the configuration: there are few
+    of them, and so there are few answers. Names of headers come from clients, who could send ever new ones: answers
+    about them are made and forgotten.
+    """
 
     __test__: ClassVar = False
     name: ClassVar = "testserver"
 
-    mode: Mode = Mode.ALL
-    _part: str = field(init=False, repr=False, compare=False)
-    """What a path must contain."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_part", _part(self.mode))
+    def __init__(self, *, mode: Mode = Mode.ALL) -> None:
+        self._part = _part(mode)
+        """What a path must contain."""
+        self._usual_allow = lru_cache(maxsize=1024)(_allow)
+        self._usual_deny = lru_cache(maxsize=1024)(partial(_deny, mode))
 
     def decide(self, request: Request, _now: datetime) -> Decision:
         """Judge by the mode; the answer says that it is ours and repeats the context."""
         context = tuple(request.context.items())
         if self._part not in request.path:
-            return _deny(context, self.mode)
+            return self._usual_deny(context)
         names = request.auth_names
-        return _allow(context, names) if names else _usual_allow(context)
+        return _allow(context, names) if names else self._usual_allow(context)
 
 
 _Pairs: TypeAlias = tuple[tuple[str, str], ...]
@@ -53,13 +55,7 @@ def _allow(context: _Pairs, auth_names: tuple[str, ...] = ()) -> Allow:
     return Allow(edits=HeaderEdits(set=echo, remove=spoofed_headers(auth_names, echo)))
 
 
-# Contexts come from the configuration: there are few of them, and so there are few answers. Names of headers come from
-# clients, who could send ever new ones: answers about them are made and forgotten.
-_usual_allow: Final = lru_cache(maxsize=1024)(_allow)
-
-
-@lru_cache(maxsize=1024)
-def _deny(context: _Pairs, mode: Mode) -> Deny:
+def _deny(mode: Mode, context: _Pairs) -> Deny:
     return Deny(
         http_status=401,
         body="The path does not contain 'allow'.\n",

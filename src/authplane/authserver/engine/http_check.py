@@ -10,11 +10,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeAlias, assert_never
 
-from authplane.authserver.engine.check_engine import Backend, sendable_form
+from authplane.authserver.engine.backend import Judgement, JudgementFlow
+from authplane.authserver.engine.backend_choice import Choice
+from authplane.authserver.engine.check_engine import Failed, Pending
+from authplane.authserver.engine.replies import sendable_form
 from authplane.policy.check.answer_headers import fit_name
 from authplane.policy.check.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.check.request import Malformed, Request
 from authplane.policy.verdicts.effects import Effect, Outcome
+from authplane.policy.verdicts.verdict import Verdict
 
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x20\x7f]")
 _HOST: Final = re.compile(r"[0-9A-Za-z._~%!$&'()*+,;=:\[\]-]*")
@@ -71,6 +75,11 @@ class HttpAnswer:
     body: bytes = b""
     request: Request | Malformed
     decision: Decision
+    """What the response says."""
+    backend: str = ""
+    """The name of the backend that decided; `NOBODY` if a choice asked none."""
+    verdict: Verdict | None = None
+    """What the decision rests on, if the backend says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,19 +95,28 @@ class _Asked:
 
 
 def check_http(
-    backend: Backend, form: Form, question: Question, now: datetime
-) -> Generator[Effect, Outcome, HttpAnswer]:
-    """Judge a question; raises only what the backend raises, and a front then denies with 403."""
-    request = parse_question(form, question)
-    match request:
-        case Request():
-            judged = backend.decide(request, now)
-            decision = judged if isinstance(judged, (Allow, Deny, Unavailable)) else (yield from judged)
-        case Malformed(reason=reason):
-            decision = Deny(http_status=400, body=f"{reason}\n", rule="malformed")
-        case _:
-            assert_never(request)
-    return render_answer(request, decision)
+    choice: Choice, form: Form, question: Question, now: datetime
+) -> HttpAnswer | Pending[HttpAnswer] | Failed:
+    """Judge a question: at once, or in a flow if the backend asks for something first. It does not raise."""
+    name = choice.nobody
+    try:
+        request = parse_question(form, question)
+        if isinstance(request, Malformed):
+            return render_answer(request, Deny(http_status=400, body=f"{request.reason}\n", rule="malformed"), name)
+        picked = choice.pick(request)
+        if isinstance(picked, Deny):
+            return render_answer(request, picked, name)
+        name = picked.name
+        judged = picked.backend.decide(request, now)
+        if isinstance(judged, (Verdict, Allow, Deny, Unavailable)):
+            return render_answer(request, judged, name)
+        return Pending(name, _await(request, judged, name))
+    except Exception as error:  # noqa: BLE001 (a fault of a backend must become an answer that does not allow)
+        return Failed(name, error)
+
+
+def _await(request: Request, flow: JudgementFlow, name: str) -> Generator[Effect, Outcome, HttpAnswer]:
+    return render_answer(request, (yield from flow), name)
 
 
 def parse_question(form: Form, question: Question) -> Request | Malformed:
@@ -122,26 +140,39 @@ def parse_question(form: Form, question: Question) -> Request | Malformed:
     )
 
 
-def render_answer(request: Request | Malformed, decision: Decision) -> HttpAnswer:
+def render_answer(request: Request | Malformed, judged: Judgement, backend: str = "") -> HttpAnswer:
     """Build the response; only an `Allow` has the status 200."""
+    verdict, decision = (judged, judged.decision) if isinstance(judged, Verdict) else (None, judged)
     sendable = sendable_form(decision)
-    match sendable:
+    status, headers, body = _parts(sendable)
+    return HttpAnswer(
+        status=status,
+        headers=headers,
+        body=body,
+        request=request,
+        decision=sendable,
+        backend=backend,
+        verdict=verdict,
+    )
+
+
+def _parts(decision: Decision) -> tuple[int, tuple[tuple[str, str], ...], bytes]:
+    """Return the status, the headers and the body of a response."""
+    match decision:
         case Allow(edits=edits, response_headers=added):
             kept = {name.lower() for name, _ in edits.set}
             removed = [name for name in edits.remove if name.lower() not in kept]
             orders = ((_REMOVE, ",".join(removed)),) if removed else ()
-            return HttpAnswer(status=200, headers=(*edits.set, *added, *orders), request=request, decision=sendable)
+            return 200, (*edits.set, *added, *orders), b""
         case Deny(http_status=status, headers=headers, body=body):
             # A denial that stands in its body alone would be an allowance here, and 5xx no decision.
             told = status if 300 <= status < 500 else 403
             text = (*headers, ("content-type", "text/plain; charset=utf-8")) if _untyped(headers, body) else headers
-            return HttpAnswer(
-                status=told, headers=text, body=body.encode(errors="replace"), request=request, decision=sendable
-            )
+            return told, text, body.encode(errors="replace")
         case Unavailable():
-            return HttpAnswer(status=503, request=request, decision=sendable)
+            return 503, (), b""
         case _:
-            assert_never(sendable)
+            assert_never(decision)
 
 
 def _asked(form: Form, question: Question, headers: tuple[tuple[str, str], ...]) -> _Asked | str:

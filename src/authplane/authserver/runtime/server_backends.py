@@ -1,12 +1,11 @@
 """Backends from their descriptions: what a command line or a document says, in a form that other processes can read."""
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
-from authplane.authserver.backends.backend_choice import Branch, ByContext, ByHost, ByPath, Choice, Condition
 from authplane.authserver.backends.htpasswd.htpasswd import Htpasswd, HtpasswdSettings
 from authplane.authserver.backends.htpasswd.label_selectors import Selector, parse_selector
 from authplane.authserver.backends.htpasswd.user_secrets import SecretFilter
@@ -20,15 +19,23 @@ from authplane.authserver.backends.runtime.htpasswd_files import (
 )
 from authplane.authserver.backends.runtime.policy_plan import PolicyPlan
 from authplane.authserver.backends.testserver import Mode, TestServer
-from authplane.authserver.engine.check_engine import Backend
+from authplane.authserver.engine.backend import Backend
+from authplane.authserver.engine.backend_choice import (
+    NOBODY,
+    Branch,
+    ByContext,
+    ByHost,
+    ByPath,
+    Choice,
+    Condition,
+)
 from authplane.authserver.fronts.runtime.answer_checks import Perform, no_room
 from authplane.authserver.fronts.runtime.pyvoy.worker import Serving
 from authplane.authserver.records.runtime.decision_log import LogTarget, ToFile, ToStandardOutput, open_decision_log
 from authplane.authserver.records.runtime.metrics import Metrics
-from authplane.authserver.records.runtime.observer import Describe, Observer, plainly
+from authplane.authserver.records.runtime.observer import Observer, Observers, RecordVerdict
 from authplane.authserver.records.runtime.traces import open_traces
 from authplane.authserver.runtime.admin import Obstacle, admin_pages
-from authplane.authserver.runtime.observed_choice import Choosing
 from authplane.core.secret import Secret
 from authplane.policy.check.basic import fit_realm
 from authplane.policy.identity.workload_identity.reviewing import ReviewToken
@@ -38,9 +45,6 @@ from authplane.runtime.randomness import random_bytes
 from authplane.sources.runtime.folder import Folder
 from authplane.sources.runtime.last_good import LastGood
 from authplane.sources.runtime.listing import list_files
-
-NOBODY: Final = "-"
-"""What stands for the backend where none was asked; no backend can have this name."""
 
 
 class DescriptionError(Exception):
@@ -145,8 +149,8 @@ class _Made(NamedTuple):
     """Says what keeps it from being ready; empty means that it is."""
     perform: Perform = no_room
     """Asks whom it wants to ask."""
-    describe: Describe = plainly
-    """Adds what it knows of its decisions."""
+    verdicts: tuple[RecordVerdict, ...] = ()
+    """Who counts what its decisions rest on."""
 
 
 @asynccontextmanager
@@ -162,17 +166,17 @@ async def serving(described: dict[str, Any]) -> AsyncGenerator[Serving]:
         pool = stack.enter_context(HashPool())
 
         def observer(name: str) -> Observer:
-            describe = made[name].describe if name in made else plainly
-            return Observer(name, metrics.checks(name), lines=lines, traces=traces, describe=describe)
+            verdicts = made[name].verdicts if name in made else ()
+            return Observer(name, metrics.checks(name), lines=lines, traces=traces, verdicts=verdicts)
 
         def ready() -> bool:
             return not any(each.obstacle() for each in made.values())
 
         parts: dict[str, Obstacle] = {name: each.obstacle for name, each in made.items()}
-        backend, told = _joined(plan.branches, made, observer)
+        choice = Choice([Branch(each.name, each.when, made[each.name].backend) for each in plan.branches])
         yield Serving(
-            backend=backend,
-            observer=told,
+            backend=choice,
+            observer=_observing(choice, observer),
             perform=_performing(pool, made.values()),
             ready=ready,
             pages=admin_pages(metrics, parts),
@@ -195,16 +199,11 @@ def _performing(pool: HashPool, made: Iterable[_Made]) -> Perform:
     return perform
 
 
-def _joined(
-    branches: Sequence[BranchPlan], made: dict[str, _Made], observer: Callable[[str], Observer]
-) -> tuple[Backend, Observer | Choosing]:
-    """Return the backend that is asked and who is told: a single one without conditions needs no choice."""
-    if len(branches) == 1 and not branches[0].when:
-        name = branches[0].name
-        return made[name].backend, observer(name)
-    choice = Choice([Branch(each.name, each.when, made[each.name].backend) for each in branches])
-    door = Choosing(choice, {each.name: observer(each.name) for each in branches}, observer(NOBODY))
-    return door, door
+def _observing(choice: Choice, observer: Callable[[str], Observer]) -> Observer | Observers:
+    """Return who is told of checks; where one backend gets every request, it is told of all."""
+    if choice.only is not None:
+        return observer(choice.only.name)
+    return Observers({branch.name: observer(branch.name) for branch in choice.branches}, observer(NOBODY))
 
 
 def _target(text: str) -> LogTarget | None:
@@ -226,7 +225,7 @@ async def _backend(branch: BranchPlan, metrics: Metrics) -> AsyncGenerator[_Made
             from authplane.authserver.backends.runtime.policy_server import keep_policies  # noqa: PLC0415
 
             async with keep_policies(branch.name, branch.backend, metrics) as kept:
-                yield _Made(kept.backend, kept.obstacle, kept.perform, kept.notes.describe)
+                yield _Made(kept.backend, kept.obstacle, kept.perform, (kept.counts.record,))
         case _:
             assert_never(branch.backend)
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from authplane.authserver.backends.backend_choice import ByContext, ByHost, ByPath, Condition
 from authplane.authserver.backends.htpasswd.label_selectors import parse_selector
+from authplane.authserver.engine.backend_choice import ByContext, ByHost, ByPath, Condition
 from authplane.authserver.runtime.server_backends import (
     BackendChoice,
     BranchPlan,

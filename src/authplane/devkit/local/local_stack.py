@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 from authplane.authserver.backends.runtime.policy_plan import PolicyPlan
 from authplane.authserver.backends.runtime.policy_server import keep_policies
 from authplane.authserver.backends.testserver import Mode
+from authplane.authserver.engine.check_engine import Answer
 from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
 from authplane.authserver.records.runtime.metrics import Metrics
 from authplane.authserver.records.runtime.observer import Observer
@@ -160,11 +161,12 @@ async def _serve_policies(
         loosen_after=settings.loosen_after,
     )
 
-    def heard(request: Request, verdict: Verdict) -> None:
-        tell(Decided(request, verdict))
+    def shown(made: Answer, verdict: Verdict) -> None:
+        if isinstance(made.request, Request):
+            tell(Decided(made.request, verdict))
 
-    async with keep_policies("policy", plan, metrics, heard, quiet=True) as kept:
-        observer = Observer("policy", metrics.checks("policy"))
+    async with keep_policies("policy", plan, metrics, quiet=True) as kept:
+        observer = Observer("policy", metrics.checks("policy"), verdicts=(kept.counts.record, shown))
         front = AuthzSettings(address=address, grace=_GRACE)
         async with serve_authz(kept.backend, front, observer=observer, perform=kept.perform):
             yield

@@ -3,12 +3,15 @@
 from collections.abc import Generator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from authplane.core.header_edits import NO_EDITS, HeaderEdits
 from authplane.policy.check.decision import Decision
-from authplane.policy.explain.trace import RuleTrace, Trace
 from authplane.policy.verdicts.effects import Declined, Effect, Outcome
+
+if TYPE_CHECKING:
+    # Only named here: it brings CEL, and every authorization server knows verdicts.
+    from authplane.policy.explain.trace import RuleTrace, Trace
 
 
 class Grounds(NamedTuple):
@@ -48,7 +51,7 @@ class Shadowed(NamedTuple):
     entry: str = ""
     identity: str = ""
     reason: str = ""
-    rules: tuple[RuleTrace, ...] = ()
+    rules: "tuple[RuleTrace, ...]" = ()
     """What was tried, if somebody wants to know."""
 
 
@@ -57,7 +60,7 @@ class Verdict(NamedTuple):
 
     decision: Decision
     grounds: Grounds
-    trace: Trace | None = None
+    trace: "Trace | None" = None
     shadows: tuple[Shadowed, ...] = ()
     """What policies in shadow say, by target and age."""
 

@@ -10,8 +10,8 @@ from google.protobuf import timestamp_pb2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.dataplane.filters.world import CALL, CLIENT_CALL, STARTED, Wire, call
+from tests.support.answers import parse_check
 
-from authplane.authserver.engine.wire import parse_check
 from authplane.dataplane.filters.calls import Call, Endpoint, PeerCertificate
 from authplane.dataplane.filters.extauthz.check.shown_call import CheckForm, Shown
 from authplane.dataplane.filters.extauthz.check.wire import Questions

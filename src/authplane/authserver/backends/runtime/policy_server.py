@@ -1,9 +1,9 @@
 """The policies of a folder as a backend: read, compiled and kept up to date, with the keys of their issuers."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -12,13 +12,12 @@ from authplane.authserver.backends.runtime.asked_services import asked_endpoints
 from authplane.authserver.backends.runtime.cel_watch import WatchedExpressions
 from authplane.authserver.backends.runtime.external_services import ExternalServices, external_services
 from authplane.authserver.backends.runtime.policy_plan import PolicyPlan
-from authplane.authserver.records.runtime.access_notes import AccessMetrics, AccessNotes
 from authplane.authserver.records.runtime.metrics import Metrics, ReloadMetrics
+from authplane.authserver.records.runtime.verdict_metrics import AccessMetrics, VerdictCounts
 from authplane.cel.evaluate.remembered_results import RememberedExpressions
 from authplane.core.problems import Severity
 from authplane.policy.attached.attachments import Target
 from authplane.policy.attached.request_target import NOWHERE, parse_target
-from authplane.policy.check.request import Request
 from authplane.policy.compile.compile_policies import Compiled, PolicyCompiler
 from authplane.policy.decide.request_case import Means
 from authplane.policy.identity.evidence import Identifier
@@ -27,7 +26,6 @@ from authplane.policy.identity.tokens.issuer import Schedule
 from authplane.policy.identity.workload_identity.reviewing import ReviewToken, TokenReviewer
 from authplane.policy.rules.access_settings import Options
 from authplane.policy.verdicts.effects import Ask, Busy, Effect, Outcome
-from authplane.policy.verdicts.verdict import Verdict
 from authplane.resources.catalogue import POLICIES, TLS_POLICY
 from authplane.resources.documents import Finding
 from authplane.resources.loaded_resources import Held, Loaded
@@ -56,8 +54,6 @@ _RELEVANT: Final = POLICIES | {
     TLS_POLICY,
 }
 
-Heard: TypeAlias = Callable[[Request, Verdict], None]
-
 
 def unnamed_target(plan: PolicyPlan) -> Target:
     """Return what a check is about whose route does not say it; nothing is allowed to nowhere."""
@@ -75,15 +71,15 @@ class Others(NamedTuple):
 class KeptPolicies:
     """The policies that are in force, and all that decisions by them take."""
 
-    def __init__(self, plan: PolicyPlan, others: Others, heard: Heard | None, *, quiet: bool) -> None:
+    def __init__(self, plan: PolicyPlan, others: Others, *, quiet: bool) -> None:
         self._quiet = quiet
-        self.notes = AccessNotes()
+        self.counts = VerdictCounts()
+        """For the observer of the checks: verdicts are counted where answers are recorded."""
         self.issuers, self.services, self._reviewer = others
         inspector = TokenInspector(self.issuers)
         self.tokens = inspector.cache.counts
         self.backend = AccessPolicies(
             Identifier(inspector),
-            told=self.notes.told if heard is None else _both(self.notes.told, heard),
             means=Means(evaluate=RememberedExpressions(WatchedExpressions())),
             unnamed=unnamed_target(plan),
         )
@@ -157,7 +153,6 @@ async def keep_policies(  # noqa: PLR0913 (most have a default)
     name: str,
     plan: PolicyPlan,
     metrics: Metrics,
-    heard: Heard | None = None,
     *,
     reviewer: TokenReviewer | None = None,
     quiet: bool = False,
@@ -165,8 +160,8 @@ async def keep_policies(  # noqa: PLR0913 (most have a default)
 ) -> AsyncGenerator[KeptPolicies]:
     """Keep the policies of a folder in force while the block runs; raises `FolderError` if there is no folder.
 
-    ``heard`` is told of every decision; ``reviewer`` asks a cluster about tokens, and without one nobody does;
-    ``quiet`` is for those who tell of the folder's problems themselves; ``schedule`` says when issuers are asked.
+    ``reviewer`` asks a cluster about tokens, and without one nobody does; ``quiet`` is for those who tell of the
+    folder's problems themselves; ``schedule`` says when issuers are asked.
     """
     root = Path(plan.folder)
     kept_versions = LastGood(Path(plan.state_dir), root) if plan.state_dir else None
@@ -178,10 +173,10 @@ async def keep_policies(  # noqa: PLR0913 (most have a default)
     async with AsyncExitStack() as stack:
         issuers = await stack.enter_async_context(follow_issuers((), options))
         services = await stack.enter_async_context(external_services())
-        kept = KeptPolicies(plan, Others(issuers, services, reviewer), heard, quiet=quiet)
+        kept = KeptPolicies(plan, Others(issuers, services, reviewer), quiet=quiet)
         await kept.rebuild(folder.library.current())
         metrics.cache(name, kept.tokens)
-        metrics.include(AccessMetrics(name, kept.notes, issuers, kept.targets))
+        metrics.include(AccessMetrics(name, kept.counts, issuers, kept.targets))
         tasks = await stack.enter_async_context(owned_tasks())
         running = [
             tasks.create_task(_follow(kept, folder, reloads, poll=plan.poll)),
@@ -215,11 +210,3 @@ def _findings(compiled: Compiled, loaded: Loaded) -> frozenset[Finding]:
     )
     read = (each for each in loaded.findings if each.ref is None or each.ref.kind in _RELEVANT)
     return frozenset((*read, *made))
-
-
-def _both(first: Heard, second: Heard) -> Heard:
-    def heard(request: Request, verdict: Verdict) -> None:
-        first(request, verdict)
-        second(request, verdict)
-
-    return heard

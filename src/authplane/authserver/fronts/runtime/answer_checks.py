@@ -2,15 +2,17 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime
 from enum import Enum, auto
 from time import perf_counter
-from typing import Final, Generic, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar, assert_never
+from typing import Final, ParamSpec, Protocol, TypeAlias, TypeVar, assert_never
 
 import structlog
 
-from authplane.authserver.engine.check_engine import FAILED, Answer, AnswerFlow, Backend, check
+from authplane.authserver.engine.backend import Backend
+from authplane.authserver.engine.backend_choice import Choice
+from authplane.authserver.engine.check_engine import FAILED, Answer, CheckEngine, Failed, Pending
 from authplane.authserver.engine.wire import render_decision
 from authplane.authserver.records.runtime.traces import NO_TRACE, CallerTrace
 from authplane.policy.check.decision import Unavailable
@@ -52,15 +54,14 @@ class Witness(Protocol):
 
 
 class Observing(Protocol):
-    """Knows who is to be told of a check."""
+    """Knows who is told of the checks of each backend."""
 
     @property
     def traces(self) -> bool:
         """Whether the caller's trace is of use."""
 
-    @property
-    def responsible(self) -> Witness:
-        """Who is told of the check whose backend was asked last: each of several backends may have its own."""
+    def of(self, backend: str, /) -> Witness:
+        """Return who is told of the checks of a backend, by the name that answers give it."""
 
 
 class Unanswered(Enum):
@@ -88,37 +89,26 @@ class Driver:
     def decided(self, made: Answer, seconds: float, caller: CallerTrace) -> None:
         """Tell of a check that was answered without waiting for anything."""
         try:
-            self.observer.responsible.passed(made, seconds, caller)
+            self.observer.of(made.backend).passed(made, seconds, caller)
         except Exception as error:  # noqa: BLE001 (a decision holds even if it cannot be told)
             _complain(error)
 
-    def failed(self, error: Exception, seconds: float, caller: CallerTrace) -> None:
+    def failed(self, failed: Failed, seconds: float, caller: CallerTrace) -> None:
         """Tell of a check whose backend raised before it waited for anything."""
-        witness = self.observer.responsible
+        witness = self.observer.of(failed.backend)
         _tell(witness.began)
-        _tell(witness.failed, error, seconds, caller)
+        _tell(witness.failed, failed.error, seconds, caller)
 
     async def run(
         self,
-        flow: Generator[Effect, Outcome, T],
+        pending: Pending[T],
         answer_of: Callable[[T], Answer],
         *,
         limit: float | None,
         caller: CallerTrace = NO_TRACE,
     ) -> T | Unanswered:
         """Run a flow to its end, within ``limit`` seconds if there is something to wait for."""
-        made = self.begin(flow, answer_of, limit=limit, caller=caller)
-        return await made if isinstance(made, Coroutine) else made
-
-    def begin(
-        self,
-        flow: Generator[Effect, Outcome, T],
-        answer_of: Callable[[T], Answer],
-        *,
-        limit: float | None,
-        caller: CallerTrace = NO_TRACE,
-    ) -> T | Unanswered | Coroutine[None, None, T | Unanswered]:
-        """Run a flow up to where it waits; returns its result, which is no coroutine, or what runs the rest of it."""
+        backend, flow = pending
         begun = perf_counter()
         try:
             effect = next(flow)
@@ -127,13 +117,9 @@ class Driver:
             self.decided(answer_of(made), perf_counter() - begun, caller)
             return made
         except Exception as error:  # noqa: BLE001 (a failed check must become an answer that does not allow)
-            self.failed(error, perf_counter() - begun, caller)
+            self.failed(Failed(backend, error), perf_counter() - begun, caller)
             return Unanswered.FAILED
-        rest = _Begun(flow=flow, effect=effect, observer=self.observer.responsible, begun=begun, caller=caller)
-        return self._go_on(rest, answer_of, limit)
-
-    async def _go_on(self, rest: "_Begun[T]", answer_of: Callable[[T], Answer], limit: float | None) -> T | Unanswered:
-        flow, effect, observer, begun, caller = rest
+        observer = self.observer.of(backend)
         with contextlib.closing(flow):
             # Only a check that waits can pile up: the others are done before the next one is read.
             if self._waiting >= self._most:
@@ -163,16 +149,6 @@ class Driver:
                 self._waiting -= 1
 
 
-class _Begun(NamedTuple, Generic[T]):
-    """A check that waits for something."""
-
-    flow: Generator[Effect, Outcome, T]
-    effect: Effect
-    observer: Witness
-    begun: float
-    caller: CallerTrace
-
-
 P = ParamSpec("P")
 
 
@@ -190,12 +166,12 @@ def _complain(error: Exception) -> None:
 
 
 class Checks:
-    """Answers gRPC checks with a backend."""
+    """Answers gRPC checks, with a backend or with the one that a choice picks."""
 
     def __init__(
-        self, backend: Backend, *, observer: Observing, perform: Perform = no_room, in_flight: int = 1000
+        self, backend: Backend | Choice, *, observer: Observing, perform: Perform = no_room, in_flight: int = 1000
     ) -> None:
-        self._backend = backend
+        self._check = CheckEngine(backend).check
         self._observer = observer
         self._driver = Driver(observer, perform=perform, in_flight=in_flight)
         self.traces: Final = observer.traces
@@ -214,21 +190,20 @@ class Checks:
         Most checks wait for nothing, and a coroutine that never waits costs them much of their time.
         """
         begun = perf_counter()
-        try:
-            made = check(self._backend, body, datetime.now(UTC))
-        except Exception as error:  # noqa: BLE001 (a failed check must become an answer that does not allow)
-            self._driver.failed(error, perf_counter() - begun, caller)
-            return FAILED
+        made = self._check(body, datetime.now(UTC))
         if isinstance(made, Answer):
             try:
-                self._observer.responsible.passed(made, perf_counter() - begun, caller)
+                self._observer.of(made.backend).passed(made, perf_counter() - begun, caller)
             except Exception as error:  # noqa: BLE001 (a decision holds even if it cannot be told)
                 _complain(error)
             return made.reply
+        if isinstance(made, Failed):
+            self._driver.failed(made, perf_counter() - begun, caller)
+            return FAILED
         return self._finish(made, limit, caller)
 
-    async def _finish(self, flow: AnswerFlow, limit: float | None, caller: CallerTrace) -> bytes:
-        made = await self._driver.run(flow, _itself, limit=limit, caller=caller)
+    async def _finish(self, pending: Pending[Answer], limit: float | None, caller: CallerTrace) -> bytes:
+        made = await self._driver.run(pending, _itself, limit=limit, caller=caller)
         match made:
             case Answer(reply=reply):
                 return reply

@@ -8,7 +8,8 @@ from typing import Final
 import grpc
 import grpc.aio
 
-from authplane.authserver.engine.check_engine import Backend
+from authplane.authserver.engine.backend import Backend
+from authplane.authserver.engine.backend_choice import Choice
 from authplane.authserver.engine.wire import with_context
 from authplane.authserver.fronts.runtime.answer_checks import Checks, Observing, Perform, no_room
 from authplane.authserver.fronts.runtime.reflection import Reflection
@@ -51,7 +52,7 @@ class AuthzSettings:
 
 @asynccontextmanager
 async def serve_authz(
-    backend: Backend,
+    backend: Backend | Choice,
     settings: AuthzSettings,
     *,
     observer: Observing,

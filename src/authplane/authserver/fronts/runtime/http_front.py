@@ -3,14 +3,17 @@
 from collections.abc import Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
+from time import perf_counter
 from typing import Final, assert_never
 
-from authplane.authserver.engine.check_engine import Answer, Backend
+from authplane.authserver.engine.backend import Backend
+from authplane.authserver.engine.backend_choice import Choice, choice_of
+from authplane.authserver.engine.check_engine import Answer, Failed, Pending
 from authplane.authserver.engine.http_check import Form, HttpAnswer, Question, check_http
 from authplane.authserver.fronts.runtime.answer_checks import Driver, Observing, Perform, Unanswered, no_room
 from authplane.authserver.fronts.runtime.asgi_bodies import Bodies, NoRoom, Receive, unless_left
 from authplane.authserver.fronts.runtime.asgi_front import Scope, Send
-from authplane.authserver.records.runtime.traces import NO_TRACE, caller_trace
+from authplane.authserver.records.runtime.traces import NO_TRACE, CallerTrace, caller_trace
 from authplane.runtime.servers.http_server import HttpLimits, HttpRequest, HttpResponse, serve_http
 from authplane.runtime.servers.listen import Address
 
@@ -22,11 +25,11 @@ _LIMITS: Final = HttpLimits(largest_body=4 * 1024 * 1024)
 
 
 class HttpChecks:
-    """Answers HTTP checks with a backend, at most so many at a time."""
+    """Answers HTTP checks, with a backend or with the one that a choice picks."""
 
     def __init__(  # noqa: PLR0913 (most have a default)
         self,
-        backend: Backend,
+        backend: Backend | Choice,
         form: Form,
         *,
         observer: Observing,
@@ -34,7 +37,7 @@ class HttpChecks:
         in_flight: int = 1000,
         limit: float = 10.0,
     ) -> None:
-        self._backend = backend
+        self._choice = choice_of(backend)
         self._form = form
         self._limit = limit
         self._driver = Driver(observer, perform=perform, in_flight=in_flight)
@@ -46,14 +49,24 @@ class HttpChecks:
 
     def begin(self, question: Question) -> HttpResponse | Coroutine[None, None, HttpResponse]:
         """Return the response to a question, or what returns it if there is something to wait for."""
-        flow = check_http(self._backend, self._form, question, datetime.now(UTC))
+        begun = perf_counter()
+        made = check_http(self._choice, self._form, question, datetime.now(UTC))
         caller = caller_trace(_texts(question.headers)) if self._driver.observer.traces else NO_TRACE
-        made = self._driver.begin(flow, _answer_of, limit=self._limit, caller=caller)
-        return _finished(made) if isinstance(made, Coroutine) else _response(made)
+        match made:
+            case HttpAnswer():
+                self._driver.decided(_answer_of(made), perf_counter() - begun, caller)
+                return _response(made)
+            case Failed():
+                self._driver.failed(made, perf_counter() - begun, caller)
+                return FAILED
+            case Pending():
+                return self._finish(made, caller)
+            case _:
+                assert_never(made)
 
-
-async def _finished(answering: Coroutine[None, None, HttpAnswer | Unanswered]) -> HttpResponse:
-    return _response(await answering)
+    async def _finish(self, pending: Pending[HttpAnswer], caller: CallerTrace) -> HttpResponse:
+        made = await self._driver.run(pending, _answer_of, limit=self._limit, caller=caller)
+        return _response(made)
 
 
 def _response(made: HttpAnswer | Unanswered) -> HttpResponse:
@@ -69,7 +82,7 @@ def _response(made: HttpAnswer | Unanswered) -> HttpResponse:
 
 
 def _answer_of(made: HttpAnswer) -> Answer:
-    return Answer(reply=made.body, request=made.request, decision=made.decision)
+    return Answer(made.body, made.request, made.decision, made.backend, made.verdict)
 
 
 def _texts(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[str, str | bytes]]:

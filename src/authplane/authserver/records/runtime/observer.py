@@ -1,12 +1,12 @@
 """Who is told of every check: the decision log, the metrics and the traces.
 
 A front calls `began`, then one of `decided`, `failed` and `late`; or `passed` or `shed` alone. None of them raises or
-waits: a check has its answer, whatever becomes of what is known about it.
+waits: a check has its answer, whatever becomes of what is known about it. All that is known stands in the answer.
 """
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol, Self, TypeAlias
 
 import structlog
@@ -20,8 +20,10 @@ from authplane.authserver.records.decision_record import (
     conclusion_of,
     line_of,
 )
+from authplane.authserver.records.policy_record import access_line, with_grounds
 from authplane.authserver.records.runtime.metrics import CheckMetrics
 from authplane.authserver.records.runtime.traces import NO_TRACE, CallerTrace, NoTraces, Traces
+from authplane.policy.verdicts.verdict import Verdict
 from authplane.runtime.child_processes import place_of
 
 _log: Final = structlog.stdlib.get_logger()
@@ -37,20 +39,15 @@ class Lines(Protocol):
         """Take a line with its end."""
 
 
-class Told(NamedTuple):
+RecordVerdict: TypeAlias = Callable[[Answer, Verdict], None]
+"""Takes an answer with its verdict, at once."""
+
+
+class _Shown(NamedTuple):
     """What is shown of a decision."""
 
     record: Record
     line: str
-
-
-Describe: TypeAlias = Callable[[Record, Answer], Told]
-"""Adds what a backend knows of its decisions to what is known of every decision."""
-
-
-def plainly(record: Record, _made: Answer) -> Told:
-    """Add nothing."""
-    return Told(record, line_of(record))
 
 
 class Observer:
@@ -64,10 +61,10 @@ class Observer:
         lines: Lines | None = None,
         traces: Traces | None = None,
         clock: Clock = time.time,
-        describe: Describe = plainly,
+        verdicts: tuple[RecordVerdict, ...] = (),
     ) -> None:
         self._backend = backend
-        self._describe = describe
+        self._verdicts = verdicts
         self._metrics = metrics
         self._lines = lines
         self._traces = traces or NoTraces()
@@ -80,9 +77,8 @@ class Observer:
         """Whether the caller's trace is of use: if not, a front need not look for it."""
         return self._traces.on
 
-    @property
-    def responsible(self) -> Self:
-        """Who is told of a check: nobody else."""
+    def of(self, _backend: str, /) -> Self:
+        """Return who is told of a check: nobody else."""
         return self
 
     def began(self) -> None:
@@ -103,11 +99,18 @@ class Observer:
             self._undecided(Conclusion.FAILED, "the decision cannot be described", seconds, caller)
             return
         self._count(conclusion, seconds)
+        if made.verdict is not None:
+            self._record(made, made.verdict)
         if shown is not None:
             self._show(shown, caller)
 
-    def _described(self, made: Answer, seconds: float) -> Told:
-        return self._describe(build_record(made, backend=self._backend, now=self._clock(), seconds=seconds), made)
+    def _described(self, made: Answer, seconds: float) -> _Shown:
+        record = build_record(made, backend=self._backend, now=self._clock(), seconds=seconds)
+        if made.verdict is None:
+            return _Shown(record, line_of(record))
+        grounds = made.verdict.grounds
+        grounded = with_grounds(record, grounds)
+        return _Shown(grounded, access_line(grounded, grounds, made.verdict.shadows))
 
     def passed(self, made: Answer, seconds: float, caller: CallerTrace = NO_TRACE) -> None:
         """Take note of an answer to a check that ended as soon as it began."""
@@ -119,6 +122,8 @@ class Observer:
             self._metrics.passed(conclusion_of(made.decision), seconds)
         except Exception as error:  # noqa: BLE001 (as above)
             _complain(error)
+        if made.verdict is not None:
+            self._record(made, made.verdict)
 
     def failed(self, error: Exception, seconds: float, caller: CallerTrace = NO_TRACE) -> None:
         """Take note of a check whose backend raised; the error's message is not repeated."""
@@ -143,7 +148,7 @@ class Observer:
         if self._shows:
             now = self._clock()
             record = build_undecided(conclusion, reason, backend=self._backend, now=now, seconds=seconds)
-            self._show(Told(record, line_of(record)), caller)
+            self._show(_Shown(record, line_of(record)), caller)
 
     # Each is told on its own: that one cannot be told is no reason for the next to miss it.
 
@@ -153,17 +158,44 @@ class Observer:
         except Exception as error:  # noqa: BLE001 (as above)
             _complain(error)
 
-    def _show(self, told: Told, caller: CallerTrace) -> None:
+    def _record(self, made: Answer, verdict: Verdict) -> None:
+        try:
+            for record in self._verdicts:
+                record(made, verdict)
+        except Exception as error:  # noqa: BLE001 (as above)
+            _complain(error)
+
+    def _show(self, shown: _Shown, caller: CallerTrace) -> None:
         try:
             if self._lines is not None:
-                self._lines.write(told.line)
+                self._lines.write(shown.line)
         except Exception as error:  # noqa: BLE001 (as above)
             _complain(error)
         try:
             if self._traces.on:
-                self._traces.tell(told.record, caller)
+                self._traces.tell(shown.record, caller)
         except Exception as error:  # noqa: BLE001 (as above)
             _complain(error)
+
+
+class Observers:
+    """The observers of several backends, found by the name of the backend that an answer gives.
+
+    ``nobody`` is told of checks for which no backend was asked.
+    """
+
+    def __init__(self, by_backend: Mapping[str, Observer], nobody: Observer) -> None:
+        self._by_backend = by_backend
+        self._nobody = nobody
+
+    @property
+    def traces(self) -> bool:
+        """Whether the caller's trace is of use."""
+        return self._nobody.traces
+
+    def of(self, backend: str, /) -> Observer:
+        """Return who is told of the checks of a backend."""
+        return self._by_backend.get(backend, self._nobody)
 
 
 def _complain(error: Exception) -> None:

@@ -15,7 +15,8 @@ from typing import Any, Final, TypeAlias
 
 import structlog
 
-from authplane.authserver.engine.check_engine import Backend
+from authplane.authserver.engine.backend import Backend
+from authplane.authserver.engine.backend_choice import Choice
 from authplane.authserver.engine.http_check import Form, ForwardedHeaders, OriginalHeaders, SameRequest
 from authplane.authserver.fronts.runtime.answer_checks import Checks, Observing, Perform, no_room
 from authplane.authserver.fronts.runtime.asgi_bodies import Receive
@@ -45,7 +46,7 @@ _log: Final = structlog.stdlib.get_logger()
 class Serving:
     """What a worker serves with."""
 
-    backend: Backend
+    backend: Backend | Choice
     observer: Observing
     perform: Perform = no_room
     ready: Callable[[], bool] = lambda: True

@@ -1,15 +1,16 @@
-"""Several backends behind one door."""
+"""Which backend decides about a request."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import ClassVar, Final, TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
-from authplane.authserver.engine.check_engine import Backend
-from authplane.policy.check.decision import Decision, Deny
+from authplane.authserver.engine.backend import Backend
+from authplane.policy.check.decision import Deny
 from authplane.policy.check.request import Request
-from authplane.policy.verdicts.effects import Flow
+
+NOBODY: Final = "-"
+"""The name that answers have instead of a backend's where a choice asked none; no backend can have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ Condition: TypeAlias = ByContext | ByHost | ByPath
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A backend, what it is called here, and when it is asked: all conditions hold."""
+    """A backend, the name that the operator gave it, and when it is asked: all conditions hold."""
 
     name: str
     conditions: tuple[Condition, ...]
@@ -48,35 +49,39 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Asks the backend of the first branch that fits; a request that fits none is denied.
+    """Picks the first branch that fits; a request that fits none is denied.
 
-    Where a branch is chosen by path, so is a request whose path can be read in two ways: the origin might find another
-    place than the one that it was judged by.
+    Where a branch is chosen by path, a request whose path can be read in two ways is denied as well: the origin might
+    find another place than the one that it was judged by.
     """
 
-    name: ClassVar = "choice"
-
     branches: Sequence[Branch]
-    by_path: bool = field(init=False)
-    """Whether paths matter."""
+    only: Branch | None = field(init=False)
+    """The branch that gets every request, if there is no other and it has no condition."""
+    nobody: str = field(init=False)
+    """Who is named in answers for which no branch was picked: `only`, or `NOBODY`."""
+    _by_path: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        conditions = (condition for branch in self.branches for condition in branch.conditions)
-        object.__setattr__(self, "by_path", any(isinstance(condition, ByPath) for condition in conditions))
+        conditions = [condition for branch in self.branches for condition in branch.conditions]
+        only = self.branches[0] if len(self.branches) == 1 and not conditions else None
+        object.__setattr__(self, "only", only)
+        object.__setattr__(self, "nobody", NOBODY if only is None else only.name)
+        object.__setattr__(self, "_by_path", any(isinstance(condition, ByPath) for condition in conditions))
 
     def pick(self, request: Request) -> Branch | Deny:
         """Return the branch that is responsible, or the denial if there is none."""
-        if self.by_path and _AMBIGUOUS.search(request.path):
+        if self._by_path and _AMBIGUOUS.search(request.path):
             return _UNCLEAR
         for branch in self.branches:
             if all(_holds(condition, request) for condition in branch.conditions):
                 return branch
         return _NOBODY
 
-    def decide(self, request: Request, now: datetime) -> Decision | Flow:
-        """Judge by the backend that is responsible."""
-        picked = self.pick(request)
-        return picked if isinstance(picked, Deny) else picked.backend.decide(request, now)
+
+def choice_of(backends: Backend | Choice) -> Choice:
+    """Return a choice; that of a single backend leaves it every request, and calls it by its own name."""
+    return backends if isinstance(backends, Choice) else Choice((Branch(backends.name, (), backends),))
 
 
 _NOBODY: Final = Deny(http_status=403, rule="no backend is responsible")

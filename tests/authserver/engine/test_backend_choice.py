@@ -1,15 +1,14 @@
 """Several backends behind one door."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 import pytest
 
-from authplane.authserver.backends.backend_choice import Branch, ByContext, ByHost, ByPath, Choice, Condition
+from authplane.authserver.engine.backend_choice import Branch, ByContext, ByHost, ByPath, Choice, Condition
 from authplane.policy.check.decision import Allow, Decision, Deny
 from authplane.policy.check.request import Request
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NOBODY = Deny(http_status=403, rule="no backend is responsible")
 
 
@@ -45,7 +44,7 @@ CASES: dict[str, tuple[Condition, Request, bool]] = {
 @pytest.mark.parametrize(("condition", "request_", "holds"), CASES.values(), ids=CASES.keys())
 def test_a_branch_is_taken_if_its_condition_holds(condition: Condition, request_: Request, holds: bool) -> None:
     choice = Choice((Branch("it", (condition,), Named("it")),))
-    assert choice.decide(request_, NOW) == (Allow(identity="it") if holds else NOBODY)
+    assert choice.pick(request_) == (choice.branches[0] if holds else NOBODY)
 
 
 def test_the_first_branch_whose_conditions_all_hold_decides() -> None:
@@ -57,12 +56,11 @@ def test_the_first_branch_whose_conditions_all_hold_decides() -> None:
         )
     )
     requests = [("a.example", "/admin/x"), ("a.example", "/"), ("b.example", "/admin")]
-    decisions = [choice.decide(Request(method="GET", host=host, path=path), NOW) for host, path in requests]
-    assert decisions == [Allow(identity="admin"), Allow(identity="a"), Allow(identity="rest")]
+    assert [choice.pick(Request(method="GET", host=host, path=path)) for host, path in requests] == [*choice.branches]
 
 
 def test_nobody_responsible_is_a_denial() -> None:
-    assert Choice(()).decide(Request(method="GET", path="/"), NOW) == NOBODY
+    assert Choice(()).pick(Request(method="GET", path="/")) == NOBODY
 
 
 CLEAR = ("/", "/a", "/a/b.c", "/a/..b/c...", "/caf%C3%A9", "/a%20b", "/a%3Fb", "/%7B", "/%40", "/%60", "/%5E", "/%2A")
@@ -76,6 +74,7 @@ UNCLEAR = (
 def test_a_path_that_can_be_read_in_two_ways_is_denied_where_paths_matter(path: str) -> None:
     asked = Request(method="GET", path=path)
     by_path = Choice((Branch("a", (ByPath("/a"),), Named("a")), Branch("rest", (), Named("rest"))))
-    decision = by_path.decide(asked, NOW)
-    assert (isinstance(decision, Deny) and decision.http_status == 400) == (path in UNCLEAR)
-    assert Choice((Branch("rest", (), Named("rest")),)).decide(asked, NOW) == Allow(identity="rest")
+    picked = by_path.pick(asked)
+    assert (isinstance(picked, Deny) and picked.http_status == 400) == (path in UNCLEAR)
+    alone = Choice((Branch("rest", (), Named("rest")),))
+    assert alone.pick(asked) == alone.only == alone.branches[0]

@@ -1,4 +1,4 @@
-"""What is known of the decisions by policies: for the decision log and for the metrics."""
+"""What is counted of decisions by policies, and of the issuers that they need."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -8,13 +8,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from authplane.authserver.engine.check_engine import Answer
-from authplane.authserver.records.decision_record import Record
-from authplane.authserver.records.policy_record import access_line, with_grounds
-from authplane.authserver.records.runtime.observer import Told, plainly
 from authplane.policy.check.decision import Allow, Decision, Deny
-from authplane.policy.check.request import Request
 from authplane.policy.identity.tokens.issuer import Standing
-from authplane.policy.verdicts.verdict import Grounds, Shadowed, Verdict, Would
+from authplane.policy.verdicts.verdict import Verdict, Would
 
 _MOST_POLICIES: Final = 1000
 """Of how many policies failures are counted by name; they come and go while a server runs."""
@@ -27,14 +23,10 @@ _Decided: TypeAlias = tuple[str, str, str, type[Decision]]
 """Policy, rule, entry and the kind of decision: every check makes one, so it is nothing more."""
 
 
-class AccessNotes:
-    """Keeps what the last decision rests on until whoever writes it down asks.
-
-    That is before any other check goes on; so there is never more than one to keep.
-    """
+class VerdictCounts:
+    """Counts verdicts by what they rest on; every table has a limit."""
 
     def __init__(self) -> None:
-        self._last: tuple[Request, Grounds, tuple[Shadowed, ...]] | None = None
         self.failures: Counter[tuple[str, str]] = Counter()
         """Expressions that failed, by policy and by how."""
         self.decided: dict[_Decided, int] = {}
@@ -42,10 +34,9 @@ class AccessNotes:
         self.shadows: Counter[tuple[str, Would, str]] = Counter()
         """What policies in shadow would have done, by policy and by what was decided."""
 
-    def told(self, request: Request, verdict: Verdict) -> None:
-        """Take note of a decision."""
+    def record(self, _made: Answer, verdict: Verdict) -> None:
+        """Count a verdict."""
         grounds = verdict.grounds
-        self._last = (request, grounds, verdict.shadows)
         self._count((grounds[0], grounds[1], grounds[2], verdict.decision.__class__))
         for failure in grounds.failures:
             policy, _, rest = failure.partition(" ")
@@ -65,14 +56,6 @@ class AccessNotes:
             before = counts.get(decided)
         counts[decided] = 1 if before is None else before + 1
 
-    def describe(self, record: Record, made: Answer) -> Told:
-        """Say what a decision rests on, if it is the last one."""
-        last, self._last = self._last, None
-        if last is None or last[0] is not made.request:
-            return plainly(record, made)
-        grounded = with_grounds(record, last[1])
-        return Told(grounded, access_line(grounded, last[1], last[2]))
-
 
 class Followed(Protocol):
     """Issuers whose keys are kept at hand."""
@@ -88,9 +71,9 @@ class Followed(Protocol):
 class AccessMetrics(Collector):
     """Decisions, failed expressions and issuers, as Prometheus reads them."""
 
-    def __init__(self, backend: str, notes: AccessNotes, issuers: Followed, policies: Callable[[], int]) -> None:
+    def __init__(self, backend: str, counts: VerdictCounts, issuers: Followed, policies: Callable[[], int]) -> None:
         self._backend = backend
-        self._notes = notes
+        self._counts = counts
         self._issuers = issuers
         self._policies = policies
 
@@ -101,7 +84,7 @@ class AccessMetrics(Collector):
             "Evaluations of expressions that gave no truth value, and so granted nothing.",
             labels=("backend", "policy", "code"),
         )
-        for (policy, code), count in sorted(self._notes.failures.items()):
+        for (policy, code), count in sorted(self._counts.failures.items()):
             failures.add_metric((self._backend, policy, code), count)
         targets = GaugeMetricFamily("authplane_policy_targets", "Targets that policies protect.", labels=("backend",))
         targets.add_metric((self._backend,), self._policies())
@@ -114,7 +97,7 @@ class AccessMetrics(Collector):
             labels=("backend", "policy", "rule", "entry", "decision"),
         )
         totals: Counter[tuple[str, str, str, str]] = Counter()
-        for (policy, rule, entry, kind), count in self._notes.decided.items():
+        for (policy, rule, entry, kind), count in self._counts.decided.items():
             totals[policy, rule, entry, _word(kind)] += count
         for labels, count in sorted(totals.items()):
             decisions.add_metric((self._backend, *labels), count)
@@ -126,7 +109,7 @@ class AccessMetrics(Collector):
             "What policies in shadow would have done with requests, and what was decided by the others.",
             labels=("backend", "policy", "outcome", "decision"),
         )
-        for (policy, would, decision), count in sorted(self._notes.shadows.items()):
+        for (policy, would, decision), count in sorted(self._counts.shadows.items()):
             shadows.add_metric((self._backend, policy, would.value, decision), count)
         return shadows
 
