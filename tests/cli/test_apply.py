@@ -3,14 +3,14 @@
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from tests.support.world import whole
-from typer.testing import CliRunner, Result
 
 from authplane.cli.main import build_app
 
 
 def invoke(*arguments: object) -> Result:
-    return CliRunner().invoke(build_app(["apply", "validate"]), list(map(str, arguments)))
+    return CliRunner().invoke(build_app(), list(map(str, arguments)))
 
 
 @pytest.fixture

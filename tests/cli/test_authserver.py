@@ -4,10 +4,10 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from click.testing import CliRunner
 from tests.support.authserver import Server, basic, entry
 from tests.support.certificates import server as issued
 from tests.support.eventually import eventually
-from typer.testing import CliRunner
 
 from authplane.cli.main import build_app
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from click.testing import CliRunner, Result
 from tests.policy.world import (
     ADD,
     AGENT,
@@ -23,7 +24,6 @@ from tests.policy.world import (
     rule,
 )
 from tests.support.authserver import Server
-from typer.testing import CliRunner, Result
 
 from authplane.cli.main import build_app
 from authplane.core.names import Ref

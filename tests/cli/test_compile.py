@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from click.testing import CliRunner
 from tests.support.certificates import ca_secret, server, tls_secret
 from tests.support.gateway import service
 from tests.support.mcp_gateway import backend, configuration, gateway, policy, route
 from tests.support.world import whole
-from typer.testing import CliRunner
 
 from authplane.cli.main import build_app
 

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from tests.support.certificates import authority, client
 from tests.support.eventually import eventually
-from typer.testing import CliRunner, Result
 
 from authplane.cli.main import build_app
 from authplane.runtime.child_processes import Line, run_process

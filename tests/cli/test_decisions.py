@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from tests.support.gateway import free_port
-from typer.testing import CliRunner, Result
 
 from authplane.cli.main import build_app
 from authplane.runtime.servers.http_server import HttpRequest, HttpResponse, serve_http
@@ -47,7 +47,7 @@ def envoy_pages() -> dict[str, str]:
 
 
 async def decisions(*arguments: str) -> Result:
-    return await asyncio.to_thread(CliRunner().invoke, build_app(["decisions"]), ["decisions", *arguments])
+    return await asyncio.to_thread(CliRunner().invoke, build_app(), ["decisions", *arguments])
 
 
 async def test_a_person_sees_one_table(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from urllib.parse import quote
 
 import httpx2
 import pytest
+from click.testing import CliRunner, Result
 from cryptography import x509
 from tests.policy.tokens.keyrings import verify
 from tests.support.eventually import eventually
 from tests.support.gateway import free_port
-from typer.testing import CliRunner, Result
 
 from authplane.cli.main import build_app
 from authplane.core.problems import Problems

@@ -5,10 +5,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner, Result
 from tests.controlplane.serving.test_handshake import NAME, serving
 from tests.policy.world import BACKEND, policy, rule
 from tests.support.certificates import ca_secret
-from typer.testing import CliRunner, Result
 
 from authplane.cli.main import build_app
 from authplane.controlplane.graph.upstreams.policy_connection import OverSocket, PolicyServer

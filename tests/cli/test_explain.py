@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
+from click.testing import CliRunner, Result
 from tests.policy.world import (
     BACKEND,
     GATEWAY,
@@ -19,7 +20,6 @@ from tests.policy.world import (
     settings,
 )
 from tests.support.gateway import service
-from typer.testing import CliRunner, Result
 
 from authplane.cli.main import build_app
 from authplane.devkit.policies.explain_placement import EVALUATED, OPEN_SERVER, TOO_OLD

@@ -12,11 +12,11 @@ from typing import Any
 import grpc.aio
 import httpx2
 import pytest
+from click.testing import CliRunner
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from tests.policy.checks import check
 from tests.support.authserver import Server, basic, entry
 from tests.support.eventually import eventually
-from typer.testing import CliRunner
 
 from authplane.cli.main import build_app
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from click.testing import CliRunner, Result
 from tests.cli.test_check import WORLD, loaded
 from tests.docs.pages import ROOT, read
 from tests.policy.world import (
@@ -21,7 +22,6 @@ from tests.policy.world import (
     rule,
     settings,
 )
-from typer.testing import CliRunner, Result
 
 from authplane.cli.main import build_app
 from authplane.devkit.policies.checking import enforce

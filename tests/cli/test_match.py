@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from click.testing import CliRunner, Result
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2
 from google.protobuf import json_format
-from typer.testing import CliRunner, Result
 
 from authplane.cli.main import build_app
 from authplane.grpc.matching import (
@@ -43,7 +43,7 @@ def match(tree: str | Tree | Any, call: str = CALL, *options: str) -> Result:
     text = tree if isinstance(tree, str) else json_format.MessageToJson(tree)
     Path("tree.yaml").write_text(text, encoding="utf-8")
     Path("call.yaml").write_text(call, encoding="utf-8")
-    return CliRunner().invoke(build_app(["match"]), ["match", "tree.yaml", "--request", "call.yaml", *options])
+    return CliRunner().invoke(build_app(), ["match", "tree.yaml", "--request", "call.yaml", *options])
 
 
 def printed(result: Result) -> str:
@@ -319,5 +319,5 @@ matcherTree:
 
 
 def test_a_file_that_is_not_there_is_a_mistake_of_usage(place: Path) -> None:
-    result = CliRunner().invoke(build_app(["match"]), ["match", "none.yaml", "--request", "none.yaml"])
+    result = CliRunner().invoke(build_app(), ["match", "none.yaml", "--request", "none.yaml"])
     assert (result.exit_code, result.stdout) == (2, "")

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from tests.support.world import ECHO, PROXY
-from typer.testing import CliRunner, Result
 
 from authplane.cli.main import build_app
 

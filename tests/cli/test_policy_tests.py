@@ -5,10 +5,10 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from click.testing import CliRunner, Result
 from tests.cli.test_check import WORLD, asked, assumed
 from tests.docs.pages import ROOT
 from tests.policy.world import AGENT
-from typer.testing import CliRunner, Result
 
 from authplane.cli.main import build_app
 

@@ -7,9 +7,9 @@ from typing import Any, Final, TypeGuard
 import jsonschema
 import pytest
 import yaml
+from click.testing import CliRunner
 from tests.docs.pages import ROOT
 from tools.gen_schemas import FILE, schema_of_kinds, text_of_schema
-from typer.testing import CliRunner
 
 from authplane.cli.main import build_app
 from authplane.resources.catalogue import KINDS
@@ -21,7 +21,7 @@ JUDGE: Final = jsonschema.Draft7Validator(SCHEMA)
 
 
 def schema(*arguments: str) -> tuple[int, str]:
-    done = CliRunner().invoke(build_app(["schema"]), ["schema", *arguments])
+    done = CliRunner().invoke(build_app(), ["schema", *arguments])
     return done.exit_code, done.output
 
 

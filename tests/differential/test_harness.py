@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from click.testing import CliRunner
 from tests.differential.differences import Tally
 from tests.differential.envoy import compare, judged, running
 from tests.differential.exceptions import ACCEPTED, KNOWN, Kind, Known
@@ -19,7 +20,6 @@ from tests.differential.run import batches
 from tests.differential.shrink import Small, reduced, shrunk
 from tests.differential.site import Listeners, Site, gateways_of, text_of
 from tests.support.envoys import INSTALLED
-from typer.testing import CliRunner
 
 from authplane.cli.main import build_app
 from authplane.devkit.policies.request_files import parse_requests

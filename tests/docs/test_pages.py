@@ -9,12 +9,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 from tests.docs.pages import PAGES, ROOT, Step, anchors, blocks, links, name_of, read, steps
 from tests.support.envoy_validation import validate
-from typer.core import TyperGroup
-from typer.main import get_command
-from typer.testing import CliRunner
 
 from authplane.cli.main import build_app
 
@@ -146,14 +145,15 @@ def test_a_command_of_the_pages_has_options_that_exist(step: Step) -> None:
 
 def commands() -> dict[str, set[str]]:
     """Return the options of every command that users see, by its name: ``dev token``."""
-    top = get_command(build_app())
-    assert isinstance(top, TyperGroup)
-    return dict(_options(top, ""))
+    return dict(_options(build_app(), ""))
 
 
-def _options(group: TyperGroup, before: str) -> Iterator[tuple[str, set[str]]]:
-    for name, command in group.commands.items():
-        if isinstance(command, TyperGroup):
+def _options(group: click.Group, before: str) -> Iterator[tuple[str, set[str]]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
             yield from _options(command, f"{before}{name} ")
         elif not command.hidden:
             options = {option for each in command.params for option in each.opts if option.startswith("--")}

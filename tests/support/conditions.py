@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from authplane.cli.main import build_app
 
@@ -13,7 +13,7 @@ from authplane.cli.main import build_app
 async def records(folder: Path) -> list[dict[str, Any]]:
     """Return what ``authplane status`` tells of a folder; the command runs in this process, which is quicker."""
     arguments = ["status", str(folder), "-o", "json"]
-    result = await asyncio.to_thread(CliRunner().invoke, build_app(["status"]), arguments, catch_exceptions=False)
+    result = await asyncio.to_thread(CliRunner().invoke, build_app(), arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.stderr
     found: list[dict[str, Any]] = json.loads(result.stdout)
     return found

@@ -3,19 +3,17 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from authplane.cli.shared.console import out
 from authplane.cli.shared.folder_argument import read_generation
-from authplane.cli.shared.output import count, err, fail, finding_line, findings_summary, out
+from authplane.cli.shared.output import count, fail, findings_summary, print_finding
+from authplane.cli.shared.parameters import Argument
 from authplane.controlplane.serving.generation import has_errors
 from authplane.sources.runtime.apply_folder import ApplyError, apply_folder
 
 
 def apply(
-    staged: Annotated[
-        Path, typer.Argument(metavar="STAGED", help="The folder with the new files.", show_default=False)
-    ],
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder that programs read.", show_default=False)],
+    staged: Annotated[Path, Argument(metavar="STAGED", help="The folder with the new files.")],
+    folder: Annotated[Path, Argument(metavar="DIR", help="The folder that programs read.")],
 ) -> None:
     """Check a folder of resources and give its content to another, all files at once.
 
@@ -26,7 +24,7 @@ def apply(
     """
     findings = read_generation(staged).findings
     for finding in findings:
-        err.print(finding_line(finding))
+        print_finding(finding, to_stderr=True)
     if has_errors(findings):
         fail(f"nothing was applied: {findings_summary(findings)} in {staged}")
     try:

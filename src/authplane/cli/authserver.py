@@ -3,34 +3,29 @@
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
-import typer
-
 from authplane.authserver.backends.runtime.policy_plan import PolicyPlan
 from authplane.authserver.backends.testserver import Mode
 from authplane.authserver.runtime.server_backends import BranchPlan, FilePlan, HtpasswdPlan, TestServerPlan
 from authplane.authserver.runtime.server_document import DocumentError, read_branches
 from authplane.cli.shared.front_options import Front, with_front
 from authplane.cli.shared.listen_options import LoosenAfterOption, StateDirOption, serving
-from authplane.cli.shared.output import err, fail, finding_line, findings_summary
+from authplane.cli.shared.output import fail, findings_summary, print_finding
+from authplane.cli.shared.parameters import Argument, Option, command, group
 from authplane.sources.runtime.folder import LOOSEN_AFTER
 from authplane.sources.runtime.last_good import default_state_dir
 
-authserver = typer.Typer(name="authserver", help="Answer the authorization checks of Envoy.", no_args_is_help=True)
+authserver = group("authserver", "Answer the authorization checks of Envoy.")
 
 PollOption: TypeAlias = Annotated[
-    bool, typer.Option("--poll", help="Look for changes of folders from time to time, where the system tells of none.")
+    bool, Option("--poll", help="Look for changes of folders from time to time, where the system tells of none.")
 ]
 
 
-@authserver.callback()
-def _authserver() -> None: ...
-
-
-@authserver.command("testserver")
+@command(authserver, "testserver")
 @with_front
 def serve_test_backend(
     mode: Annotated[
-        Mode, typer.Option(help="all authorizes every request; path only those whose path contains 'allow'.")
+        Mode, Option(help="all authorizes every request; path only those whose path contains 'allow'.")
     ] = Mode.ALL,
     *,
     front: Front,
@@ -45,24 +40,22 @@ def serve_test_backend(
     front.serve(BranchPlan(name="testserver", backend=TestServerPlan(mode=mode.value)))
 
 
-@authserver.command("htpasswd")
+@command(authserver, "htpasswd")
 @with_front
 def serve_htpasswd(
     file: Annotated[
-        list[str] | None, typer.Option(help="[REALM=]PATH of a password file; may be given several times.")
+        list[str] | None, Option(help="[REALM=]PATH of a password file; may be given several times.")
     ] = None,
-    folder: Annotated[
-        Path | None, typer.Option(help="A folder of resources whose annotated Secrets hold users.")
-    ] = None,
-    auth_realm: Annotated[str, typer.Option(help="The realm of routes whose context names none.")] = "default",
-    selector: Annotated[str, typer.Option(help="A label selector for Secrets.")] = "",
-    watch_namespaces: Annotated[str, typer.Option(help="Namespaces of Secrets, with commas; empty is all.")] = "",
-    strict: Annotated[bool, typer.Option("--strict", help="Refuse weak password hashes.")] = False,
+    folder: Annotated[Path | None, Option(help="A folder of resources whose annotated Secrets hold users.")] = None,
+    auth_realm: Annotated[str, Option(help="The realm of routes whose context names none.")] = "default",
+    selector: Annotated[str, Option(help="A label selector for Secrets.")] = "",
+    watch_namespaces: Annotated[str, Option(help="Namespaces of Secrets, with commas; empty is all.")] = "",
+    strict: Annotated[bool, Option("--strict", help="Refuse weak password hashes.")] = False,
     forward_credentials: Annotated[
-        bool, typer.Option("--forward-credentials", help="Leave the Authorization header for the origin.")
+        bool, Option("--forward-credentials", help="Leave the Authorization header for the origin.")
     ] = False,
     trusted_hops: Annotated[
-        int, typer.Option(min=0, max=100, help="Number of proxies before Envoy; attempts are counted per client.")
+        int, Option(min=0, max=100, help="Number of proxies before Envoy; attempts are counted per client.")
     ] = 0,
     poll: PollOption = False,
     state_dir: StateDirOption = None,
@@ -90,22 +83,18 @@ def serve_htpasswd(
     front.serve(BranchPlan(name="htpasswd", backend=plan))
 
 
-@authserver.command("policy")
+@command(authserver, "policy")
 @with_front
 def serve_policies(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A folder of resources with AccessPolicies.", show_default=False)
-    ],
+    folder: Annotated[Path, Argument(metavar="DIR", help="A folder of resources with AccessPolicies.")],
     allow_private_issuers: Annotated[
         bool,
-        typer.Option("--allow-private-issuers", help="For development: fetch keys from private networks as well."),
+        Option("--allow-private-issuers", help="For development: fetch keys from private networks as well."),
     ] = False,
     target: Annotated[
-        str, typer.Option(help="Backend/NAMESPACE/NAME that checks are about whose route names none, as over HTTP.")
+        str, Option(help="Backend/NAMESPACE/NAME that checks are about whose route names none, as over HTTP.")
     ] = "",
-    gateway: Annotated[
-        str, typer.Option(help="Gateway/NAMESPACE/NAME, or with /LISTENER, that they come through.")
-    ] = "",
+    gateway: Annotated[str, Option(help="Gateway/NAMESPACE/NAME, or with /LISTENER, that they come through.")] = "",
     poll: PollOption = False,
     state_dir: StateDirOption = None,
     loosen_after: LoosenAfterOption = LOOSEN_AFTER,
@@ -128,18 +117,12 @@ def serve_policies(
     front.serve(BranchPlan(name="policy", backend=plan))
 
 
-@authserver.command("serve")
+@command(authserver, "serve")
 @with_front
 def serve_document(
     file: Annotated[
         Path,
-        typer.Argument(
-            metavar="FILE",
-            help="A file with one AuthorizationServer.",
-            exists=True,
-            dir_okay=False,
-            show_default=False,
-        ),
+        Argument(metavar="FILE", help="A file with one AuthorizationServer.", existing_file=True),
     ],
     poll: PollOption = False,
     state_dir: StateDirOption = None,
@@ -155,7 +138,7 @@ def serve_document(
             branches = read_branches(file, poll=poll, state_dir=(state_dir or default_state_dir()).absolute())
         except DocumentError as error:
             for finding in error.findings:
-                err.print(finding_line(finding))
+                print_finding(finding, to_stderr=True)
             fail(f"{file} cannot be served: {findings_summary(error.findings)}")
     front.serve(*branches)
 

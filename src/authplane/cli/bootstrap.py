@@ -2,10 +2,11 @@
 
 from typing import Annotated, assert_never
 
-import typer
+import click
 
 from authplane.cli.shared.listen_options import serving
 from authplane.cli.shared.output import fail
+from authplane.cli.shared.parameters import Option
 from authplane.controlplane.render.dump import json_text
 from authplane.controlplane.render.envoy_bootstrap import (
     ClientFiles,
@@ -22,22 +23,22 @@ from authplane.runtime.servers.listen import Address, TcpAddress, UnixAddress, p
 
 def bootstrap(
     address: Annotated[
-        str, typer.Option(help="host:port or unix:/path of the control plane; by default its own default, a socket.")
+        str, Option(help="host:port or unix:/path of the control plane; by default its own default, a socket.")
     ] = "",
     node: Annotated[
         str,
-        typer.Option(
+        Option(
             help="The node id: with TLS a name in the certificate, alone or before # and a name of the instance. By"
             " default the first name in the certificate, or envoy."
         ),
     ] = "",
-    admin: Annotated[str, typer.Option(help="Where Envoy's admin interface listens.")] = "127.0.0.1:9901",
-    delta: Annotated[bool, typer.Option("--delta", help="Ask for changes only (delta xDS).")] = False,
-    tls_ca_path: Annotated[str, typer.Option(help="PEM file with the CA of the control plane.")] = "",
-    tls_cert_path: Annotated[str, typer.Option(help="PEM file with the certificate of this Envoy.")] = "",
-    tls_key_path: Annotated[str, typer.Option(help="PEM file with its private key.")] = "",
+    admin: Annotated[str, Option(help="Where Envoy's admin interface listens.")] = "127.0.0.1:9901",
+    delta: Annotated[bool, Option("--delta", help="Ask for changes only (delta xDS).")] = False,
+    tls_ca_path: Annotated[str, Option(help="PEM file with the CA of the control plane.")] = "",
+    tls_cert_path: Annotated[str, Option(help="PEM file with the certificate of this Envoy.")] = "",
+    tls_key_path: Annotated[str, Option(help="PEM file with its private key.")] = "",
     tls_server_name: Annotated[
-        str, typer.Option(help="The name in the control plane's certificate; by default the host of its address.")
+        str, Option(help="The name in the control plane's certificate; by default the host of its address.")
     ] = "",
 ) -> None:
     """Print the start-up configuration of an Envoy that asks a control plane.
@@ -55,7 +56,7 @@ def bootstrap(
         tls = ClientFiles(server_name=name, ca=tls_ca_path, certificate=tls_cert_path, key=tls_key_path)
         control = ControlPlane(where=where, delta=delta, tls=tls if any(files) else None)
         message = ads_bootstrap(control, node=node or _node(tls_cert_path), admin=_where(parse_address(admin)))
-    typer.echo(json_text(message), nl=False)
+    click.echo(json_text(message), nl=False)
 
 
 def _node(certificate: str) -> str:

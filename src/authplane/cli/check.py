@@ -6,13 +6,14 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.markup import escape
 
 from authplane.authserver.backends.runtime.ask_once import ask_once
 from authplane.authserver.backends.runtime.asked_services import asked_endpoints
+from authplane.cli.shared.console import out
 from authplane.cli.shared.folder_argument import FolderArgument
-from authplane.cli.shared.output import Output, OutputOption, out, print_json
+from authplane.cli.shared.output import Output, OutputOption, print_json
+from authplane.cli.shared.parameters import Option
 from authplane.cli.shared.policy_files import (
     FetchOption,
     KeysOption,
@@ -37,13 +38,13 @@ _COLOURS = {"allow": "green", "deny": "red", "unavailable": "yellow"}
 def check_requests(
     folder: FolderArgument,
     request: Annotated[
-        Path, typer.Option("--request", metavar="FILE", help="A request, or a list of them.", show_default=False)
+        Path, Option("--request", metavar="FILE", help="A request, or a list of them.", show_default=False)
     ],
-    explain: Annotated[bool, typer.Option("--explain", help="Show everything that was tried, as a tree.")] = False,
+    explain: Annotated[bool, Option("--explain", help="Show everything that was tried, as a tree.")] = False,
     keys: KeysOption = None,
     fetch: FetchOption = False,
     allow_private_issuers: PrivateOption = False,
-    ask: Annotated[bool, typer.Option("--ask", help="Ask external services, as a server does.")] = False,
+    ask: Annotated[bool, Option("--ask", help="Ask external services, as a server does.")] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Tell how requests would be judged by the AccessPolicies of a folder, and why.

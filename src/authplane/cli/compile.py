@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from typing import Annotated, assert_never
 
-import typer
+import click
 from rich.markup import escape
 
+from authplane.cli.shared.console import err, out
 from authplane.cli.shared.folder_argument import FolderArgument, read_generation
-from authplane.cli.shared.output import Output, OutputOption, err, findings_summary, out, print_json
+from authplane.cli.shared.output import Output, OutputOption, findings_summary, print_json
+from authplane.cli.shared.parameters import Option
 from authplane.controlplane.graph.model import (
     graph_model,
     host_model,
@@ -30,13 +32,13 @@ def compile_folder(
     folder: FolderArgument,
     output: OutputOption = Output.TEXT,
     bootstrap: Annotated[
-        bool, typer.Option("--bootstrap", help="Print a complete static Envoy configuration, keys included.")
+        bool, Option("--bootstrap", help="Print a complete static Envoy configuration, keys included.")
     ] = False,
     show_secrets: Annotated[
-        bool, typer.Option("--show-secrets", help="Print private keys, which are left out otherwise.")
+        bool, Option("--show-secrets", help="Print private keys, which are left out otherwise.")
     ] = False,
     envoy: Annotated[
-        str, typer.Option("--envoy", metavar="RELEASE", help="For proxies of this release of Envoy, such as 1.38.")
+        str, Option("--envoy", metavar="RELEASE", help="For proxies of this release of Envoy, such as 1.38.")
     ] = str(CURRENT),
 ) -> None:
     """Show what a folder of resources becomes in Envoy and in gRPC servers.
@@ -49,10 +51,10 @@ def compile_folder(
     """
     release = Release.parse(envoy)
     if release is None:
-        raise typer.BadParameter(f"{envoy!r} is not a release such as {CURRENT}", param_hint="--envoy")
+        raise click.BadParameter(f"{envoy!r} is not a release such as {CURRENT}", param_hint="--envoy")
     generation = read_generation(folder)
     if bootstrap:
-        typer.echo(json_text(static_bootstrap(generation.rendered_for(known_release(release)))), nl=False)
+        click.echo(json_text(static_bootstrap(generation.rendered_for(known_release(release)))), nl=False)
     elif output is Output.JSON:
         print_json(dump(generation.rendered_for(known_release(release)), show_secrets=show_secrets))
     else:

@@ -3,7 +3,6 @@
 from typing import Annotated, assert_never
 
 import structlog
-import typer
 
 from authplane.cli.shared.folder_argument import FolderArgument
 from authplane.cli.shared.listen_options import (
@@ -15,6 +14,7 @@ from authplane.cli.shared.listen_options import (
     TlsKeyOption,
     serving,
 )
+from authplane.cli.shared.parameters import Option
 from authplane.controlplane.serving.runtime.ads import Clients
 from authplane.controlplane.serving.runtime.ads_stream import STOPPING, Connected, Disconnected
 from authplane.controlplane.serving.runtime.control_plane import Control, ControlSettings, Rebuilt, Told
@@ -40,29 +40,29 @@ log = structlog.stdlib.get_logger()
 def control(
     folder: FolderArgument,
     address: Annotated[
-        str, typer.Option(help="host:port, :port or unix:/path; by default a socket that only this user can open.")
+        str, Option(help="host:port, :port or unix:/path; by default a socket that only this user can open.")
     ] = "",
     tls_cert_path: TlsCertOption = "",
     tls_key_path: TlsKeyOption = "",
     tls_ca_path: TlsCaOption = "",
     node_name: Annotated[
-        NodeName, typer.Option(help="The names of a client's certificate of which its node id must be one.")
+        NodeName, Option(help="The names of a client's certificate of which its node id must be one.")
     ] = NodeName.SAN,
     envoy_node: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             help="A name in the certificates of Envoys; repeatable. Clients with other names are gRPC servers, which"
             " get no keys. By default all are Envoys."
         ),
     ] = None,
     poll: Annotated[
-        bool, typer.Option("--poll", help="Look for changes from time to time, where the system does not tell of them.")
+        bool, Option("--poll", help="Look for changes from time to time, where the system does not tell of them.")
     ] = False,
     state_dir: StateDirOption = None,
     loosen_after: LoosenAfterOption = LOOSEN_AFTER,
     allow_private_issuers: Annotated[
         bool,
-        typer.Option("--allow-private-issuers", help="For development: fetch keys from private networks as well."),
+        Option("--allow-private-issuers", help="For development: fetch keys from private networks as well."),
     ] = False,
     log_format: LogFormatOption = LogFormat.AUTO,
 ) -> None:

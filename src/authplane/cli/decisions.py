@@ -3,12 +3,14 @@
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
-import typer
+import click
 from rich.markup import escape
 
 from authplane.authserver.runtime.admin import ADMIN_ADDRESS
+from authplane.cli.shared.console import err, out
 from authplane.cli.shared.listen_options import serving
-from authplane.cli.shared.output import Output, OutputOption, err, fail, out, print_json
+from authplane.cli.shared.output import Output, OutputOption, fail, print_json
+from authplane.cli.shared.parameters import Argument, Option
 from authplane.controlplane.serving.runtime.control_socket import NotLiveError
 from authplane.devkit.diagnosis.decision_counts import Counted, count_decisions, find_counts
 from authplane.devkit.diagnosis.tallies import By, Effect, Tally
@@ -25,18 +27,18 @@ _EFFECTS: Final = {
 
 FolderArgument: TypeAlias = Annotated[
     Path | None,
-    typer.Argument(metavar="[DIR]", help="The folder of a running authplane run, which is asked.", show_default=False),
+    Argument(metavar="[DIR]", help="The folder of a running authplane run, which is asked."),
 ]
 EnvoyOption: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         help=f"Where Envoy's admin interface listens, {_ENVOY} by default; once for each Envoy, empty asks none.",
         show_default=False,
     ),
 ]
 ServerOption: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         help=f"Where a policy server has its metrics, {ADMIN_ADDRESS} by default; once for each, empty asks none.",
         show_default=False,
     ),
@@ -65,7 +67,7 @@ def decisions(
     else:
         _print(counted)
     if counted.silent:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def _addresses(texts: list[str] | None, folder: Path | None, usual: Address) -> list[Address]:

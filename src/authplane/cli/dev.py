@@ -6,9 +6,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
-import typer
+import click
 
-from authplane.cli.shared.output import Output, OutputOption, fail, out, print_json
+from authplane.cli.shared.console import out
+from authplane.cli.shared.output import Output, OutputOption, fail, print_json
+from authplane.cli.shared.parameters import Option, command, group
 from authplane.core.addresses import is_loopback, parse_ip_address
 from authplane.core.problems import Problems
 from authplane.core.strict_json import Limits, NotStrict, parse_json
@@ -29,11 +31,7 @@ from authplane.policy.identity.workload_identity.spiffe import NotSpiffe, parse_
 from authplane.runtime.log import LogFormat, set_up_log
 from authplane.runtime.servers.listen import AddressInvalidError, ListenError, TcpAddress, parse_address
 
-dev = typer.Typer(
-    name="dev",
-    help="Make identities to try things out with: an issuer, tokens, certificates. Not for production.",
-    no_args_is_help=True,
-)
+dev = group("dev", "Make identities to try things out with: an issuer, tokens, certificates. Not for production.")
 
 _OPTIONS: Final = {"iss": "--issuer", "sub": "--sub", "aud": "--aud", "exp": "--expires", "iat": "--expires"}
 _LIMITS: Final = Limits(most_bytes=64 * 1024)
@@ -41,21 +39,21 @@ _LONGEST_NAME: Final = 64
 _HOST: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
 
 FolderOption: TypeAlias = Annotated[
-    Path, typer.Option("--folder", metavar="DIR", help="Where keys and certificates are kept, or made.")
+    Path, Option("--folder", metavar="DIR", help="Where keys and certificates are kept, or made.")
 ]
 
 
-@dev.command("issuer")
+@command(dev, "issuer")
 def issuer(
-    address: Annotated[
-        str, typer.Option("--address", metavar="ADDRESS", help="Where to listen: host:port or :port.")
-    ] = str(DEV_ADDRESS),
+    address: Annotated[str, Option("--address", metavar="ADDRESS", help="Where to listen: host:port or :port.")] = str(
+        DEV_ADDRESS
+    ),
     folder: FolderOption = DEV_FOLDER,
     name: Annotated[
-        str, typer.Option("--name", metavar="HOST", help="How others call this machine, if not as in --address.")
+        str, Option("--name", metavar="HOST", help="How others call this machine, if not as in --address.")
     ] = "",
-    public: Annotated[bool, typer.Option("--public", help="Let other machines reach it.")] = False,
-    log_format: Annotated[LogFormat, typer.Option(help="How logs are written.")] = LogFormat.AUTO,
+    public: Annotated[bool, Option("--public", help="Let other machines reach it.")] = False,
+    log_format: Annotated[LogFormat, Option(help="How logs are written.")] = LogFormat.AUTO,
 ) -> None:
     """Serve a tiny issuer of tokens over HTTPS: its discovery document and its keys. Not for production.
 
@@ -77,22 +75,22 @@ def issuer(
         fail(str(error))
 
 
-@dev.command("token")
+@command(dev, "token")
 def token(
-    sub: Annotated[str, typer.Option("--sub", metavar="NAME", help="Who the token is for.", show_default=False)],
+    sub: Annotated[str, Option("--sub", metavar="NAME", help="Who the token is for.", show_default=False)],
     aud: Annotated[
         list[str] | None,
-        typer.Option("--aud", metavar="NAME", help="What it is meant for; may be given several times."),
+        Option("--aud", metavar="NAME", help="What it is meant for; may be given several times."),
     ] = None,
     claim: Annotated[
         list[str] | None,
-        typer.Option("--claim", metavar="NAME=TEXT", help="Another claim; NAME:=JSON for what is no text. Several."),
+        Option("--claim", metavar="NAME=TEXT", help="Another claim; NAME:=JSON for what is no text. Several."),
     ] = None,
     issuer_url: Annotated[
-        str, typer.Option("--issuer", metavar="URL", help="The issuer; by default the one served from the folder last.")
+        str, Option("--issuer", metavar="URL", help="The issuer; by default the one served from the folder last.")
     ] = "",
     expires: Annotated[
-        str, typer.Option("--expires", metavar="DURATION", help="How long it holds; -1h makes one that has ended.")
+        str, Option("--expires", metavar="DURATION", help="How long it holds; -1h makes one that has ended.")
     ] = "1h",
     folder: FolderOption = DEV_FOLDER,
 ) -> None:
@@ -117,18 +115,16 @@ def token(
         made = dev_token(folder, claims, now=datetime.now(UTC), lifetime=_duration(expires), issuer=issuer_url)
     except DevFolderError as error:
         fail(str(error))
-    typer.echo(made)
+    click.echo(made)
 
 
-@dev.command("spiffe")
+@command(dev, "spiffe")
 def spiffe(
-    id_: Annotated[str, typer.Option("--id", metavar="ID", help="spiffe://<trust domain>/<path>.", show_default=False)],
+    id_: Annotated[str, Option("--id", metavar="ID", help="spiffe://<trust domain>/<path>.", show_default=False)],
     name: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="What the files are called; by default the end of the id.")
+        str, Option("--name", metavar="NAME", help="What the files are called; by default the end of the id.")
     ] = "",
-    expires: Annotated[
-        str, typer.Option("--expires", metavar="DURATION", help="How long it holds, up to 2160h.")
-    ] = "24h",
+    expires: Annotated[str, Option("--expires", metavar="DURATION", help="How long it holds, up to 2160h.")] = "24h",
     folder: FolderOption = DEV_FOLDER,
     output: OutputOption = Output.TEXT,
 ) -> None:
@@ -153,7 +149,7 @@ def spiffe(
     if output is Output.JSON:
         print_json({"id": id_, "certificate": str(made.certificate), "key": str(made.key), "ca": str(made.ca)})
     else:
-        typer.echo(f"certificate  {made.certificate}\nkey          {made.key}\nca           {made.ca}")
+        click.echo(f"certificate  {made.certificate}\nkey          {made.key}\nca           {made.ca}")
 
 
 def _address(text: str) -> TcpAddress:
@@ -194,9 +190,9 @@ def _duration(text: str) -> timedelta:
 def _tell(running: RunningIssuer) -> None:
     """Say how policies come to trust the issuer."""
     out.print("[yellow]A development issuer, not for production.[/] In a policy: ", end="")
-    typer.echo(f"issuerUrl: {running.url}")
+    click.echo(f"issuerUrl: {running.url}")
     issuers = [{"url": running.url, "caFile": str(running.ca_file.resolve()), "allowPrivateNetwork": True}]
-    typer.echo(f"In AuthplaneConfiguration:   issuers: {json.dumps(issuers)}")
-    typer.echo(
+    click.echo(f"In AuthplaneConfiguration:   issuers: {json.dumps(issuers)}")
+    click.echo(
         f"A token:                     authplane dev token --folder {running.folder.root} --sub alice --aud shop"
     )

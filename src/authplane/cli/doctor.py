@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import typer
+import click
 from rich.markup import escape
 
+from authplane.cli.shared.console import out
 from authplane.cli.shared.folder_argument import FolderArgument, read_generation
-from authplane.cli.shared.output import Output, OutputOption, out, print_json
+from authplane.cli.shared.output import Output, OutputOption, print_json
 from authplane.controlplane.serving.runtime.policy_server_probe import ask_given
 from authplane.devkit.diagnosis.probes import Examined, Outcome, Row, examine, row_record
 
@@ -31,7 +32,7 @@ def doctor(folder: FolderArgument, output: OutputOption = Output.TEXT) -> None:
         for line in _lines(rows):
             out.print(line)
     if any(row.outcome is Outcome.FINDING for row in rows):
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def _lines(rows: Sequence[Row]) -> Iterator[str]:

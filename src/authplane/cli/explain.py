@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Final
 
-import typer
 from rich.markup import escape
 
+from authplane.cli.shared.console import err, out
 from authplane.cli.shared.folder_argument import FolderArgument, read_generation
-from authplane.cli.shared.output import Output, OutputOption, err, fail, findings_summary, out, print_json
+from authplane.cli.shared.output import Output, OutputOption, fail, findings_summary, print_json
+from authplane.cli.shared.parameters import Option
 from authplane.core.envoy_releases import CURRENT, Release
 from authplane.devkit.policies.explain_placement import Explained, ExplainedPolicy, explain, explanation_record
 from authplane.policy.placement.placement_model import Decider
@@ -27,9 +28,9 @@ _PLACES: Final = {"native": "green", "call-out": "yellow"}
 
 def explain_placement(
     folder: FolderArgument,
-    envoy: Annotated[
-        str, typer.Option("--envoy", metavar="RELEASE", help="The release of Envoy before the targets.")
-    ] = str(CURRENT),
+    envoy: Annotated[str, Option("--envoy", metavar="RELEASE", help="The release of Envoy before the targets.")] = str(
+        CURRENT
+    ),
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Tell which rules of AccessPolicies Envoy decides by itself, which the policy server decides, and why.

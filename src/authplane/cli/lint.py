@@ -2,10 +2,12 @@
 
 from typing import Annotated
 
-import typer
+import click
 
+from authplane.cli.shared.console import out
 from authplane.cli.shared.folder_argument import FolderArgument
-from authplane.cli.shared.output import Output, OutputOption, finding_line, findings_summary, out, print_json
+from authplane.cli.shared.output import Output, OutputOption, findings_summary, print_finding, print_json
+from authplane.cli.shared.parameters import Option
 from authplane.cli.shared.policy_files import read_enforced
 from authplane.controlplane.serving.generation import has_errors
 from authplane.controlplane.status.status_json import finding_record
@@ -14,7 +16,7 @@ from authplane.devkit.policies.policy_lint import lint_policies
 
 def lint(
     folder: FolderArgument,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings too.")] = False,
+    strict: Annotated[bool, Option("--strict", help="Fail on warnings too.")] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Look for mistakes in AccessPolicies, and for what is allowed and probably not meant.
@@ -28,7 +30,7 @@ def lint(
         print_json([finding_record(finding) for finding in findings])
     else:
         for finding in findings:
-            out.print(finding_line(finding))
+            print_finding(finding)
         out.print(findings_summary(findings))
     if has_errors(findings) or (strict and findings):
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)

@@ -1,81 +1,162 @@
 """The command ``authplane``."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
-from importlib.metadata import version
-from typing import Annotated, Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, NoReturn
 
-import typer
+import click
 
-from authplane.cli.shared.output import out
-
-COMMANDS: Final = {
-    "run": "run:run",
-    "control": "control:control",
-    "authserver": "authserver:authserver",
-    "validate": "validate:validate",
-    "apply": "apply:apply",
-    "status": "status:status",
-    "doctor": "doctor:doctor",
-    "decisions": "decisions:decisions",
-    "explain": "explain:explain_placement",
-    "compile": "compile:compile_folder",
-    "bootstrap": "bootstrap:bootstrap",
-    "check": "check:check_requests",
-    "match": "match:match_calls",
-    "test": "test_policies:run_policy_tests",
-    "lint": "lint:lint",
-    "schema": "schema:print_schema",
-    "dev": "dev:dev",
-    "echo": "echo:echo",
-}
-"""Each command by module and name. Only the one that was typed is imported: all together take a second."""
-_HIDDEN: Final = frozenset({"echo"})
+from authplane.cli.shared.parameters import SETTINGS, Group, build_command
+from authplane.runtime.extras import ExtraMissingError, extra_of, require_extra
 
 
-def _print_version(wanted: bool) -> None:
+class Entry(NamedTuple):
+    """A command before its module is imported."""
+
+    place: str
+    """Module and name, below this package."""
+    sentence: str
+    """The first line of its help. A test holds it to the docstring."""
+    extra: str = ""
+    """What must be installed besides the plain package."""
+    hidden: bool = False
+
+
+COMMANDS: Final[Mapping[str, Entry]] = MappingProxyType(
+    {
+        "run": Entry(
+            "run:run",
+            "Run everything on this machine: control plane, authorization servers, an echo origin and Envoy.",
+            extra="gateway",
+        ),
+        "control": Entry(
+            "control:control",
+            "Serve a folder of resources to Envoy over xDS (ADS, state of the world and delta).",
+            extra="gateway",
+        ),
+        "authserver": Entry("authserver:authserver", "Answer the authorization checks of Envoy.", extra="gateway"),
+        "validate": Entry("validate:validate", "Check a folder of resources and name every problem in one pass."),
+        "apply": Entry(
+            "apply:apply", "Check a folder of resources and give its content to another, all files at once."
+        ),
+        "status": Entry("status:status", "Show the status of every resource, as Kubernetes would store it."),
+        "doctor": Entry(
+            "doctor:doctor", "Try what the folder relies on, from this machine, and say what to do about each finding."
+        ),
+        "decisions": Entry(
+            "decisions:decisions",
+            "Show how often which rule of which policy decided, in Envoy and in the policy server.",
+        ),
+        "explain": Entry(
+            "explain:explain_placement",
+            "Tell which rules of AccessPolicies Envoy decides by itself, which the policy server decides, and why.",
+        ),
+        "compile": Entry(
+            "compile:compile_folder", "Show what a folder of resources becomes in Envoy and in gRPC servers."
+        ),
+        "bootstrap": Entry(
+            "bootstrap:bootstrap", "Print the start-up configuration of an Envoy that asks a control plane."
+        ),
+        "check": Entry(
+            "check:check_requests", "Tell how requests would be judged by the AccessPolicies of a folder, and why."
+        ),
+        "match": Entry("match:match_calls", "Tell which branch of a matcher tree calls of gRPC take, and why."),
+        "test": Entry(
+            "test_policies:run_policy_tests",
+            "Run the tests of AccessPolicies: all files of a folder that are called *.test.yaml.",
+        ),
+        "lint": Entry(
+            "lint:lint", "Look for mistakes in AccessPolicies, and for what is allowed and probably not meant."
+        ),
+        "schema": Entry("schema:print_schema", "Print the JSON Schema of the resources, for editors and for CI."),
+        "dev": Entry(
+            "dev:dev", "Make identities to try things out with: an issuer, tokens, certificates. Not for production."
+        ),
+        "echo": Entry("echo:echo", "Answer every request with what reached the origin.", hidden=True),
+    }
+)
+
+
+class Program(Group):
+    """Commands whose modules are imported when they are called; a list of them imports none."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return list(COMMANDS)
+
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; one whose packages are not installed ends the program with a sentence."""
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        with _naming_extras(f"'authplane {cmd_name}'"):
+            if entry.extra:
+                require_extra(entry.extra, f"'authplane {cmd_name}'")
+            module, _, attribute = entry.place.partition(":")
+            found = getattr(import_module(f"authplane.cli.{module}"), attribute)
+        return found if isinstance(found, click.Group) else build_command(found, cmd_name, hidden=entry.hidden)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; what it imports late and cannot find is named by its extra too."""
+        with _naming_extras("a part of this command"):
+            return super().invoke(ctx)
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands with their sentences."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.sentence) for name, entry in COMMANDS.items() if not entry.hidden])
+
+
+@contextmanager
+def _naming_extras(what: str) -> Generator[None]:
+    try:
+        yield
+    except ExtraMissingError as error:
+        _stop(str(error))
+    except ModuleNotFoundError as error:
+        extra = extra_of(error)
+        if extra is None:
+            raise
+        _stop(str(ExtraMissingError(what, extra)))
+
+
+def _stop(sentence: str) -> NoReturn:
+    from authplane.cli.shared.output import fail  # noqa: PLC0415 (a list of commands does not need it)
+
+    fail(sentence)
+
+
+def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
     if wanted:
-        out.print(version("authplane"))
-        raise typer.Exit
+        from importlib.metadata import version  # noqa: PLC0415 (nothing else needs it, and it is slow)
+
+        click.echo(version("authplane"))
+        ctx.exit()
 
 
-def build_app(names: Iterable[str] = tuple(COMMANDS)) -> typer.Typer:
-    """Return the program with these commands."""
-    app = typer.Typer(
-        name="authplane",
-        help="One authorization plane for Envoy, gRPC and MCP.",
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+def build_app() -> Program:
+    """Return the program with all its commands."""
+    version = click.Option(
+        ["--version"],
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=_print_version,
+        help="Print the version and exit.",
     )
-    app.callback()(_authplane)
-    for name in names:
-        module, _, attribute = COMMANDS[name].partition(":")
-        found = getattr(import_module(f"authplane.cli.{module}"), attribute)
-        if isinstance(found, typer.Typer):
-            app.add_typer(found)
-        else:
-            app.command(name, hidden=name in _HIDDEN)(found)
-    return app
-
-
-def _authplane(
-    _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-) -> None: ...
-
-
-def wanted(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Return the commands that a command line may be about: one, or all if it names none that there is."""
-    first = next((each for each in arguments if not each.startswith("-")), "")
-    if first in COMMANDS:
-        return (first,)
-    return ("echo",) if list(arguments) == ["--version"] else tuple(COMMANDS)
+    return Program(
+        "authplane",
+        help="One authorization plane for Envoy, gRPC and MCP.",
+        params=[version],
+        no_args_is_help=True,
+        context_settings=SETTINGS,
+    )
 
 
 def main() -> None:
     """Run the command that the user typed."""
-    build_app(wanted(sys.argv[1:]))()
+    build_app()(prog_name="authplane")
     sys.exit(0)

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from authplane.cli.shared.output import Output, OutputOption, out, print_json
+from authplane.cli.shared.console import out
+from authplane.cli.shared.output import Output, OutputOption, print_json
+from authplane.cli.shared.parameters import Argument, Option
 from authplane.cli.shared.policy_files import read_text, stop_at
 from authplane.core.problems import printable
 from authplane.devkit.matching.call_files import parse_calls
@@ -16,13 +16,11 @@ from authplane.devkit.policies.check_records import tree_lines
 
 
 def match_calls(
-    tree: Annotated[
-        Path, typer.Argument(metavar="TREE", help="A Matcher, or the configuration of a composite filter.")
-    ],
+    tree: Annotated[Path, Argument(metavar="TREE", help="A Matcher, or the configuration of a composite filter.")],
     request: Annotated[
-        Path, typer.Option("--request", metavar="FILE", help="A call, or a list of them.", show_default=False)
+        Path, Option("--request", metavar="FILE", help="A call, or a list of them.", show_default=False)
     ],
-    explain: Annotated[bool, typer.Option("--explain", help="Show everything that was tried, as a tree.")] = False,
+    explain: Annotated[bool, Option("--explain", help="Show everything that was tried, as a tree.")] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Tell which branch of a matcher tree calls of gRPC take, and why.

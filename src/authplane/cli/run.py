@@ -3,15 +3,16 @@
 from pathlib import Path
 from typing import Annotated, TypeAlias, assert_never
 
-import typer
 from rich.markup import escape
 
 from authplane.authserver.backends.testserver import Mode
 from authplane.authserver.records.decision_record import shown
 from authplane.cli.shared.access_lines import access_line, json_record
 from authplane.cli.shared.change_lines import changes_line
+from authplane.cli.shared.console import out
 from authplane.cli.shared.listen_options import LoosenAfterOption, serving
-from authplane.cli.shared.output import count, fail, finding_line, out
+from authplane.cli.shared.output import count, fail, print_finding
+from authplane.cli.shared.parameters import Argument, Option
 from authplane.controlplane.graph.model.graph_model import Graph
 from authplane.controlplane.graph.model.port_model import PlainPort
 from authplane.controlplane.serving.runtime.ads_stream import Connected, Disconnected
@@ -47,25 +48,21 @@ from authplane.xds.server.stream_messages import Acked, Nacked
 
 FolderArgument: TypeAlias = Annotated[
     Path | None,
-    typer.Argument(metavar="[DIR]", help="A folder of resources; without it, the quickstart.", show_default=False),
+    Argument(metavar="[DIR]", help="A folder of resources; without it, the quickstart."),
 ]
-StateOption: TypeAlias = Annotated[Path, typer.Option(help="Where certificates and the quickstart are kept.")]
-ModeOption: TypeAlias = Annotated[Mode, typer.Option(help="What the authorization server allows.")]
-AuthserverOption: TypeAlias = Annotated[
-    str, typer.Option(help="Where the authorization server listens; empty runs none.")
-]
-EchoOption: TypeAlias = Annotated[str, typer.Option(help="Where the echo origin listens; empty runs none.")]
-ToolsOption: TypeAlias = Annotated[
-    str, typer.Option(help="Where the MCP server of the quickstart listens; empty runs none.")
-]
+StateOption: TypeAlias = Annotated[Path, Option(help="Where certificates and the quickstart are kept.")]
+ModeOption: TypeAlias = Annotated[Mode, Option(help="What the authorization server allows.")]
+AuthserverOption: TypeAlias = Annotated[str, Option(help="Where the authorization server listens; empty runs none.")]
+EchoOption: TypeAlias = Annotated[str, Option(help="Where the echo origin listens; empty runs none.")]
+ToolsOption: TypeAlias = Annotated[str, Option(help="Where the MCP server of the quickstart listens; empty runs none.")]
 IssuerOption: TypeAlias = Annotated[
-    str, typer.Option(help="Where the development issuer of the quickstart listens; empty runs none.")
+    str, Option(help="Where the development issuer of the quickstart listens; empty runs none.")
 ]
 PrivateOption: TypeAlias = Annotated[
-    bool, typer.Option("--allow-private-issuers", help="For development: fetch keys from private networks as well.")
+    bool, Option("--allow-private-issuers", help="For development: fetch keys from private networks as well.")
 ]
-DeltaOption: TypeAlias = Annotated[bool, typer.Option("--delta", help="Let Envoy ask for changes only (delta xDS).")]
-PollOption: TypeAlias = Annotated[bool, typer.Option("--poll", help="Look for changes from time to time.")]
+DeltaOption: TypeAlias = Annotated[bool, Option("--delta", help="Let Envoy ask for changes only (delta xDS).")]
+PollOption: TypeAlias = Annotated[bool, Option("--poll", help="Look for changes from time to time.")]
 
 
 def run(
@@ -165,7 +162,7 @@ class _Terminal:
 
     def _rebuilt(self, event: Rebuilt) -> None:
         for finding in event.appeared:
-            out.print(finding_line(finding))
+            print_finding(finding)
         if event.resolved:
             out.print(f"[green]{count(event.resolved, 'problem')} resolved[/]")
         for held in event.held:

@@ -4,14 +4,15 @@ import json
 from importlib.resources import files
 from typing import Annotated, Any
 
-import typer
+import click
 
 from authplane.cli.shared.output import fail
+from authplane.cli.shared.parameters import Argument
 
 
 def print_schema(
     kind: Annotated[
-        str, typer.Argument(metavar="[KIND]", help="Kind to describe, such as AccessPolicy. Default: all kinds.")
+        str, Argument(metavar="[KIND]", help="Kind to describe, such as AccessPolicy. Default: all kinds.")
     ] = "",
 ) -> None:
     """Print the JSON Schema of the resources, for editors and for CI.
@@ -25,7 +26,7 @@ def print_schema(
     text = files("authplane.resources").joinpath("schemas/authplane.schema.json").read_text(encoding="utf-8")
     if kind:
         text = json.dumps(_only(json.loads(text), kind), indent=1, ensure_ascii=False) + "\n"
-    typer.echo(text, nl=False)
+    click.echo(text, nl=False)
 
 
 def _only(schema: dict[str, Any], kind: str) -> dict[str, Any]:

@@ -5,11 +5,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+import click
 from rich.markup import escape
 
+from authplane.cli.shared.console import out
 from authplane.cli.shared.folder_argument import FolderArgument
-from authplane.cli.shared.output import Output, OutputOption, count, fail, finding_line, out, print_json
+from authplane.cli.shared.output import Output, OutputOption, count, fail, print_finding, print_json
+from authplane.cli.shared.parameters import Option
 from authplane.cli.shared.policy_files import KeysOption, read_text, stop_at, warn_of_errors
 from authplane.controlplane.status.status_json import finding_record
 from authplane.core.problems import printable
@@ -33,9 +35,7 @@ from authplane.sources.runtime.folder import FolderError
 
 def run_policy_tests(
     folder: FolderArgument,
-    junit: Annotated[
-        Path | None, typer.Option("--junit", metavar="FILE", help="Write the results as JUnit XML too.")
-    ] = None,
+    junit: Annotated[Path | None, Option("--junit", metavar="FILE", help="Write the results as JUnit XML too.")] = None,
     keys: KeysOption = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
@@ -58,7 +58,7 @@ def run_policy_tests(
     else:
         _print(results, wrong, missed)
     if wrong or any(result.differences for result in results):
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def _run(folder: Path, given: Circumstances) -> tuple[dict[str, Outcome], dict[str, tuple[Finding, ...]]]:
@@ -111,7 +111,7 @@ def _print(results: list[Result], findings: list[Finding], missed: tuple[RuleNam
         for difference in result.differences:
             out.print(f"      {printable(difference)}", markup=False)
     for finding in findings:
-        out.print(finding_line(finding))
+        print_finding(finding)
     for rule in missed:
         out.print(f"no case exercises the rule {rule.rule} of {rule.policy} ({rule.place})", markup=False)
     failed = sum(bool(result.differences) for result in results)

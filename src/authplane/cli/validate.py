@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 
-import typer
+import click
 
+from authplane.cli.shared.console import out
 from authplane.cli.shared.folder_argument import FolderArgument, read_generation
-from authplane.cli.shared.output import Output, OutputOption, count, finding_line, findings_summary, out, print_json
+from authplane.cli.shared.output import Output, OutputOption, count, findings_summary, print_finding, print_json
 from authplane.controlplane.serving.generation import has_errors
 from authplane.controlplane.status.status_json import finding_record
 
@@ -23,10 +24,10 @@ def validate(folder: FolderArgument, output: OutputOption = Output.TEXT) -> None
         print_json([finding_record(finding) for finding in findings])
     else:
         for finding in findings:
-            out.print(finding_line(finding))
+            print_finding(finding)
         out.print(f"{findings_summary(findings)}{_ignored(generation.loaded.ignored)}", markup=False)
     if has_errors(findings):
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def _ignored(kinds: Mapping[str, int]) -> str:

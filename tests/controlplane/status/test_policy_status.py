@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from tests.policy.world import ADD, BACKEND, GATEWAY, OIDC, OPEN, SPIFFE, policy, rule, settings
 from tests.support.gateway import service
 from tests.support.world import World
-from typer.testing import CliRunner
 
 from authplane.cli.main import build_app
 from authplane.controlplane.graph.model.programming import Answered, NotServed, Programming

@@ -3,14 +3,13 @@
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
-import typer
-
 from authplane.cli.shared.output import fail
+from authplane.cli.shared.parameters import Argument
 from authplane.controlplane.serving.generation import Generation, build_generation
 from authplane.sources.runtime.folder import Folder, FolderError
 
 FolderArgument: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="DIR", help="A folder of YAML files, at any depth; or one file.", show_default=False)
+    Path, Argument(metavar="DIR", help="A folder of YAML files, at any depth; or one file.")
 ]
 
 

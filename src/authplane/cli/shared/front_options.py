@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
-import typer
-
 from authplane.authserver.engine.http_check import Form, ForwardedHeaders, OriginalHeaders, SameRequest
 from authplane.authserver.records.runtime.decision_log import LogUnusableError
 from authplane.authserver.records.runtime.traces import TracesUnusableError
@@ -23,6 +21,7 @@ from authplane.cli.shared.listen_options import (
     serving,
 )
 from authplane.cli.shared.output import fail
+from authplane.cli.shared.parameters import Option
 from authplane.runtime.log import LogFormat, set_up_log
 from authplane.runtime.servers.listen import TlsPaths, parse_address
 
@@ -34,35 +33,35 @@ _FORMS: dict[str, Form] = {
 
 PublicOption: TypeAlias = Annotated[
     bool,
-    typer.Option("--public", help="Let other machines ask without a certificate; never with policies."),
+    Option("--public", help="Let other machines ask without a certificate; never with policies."),
 ]
 EngineOption: TypeAlias = Annotated[
-    Engine, typer.Option(help="grpcio is one process and portable; pyvoy runs Python inside Envoy.")
+    Engine, Option(help="grpcio is one process and portable; pyvoy runs Python inside Envoy.")
 ]
-WorkersOption: TypeAlias = Annotated[int, typer.Option(min=1, max=64, help="Processes that share the port (pyvoy).")]
+WorkersOption: TypeAlias = Annotated[int, Option(min=1, max=64, help="Processes that share the port (pyvoy).")]
 InFlightOption: TypeAlias = Annotated[
-    int, typer.Option(min=1, help="How many checks may wait at a time; the next is told at once that it cannot.")
+    int, Option(min=1, help="How many checks may wait at a time; the next is told at once that it cannot.")
 ]
-HttpAddressOption: TypeAlias = Annotated[str, typer.Option(help="Where HTTP checks are answered; empty is nowhere.")]
+HttpAddressOption: TypeAlias = Annotated[str, Option(help="Where HTTP checks are answered; empty is nowhere.")]
 HttpFormOption: TypeAlias = Annotated[
     str,
-    typer.Option(
+    Option(
         help="How HTTP checks are asked: same (Envoy), forwarded (Traefik: X-Forwarded-*), original (nginx: "
         "X-Original-*). The last two trust the proxy to replace what clients send."
     ),
 ]
 DecisionLogOption: TypeAlias = Annotated[
-    str, typer.Option(help="A file for a line per decision; - is standard output, empty is none.")
+    str, Option(help="A file for a line per decision; - is standard output, empty is none.")
 ]
 MetricsOption: TypeAlias = Annotated[
-    str, typer.Option(help="Where /healthz, /readyz and /metrics are served, for all workers; empty is nowhere.")
+    str, Option(help="Where /healthz, /readyz and /metrics are served, for all workers; empty is nowhere.")
 ]
 MetricsPublicOption: TypeAlias = Annotated[
-    bool, typer.Option("--metrics-public", help="Let other machines reach them, unauthenticated.")
+    bool, Option("--metrics-public", help="Let other machines reach them, unauthenticated.")
 ]
 MetricsHostOption: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(help="A host name by which they may be asked, besides localhost and the address; repeatable."),
+    Option(help="A host name by which they may be asked, besides localhost and the address; repeatable."),
 ]
 
 

@@ -5,24 +5,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
-import typer
+import click
 
 from authplane.cli.shared.output import fail
+from authplane.cli.shared.parameters import Option
 from authplane.controlplane.serving.runtime.control_socket import NotLiveError
 from authplane.runtime.envoy_process import EnvoyError
 from authplane.runtime.log import LogFormat
 from authplane.runtime.servers.listen import AddressInvalidError, ListenError
 from authplane.sources.runtime.folder import FolderError
 
-AddressOption: TypeAlias = Annotated[str, typer.Option(help="host:port, :port or unix:/path.")]
-TlsCertOption: TypeAlias = Annotated[str, typer.Option(help="PEM file with the certificate chain; empty is plaintext.")]
-TlsKeyOption: TypeAlias = Annotated[str, typer.Option(help="PEM file with the private key.")]
+AddressOption: TypeAlias = Annotated[str, Option(help="host:port, :port or unix:/path.")]
+TlsCertOption: TypeAlias = Annotated[str, Option(help="PEM file with the certificate chain; empty is plaintext.")]
+TlsKeyOption: TypeAlias = Annotated[str, Option(help="PEM file with the private key.")]
 TlsCaOption: TypeAlias = Annotated[
-    str, typer.Option(help="PEM file with a CA: only clients with a certificate of it are served.")
+    str, Option(help="PEM file with a CA: only clients with a certificate of it are served.")
 ]
 StateDirOption: TypeAlias = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         help="Private folder for the last good versions of files; the default is $STATE_DIRECTORY, or"
         " authplane in $XDG_STATE_HOME.",
         show_default=False,
@@ -30,12 +31,12 @@ StateDirOption: TypeAlias = Annotated[
 ]
 LoosenAfterOption: TypeAlias = Annotated[
     float,
-    typer.Option(
+    Option(
         min=0.0,
         help="Seconds that a file must be unchanged before a change that takes protection away takes effect.",
     ),
 ]
-LogFormatOption: TypeAlias = Annotated[LogFormat, typer.Option(help="auto is text on a terminal, JSON elsewhere.")]
+LogFormatOption: TypeAlias = Annotated[LogFormat, Option(help="auto is text on a terminal, JSON elsewhere.")]
 
 
 @contextmanager
@@ -48,4 +49,4 @@ def serving() -> Generator[None]:
     except (ListenError, EnvoyError, NotLiveError) as error:
         fail(str(error))
     except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+        raise click.exceptions.Exit(130) from None

@@ -1,14 +1,17 @@
-"""How commands print: text for people, JSON for programs, one sentence for what went wrong."""
+"""How commands print: text for people, JSON for programs, one sentence for what went wrong.
+
+Nothing here needs rich, which costs as much at start as everything else here; `console` has it for tables and markup.
+"""
 
 import json
+import os
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any, NoReturn, TypeAlias
 
-import typer
-from rich.console import Console
-from rich.text import Text
+import click
 
+from authplane.cli.shared.parameters import Option
 from authplane.core.problems import Severity, dotted, printable
 from authplane.resources.documents import Finding
 
@@ -20,38 +23,35 @@ class Output(StrEnum):
     JSON = "json"
 
 
-OutputOption: TypeAlias = Annotated[
-    Output, typer.Option("-o", "--output", help="text is for people, json for programs.", show_default=True)
-]
-
-# What files say is printed as it is: no emoji for ``:100:``, no line breaks of ours within ``file:line:column``.
-out = Console(highlight=False, soft_wrap=True, emoji=False)
-err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+OutputOption: TypeAlias = Annotated[Output, Option("-o", "--output", help="text is for people, json for programs.")]
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
 
 
 def print_json(value: Any) -> None:
     """Print a value as JSON, as it is: no colours, no wrapping."""
-    typer.echo(json.dumps(value, indent=2))
+    click.echo(json.dumps(value, indent=2))
+
+
+def print_line(text: str, *, to_stderr: bool = False) -> None:
+    """Print a line as it is; its colours only on a terminal that has them."""
+    plain = "NO_COLOR" in os.environ or os.environ.get("TERM") in {"dumb", "unknown"}
+    click.echo(text, err=to_stderr, color=False if plain else None)
+
+
+def print_finding(finding: Finding, *, to_stderr: bool = False) -> None:
+    """Print a problem on one line, the place first so that editors can jump there."""
+    problem = finding.problem
+    where = " ".join(filter(None, [str(finding.ref or ""), dotted(problem.path)]))
+    severity = click.style(problem.severity.value, fg=_COLOURS[problem.severity])
+    said = click.style(f"({where}{', ' if where else ''}{problem.reason})", dim=True)
+    print_line(f"{printable(str(finding.place))}: {severity}: {problem.message} {said}", to_stderr=to_stderr)
 
 
 def fail(sentence: str, *, status: int = 1) -> NoReturn:
     """Say what is wrong on standard error and stop."""
-    err.print(Text.assemble(("authplane:", "red"), f" {sentence}"))
-    raise typer.Exit(status)
-
-
-def finding_line(finding: Finding) -> Text:
-    """Write a problem on one line, the place first so that editors can jump there."""
-    problem = finding.problem
-    where = " ".join(filter(None, [str(finding.ref or ""), dotted(problem.path)]))
-    return Text.assemble(
-        f"{printable(str(finding.place))}: ",
-        (problem.severity.value, _COLOURS[problem.severity]),
-        f": {problem.message} ",
-        (f"({where}{', ' if where else ''}{problem.reason})", "dim"),
-    )
+    print_line(f"{click.style('authplane:', fg='red')} {sentence}", to_stderr=True)
+    raise click.exceptions.Exit(status)
 
 
 def count(number: int, noun: str) -> str:

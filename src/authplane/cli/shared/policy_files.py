@@ -4,9 +4,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
-import typer
+import click
 
-from authplane.cli.shared.output import count, err, fail, finding_line
+from authplane.cli.shared.console import err
+from authplane.cli.shared.output import count, fail, print_finding
+from authplane.cli.shared.parameters import Option
 from authplane.core.problems import Severity
 from authplane.devkit.policies.checking import Enforced, Keys, enforce, parse_keys
 from authplane.devkit.policies.policy_lint import lint_policies
@@ -17,12 +19,12 @@ from authplane.sources.runtime.folder import Folder, FolderError, shown
 
 KeysOption: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--keys", metavar="FILE", help="Key sets by issuer: {https://issuer.example: {keys: [...]}}."),
+    Option("--keys", metavar="FILE", help="Key sets by issuer: {https://issuer.example: {keys: [...]}}."),
 ]
-FetchOption: TypeAlias = Annotated[bool, typer.Option("--fetch", help="Fetch the keys of issuers, as a server does.")]
+FetchOption: TypeAlias = Annotated[bool, Option("--fetch", help="Fetch the keys of issuers, as a server does.")]
 PrivateOption: TypeAlias = Annotated[
     bool,
-    typer.Option("--allow-private-issuers", help="With --fetch: issuers may be on this machine or a private network."),
+    Option("--allow-private-issuers", help="With --fetch: issuers may be on this machine or a private network."),
 ]
 
 
@@ -78,6 +80,6 @@ def warn_of_errors(sets: Iterable[Enforced], where: Path) -> None:
 def stop_at(findings: tuple[Finding, ...]) -> None:
     """Print findings on standard error, and end the command if one is an error."""
     for finding in findings:
-        err.print(finding_line(finding))
+        print_finding(finding, to_stderr=True)
     if any(finding.problem.severity is Severity.ERROR for finding in findings):
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from authplane.authserver.records.decision_record import Record
+from authplane.runtime.extras import ExtraMissingError, require_extra
 
 _LONGEST: Final = 512
 """What a caller may send of either field, in characters."""
@@ -90,6 +91,10 @@ async def open_traces(environment: Mapping[str, str] = os.environ, *, grace: flo
     if not names:
         yield NoTraces()
         return
+    try:
+        require_extra("otel", "the export of traces")
+    except ExtraMissingError as error:
+        raise TracesUnusableError(str(error)) from error
     from authplane.authserver.records.runtime.spans import Spans  # noqa: PLC0415 (loading takes a tenth of a second, and most do not need it)
 
     spans = Spans.of(names)
