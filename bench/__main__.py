@@ -9,6 +9,7 @@ from bench import (
     composite,
     front,
     grpc_servers,
+    install,
     latency,
     load,
     matching,
@@ -20,6 +21,7 @@ from bench import (
 )
 
 BENCHMARKS = {
+    "install": install.main,
     "startup": startup.main,
     "change": change.main,
     "load": load.main,
