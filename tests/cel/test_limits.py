@@ -52,6 +52,8 @@ TOO_COSTLY = {
     "searching the keys of a map as a list": "dyn(identity).exists(x, x in identity.a)",
     "a search in a string in two loops": "identity.a.all(x, identity.b.all(y, identity.s.contains(y)))",
     "a search for a long string in a loop": "identity.a.all(x, identity.s.contains(identity.t))",
+    "the size of a string in two loops": "identity.a.all(x, identity.b.all(y, identity.s.size() > 1))",
+    "the size of a string in two loops, as a function": "identity.a.all(x, identity.b.all(y, size(identity.s) > 1))",
     "searching lists in two loops": "identity.a.all(x, identity.b.all(y, x in identity.c))",
 }
 

@@ -217,6 +217,11 @@ REFERENCES = {
     ),
     "elsewhere with a grant, beside another entry": ((ELSEWHERE, GRANT), AWAY_BESIDE, ()),
     "there": ((SERVICES,), ext(external()), ()),
+    "not readable": (
+        ("apiVersion: v1\nkind: Service\nmetadata: {name: authz}\nspec: {ports: [{port: x}]}",),
+        ext(external()),
+        (f'{WHERE}Service "default/authz" cannot be read [BackendNotFound]',),
+    ),
     "not there": ((), ext(external()), (f'{WHERE}Service "default/authz" not found [BackendNotFound]',)),
     "another port": (
         (SERVICES.replace("9000", "9001"),),

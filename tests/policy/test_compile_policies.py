@@ -286,6 +286,21 @@ def test_a_warning_leaves_the_policy_in_force(rules: str, message: str) -> None:
     assert made.standings[P].targets[0].accepted
 
 
+WIDER = {
+    "always true": "true || request.path == '/a'",
+    "an error that a decision absorbs": "identity.a == 1 || request.path == '/a'",
+    "a pattern without ends": "request.path.matches('a')",
+    "all of what may be empty": "identity.groups.all(each, each == 'a')",
+}
+
+
+@pytest.mark.parametrize("text", WIDER.values(), ids=WIDER.keys())
+def test_expressions_that_may_hold_for_more_than_meant_are_refused_under_strict(text: str) -> None:
+    held = policy(rule(OIDC, authorization=f"""[{{type: CEL, cel: "{text}"}}]"""))
+    assert errors(compiled(BACKEND, held)) == []
+    assert len(errors(compiled(BACKEND, settings("{strict: true}"), held))) == 1
+
+
 @pytest.mark.parametrize("name", ["no audiences", "negation only"])
 def test_what_may_be_wider_than_meant_is_refused_under_strict(name: str) -> None:
     made = compiled(BACKEND, settings("{strict: true}"), policy(SOFT[name][0]))

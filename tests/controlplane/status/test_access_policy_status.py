@@ -182,6 +182,16 @@ def test_the_ancestor_of_a_listener_names_it() -> None:
     }
 
 
+@pytest.mark.requirement("R77")
+def test_listeners_of_one_gateway_are_ancestors_of_their_own_and_keep_their_times() -> None:
+    both = "[{kind: Gateway, name: edge, sectionName: web}, {kind: Gateway, name: edge, sectionName: admin}]"
+    found = ancestors(GATEWAY, policy(rule(), targets=both))
+    first = merge_ancestors([], found, generation=1, now=T0)
+    again = merge_ancestors(first.ancestors, found, generation=1, now="2027-01-01T00:00:00Z")
+    assert [each["ancestorRef"]["sectionName"] for each in again.ancestors] == ["web", "admin"]
+    assert (again.ancestors, again.changed) == (first.ancestors, False)
+
+
 def test_warnings_stand_in_the_message() -> None:
     [found] = ancestors(BACKEND, policy(rule(OIDC.replace("https://", ""))))
     assert "has no scheme; it is read as 'https://issuer.example'" in found.conditions[0].message

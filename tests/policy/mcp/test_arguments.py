@@ -1,5 +1,6 @@
 """Names of arguments that some server could take for those that a rule reads."""
 
+import unicodedata
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -109,3 +110,16 @@ def test_arguments_that_a_reader_could_take_for_others_are_found(case: Case) -> 
 def test_what_does_not_count_in_a_name() -> None:
     assert {fold_name(each) for each in ("to", "TO", " To\n", "\ufeffto", "t\u034fo", "\uff34\uff2f")} == {"to"}
     assert len({fold_name(each) for each in ("to", "tö", "t-o", "to2", "t o")}) == 5
+
+
+IGNORED = ((0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x3164, 0x3164), (0xFE00, 0xFE0F),
+           (0xFFA0, 0xFFA0), (0xE0000, 0xE0FFF))  # fmt: skip
+"""Default-ignorable characters that are no controls and no formats, from Unicode's table."""
+
+
+@pytest.mark.parametrize(("first", "last"), IGNORED, ids=lambda each: f"{each:x}")
+def test_characters_that_nobody_sees_do_not_count_up_to_the_ends_of_their_ranges(first: int, last: int) -> None:
+    assert [fold_name(f"t{chr(each)}o") for each in (first, last)] == ["to", "to"]
+    beside = [each for each in (first - 1, last + 1) if not any(low <= each <= high for low, high in IGNORED)]
+    counted = [each for each in map(chr, beside) if unicodedata.category(each) not in {"Cf", "Cc"}]
+    assert all(fold_name(f"t{each}o") != "to" for each in counted)

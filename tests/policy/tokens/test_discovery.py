@@ -16,6 +16,14 @@ def document(**extra: object) -> bytes:
     return json.dumps({"issuer": URL, "jwks_uri": KEYS, "more": {"a": [1]}, **extra}).encode()
 
 
+def test_a_document_of_a_mebibyte_is_read_and_a_longer_one_is_not() -> None:
+    short = document(pad="")
+    longest = document(pad="x" * (1024 * 1024 - len(short)))
+    assert len(longest) == 1024 * 1024
+    assert parse_metadata(longest, ISSUER, ()) == Metadata(jwks_uri=KEYS)
+    assert isinstance(parse_metadata(longest + b" ", ISSUER, ()), Rejected)
+
+
 def test_a_document_is_looked_for_where_openid_has_it_and_then_where_rfc_8414_has_it() -> None:
     assert discovery_urls(URL) == (
         "https://login.example.com/tenant/.well-known/openid-configuration",

@@ -21,6 +21,10 @@ UNUSABLE: Final[dict[str, tuple[object, str]]] = {
     "symmetric": ({"kty": "oct", "k": "AAAA", "kid": "k1"}, "symmetric keys prove nothing"),
     "private": ({**RSA, "d": "AQAB"}, "it shows private parts, so anybody can sign with it"),
     "private curve": ({**EC, "d": "AQAB", "kid": "k1"}, "it shows private parts, so anybody can sign with it"),
+    **{
+        f"private {name}": ({**RSA, name: "AQAB"}, "it shows private parts, so anybody can sign with it")
+        for name in ("p", "q", "dp", "dq", "qi", "oth", "k")
+    },
     "for encryption": ({**RSA, "use": "enc"}, "its use is not sig"),
     "use a list": ({**RSA, "use": ["sig"]}, "its use is not sig"),
     "for signing only": ({**RSA, "key_ops": ["sign"]}, "its key_ops do not have verify"),
@@ -67,6 +71,8 @@ def test_what_is_no_key_is_named_by_its_place() -> None:
         Ignored(key="keys[0]", why="not an object"),
         Ignored(key="a\\nb", why="no algorithm that we know fits it"),
     )
+    [long] = keys({"kid": "k" * 65}, signer().jwk()).ignored
+    assert long.key == "k" * 64
 
 
 NO_SETS: Final = {

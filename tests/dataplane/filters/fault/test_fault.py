@@ -245,3 +245,9 @@ def test_a_limit_of_zero_injects_nothing() -> None:
 def test_no_bytes_raise(data: bytes) -> None:
     found = parse_fault(Packed("x", data), SCOPE)
     assert isinstance(found, Fault) or found
+
+
+def test_bytes_that_are_no_message_are_named_as_such() -> None:
+    found = parse_fault(Packed(type_name="envoy.extensions.filters.http.fault.v3.HTTPFault", value=b"\xff"), SCOPE)
+    assert isinstance(found, tuple)
+    assert [each.reason for each in found] == ["Unreadable"]
