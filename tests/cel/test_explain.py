@@ -71,6 +71,7 @@ HINTS = {
     "identity.level < 2": ("identity.level would have to be less than 2; it is 3.0",),
     "identity.level <= 2": ("identity.level would have to be at most 2; it is 3.0",),
     "identity.level >= 5": ("identity.level would have to be at least 5; it is 3.0",),
+    "!(identity.level < 5)": ("identity.level would have to be at least 5; it is 3.0",),
     "!(identity.level >= 2)": ("identity.level would have to be less than 2; it is 3.0",),
     "2 >= identity.level": ("identity.level would have to be at most 2; it is 3.0",),
     "identity.group in ['a', 'b']": ('identity.group would have to be one of ["a", "b"]; it is "user"',),

@@ -158,6 +158,7 @@ SECTIONS: Final[dict[str, dict[str, bool | Code]]] = {
         "type(identity.s) == string && type(identity.n) == double && type(identity.t) == bool": True,
         "type(identity.nil) == null_type && type(identity.l) == list && type(identity.m) == map": True,
         "type(identity.n) == int": False,
+        "{'a': 1}.all(key, key == 'a') && {'a': 1, 'b': 2}.exists(key, key == 'b')": True,
         "type(2u) == uint && type(b'a') == bytes && type(2) == int": True,
         "type(timestamp('2026-01-01T00:00:00Z')) == google.protobuf.Timestamp": True,
         "type(duration('1s')) == google.protobuf.Duration": True,

@@ -251,6 +251,10 @@ def drawn(step: Step) -> list[str]:
     return [head, *(f"  {line}" for below in step.below for line in drawn(below))]
 
 
+def paths(step: Step) -> list[str]:
+    return [".".join(map(str, step.path)), *(path for below in step.below for path in paths(below))]
+
+
 def test_an_explanation_shows_every_branch_that_is_tried_and_what_was_read() -> None:
     tree: Tree = ListMatcher(
         branches=(
@@ -286,6 +290,17 @@ def test_an_explanation_shows_every_branch_that_is_tried_and_what_was_read() -> 
     ]
     assert found.root.below[3].below[1].path == ("matcher_list", "matchers", 3, "on_match", "matcher")
     assert found.path == ("matcher_list", "matchers", 3, "on_match", "matcher", "on_no_match", "action")
+    listed = "matcher_list.matchers."
+    either = f"{listed}1.predicate.or_matcher.predicate."
+    assert paths(found.root)[1:8] == [
+        f"{listed}0",
+        f"{listed}0.predicate",
+        f"{listed}0.predicate.and_matcher.predicate.0.single_predicate",
+        f"{listed}1",
+        f"{listed}1.predicate",
+        f"{either}0",
+        f"{either}0.not_matcher.single_predicate",
+    ]
 
 
 def test_an_explanation_of_prefixes_has_the_longest_first() -> None:

@@ -5,12 +5,10 @@ from tests.policy.world import BACKEND, SERVICES, SHOP, anybody, asks, policy, r
 
 from authplane.core.names import Ref
 from authplane.policy.compile.compile_policies import PolicyCompiler, compile_policies
-from authplane.policy.rules.access_settings import Options
 from authplane.policy.rules.policy_targets import Aim
 from authplane.policy.rules.rule_model import AnyPolicy
 from authplane.sources.library import Library
 
-P = Ref("AccessPolicy", "default", "p")
 OTHER = BACKEND.replace("name: shop}", "name: other}", 1)
 
 
@@ -58,15 +56,3 @@ def test_a_change_around_a_policy_leads_where_the_documents_lead_by_themselves(c
         compiled = compiler.compile(library.current().resources)
     assert compiled == compile_policies(library.current().resources)
     assert {each.accepted for each in compiled.standings[Ref("AccessPolicy", "default", "p")].targets} != {True}
-
-
-def test_a_policy_for_which_the_namespace_has_no_room_any_more_is_settled_anew() -> None:
-    library = Library()
-    compiler = PolicyCompiler(Options(most_per_namespace=1))
-    library.changed("a.yaml", BACKEND.encode())
-    library.changed("p.yaml", policy(rule()).encode())
-    assert compiler.compile(library.current().resources).standings[P].targets[0].accepted
-    older = policy(rule(), name="older", created="2020-01-01T00:00:00Z", targets="[{kind: Backend, name: other}]")
-    library.changed("b.yaml", OTHER.encode())
-    library.changed("o.yaml", older.encode())
-    assert not compiler.compile(library.current().resources).standings[P].targets[0].accepted

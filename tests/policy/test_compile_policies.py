@@ -11,6 +11,7 @@ from tests.policy.world import (
     anybody,
     compiled,
     errors,
+    external,
     policy,
     rule,
     settings,
@@ -284,6 +285,27 @@ def test_a_warning_leaves_the_policy_in_force(rules: str, message: str) -> None:
     assert errors(made) == []
     assert any(each.startswith(message) for each in warnings(made))
     assert made.standings[P].targets[0].accepted
+
+
+EXTRA = {
+    "tools": "tools: [a]",
+    "externalAuth": f"externalAuth: {external()}",
+    "mcp": "mcp: {methods: [{name: tools/call}]}",
+    "methods": "methods: [GET]",
+    "paths": "paths: [/a]",
+    "headers": "headers: [{name: a, value: b}]",
+    "hosts": "hosts: [a.example]",
+    "ports": "ports: [80]",
+}
+
+
+@pytest.mark.parametrize(("name", "member"), EXTRA.items(), ids=EXTRA.keys())
+def test_an_entry_with_a_member_of_another_type_is_refused(name: str, member: str) -> None:
+    entry = f"[{{type: CEL, cel: 'request.path == \"/a\"', {member}}}]"
+    made = compiled(BACKEND, SERVICES, policy(rule(authorization=entry)))
+    said = f"spec.rules[0].authorization[0].{name}: an authorization of type CEL has no {name!r} [Invalid]"
+    assert said in [str(each) for each in made.problems[P]]
+    assert isinstance(made.policies.attachments[Aim(SHOP)].policies[0], Unusable)
 
 
 WIDER = {

@@ -6,6 +6,7 @@ from mcp.client.auth.utils import build_protected_resource_metadata_discovery_ur
 from mcp.shared.auth import ProtectedResourceMetadata
 
 from authplane.policy.mcp.resource_metadata import (
+    metadata_path,
     metadata_url,
     render_metadata,
     resource_url,
@@ -72,3 +73,8 @@ def test_an_address_is_made_of_what_a_client_sent_only_if_it_can_be_one(
 ) -> None:
     assert resource_url(*parts) == want
     assert (metadata_url(*parts) is None) is (want is None)
+
+
+@pytest.mark.parametrize("path", ["", "/"])
+def test_the_document_of_a_server_at_the_root_has_no_slash_at_its_end(path: str) -> None:
+    assert metadata_path(path) == "/.well-known/oauth-protected-resource"
