@@ -3,13 +3,16 @@
 import asyncio
 import json
 import os
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import httpx2
 import pytest
+from tests.support.certificates import authority, server
 
 from authplane.devkit.local.echo_origin import serve_echo
 from authplane.runtime.servers.http_server import HttpLimits, HttpRequest, HttpResponse, serve_http
@@ -19,6 +22,8 @@ from authplane.runtime.servers.listen import (
     AddressTakenError,
     ListenError,
     TcpAddress,
+    TlsPaths,
+    TlsUnusableError,
     UnixAddress,
     parse_address,
 )
@@ -311,3 +316,38 @@ async def _status(client: httpx2.AsyncClient, url: str) -> int:
         return (await client.get(url)).status_code
     except httpx2.RemoteProtocolError:
         return 0
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> TlsPaths:
+    pair = server("localhost")
+    (tmp_path / "crt").write_bytes(pair.certificate)
+    (tmp_path / "key").write_bytes(pair.key.reveal())
+    return TlsPaths(certificate=str(tmp_path / "crt"), key=str(tmp_path / "key"))
+
+
+async def test_with_a_certificate_it_speaks_https_with_the_same_limits(certificate: TlsPaths) -> None:
+    trusted = ssl.create_default_context(cadata=authority().certificate.decode())
+    async with (
+        serve_http(HERE, _respond, limits=HttpLimits(largest_body=4), tls=certificate) as address,
+        httpx2.AsyncClient(base_url=f"https://{address}", verify=trusted) as client,
+    ):
+        assert (await client.post("/", content=b"body")).text == "body"
+        # The whole answer arrives, though the connection is closed while the client still sends.
+        assert (await client.post("/", content=b"a" * 1_000_000)).status_code == 413
+        assert (await client.get("/")).status_code == 200
+
+
+async def test_a_client_that_does_not_finish_its_handshake_is_left(certificate: TlsPaths) -> None:
+    async with (
+        serve_http(HERE, _respond, limits=HttpLimits(patience=0.1), tls=certificate) as address,
+        _raw(address) as (reader, _),
+    ):
+        assert await reader.read() == b""
+
+
+async def test_a_certificate_that_cannot_be_used_is_an_error(certificate: TlsPaths) -> None:
+    wrong = replace(certificate, key=certificate.certificate)
+    with pytest.raises(TlsUnusableError, match="are not a certificate and its private key"):
+        async with serve_http(HERE, _respond, tls=wrong):
+            pass

@@ -22,7 +22,8 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from authplane.runtime.child_processes import Child, Line, LineSink, run_process
-from authplane.runtime.clients.unix_http import Reply, ask_socket
+from authplane.runtime.clients.ask_page import Reply, ask
+from authplane.runtime.servers.listen import UnixAddress
 
 _SOCKET: Final = "admin.sock"
 _CONFIG: Final = "envoy"
@@ -123,7 +124,7 @@ class Envoy:
 
     async def admin(self, path: str, *, method: str = "GET", limit: float = 5.0) -> Reply:
         """Ask the admin interface; raises OSError or TimeoutError if it does not answer."""
-        return await ask_socket(str(self._folder / _SOCKET), path, method=method, limit=limit)
+        return await ask(UnixAddress(path=str(self._folder / _SOCKET)), path, method=method, limit=limit)
 
     async def answers(self, limit: float) -> bool:
         """Tell whether the admin interface answers within some seconds; whoever asks has waited that long if not."""

@@ -80,7 +80,7 @@ async def answer_counts(root: Path, envoy: Envoy, metrics: Metrics) -> AsyncGene
             reply = await envoy.admin(STATS)
         except OSError:
             return HttpResponse(status=503)
-        return HttpResponse(status=reply.status, body=reply.body.encode())
+        return HttpResponse(status=reply.status, body=reply.content)
 
     async with AsyncExitStack() as stack:
         try:

@@ -5,8 +5,10 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import structlog
 
@@ -22,8 +24,8 @@ from authplane.devkit.local.dev_folder import (
     read_url,
     write_workload,
 )
-from authplane.devkit.local.documents_server import Documents, serve_documents
 from authplane.runtime.run_until_stopped import Stop, run_program
+from authplane.runtime.servers.http_server import HttpLimits, HttpRequest, HttpResponse, serve_http
 from authplane.runtime.servers.listen import TcpAddress, TlsPaths
 
 log: Final = structlog.stdlib.get_logger()
@@ -34,6 +36,10 @@ WARNING: Final = "a development issuer, not for production: whoever reads its fo
 
 _CONFIGURATION: Final = "/.well-known/openid-configuration"
 _KEYS: Final = "/jwks"
+_LIMITS: Final = HttpLimits(largest_body=0, largest_head=16 * 1024, connections=100)
+
+Documents: TypeAlias = Mapping[str, bytes]
+"""JSON texts by path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +77,11 @@ async def serve_issuer(plan: IssuerPlan, now: datetime) -> AsyncGenerator[Runnin
     folder = prepare_issuer(plan.folder, plan.host, now)
     key = _signing_key(folder)
     tls = TlsPaths(certificate=str(folder.certificate), key=str(folder.key))
-
-    def documents(bound: TcpAddress) -> Documents:
-        return build_documents(_url(plan.host, bound.port), key)
-
-    async with serve_documents(plan.address, documents, tls) as bound:
-        url = _url(plan.host, bound.port)
+    documents: dict[str, bytes] = {}
+    async with serve_http(plan.address, partial(_publish, documents), limits=_LIMITS, tls=tls) as bound:
+        # They name the port. Nobody is answered before this: nothing was awaited since the port was taken.
+        url = _url(plan.host, bound.port if isinstance(bound, TcpAddress) else plan.address.port)
+        documents |= build_documents(url, key)
         note_url(folder, url)
         yield RunningIssuer(url=url, ca_file=folder.ca, folder=folder)
 
@@ -129,6 +134,16 @@ def dev_workload(
 ) -> WorkloadFiles:
     """Write a client certificate for a workload, and the CA that signs it; raises `DevFolderError`."""
     return write_workload(folder, spiffe_id, name, now=now, lifetime=lifetime)
+
+
+def _publish(documents: Documents, request: HttpRequest) -> HttpResponse:
+    status, body = HTTPStatus.OK, documents.get(request.target.partition("?")[0])
+    if body is None:
+        status, body = HTTPStatus.NOT_FOUND, b"{}"
+    if request.method not in {"GET", "HEAD"}:
+        status, body = HTTPStatus.METHOD_NOT_ALLOWED, b"{}"
+    headers = (("content-type", "application/json"), ("cache-control", "max-age=60"))
+    return HttpResponse(status=status, headers=headers, body=body)
 
 
 def _signing_key(folder: DevFolder) -> SigningKey:

@@ -1,8 +1,12 @@
 """Asks a program on this machine, or one that it can reach, for one page: over TCP or a unix socket, without TLS."""
 
-import http.client
-import socket
+import asyncio
+import os
+from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Final, assert_never
+
+import httpcore2
 
 from authplane.runtime.servers.listen import Address, TcpAddress, UnixAddress
 
@@ -13,50 +17,89 @@ class NotAnsweredError(Exception):
     """There is no page; the message continues a sentence about who was asked."""
 
 
-def ask_page(address: Address, target: str, *, limit: float = 5.0) -> bytes:
-    """Return the page of a server; raises `NotAnsweredError` if it gives none, or none within some seconds."""
-    connection = _connection(address, limit)
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a server answered."""
+
+    status: int
+    content: bytes
+
+    @property
+    def body(self) -> str:
+        """The content as text."""
+        return self.content.decode(errors="replace")
+
+
+class _TooLargeError(ConnectionError):
+    """The server sends more than we keep."""
+
+
+async def ask(address: Address, target: str, *, method: str = "GET", limit: float = 5.0) -> Reply:
+    """Return the whole reply of a server; raises OSError or TimeoutError if there is none."""
     try:
-        connection.request("GET", target)
-        response = connection.getresponse()
-        body = response.read(_LARGEST + 1)
+        async with asyncio.timeout(limit), _pool(address) as pool:
+            url = httpcore2.URL(scheme="http", host=_host(address), port=_port(address), target=target)
+            async with pool.stream(method, url, headers=[("content-length", "0")]) as response:
+                return Reply(response.status, await _body(response))
+    except (httpcore2.NetworkError, httpcore2.RemoteProtocolError) as error:
+        raise ConnectionError(_cause(error)) from error
+
+
+def ask_page(address: Address, target: str, *, limit: float = 5.0) -> bytes:
+    """Return the page of a server; raises `NotAnsweredError` if it gives none, or none within some seconds.
+
+    For programs that wait for nothing else: it must not be called where an event loop runs.
+    """
+    try:
+        reply = asyncio.run(ask(address, target, limit=limit))
     except TimeoutError as error:
         raise NotAnsweredError(f"does not answer within {limit:g} s") from error
-    except (OSError, http.client.HTTPException) as error:
-        raise NotAnsweredError(f"cannot be asked: {_cause(error)}") from error
-    finally:
-        connection.close()
-    if response.status != http.client.OK:
-        raise NotAnsweredError(f"answered {response.status}")
-    if len(body) > _LARGEST:
-        raise NotAnsweredError(f"answered with more than {_LARGEST} bytes")
-    return body
+    except _TooLargeError as error:
+        raise NotAnsweredError(str(error)) from None
+    except OSError as error:
+        raise NotAnsweredError(f"cannot be asked: {error}") from error
+    if reply.status != HTTPStatus.OK:
+        raise NotAnsweredError(f"answered {reply.status}")
+    return reply.content
 
 
-def _connection(address: Address, limit: float) -> http.client.HTTPConnection:
+def _pool(address: Address) -> httpcore2.AsyncConnectionPool:
+    return httpcore2.AsyncConnectionPool(uds=address.path if isinstance(address, UnixAddress) else None)
+
+
+async def _body(response: httpcore2.Response) -> bytes:
+    body = bytearray()
+    async for part in response.aiter_stream():
+        body += part
+        if len(body) > _LARGEST:
+            raise _TooLargeError(f"answered with more than {_LARGEST} bytes")
+    return bytes(body)
+
+
+def _host(address: Address) -> str:
     match address:
-        case TcpAddress(host=host, port=port):
-            return http.client.HTTPConnection(host or "127.0.0.1", port, timeout=limit)
-        case UnixAddress(path=path):
-            return _OverSocket(path, limit)
+        case TcpAddress(host=host):
+            return host or "127.0.0.1"
+        case UnixAddress():
+            return "authplane"
         case _:
             assert_never(address)
 
 
-class _OverSocket(http.client.HTTPConnection):
-    """HTTP over a unix socket."""
-
-    def __init__(self, path: str, limit: float) -> None:
-        super().__init__("authplane", timeout=limit)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
+def _port(address: Address) -> int | None:
+    return address.port if isinstance(address, TcpAddress) else None
 
 
-def _cause(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return error.strerror or "it cannot be found"
-    return "it does not speak HTTP"
+def _cause(error: BaseException) -> str:
+    """Find what the system says; the library's own words are for programmers."""
+    if isinstance(error, httpcore2.RemoteProtocolError):
+        return "it does not speak HTTP"
+    below: BaseException | None = error
+    while below is not None:
+        if isinstance(below, BaseExceptionGroup):
+            below = below.exceptions[0]
+        if isinstance(below, OSError) and below.errno:
+            # An event loop writes a sentence of its own; a name that is not found has a number below zero.
+            return os.strerror(below.errno) if below.errno > 0 else below.strerror or "it cannot be found"
+        below = below.__cause__ or below.__context__
+    return "it cannot be reached"

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,7 +15,15 @@ import h11
 import structlog
 
 from authplane.runtime.child_processes import owned_tasks, place_of
-from authplane.runtime.servers.listen import Address, AddressTakenError, TcpAddress, UnixAddress, claim
+from authplane.runtime.servers.listen import (
+    Address,
+    AddressTakenError,
+    TcpAddress,
+    TlsPaths,
+    TlsUnusableError,
+    UnixAddress,
+    claim,
+)
 
 _log: Final = structlog.stdlib.get_logger()
 
@@ -73,12 +82,16 @@ _LIMITS: Final = HttpLimits()
 
 
 @asynccontextmanager
-async def serve_http(address: Address, respond: Respond, *, limits: HttpLimits = _LIMITS) -> AsyncGenerator[Address]:
-    """Serve while the block runs; yields the address with the port that was really taken.
+async def serve_http(
+    address: Address, respond: Respond, *, limits: HttpLimits = _LIMITS, tls: TlsPaths | None = None
+) -> AsyncGenerator[Address]:
+    """Serve while the block runs, over HTTPS with ``tls``; yields the address with the port that was really taken.
 
-    Raises a `ListenError` if the address cannot be had. An exception in ``respond`` is logged and answered with 500.
+    Raises a `ListenError` if the address cannot be had or the certificate cannot be used. An exception in ``respond``
+    is logged and answered with 500.
     """
     claim(address)
+    context = None if tls is None else _context(tls)
     async with owned_tasks() as tasks:
         open_now: dict[asyncio.Task[None], _Connection] = {}
 
@@ -91,7 +104,7 @@ async def serve_http(address: Address, respond: Respond, *, limits: HttpLimits =
             open_now[task] = connection
             task.add_done_callback(open_now.pop)
 
-        server = await _listen(address, accept)
+        server = await _listen(address, accept, context, limits)
         try:
             yield _bound(address, server)
         finally:
@@ -130,13 +143,27 @@ async def _finish(connections: "Mapping[asyncio.Task[None], _Connection]", grace
 Accept: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
 
 
-async def _listen(address: Address, accept: Accept) -> asyncio.Server:
+def _context(tls: TlsPaths) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(tls.certificate, tls.key)
+    except OSError as error:
+        raise TlsUnusableError(f"{tls.certificate} and {tls.key} are not a certificate and its private key") from error
+    return context
+
+
+async def _listen(
+    address: Address, accept: Accept, context: ssl.SSLContext | None, limits: HttpLimits
+) -> asyncio.Server:
+    handshake = None if context is None else limits.patience
     try:
         match address:
             case TcpAddress(host=host, port=port):
-                return await asyncio.start_server(accept, host or None, port)
+                return await asyncio.start_server(
+                    accept, host or None, port, ssl=context, ssl_handshake_timeout=handshake
+                )
             case UnixAddress(path=path):
-                server = await asyncio.start_unix_server(accept, path)
+                server = await asyncio.start_unix_server(accept, path, ssl=context, ssl_handshake_timeout=handshake)
                 os.chmod(path, 0o600)  # noqa: PTH101 (of a socket that was just made: it takes no time)
                 return server
             case _:
@@ -274,7 +301,8 @@ class _Connection:
         """Let the client send for a while: a connection that is closed meanwhile takes our answer away from it."""
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(_LINGER):
-                self._writer.write_eof()
+                if self._writer.can_write_eof():  # TLS has no half of a connection
+                    self._writer.write_eof()
                 while await self._reader.read(_CHUNK):
                     pass
 

@@ -18,7 +18,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from authplane.authserver.records.runtime.joined_metrics import join_metrics, metrics_text
 from authplane.authserver.records.runtime.metrics import Metrics
 from authplane.runtime.child_processes import owned_tasks
-from authplane.runtime.clients.unix_http import Reply, ask_socket
+from authplane.runtime.clients.ask_page import Reply, ask
+from authplane.runtime.servers.listen import UnixAddress
 
 _LIMIT: Final = 1.0
 """How many seconds a worker has to answer."""
@@ -117,12 +118,12 @@ async def _look(member: _Member) -> None:
     reply = await _ask(member, "/metrics")
     member.answers = reply is not None and reply.status == HTTPStatus.OK
     if reply is not None and member.answers:
-        member.seen = reply.body.encode()
+        member.seen = reply.content
 
 
 async def _ask(member: _Member, target: str) -> Reply | None:
     try:
-        return await ask_socket(member.socket, target, limit=_LIMIT)
+        return await ask(UnixAddress(path=member.socket), target, limit=_LIMIT)
     except (OSError, TimeoutError):
         return None
 
