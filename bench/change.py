@@ -5,7 +5,7 @@ import statistics
 import time
 from collections.abc import Awaitable, Callable
 
-from tests.support.gateway import Gateway, gateway, proxy
+from tests.support.gateways.contour_gateway import Gateway, gateway, proxy
 
 _ROUNDS = 5
 _LARGE = 1000

@@ -13,7 +13,8 @@ from envoy.extensions.filters.http.rbac.v3 import rbac_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3.http_connection_manager_pb2 import HttpFilter
 from envoy.type.matcher.v3 import string_pb2
 from google.protobuf.message import Message
-from tests.grpc.control import Control, controlling, http_filter
+from tests.support.grpc.control_plane import Control, controlling
+from tests.support.grpc.xds_resources import http_filter
 
 from authplane.grpc.matching import Tree, by_header, by_prefix, cel, composite, execute, first_match, header, skip, when
 from bench.grpc_servers import Measured, load, served_process

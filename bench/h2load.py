@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import grpc
 import grpc.aio
 from envoy.service.auth.v3 import external_auth_pb2
-from tests.policy.checks import check
+from tests.support.authservers.check_requests import check
 
 from authplane.runtime.child_processes import Line, run_process
 from authplane.runtime.servers.service_names import SERVICE

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.support.gateway import proxy
+from tests.support.gateways.contour_gateway import proxy
 
 from authplane.controlplane.serving.generation import build_generation
 from authplane.sources.runtime.folder import Folder

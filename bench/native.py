@@ -12,8 +12,8 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-from tests.support.envoys import VERSIONS
-from tests.support.gateway import free_port
+from tests.support.envoy.releases import VERSIONS
+from tests.support.ports import free_port
 
 from authplane.devkit.local.dev_issuer import IssuerPlan, serve_issuer
 from authplane.runtime.envoy_process import envoy_binary

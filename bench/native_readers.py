@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from tests.support.gateway import free_port
+from tests.support.ports import free_port
 
 from authplane.devkit.identities.signing import SigningKey
 from authplane.devkit.local.dev_folder import read_signing_key

@@ -11,10 +11,11 @@ from typing import Final
 
 import httpx2
 from tests.support.certificates import ca_secret, server, tls_secret
-from tests.support.gateway import free_port, service
-from tests.support.mcp_checks import call_body
-from tests.support.mcp_gateway import gateway, policy, route
-from tests.support.minting import ISSUER, signer
+from tests.support.gateways.contour_gateway import service
+from tests.support.gateways.mcp_gateway import gateway, policy, route
+from tests.support.issuers.minting import ISSUER, signer
+from tests.support.mcp.mcp_checks import call_body
+from tests.support.ports import free_port
 
 from authplane.controlplane.serving.generation import Generation, build_generation
 from authplane.sources.library import Library

@@ -12,9 +12,10 @@ from typing import Any, Final, NamedTuple
 
 from google.protobuf import json_format
 from tests.support.certificates import ca_secret, server, tls_secret
-from tests.support.gateway import free_port, service
-from tests.support.mcp_checks import AGENT, call_body, workload
-from tests.support.mcp_gateway import gateway, policy, route
+from tests.support.gateways.contour_gateway import service
+from tests.support.gateways.mcp_gateway import gateway, policy, route
+from tests.support.mcp.mcp_checks import AGENT, call_body, workload
+from tests.support.ports import free_port
 
 from authplane.controlplane.render.envoy_bootstrap import ControlPlane, UnixSocket, ads_bootstrap
 from authplane.devkit.local.dev_issuer import RunningIssuer, dev_token

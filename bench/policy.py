@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from envoy.service.auth.v3 import external_auth_pb2
-from tests.support.mcp_checks import AGENT, call_body, mcp_check
+from tests.support.mcp.mcp_checks import AGENT, call_body, mcp_check
 
 from authplane.authserver.backends.access_policies import AccessPolicies
 from authplane.authserver.backends.runtime.cel_watch import WatchedExpressions

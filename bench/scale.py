@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.support.certificates import ca_secret, server, tls_secret
-from tests.support.world import AUTH, ECHO, EXTENSION
+from tests.support.resources.contour_documents import AUTH, ECHO, EXTENSION
 
 from authplane.controlplane.graph.build import build_graph
 from authplane.controlplane.graph.model.programming import NoProxy

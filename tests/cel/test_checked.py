@@ -12,7 +12,7 @@ from google.protobuf import any_pb2
 from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.cel.expressions import known
+from tests.support.cel.expressions import known
 
 from authplane.cel.calls.call_vocabulary import CLIENT_CALLS, SERVER_CALLS, compile_call_expression
 from authplane.cel.calls.wire import LARGEST, checked_expression, parse_checked

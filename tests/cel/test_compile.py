@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 import pytest
-from tests.cel.expressions import problems, program, said
+from tests.support.cel.expressions import problems, program, said
 
 from authplane.cel.check.program import compile_expression
 from authplane.cel.syntax.expression_problem import CelProblem, Reason

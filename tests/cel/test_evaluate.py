@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 import pytest
-from tests.cel.expressions import known, of, outcome, program
+from tests.support.cel.expressions import known, of, outcome, program
 
 from authplane.cel.check.admissible_data import Admitted, admit
 from authplane.cel.check.expression_outcome import HOLDS, HOLDS_NOT, SENTENCES, Code, Failed, Outcome

@@ -3,7 +3,7 @@
 from typing import Final
 
 import pytest
-from tests.cel.expressions import known, program
+from tests.support.cel.expressions import known, program
 
 from authplane.cel.check.expression_outcome import HOLDS, HOLDS_NOT, Code, Failed
 from authplane.cel.explain.explain_expression import FALSE, TRUE, Explanation, Hidden, Part, Shown, explain

@@ -6,7 +6,7 @@ Each line is an expression and what it says: true, false, or why it fails. ``ide
 from typing import Final
 
 import pytest
-from tests.cel.expressions import outcome
+from tests.support.cel.expressions import outcome
 
 from authplane.cel.check.expression_outcome import HOLDS, HOLDS_NOT, Code, Failed
 

@@ -6,7 +6,7 @@ from time import process_time
 from typing import Final
 
 import pytest
-from tests.cel.expressions import known, outcome, problems, program, said
+from tests.support.cel.expressions import known, outcome, problems, program, said
 
 from authplane.cel.check.admissible_data import MOST_DATA, MOST_ELEMENTS, MOST_STRING, Admitted, admit, admit_texts
 from authplane.cel.check.expression_outcome import HOLDS, HOLDS_NOT, Code, Failed

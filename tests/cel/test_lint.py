@@ -1,7 +1,7 @@
 """What authors of expressions are told to think about."""
 
 import pytest
-from tests.cel.expressions import outcome, program
+from tests.support.cel.expressions import outcome, program
 
 from authplane.cel.check.expression_lint import Doubt, Remark, lint
 from authplane.cel.check.expression_outcome import HOLDS, Code, Failed

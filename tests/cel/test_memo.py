@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.cel.expressions import known
+from tests.support.cel.expressions import known
 
 from authplane.cel.check.expression_outcome import Code, Failed, Holds, Outcome
 from authplane.cel.check.program import Program, compile_expression

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.cel.expressions import known, program
-from tests.cel.reference import Expr, text_of, value_of
+from tests.support.cel.expressions import known, program
+from tests.support.cel.reference import Expr, text_of, value_of
 
 from authplane.cel.check.admissible_data import Admitted, admit
 from authplane.cel.check.expression_lint import lint

@@ -4,7 +4,7 @@ from itertools import combinations
 from typing import Final
 
 import pytest
-from tests.cel.expressions import program
+from tests.support.cel.expressions import program
 
 from authplane.cel.syntax.tree_shape import is_same
 

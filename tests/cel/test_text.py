@@ -1,7 +1,7 @@
 """Expressions can be written back as text; bytes that are no expression are refused."""
 
 import pytest
-from tests.cel.expressions import program
+from tests.support.cel.expressions import program
 
 from authplane.cel.syntax.source_text import render_text
 from authplane.cel.wire.expressions import parse_tree

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.support.world import whole
+from tests.support.resources.contour_documents import whole
 
 from authplane.cli.main import build_app
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from click.testing import CliRunner
-from tests.support.authserver import Server, basic, entry
+from tests.support.authservers.server_process import Server, basic, entry
 from tests.support.certificates import server as issued
 from tests.support.eventually import eventually
 

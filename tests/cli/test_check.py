@@ -9,21 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.policy.world import (
-    ADD,
-    AGENT,
-    BACKEND,
-    GATEWAY,
-    ISSUER,
-    OIDC,
-    SCOPED,
-    SERVICES,
-    anybody,
-    asks,
-    policy,
-    rule,
-)
-from tests.support.authserver import Server
+from tests.support.authservers.server_process import Server
+from tests.support.policies.documents import ADD, BACKEND, GATEWAY, OIDC, SCOPED, anybody, policy, rule
+from tests.support.policies.external_services import SERVICES, asks
+from tests.support.policies.names import AGENT, ISSUER
 
 from authplane.cli.main import build_app
 from authplane.core.names import Ref

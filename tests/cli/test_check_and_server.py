@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.cli.test_check import RULES, answer
-from tests.policy.world import ADD, AGENT, BACKEND, ISSUER, OTHER, policy, settings
-from tests.support.authserver import Server
+from tests.support.authservers.server_process import Server
 from tests.support.eventually import eventually
-from tests.support.mcp_checks import mcp_check
+from tests.support.mcp.mcp_checks import mcp_check
+from tests.support.policies.documents import ADD, BACKEND, policy, settings
+from tests.support.policies.names import AGENT, ISSUER, OTHER
 
 from authplane.devkit.local.dev_issuer import IssuerPlan, RunningIssuer, dev_token, serve_issuer
 from authplane.runtime.servers.listen import TcpAddress

@@ -7,8 +7,8 @@ import grpc
 import grpc.aio
 import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
-from tests.policy.checks import check
-from tests.support.authserver import Server
+from tests.support.authservers.check_requests import check
+from tests.support.authservers.server_process import Server
 
 DOCUMENTS = """
 apiVersion: authplane.dev/v1alpha1

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from tests.cli.test_check import CALL, TARGET, answer, asked, folder, invoke, short
-from tests.policy.world import ISSUER, settings
+from tests.support.policies.documents import settings
+from tests.support.policies.names import ISSUER
 
 from authplane.devkit.identities.signing import SigningKey
 from authplane.devkit.local.dev_issuer import IssuerPlan, dev_token, serve_issuer

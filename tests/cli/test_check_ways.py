@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from tests.cli.test_check import asked, invoke
-from tests.policy.world import AGENT, BACKEND, GATEWAY, SPIFFE, policy, rule
+from tests.support.policies.documents import BACKEND, GATEWAY, SPIFFE, policy, rule
+from tests.support.policies.names import AGENT
 
 OTHER = "spiffe://cluster.local/other"
 EDGE = policy(rule(f"{{type: SPIFFE, spiffe: '{OTHER}'}}"), name="g", targets="[{kind: Gateway, name: edge}]")

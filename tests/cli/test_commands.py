@@ -8,10 +8,10 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
-from tests.policy.world import BACKEND, policy, rule
 from tests.support.certificates import server
 from tests.support.envoy_validation import validate
-from tests.support.world import PROXY, whole
+from tests.support.policies.documents import BACKEND, policy, rule
+from tests.support.resources.contour_documents import PROXY, whole
 
 from authplane.cli.main import COMMANDS as ALL
 from authplane.cli.main import build_app

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from click.testing import CliRunner
 from tests.support.certificates import ca_secret, server, tls_secret
-from tests.support.gateway import service
-from tests.support.mcp_gateway import backend, configuration, gateway, policy, route
-from tests.support.world import whole
+from tests.support.gateways.contour_gateway import service
+from tests.support.gateways.mcp_gateway import backend, configuration, gateway, policy, route
+from tests.support.resources.contour_documents import whole
 
 from authplane.cli.main import build_app
 

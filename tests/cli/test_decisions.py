@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.support.gateway import free_port
+from tests.support.ports import free_port
 
 from authplane.cli.main import build_app
 from authplane.runtime.servers.http_server import HttpRequest, HttpResponse, serve_http

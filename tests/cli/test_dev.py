@@ -14,9 +14,9 @@ import httpx2
 import pytest
 from click.testing import CliRunner, Result
 from cryptography import x509
-from tests.policy.tokens.keyrings import verify
 from tests.support.eventually import eventually
-from tests.support.gateway import free_port
+from tests.support.issuers.keyrings import verify
+from tests.support.ports import free_port
 
 from authplane.cli.main import build_app
 from authplane.core.problems import Problems

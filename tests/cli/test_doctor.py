@@ -7,8 +7,8 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 from tests.controlplane.serving.test_handshake import NAME, serving
-from tests.policy.world import BACKEND, policy, rule
 from tests.support.certificates import ca_secret
+from tests.support.policies.documents import BACKEND, policy, rule
 
 from authplane.cli.main import build_app
 from authplane.controlplane.graph.upstreams.policy_connection import OverSocket, PolicyServer

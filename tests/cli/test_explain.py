@@ -6,20 +6,9 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.policy.world import (
-    BACKEND,
-    GATEWAY,
-    OIDC,
-    OPEN,
-    SERVICES,
-    SPIFFE,
-    anybody,
-    asks,
-    policy,
-    rule,
-    settings,
-)
-from tests.support.gateway import service
+from tests.support.gateways.contour_gateway import service
+from tests.support.policies.documents import BACKEND, GATEWAY, OIDC, OPEN, SPIFFE, anybody, policy, rule, settings
+from tests.support.policies.external_services import SERVICES, asks
 
 from authplane.cli.main import build_app
 from authplane.devkit.policies.explain_placement import EVALUATED, OPEN_SERVER, TOO_OLD

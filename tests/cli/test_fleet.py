@@ -14,8 +14,8 @@ import httpx2
 import pytest
 from click.testing import CliRunner
 from envoy.service.auth.v3 import external_auth_pb2 as pb
-from tests.policy.checks import check
-from tests.support.authserver import Server, basic, entry
+from tests.support.authservers.check_requests import check
+from tests.support.authservers.server_process import Server, basic, entry
 from tests.support.eventually import eventually
 
 from authplane.cli.main import build_app

@@ -8,20 +8,10 @@ from typing import NamedTuple
 import pytest
 from click.testing import CliRunner, Result
 from tests.cli.test_check import WORLD, loaded
-from tests.docs.pages import ROOT, read
-from tests.policy.world import (
-    ADD,
-    AGENT,
-    BACKEND,
-    OIDC,
-    SERVICES,
-    SPIFFE,
-    anybody,
-    asks,
-    policy,
-    rule,
-    settings,
-)
+from tests.support.pages import ROOT, read
+from tests.support.policies.documents import ADD, BACKEND, OIDC, SPIFFE, anybody, policy, rule, settings
+from tests.support.policies.external_services import SERVICES, asks
+from tests.support.policies.names import AGENT
 
 from authplane.cli.main import build_app
 from authplane.devkit.policies.checking import enforce

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from tests.support.certificates import ca_secret, server, tls_secret
-from tests.support.conditions import records
 from tests.support.eventually import eventually
-from tests.support.gateway import free_port, service
-from tests.support.issuer_server import IssuerServer, issuer_server, response
-from tests.support.mcp_gateway import backend, gateway, policy, route
-from tests.support.minting import Signer, key_set, signer
+from tests.support.gateways.contour_gateway import service
+from tests.support.gateways.mcp_gateway import backend, gateway, policy, route
+from tests.support.gateways.status_conditions import records
+from tests.support.issuers.issuer_server import IssuerServer, issuer_server, response
+from tests.support.issuers.minting import Signer, key_set, signer
+from tests.support.ports import free_port
 
 from authplane.runtime.child_processes import Line, run_process
 

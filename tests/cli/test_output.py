@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.support.world import ECHO, PROXY
+from tests.support.resources.contour_documents import ECHO, PROXY
 
 from authplane.cli.main import build_app
 

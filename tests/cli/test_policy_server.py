@@ -11,9 +11,9 @@ import grpc.aio
 import httpx2
 import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
-from tests.support.authserver import Server
+from tests.support.authservers.server_process import Server
 from tests.support.eventually import eventually
-from tests.support.mcp_checks import AGENT, SHOP, call_body, mcp_check, tool_check
+from tests.support.mcp.mcp_checks import AGENT, SHOP, call_body, mcp_check, tool_check
 
 from authplane.sources.runtime.last_good import LastGood, default_state_dir
 

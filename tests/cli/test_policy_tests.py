@@ -7,8 +7,8 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner, Result
 from tests.cli.test_check import WORLD, asked, assumed
-from tests.docs.pages import ROOT
-from tests.policy.world import AGENT
+from tests.support.pages import ROOT
+from tests.support.policies.names import AGENT
 
 from authplane.cli.main import build_app
 

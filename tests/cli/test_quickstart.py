@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.eventually import eventually
-from tests.support.gateway import free_port
+from tests.support.ports import free_port
 
 from authplane.runtime.child_processes import Line, Stream, run_process
 

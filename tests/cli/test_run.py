@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from tests.support.eventually import eventually
-from tests.support.gateway import free_port
+from tests.support.ports import free_port
 from tests.support.timing import within
 
 from authplane.devkit.local.workspace import prepare_workspace

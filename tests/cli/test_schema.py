@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 import yaml
 from click.testing import CliRunner
-from tests.docs.pages import ROOT
+from tests.support.pages import ROOT
 from tools.gen_schemas import FILE, schema_of_kinds, text_of_schema
 
 from authplane.cli.main import build_app

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from tests.cli.test_check import WORLD, asked, assumed, invoke
-from tests.policy.world import AGENT, BACKEND, GATEWAY, OIDC, OPEN, anybody, policy, rule
+from tests.support.policies.documents import BACKEND, GATEWAY, OIDC, OPEN, anybody, policy, rule
+from tests.support.policies.names import AGENT
 
 SHADOW = f"{policy(rule(), name='s')}\n  mode: Shadow"
 GIVEN = f"{{spiffe: {AGENT}}}"

@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 import httpx2
 from tests.cli.test_check import answer, invoke
 from tests.cli.test_policy_server import status
-from tests.policy.world import BACKEND, policy, settings
-from tests.support.authserver import Server
+from tests.support.authservers.server_process import Server
 from tests.support.eventually import eventually
-from tests.support.gateway import free_port, service
-from tests.support.mcp_checks import AGENT, SHOP, call_body, tool_check
-from tests.support.mcp_server import tool_server
-from tests.support.workload_issuers import WORKLOAD, WorkloadIssuers, workload_issuers
+from tests.support.gateways.contour_gateway import service
+from tests.support.issuers.workload_issuers import WORKLOAD, WorkloadIssuers, workload_issuers
+from tests.support.mcp.mcp_checks import AGENT, SHOP, call_body, tool_check
+from tests.support.mcp.tool_server import tool_server
+from tests.support.policies.documents import BACKEND, policy, settings
+from tests.support.ports import free_port
 
 from authplane.runtime.child_processes import Line, run_process
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 from google.protobuf import json_format
-from tests.matching.trees import NAMES, PACKAGES, Trees
+from tests.support.matching.trees import NAMES, PACKAGES, Trees
 
 from authplane.core.problems import Severity
 from authplane.dataplane.filters.calls import Side

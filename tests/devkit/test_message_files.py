@@ -9,7 +9,7 @@ from envoy.extensions.filters.http.fault.v3 import fault_pb2
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2 as filter_pb
 from google.protobuf import json_format
 from google.protobuf.message import Message
-from tests.matching.trees import PACKAGES, cases
+from tests.support.matching.trees import PACKAGES, cases
 
 from authplane.cel.calls.wire import checked_expression
 from authplane.core.problems import Problem, dotted

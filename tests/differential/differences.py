@@ -8,7 +8,7 @@ from tests.differential.envoy import Compared
 from tests.differential.exceptions import KNOWN
 from tests.differential.model import Answer, Case, PolicySet, World
 from tests.differential.placements import Placement
-from tests.support.envoys import Version
+from tests.support.envoy.releases import Version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,12 +18,12 @@ from tests.differential.placements import CALL_OUT, Placement
 from tests.differential.reference import Reference
 from tests.differential.site import Listeners, Shot, Site, gateways_of, pair_of, text_of
 from tests.differential.wire import NOTED, Lane, Origin, Reached, ask_all, origin_server
-from tests.support.asked import asked
+from tests.support.authservers.asked_services import asked
 from tests.support.certificates import authority
-from tests.support.envoys import INSTALLED, Version
+from tests.support.envoy.releases import INSTALLED, Version
 from tests.support.eventually import eventually
-from tests.support.gateway import free_port
-from tests.support.issuer_server import METADATA, issuer_server, response
+from tests.support.issuers.issuer_server import METADATA, issuer_server, response
+from tests.support.ports import free_port
 
 from authplane.controlplane.render.dump import json_text
 from authplane.controlplane.render.envoy_bootstrap import ControlPlane, UnixSocket, ads_bootstrap

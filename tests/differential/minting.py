@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Final
 
 from tests.differential.model import CLUSTER, FIRST, ISSUERS, SECOND, SPIRE, STRANGER, THIRD, Token
-from tests.support.minting import Signer, key_set, mint, segment, signer
+from tests.support.issuers.minting import Signer, key_set, mint, segment, signer
 
 from authplane.core.strict_json import NotStrict
 from authplane.policy.identity.tokens.keys import KeySet, parse_key_set

@@ -23,7 +23,7 @@ from tests.differential.policies import SETTINGS, Policies
 from tests.differential.report import write_report
 from tests.differential.requests import Requests
 from tests.differential.shrink import Small, shrunk
-from tests.support.envoys import VERSIONS, Version
+from tests.support.envoy.releases import VERSIONS, Version
 
 CASES: Final = 50_000
 REPORTS: Final = Path(".authplane/differential")

@@ -7,7 +7,7 @@ from typing import Any, Final
 from tests.differential.envoy import compare, judged, placed, staged
 from tests.differential.model import AGENT, DOMAIN, FIRST, Case, Draft, PolicySet, Sent, Token, World
 from tests.differential.placements import AUTO, NATIVE
-from tests.support.envoys import VERSIONS
+from tests.support.envoy.releases import VERSIONS
 
 HEADERS: Final = (("content-type", "application/json"), ("accept", "application/json, text/event-stream"))
 VERSION: Final = "io.modelcontextprotocol/protocolVersion"

@@ -3,7 +3,7 @@
 from typing import Final
 
 import pytest
-from tests.policy.mcp.posting import ACCEPT, JSON, fault, message, post
+from tests.support.mcp.posted_messages import ACCEPT, JSON, fault, message, post
 
 from authplane.policy.check.basic import Absent, Unfit
 from authplane.policy.check.request import Request

@@ -19,7 +19,7 @@ from tests.differential.report import BYTES, KEYS, POLICIES, REQUEST, SUMMARY, w
 from tests.differential.run import batches
 from tests.differential.shrink import Small, reduced, shrunk
 from tests.differential.site import Listeners, Site, gateways_of, text_of
-from tests.support.envoys import INSTALLED
+from tests.support.envoy.releases import INSTALLED
 
 from authplane.cli.main import build_app
 from authplane.devkit.policies.request_files import parse_requests

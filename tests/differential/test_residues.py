@@ -10,7 +10,7 @@ from typing import Final
 from tests.differential.envoy import compare, judged, placed, staged
 from tests.differential.model import AGENT, Case, Draft, PolicySet, Sent, World
 from tests.differential.placements import NATIVE
-from tests.support.envoys import VERSIONS
+from tests.support.envoy.releases import VERSIONS
 
 HEADERS: Final = (("content-type", "application/json"), ("accept", "application/json, text/event-stream"))
 CALL: Final = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "add", "arguments": {}}}'

@@ -3,7 +3,7 @@
 import re
 from typing import Any, Final
 
-from tests.docs.pages import ROOT, blocks, read
+from tests.support.pages import ROOT, blocks, read
 
 from authplane.cel.calls.call_vocabulary import CLIENT_CALLS, LARGEST_PATTERN, SERVER_CALLS
 from authplane.cel.check.forbidden_parts import DEEPEST

@@ -1,8 +1,8 @@
 """The resources of the page about Gateways do what it says."""
 
-from tests.docs.pages import ROOT, blocks
 from tests.support.certificates import authority, indented
-from tests.support.world import World
+from tests.support.pages import ROOT, blocks
+from tests.support.resources.contour_documents import World
 
 from authplane.controlplane.graph.gateway.gateway_api import gateway_hosts, splits
 from authplane.controlplane.graph.model.port_model import Address

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from tests.dataplane.test_bootstrap_native import CASES
-from tests.docs.pages import ROOT, blocks, read
+from tests.dataplane.runtime.test_bootstrap_native import CASES
+from tests.support.pages import ROOT, blocks, read
 
 from authplane.core.feature_flags import FeatureFlags
 from authplane.xds.bootstrap.xds_bootstrap import Bootstrap, parse_bootstrap

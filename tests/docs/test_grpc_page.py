@@ -13,11 +13,13 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf import struct_pb2
-from tests.docs.pages import ROOT, blocks
-from tests.grpc.control import (
+from tests.support.eventually import eventually
+from tests.support.grpc.channel_kinds import no_task_is_left
+from tests.support.grpc.control_plane import controlling
+from tests.support.grpc.shop_servers import PATIENCE, allow, authorizing, deny
+from tests.support.grpc.xds_resources import (
     api_listener,
     cluster,
-    controlling,
     endpoints,
     forwarded,
     http_filter,
@@ -25,10 +27,8 @@ from tests.grpc.control import (
     manager,
     routes,
 )
-from tests.grpc.ways import no_task_is_left
-from tests.grpc.world import PATIENCE, allow, authorizing, deny
-from tests.support.eventually import eventually
-from tests.support.gateway import free_port
+from tests.support.pages import ROOT, blocks
+from tests.support.ports import free_port
 from xds.type.v3 import typed_struct_pb2
 
 import authplane.grpc

@@ -12,8 +12,8 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from tests.docs.pages import PAGES, ROOT, Step, anchors, blocks, links, name_of, read, steps
 from tests.support.envoy_validation import validate
+from tests.support.pages import PAGES, ROOT, Step, anchors, blocks, links, name_of, read, steps
 
 from authplane.cli.main import build_app
 

@@ -1,6 +1,6 @@
 """The page about placement says what the code does."""
 
-from tests.docs.pages import ROOT, read
+from tests.support.pages import ROOT, read
 
 from authplane.policy.placement.residues import RESIDUES
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.docs.pages import ROOT, blocks
+from tests.support.pages import ROOT, blocks
 
 from authplane.cli.shared.folder_argument import read_generation
 from authplane.devkit.local.quickstart import ISSUER_ADDRESS, agent_program, agent_tries, tries

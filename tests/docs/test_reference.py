@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.docs.pages import ROOT, blocks, read
+from tests.support.pages import ROOT, blocks, read
 
 from authplane.authserver.backends.htpasswd.verified_credentials import CacheCounts
 from authplane.authserver.fronts.runtime.pyvoy.fleet import Fleet

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.docs.pages import ROOT, blocks, name_of, read
+from tests.support.pages import ROOT, blocks, name_of, read
 
 HOUSE = ROOT / "src" / "authplane"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import bcrypt
 import pytest
-from tests.support.gateway import gateway, kill, proxy
+from tests.support.gateways.contour_gateway import gateway, kill, proxy
 
 ENGINES = pytest.mark.parametrize("engine", ["grpcio", "pyvoy"])
 

@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.support.certificates import ca_secret, server
-from tests.support.gateway import free_port, service
-from tests.support.gateway_api import served
+from tests.support.gateways.contour_gateway import service
+from tests.support.gateways.gateway_api import served
+from tests.support.ports import free_port
 
 NAMES = {
     "right": "origin.example",

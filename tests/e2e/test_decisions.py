@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from tests.support.certificates import ca_secret, server, tls_secret
 from tests.support.eventually import eventually
-from tests.support.gateway import free_port, service
-from tests.support.mcp_checks import AGENT
-from tests.support.mcp_gateway import McpGateway, backend, gateway, policy, route
+from tests.support.gateways.contour_gateway import service
+from tests.support.gateways.mcp_gateway import McpGateway, backend, gateway, policy, route
+from tests.support.mcp.mcp_checks import AGENT
+from tests.support.ports import free_port
 
 from authplane.devkit.diagnosis.decision_counts import find_counts
 from authplane.devkit.diagnosis.envoy_stats import STATS

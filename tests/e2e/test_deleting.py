@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 import pytest
 import pytest_asyncio
 from tests.support.certificates import ca_secret, server, tls_secret
-from tests.support.conditions import conditions
 from tests.support.eventually import eventually
-from tests.support.gateway import AUTH_NAME, Gateway, gateway
+from tests.support.gateways.contour_gateway import AUTH_NAME, Gateway, gateway
+from tests.support.gateways.status_conditions import conditions
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -16,8 +16,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from tests.support.certificates import authority, ca_secret, indented, server, tls_secret
-from tests.support.gateway import free_port, service
-from tests.support.world import World
+from tests.support.gateways.contour_gateway import service
+from tests.support.ports import free_port
+from tests.support.resources.contour_documents import World
 
 from authplane.controlplane.render.dump import json_text
 from authplane.controlplane.render.envoy_bootstrap import static_bootstrap

@@ -10,12 +10,13 @@ from pathlib import Path
 import httpx2
 import pytest
 from tests.support.certificates import ca_secret, server, tls_secret
-from tests.support.envoys import VERSIONS, Version
+from tests.support.envoy.releases import VERSIONS, Version
 from tests.support.eventually import eventually
-from tests.support.gateway import free_port, service
-from tests.support.mcp_gateway import backend, configuration, gateway, policy, route
-from tests.support.mcp_server import tool_server
-from tests.support.minting import ISSUER, claims, signer
+from tests.support.gateways.contour_gateway import service
+from tests.support.gateways.mcp_gateway import backend, configuration, gateway, policy, route
+from tests.support.issuers.minting import ISSUER, claims, signer
+from tests.support.mcp.tool_server import tool_server
+from tests.support.ports import free_port
 
 from authplane.controlplane.graph.model.programming import TOKENS, Answered
 from authplane.controlplane.render.dump import json_text

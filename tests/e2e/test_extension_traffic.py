@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import ClassVar, Final
 
 import pytest
+from tests.support.authservers.told_checks import Told
 from tests.support.certificates import authority, client, server, tls_secret
-from tests.support.gateway import Gateway, gateway, proxy, service
-from tests.support.observing import Told
+from tests.support.gateways.contour_gateway import Gateway, gateway, proxy, service
 
 from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
 from authplane.policy.check.decision import Allow, Decision

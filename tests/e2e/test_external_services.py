@@ -9,13 +9,13 @@ import httpx2
 import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from google.protobuf import text_format
-from tests.grpc.world import authorizing
-from tests.support.asked import Recording
+from tests.support.authservers.asked_services import Recording
+from tests.support.authservers.told_checks import Told
 from tests.support.certificates import authority, indented, server
 from tests.support.eventually import eventually
-from tests.support.gateway import service
-from tests.support.mcp_gateway import McpGateway, deciding, mcp_gateway, policy
-from tests.support.observing import Told
+from tests.support.gateways.contour_gateway import service
+from tests.support.gateways.mcp_gateway import McpGateway, deciding, mcp_gateway, policy
+from tests.support.grpc.shop_servers import authorizing
 
 from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
 from authplane.devkit.identities.throwaway_certificates import create_authority

@@ -13,12 +13,12 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import pytest
 import pytest_asyncio
-from tests.support.asked import Recording, Slow, asked
-from tests.support.authserver import Server, basic, entry
+from tests.support.authservers.asked_services import Recording, Slow, asked
+from tests.support.authservers.server_process import Server, basic, entry
 from tests.support.certificates import client
-from tests.support.curl import Curl
+from tests.support.clients.curl import Curl
 from tests.support.eventually import eventually
-from tests.support.gateway import Gateway, gateway, kill, service
+from tests.support.gateways.contour_gateway import Gateway, gateway, kill, service
 
 from authplane.core.header_edits import HeaderEdits
 from authplane.policy.check.decision import Allow, Decision, Deny

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pytest
 import pytest_asyncio
-from tests.support.conditions import conditions
 from tests.support.eventually import eventually
-from tests.support.gateway import EXTENSION, Gateway, gateway, kill, proxy
+from tests.support.gateways.contour_gateway import EXTENSION, Gateway, gateway, kill, proxy
+from tests.support.gateways.status_conditions import conditions
 from tests.support.timing import within
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

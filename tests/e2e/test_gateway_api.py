@@ -14,8 +14,8 @@ import httpx2
 import pytest
 from cryptography import x509
 from tests.support.certificates import authority, ca_secret, server, tls_secret
-from tests.support.gateway import free_port
-from tests.support.gateway_api import Served, backend, policy, served, trusting
+from tests.support.gateways.gateway_api import Served, backend, policy, served, trusting
+from tests.support.ports import free_port
 
 from authplane.authserver.backends.testserver import Mode
 from authplane.devkit.identities.throwaway_certificates import Leaf, Usage, create_authority, issue

@@ -4,10 +4,11 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.support.conditions import records
 from tests.support.eventually import eventually
-from tests.support.gateway import AUTH_NAME, Gateway, free_port, gateway
-from tests.support.gateway_api import backend, policy
+from tests.support.gateways.contour_gateway import AUTH_NAME, Gateway, gateway
+from tests.support.gateways.gateway_api import backend, policy
+from tests.support.gateways.status_conditions import records
+from tests.support.ports import free_port
 
 
 def configuration(it: Gateway, port: int) -> str:

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.support.gateway import free_port
-from tests.support.gateway_api import backend, policy, served
+from tests.support.gateways.gateway_api import backend, policy, served
+from tests.support.ports import free_port
 
 from authplane.policy.identity.workload_identity.identity_headers import IDENTITY_HEADERS
 

@@ -5,9 +5,10 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-from tests.support.conditions import records
 from tests.support.eventually import eventually
-from tests.support.gateway import Gateway, free_port, gateway, proxy
+from tests.support.gateways.contour_gateway import Gateway, gateway, proxy
+from tests.support.gateways.status_conditions import records
+from tests.support.ports import free_port
 
 import authplane.grpc.aio
 

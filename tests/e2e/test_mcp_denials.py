@@ -7,10 +7,10 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from tests.support.envoys import VERSIONS, Version
-from tests.support.mcp_checks import AGENT
-from tests.support.mcp_gateway import McpGateway, deciding, mcp_gateway, policy
-from tests.support.minting import ISSUER, signer
+from tests.support.envoy.releases import VERSIONS, Version
+from tests.support.gateways.mcp_gateway import McpGateway, deciding, mcp_gateway, policy
+from tests.support.issuers.minting import ISSUER, signer
+from tests.support.mcp.mcp_checks import AGENT
 
 JSON = [("content-type", "application/json"), ("accept", "application/json, text/event-stream")]
 KEYS = {ISSUER: json.dumps({"keys": [signer("ES256").jwk()]})}

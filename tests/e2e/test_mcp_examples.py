@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from mcp import MCPError
-from tests.support.gateway import service
-from tests.support.mcp_gateway import McpGateway, deciding, mcp_gateway, route
-from tests.support.npm import node_modules
-from tests.support.observing import Told
-from tests.support.oidc_provider import OidcProvider, oidc_provider
+from tests.support.authservers.told_checks import Told
+from tests.support.clients.npm import node_modules
+from tests.support.gateways.contour_gateway import service
+from tests.support.gateways.mcp_gateway import McpGateway, deciding, mcp_gateway, route
+from tests.support.issuers.oidc_provider import OidcProvider, oidc_provider
 
 from authplane.authserver.backends.testserver import Mode, TestServer
 from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz

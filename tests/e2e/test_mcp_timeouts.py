@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import httpx2
-from tests.support.mcp_gateway import McpGateway, mcp_gateway
+from tests.support.gateways.mcp_gateway import McpGateway, mcp_gateway
 
 SHORT = "  unprotectedBackends: Allow\n  contour: {envoy: {timeouts: {requestTimeout: 1s, streamIdleTimeout: 1s}}}"
 PREFIX = "io.modelcontextprotocol/"

@@ -13,11 +13,11 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import RSAAlgorithm
 from mcp import MCPError
+from tests.support.clients.npm import node_modules
 from tests.support.eventually import eventually
-from tests.support.mcp_gateway import McpGateway, deciding, deciding_apart, mcp_gateway, policy
-from tests.support.minting import mint, segment, signer
-from tests.support.npm import node_modules
-from tests.support.oidc_provider import AUDIENCE, OidcProvider, oidc_provider
+from tests.support.gateways.mcp_gateway import McpGateway, deciding, deciding_apart, mcp_gateway, policy
+from tests.support.issuers.minting import mint, segment, signer
+from tests.support.issuers.oidc_provider import AUDIENCE, OidcProvider, oidc_provider
 
 
 @pytest.fixture

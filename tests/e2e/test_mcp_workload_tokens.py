@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from mcp import MCPError
-from tests.support.mcp_checks import AGENT
-from tests.support.mcp_gateway import McpGateway, deciding, mcp_gateway, policy
-from tests.support.workload_issuers import WORKLOAD, WorkloadIssuers, workload_issuers
+from tests.support.gateways.mcp_gateway import McpGateway, deciding, mcp_gateway, policy
+from tests.support.issuers.workload_issuers import WORKLOAD, WorkloadIssuers, workload_issuers
+from tests.support.mcp.mcp_checks import AGENT
 
 SPIFFE = f"{{type: SPIFFE, spiffe: '{WORKLOAD}'}}"
 ACCOUNT = "{type: ServiceAccount, serviceAccount: {name: agent}}"

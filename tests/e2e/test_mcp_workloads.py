@@ -11,11 +11,11 @@ import httpx2
 import pytest
 from mcp import MCPError
 from tests.support.certificates import authority
-from tests.support.curl import Curl
+from tests.support.clients.curl import Curl
 from tests.support.eventually import eventually
-from tests.support.gateway import kill
-from tests.support.mcp_checks import AGENT
-from tests.support.mcp_gateway import ALLOW, McpGateway, deciding, deciding_apart, mcp_gateway, policy, route
+from tests.support.gateways.contour_gateway import kill
+from tests.support.gateways.mcp_gateway import ALLOW, McpGateway, deciding, deciding_apart, mcp_gateway, policy, route
+from tests.support.mcp.mcp_checks import AGENT
 
 from authplane.devkit.identities.throwaway_certificates import Leaf, Usage, create_authority, issue
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from tests.support.envoys import VERSIONS, Version
-from tests.support.mcp_checks import AGENT
-from tests.support.mcp_gateway import ALLOW, McpGateway, deciding, mcp_gateway, policy, route
-from tests.support.minting import ISSUER, claims, signer
+from tests.support.envoy.releases import VERSIONS, Version
+from tests.support.gateways.mcp_gateway import ALLOW, McpGateway, deciding, mcp_gateway, policy, route
+from tests.support.issuers.minting import ISSUER, claims, signer
+from tests.support.mcp.mcp_checks import AGENT
 
 NATIVE = "  bodyInspection: Native"
 OPEN = f"{NATIVE}\n{ALLOW}"

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.policy.tokens.keyrings import keys
-from tests.support.envoys import VERSIONS, Version
-from tests.support.mcp_gateway import deciding
-from tests.support.minting import Signer, signer
-from tests.support.token_site import ALLOWED, REFUSED, Site, site
+from tests.support.envoy.releases import VERSIONS, Version
+from tests.support.gateways.mcp_gateway import deciding
+from tests.support.gateways.token_site import ALLOWED, REFUSED, Site, site
+from tests.support.issuers.keyrings import keys
+from tests.support.issuers.minting import Signer, signer
 
 from authplane.controlplane.serving.generation import Generation, build_generation
 from authplane.controlplane.serving.runtime.ads import Ads

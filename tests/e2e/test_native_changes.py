@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.envoys import VERSIONS, Version
+from tests.support.envoy.releases import VERSIONS, Version
 from tests.support.eventually import eventually
-from tests.support.issuer_server import response
-from tests.support.mcp_gateway import HURRIED, deciding
-from tests.support.minting import key_set, signer
-from tests.support.token_site import ALLOWED, LISTENERS, PATIENCE, REFUSED, Site, Steady, site
+from tests.support.gateways.mcp_gateway import HURRIED, deciding
+from tests.support.gateways.token_site import ALLOWED, LISTENERS, PATIENCE, REFUSED, Site, Steady, site
+from tests.support.issuers.issuer_server import response
+from tests.support.issuers.minting import key_set, signer
 
 from authplane.authserver.backends.runtime.policy_server import KeptPolicies
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.test_native import KEYS, NATIVE, oidc, token, tools
-from tests.support.envoys import VERSIONS, Version
-from tests.support.mcp_gateway import mcp_gateway, policy
-from tests.support.minting import ISSUER
+from tests.support.envoy.releases import VERSIONS, Version
+from tests.support.gateways.mcp_gateway import mcp_gateway, policy
+from tests.support.issuers.minting import ISSUER
 
 from authplane.policy.identity.tokens.claims import DEFAULT_SKEW
 

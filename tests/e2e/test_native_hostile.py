@@ -7,11 +7,11 @@ from typing import Final
 
 import pytest
 from tests.e2e.test_native import KEYS, NATIVE, cel, headers_seen, oidc, rule, token, tools
-from tests.support.asked import Recording, asked
-from tests.support.envoys import VERSIONS, Version
-from tests.support.gateway import service
-from tests.support.mcp_checks import AGENT, call_body
-from tests.support.mcp_gateway import deciding, mcp_gateway, policy
+from tests.support.authservers.asked_services import Recording, asked
+from tests.support.envoy.releases import VERSIONS, Version
+from tests.support.gateways.contour_gateway import service
+from tests.support.gateways.mcp_gateway import deciding, mcp_gateway, policy
+from tests.support.mcp.mcp_checks import AGENT, call_body
 
 from authplane.core.header_edits import HeaderEdits
 from authplane.policy.check.decision import Allow

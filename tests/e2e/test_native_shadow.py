@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from tests.e2e.test_native import NATIVE, in_shadow, rule, tools
-from tests.support.mcp_checks import AGENT
-from tests.support.mcp_gateway import McpGateway, mcp_gateway, policy
+from tests.support.gateways.mcp_gateway import McpGateway, mcp_gateway, policy
+from tests.support.mcp.mcp_checks import AGENT
 
 PLANNED = in_shadow(policy(f"[{rule(tools('add'))}]", name="planned"))
 BODIES = {

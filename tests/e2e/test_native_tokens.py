@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from tests.support.envoys import VERSIONS, Version
-from tests.support.mcp_gateway import deciding
-from tests.support.minting import signer
-from tests.support.token_site import ALLOWED, AWAY, LISTENERS, REFUSED, site
+from tests.support.envoy.releases import VERSIONS, Version
+from tests.support.gateways.mcp_gateway import deciding
+from tests.support.gateways.token_site import ALLOWED, AWAY, LISTENERS, REFUSED, site
+from tests.support.issuers.minting import signer
 
 from authplane.policy.identity.tokens.issuer import Schedule
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from tests.support.envoys import VERSIONS, Version
+from tests.support.envoy.releases import VERSIONS, Version
 from tests.support.eventually import eventually
-from tests.support.gateway import service
-from tests.support.issuer_server import IssuerServer
-from tests.support.mcp_gateway import backend, deciding, policy, route
-from tests.support.minting import signer
-from tests.support.token_site import ALLOWED, PATIENCE, Site, site
+from tests.support.gateways.contour_gateway import service
+from tests.support.gateways.mcp_gateway import backend, deciding, policy, route
+from tests.support.gateways.token_site import ALLOWED, PATIENCE, Site, site
+from tests.support.issuers.issuer_server import IssuerServer
+from tests.support.issuers.minting import signer
 
 KEPT = signer("ES256", "kept")
 ANYBODY = "{authorization: [{type: InlineTools, tools: [add]}]}"

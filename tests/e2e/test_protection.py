@@ -25,11 +25,11 @@ from tests.controlplane.render.test_protection_of_documents import (
     root_document,
     served,
 )
-from tests.support.asked import Recording, asked
+from tests.support.authservers.asked_services import Recording, asked
 from tests.support.certificates import server, tls_secret
+from tests.support.envoy.pushed_envoy import Answer, Pushed, pushed
 from tests.support.eventually import eventually
-from tests.support.gateway import service
-from tests.support.pushed import Answer, Pushed, pushed
+from tests.support.gateways.contour_gateway import service
 
 from authplane.devkit.local.echo_origin import serve_echo
 from authplane.policy.check.decision import Decision, Deny

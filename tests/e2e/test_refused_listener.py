@@ -1,9 +1,9 @@
 """A proxy that refuses a listener is not sent routes that need it."""
 
 import pytest
-from tests.support.conditions import conditions
 from tests.support.eventually import eventually
-from tests.support.gateway import Gateway, gateway, kill
+from tests.support.gateways.contour_gateway import Gateway, gateway, kill
+from tests.support.gateways.status_conditions import conditions
 
 REFUSED = "203.0.113.1"
 """An address that this machine does not have: valid for us, impossible for Envoy."""

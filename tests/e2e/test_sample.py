@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 from tests.support.eventually import eventually
-from tests.support.gateway import free_port
+from tests.support.ports import free_port
 
 from authplane.runtime.child_processes import Line, run_process
 

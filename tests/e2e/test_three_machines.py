@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx2
-from tests.docs.pages import ROOT, blocks, read
 from tests.support.certificates import authority
 from tests.support.eventually import eventually
-from tests.support.gateway import free_port, service
-from tests.support.mcp_checks import call_body
+from tests.support.gateways.contour_gateway import service
+from tests.support.mcp.mcp_checks import call_body
+from tests.support.pages import ROOT, blocks, read
+from tests.support.ports import free_port
 
 from authplane.devkit.identities.throwaway_certificates import Leaf, Usage, issue
 from authplane.devkit.local.echo_origin import serve_echo

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.support.mcp_gateway import deciding, mcp_gateway, policy
+from tests.support.gateways.mcp_gateway import deciding, mcp_gateway, policy
 
 from authplane.policy.check.client_address import client_address
 

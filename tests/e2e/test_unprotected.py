@@ -7,10 +7,11 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.support.conditions import records
 from tests.support.eventually import eventually
-from tests.support.gateway import free_port, service
-from tests.support.mcp_gateway import backend, policy
+from tests.support.gateways.contour_gateway import service
+from tests.support.gateways.mcp_gateway import backend, policy
+from tests.support.gateways.status_conditions import records
+from tests.support.ports import free_port
 
 from authplane.runtime.child_processes import Line, run_process
 

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import httpx2
-from tests.support.authserver import Server
+from tests.support.authservers.server_process import Server
 from tests.support.eventually import eventually
-from tests.support.gateway import free_port, service
-from tests.support.mcp_checks import call_body
+from tests.support.gateways.contour_gateway import service
+from tests.support.mcp.mcp_checks import call_body
+from tests.support.ports import free_port
+from tests.support.resources.contour_documents import World
 from tests.support.timing import slowness
-from tests.support.world import World
 
 from authplane.authserver.fronts.runtime.pyvoy.worker_watchdog import processor_time
 from authplane.controlplane.render.dump import json_text

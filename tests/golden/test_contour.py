@@ -8,7 +8,7 @@ import pytest
 import yaml
 from tests.conftest import Golden
 from tests.support.envoy_validation import validate
-from tests.support.world import AUTH, ECHO, World, secrets
+from tests.support.resources.contour_documents import AUTH, ECHO, World, secrets
 
 from authplane.controlplane.graph.model.programming import NoProxy
 from authplane.controlplane.render.dump import dump, json_text

@@ -8,7 +8,7 @@ from tests.conftest import Golden
 from tests.golden.test_contour import text_of, without_certificates
 from tests.support.certificates import authority
 from tests.support.envoy_validation import validate
-from tests.support.world import ECHO, World, secrets
+from tests.support.resources.contour_documents import ECHO, World, secrets
 
 from authplane.controlplane.graph.model.programming import NoProxy
 from authplane.controlplane.render.dump import dump, json_text

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.support.world import PROXY, world
+from tests.support.resources.contour_documents import PROXY, world
 
 from authplane.controlplane.graph.model.envoy_regexes import LARGEST_PROGRAM
 from authplane.controlplane.render.dump import dump

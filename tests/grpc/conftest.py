@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.grpc.world import STACKS, Authority, Cart, Serve, authorizing, serving
+from tests.support.grpc.shop_servers import STACKS, Authority, Cart, Serve, authorizing, serving
 
 
 @pytest.fixture(params=STACKS)

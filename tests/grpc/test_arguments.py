@@ -6,10 +6,11 @@ from typing import Any
 import grpc
 import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
-from tests.grpc.control import Control, controlling, ext_authz, listener, manager
-from tests.grpc.world import Authority, Cart, Serve, allow, authorizing, call
-from tests.grpc.xds_world import xds_serving
 from tests.support.certificates import server as server_certificate
+from tests.support.grpc.control_plane import Control, controlling
+from tests.support.grpc.shop_servers import Authority, Cart, Serve, allow, authorizing, call
+from tests.support.grpc.xds_resources import ext_authz, listener, manager
+from tests.support.grpc.xds_servers import xds_serving
 
 import authplane.grpc
 import authplane.grpc.aio

@@ -10,9 +10,9 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-from tests.grpc.filters import Doing, Sleeping
-from tests.grpc.ways import Ways, no_task_is_left
-from tests.grpc.world import KINDS, PATHS, PATIENCE, Authority, Cart, allow, call, deny
+from tests.support.grpc.acting_filters import Doing, Sleeping
+from tests.support.grpc.channel_kinds import Ways, no_task_is_left
+from tests.support.grpc.shop_servers import KINDS, PATHS, PATIENCE, Authority, Cart, allow, call, deny
 
 import authplane.grpc
 import authplane.grpc.aio

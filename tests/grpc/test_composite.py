@@ -19,19 +19,9 @@ from envoy.service.auth.v3 import external_auth_pb2
 from google.protobuf import struct_pb2
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
-from tests.grpc.control import (
-    Control,
-    controlling,
-    ext_authz,
-    http_filter,
-    listener,
-    manager,
-    packed,
-    routes,
-    served,
-)
-from tests.grpc.tls import secured, server_credentials, spiffe_client
-from tests.grpc.world import (
+from tests.support import certificates
+from tests.support.grpc.control_plane import Control, controlling
+from tests.support.grpc.shop_servers import (
     KINDS,
     PATHS,
     PATIENCE,
@@ -44,8 +34,9 @@ from tests.grpc.world import (
     deny,
     refusal,
 )
-from tests.grpc.xds_world import Served, xds_serving
-from tests.support import certificates
+from tests.support.grpc.tls_channels import secured, server_credentials, spiffe_client
+from tests.support.grpc.xds_resources import ext_authz, http_filter, listener, manager, packed, routes, served
+from tests.support.grpc.xds_servers import Served, xds_serving
 
 from authplane.dataplane.runtime.connections.side_channels import channel_keys
 from authplane.grpc import filter_from

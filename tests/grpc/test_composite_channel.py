@@ -14,11 +14,13 @@ from envoy.extensions.filters.http.rbac.v3 import rbac_pb2
 from google.protobuf import struct_pb2
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
-from tests.grpc.control import (
-    Control,
+from tests.support.eventually import eventually
+from tests.support.grpc.channel_kinds import Ways, no_task_is_left
+from tests.support.grpc.control_plane import Control, controlling
+from tests.support.grpc.shop_servers import KINDS, PATIENCE, Authority, Cart, allow, deny
+from tests.support.grpc.xds_resources import (
     api_listener,
     cluster,
-    controlling,
     endpoints,
     ext_authz,
     forwarded,
@@ -27,9 +29,6 @@ from tests.grpc.control import (
     packed,
     routes,
 )
-from tests.grpc.ways import Ways, no_task_is_left
-from tests.grpc.world import KINDS, PATIENCE, Authority, Cart, allow, deny
-from tests.support.eventually import eventually
 
 import authplane.grpc
 import authplane.grpc.aio

@@ -9,10 +9,10 @@ from urllib.parse import unquote
 
 import grpc
 import pytest
-from tests.grpc.filters import Doing
-from tests.grpc.tls import SPIFFE, secured, server_credentials, spiffe_client
-from tests.grpc.world import Authority, Cart, Serve, call
 from tests.support import certificates
+from tests.support.grpc.acting_filters import Doing
+from tests.support.grpc.shop_servers import Authority, Cart, Serve, call
+from tests.support.grpc.tls_channels import SPIFFE, secured, server_credentials, spiffe_client
 
 from authplane.dataplane.filters.calls import Endpoint
 from authplane.dataplane.runtime.calls.local_addresses import (

@@ -16,11 +16,23 @@ from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_pb2
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from h2.exceptions import ProtocolError
-from tests.grpc.control import Control, controlling, listener, manager, routes, served
-from tests.grpc.control import ext_authz as xds_ext_authz
-from tests.grpc.world import PATHS, PATIENCE, Authority, Cart, Serve, allow, authorizing, call, deny, refusal
-from tests.grpc.xds_world import Served, xds_serving
-from tests.support.raw_h2 import call_headers, frame, raw_client
+from tests.support.clients.raw_h2 import call_headers, frame, raw_client
+from tests.support.grpc.control_plane import Control, controlling
+from tests.support.grpc.shop_servers import (
+    PATHS,
+    PATIENCE,
+    Authority,
+    Cart,
+    Serve,
+    allow,
+    authorizing,
+    call,
+    deny,
+    refusal,
+)
+from tests.support.grpc.xds_resources import ext_authz as xds_ext_authz
+from tests.support.grpc.xds_resources import listener, manager, routes, served
+from tests.support.grpc.xds_servers import Served, xds_serving
 
 from authplane.dataplane.runtime.calls.grpcio_internals import cygrpc
 from authplane.grpc import Caching, FailOpen, ext_authz

@@ -14,9 +14,9 @@ from envoy.extensions.filters.http.rbac.v3 import rbac_pb2
 from envoy.extensions.filters.http.router.v3 import router_pb2
 from google.protobuf import wrappers_pb2
 from google.protobuf.message import Message
-from tests.grpc.control import ext_authz
-from tests.grpc.ways import Ways
-from tests.grpc.world import KINDS, PATIENCE, Authority, Cart, Serve, allow, call, deny, refusal
+from tests.support.grpc.channel_kinds import Ways
+from tests.support.grpc.shop_servers import KINDS, PATIENCE, Authority, Cart, Serve, allow, call, deny, refusal
+from tests.support.grpc.xds_resources import ext_authz
 
 import authplane.grpc
 import authplane.grpc.aio

@@ -7,8 +7,8 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-from tests.grpc.filters import Doing
-from tests.grpc.world import KINDS, PATHS, PATIENCE, Cart, LoopThread, Serve, call, refusal
+from tests.support.grpc.acting_filters import Doing
+from tests.support.grpc.shop_servers import KINDS, PATHS, PATIENCE, Cart, LoopThread, Serve, call, refusal
 
 import authplane.grpc.aio
 from authplane.grpc import Call, Code, Mutation, Proceed, Stop

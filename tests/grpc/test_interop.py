@@ -12,11 +12,14 @@ from envoy.service.status.v3 import csds_pb2
 from google.protobuf import duration_pb2
 from grpc_reflection.v1alpha import reflection
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
-from tests.grpc.control import (
+from tests.support.eventually import eventually
+from tests.support.grpc.acting_filters import Doing
+from tests.support.grpc.control_plane import controlling
+from tests.support.grpc.shop_servers import PATHS, PATIENCE, Authority, Cart, Serve, allow, call, deny, refusal
+from tests.support.grpc.xds_resources import (
     TEMPLATE,
     api_listener,
     cluster,
-    controlling,
     endpoints,
     ext_authz,
     forwarded,
@@ -24,9 +27,6 @@ from tests.grpc.control import (
     manager,
     routes,
 )
-from tests.grpc.filters import Doing
-from tests.grpc.world import PATHS, PATIENCE, Authority, Cart, Serve, allow, call, deny, refusal
-from tests.support.eventually import eventually
 
 import authplane.grpc
 import authplane.grpc.aio

@@ -9,13 +9,14 @@ import pytest
 from envoy.config.listener.v3 import listener_pb2
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2
 from google.protobuf.message import Message
-from tests.grpc.control import (
+from tests.grpc.peers import PEERS, Answer, peer_argv, running
+from tests.support.grpc.control_plane import Control, controlling
+from tests.support.grpc.shop_servers import PATHS, PATIENCE, STACKS, Authority, Cart, call, deny, refusal
+from tests.support.grpc.xds_resources import (
     ROUTER,
     TEMPLATE,
-    Control,
     api_listener,
     cluster,
-    controlling,
     endpoints,
     ext_authz,
     forwarded,
@@ -26,10 +27,8 @@ from tests.grpc.control import (
     routes,
     served,
 )
-from tests.grpc.peers import PEERS, Answer, peer_argv, running
-from tests.grpc.world import PATHS, PATIENCE, STACKS, Authority, Cart, call, deny, refusal
-from tests.grpc.xds_world import xds_serving
-from tests.support.gateway import free_port
+from tests.support.grpc.xds_servers import xds_serving
+from tests.support.ports import free_port
 
 import authplane.grpc
 import authplane.grpc.aio

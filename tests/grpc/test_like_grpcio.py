@@ -15,11 +15,12 @@ from google.protobuf.empty_pb2 import Empty
 from grpc_reflection.v1alpha import reflection
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
-from tests.grpc.control import Control, controlling, http_filter, listener, manager, routes, served
-from tests.grpc.filters import Doing, Sleeping
 from tests.grpc.test_interceptors import AioRecording, Recording
-from tests.grpc.world import PATHS, PATIENCE, SERVICE, Cart, LoopThread, Serve, call, refusal
-from tests.grpc.xds_world import Served, xds_serving
+from tests.support.grpc.acting_filters import Doing, Sleeping
+from tests.support.grpc.control_plane import Control, controlling
+from tests.support.grpc.shop_servers import PATHS, PATIENCE, SERVICE, Cart, LoopThread, Serve, call, refusal
+from tests.support.grpc.xds_resources import http_filter, listener, manager, routes, served
+from tests.support.grpc.xds_servers import Served, xds_serving
 
 import authplane.grpc
 import authplane.grpc.aio

@@ -11,7 +11,7 @@ from envoy.extensions.filters.http.fault.v3 import fault_pb2
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2
 from google.protobuf import wrappers_pb2
 from google.protobuf.message import Message
-from tests.matching.trees import Request, Verdict, kinds
+from tests.support.matching.trees import Request, Verdict, kinds
 
 from authplane.core.problems import Problems
 from authplane.dataplane.filters.calls import Side

@@ -9,13 +9,13 @@ from typing import Any
 
 import grpc
 import pytest
-from tests.grpc.tls import secured
-from tests.grpc.world import KINDS, PATHS, Cart, LoopThread, call, refusal
-from tests.grpc.xds_world import xds_serving
 from tests.support import certificates
-from tests.support.authserver import Server
+from tests.support.authservers.server_process import Server
 from tests.support.eventually import eventually
-from tests.support.gateway import free_port
+from tests.support.grpc.shop_servers import KINDS, PATHS, Cart, LoopThread, call, refusal
+from tests.support.grpc.tls_channels import secured
+from tests.support.grpc.xds_servers import xds_serving
+from tests.support.ports import free_port
 
 from authplane.controlplane.serving.runtime.control_plane import Control, ControlSettings
 from authplane.core.names import Ref

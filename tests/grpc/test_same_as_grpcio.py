@@ -9,9 +9,9 @@ import grpc
 import grpc.aio
 import pytest
 from tests.grpc.behaviours import Loop, Threads, handlers_of, names
-from tests.grpc.filters import Doing
 from tests.grpc.test_interceptors import AioRecording, Recording
-from tests.grpc.world import PATIENCE, LoopThread
+from tests.support.grpc.acting_filters import Doing
+from tests.support.grpc.shop_servers import PATIENCE, LoopThread
 
 import authplane.grpc
 import authplane.grpc.aio

@@ -5,8 +5,8 @@ from typing import Any
 
 import grpc
 import pytest
-from tests.grpc.filters import Doing, Sleeping
-from tests.grpc.world import KINDS, PATHS, PATIENCE, Authority, Cart, Serve, allow, call, deny, refusal
+from tests.support.grpc.acting_filters import Doing, Sleeping
+from tests.support.grpc.shop_servers import KINDS, PATHS, PATIENCE, Authority, Cart, Serve, allow, call, deny, refusal
 
 from authplane.grpc import Call, Change, Code, Mutation, Proceed, Stop, ext_authz
 

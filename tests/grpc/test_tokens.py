@@ -10,10 +10,11 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-from tests.grpc.control import api_listener, cluster, controlling, endpoints, forwarded, manager, routes
 from tests.support.eventually import eventually
-from tests.support.jwt_files import token
-from tests.support.token_calls import AIO_KINDS, KINDS, OPTIONS, Outcome, Server, aio_outcome, outcome, serving
+from tests.support.grpc.control_plane import controlling
+from tests.support.grpc.token_calls import AIO_KINDS, KINDS, OPTIONS, Outcome, Server, aio_outcome, outcome, serving
+from tests.support.grpc.xds_resources import api_listener, cluster, endpoints, forwarded, manager, routes
+from tests.support.issuers.jwt_files import token
 
 import authplane.grpc
 import authplane.grpc.aio

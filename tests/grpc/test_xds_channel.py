@@ -13,20 +13,11 @@ import pytest
 from envoy.config.endpoint.v3 import endpoint_pb2
 from envoy.config.route.v3 import route_components_pb2
 from envoy.type.v3 import percent_pb2
-from tests.grpc.control import (
-    Control,
-    api_listener,
-    cluster,
-    controlling,
-    endpoints,
-    ext_authz,
-    forwarded,
-    manager,
-    routes,
-)
-from tests.grpc.ways import Ways, no_task_is_left
-from tests.grpc.world import KINDS, PATHS, PATIENCE, Authority, Cart, deny
 from tests.support.eventually import eventually
+from tests.support.grpc.channel_kinds import Ways, no_task_is_left
+from tests.support.grpc.control_plane import Control, controlling
+from tests.support.grpc.shop_servers import KINDS, PATHS, PATIENCE, Authority, Cart, deny
+from tests.support.grpc.xds_resources import api_listener, cluster, endpoints, ext_authz, forwarded, manager, routes
 
 import authplane.grpc
 import authplane.grpc.aio

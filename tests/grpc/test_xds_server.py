@@ -9,17 +9,10 @@ import grpc
 import pytest
 from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_pb2
-from tests.grpc.control import (
-    Control,
-    controlling,
-    ext_authz,
-    listener,
-    manager,
-    routes,
-    served,
-)
-from tests.grpc.world import KINDS, PATHS, PATIENCE, Authority, Cart, call, deny, refusal
-from tests.grpc.xds_world import Served, xds_serving
+from tests.support.grpc.control_plane import Control, controlling
+from tests.support.grpc.shop_servers import KINDS, PATHS, PATIENCE, Authority, Cart, call, deny, refusal
+from tests.support.grpc.xds_resources import ext_authz, listener, manager, routes, served
+from tests.support.grpc.xds_servers import Served, xds_serving
 
 from authplane.grpc import NotServing, Serving, ServingState
 

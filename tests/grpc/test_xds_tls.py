@@ -8,11 +8,13 @@ import grpc
 import pytest
 from envoy.config.listener.v3 import listener_pb2
 from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
-from tests.grpc.control import (
-    Control,
+from tests.support import certificates
+from tests.support.grpc.control_plane import Control, controlling
+from tests.support.grpc.shop_servers import Authority, Cart, call, refusal, serving
+from tests.support.grpc.tls_channels import SPIFFE, secured, server_credentials, spiffe_client
+from tests.support.grpc.xds_resources import (
     api_listener,
     cluster,
-    controlling,
     endpoints,
     ext_authz,
     forwarded,
@@ -21,10 +23,7 @@ from tests.grpc.control import (
     packed,
     routes,
 )
-from tests.grpc.tls import SPIFFE, secured, server_credentials, spiffe_client
-from tests.grpc.world import Authority, Cart, call, refusal, serving
-from tests.grpc.xds_world import xds_serving
-from tests.support import certificates
+from tests.support.grpc.xds_servers import xds_serving
 
 from authplane.dataplane.runtime.channels.thread_channel import FilteredChannel
 from authplane.grpc import XdsChannelCredentials, XdsServerCredentials

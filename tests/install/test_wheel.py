@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from tests.docs.pages import ROOT, anchors, read
+from tests.support.pages import ROOT, anchors, read
 
 HOME = "https://github.com/authplane/authplane"
 _LINK = re.compile(r"\]\(([^)\s]+)\)")

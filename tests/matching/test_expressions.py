@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from tests.dataplane.filters.world import call
+from tests.support.dataplane.driven_calls import call
 from xds.type.matcher.v3 import cel_pb2 as pb
 from xds.type.v3 import cel_pb2 as expression_pb
 

@@ -14,9 +14,9 @@ import pytest
 from envoy.extensions.filters.http.fault.v3 import fault_pb2
 from google.protobuf import json_format, wrappers_pb2
 from google.protobuf.message import Message
-from tests.matching.native import outcomes
 from tests.matching.test_oracle_grpcio import ours
-from tests.matching.trees import PACKAGES, TEXTS, Request, Trees
+from tests.support.matching.native_composite import outcomes
+from tests.support.matching.trees import PACKAGES, TEXTS, Request, Trees
 from xds.type.matcher.v3 import matcher_pb2
 
 from authplane.grpc.matching import (

@@ -12,11 +12,13 @@ import pytest
 from envoy.config.listener.v3 import listener_pb2
 from google.protobuf import json_format, wrappers_pb2
 from google.protobuf.message import Message
-from tests.dataplane.native import native_verdicts
-from tests.dataplane.parts import api_listener, http_filter, manager, router, routes_to
-from tests.matching.native import AUTHORITY, GUARD, NO_MATCH, Sent, aborting, code_of, native_branches
 from tests.matching.test_tree_wire import IS_A, READ, REFUSED, STRING, nested, when
-from tests.matching.trees import PACKAGES, TEXTS, Read, Request, Trees, header, kinds, verdict
+from tests.support.dataplane.filter_messages import http_filter, router
+from tests.support.dataplane.listener_messages import api_listener, manager
+from tests.support.dataplane.route_messages import routes_to
+from tests.support.grpc.native_client import native_verdicts
+from tests.support.matching.native_composite import AUTHORITY, GUARD, NO_MATCH, Sent, aborting, code_of, native_branches
+from tests.support.matching.trees import PACKAGES, TEXTS, Read, Request, Trees, header, kinds, verdict
 from xds.type.matcher.v3 import matcher_pb2
 
 from authplane.core.problems import Problems

@@ -1,7 +1,7 @@
 """Trees that are made ready find what the others find."""
 
 import pytest
-from tests.matching.trees import NAMES, cases, kinds
+from tests.support.matching.trees import NAMES, cases, kinds
 
 from authplane.core.problems import Problems
 from authplane.matching.explain_tree import explain

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.matching.trees import Request, Verdict
+from tests.support.matching.trees import Request, Verdict
 from tests.support.timing import quickest
 
 from authplane.core.problems import Path

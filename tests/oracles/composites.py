@@ -6,9 +6,6 @@ from random import Random
 from typing import Final, TypeAlias, assert_never
 
 from google.protobuf import wrappers_pb2
-from tests.dataplane.filters.extauthz.messages import allowed, denied, header
-from tests.dataplane.filters.world import CALL, CLIENT_CALL, Watched, drive
-from tests.matching.trees import NAMES, TEXTS, Request, Trees
 from tests.oracles.plans import (
     MILLION,
     Abort,
@@ -30,6 +27,9 @@ from tests.oracles.plans import (
     by_name,
 )
 from tests.oracles.resources import named_outcomes, target_of
+from tests.support.dataplane.driven_calls import CALL, CLIENT_CALL, Watched, drive
+from tests.support.dataplane.ext_authz_messages import allowed, denied, header
+from tests.support.matching.trees import NAMES, TEXTS, Request, Trees
 from xds.type.matcher.v3 import matcher_pb2
 
 from authplane.core.problems import Problem, Problems

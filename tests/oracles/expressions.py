@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any, Final, TypeAlias
 
-from tests.cel.reference import FAILURE, joined
+from tests.support.cel.reference import FAILURE, joined
 
 Expr: TypeAlias = tuple[Any, ...]
 Values: TypeAlias = Mapping[str, Any]

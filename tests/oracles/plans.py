@@ -1,13 +1,14 @@
 """What composite filters are to do, and a model that says what becomes of a call: gRFC A103 in few words.
 
-The tree of a choice is a message whose actions are names of plans; `tests.matching.trees` has the model for trees.
+The tree of a choice is a message whose actions are names of plans; `tests.support.matching.trees` has the model for
+trees.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
-from tests.matching.trees import Request, header, verdict
+from tests.support.matching.trees import Request, header, verdict
 
 from authplane.dataplane.filters.calls import Side
 

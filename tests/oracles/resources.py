@@ -15,22 +15,13 @@ from envoy.type.matcher.v3 import http_inputs_pb2
 from envoy.type.v3 import percent_pb2
 from google.protobuf import any_pb2, wrappers_pb2
 from google.protobuf.message import Message
-from tests.dataplane.filters.extauthz.messages import INSECURE, google_grpc
-from tests.dataplane.filters.extauthz.messages import config as ext_authz
-from tests.dataplane.parts import (
-    api_listener,
-    chain,
-    here,
-    host,
-    http_filter,
-    manager,
-    route_config,
-    router,
-    server_listener,
-    weighted,
-)
-from tests.matching.native import outcomes
 from tests.oracles.plans import Abort, Check, Choice, Config, Filter, Inner, Pass, Permit, Run, Write
+from tests.support.dataplane.ext_authz_messages import INSECURE, google_grpc
+from tests.support.dataplane.ext_authz_messages import config as ext_authz
+from tests.support.dataplane.filter_messages import http_filter, router
+from tests.support.dataplane.listener_messages import api_listener, chain, manager, server_listener
+from tests.support.dataplane.route_messages import here, host, route_config, weighted
+from tests.support.matching.native_composite import outcomes
 from xds.type.matcher.v3 import matcher_pb2
 
 from authplane.dataplane.filters.calls import Side

@@ -6,8 +6,8 @@ from typing import Final
 import pytest
 from cel.expr import checked_pb2 as pb
 from cel.expr.syntax_pb2 import Expr
-from tests.cel.expressions import known
 from tests.oracles.cases import KINDS
+from tests.support.cel.expressions import known
 
 from authplane.cel.calls.call_vocabulary import SERVER_CALLS
 from authplane.cel.calls.wire import parse_checked

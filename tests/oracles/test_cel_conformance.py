@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
-from tests.cel.expressions import known
 from tests.conftest import Golden
 from tests.oracles.cel_spec import Case, Want, parse_case, spec_cases
+from tests.support.cel.expressions import known
 
 from authplane.cel.calls.call_vocabulary import SERVER_CALLS
 from authplane.cel.calls.wire import checked_expression, parse_checked

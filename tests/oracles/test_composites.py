@@ -6,11 +6,11 @@ from typing import Final
 
 import pytest
 from google.protobuf.wrappers_pb2 import StringValue
-from tests.matching.native import AUTHORITY, Sent, native_branches
-from tests.matching.trees import TEXTS, Request
 from tests.oracles.composites import DRAWN, PLAIN, Configs, our_judge
 from tests.oracles.plans import MILLION, Abort, Choice, Config, Ended, Inner, Passed, Run, judged
 from tests.oracles.resources import render_listener, render_tree
+from tests.support.matching.native_composite import AUTHORITY, Sent, native_branches
+from tests.support.matching.trees import TEXTS, Request
 
 from authplane.dataplane.filters.calls import Side
 from authplane.grpc.matching import first_match, header, when

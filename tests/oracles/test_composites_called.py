@@ -12,11 +12,11 @@ from typing import Any, Final, TypeAlias
 import grpc
 import grpc.aio
 import pytest
-from tests.dataplane.filters.world import packed
-from tests.matching.trees import Request
 from tests.oracles.composites import PLAIN, SCOPE, WRITTEN, Configs
 from tests.oracles.plans import MILLION, Choice, Config, Ended, Inner, Passed, Run, by_name, judged
 from tests.oracles.resources import render_action
+from tests.support.dataplane.driven_calls import packed
+from tests.support.matching.trees import Request
 
 import authplane.grpc
 import authplane.grpc.aio

@@ -10,8 +10,8 @@ from typing import Final
 
 import pytest
 from tests.support.certificates import authority, server
-from tests.support.issuer_server import METADATA, IssuerServer, issuer_server, response
-from tests.support.minting import NOW, Signer, claims, key_set, signer
+from tests.support.issuers.issuer_server import METADATA, IssuerServer, issuer_server, response
+from tests.support.issuers.minting import NOW, Signer, claims, key_set, signer
 
 from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, create_authority, issue
 from authplane.policy.identity.tokens.claims import Times

@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 from tests.support.certificates import authority
-from tests.support.npm import node_modules
-from tests.support.oidc_provider import AUDIENCE, OidcProvider, oidc_provider
+from tests.support.clients.npm import node_modules
+from tests.support.issuers.oidc_provider import AUDIENCE, OidcProvider, oidc_provider
 
 from authplane.core.problems import Problems
 from authplane.policy.identity.tokens.claims import audience_fits, scopes_fit

@@ -8,9 +8,9 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-from tests.policy.checks import check
+from tests.support.authservers.check_requests import check
+from tests.support.authservers.told_checks import Told
 from tests.support.certificates import authority, server
-from tests.support.observing import Told
 
 from authplane.authserver.backends.testserver import TestServer
 from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz

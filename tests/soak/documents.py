@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tests.support.certificates import ca_secret, server, tls_secret
-from tests.support.gateway import EXTENSION, free_port, proxy, service
-from tests.support.mcp_checks import AGENT
+from tests.support.gateways.contour_gateway import EXTENSION, proxy, service
+from tests.support.mcp.mcp_checks import AGENT
+from tests.support.ports import free_port
 
 WEB = "web.example"
 SHOP, BANK, OPEN = "shop", "bank", "open"

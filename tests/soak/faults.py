@@ -14,11 +14,11 @@ from tests.soak import crowds, edits
 from tests.soak.documents import SHOP
 from tests.soak.programs import PATIENCE, listeners_on
 from tests.soak.requests import KINDS, Kind, Shown
+from tests.soak.running_site import KEYS_KEPT, WORKERS
 from tests.soak.stage import Measured, Stage
-from tests.soak.world import KEYS_KEPT, WORKERS
 from tests.support.eventually import eventually
-from tests.support.issuer_server import response
-from tests.support.minting import Signer, signer
+from tests.support.issuers.issuer_server import response
+from tests.support.issuers.minting import Signer, signer
 
 EVERYBODY: Final = frozenset(KINDS)
 CHECKED: Final = frozenset(kind for kind in KINDS if kind.is_checked)

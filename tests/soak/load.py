@@ -14,10 +14,10 @@ from tests.soak import documents
 from tests.soak.judge import AT_FIRST, NOBODY, Answer
 from tests.soak.programs import PATIENCE
 from tests.soak.requests import KINDS, WEB, Kind, Shown, Tokens, body_of, path_of
-from tests.soak.world import World
+from tests.soak.running_site import World
 from tests.support.certificates import authority
 from tests.support.eventually import eventually
-from tests.support.mcp_checks import workload
+from tests.support.mcp.mcp_checks import workload
 
 CLIENTS: Final = 8
 _PER_SECOND: Final = 10.0

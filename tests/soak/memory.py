@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final, NamedTuple
 
-from tests.soak.world import World
+from tests.soak.running_site import World
 
 WARM_UP: Final = 60.0
 """Seconds after its start in which a process may grow."""

@@ -8,8 +8,8 @@ from enum import Enum, auto
 from typing import Final
 
 from tests.soak.documents import BANK, OPEN, SHOP
-from tests.soak.world import World
-from tests.support.minting import claims
+from tests.soak.running_site import World
+from tests.support.issuers.minting import claims
 
 WEB: Final = "web"
 

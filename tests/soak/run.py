@@ -17,8 +17,8 @@ from tests.soak.judge import judge
 from tests.soak.load import Load
 from tests.soak.memory import Memory
 from tests.soak.report import Outcome
+from tests.soak.running_site import World, world
 from tests.soak.stage import Stage
-from tests.soak.world import World, world
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

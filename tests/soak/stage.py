@@ -12,7 +12,7 @@ from tests.soak.judge import Announced, Edit, Window
 from tests.soak.load import Load
 from tests.soak.programs import PATIENCE
 from tests.soak.requests import SELLING, Kind
-from tests.soak.world import World
+from tests.soak.running_site import World
 from tests.support.eventually import eventually
 
 TIGHTENED: Final = 3.0

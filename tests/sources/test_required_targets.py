@@ -4,7 +4,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import pytest
-from tests.policy.world import ADD_CALL, BACKEND, GATEWAY, OPEN, SHOP, judge, policy, rule, word, workload
+from tests.support.policies.callers import workload
+from tests.support.policies.documents import BACKEND, GATEWAY, OPEN, policy, rule
+from tests.support.policies.judging import judge, word
+from tests.support.policies.mcp_requests import ADD_CALL
+from tests.support.policies.names import SHOP
 
 from authplane.core.names import Ref
 from authplane.policy.compile.compile_policies import compile_policies

@@ -3,23 +3,13 @@
 from datetime import datetime
 
 import pytest
-from tests.policy.workload_identity import svids
-from tests.policy.world import (
-    AGENT,
-    BACKEND,
-    GATEWAY,
-    NOW,
-    OIDC,
-    OPEN,
-    SERVICES,
-    SHOP,
-    anybody,
-    asks,
-    call,
-    policies,
-    policy,
-    rule,
-)
+from tests.support.issuers import svids
+from tests.support.policies.compiled import policies
+from tests.support.policies.documents import BACKEND, GATEWAY, OIDC, OPEN, anybody, policy, rule
+from tests.support.policies.external_services import SERVICES, asks
+from tests.support.policies.judging import NOW
+from tests.support.policies.mcp_requests import call
+from tests.support.policies.names import AGENT, SHOP
 
 from authplane.authserver.backends.access_policies import AccessPolicies
 from authplane.core.names import Ref

@@ -12,9 +12,9 @@ from time import perf_counter
 import bcrypt
 import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
-from tests.policy.checks import check
+from tests.support.authservers.check_requests import check
+from tests.support.authservers.told_checks import Told
 from tests.support.eventually import eventually
-from tests.support.observing import Told
 
 from authplane.authserver.backends.htpasswd.crypts import SHA512, sha_crypt
 from authplane.authserver.backends.htpasswd.htpasswd import Htpasswd, HtpasswdSettings

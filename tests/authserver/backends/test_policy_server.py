@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.policy.world import BACKEND, call, policy, settings
 from tests.support.eventually import eventually
+from tests.support.policies.documents import BACKEND, policy, settings
+from tests.support.policies.mcp_requests import call
 
 from authplane.authserver.backends.runtime.policy_plan import PolicyPlan
 from authplane.authserver.backends.runtime.policy_server import KeptPolicies, keep_policies

@@ -3,10 +3,10 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.policy.world import BACKEND, OPEN, policy, rule
 from tests.support.answers import answer
 from tests.support.eventually import eventually
-from tests.support.mcp_checks import tool_check
+from tests.support.mcp.mcp_checks import tool_check
+from tests.support.policies.documents import BACKEND, OPEN, policy, rule
 
 from authplane.authserver.backends.runtime.policy_plan import PolicyPlan
 from authplane.authserver.backends.runtime.policy_server import KeptPolicies, keep_policies

@@ -7,9 +7,9 @@ from typing import Any
 import grpc.aio
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from tests.cli.test_policy_server import status
-from tests.policy.world import BACKEND, policy, settings
-from tests.support.mcp_checks import SHOP, tool_check
-from tests.support.workload_issuers import WorkloadIssuers, workload_issuers
+from tests.support.issuers.workload_issuers import WorkloadIssuers, workload_issuers
+from tests.support.mcp.mcp_checks import SHOP, tool_check
+from tests.support.policies.documents import BACKEND, policy, settings
 
 from authplane.authserver.backends.runtime.policy_plan import PolicyPlan
 from authplane.authserver.backends.runtime.policy_server import keep_policies

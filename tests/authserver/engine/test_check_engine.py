@@ -10,8 +10,8 @@ from envoy.service.auth.v3 import attribute_context_pb2
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.policy.checks import check
 from tests.support.answers import answer, parse_check
+from tests.support.authservers.check_requests import check
 
 from authplane.authserver.backends.testserver import Mode, TestServer
 from authplane.authserver.engine.check_engine import FAILED, Answer, CheckEngine, Failed, Pending

@@ -4,7 +4,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 
 import pytest
-from tests.support.minting import claims, mint, signer
+from tests.support.issuers.minting import claims, mint, signer
 
 from authplane.policy.check.basic import Credentials, parse_credentials
 from authplane.policy.check.request import Request

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
-from tests.policy.checks import check
-from tests.support.observing import Told
+from tests.support.authservers.check_requests import check
+from tests.support.authservers.told_checks import Told
 
 from authplane.authserver.engine.check_engine import FAILED, Answer
 from authplane.authserver.fronts.runtime.answer_checks import LATE, SHED, Checks

@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
-from tests.policy.checks import check
 from tests.support.answers import answer
-from tests.support.front_backends import Gate
-from tests.support.observing import Told
+from tests.support.authservers.check_requests import check
+from tests.support.authservers.front_backends import Gate
+from tests.support.authservers.told_checks import Told
 
 from authplane.authserver.backends.testserver import Mode, TestServer
 from authplane.authserver.fronts.runtime.answer_checks import LATE, Checks

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 import httpx2
 import pytest
-from tests.support.envoy_gateway import GRPC, envoy_gateway
-from tests.support.observing import Told
+from tests.support.authservers.told_checks import Told
+from tests.support.envoy.static_gateway import GRPC, envoy_gateway
 
 from authplane.authserver.backends.testserver import Mode, TestServer
 from authplane.authserver.engine.backend import Backend

@@ -10,10 +10,10 @@ import grpc.aio
 import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from structlog.testing import capture_logs
-from tests.policy.checks import check
+from tests.support.authservers.check_requests import check
+from tests.support.authservers.fronts import HERE, Front, Wanted, both, pyvoy
+from tests.support.clients.raw_h2 import CHECK, Headers, call_headers, frame, raw_client
 from tests.support.eventually import eventually
-from tests.support.fronts import HERE, Front, Wanted, both, pyvoy
-from tests.support.raw_h2 import CHECK, Headers, call_headers, frame, raw_client
 
 from authplane.authserver.fronts.runtime.pyvoy.pyvoy_config import Limits
 from authplane.controlplane.serving.runtime.ads import Ads

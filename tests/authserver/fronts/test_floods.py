@@ -9,11 +9,11 @@ from typing import Final
 import pytest
 from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
-from tests.policy.checks import check
+from tests.support.authservers.check_requests import check
+from tests.support.authservers.fronts import Front, Wanted, both, pyvoy
+from tests.support.clients.raw_h2 import RawClient, call_headers, frame, raw_client
 from tests.support.eventually import eventually
-from tests.support.fronts import Front, Wanted, both, pyvoy
-from tests.support.gateway import free_port
-from tests.support.raw_h2 import RawClient, call_headers, frame, raw_client
+from tests.support.ports import free_port
 
 from authplane.authserver.fronts.runtime.pyvoy.pyvoy_config import Limits
 from authplane.runtime.child_processes import Child, Line, run_process

@@ -13,8 +13,8 @@ from envoy.service.auth.v2 import external_auth_pb2 as v2
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 from structlog.testing import capture_logs
-from tests.policy.checks import check
-from tests.support.observing import Told
+from tests.support.authservers.check_requests import check
+from tests.support.authservers.told_checks import Told
 
 from authplane.authserver.backends.testserver import Mode, TestServer
 from authplane.authserver.engine.check_engine import Answer

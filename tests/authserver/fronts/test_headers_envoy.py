@@ -7,8 +7,8 @@ from typing import Final
 import bcrypt
 import httpx2
 import pytest
-from tests.support.envoy_gateway import GRPC, envoy_gateway
-from tests.support.fronts import Front, Wanted, both
+from tests.support.authservers.fronts import Front, Wanted, both
+from tests.support.envoy.static_gateway import GRPC, envoy_gateway
 
 from authplane.runtime.servers.listen import UnixAddress
 

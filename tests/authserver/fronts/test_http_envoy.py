@@ -8,8 +8,8 @@ from typing import Any, Final, TypeAlias
 import httpx2
 import pytest
 import yaml
-from tests.support.envoy_gateway import documented, envoy_gateway
-from tests.support.front_backends import FACTORY, make
+from tests.support.authservers.front_backends import FACTORY, make
+from tests.support.envoy.static_gateway import documented, envoy_gateway
 
 from authplane.authserver.engine.http_check import SameRequest
 from authplane.authserver.fronts.runtime.http_front import HttpChecks, serve_http_checks

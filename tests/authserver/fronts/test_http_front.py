@@ -9,8 +9,8 @@ from typing import Final, TypeAlias
 
 import httpx2
 import pytest
-from tests.support.front_backends import FACTORY, Gate, make
-from tests.support.observing import Told
+from tests.support.authservers.front_backends import FACTORY, Gate, make
+from tests.support.authservers.told_checks import Told
 
 from authplane.authserver.backends.testserver import Mode, TestServer
 from authplane.authserver.engine.http_check import Form, ForwardedHeaders, OriginalHeaders, Question, SameRequest

@@ -8,10 +8,10 @@ from typing import Final, TypeAlias
 
 import httpx2
 import pytest
-from tests.support.envoy_gateway import documented
+from tests.support.authservers.front_backends import FACTORY, make
+from tests.support.envoy.static_gateway import documented
 from tests.support.eventually import LIMIT
-from tests.support.front_backends import FACTORY, make
-from tests.support.gateway import free_port
+from tests.support.ports import free_port
 from tools.debian_program import AbsentError, find_program
 
 from authplane.authserver.engine.http_check import OriginalHeaders

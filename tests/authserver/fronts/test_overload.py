@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
-from tests.policy.checks import check
-from tests.support.front_backends import Gate
-from tests.support.observing import Told
+from tests.support.authservers.check_requests import check
+from tests.support.authservers.front_backends import Gate
+from tests.support.authservers.told_checks import Told
 
 from authplane.authserver.fronts.runtime.answer_checks import Checks
 from authplane.policy.verdicts.effects import Effect, Outcome

@@ -17,11 +17,11 @@ from envoy.service.auth.v2 import external_auth_pb2 as v2_pb
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 from structlog.testing import capture_logs
-from tests.policy.checks import check
-from tests.support.children import envoys_of
+from tests.support.authservers.check_requests import check
+from tests.support.authservers.front_backends import FACTORY
+from tests.support.authservers.fronts import HERE, Front, Wanted, both, grpcio, pyvoy
+from tests.support.envoy.child_envoys import envoys_of
 from tests.support.eventually import eventually
-from tests.support.front_backends import FACTORY
-from tests.support.fronts import HERE, Front, Wanted, both, grpcio, pyvoy
 
 from authplane.authserver.engine.check_engine import FAILED
 from authplane.authserver.fronts.runtime.pyvoy.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy

@@ -9,7 +9,7 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_reflection.v1alpha import reflection_pb2 as pb
-from tests.support.fronts import Front, Wanted, both
+from tests.support.authservers.fronts import Front, Wanted, both
 
 from authplane.authserver.fronts.runtime.asgi_front import Refusal
 from authplane.authserver.fronts.runtime.reflection import METHOD, Reflection, reflect

@@ -8,8 +8,8 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 import pytest
+from tests.support.authservers.told_checks import Told
 from tests.support.certificates import authority, client, server
-from tests.support.observing import Told
 
 from authplane.authserver.backends.testserver import Mode, TestServer
 from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz

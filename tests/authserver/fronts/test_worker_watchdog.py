@@ -5,8 +5,8 @@ import os
 import signal
 
 import pytest
-from tests.support.authserver import Server
-from tests.support.children import envoys_of
+from tests.support.authservers.server_process import Server
+from tests.support.envoy.child_envoys import envoys_of
 from tests.support.eventually import eventually
 
 from authplane.authserver.fronts.runtime.pyvoy.worker_watchdog import BUSY_MISSES, IDLE_MISSES, Watchdog, processor_time

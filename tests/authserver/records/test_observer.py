@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
-from tests.policy.checks import check
 from tests.support.answers import answer
+from tests.support.authservers.check_requests import check
 
 from authplane.authserver.backends.testserver import Mode, TestServer
 from authplane.authserver.engine.check_engine import Answer

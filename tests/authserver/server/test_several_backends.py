@@ -7,10 +7,12 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import pytest
-from tests.policy.checks import check
-from tests.policy.world import BACKEND, SERVICES, anybody, asks, policies, policy
 from tests.support.answers import answer
-from tests.support.mcp_checks import tool_check
+from tests.support.authservers.check_requests import check
+from tests.support.mcp.mcp_checks import tool_check
+from tests.support.policies.compiled import policies
+from tests.support.policies.documents import BACKEND, anybody, policy
+from tests.support.policies.external_services import SERVICES, asks
 
 from authplane.authserver.backends.access_policies import AccessPolicies
 from authplane.authserver.engine.backend_choice import NOBODY, Branch, ByPath, Choice, choice_of

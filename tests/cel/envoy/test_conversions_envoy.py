@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from tests.cel.envoy.conditions import Sent, answering
 from tests.cel.envoy.test_oracle_envoy import ours
-from tests.cel.expressions import program
-from tests.support.envoys import VERSIONS, Version
-from tests.support.minting import ISSUER
+from tests.support.cel.expressions import program
+from tests.support.envoy.answered_conditions import Sent, answering
+from tests.support.envoy.releases import VERSIONS, Version
+from tests.support.issuers.minting import ISSUER
 
 from authplane.cel.check.program import Program
 from authplane.cel.envoy import condition_nodes, envoy_attributes

@@ -7,11 +7,11 @@ from random import Random
 from typing import Any, Final
 
 import pytest
-from tests.cel.envoy.conditions import Sent, answering, bootstrap
 from tests.cel.envoy.test_translate import REFUSED, TRANSLATED
-from tests.cel.expressions import program
+from tests.support.cel.expressions import program
+from tests.support.envoy.answered_conditions import Sent, answering, bootstrap
 from tests.support.envoy_validation import validate
-from tests.support.minting import ISSUER
+from tests.support.issuers.minting import ISSUER
 
 from authplane.cel.check.expression_outcome import Holds
 from authplane.cel.check.program import Program

@@ -3,7 +3,7 @@
 from typing import Final
 
 import pytest
-from tests.cel.expressions import program
+from tests.support.cel.expressions import program
 
 from authplane.cel.envoy.plain_paths import CANONICAL_CHECK
 from authplane.cel.envoy.request_checks import (

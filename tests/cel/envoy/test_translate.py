@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 from google.api.expr.v1alpha1 import syntax_pb2 as pb
 from google.protobuf import text_format
-from tests.cel.expressions import program
+from tests.support.cel.expressions import program
 
 from authplane.cel.envoy import condition_nodes
 from authplane.cel.envoy.fitness import DEEPEST, is_too_deep

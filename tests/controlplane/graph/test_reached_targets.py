@@ -2,8 +2,10 @@
 
 from typing import Final
 
-from tests.policy.world import BACKEND, EDGE, GATEWAY, OPEN, SHOP, load, policy, rule
-from tests.support.gateway import service
+from tests.support.gateways.contour_gateway import service
+from tests.support.policies.compiled import load
+from tests.support.policies.documents import BACKEND, GATEWAY, OPEN, policy, rule
+from tests.support.policies.names import EDGE, SHOP
 
 from authplane.controlplane.graph.build import build_graph
 from authplane.controlplane.graph.reached_targets import reached_targets, routed_targets

@@ -10,34 +10,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 import httpx2
-from envoy.config.rbac.v3 import rbac_pb2
-from google.protobuf import json_format
-from tests.support.envoys import Version
-from tests.support.minting import signer
+from tests.controlplane.render.native_names import ASK, ASKED, DECIDE, FILTERS, HEADERS, JWT, MCP, SHADOW, TYPES, Json
+from tests.controlplane.render.native_rules import MCP_STRICT, asking
+from tests.support.envoy.releases import Version
 
-from authplane.cel.envoy import condition_nodes
-from authplane.cel.envoy.wire import render_condition
-from authplane.cel.syntax.tree import Node
 from authplane.runtime.child_processes import Line
 from authplane.runtime.envoy_process import Envoy, run_envoy
-
-Json = dict[str, Any]
-
-TYPES: Final = "type.googleapis.com/envoy.extensions"
-FILTERS: Final = f"{TYPES}.filters.http"
-JWT: Final = "authplane/tokens"
-MCP: Final = "authplane/mcp"
-SHADOW: Final = "authplane/policy-0"
-DECIDE: Final = "authplane/decide"
-ASK: Final = "authplane/ask"
-ASKED: Final = 418
-FIRST: Final = "https://first.example"
-SECOND: Final = "https://second.example"
-DISABLED: Final[Json] = {"@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig", "disabled": True}
-HEADERS: Final = (("content-type", "application/json"), ("accept", "application/json, text/event-stream"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,82 +33,6 @@ class Place:
     remove: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """Of the route, in the namespace authplane."""
-
-
-TRUE: Final = condition_nodes.literal(value=True)
-
-
-def header(name: str, value: str) -> Node:
-    """Return what holds for a request with a header of this value."""
-    return condition_nodes.equal(condition_nodes.member(condition_nodes.name("request.headers"), name), value)
-
-
-def rules(policies: Mapping[str, Node]) -> Json:
-    """Return the rules of RBAC with a condition for each name."""
-    made = {
-        name: rbac_pb2.Policy(
-            permissions=[rbac_pb2.Permission(any=True)],
-            principals=[rbac_pb2.Principal(any=True)],
-            condition=render_condition(tree),
-        )
-        for name, tree in policies.items()
-    }
-    return json_format.MessageToDict(rbac_pb2.RBAC(policies=made), preserving_proto_field_name=True)
-
-
-def decides(policies: Mapping[str, Node]) -> Json:
-    """Return what a route says to decide by rules."""
-    return {"@type": f"{FILTERS}.rbac.v3.RBACPerRoute", "rbac": {"rules": rules(policies)}}
-
-
-def shadows(policies: Mapping[str, Node], prefix: str) -> Json:
-    """Return what a route says to evaluate rules without obeying them."""
-    rbac = {"shadow_rules": rules(policies), "shadow_rules_stat_prefix": prefix}
-    return {"@type": f"{FILTERS}.rbac.v3.RBACPerRoute", "rbac": rbac}
-
-
-def requires(name: str) -> Json:
-    """Return what a route says to demand tokens by the name of a requirement."""
-    return {"@type": f"{FILTERS}.jwt_authn.v3.PerRouteConfig", "requirement_name": name}
-
-
-def tokens(*issuers: str) -> Json:
-    """Return the configuration of the filter for tokens; each issuer has a key of its own."""
-    providers = {
-        issuer: {
-            "issuer": issuer,
-            "local_jwks": {"inline_string": json.dumps({"keys": [signer("ES256", number=number).jwk()]})},
-            "from_headers": [{"name": "Authorization", "value_prefix": "Bearer "}],
-            "payload_in_metadata": issuer,
-            "header_in_metadata": f"header {issuer}",
-            "failed_status_in_metadata": f"failed {issuer}",
-            "require_expiration": True,
-            "clock_skew_seconds": 30,
-            "forward": True,
-        }
-        for number, issuer in enumerate(issuers)
-    }
-    wanted = [*({"provider_name": each} for each in issuers), {"allow_missing_or_failed": {}}]
-    return {
-        "@type": f"{FILTERS}.jwt_authn.v3.JwtAuthentication",
-        "providers": providers,
-        "requirement_map": {"all": {"requires_any": {"requirements": wanted}}},
-    }
-
-
-MCP_STRICT: Final[Json] = {
-    "@type": f"{FILTERS}.mcp.v3.Mcp",
-    "traffic_mode": "REJECT_NO_MCP",
-    "max_request_body_size": 4096,
-    "reject_duplicate_keys": True,
-}
-
-
-def _ask() -> Json:
-    service = {"server_uri": {"uri": "http://ask", "cluster": "ask", "timeout": "5s"}}
-    granted = {"filter": "envoy.filters.http.rbac", "path": [{"key": "enforced_effective_policy_id"}],
-               "value": {"string_match": {"contains": "/"}}, "invert": True}  # fmt: skip
-    return {"@type": f"{FILTERS}.ext_authz.v3.ExtAuthz", "http_service": service, "filter_enabled_metadata": granted}
 
 
 def _route(place: Place) -> Json:
@@ -188,7 +93,7 @@ def bootstrap(
         {"name": MCP, "typed_config": MCP_STRICT},
         {"name": SHADOW, "typed_config": {"@type": f"{FILTERS}.rbac.v3.RBAC"}},
         {"name": DECIDE, "typed_config": {"@type": f"{FILTERS}.rbac.v3.RBAC", "rules": {}}},
-        {"name": ASK, "typed_config": _ask()},
+        {"name": ASK, "typed_config": asking()},
     ]
     own = {"local_reply_config": replies} if replies else {}
     manager = _manager("front", filters, [_route(each) for each in places], **own)

@@ -29,9 +29,9 @@ from envoy.extensions.filters.network.http_connection_manager.v3.http_connection
 from envoy.type.matcher.v3.string_pb2 import StringMatcher
 from envoy.type.v3.percent_pb2 import FractionalPercent
 from google.protobuf.message import Message
-from tests.support.envoys import VERSIONS, Version
+from tests.support.envoy.releases import VERSIONS, Version
 from tests.support.eventually import eventually
-from tests.support.gateway import free_port
+from tests.support.ports import free_port
 
 from authplane.controlplane.graph.model.programming import Answered
 from authplane.controlplane.render.dump import json_text

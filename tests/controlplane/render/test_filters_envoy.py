@@ -14,10 +14,11 @@ from typing import Final
 
 import httpx2
 import pytest
+from tests.support.authservers.told_checks import Told
 from tests.support.eventually import eventually
-from tests.support.gateway import free_port, service
-from tests.support.observing import Told
-from tests.support.world import World
+from tests.support.gateways.contour_gateway import service
+from tests.support.ports import free_port
+from tests.support.resources.contour_documents import World
 
 from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
 from authplane.controlplane.render.envoy_bootstrap import static_bootstrap

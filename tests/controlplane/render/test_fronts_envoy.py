@@ -12,11 +12,12 @@ from envoy.extensions.filters.http.rbac.v3 import rbac_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb
 from google.protobuf.any_pb2 import Any
 from tests.support.certificates import ca_secret, server, tls_secret
-from tests.support.envoys import VERSIONS, Version
-from tests.support.gateway import free_port, service
-from tests.support.mcp_checks import call_body
-from tests.support.mcp_gateway import backend, gateway, policy, route
-from tests.support.world import World
+from tests.support.envoy.releases import VERSIONS, Version
+from tests.support.gateways.contour_gateway import service
+from tests.support.gateways.mcp_gateway import backend, gateway, policy, route
+from tests.support.mcp.mcp_checks import call_body
+from tests.support.ports import free_port
+from tests.support.resources.contour_documents import World
 
 from authplane.cel.envoy import condition_nodes
 from authplane.cel.envoy.wire import render_condition

@@ -5,9 +5,9 @@ from typing import Final, NamedTuple
 
 import pytest
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
-from tests.support.gateway import service
-from tests.support.mcp_gateway import backend
-from tests.support.world import World
+from tests.support.gateways.contour_gateway import service
+from tests.support.gateways.mcp_gateway import backend
+from tests.support.resources.contour_documents import World
 
 from authplane.controlplane.render.rendered import render_graph
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.world import World
+from tests.support.resources.contour_documents import World
 
 from authplane.controlplane.render.dump import dump
 from authplane.controlplane.render.envoy_bootstrap import static_bootstrap

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.support.envoy_validation import validate
-from tests.support.world import ECHO, World
+from tests.support.resources.contour_documents import ECHO, World
 
 from authplane.controlplane.render.dump import json_text
 from authplane.controlplane.render.envoy_bootstrap import static_bootstrap

@@ -5,8 +5,9 @@ from asyncio import StreamReader, StreamWriter
 
 import httpx2
 from tests.support.eventually import eventually
-from tests.support.gateway import free_port, service
-from tests.support.world import World
+from tests.support.gateways.contour_gateway import service
+from tests.support.ports import free_port
+from tests.support.resources.contour_documents import World
 
 from authplane.controlplane.render.dump import json_text
 from authplane.controlplane.render.envoy_bootstrap import static_bootstrap

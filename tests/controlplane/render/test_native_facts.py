@@ -11,37 +11,24 @@ from typing import Any, Final, NamedTuple
 import httpx2
 import pytest
 from cryptography import x509
-from tests.controlplane.render.native_lab import (
-    ASK,
-    ASKED,
-    DECIDE,
+from tests.controlplane.render.native_lab import Lab, Place, bootstrap, lab, publish, shown
+from tests.controlplane.render.native_names import ASK, ASKED, DECIDE, FILTERS, HEADERS, JWT, MCP, SHADOW, Json
+from tests.controlplane.render.native_rules import (
     DISABLED,
-    FILTERS,
     FIRST,
-    HEADERS,
-    JWT,
-    MCP,
     SECOND,
-    SHADOW,
     TRUE,
-    Json,
-    Lab,
-    Place,
-    bootstrap,
     decides,
     header,
-    lab,
-    publish,
     requires,
     shadows,
-    shown,
     tokens,
 )
 from tests.policy.placement.test_workloads_envoy import certificate, context, with_tls
-from tests.policy.workload_identity.svids import uri
-from tests.support.envoys import VERSIONS, Version
+from tests.support.envoy.releases import VERSIONS, Version
 from tests.support.eventually import eventually
-from tests.support.minting import signer
+from tests.support.issuers.minting import signer
+from tests.support.issuers.svids import uri
 
 from authplane.cel.envoy import condition_nodes
 from authplane.core.envoy_releases import Release

@@ -13,11 +13,11 @@ from envoy.config.route.v3 import route_components_pb2 as routes_pb
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb
 from tests.support.certificates import ca_secret, server, tls_secret
+from tests.support.envoy.releases import VERSIONS, Version
 from tests.support.envoy_validation import validate
-from tests.support.envoys import VERSIONS, Version
-from tests.support.gateway import service
-from tests.support.minting import ISSUER, signer
-from tests.support.world import World
+from tests.support.gateways.contour_gateway import service
+from tests.support.issuers.minting import ISSUER, signer
+from tests.support.resources.contour_documents import World
 
 from authplane.controlplane.render.dump import json_text
 from authplane.controlplane.render.envoy_bootstrap import static_bootstrap

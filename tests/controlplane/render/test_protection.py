@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.checks_in import Check, Manager, managers
+from tests.support.envoy.rendered_checks import Check, Manager, managers
 
 from authplane.controlplane.graph.model.graph_model import Graph
 from authplane.controlplane.graph.model.host_model import Host

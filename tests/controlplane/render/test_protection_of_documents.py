@@ -12,8 +12,8 @@ from envoy.config.route.v3 import route_components_pb2 as route_pb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.certificates import server, tls_secret
-from tests.support.checks_in import Manager, managers
-from tests.support.world import AUTH, ECHO, World
+from tests.support.envoy.rendered_checks import Manager, managers
+from tests.support.resources.contour_documents import AUTH, ECHO, World
 
 STATES: Final = ("unset", "disabled", "enabled", "context")
 STATE: Final = st.sampled_from(STATES)

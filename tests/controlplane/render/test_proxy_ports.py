@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.support.certificates import server, tls_secret
 from tests.support.envoy_validation import validate
-from tests.support.world import PROXY, World, world
+from tests.support.resources.contour_documents import PROXY, World, world
 
 from authplane.controlplane.render.dump import dump, json_text
 from authplane.controlplane.render.envoy_bootstrap import static_bootstrap

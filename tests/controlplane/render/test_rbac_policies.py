@@ -3,7 +3,10 @@
 from dataclasses import replace
 from typing import Final
 
-from tests.policy.world import BACKEND, OIDC, SERVICES, SPIFFE, TO_SHOP, asks, compiled, policy, rule
+from tests.support.policies.compiled import compiled
+from tests.support.policies.documents import BACKEND, OIDC, SPIFFE, policy, rule
+from tests.support.policies.external_services import SERVICES, asks
+from tests.support.policies.names import TO_SHOP
 
 from authplane.cel.envoy import condition_nodes
 from authplane.cel.envoy.request_checks import Begins, Equals, Metadata, every

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.envoy_validation import validate
-from tests.support.gateway import free_port, service
-from tests.support.world import World
+from tests.support.gateways.contour_gateway import service
+from tests.support.ports import free_port
+from tests.support.resources.contour_documents import World
 
 from authplane.controlplane.graph.model.envoy_regexes import regex_problem
 from authplane.controlplane.render.dump import json_text

@@ -7,8 +7,8 @@ import httpx2
 import pytest
 from google.protobuf.json_format import MessageToDict
 from prometheus_client.parser import text_string_to_metric_families
-from tests.support.envoys import VERSIONS, Version
-from tests.support.gateway import free_port
+from tests.support.envoy.releases import VERSIONS, Version
+from tests.support.ports import free_port
 
 from authplane.controlplane.render.stat_tags import stats_config
 from authplane.devkit.diagnosis.envoy_stats import STATS, parse_envoy_stats

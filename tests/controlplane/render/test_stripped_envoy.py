@@ -10,10 +10,11 @@ from typing import ClassVar, NamedTuple
 import httpx2
 import pytest
 import pytest_asyncio
+from tests.support.authservers.told_checks import Told
 from tests.support.certificates import server, tls_secret
-from tests.support.gateway import free_port, service
-from tests.support.observing import Told
-from tests.support.world import World
+from tests.support.gateways.contour_gateway import service
+from tests.support.ports import free_port
+from tests.support.resources.contour_documents import World
 
 from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
 from authplane.controlplane.render.dump import json_text

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.policy.tokens.keyrings import keys
 from tests.support.certificates import ca_secret, server, tls_secret
-from tests.support.gateway import service
-from tests.support.mcp_gateway import backend, configuration, gateway, policy, route
-from tests.support.minting import Signer, signer
+from tests.support.gateways.contour_gateway import service
+from tests.support.gateways.mcp_gateway import backend, configuration, gateway, policy, route
+from tests.support.issuers.keyrings import keys
+from tests.support.issuers.minting import Signer, signer
 
 from authplane.controlplane.serving.changed_keys import rekeyed
 from authplane.controlplane.serving.generation import Generation, build_generation

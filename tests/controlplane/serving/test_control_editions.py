@@ -12,8 +12,8 @@ from envoy.service.discovery.v3.discovery_pb2 import DiscoveryRequest
 from envoy.type.v3.semantic_version_pb2 import SemanticVersion
 from tests.support.certificates import ca_secret, server, tls_secret
 from tests.support.eventually import eventually
-from tests.support.gateway import service
-from tests.support.mcp_gateway import backend, configuration, gateway, policy, route
+from tests.support.gateways.contour_gateway import service
+from tests.support.gateways.mcp_gateway import backend, configuration, gateway, policy, route
 
 from authplane.controlplane.serving.runtime.ads import SERVICE
 from authplane.controlplane.serving.runtime.control_plane import Control, ControlSettings

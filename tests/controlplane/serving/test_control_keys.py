@@ -10,10 +10,10 @@ from typing import Final
 
 import pytest
 from tests.support.certificates import ca_secret, server, tls_secret
-from tests.support.gateway import service
-from tests.support.issuer_server import IssuerServer, issuer_server, response
-from tests.support.mcp_gateway import backend, configuration, gateway, policy, route
-from tests.support.minting import Signer, signer
+from tests.support.gateways.contour_gateway import service
+from tests.support.gateways.mcp_gateway import backend, configuration, gateway, policy, route
+from tests.support.issuers.issuer_server import IssuerServer, issuer_server, response
+from tests.support.issuers.minting import Signer, signer
 
 from authplane.controlplane.serving.runtime.control_plane import Control, ControlSettings, Rebuilt, Told
 from authplane.policy.identity.tokens.freshness import Bounds

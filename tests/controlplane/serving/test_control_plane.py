@@ -5,7 +5,7 @@ from pathlib import Path
 
 from structlog.testing import capture_logs
 from tests.support.eventually import eventually
-from tests.support.world import ECHO, PROXY, whole
+from tests.support.resources.contour_documents import ECHO, PROXY, whole
 
 from authplane.controlplane.serving.runtime.control_plane import Control, ControlSettings, Rebuilt
 from authplane.runtime.servers.listen import UnixAddress

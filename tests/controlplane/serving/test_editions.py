@@ -5,10 +5,10 @@ from typing import Final
 
 import pytest
 from tests.support.certificates import ca_secret, server, tls_secret
-from tests.support.gateway import service
-from tests.support.mcp_gateway import backend, gateway, policy, route
-from tests.support.minting import ISSUER, signer
-from tests.support.world import whole
+from tests.support.gateways.contour_gateway import service
+from tests.support.gateways.mcp_gateway import backend, gateway, policy, route
+from tests.support.issuers.minting import ISSUER, signer
+from tests.support.resources.contour_documents import whole
 
 from authplane.controlplane.graph.model.programming import TOKENS
 from authplane.controlplane.render.rendered import snapshot_of

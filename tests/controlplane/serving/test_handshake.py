@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.support.asked import Recording
+from tests.support.authservers.asked_services import Recording
+from tests.support.authservers.told_checks import Told
 from tests.support.certificates import authority, client, server
-from tests.support.observing import Told
 
 from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
 from authplane.controlplane.serving.runtime.handshake import (

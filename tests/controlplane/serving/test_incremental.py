@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.certificates import ca_secret, server, tls_secret
-from tests.support.world import AUTH, ECHO, EXTENSION, PROXY
+from tests.support.resources.contour_documents import AUTH, ECHO, EXTENSION, PROXY
 
 from authplane.controlplane.graph.model.programming import NoProxy
 from authplane.controlplane.render.rendered import render_graph

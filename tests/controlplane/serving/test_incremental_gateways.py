@@ -9,9 +9,9 @@ from typing import Final, TypeAlias
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.support.certificates import ca_secret, server, tls_secret
-from tests.support.gateway import service
-from tests.support.mcp_gateway import backend, gateway, policy, route
-from tests.support.minting import ISSUER, signer
+from tests.support.gateways.contour_gateway import service
+from tests.support.gateways.mcp_gateway import backend, gateway, policy, route
+from tests.support.issuers.minting import ISSUER, signer
 
 from authplane.controlplane.graph.gateway.gateway_api import gateway_hosts, splits
 from authplane.controlplane.graph.model.programming import NoProxy

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pytest
 from structlog.testing import capture_logs
-from tests.support.issuer_server import IssuerServer, issuer_server, response
-from tests.support.minting import key_set, signer
+from tests.support.issuers.issuer_server import IssuerServer, issuer_server, response
+from tests.support.issuers.minting import key_set, signer
 
 from authplane.controlplane.serving.runtime.native_keys import OFTEN, NativeKeys, follow_keys
 from authplane.policy.identity.tokens.export_keys import render_jwks

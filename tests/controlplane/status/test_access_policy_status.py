@@ -8,21 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.policy.world import (
-    BACKEND,
-    EDGE,
-    GATEWAY,
-    OIDC,
-    OPEN,
-    SERVICES,
-    SHOP,
-    anybody,
-    asks,
-    compiled,
-    load,
-    policy,
-    rule,
-)
+from tests.support.policies.compiled import compiled, load
+from tests.support.policies.documents import BACKEND, GATEWAY, OIDC, OPEN, anybody, policy, rule
+from tests.support.policies.external_services import SERVICES, asks
+from tests.support.policies.names import EDGE, SHOP
 
 from authplane.controlplane.status.access_policy_status import (
     Ancestor,

@@ -3,24 +3,10 @@
 from typing import Final, NamedTuple
 
 import pytest
-from tests.policy.world import (
-    AGENT,
-    BACKEND,
-    EDGE,
-    GATEWAY,
-    OIDC,
-    OPEN,
-    SERVICES,
-    SHOP,
-    SPIFFE,
-    anybody,
-    asks,
-    compiled,
-    external,
-    policy,
-    rule,
-    settings,
-)
+from tests.support.policies.compiled import compiled
+from tests.support.policies.documents import BACKEND, GATEWAY, OIDC, OPEN, SPIFFE, anybody, policy, rule, settings
+from tests.support.policies.external_services import SERVICES, asks, external
+from tests.support.policies.names import AGENT, EDGE, SHOP
 
 from authplane.controlplane.status.access_policy_status import Condition
 from authplane.controlplane.status.enforced_condition import LONGEST_MESSAGE, bounded, enforced_condition

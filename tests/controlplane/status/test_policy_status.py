@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.policy.world import ADD, BACKEND, GATEWAY, OIDC, OPEN, SPIFFE, policy, rule, settings
-from tests.support.gateway import service
-from tests.support.world import World
+from tests.support.gateways.contour_gateway import service
+from tests.support.policies.documents import ADD, BACKEND, GATEWAY, OIDC, OPEN, SPIFFE, policy, rule, settings
+from tests.support.resources.contour_documents import World
 
 from authplane.cli.main import build_app
 from authplane.controlplane.graph.model.programming import Answered, NotServed, Programming

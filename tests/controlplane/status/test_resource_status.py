@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.support.world import AUTH, ECHO, EXTENSION, PROXY, world
+from tests.support.resources.contour_documents import AUTH, ECHO, EXTENSION, PROXY, world
 
 from authplane.controlplane.graph.model.programming import Answered, NoProxy
 from authplane.controlplane.status.resource_status import Condition, SubCondition

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
-from tests.dataplane.filters.world import CALL, CLIENT_CALL, Wire, call
 from tests.support import certificates
+from tests.support.dataplane.driven_calls import CALL, CLIENT_CALL, Wire, call
 
 from authplane.cel.calls.call_vocabulary import CLIENT_CALLS, SERVER_CALLS, compile_call_expression
 from authplane.cel.check.expression_outcome import HOLDS, HOLDS_NOT, Code, Failed, Outcome

@@ -1,7 +1,7 @@
 from dataclasses import dataclass, replace
 
 import pytest
-from tests.dataplane.filters.world import CALL, CLIENT_CALL, call, drive, no_effects
+from tests.support.dataplane.driven_calls import CALL, CLIENT_CALL, call, drive, no_effects
 
 from authplane.dataplane.filters.calls import Call, Change, Code, Flow, Mutation, Proceed, Side, Stop, Verdict, Wait
 from authplane.dataplane.filters.chain import run_chain

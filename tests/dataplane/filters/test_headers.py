@@ -8,7 +8,7 @@ from envoy.config.core.v3 import base_pb2 as pb
 from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.dataplane.filters.world import regex
+from tests.support.dataplane.driven_calls import regex
 
 from authplane.core.problems import Problem, Problems
 from authplane.dataplane.filters.calls import Change, Metadata, Mutation

@@ -1,7 +1,7 @@
 """The registry of filters, and what filters keep."""
 
 import pytest
-from tests.dataplane.parts import CUSTOM, FAULT, RBAC, ROUTER, parse_override
+from tests.support.dataplane.plain_filters import CUSTOM, FAULT, RBAC, ROUTER, parse_override
 
 from authplane.dataplane.filters.calls import Side
 from authplane.dataplane.filters.registry import FilterType, Kept, Registry, Trust, message_name

@@ -1,5 +1,5 @@
 from envoy.extensions.filters.http.router.v3 import router_pb2
-from tests.dataplane.filters.world import CALL, Watched, no_effects, packed
+from tests.support.dataplane.driven_calls import CALL, Watched, no_effects, packed
 
 from authplane.dataplane.filters.calls import Proceed, Side
 from authplane.dataplane.filters.registry import Packed, Registry, Scope, Trust

@@ -9,9 +9,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import NameOID
-from tests.policy.workload_identity.svids import CLIENT, uri, usage
-from tests.policy.world import AGENT, OTHER
 from tests.support import certificates
+from tests.support.issuers.svids import CLIENT, uri, usage
+from tests.support.policies.names import AGENT, OTHER
 
 from authplane.devkit.identities.throwaway_certificates import KeyPair, _pair
 

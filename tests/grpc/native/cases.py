@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, TypeAlias
 
-from tests.policy.world import AGENT, ISSUER, OTHER, SERVICES, asks, external
+from tests.support.policies.external_services import SERVICES, asks, external
+from tests.support.policies.names import AGENT, ISSUER, OTHER
 
 Metadata: TypeAlias = tuple[tuple[str, str | bytes], ...]
 

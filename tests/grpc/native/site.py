@@ -12,16 +12,16 @@ from envoy.config.listener.v3 import listener_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from tests.differential.external import answer
-from tests.grpc.control import Control, controlling
 from tests.grpc.native.callers import pair_of
 from tests.grpc.native.cases import PolicySet, Sent
-from tests.grpc.tls import secured
-from tests.grpc.world import Authority, authorizing
-from tests.grpc.xds_world import xds_serving
-from tests.policy.world import SHOP
 from tests.support import certificates
-from tests.support.gateway import free_port
-from tests.support.world import World
+from tests.support.grpc.control_plane import Control, controlling
+from tests.support.grpc.shop_servers import Authority, authorizing
+from tests.support.grpc.tls_channels import secured
+from tests.support.grpc.xds_servers import xds_serving
+from tests.support.policies.names import SHOP
+from tests.support.ports import free_port
+from tests.support.resources.contour_documents import World
 
 from authplane.authserver.backends.access_policies import AccessPolicies
 from authplane.authserver.engine.check_engine import Answer, CheckEngine, Failed

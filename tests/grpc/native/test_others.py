@@ -9,11 +9,11 @@ from envoy.config.route.v3 import route_components_pb2
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2 as filter_pb
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from google.protobuf import any_pb2
-from tests.grpc.control import packed
-from tests.grpc.judged import judging
 from tests.grpc.peers import GRPC_GO, GRPCIO, peer_argv
-from tests.grpc.world import PATIENCE
-from tests.support.world import World
+from tests.support.grpc.judged_servers import judging
+from tests.support.grpc.shop_servers import PATIENCE
+from tests.support.grpc.xds_resources import packed
+from tests.support.resources.contour_documents import World
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "grpc-policies"
 

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import grpc
 import pytest
-from tests.support.npm import NODE, node_modules
+from tests.support.clients.npm import NODE, node_modules
 
 HERE: Final = Path(__file__).parent
 GRPCIO: Final = "grpcio"

@@ -4,7 +4,7 @@ import unicodedata
 from typing import Any, Final, NamedTuple
 
 import pytest
-from tests.cel.expressions import program
+from tests.support.cel.expressions import program
 
 from authplane.cel.syntax.read_members import NOTHING, Members, find_members, join_members
 from authplane.policy.mcp.arguments import are_ambiguous, fold_name

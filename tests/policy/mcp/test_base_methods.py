@@ -1,7 +1,7 @@
 from typing import Final
 
 import pytest
-from tests.policy.mcp.posting import message, newest, post
+from tests.support.mcp.posted_messages import message, newest, post
 
 from authplane.policy.mcp.base_methods import UPSTREAM_BASE, is_base
 from authplane.policy.mcp.mcp_calls import (

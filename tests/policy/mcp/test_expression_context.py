@@ -4,7 +4,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.policy.mcp.posting import argument, message, post
+from tests.support.mcp.posted_messages import argument, message, post
 
 from authplane.policy.mcp.expression_context import Unfit, mcp_context
 from authplane.policy.mcp.mcp_calls import ClientResponse, EndSession, OpenStream, ToolCall

@@ -3,7 +3,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 import pytest
-from tests.policy.mcp.posting import ACCEPT, JSON, argument, encode, fault, message, post
+from tests.support.mcp.posted_messages import ACCEPT, JSON, argument, encode, fault, message, post
 
 from authplane.policy.mcp.mcp_calls import EndSession, McpCall, OpenStream, ToolCall, id_of, method_of
 from authplane.policy.mcp.mcp_refusal import Fault, McpRefusal

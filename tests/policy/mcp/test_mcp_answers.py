@@ -6,7 +6,7 @@ import pytest
 from mcp.client.auth.utils import extract_field_from_www_auth, extract_resource_metadata_from_www_auth
 from mcp.client.auth.utils import extract_scope_from_www_auth as scope_that_a_client_finds
 from mcp_types import JSONRPCError, jsonrpc_message_adapter
-from tests.policy.mcp.posting import argument, message, post
+from tests.support.mcp.posted_messages import argument, message, post
 
 from authplane.policy.check.answer_headers import may_send
 from authplane.policy.mcp.challenge import BadToken, Challenge, NoToken, fit_scope, fit_url

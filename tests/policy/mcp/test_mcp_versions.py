@@ -3,7 +3,7 @@ from base64 import b64encode
 from typing import Any, Final, NamedTuple
 
 import pytest
-from tests.policy.mcp.posting import ACCEPT, NEWEST, fault, message, newest, post
+from tests.support.mcp.posted_messages import ACCEPT, NEWEST, fault, message, newest, post
 
 from authplane.policy.mcp.mcp_calls import McpCall, MethodCall, Notification, OpenStream, ToolCall
 from authplane.policy.mcp.mcp_refusal import Fault, McpRefusal

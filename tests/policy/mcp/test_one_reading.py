@@ -8,7 +8,7 @@ from typing import Any, Final
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic_core import from_json
-from tests.policy.mcp.posting import message, post
+from tests.support.mcp.posted_messages import message, post
 
 from authplane.policy.mcp.mcp_calls import McpCall, MethodCall, Notification, ToolCall
 from authplane.policy.mcp.mcp_refusal import McpRefusal

@@ -6,9 +6,12 @@ from typing import Final, NamedTuple
 
 import httpx2
 import pytest
-from tests.policy.world import BACKEND, anybody, call, judge, policies, policy, word
 from tests.support.eventually import eventually
-from tests.support.gateway import free_port
+from tests.support.policies.compiled import policies
+from tests.support.policies.documents import BACKEND, anybody, policy
+from tests.support.policies.judging import judge, word
+from tests.support.policies.mcp_requests import call
+from tests.support.ports import free_port
 
 from authplane.runtime.child_processes import Line, run_process
 

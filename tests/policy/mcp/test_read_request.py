@@ -1,7 +1,7 @@
 from typing import Any, Final, NamedTuple
 
 import pytest
-from tests.policy.mcp.posting import fault, message, newest, post
+from tests.support.mcp.posted_messages import fault, message, newest, post
 
 from authplane.policy.mcp.mcp_calls import (
     ClientResponse,

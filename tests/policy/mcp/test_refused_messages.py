@@ -2,7 +2,7 @@ import json
 from typing import Any, Final
 
 import pytest
-from tests.policy.mcp.posting import CALL, Refused, argument, check, encode, fault, message, post, table
+from tests.support.mcp.posted_messages import CALL, Refused, argument, check, encode, fault, message, post, table
 
 from authplane.policy.mcp.mcp_calls import MethodCall, ToolCall
 from authplane.policy.mcp.mcp_refusal import Fault

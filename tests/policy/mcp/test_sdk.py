@@ -17,7 +17,7 @@ from mcp.shared.inbound import (
     encode_header_value,
 )
 from mcp_types.methods import CLIENT_NOTIFICATIONS, CLIENT_REQUESTS
-from tests.policy.mcp.posting import message, newest, post
+from tests.support.mcp.posted_messages import message, newest, post
 
 from authplane.policy.mcp.base_methods import is_base
 from authplane.policy.mcp.mcp_calls import (

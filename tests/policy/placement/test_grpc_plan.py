@@ -4,20 +4,11 @@ import json
 from typing import Final, NamedTuple
 
 import pytest
-from tests.policy.test_grpc_targets import ACCOUNT, OIDC, SERVER, SPIFFE, SPIFFE_OTHER
-from tests.policy.world import (
-    AGENT,
-    OTHER,
-    SERVICES,
-    SHOP,
-    anybody,
-    asks,
-    compiled,
-    external,
-    policy,
-    rule,
-    settings,
-)
+from tests.policy.compile.test_grpc_targets import ACCOUNT, OIDC, SERVER, SPIFFE, SPIFFE_OTHER
+from tests.support.policies.compiled import compiled
+from tests.support.policies.documents import anybody, policy, rule, settings
+from tests.support.policies.external_services import SERVICES, asks, external
+from tests.support.policies.names import AGENT, OTHER, SHOP
 
 from authplane.policy.attached.attachments import Target
 from authplane.policy.identity.workload_identity.identity_headers import IDENTITY_HEADERS

@@ -3,22 +3,10 @@
 from typing import Final, NamedTuple
 
 import pytest
-from tests.policy.world import (
-    ADD,
-    BACKEND,
-    GATEWAY,
-    ISSUER,
-    OIDC,
-    SERVICES,
-    SPIFFE,
-    THROUGH_EDGE,
-    TO_SHOP,
-    compiled,
-    external,
-    policy,
-    rule,
-    settings,
-)
+from tests.support.policies.compiled import compiled
+from tests.support.policies.documents import ADD, BACKEND, GATEWAY, OIDC, SPIFFE, policy, rule, settings
+from tests.support.policies.external_services import SERVICES, external
+from tests.support.policies.names import ISSUER, THROUGH_EDGE, TO_SHOP
 
 from authplane.policy.attached.attachments import Policies
 from authplane.policy.placement.native_issuers import native_issuers

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from tests.cel.envoy.conditions import Sent, answering
-from tests.policy.tokens.keyrings import ring, verify
-from tests.support.envoys import VERSIONS, Version
-from tests.support.minting import ISSUER, claims, mint, signer
+from tests.support.envoy.answered_conditions import Sent, answering
+from tests.support.envoy.releases import VERSIONS, Version
+from tests.support.issuers.keyrings import ring, verify
+from tests.support.issuers.minting import ISSUER, claims, mint, signer
 
 from authplane.cel.envoy import condition_nodes
 from authplane.cel.envoy.request_checks import Equals, Header

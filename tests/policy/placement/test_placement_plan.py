@@ -4,27 +4,21 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 import pytest
-from tests.policy.world import (
+from tests.support.policies.compiled import compiled
+from tests.support.policies.documents import (
     ADD,
-    AGENT,
     BACKEND,
     GATEWAY,
-    ISSUER,
     OIDC,
     SCOPED,
-    SERVICES,
-    SHOP,
     SPIFFE,
-    THROUGH_EDGE,
-    TO_SHOP,
     anybody,
-    asks,
-    compiled,
-    external,
     policy,
     rule,
     settings,
 )
+from tests.support.policies.external_services import SERVICES, asks, external
+from tests.support.policies.names import AGENT, ISSUER, SHOP, THROUGH_EDGE, TO_SHOP
 
 from authplane.cel.envoy.request_checks import PRESENT, Equals, Every, Header, Metadata, every
 from authplane.cel.envoy.translate import Condition

@@ -9,11 +9,14 @@ from random import Random
 from typing import Final, NamedTuple
 
 import pytest
-from tests.cel.envoy.conditions import Asked, Sent, answering
-from tests.policy.tokens.keyrings import ring, verify
-from tests.policy.world import BACKEND, OIDC, SCOPED, TO_SHOP, judge, policies, policy, word
-from tests.policy.world import Proof as Proved
-from tests.support.minting import signer
+from tests.support.envoy.answered_conditions import Asked, Sent, answering
+from tests.support.issuers.keyrings import ring, verify
+from tests.support.issuers.minting import signer
+from tests.support.policies.callers import Proof as Proved
+from tests.support.policies.compiled import policies
+from tests.support.policies.documents import BACKEND, OIDC, SCOPED, policy
+from tests.support.policies.judging import judge, word
+from tests.support.policies.names import TO_SHOP
 
 from authplane.cel.envoy.translate import Condition
 from authplane.policy.attached.attachments import Policies

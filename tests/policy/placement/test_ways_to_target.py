@@ -3,18 +3,9 @@
 from dataclasses import replace
 from typing import Final
 
-from tests.policy.world import (
-    BACKEND,
-    EDGE,
-    GATEWAY,
-    SHOP,
-    SPIFFE,
-    TO_SHOP,
-    policies,
-    policy,
-    rule,
-    settings,
-)
+from tests.support.policies.compiled import policies
+from tests.support.policies.documents import BACKEND, GATEWAY, SPIFFE, policy, rule, settings
+from tests.support.policies.names import EDGE, SHOP, TO_SHOP
 
 from authplane.core.envoy_releases import OLDEST
 from authplane.core.names import Ref

@@ -12,9 +12,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID
-from tests.cel.envoy.conditions import Asked, Sent, bootstrap
-from tests.policy.workload_identity.svids import AGENT, key, named, purposes, shown, uri, usage
-from tests.support.envoys import VERSIONS, Version
+from tests.support.envoy.answered_conditions import Asked, Sent, bootstrap
+from tests.support.envoy.releases import VERSIONS, Version
+from tests.support.issuers.svids import AGENT, key, named, purposes, shown, uri, usage
 
 from authplane.cel.envoy.translate import Condition
 from authplane.controlplane.render.native.rbac_policies import workload

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.xds.client.world import LISTENER, NODE, ROUTE, server
+from tests.xds.client.driven_session import LISTENER, NODE, ROUTE, server
 
 from authplane.xds.bootstrap.xds_bootstrap import Bootstrap, Feature, XdsServer
 from authplane.xds.client.client_messages import (

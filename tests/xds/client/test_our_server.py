@@ -7,7 +7,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
-from tests.xds.client.world import LISTENER, NODE, ROUTE, server
+from tests.xds.client.driven_session import LISTENER, NODE, ROUTE, server
 
 from authplane.xds.bootstrap.xds_bootstrap import Bootstrap
 from authplane.xds.client.client_messages import Connect, Disconnect, Effect, Link, Notify, Send

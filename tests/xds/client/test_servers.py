@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.xds.client.world import LISTENER, SIGNED, World, server
+from tests.xds.client.driven_session import LISTENER, SIGNED, World, server
 
 from authplane.xds.bootstrap.xds_bootstrap import Authority, Feature
 from authplane.xds.client.watch_events import Ambient, Changed, Failed, Fault, Trouble

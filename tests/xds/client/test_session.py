@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.xds.client.world import LISTENER, NODE, ROUTE, SIGNED, World, server
+from tests.xds.client.driven_session import LISTENER, NODE, ROUTE, SIGNED, World, server
 
 from authplane.xds.bootstrap.xds_bootstrap import Authority, Feature
 from authplane.xds.client.client_messages import Item, Report, Request, Response

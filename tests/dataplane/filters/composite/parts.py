@@ -5,7 +5,7 @@ from typing import Final
 
 from google.protobuf import wrappers_pb2
 from google.protobuf.message import Message
-from tests.dataplane.filters.world import Watched, packed
+from tests.support.dataplane.driven_calls import Watched, packed
 
 from authplane.core.problems import Problem
 from authplane.dataplane.filters.calls import Call, Change, Code, Flow, Mutation, Proceed, Running, Side, Stop

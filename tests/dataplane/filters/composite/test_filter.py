@@ -9,7 +9,7 @@ from envoy.extensions.filters.http.fault.v3 import fault_pb2
 from envoy.service.auth.v3 import external_auth_pb2
 from google.protobuf.message import Message
 from tests.dataplane.filters.composite.parts import CLIENT, SERVER, build, mark, read, read_override
-from tests.dataplane.filters.world import CALL, CLIENT_CALL, Watched, call, drive, no_effects
+from tests.support.dataplane.driven_calls import CALL, CLIENT_CALL, Watched, call, drive, no_effects
 
 from authplane.dataplane.filters.calls import Answered, Ask, Change, Code, Effect, Mutation, Outcome, Proceed, Stop
 from authplane.dataplane.filters.chain import run_chain

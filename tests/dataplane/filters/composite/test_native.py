@@ -12,9 +12,9 @@ from envoy.extensions.common.matching.v3 import extension_matcher_pb2 as pb
 from google.protobuf import struct_pb2
 from google.protobuf.message import Message
 from tests.dataplane.filters.composite.parts import CLIENT, SERVER
-from tests.dataplane.filters.world import packed
-from tests.policy.workload_identity.svids import AGENT, NOW, certificate, purposes, uri, usage
-from tests.policy.workload_identity.svids import CLIENT as FOR_CLIENTS
+from tests.support.dataplane.driven_calls import packed
+from tests.support.issuers.svids import AGENT, NOW, certificate, purposes, uri, usage
+from tests.support.issuers.svids import CLIENT as FOR_CLIENTS
 from xds.type.matcher.v3 import matcher_pb2
 from xds.type.v3 import typed_struct_pb2
 

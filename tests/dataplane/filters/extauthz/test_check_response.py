@@ -5,8 +5,8 @@ from envoy.service.auth.v3 import external_auth_pb2 as pb
 from google.protobuf import text_format
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.dataplane.filters.extauthz.messages import allowed, denied, header
-from tests.dataplane.filters.world import regex
+from tests.support.dataplane.driven_calls import regex
+from tests.support.dataplane.ext_authz_messages import allowed, denied, header
 
 from authplane.authserver.engine.wire import render_decision
 from authplane.core.header_edits import HeaderEdits

@@ -10,8 +10,8 @@ import grpc
 import grpc.aio
 import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
-from tests.dataplane.filters.extauthz.messages import SERVICE, allowed, denied, header
-from tests.dataplane.filters.world import CALL, Watched, call
+from tests.support.dataplane.driven_calls import CALL, Watched, call
+from tests.support.dataplane.ext_authz_messages import SERVICE, allowed, denied, header
 
 from authplane.dataplane.filters.calls import (
     Answered,

@@ -6,8 +6,8 @@ from envoy.extensions.filters.http.ext_authz.v3 import ext_authz_pb2 as pb
 from envoy.type.v3 import percent_pb2
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.dataplane.filters.extauthz.messages import CHANNEL, SERVICE, TARGET, UNTRUSTED, config
-from tests.dataplane.filters.world import packed, regex
+from tests.support.dataplane.driven_calls import packed, regex
+from tests.support.dataplane.ext_authz_messages import CHANNEL, SERVICE, TARGET, UNTRUSTED, config
 
 from authplane.core.feature_flags import FeatureFlags
 from authplane.dataplane.filters.calls import Code, Side

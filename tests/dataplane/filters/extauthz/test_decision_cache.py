@@ -11,8 +11,8 @@ from envoy.service.auth.v3 import external_auth_pb2 as pb
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from tests.dataplane.filters.extauthz.messages import SERVICE, allowed, denied, header
-from tests.dataplane.filters.world import CALL, STARTED, Watched, Wire, call, drive
+from tests.support.dataplane.driven_calls import CALL, STARTED, Watched, Wire, call, drive
+from tests.support.dataplane.ext_authz_messages import SERVICE, allowed, denied, header
 
 from authplane.dataplane.filters.calls import (
     Answered,

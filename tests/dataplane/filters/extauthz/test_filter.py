@@ -4,8 +4,8 @@ from typing import Final, NamedTuple
 
 import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
-from tests.dataplane.filters.extauthz.messages import CHANNEL, SERVICE, allowed, denied, header
-from tests.dataplane.filters.world import CALL, CLIENT_CALL, Watched, call, drive, no_effects, regex
+from tests.support.dataplane.driven_calls import CALL, CLIENT_CALL, Watched, call, drive, no_effects, regex
+from tests.support.dataplane.ext_authz_messages import CHANNEL, SERVICE, allowed, denied, header
 
 from authplane.dataplane.filters.calls import (
     Answered,

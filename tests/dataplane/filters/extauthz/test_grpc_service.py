@@ -10,7 +10,7 @@ from google.protobuf import any_pb2, duration_pb2
 from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.dataplane.filters.extauthz.messages import (
+from tests.support.dataplane.ext_authz_messages import (
     CHANNEL,
     GOOGLE,
     INSECURE,

@@ -7,7 +7,7 @@ import pytest
 from envoy.extensions.filters.http.fault.v3 import fault_pb2 as pb
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.dataplane.filters.world import CLIENT_CALL, Watched, call, drive, packed
+from tests.support.dataplane.driven_calls import CLIENT_CALL, Watched, call, drive, packed
 
 from authplane.dataplane.filters.calls import Call, Code, Effect, Proceed, Side, Stop, Verdict, Wait
 from authplane.dataplane.filters.fault.filter import (

@@ -8,7 +8,7 @@ from envoy.extensions.filters.http.rbac.v3 import rbac_pb2 as filter_pb
 from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.dataplane.filters.world import CALL, CLIENT_CALL, Watched, Wire, call, no_effects, packed
+from tests.support.dataplane.driven_calls import CALL, CLIENT_CALL, Watched, Wire, call, no_effects, packed
 
 from authplane.core.problems import Problem
 from authplane.dataplane.filters.calls import Call, Code, Endpoint, PeerCertificate, Proceed, Side, Stop

@@ -1,0 +1,27 @@
+"""What is said of Backends that no policy protects."""
+
+import pytest
+from tests.support.policies.compiled import policies
+from tests.support.policies.documents import BACKEND, GATEWAY, policy, rule, settings
+from tests.support.policies.names import EDGE, SHOP
+
+from authplane.policy.attached.attachments import Target
+from authplane.policy.attached.unprotected import unprotected_backends, unprotected_problems
+
+WEB, ADMIN = (Target(backend=SHOP, gateway=EDGE, section=name) for name in ("web", "admin"))
+OF_WEB = policy(rule(), targets="[{kind: Gateway, name: edge, sectionName: web}]")
+CASES = {
+    "no way leads there": ((), "every request is denied."),
+    "one way has a policy": ((WEB, ADMIN), "every request through Gateway/default/edge/admin is denied."),
+    "the only way has none": ((ADMIN,), "every request is denied."),
+    "all ways have one": ((WEB,), None),
+}
+
+
+@pytest.mark.requirement("R30")
+@pytest.mark.parametrize(("ways", "words"), CASES.values(), ids=CASES.keys())
+def test_the_ways_are_named_on_which_nothing_protects(ways: tuple[Target, ...], words: str | None) -> None:
+    made = policies(BACKEND, GATEWAY, OF_WEB, settings("{unprotectedBackends: Deny}"))
+    said = [(ref, problem.message) for ref, problem in unprotected_problems(made, ways)]
+    assert [ref for ref, _ in said] == list(unprotected_backends(made, ways)) == ([SHOP] if words else [])
+    assert all(f"no policy protects it: {words}" in message for _, message in said)
