@@ -267,6 +267,14 @@ def test_texts_are_joined_and_made_where_the_release_can_be_told_to() -> None:
     assert translate(program('string(identity.a) == "b"'), ISSUER, Release(1, 36)) == ("uses string()",)
 
 
+@pytest.mark.parametrize(
+    "value",
+    ["request.method", "uint(size(request.method))", "size(request.method)", "bytes(request.method)", "true || false"],
+)
+def test_what_is_written_alike_everywhere_may_be_written_as_text(value: str) -> None:
+    assert isinstance(translate(program(f'string({value}) == "a"'), NOBODY, CURRENT), Condition)
+
+
 def test_sums_of_numbers_need_no_setting() -> None:
     condition = translate(program('request.mcp.method == "a" && 1 + 1 == 2'), NOBODY, CURRENT)
     assert isinstance(condition, Condition)
