@@ -17,7 +17,7 @@ SUITES: Final = (
     "tests/core", "tests/cel", "tests/matching", "tests/resources", "tests/sources", "tests/policy", "tests/xds",
     "tests/controlplane/graph", "tests/controlplane/render", "tests/controlplane/status", "tests/controlplane/serving",
     "tests/authserver/backends", "tests/authserver/engine", "tests/authserver/records", "tests/dataplane",
-    "tests/devkit", "tests/golden", "tests/oracles",
+    "tests/devkit", "tests/docs/test_placement_page.py", "tests/golden", "tests/oracles",
 )  # fmt: skip
 """Tests of decisions that need few programs besides this one."""
 
