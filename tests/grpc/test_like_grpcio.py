@@ -29,12 +29,12 @@ from authplane.dataplane.config.security import ClientTls, SystemRoots
 from authplane.dataplane.filters.registry import State
 from authplane.dataplane.routing.call_filters import FixedRules
 from authplane.dataplane.routing.call_routing import Routed
-from authplane.dataplane.runtime.channels.aio_channel import AioCourse, AioFilteredChannel, AioParts
+from authplane.dataplane.runtime.channels.aio_channel import AioFilteredChannel, AioParts
 from authplane.dataplane.runtime.channels.channel_plan import Backends, Naming, Open, Plan
-from authplane.dataplane.runtime.channels.thread_channel import Course
+from authplane.dataplane.runtime.channels.current_plan import AioCurrentPlan, ThreadCurrentPlan
 from authplane.dataplane.runtime.channels.xds_targets import BackendKey, Reaching
 from authplane.dataplane.runtime.connections.call_kinds import Method
-from authplane.dataplane.runtime.connections.channel_pool import AioLines, Line
+from authplane.dataplane.runtime.connections.channel_pool import AioChannelPool, PooledChannel
 from authplane.dataplane.runtime.connections.side_channels import AioSideChannels
 from authplane.grpc import Call, FilterType, Mutation, NotServing, Proceed, Side, filter_registry
 from authplane.matching.fractions import Fraction
@@ -154,16 +154,16 @@ async def test_a_call_is_drawn_once_whether_it_is_dropped() -> None:
         draw=lambda: next(draws),
     )
     async with grpc.aio.insecure_channel("127.0.0.1:1") as nobody:
-        lines = AioLines(lambda _: Open(nobody, None))
-        lines.keep(frozenset({"a"}))
+        pool = AioChannelPool(lambda _: Open(nobody, None))
+        pool.keep(frozenset({"a"}))
         parts = AioParts(
-            naming=Naming(target="t", authority="t"), course=AioCourse(plan), lines=lines, side=AioSideChannels()
+            naming=Naming(target="t", authority="t"), plan=AioCurrentPlan(plan), pool=pool, side=AioSideChannels()
         )
         async with AioFilteredChannel(parts) as channel:
-            # A line that is open is what the quick way needs.
-            line = await lines.take("a")
-            assert line is not None
-            lines.release("a", line)
+            # A channel that is open is what the quick way needs.
+            pooled = await pool.take("a")
+            assert pooled is not None
+            pool.release("a", pooled)
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await channel.unary_unary("/a/b")(b"")
     assert (caught.value.code(), caught.value.details()) == (
@@ -191,26 +191,26 @@ async def test_a_channel_is_ready_when_it_is_connected(cart: Cart) -> None:
 
 
 def test_a_callback_that_fails_keeps_nobody_from_being_told() -> None:
-    course = Course()
+    current = ThreadCurrentPlan()
     told: list[grpc.ChannelConnectivity] = []
 
     def fail(_: grpc.ChannelConnectivity) -> None:
         raise ZeroDivisionError
 
-    course.tell(fail)
-    course.tell(told.append)
-    course.set(Plan(rules=FixedRules(Routed()), clusters={}, draw=lambda: 0.0))
+    current.tell(fail)
+    current.tell(told.append)
+    current.set(Plan(rules=FixedRules(Routed()), clusters={}, draw=lambda: 0.0))
     assert told == [grpc.ChannelConnectivity.CONNECTING, grpc.ChannelConnectivity.READY]
 
 
 def test_methods_that_are_made_for_one_call_leave_nothing_behind(port: int) -> None:
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        line = Line(channel, Open(channel, None))
+        pooled = PooledChannel(channel, Open(channel, None))
         for _ in range(50):
             method = Method("unary_unary", PATHS["unary_unary"], lambda data: data, lambda data: data)
-            assert method.on(line)(b"a", timeout=PATIENCE) == b"a"
-            assert method.on(line) is method.on(line)
-        assert line._made == {}
+            assert method.on(pooled)(b"a", timeout=PATIENCE) == b"a"
+            assert method.on(pooled) is method.on(pooled)
+        assert pooled._made == {}
 
 
 def test_compression_holds_also_where_a_cluster_names_the_certificates() -> None:

@@ -13,10 +13,12 @@ import pytest
 from envoy.config.endpoint.v3 import endpoint_pb2
 from envoy.config.route.v3 import route_components_pb2
 from envoy.type.v3 import percent_pb2
+from tests.support import certificates
 from tests.support.eventually import eventually
 from tests.support.grpc.channel_kinds import Ways, no_task_is_left
 from tests.support.grpc.control_plane import Control, controlling
 from tests.support.grpc.shop_servers import KINDS, PATHS, PATIENCE, Authority, Cart, deny
+from tests.support.grpc.tls_channels import client_credentials, server_credentials
 from tests.support.grpc.xds_resources import api_listener, cluster, endpoints, ext_authz, forwarded, manager, routes
 
 import authplane.grpc
@@ -98,6 +100,20 @@ async def test_a_call_waits_for_the_configuration(
     await asyncio.sleep(0)
     control.publish(*whole(*ports))
     assert (await waiting)[0] == [b"a"]
+
+
+async def test_the_first_call_may_have_credentials_of_its_own(connect: Any, control: Control, cart: Cart) -> None:
+    pair = certificates.server("shop.example")
+    with ThreadPoolExecutor(2) as pool:
+        server = grpc.server(pool, [cart.threads()])
+        port = server.add_secure_port("127.0.0.1:0", server_credentials(pair, mutual=False))
+        server.start()
+        control.publish(*whole(port))
+        options = (("grpc.ssl_target_name_override", "shop.example"),)
+        ways = connect(credentials=client_credentials(None), options=options)
+        token = grpc.access_token_call_credentials("a-token")
+        assert (await ways.call("unary_unary", b"a", credentials=token))[0] == [b"a"]
+        assert server.stop(0).wait(PATIENCE)
 
 
 @pytest.mark.requirement("XC-9")

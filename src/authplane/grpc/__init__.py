@@ -38,17 +38,18 @@ from authplane.dataplane.filters.registry import FilterConfig, FilterType, Packe
 from authplane.dataplane.runtime.calls.call_gate import Gate
 from authplane.dataplane.runtime.calls.call_parts import Count, Options, Registered
 from authplane.dataplane.runtime.channels.channel_plan import Open
-from authplane.dataplane.runtime.channels.thread_channel import Course, FilteredChannel, Parts
+from authplane.dataplane.runtime.channels.current_plan import ThreadCurrentPlan
+from authplane.dataplane.runtime.channels.thread_channel import FilteredChannel, Parts
 from authplane.dataplane.runtime.channels.xds_channels import open_xds_channel
 from authplane.dataplane.runtime.channels.xds_targets import SCHEME, XdsChannelCredentials
-from authplane.dataplane.runtime.connections.channel_pool import Lines
+from authplane.dataplane.runtime.connections.channel_pool import ThreadChannelPool
 from authplane.dataplane.runtime.connections.jwt_file import jwt_token_file_call_credentials, jwt_token_file_interceptor
 from authplane.dataplane.runtime.connections.side_channels import SideChannels, channel_keys
 from authplane.dataplane.runtime.servers.ports import XdsServerCredentials
 from authplane.dataplane.runtime.servers.serving_states import NotServing, Serving, ServingState, Told
+from authplane.dataplane.runtime.servers.thread_filtered_server import FilteredServer
 from authplane.dataplane.runtime.servers.thread_handlers import ThreadGated
-from authplane.dataplane.runtime.servers.thread_plain import FilteredServer
-from authplane.dataplane.runtime.servers.thread_xds import XdsServer
+from authplane.dataplane.runtime.servers.thread_xds_server import XdsServer
 from authplane.dataplane.runtime.xds.csds_service import csds_service
 from authplane.dataplane.runtime.xds.find_bootstrap import BootstrapError
 from authplane.grpc.filters import ext_authz, filter_from
@@ -186,7 +187,7 @@ def server(  # noqa: PLR0913, PLR0917 (grpcio's own six, and ours)
         filters=filters, registry=registry, certificate=certificate, default_authority=default_authority,
         on_serving_state=on_serving_state, drain=drain, drain_on_change=drain_on_change, count=count,
     )  # fmt: skip
-    registered = Registered(handlers)
+    registered, side = Registered(handlers), SideChannels()
     build = partial(
         grpcio.server,
         thread_pool,
@@ -194,17 +195,15 @@ def server(  # noqa: PLR0913, PLR0917 (grpcio's own six, and ours)
         maximum_concurrent_rpcs=maximum_concurrent_rpcs,
         compression=compression,
     )
-    if xds is None:
-        gate, named = more.gate()
-        side = SideChannels()
-        side.keep(channel_keys(named))
-        gated = ThreadGated(gate, side, registered, joined(interceptors))
-        return FilteredServer(build(), gate, side, registered, gated)
 
-    def make(gate: Gate, side: SideChannels, found: Registered) -> grpcio.Server:
-        return build(handlers=[ThreadGated(gate, side, found, joined(interceptors))])
+    def gated(gate: Gate) -> ThreadGated:
+        return ThreadGated(gate, side, registered, joined(interceptors))
 
-    return XdsServer(more.settings(xds), make, registered)
+    if xds is not None:
+        return XdsServer(more.settings(xds), lambda gate: build(handlers=[gated(gate)]), registered, side)
+    gate, named = more.gate()
+    side.keep(channel_keys(named))
+    return FilteredServer(build(), gate, side, registered, gated(gate))
 
 
 def channel(  # noqa: PLR0913 (grpcio's own four, and ours)
@@ -238,9 +237,9 @@ def channel(  # noqa: PLR0913 (grpcio's own four, and ours)
         if given is None
         else grpcio.secure_channel(target, given, options, compression)
     )
-    lines, side = Lines(lambda _: Open(inner, given)), SideChannels()
-    lines.keep(frozenset({TARGET}))
+    pool, side = ThreadChannelPool(lambda _: Open(inner, given)), SideChannels()
+    pool.keep(frozenset({TARGET}))
     side.keep(channel_keys(named))
     return FilteredChannel(
-        Parts(naming=naming, course=Course(plan), lines=lines, side=side, close=inner.close, only=inner)
+        Parts(naming=naming, plan=ThreadCurrentPlan(plan), pool=pool, side=side, close=inner.close, only=inner)
     )

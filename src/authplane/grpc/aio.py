@@ -11,16 +11,17 @@ import grpc.aio as grpcio_aio
 from authplane.dataplane.filters.registry import FilterConfig, Registry
 from authplane.dataplane.runtime.calls.call_gate import Gate
 from authplane.dataplane.runtime.calls.call_parts import Count, Options, Registered
-from authplane.dataplane.runtime.channels.aio_channel import AioCourse, AioFilteredChannel, AioParts
+from authplane.dataplane.runtime.channels.aio_channel import AioFilteredChannel, AioParts
 from authplane.dataplane.runtime.channels.channel_plan import Open
+from authplane.dataplane.runtime.channels.current_plan import AioCurrentPlan
 from authplane.dataplane.runtime.channels.xds_channels import open_aio_xds_channel
 from authplane.dataplane.runtime.channels.xds_targets import SCHEME
-from authplane.dataplane.runtime.connections.channel_pool import AioLines
+from authplane.dataplane.runtime.connections.channel_pool import AioChannelPool
 from authplane.dataplane.runtime.connections.jwt_file import jwt_token_file_interceptors
 from authplane.dataplane.runtime.connections.side_channels import AioSideChannels, channel_keys
+from authplane.dataplane.runtime.servers.aio_filtered_server import AioFilteredServer
 from authplane.dataplane.runtime.servers.aio_handlers import AioGated
-from authplane.dataplane.runtime.servers.aio_plain import AioFilteredServer
-from authplane.dataplane.runtime.servers.aio_xds import AioXdsServer
+from authplane.dataplane.runtime.servers.aio_xds_server import AioXdsServer
 from authplane.dataplane.runtime.servers.serving_states import Told
 from authplane.dataplane.runtime.xds.csds_service import aio_csds_service as csds_service
 from authplane.grpc.wiring import (
@@ -105,7 +106,7 @@ def server(  # noqa: PLR0913, PLR0917 (grpcio's own six, and ours)
         filters=filters, registry=registry, certificate=certificate, default_authority=default_authority,
         on_serving_state=on_serving_state, drain=drain, drain_on_change=drain_on_change, count=count,
     )  # fmt: skip
-    registered = Registered(handlers)
+    registered, side = Registered(handlers), AioSideChannels()
     build = partial(
         grpcio_aio.server,
         migration_thread_pool,
@@ -114,19 +115,14 @@ def server(  # noqa: PLR0913, PLR0917 (grpcio's own six, and ours)
         compression=compression,
     )
 
-    def gated(gate: Gate, side: AioSideChannels, found: Registered) -> AioGated:
-        return AioGated(gate, side, found, joined(interceptors), migration_thread_pool)
+    def gated(gate: Gate) -> AioGated:
+        return AioGated(gate, side, registered, joined(interceptors), migration_thread_pool)
 
-    if xds is None:
-        gate, named = more.gate()
-        side = AioSideChannels()
-        side.keep(channel_keys(named))
-        return AioFilteredServer(build, gate, side, registered, gated(gate, side, registered))
-
-    def make(gate: Gate, side: AioSideChannels, found: Registered) -> grpcio_aio.Server:
-        return build(handlers=(gated(gate, side, found),))
-
-    return AioXdsServer(more.settings(xds), make, registered)
+    if xds is not None:
+        return AioXdsServer(more.settings(xds), lambda gate: build(handlers=(gated(gate),)), registered, side)
+    gate, named = more.gate()
+    side.keep(channel_keys(named))
+    return AioFilteredServer(build, gate, side, registered, gated(gate))
 
 
 def channel(  # noqa: PLR0913 (grpcio's own five, and ours)
@@ -158,14 +154,14 @@ def channel(  # noqa: PLR0913 (grpcio's own five, and ours)
         if given is None
         else grpcio_aio.secure_channel(target, given, options, compression)
     )
-    lines, side = AioLines(lambda _: Open(inner, given)), AioSideChannels()
-    lines.keep(frozenset({TARGET}))
+    pool, side = AioChannelPool(lambda _: Open(inner, given)), AioSideChannels()
+    pool.keep(frozenset({TARGET}))
     side.keep(channel_keys(named))
     return AioFilteredChannel(
         AioParts(
             naming=naming,
-            course=AioCourse(plan),
-            lines=lines,
+            plan=AioCurrentPlan(plan),
+            pool=pool,
             side=side,
             interceptors=joined(interceptors),
             close=inner.close,

@@ -19,8 +19,8 @@ from authplane.dataplane.runtime.calls.call_parts import Count, Options, Teller,
 from authplane.dataplane.runtime.channels.channel_plan import Backends, Naming, Plan
 from authplane.dataplane.runtime.channels.xds_channels import XdsCalling
 from authplane.dataplane.runtime.channels.xds_targets import Reaching, XdsChannelCredentials, parse_target
-from authplane.dataplane.runtime.servers.configured_server import XdsSettings
 from authplane.dataplane.runtime.servers.serving_states import Told
+from authplane.dataplane.runtime.servers.xds_server import XdsSettings
 from authplane.dataplane.runtime.xds.find_bootstrap import BootstrapSource, load_bootstrap
 
 XdsSource: TypeAlias = str | os.PathLike[str] | dict[str, Any] | Literal[True]

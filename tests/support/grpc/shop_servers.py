@@ -13,8 +13,8 @@ from tests.support.eventually import eventually
 
 import authplane.grpc
 import authplane.grpc.aio
-from authplane.dataplane.runtime.servers.aio_plain import AioFilteredServer
-from authplane.dataplane.runtime.servers.thread_plain import FilteredServer
+from authplane.dataplane.runtime.servers.aio_filtered_server import AioFilteredServer
+from authplane.dataplane.runtime.servers.thread_filtered_server import FilteredServer
 
 T = TypeVar("T")
 

@@ -1,23 +1,28 @@
 """All handlers of a server, behind its gate: what servers with threads and with an event loop have in common."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import grpc
 
-from authplane.dataplane.filters.calls import Call, Effect, Flow, Proceed, Verdict
+from authplane.dataplane.filters.calls import Call, Code, Effect, Flow, Outcome, Proceed, Stop, Verdict
 from authplane.dataplane.filters.chain import run_chain
 from authplane.dataplane.routing.call_routing import Routed
-from authplane.dataplane.runtime.calls.call_gate import Gate
-from authplane.dataplane.runtime.calls.filter_drivers import judge_at_once
+from authplane.dataplane.runtime.calls.call_gate import Gate, concluded
+from authplane.dataplane.runtime.calls.verdicts import VERDICTS, judge_at_once, judge_on
+from authplane.dataplane.runtime.connections.side_channels import CallEndedError
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 MaybeHandler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
 Behaviour: TypeAlias = Callable[..., Any]
-Begun: TypeAlias = tuple[Call, Routed, Flow, Verdict | Effect]
-"""A call, where it goes, its filters, and what these say, or what they wait for first."""
+Admission: TypeAlias = Generator[Effect, Outcome, Proceed | Stop | None]
+"""A call that filters judge: it yields what they wait for, and returns their verdict, None if nothing changes."""
 
+NOT_FOUND: Final = Stop(code=Code.UNIMPLEMENTED, message="Method not found!")
+"""As grpcio itself says it."""
+NO_REQUEST: Final = Stop(code=Code.UNIMPLEMENTED, message="the method requires exactly one request message")
+_ENDED: Final = Stop(code=Code.CANCELLED, message="the call has ended")
 _MOST_METHODS: Final = 1024
 """How many wrapped handlers are kept; generic handlers may serve any number of names."""
 
@@ -66,8 +71,8 @@ class Gated(grpc.GenericRpcHandler, ABC):
         self._wrapped[method] = (found, made)
         return made
 
-    def begin(self, method: str, context: Any, authority: str | None) -> Begun | None:
-        """Let filters judge a call as far as they wait for nothing; None if it goes on as it is.
+    def begin(self, method: str, context: Any, authority: str | None) -> Admission | None:
+        """Let filters judge a call as far as they wait for nothing; None if they are done and it goes on as it is.
 
         Every call comes this way, on a machine that does other things in between: each step counts several times.
         """
@@ -76,9 +81,9 @@ class Gated(grpc.GenericRpcHandler, ABC):
         routed = gate.rules.route(call)
         flow = run_chain(routed.filters, call)
         begun = judge_at_once(flow)
-        if isinstance(begun, Proceed) and routed.stop is None and changes_nothing(begun, call):
+        if isinstance(begun, Proceed) and routed.stop is None and _changes_nothing(begun, call):
             return None
-        return call, routed, flow, begun
+        return _admission(call, routed, flow, begun)
 
     @abstractmethod
     def _wrap(self, found: Handler, method: str) -> Handler:
@@ -96,7 +101,17 @@ class Gated(grpc.GenericRpcHandler, ABC):
         return None
 
 
-def changes_nothing(verdict: Proceed, call: Call) -> bool:
+def _admission(call: Call, routed: Routed, flow: Flow, begun: Verdict | Effect) -> Admission:
+    if not isinstance(begun, VERDICTS):
+        try:
+            begun = yield from judge_on(flow, begun)
+        except CallEndedError:
+            return _ENDED
+    verdict = concluded(begun, routed)
+    return None if isinstance(verdict, Proceed) and _changes_nothing(verdict, call) else verdict
+
+
+def _changes_nothing(verdict: Proceed, call: Call) -> bool:
     """Tell whether filters let a call go on as it is."""
     return verdict.metadata is call.metadata and not (verdict.response_metadata or verdict.response_mutations)
 

@@ -10,14 +10,13 @@ import grpc.aio
 from authplane.dataplane.config.clusters import Drop
 from authplane.dataplane.filters.calls import Call, Code, Metadata, Side, Stop
 from authplane.dataplane.routing.channel_targets import drop_category
-from authplane.dataplane.runtime.calls.call_gate import ResponseEdits, Rules
+from authplane.dataplane.runtime.calls.call_gate import ResponseEdits, Rules, new_call
 from authplane.dataplane.runtime.channels.call_tokens import NO_TOKENS, UsedTokens
-from authplane.dataplane.runtime.connections.channel_pool import Line, Opener
+from authplane.dataplane.runtime.connections.channel_pool import Opener, PooledChannel
 from authplane.dataplane.runtime.connections.jwt_file import token_sources
-from authplane.runtime.clock import now
 
+_CLIENT: Final = Side.CLIENT
 CLOSED: Final = Stop(code=Code.CANCELLED, message="the channel is closed")
-LATE: Final = Stop(code=Code.DEADLINE_EXCEEDED, message="Deadline Exceeded")
 BUSY: Final = Stop(code=Code.UNAVAILABLE, message="too many calls are under way to this cluster")
 NOWHERE: Final = Stop(code=Code.UNAVAILABLE, message="nothing is known of the cluster of the call")
 
@@ -27,21 +26,21 @@ class Backends:
     """Where the calls of a cluster go."""
 
     keys: tuple[Hashable, ...]
-    """Lines in order of preference."""
+    """Keys of channels in order of preference."""
     drops: tuple[Drop, ...] = ()
     most: int | None = None
     """How many calls may be under way; None is any number."""
 
-    def are_busy(self, line: Line) -> bool:
-        """Tell whether too many calls are under way on a line, with the one that has just been added."""
-        return self.most is not None and line.busy > self.most
+    def are_busy(self, pooled: PooledChannel) -> bool:
+        """Tell whether too many calls are under way on a channel, with the one that has just been added."""
+        return self.most is not None and pooled.busy > self.most
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
     """A call that may go out: where, and with what."""
 
-    line: Line
+    pooled: PooledChannel
     release: Callable[..., None]
     """To be called when the call has ended."""
     timeout: float | None
@@ -52,7 +51,7 @@ class Bound:
     @property
     def sent(self) -> Any:
         """All metadata that goes with the call."""
-        return (*self.metadata, *self.line.metadata)
+        return (*self.metadata, *self.pooled.metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,16 +100,7 @@ class Naming:
 
     def call(self, method: str, metadata: Metadata, timeout: float | None) -> Call:
         """Return a call as filters see it."""
-        return Call(
-            side=Side.CLIENT,
-            path=method,
-            authority=self.authority,
-            metadata=metadata,
-            started=now(),
-            remaining=timeout,
-            connection=None,
-            target=self.target,
-        )
+        return new_call(_CLIENT, method, self.authority, metadata, timeout, None, self.target)
 
 
 class Open(Opener):

@@ -14,11 +14,12 @@ from authplane.dataplane.filters.registry import Kept
 from authplane.dataplane.routing.resolver import ClientConfiguration, Failed, Known, Resolution, resolve_client
 from authplane.dataplane.routing.resource_types import ResourceTypes
 from authplane.dataplane.runtime.calls.call_parts import Count, Teller, filter_state
-from authplane.dataplane.runtime.channels.aio_channel import AioCourse, AioFilteredChannel, AioParts
+from authplane.dataplane.runtime.channels.aio_channel import AioFilteredChannel, AioParts
 from authplane.dataplane.runtime.channels.channel_plan import Naming, Plan
-from authplane.dataplane.runtime.channels.thread_channel import Course, FilteredChannel, Parts
+from authplane.dataplane.runtime.channels.current_plan import AioCurrentPlan, ThreadCurrentPlan
+from authplane.dataplane.runtime.channels.thread_channel import FilteredChannel, Parts
 from authplane.dataplane.runtime.channels.xds_targets import Reaching, XdsTarget, backend_keys, build_plan, failure
-from authplane.dataplane.runtime.connections.channel_pool import AioLines, Lines
+from authplane.dataplane.runtime.connections.channel_pool import AioChannelPool, ThreadChannelPool
 from authplane.dataplane.runtime.connections.side_channels import AioSideChannels, SideChannels, channel_keys
 from authplane.dataplane.runtime.xds.xds_client import XdsClient, XdsClientThread
 from authplane.dataplane.runtime.xds.xds_resolving import Resolving
@@ -62,12 +63,12 @@ class _Plans:
         self,
         calling: XdsCalling,
         publish: Callable[[Plan | Stop], None],
-        lines: Lines | AioLines,
+        pool: ThreadChannelPool | AioChannelPool,
         side: SideChannels | AioSideChannels,
     ) -> None:
         self._count = calling.count
         self._set = publish
-        self._lines = lines
+        self._pool = pool
         self._side = side
         self._tell = Teller()
         self._kept = Kept()
@@ -85,15 +86,15 @@ class _Plans:
             self._set(failure(Failed("its filters could not be made")))
             return
         self._set(plan)
-        self._lines.keep(backend_keys(plan))
+        self._pool.keep(backend_keys(plan))
         self._side.keep(channel_keys(outcome))
 
 
 def open_xds_channel(calling: XdsCalling) -> FilteredChannel:
     """Open a channel for a target of xDS; it begins to ask at once."""
-    course, lines, side = Course(), Lines(calling.reaching.opener), SideChannels()
+    plan, pool, side = ThreadCurrentPlan(), ThreadChannelPool(calling.reaching.opener), SideChannels()
     client = XdsClientThread(calling.bootstrap, calling.watched, scope=calling.target)
-    plans = _Plans(calling, course.set, lines, side)
+    plans = _Plans(calling, plan.set, pool, side)
     resolving = Resolving(client, calling.types, calling.resolve, plans.publish)
     resolving.settle()
 
@@ -101,20 +102,20 @@ def open_xds_channel(calling: XdsCalling) -> FilteredChannel:
         resolving.end()
         client.close()
 
-    return FilteredChannel(Parts(naming=calling.naming, course=course, lines=lines, side=side, close=close))
+    return FilteredChannel(Parts(naming=calling.naming, plan=plan, pool=pool, side=side, close=close))
 
 
 def open_aio_xds_channel(
     calling: XdsCalling, interceptors: Sequence[grpc.aio.ClientInterceptor] = ()
 ) -> AioFilteredChannel:
     """Open a channel for a target of xDS; it begins to ask with its first call."""
-    course, lines, side = AioCourse(), AioLines(calling.reaching.opener), AioSideChannels()
-    asking = _Asking(calling, _Plans(calling, course.set, lines, side))
+    plan, pool, side = AioCurrentPlan(), AioChannelPool(calling.reaching.opener), AioSideChannels()
+    asking = _Asking(calling, _Plans(calling, plan.set, pool, side))
     return AioFilteredChannel(
         AioParts(
             naming=calling.naming,
-            course=course,
-            lines=lines,
+            plan=plan,
+            pool=pool,
             side=side,
             interceptors=interceptors,
             begin=asking.begin,

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import grpc
 import grpc.aio
 
-from authplane.dataplane.runtime.connections.channel_pool import Line
+from authplane.dataplane.runtime.connections.channel_pool import PooledChannel
 
 Go: TypeAlias = Callable[[Any, Any, Any], Awaitable[Any]]
 """What an interceptor does: given how to go on, the details of a call, and its request or requests."""
@@ -62,7 +62,7 @@ class MakesCalls(ABC):
 
 
 class Method:
-    """A method that is called, on whichever line a call goes."""
+    """A method that is called, on whichever channel a call goes."""
 
     __slots__ = ("_deserialize", "_made", "_serialize", "kind", "path")
 
@@ -71,15 +71,15 @@ class Method:
         self.path = path
         self._serialize = serialize
         self._deserialize = deserialize
-        self._made: dict[Line, Any] = {}
+        self._made: dict[PooledChannel, Any] = {}
 
-    def on(self, line: Line) -> Any:
-        """Return what makes calls on a line."""
-        made = self._made.get(line)
+    def on(self, pooled: PooledChannel) -> Any:
+        """Return what makes calls on a channel."""
+        made = self._made.get(pooled)
         if made is None:
-            made = self.of(line.channel)
-            # It ends with the method, and not with the line: programs may make new methods for every call.
-            self._made = {each: known for each, known in self._made.items() if each.kept} | {line: made}
+            made = self.of(pooled.channel)
+            # It ends with the method, and not with the channel: programs may make new methods for every call.
+            self._made = {each: known for each, known in self._made.items() if each.kept} | {pooled: made}
         return made
 
     def of(self, channel: Any) -> Any:

@@ -16,7 +16,7 @@ from authplane.dataplane.filters.calls import Metadata
 from authplane.dataplane.runtime.connections.token_source import TokenSource
 
 _MOST_METHODS: Final = 1024
-"""How many methods of a line are remembered; a program that names ever new ones costs time, and no room."""
+"""How many methods of a channel are remembered; a program that names ever new ones costs time, and no room."""
 
 _NOTHING: Final[tuple[object, None]] = (object(), None)
 
@@ -44,7 +44,7 @@ class Opener(ABC):
         return False
 
 
-class Line:
+class PooledChannel:
     """A channel that is open, and how many calls are under way on it."""
 
     __slots__ = ("_made", "busy", "channel", "kept", "metadata", "tokens", "watch")
@@ -55,8 +55,8 @@ class Line:
         self.tokens = opener.tokens
         self.busy = 0
         self.kept = True
-        self.watch: Any = None
-        """For whoever looks after the state of the channel."""
+        self.watch: _Watch | None = None
+        """The state of a channel of threads, once somebody has asked for it."""
         self._made: dict[Hashable, Any] = {}
 
     def multi(self, kind: str, method: str, serialize: Any = None, deserialize: Any = None) -> Any:
@@ -70,14 +70,23 @@ class Line:
         return found
 
 
-class _Way:
-    """How a key is reached."""
+class _Watch:
+    """Keeps the state of a channel of threads, which tells it only when it changes."""
 
-    __slots__ = ("line", "look_at", "opener", "opening")
+    state: grpc.ChannelConnectivity | None = None
+
+    def __call__(self, state: grpc.ChannelConnectivity) -> None:
+        self.state = state
+
+
+class _Entry:
+    """How the channel of a key is opened, and the one that is open."""
+
+    __slots__ = ("look_at", "opener", "opening", "pooled")
 
     def __init__(self, opener: Opener) -> None:
         self.opener = opener
-        self.line: Line | None = None
+        self.pooled: PooledChannel | None = None
         self.opening: asyncio.Lock | None = None
         self.look_at = inf if opener.refresh is None else monotonic() + opener.refresh
 
@@ -90,180 +99,213 @@ class _Way:
         return due
 
 
-class _Ways:
-    """The ways that are in use. A line that nothing keeps is closed when its last call has ended."""
+class ChannelPool(ABC):
+    """The channels that are in use. One that nothing keeps is closed when its last call has ended.
+
+    What is decided about a channel is here. ``take`` is in the pools for threads and for an event loop: a thread holds
+    the one lock of its pool while it opens a channel; on a loop this takes a moment in which others take theirs.
+    """
 
     def __init__(self, opener_of: Callable[[Any], Opener]) -> None:
         self._opener_of = opener_of
         self._kept: frozenset[Any] = frozenset()
-        self._ways: dict[Any, _Way] = {}
-        self._last: tuple[Any, _Way | None] = _NOTHING
-        """A key that is kept, and its way: it is asked for again and again, and to hash keys takes many steps."""
+        self._entries: dict[Any, _Entry] = {}
+        self._last: tuple[Any, _Entry | None] = _NOTHING
+        """A key that is kept, and its entry: it is asked for again and again, and to hash keys takes many steps."""
         self.closed = False
 
     def __len__(self) -> int:
-        return sum(way.line is not None for way in self._ways.values())
+        return sum(entry.pooled is not None for entry in self._entries.values())
 
-    def _known(self, key: Any) -> _Way | None:
-        last, way = self._last
+    def take_now(self, key: Any) -> PooledChannel | None:
+        """Begin to use the channel of a key if it is open, and it is not time to look at it again."""
+        entry = self._known(key)
+        if entry is None or entry.pooled is None or entry.look_at <= monotonic():
+            return None
+        entry.pooled.busy += 1
+        return entry.pooled
+
+    @abstractmethod
+    def keep(self, keys: frozenset[Any]) -> None:
+        """Keep the channels of these keys once they are open, and close others when they are no longer busy."""
+
+    @abstractmethod
+    def release(self, key: Any, pooled: PooledChannel) -> None:
+        """End one use of a channel."""
+
+    @abstractmethod
+    def is_broken(self, pooled: PooledChannel) -> bool:
+        """Tell whether the last attempt to connect failed; one that is idle begins to connect."""
+
+    def _known(self, key: Any) -> _Entry | None:
+        last, entry = self._last
         if last is key:
-            return way
-        way = self._ways.get(key)
-        if way is not None and key in self._kept:
-            self._last = (key, way)
-        return way
+            return entry
+        entry = self._entries.get(key)
+        if entry is not None and key in self._kept:
+            self._last = (key, entry)
+        return entry
 
-    def _way(self, key: Any) -> _Way:
-        way = self._known(key)
-        if way is None:
-            way = self._ways[key] = _Way(self._opener_of(key))
-        return way
+    def _entry(self, key: Any) -> _Entry:
+        entry = self._known(key)
+        if entry is None:
+            entry = self._entries[key] = _Entry(self._opener_of(key))
+        return entry
 
-    def _replace_kept(self, keys: frozenset[Any]) -> list[Line]:
-        """Keep these and no others; returns the lines to close now."""
+    def _replace_kept(self, keys: frozenset[Any]) -> list[PooledChannel]:
+        """Keep these and no others; returns the channels to close now."""
         self._kept = keys
         self._last = _NOTHING
-        dropped = [key for key in self._ways if key not in keys]
-        return [line for key in dropped if (line := _let_go(self._ways.pop(key))) is not None]
+        dropped = [key for key in self._entries if key not in keys]
+        return [pooled for key in dropped if (pooled := _let_go(self._entries.pop(key))) is not None]
 
-    def _released(self, key: Any, line: Line) -> Line | None:
-        """End one use of a line; returns it if it is to be closed."""
-        line.busy -= 1
-        if line.busy:
+    def _released(self, key: Any, pooled: PooledChannel) -> PooledChannel | None:
+        """End one use of a channel; returns it if it is to be closed."""
+        pooled.busy -= 1
+        if pooled.busy:
             return None
-        if line.kept and key is not self._last[0] and key not in self._kept and not self.closed:
+        if pooled.kept and key is not self._last[0] and key not in self._kept and not self.closed:
             # Nothing that is known names it: it was for this call.
-            way = self._ways.get(key)
-            if way is not None and way.line is line:
-                del self._ways[key]
-            line.kept = False
-        return None if line.kept else line
+            entry = self._entries.get(key)
+            if entry is not None and entry.pooled is pooled:
+                del self._entries[key]
+            pooled.kept = False
+        return None if pooled.kept else pooled
 
-    def _all_lines(self) -> list[Line]:
+    def _all_channels(self) -> list[PooledChannel]:
         self.closed = True
         self._last = _NOTHING
-        lines = [way.line for way in self._ways.values() if way.line is not None]
-        self._ways.clear()
-        return lines
+        channels = [entry.pooled for entry in self._entries.values() if entry.pooled is not None]
+        self._entries.clear()
+        return channels
 
 
-class Lines(_Ways):
-    """Lines of threads."""
+class ThreadChannelPool(ChannelPool):
+    """The channels of threads."""
 
     def __init__(self, opener_of: Callable[[Any], Opener]) -> None:
         super().__init__(opener_of)
         self._lock = threading.Lock()
 
     def keep(self, keys: frozenset[Any]) -> None:
-        """Keep the lines of these keys once they are open, and close others when they are no longer busy."""
+        """Keep the channels of these keys once they are open, and close others when they are no longer busy."""
         with self._lock:
             gone = self._replace_kept(keys)
         _close_all(gone)
 
-    def take(self, key: Any) -> Line | None:
-        """Begin to use the line of a key; None if all is closed. Raises `CredentialsUnusableError`."""
+    def take_now(self, key: Any) -> PooledChannel | None:
+        """Begin to use the channel of a key if it is open, and it is not time to look at it again."""
+        with self._lock:
+            return super().take_now(key)
+
+    def take(self, key: Any) -> PooledChannel | None:
+        """Begin to use the channel of a key; None if all is closed. Raises `CredentialsUnusableError`."""
         gone = None
         with self._lock:
             if self.closed:
                 return None
-            way = self._way(key)
-            if way.line is not None and way.is_due() and way.opener.changed():
-                gone = _let_go(way)
-            if way.line is None:
-                way.line = Line(way.opener.open(), way.opener)
-            line = way.line
-            line.busy += 1
+            entry = self._entry(key)
+            if entry.pooled is not None and entry.is_due() and entry.opener.changed():
+                gone = _let_go(entry)
+            if entry.pooled is None:
+                entry.pooled = PooledChannel(entry.opener.open(), entry.opener)
+            pooled = entry.pooled
+            pooled.busy += 1
         if gone is not None:
             gone.channel.close()
-        return line
+        return pooled
 
-    def release(self, key: Any, line: Line) -> None:
-        """End one use of a line."""
+    def release(self, key: Any, pooled: PooledChannel) -> None:
+        """End one use of a channel."""
         with self._lock:
-            gone = self._released(key, line)
+            gone = self._released(key, pooled)
         if gone is not None:
             gone.channel.close()
+
+    def is_broken(self, pooled: PooledChannel) -> bool:
+        """Tell whether the last attempt to connect failed; one that is idle begins to connect."""
+        if pooled.watch is None:
+            pooled.watch = _Watch()
+            pooled.channel.subscribe(pooled.watch, try_to_connect=True)
+        return pooled.watch.state is grpc.ChannelConnectivity.TRANSIENT_FAILURE
 
     def close(self) -> None:
         """Close everything; calls that are under way are cancelled."""
         with self._lock:
-            lines = self._all_lines()
-        _close_all(lines)
+            channels = self._all_channels()
+        _close_all(channels)
 
 
-class AioLines(_Ways):
-    """Lines of an event loop."""
+class AioChannelPool(ChannelPool):
+    """The channels of an event loop."""
 
     def __init__(self, opener_of: Callable[[Any], Opener]) -> None:
         super().__init__(opener_of)
         self._closing: set[asyncio.Future[None]] = set()
 
     def keep(self, keys: frozenset[Any]) -> None:
-        """Keep the lines of these keys once they are open, and close others when they are no longer busy."""
+        """Keep the channels of these keys once they are open, and close others when they are no longer busy."""
         self._close_soon(self._replace_kept(keys))
 
-    def take_now(self, key: Any) -> Line | None:
-        """Begin to use the line of a key if it is open, and it is not time to look at it again."""
-        way = self._known(key)
-        if way is None or way.line is None or way.look_at <= monotonic():
-            return None
-        way.line.busy += 1
-        return way.line
-
-    async def take(self, key: Any) -> Line | None:
-        """Begin to use the line of a key; None if all is closed. Raises `CredentialsUnusableError`."""
-        line = self.take_now(key)
-        if line is not None or self.closed:
-            return line
-        way = self._way(key)
-        way.opening = way.opening or asyncio.Lock()
-        async with way.opening:
-            if way.line is not None and way.is_due() and await asyncio.to_thread(way.opener.changed):
-                self._close_soon([_let_go(way)])
-            if way.line is None:
-                way.line = Line(await way.opener.open_aio(), way.opener)
-            line = way.line
+    async def take(self, key: Any) -> PooledChannel | None:
+        """Begin to use the channel of a key; None if all is closed. Raises `CredentialsUnusableError`."""
+        pooled = self.take_now(key)
+        if pooled is not None or self.closed:
+            return pooled
+        entry = self._entry(key)
+        entry.opening = entry.opening or asyncio.Lock()
+        async with entry.opening:
+            if entry.pooled is not None and entry.is_due() and await asyncio.to_thread(entry.opener.changed):
+                self._close_soon([_let_go(entry)])
+            if entry.pooled is None:
+                entry.pooled = PooledChannel(await entry.opener.open_aio(), entry.opener)
+            pooled = entry.pooled
         if self.closed:
-            self._close_soon([line])
+            self._close_soon([pooled])
             return None
-        line.busy += 1
-        if self._ways.get(key) is not way:
+        pooled.busy += 1
+        if self._entries.get(key) is not entry:
             # While it was opened it was given up; or somebody has opened another one.
-            line.kept = False
-        return line
+            pooled.kept = False
+        return pooled
 
-    def release(self, key: Any, line: Line) -> None:
-        """End one use of a line."""
-        gone = self._released(key, line)
+    def release(self, key: Any, pooled: PooledChannel) -> None:
+        """End one use of a channel."""
+        gone = self._released(key, pooled)
         if gone is not None:
             self._close_soon([gone])
 
+    def is_broken(self, pooled: PooledChannel) -> bool:
+        """Tell whether the last attempt to connect failed; one that is idle begins to connect."""
+        state = pooled.channel.get_state(try_to_connect=True)
+        return bool(state is grpc.ChannelConnectivity.TRANSIENT_FAILURE)
+
     async def close(self) -> None:
         """Close everything; calls that are under way are cancelled."""
-        self._close_soon(self._all_lines())
+        self._close_soon(self._all_channels())
         if self._closing:
             await asyncio.wait(self._closing)
 
-    def _close_soon(self, lines: Iterable[Line | None]) -> None:
-        for line in lines:
-            if line is not None:
-                task = asyncio.ensure_future(_quietly(line.channel.close()))
+    def _close_soon(self, channels: Iterable[PooledChannel | None]) -> None:
+        for pooled in channels:
+            if pooled is not None:
+                task = asyncio.ensure_future(_quietly(pooled.channel.close()))
                 self._closing.add(task)
                 task.add_done_callback(self._closing.discard)
 
 
-def _let_go(way: _Way) -> Line | None:
-    """Give up the line of a way; returns it if it can be closed now."""
-    line, way.line = way.line, None
-    if line is None:
+def _let_go(entry: _Entry) -> PooledChannel | None:
+    """Give up the channel of an entry; returns it if it can be closed now."""
+    pooled, entry.pooled = entry.pooled, None
+    if pooled is None:
         return None
-    line.kept = False
-    return None if line.busy else line
+    pooled.kept = False
+    return None if pooled.busy else pooled
 
 
-def _close_all(lines: Iterable[Line]) -> None:
-    for line in lines:
-        line.channel.close()
+def _close_all(channels: Iterable[PooledChannel]) -> None:
+    for pooled in channels:
+        pooled.channel.close()
 
 
 async def _quietly(closing: Awaitable[None]) -> None:

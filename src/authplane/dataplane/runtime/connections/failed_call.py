@@ -1,21 +1,25 @@
 """Calls that fail before they are sent."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, Final, NoReturn, Self
 
 import grpc
 import grpc.aio
+
+from authplane.dataplane.filters.calls import Code, Stop
+
+STATUSES: Final = {Code(each.value[0]): each for each in grpc.StatusCode}
 
 
 class FailedCall(grpc.RpcError, grpc.Call, grpc.Future):  # type: ignore[type-arg]
     """A call of a synchronous channel that has ended already: an error to raise, a future, and an iterator alike."""
 
-    def __init__(self, code: grpc.StatusCode, details: str, trailers: Sequence[tuple[str, str | bytes]] = ()) -> None:
+    def __init__(self, stop: Stop) -> None:
         super().__init__()
-        self._code = code
-        self._details = details
-        self._trailers = tuple(trailers)
+        self._code = STATUSES[stop.code]
+        self._details = stop.message
+        self._trailers = tuple(stop.trailers)
 
     def __str__(self) -> str:
         return f"{self._code.name}: {self._details}"
@@ -87,8 +91,7 @@ class FailedCall(grpc.RpcError, grpc.Call, grpc.Future):  # type: ignore[type-ar
         raise self
 
 
-def aio_failure(
-    code: grpc.StatusCode, details: str, trailers: Sequence[tuple[str, str | bytes]] = ()
-) -> grpc.aio.AioRpcError:
+def aio_failure(stop: Stop) -> grpc.aio.AioRpcError:
     """Return what an interceptor of an asynchronous channel raises to fail a call."""
-    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(*trailers), details=details)
+    trailers = grpc.aio.Metadata(*stop.trailers)
+    return grpc.aio.AioRpcError(STATUSES[stop.code], grpc.aio.Metadata(), trailers, details=stop.message)

@@ -1,23 +1,26 @@
-"""Tokens for the calls of asynchronous channels."""
+"""Tokens for the calls of channels on event loops; `jwt_calls` has what becomes of a call."""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar, cast
 
 import grpc
 import grpc.aio
 
+from authplane.dataplane.filters.calls import Code, Stop
 from authplane.dataplane.runtime.connections.call_kinds import interceptors_of
+from authplane.dataplane.runtime.connections.deadlines import Deadline
 from authplane.dataplane.runtime.connections.failed_call import aio_failure
-from authplane.dataplane.runtime.connections.jwt_threads import LATE, joined, status_of, tell_refused
+from authplane.dataplane.runtime.connections.jwt_calls import LATE, failure_of, joined, tell_refused
 from authplane.dataplane.runtime.connections.token_source import TokenSource
-from authplane.runtime.clock import stopwatch
+from authplane.dataplane.runtime.connections.wake_loop import settle_soon
 from authplane.xds.bootstrap.jwt_file_state import Answer, Bearer
 
 C = TypeVar("C")
 
-_READABLE: Final = "call credentials need a connection with privacy and integrity"
+_READABLE: Final = Stop(
+    code=Code.UNAUTHENTICATED, message="call credentials need a connection with privacy and integrity"
+)
 
 
 def aio_interceptors(source: TokenSource, credentials: grpc.CallCredentials) -> tuple[grpc.aio.ClientInterceptor, ...]:
@@ -39,23 +42,21 @@ class _Token:
         self, continuation: Callable[..., Awaitable[C]], details: grpc.aio.ClientCallDetails, request: object
     ) -> C:
         """Let a call go on with credentials, or fail it."""
-        elapsed = stopwatch()
+        deadline = Deadline(details.timeout)
         try:
             async with asyncio.timeout(details.timeout):
                 answer = await token_of(self._source)
         except TimeoutError:
-            raise aio_failure(grpc.StatusCode.DEADLINE_EXCEEDED, LATE) from None
+            raise aio_failure(LATE) from None
         if not isinstance(answer, Bearer):
-            raise aio_failure(status_of(answer), answer.message)
-        left = None if details.timeout is None else max(details.timeout - elapsed(), 0.0)
-        attached = _attached(details, self._credentials, left)
+            raise aio_failure(failure_of(answer))
         try:
-            call: Any = await continuation(attached, request)
+            call: Any = await continuation(_attached(details, self._credentials, deadline.left()), request)
         except grpc.aio.UsageError as error:
             # grpcio's own check, which it does not make a status of.
             if "secure channel" not in str(error):
                 raise
-            raise aio_failure(grpc.StatusCode.UNAUTHENTICATED, _READABLE) from None
+            raise aio_failure(_READABLE) from None
         source = self._source
         call.add_done_callback(lambda ended: tell_refused(source, answer, ended_with(ended)))
         return cast("C", call)
@@ -65,13 +66,7 @@ async def token_of(source: TokenSource) -> Answer:
     """Return what becomes of a call."""
     loop = asyncio.get_running_loop()
     told: asyncio.Future[Answer] = loop.create_future()
-
-    def tell(answer: Answer) -> None:
-        # The loop may be closed by now: then nobody waits.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(_settle, told, answer)
-
-    answer = source.ask(tell)
+    answer = source.ask(lambda answer: settle_soon(loop, told, answer))
     return await told if answer is None else answer
 
 
@@ -85,11 +80,6 @@ def ended_with(call: Any) -> grpc.StatusCode | None:
         return code
     asking.close()
     return None
-
-
-def _settle(told: "asyncio.Future[Answer]", answer: Answer) -> None:
-    if not told.done():
-        told.set_result(answer)
 
 
 def _attached(

@@ -1,32 +1,25 @@
-"""Tokens for the calls of synchronous channels."""
+"""Tokens for the calls of channels with threads.
+
+What becomes of a call is in `jwt_calls`. Interceptors of threads and of event loops have other details and other ways
+to fail a call and to learn how it ended: so each kind has its own.
+"""
 
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import grpc
 
+from authplane.dataplane.runtime.connections.deadlines import Deadline
 from authplane.dataplane.runtime.connections.failed_call import FailedCall
+from authplane.dataplane.runtime.connections.jwt_calls import failure_of, joined, tell_refused
 from authplane.dataplane.runtime.connections.token_source import TokenSource
-from authplane.runtime.clock import stopwatch
-from authplane.xds.bootstrap.jwt_file_state import Answer, Bearer, Failure, Unauthenticated
+from authplane.xds.bootstrap.jwt_file_state import Answer, Bearer
 
 R = TypeVar("R")
 C = TypeVar("C")
-
-LATE: Final = "Deadline Exceeded"
-
-
-def status_of(failure: Failure) -> grpc.StatusCode:
-    """Return the status of calls for which there is no token."""
-    return grpc.StatusCode.UNAUTHENTICATED if isinstance(failure, Unauthenticated) else grpc.StatusCode.UNAVAILABLE
-
-
-def joined(already: grpc.CallCredentials | None, ours: grpc.CallCredentials) -> grpc.CallCredentials:
-    """Return credentials that have both."""
-    return ours if already is None else grpc.composite_call_credentials(already, ours)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,28 +72,25 @@ class JwtFileInterceptor(
         return self._see_to(continuation, client_call_details, request_iterator)
 
     def _see_to(self, continuation: Callable[..., C], details: grpc.ClientCallDetails, request: object) -> C:
-        # A failed call stands for a call of any kind.
-        elapsed = stopwatch()
-        answer = wait_for_token(self._source, details.timeout)
-        if answer is None:
-            return cast("C", FailedCall(grpc.StatusCode.DEADLINE_EXCEEDED, LATE))
+        deadline = Deadline(details.timeout)
+        answer = wait_for_token(self._source, deadline)
         if not isinstance(answer, Bearer):
-            return cast("C", FailedCall(status_of(answer), answer.message))
-        left = None if details.timeout is None else max(details.timeout - elapsed(), 0.0)
-        call: Any = continuation(_attached(details, self._credentials, left), request)
+            # It stands for a call of any kind.
+            return cast("C", FailedCall(failure_of(answer)))
+        call: Any = continuation(_attached(details, self._credentials, deadline.left()), request)
         source = self._source
         when_ended(call, lambda code: tell_refused(source, answer, code))
         return cast("C", call)
 
 
-def wait_for_token(source: TokenSource, limit: float | None) -> Answer | None:
+def wait_for_token(source: TokenSource, deadline: Deadline) -> Answer | None:
     """Return what becomes of a call; None if its time is over before that is known."""
     told: SimpleQueue[Answer] = SimpleQueue()
     answer = source.ask(told.put)
     if answer is not None:
         return answer
     try:
-        return told.get(timeout=None if limit is None else max(limit, 0.0))
+        return told.get(timeout=deadline.left())
     except Empty:
         return None
 
@@ -110,12 +100,6 @@ def when_ended(call: Any, tell: Callable[[object], None]) -> None:
     # Calls of the experimental channels without threads tell nobody.
     with contextlib.suppress(NotImplementedError):
         call.add_done_callback(lambda ended: tell(ended.code()))
-
-
-def tell_refused(source: TokenSource, used: Bearer, code: object) -> None:
-    """Tell where a token came from how a call with it ended, if it was not accepted."""
-    if code is grpc.StatusCode.UNAUTHENTICATED:
-        source.refused(used.token)
 
 
 def _attached(

@@ -15,7 +15,12 @@ from authplane.dataplane.filters.extauthz.grpc_service.service import (
     SideChannel,
     XdsOr,
 )
-from authplane.dataplane.runtime.connections.channel_pool import AioLines, Line, Lines, Opener
+from authplane.dataplane.runtime.connections.channel_pool import (
+    AioChannelPool,
+    Opener,
+    PooledChannel,
+    ThreadChannelPool,
+)
 from authplane.dataplane.runtime.connections.dialing import CredentialsUnusableError, Dialer
 from authplane.xds.bootstrap.credentials import (
     ChannelCredentials,
@@ -82,60 +87,60 @@ class SideChannels:
     """Side channels of threads."""
 
     def __init__(self) -> None:
-        self._lines = Lines(_opener)
+        self._pool = ThreadChannelPool(_opener)
 
     def __len__(self) -> int:
-        return len(self._lines)
+        return len(self._pool)
 
     def keep(self, keys: frozenset[SideChannel]) -> None:
         """Keep the channels of these keys open once they are, and close others when they are no longer busy."""
-        self._lines.keep(keys)
+        self._pool.keep(keys)
 
     def ask(self, ask: Ask, when_ended: WhenEnded | None = None) -> Outcome:
         """Make a side call; when the call for which it is made has ended it is given up, with `CallEndedError`."""
         try:
-            line = self._lines.take(ask.channel)
+            pooled = self._pool.take(ask.channel)
         except CredentialsUnusableError as error:
             return Unanswered(Code.UNAVAILABLE, str(error))
-        if line is None:
+        if pooled is None:
             return _CLOSED
         try:
-            return _blocking_ask(line, ask, when_ended)
+            return _blocking_ask(pooled, ask, when_ended)
         finally:
-            self._lines.release(ask.channel, line)
+            self._pool.release(ask.channel, pooled)
 
     def close(self) -> None:
         """Close everything; calls that are under way are cancelled."""
-        self._lines.close()
+        self._pool.close()
 
 
 class AioSideChannels:
     """Side channels of an event loop."""
 
     def __init__(self) -> None:
-        self._lines = AioLines(_opener)
+        self._pool = AioChannelPool(_opener)
 
     def __len__(self) -> int:
-        return len(self._lines)
+        return len(self._pool)
 
     def keep(self, keys: frozenset[SideChannel]) -> None:
         """Keep the channels of these keys open once they are, and close others when they are no longer busy."""
-        self._lines.keep(keys)
+        self._pool.keep(keys)
 
     async def ask(self, ask: Ask) -> Outcome:
         """Make a side call; it is given up if the task is cancelled."""
-        lines = self._lines
-        line = lines.take_now(ask.channel)
-        if line is None:
+        pool = self._pool
+        pooled = pool.take_now(ask.channel)
+        if pooled is None:
             try:
-                line = await lines.take(ask.channel)
+                pooled = await pool.take(ask.channel)
             except CredentialsUnusableError as error:
                 return Unanswered(Code.UNAVAILABLE, str(error))
-            if line is None:
+            if pooled is None:
                 return _CLOSED
-        method, metadata = line.multi("unary_unary", ask.method), ask.metadata
-        if line.metadata:
-            metadata = (*metadata, *line.metadata)
+        method, metadata = pooled.multi("unary_unary", ask.method), ask.metadata
+        if pooled.metadata:
+            metadata = (*metadata, *pooled.metadata)
         try:
             return Answered(await method(ask.request, timeout=ask.timeout, metadata=metadata))
         except grpc.aio.AioRpcError as error:
@@ -148,11 +153,11 @@ class AioSideChannels:
                 raise
             return _CLOSED
         finally:
-            lines.release(ask.channel, line)
+            pool.release(ask.channel, pooled)
 
     async def close(self) -> None:
         """Close everything; calls that are under way are cancelled."""
-        await self._lines.close()
+        await self._pool.close()
 
 
 class _Dialed(Opener):
@@ -212,9 +217,9 @@ def _channel_credentials(named: NamedChannelCredentials) -> ChannelCredentials:
             assert_never(named)
 
 
-def _blocking_ask(line: Line, ask: Ask, when_ended: WhenEnded | None) -> Outcome:
-    method = line.multi("unary_unary", ask.method)
-    metadata = (*ask.metadata, *line.metadata) if line.metadata else ask.metadata
+def _blocking_ask(pooled: PooledChannel, ask: Ask, when_ended: WhenEnded | None) -> Outcome:
+    method = pooled.multi("unary_unary", ask.method)
+    metadata = (*ask.metadata, *pooled.metadata) if pooled.metadata else ask.metadata
     try:
         if when_ended is None or (ask.timeout is not None and ask.timeout <= _BRIEF):
             # Quicker, as one thread less has a part in it, but cannot be given up.

@@ -1,4 +1,4 @@
-"""Handlers of a server with an event loop, behind a gate."""
+"""Handlers of a server with an event loop, behind a gate; `thread_handlers` says why there are two."""
 
 import asyncio
 import inspect
@@ -7,16 +7,18 @@ from concurrent.futures import Executor
 from contextlib import aclosing
 from functools import partial
 from types import CoroutineType as Coroutine
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import grpc
 import grpc.aio
 
-from authplane.dataplane.filters.calls import Code, Stop
-from authplane.dataplane.runtime.calls.call_gate import NOT_FOUND, STATUSES, Gate, concluded, edits_of, trailers_of
-from authplane.dataplane.runtime.calls.filter_drivers import VERDICTS, judge_on_loop
+from authplane.dataplane.filters.calls import Stop
+from authplane.dataplane.runtime.calls.call_gate import Gate, edits_of
+from authplane.dataplane.runtime.calls.drivers import drive_on_loop, effect_on_loop
 from authplane.dataplane.runtime.calls.gated_handlers import (
-    Begun,
+    NO_REQUEST,
+    NOT_FOUND,
+    Admission,
     Behaviour,
     Details,
     Found,
@@ -24,11 +26,11 @@ from authplane.dataplane.runtime.calls.gated_handlers import (
     Handler,
     MaybeHandler,
     behaviour_of,
-    changes_nothing,
     handler_like,
     rebuilt,
 )
 from authplane.dataplane.runtime.calls.grpcio_internals import cygrpc
+from authplane.dataplane.runtime.connections.failed_call import STATUSES
 from authplane.dataplane.runtime.connections.side_channels import AioSideChannels
 from authplane.dataplane.runtime.servers.call_contexts import EditedAioContext, ThreadContext
 
@@ -56,18 +58,15 @@ class AioGated(Gated):
 
         Most calls wait for nothing here, and a coroutine that never waits costs them much of their time.
         """
-        begun = self.begin(method, context, None)
-        return context if begun is None else self._wait(begun, context)
+        admission = self.begin(method, context, None)
+        return context if admission is None else self._wait(admission, context)
 
-    async def _wait(self, begun: Begun, context: Any) -> Any:
-        call, routed, flow, verdict = begun
-        if not isinstance(verdict, VERDICTS):
-            verdict = await judge_on_loop(flow, verdict, self._side)
-        verdict = concluded(verdict, routed)
+    async def _wait(self, admission: Admission, context: Any) -> Any:
+        verdict = await drive_on_loop(admission, lambda effect: effect_on_loop(effect, self._side))
+        if verdict is None:
+            return context
         if isinstance(verdict, Stop):
             await _end(context, verdict)
-        if changes_nothing(verdict, call):
-            return context
         return EditedAioContext(context, verdict.metadata, edits_of(verdict))
 
     def _wrap(self, found: Handler, method: str) -> Handler:
@@ -85,7 +84,7 @@ class AioGated(Gated):
                 admitted = await admitted
             final = await self._intercepted(0, Details(method, admitted.invocation_metadata()))
             if final is None:
-                await _end(context, Stop(code=Code.UNIMPLEMENTED, message=NOT_FOUND))
+                await _end(context, NOT_FOUND)
             called = _Called(on_loop(final, self._pool), context, admitted)
             return await called.run(incoming, streamed=streamed, many=found is None or found.response_streaming)
 
@@ -215,7 +214,7 @@ class _Called:
             return self._messages(incoming, streamed=streamed)
         async for each in self._messages(incoming, streamed=streamed):
             return each
-        return await _end(self._plain, _NO_REQUEST)
+        return await _end(self._plain, NO_REQUEST)
 
     async def _messages(self, incoming: Any, *, streamed: bool) -> AsyncIterator[Any]:
         # What is no message raises, and grpcio makes a status of it.
@@ -240,13 +239,10 @@ def _itself(message: Any) -> Any:
     return message
 
 
-_NO_REQUEST: Final = Stop(code=Code.UNIMPLEMENTED, message="the method requires exactly one request message")
-
-
 def _has_failed(context: Any) -> bool:
     return context.code() not in {None, grpc.StatusCode.OK, 0}
 
 
 async def _end(context: Any, stop: Stop) -> NoReturn:
-    await context.abort(STATUSES[stop.code], stop.message, trailers_of(stop))
+    await context.abort(STATUSES[stop.code], stop.message, tuple(stop.trailers))
     raise AssertionError

@@ -1,4 +1,9 @@
-"""Handlers of a server with threads, behind a gate."""
+"""Handlers of a server with threads, behind a gate.
+
+What filters make of a call is decided in `gated_handlers`. This and `aio_handlers` have how a handler is called: with
+threads it takes and returns iterators and ends a call with an exception, and grpcio checks nothing of a handler that an
+interceptor has put in its place; on an event loop it may be a coroutine, an asynchronous generator or made for threads.
+"""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -6,10 +11,12 @@ from typing import Any, Final, NoReturn
 
 import grpc
 
-from authplane.dataplane.filters.calls import Code, Effect, Flow, Stop, Verdict
-from authplane.dataplane.runtime.calls.call_gate import NOT_FOUND, STATUSES, Gate, concluded, edits_of, trailers_of
-from authplane.dataplane.runtime.calls.filter_drivers import VERDICTS, judge
+from authplane.dataplane.filters.calls import Stop
+from authplane.dataplane.runtime.calls.call_gate import Gate, edits_of
+from authplane.dataplane.runtime.calls.drivers import drive, effect_on_thread
 from authplane.dataplane.runtime.calls.gated_handlers import (
+    NO_REQUEST,
+    NOT_FOUND,
     Behaviour,
     Details,
     Found,
@@ -17,11 +24,11 @@ from authplane.dataplane.runtime.calls.gated_handlers import (
     Handler,
     MaybeHandler,
     behaviour_of,
-    changes_nothing,
     handler_like,
     rebuilt,
 )
-from authplane.dataplane.runtime.connections.side_channels import CallEndedError, SideChannels
+from authplane.dataplane.runtime.connections.failed_call import STATUSES
+from authplane.dataplane.runtime.connections.side_channels import SideChannels
 from authplane.dataplane.runtime.servers.call_contexts import EditedContext
 from authplane.runtime.child_processes import place_of
 
@@ -29,7 +36,6 @@ _log: Final = logging.getLogger("authplane.grpc")
 _UNREADABLE: Final = "Exception deserializing request!"
 _UNWRITTEN: Final = "Failed to serialize response!"
 """What grpcio itself says."""
-_ENDED: Final = Stop(code=Code.CANCELLED, message="the call has ended")
 
 
 class ThreadGated(Gated):
@@ -47,24 +53,15 @@ class ThreadGated(Gated):
 
     def admit(self, method: str, context: Any) -> Any:
         """Let filters judge a call; returns the context that its handler sees, or ends the call."""
-        begun = self.begin(method, context, authority_of(context))
-        if begun is None:
+        admission = self.begin(method, context, authority_of(context))
+        if admission is None:
             return context
-        call, routed, flow, verdict = begun
-        if not isinstance(verdict, VERDICTS):
-            verdict = self._wait(flow, verdict, context)
-        verdict = concluded(verdict, routed)
+        verdict = drive(admission, lambda effect: effect_on_thread(effect, self._side, context.add_callback))
+        if verdict is None:
+            return context
         if isinstance(verdict, Stop):
             _end(context, verdict)
-        if changes_nothing(verdict, call):
-            return context
         return EditedContext(context, verdict.metadata, edits_of(verdict))
-
-    def _wait(self, flow: Flow, effect: Effect, context: Any) -> Verdict:
-        try:
-            return judge(flow, effect, self._side, context.add_callback)
-        except CallEndedError:
-            return _ENDED
 
     def _wrap(self, found: Handler, method: str) -> Handler:
         inner = behaviour_of(found)
@@ -79,7 +76,7 @@ class ThreadGated(Gated):
             admitted = self.admit(method, context)
             final = self._intercepted(Details(method, admitted.invocation_metadata()))
             if final is None:
-                _end(context, Stop(code=Code.UNIMPLEMENTED, message=NOT_FOUND))
+                _end(context, NOT_FOUND)
             streamed = found is None or found.request_streaming
             responses = _called(final, incoming if streamed else iter((incoming,)), admitted)
             # A handler with one response may stand where many are expected, and the other way round.
@@ -151,7 +148,7 @@ def _called(handler: Handler, requests: Iterator[bytes], context: Any) -> Iterat
     else:
         argument = next(read(), None)
         if argument is None:
-            _end(context, Stop(code=Code.UNIMPLEMENTED, message="the method requires exactly one request message"))
+            _end(context, NO_REQUEST)
     made = behaviour_of(handler)(argument, context)
     return _written(handler, _each(made) if handler.response_streaming else (made,), context)
 
@@ -182,7 +179,7 @@ def _end_badly(context: Any, words: str) -> NoReturn:
 
 
 def _end(context: Any, stop: Stop) -> NoReturn:
-    context.set_trailing_metadata(trailers_of(stop))
+    context.set_trailing_metadata(tuple(stop.trailers))
     context.abort(STATUSES[stop.code], stop.message)
     raise AssertionError
 

@@ -1,21 +1,24 @@
 """What servers that xDS configures have in common, with threads or with an event loop."""
 
 import logging
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import grpc
 
 from authplane.dataplane.routing.call_filters import ServerRules
 from authplane.dataplane.routing.resolver import Failed, ServerConfiguration, resolve_server
 from authplane.dataplane.routing.resource_types import ResourceTypes
-from authplane.dataplane.runtime.calls.call_parts import Count, Teller, filter_state
+from authplane.dataplane.runtime.calls.call_gate import Gate
+from authplane.dataplane.runtime.calls.call_parts import Count, Registered, TakesHandlers, Teller, filter_state
 from authplane.dataplane.runtime.connections.side_channels import channel_keys
 from authplane.dataplane.runtime.servers.ports import (
     NOT_CONFIGURED,
     Credentials,
     Demand,
+    NotServableError,
     Port,
     credentials_for,
     demand_of,
@@ -25,6 +28,8 @@ from authplane.dataplane.runtime.servers.serving_states import NotServing, Servi
 from authplane.dataplane.runtime.xds.xds_resolving import Resolving, Watcher
 from authplane.runtime.child_processes import place_of
 from authplane.xds.bootstrap.xds_bootstrap import Bootstrap
+
+S = TypeVar("S", bound="grpc.Server | grpc.aio.Server")
 
 _log: Final = logging.getLogger("authplane.grpc")
 
@@ -156,3 +161,97 @@ class Addresses:
             lambda known: resolve_server(port.name, port.endpoint, known),
             lambda outcome: publish(port, outcome),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class StartServer(Generic[S]):
+    """Step: let a server take connections; raises `RuntimeError` if it cannot."""
+
+    server: S
+
+
+@dataclass(frozen=True, slots=True)
+class DrainServer(Generic[S]):
+    """Step: let a server take no more connections; its calls have some time to end."""
+
+    server: S
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardServer(Generic[S]):
+    """Step: stop a server at once that nobody has called yet."""
+
+    server: S
+
+
+Step: TypeAlias = StartServer[S] | DrainServer[S] | DiscardServer[S]
+
+
+class ConfiguredServer(TakesHandlers, ABC, Generic[S]):
+    """Listens where and as long as its Listeners say so.
+
+    Every new call is judged by the newest configuration, whenever its connection was made. If the TLS of a Listener
+    changes, another server takes the connections, and those to the old one may stay for a while.
+    """
+
+    def __init__(
+        self, settings: XdsSettings, make: Callable[[Gate], S], handlers: Registered, side: KeepsChannels
+    ) -> None:
+        self._settings = settings
+        self._make = make
+        self._handlers = handlers
+        self._addresses = Addresses(settings, side)
+        self._servers: dict[str, S] = {}
+        self._stopping = False
+
+    @property
+    def states(self) -> tuple[ServingState, ...]:
+        """Whether it serves, for each address."""
+        return self._addresses.states
+
+    def add_insecure_port(self, address: str) -> int:
+        """Listen on an address, ``IP:port``, when its Listener says so; returns the port."""
+        return self._add(address, None)
+
+    def add_secure_port(self, address: str, server_credentials: Any) -> int:
+        """Listen on an address with TLS, when its Listener says so; returns the port."""
+        return self._add(address, server_credentials)
+
+    def _add(self, address: str, credentials: Credentials) -> int:
+        self._require_unstarted("ports are added before the server is started")
+        return self._addresses.add(address, credentials)
+
+    @abstractmethod
+    def _require_unstarted(self, message: str) -> None:
+        """Raise, as grpcio does, if the server has been started."""
+
+    def _serving(self, port: Port, outcome: ServerConfiguration | Failed) -> Generator[Step[S], None, ServingState]:
+        """Take connections as a Listener says, by another server if need be; the old one may finish its calls."""
+        if isinstance(outcome, Failed):
+            yield from self._retire(port)
+            return NotServing(port.address, outcome.why)
+        try:
+            demanded = self._addresses.demanded(port, outcome)
+            if demanded is None:
+                return Serving(port.address)
+            server = self._make(port.gate)
+            port.open(server, demanded[1])
+            yield StartServer(server)
+        except (NotServableError, RuntimeError) as error:
+            yield from self._retire(port)
+            return NotServing(port.address, str(error))
+        if self._stopping:
+            # It was not among those that were stopped.
+            yield DiscardServer(server)
+            return NotServing(port.address, "the server was stopped")
+        old, self._servers[port.address] = self._servers.get(port.address), server
+        port.met = demanded[0]
+        if old is not None:
+            yield DrainServer(old)
+        return Serving(port.address)
+
+    def _retire(self, port: Port) -> Generator[Step[S], None, None]:
+        port.met = None
+        server = self._servers.pop(port.address, None)
+        if server is not None:
+            yield DrainServer(server)

@@ -1,21 +1,28 @@
-"""A server with an event loop that xDS configures."""
+"""A server with an event loop that xDS configures; `xds_server` decides what it does."""
 
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final, assert_never
 
 import grpc
 import grpc.aio
 
 from authplane.dataplane.routing.resolver import Failed, ServerConfiguration
 from authplane.dataplane.runtime.calls.call_gate import Gate
-from authplane.dataplane.runtime.calls.call_parts import Registered, TakesHandlers
+from authplane.dataplane.runtime.calls.call_parts import Registered
+from authplane.dataplane.runtime.calls.drivers import drive_on_loop
 from authplane.dataplane.runtime.connections.side_channels import AioSideChannels
 from authplane.dataplane.runtime.servers.aio_shutdown import AioEnds, crashed, stop_quietly
-from authplane.dataplane.runtime.servers.configured_server import Addresses, XdsSettings
-from authplane.dataplane.runtime.servers.ports import Credentials, NotServableError, Port
-from authplane.dataplane.runtime.servers.serving_states import NotServing, Serving, ServingState
+from authplane.dataplane.runtime.servers.ports import Port
+from authplane.dataplane.runtime.servers.xds_server import (
+    ConfiguredServer,
+    DiscardServer,
+    DrainServer,
+    StartServer,
+    Step,
+    XdsSettings,
+)
 from authplane.dataplane.runtime.xds.xds_client import XdsClient
 from authplane.runtime.child_processes import owned_tasks, place_of
 
@@ -26,45 +33,28 @@ _NO_AUTHORITY: Final = (
 )
 
 
-class AioXdsServer(AioEnds, TakesHandlers, grpc.aio.Server):
-    """Listens where and as long as its Listeners say so.
-
-    Every new call is judged by the newest configuration, whenever its connection was made. If the TLS of a Listener
-    changes, another server takes the connections, and those to the old one may stay for a while.
-    """
+class AioXdsServer(AioEnds, ConfiguredServer[grpc.aio.Server], grpc.aio.Server):
+    """Listens where and as long as its Listeners say so; one task applies updates, one after the other."""
 
     def __init__(
         self,
         settings: XdsSettings,
-        make: Callable[[Gate, AioSideChannels, Registered], grpc.aio.Server],
+        make: Callable[[Gate], grpc.aio.Server],
         handlers: Registered,
+        side: AioSideChannels,
     ) -> None:
-        self._settings = settings
-        self._make = make
-        self._handlers = handlers
-        self._side = AioSideChannels()
-        self._addresses = Addresses(settings, self._side)
-        self._servers: dict[str, grpc.aio.Server] = {}
+        super().__init__(settings, make, handlers, side)
+        self._side = side
         self._old: set[grpc.aio.Server] = set()
         self._client: XdsClient | None = None
         self._changes: asyncio.Queue[tuple[Port, ServerConfiguration | Failed] | None] = asyncio.Queue()
         self._running: asyncio.Task[None] | None = None
-        self._stopping = False
         self._changed = asyncio.Condition()
         self._ended = asyncio.Event()
 
-    def add_insecure_port(self, address: str) -> int:
-        """Listen on an address, ``IP:port``, when its Listener says so; returns the port."""
-        return self._add(address, None)
-
-    def add_secure_port(self, address: str, server_credentials: Any) -> int:
-        """Listen on an address with TLS, when its Listener says so; returns the port."""
-        return self._add(address, server_credentials)
-
     async def start(self) -> None:
         """Begin to watch the Listeners. Connections are taken as soon as these are there."""
-        if self._client is not None:
-            raise grpc.aio.UsageError("the server has been started before")
+        self._require_unstarted("the server has been started before")
         if self._settings.default_authority is None:
             _log.warning(_NO_AUTHORITY)
         self._client = client = XdsClient(self._settings.bootstrap, self._settings.watched)
@@ -89,11 +79,6 @@ class AioXdsServer(AioEnds, TakesHandlers, grpc.aio.Server):
         self._ended.set()
 
     @property
-    def states(self) -> tuple[ServingState, ...]:
-        """Whether it serves, for each address."""
-        return self._addresses.states
-
-    @property
     def xds_client(self) -> XdsClient | None:
         """What watches the resources, for those who debug; None before the start."""
         return self._client
@@ -107,10 +92,9 @@ class AioXdsServer(AioEnds, TakesHandlers, grpc.aio.Server):
             return False
         return True
 
-    def _add(self, address: str, credentials: Credentials) -> int:
+    def _require_unstarted(self, message: str) -> None:
         if self._client is not None:
-            raise grpc.aio.UsageError("ports are added before the server is started")
-        return self._addresses.add(address, credentials)
+            raise grpc.aio.UsageError(message)
 
     async def _run(self, client: XdsClient) -> None:
         async with owned_tasks() as tasks:
@@ -131,52 +115,35 @@ class AioXdsServer(AioEnds, TakesHandlers, grpc.aio.Server):
     async def _apply(self, port: Port, outcome: ServerConfiguration | Failed, tasks: asyncio.TaskGroup) -> None:
         if self._stopping:
             return
-        if isinstance(outcome, Failed):
-            await self._retire(port, tasks)
-            state: ServingState = NotServing(port.address, outcome.why)
-        else:
-            state = await self._serve(port, outcome, tasks)
+        before = self._servers.get(port.address)
+        state = await drive_on_loop(self._serving(port, outcome), lambda step: self._take(step, tasks))
+        server = self._servers.get(port.address)
+        if server is not None and server is not before:
+            tasks.create_task(self._look_after(port, server))
         if self._stopping:
             return
         self._addresses.change_state(port, state)
         async with self._changed:
             self._changed.notify_all()
 
-    async def _serve(self, port: Port, configuration: ServerConfiguration, tasks: asyncio.TaskGroup) -> ServingState:
-        """Take connections, by another server if need be; the old one may finish its calls."""
-        try:
-            demanded = self._addresses.demanded(port, configuration)
-            if demanded is None:
-                return Serving(port.address)
-            server = self._make(port.gate, self._side, self._handlers)
-            port.open(server, demanded[1])
-            await server.start()
-        except (NotServableError, RuntimeError) as error:
-            await self._retire(port, tasks)
-            return NotServing(port.address, str(error))
-        if self._stopping:
-            # It was not among those that were stopped.
-            await stop_quietly(server, None)
-            return NotServing(port.address, "the server was stopped")
-        await self._retire(port, tasks)
-        self._servers[port.address] = server
-        port.met = demanded[0]
-        tasks.create_task(self._look_after(port, server))
-        return Serving(port.address)
+    async def _take(self, step: Step[grpc.aio.Server], tasks: asyncio.TaskGroup) -> None:
+        match step:
+            case StartServer(server):
+                await server.start()
+            case DrainServer(server):
+                self._old.add(server)
+                tasks.create_task(self._drain(server))
+                # So that it no longer listens when its end is told.
+                await asyncio.sleep(0)
+            case DiscardServer(server):
+                await stop_quietly(server, None)
+            case _:
+                assert_never(step)
 
     async def _look_after(self, port: Port, server: grpc.aio.Server) -> None:
         if await crashed(server) and self._servers.get(port.address) is server and port.configuration is not None:
             port.met = None
             self._changes.put_nowait((port, port.configuration))
-
-    async def _retire(self, port: Port, tasks: asyncio.TaskGroup) -> None:
-        port.met = None
-        server = self._servers.pop(port.address, None)
-        if server is not None:
-            self._old.add(server)
-            tasks.create_task(self._drain(server))
-            # So that it no longer listens when its end is told.
-            await asyncio.sleep(0)
 
     async def _drain(self, server: grpc.aio.Server) -> None:
         try:

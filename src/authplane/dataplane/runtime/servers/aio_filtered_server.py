@@ -1,4 +1,4 @@
-"""A server with an event loop whose filters the program names itself."""
+"""A server with an event loop whose filters the program names in code."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,18 +8,18 @@ import grpc
 import grpc.aio
 
 from authplane.dataplane.runtime.calls.call_gate import Gate
-from authplane.dataplane.runtime.calls.call_parts import Registered, TakesHandlers
+from authplane.dataplane.runtime.calls.call_parts import Registered
 from authplane.dataplane.runtime.calls.local_addresses import parse_bound
 from authplane.dataplane.runtime.connections.side_channels import AioSideChannels
 from authplane.dataplane.runtime.servers.aio_shutdown import AioEnds, crashed, pause, stop_quietly
-from authplane.dataplane.runtime.servers.ports import refuse_xds
+from authplane.dataplane.runtime.servers.filtered_ports import FilteredPorts
 from authplane.runtime.child_processes import owned_tasks
 
 _LAST_CALLS: Final = 30.0
 """Seconds that calls have on a server that has ended by itself."""
 
 
-class AioFilteredServer(AioEnds, TakesHandlers, grpc.aio.Server):
+class AioFilteredServer(AioEnds, FilteredPorts, grpc.aio.Server):
     """Serves as the server in it does, and lets filters judge every call first."""
 
     def __init__(
@@ -40,16 +40,6 @@ class AioFilteredServer(AioEnds, TakesHandlers, grpc.aio.Server):
         self._keeping: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
 
-    def add_insecure_port(self, address: str) -> int:
-        """Listen on an address; returns the port that was taken."""
-        return self._bound(address, None, self._inner.add_insecure_port(address))
-
-    def add_secure_port(self, address: str, server_credentials: grpc.ServerCredentials) -> int:
-        """Listen on an address with TLS; returns the port that was taken."""
-        refuse_xds(server_credentials)
-        self._gate.secured = True
-        return self._bound(address, server_credentials, self._inner.add_secure_port(address, server_credentials))
-
     async def start(self) -> None:
         """Begin to serve."""
         self._inner.add_generic_rpc_handlers((self._gated,))
@@ -67,11 +57,9 @@ class AioFilteredServer(AioEnds, TakesHandlers, grpc.aio.Server):
         self._ended.set()
 
     def _bound(self, address: str, credentials: grpc.ServerCredentials | None, port: int) -> int:
-        endpoint = parse_bound(address, port)
-        self._gate.addresses.bind(endpoint)
-        again = f"{address.rpartition(':')[0]}:{port}" if endpoint.port else address
+        again = f"{address.rpartition(':')[0]}:{port}" if parse_bound(address, port).port else address
         self._ports.append((again, credentials))
-        return port
+        return super()._bound(address, credentials, port)
 
     async def _keep(self) -> None:
         """Replace a server that ends by itself; its calls may end."""
