@@ -2,66 +2,22 @@
 
 from operator import itemgetter
 
-from authplane.xds.server.node_identity import changed_node
-from authplane.xds.server.refusal import clean_node
 from authplane.xds.server.request_limits import refusal
-from authplane.xds.server.rollout import PATIENCE, Rollout
+from authplane.xds.server.rollout import PATIENCE
 from authplane.xds.server.served_types import FULL_SETS, TypeUrl
 from authplane.xds.server.snapshot import Snapshot, Versioned
-from authplane.xds.server.stream_messages import DeltaRequest, DeltaResponse, Event, Output, Refused, Standing
+from authplane.xds.server.stream_messages import DeltaRequest, DeltaResponse, Event
+from authplane.xds.server.stream_session import StreamSession
 from authplane.xds.server.subscription import WILDCARD, Answer, Manner, Subscription
 
 
-class DeltaSession:
-    """One client's stream: requests, snapshots and time go in, responses and events come out."""
+class DeltaSession(StreamSession[DeltaRequest, DeltaResponse]):
+    """A stream of this variant."""
 
     def __init__(self, *, patience: float = PATIENCE) -> None:
-        self._rollout: Rollout[DeltaResponse] = Rollout(_compose, patience)
-        self._node: str | None = None
-        self._claimed = ""
-        self._closed = False
-
-    @property
-    def node(self) -> str | None:
-        """The client's id, from its first request on."""
-        return self._node
-
-    @property
-    def standing(self) -> Standing:
-        """What the client says of the present snapshot."""
-        return self._rollout.standing()
-
-    def received(self, request: DeltaRequest, now: float) -> Output[DeltaResponse]:
-        """Take a request of the client."""
-        if self._closed:
-            return Output()
-        if (reason := self._refusal(request)) is not None:
-            self._closed = True
-            return Output(events=(Refused(reason=reason),))
-        if self._node is None:
-            self._claimed = request.node
-            self._node = clean_node(request.node)
-        event = self._take(request, TypeUrl(request.type_url))
-        return Output(tuple(self._rollout.advance(now)), () if event is None else (event,))
-
-    def publish(self, snapshot: Snapshot, now: float) -> Output[DeltaResponse]:
-        """Take a new snapshot."""
-        if self._closed:
-            return Output()
-        self._rollout.publish(snapshot)
-        return Output(tuple(self._rollout.advance(now)))
-
-    def due(self) -> float | None:
-        """Return when `elapsed` must be called, or None while no time limit runs."""
-        return None if self._closed else self._rollout.due()
-
-    def elapsed(self, now: float) -> Output[DeltaResponse]:
-        """Go on where a time limit is over."""
-        return Output() if self._closed else Output(tuple(self._rollout.advance(now)))
+        super().__init__(_compose, patience=patience)
 
     def _refusal(self, request: DeltaRequest) -> str | None:
-        if self._node is not None and (reason := changed_node(self._claimed, request.node)) is not None:
-            return reason
         most = max(len(request.subscribe), len(request.unsubscribe), len(request.initial_versions))
         if (reason := refusal(request.type_url, most)) is not None:
             return reason

@@ -3,68 +3,24 @@
 from collections.abc import Mapping
 from operator import itemgetter
 
-from authplane.xds.server.node_identity import changed_node
-from authplane.xds.server.refusal import clean_node
 from authplane.xds.server.request_limits import refusal
-from authplane.xds.server.rollout import PATIENCE, Rollout
+from authplane.xds.server.rollout import PATIENCE
 from authplane.xds.server.served_types import FULL_SETS, TypeUrl
 from authplane.xds.server.snapshot import Snapshot, Versioned, set_version
-from authplane.xds.server.stream_messages import Event, Output, Refused, SotwRequest, SotwResponse, Standing
+from authplane.xds.server.stream_messages import Event, Output, SotwRequest, SotwResponse
+from authplane.xds.server.stream_session import StreamSession
 from authplane.xds.server.subscription import WILDCARD, Answer, Manner, Subscription
 
 
-class SotwSession:
-    """One client's stream: requests, snapshots and time go in, responses and events come out."""
+class SotwSession(StreamSession[SotwRequest, SotwResponse]):
+    """A stream of this variant."""
 
     def __init__(self, *, patience: float = PATIENCE) -> None:
-        self._rollout: Rollout[SotwResponse] = Rollout(_compose, patience)
-        self._node: str | None = None
-        self._claimed = ""
-        self._closed = False
+        super().__init__(_compose, patience=patience)
         self._unnamed: set[TypeUrl] = set()
         """Types of which no name was ever given: no name means all."""
 
-    @property
-    def node(self) -> str | None:
-        """The client's id, from its first request on."""
-        return self._node
-
-    @property
-    def standing(self) -> Standing:
-        """What the client says of the present snapshot."""
-        return self._rollout.standing()
-
-    def received(self, request: SotwRequest, now: float) -> Output[SotwResponse]:
-        """Take a request of the client."""
-        if self._closed:
-            return Output()
-        if (reason := self._refusal(request)) is not None:
-            self._closed = True
-            return Output(events=(Refused(reason=reason),))
-        if self._node is None:
-            self._claimed = request.node
-            self._node = clean_node(request.node)
-        event = self._take(request, TypeUrl(request.type_url))
-        return self._output(now, () if event is None else (event,))
-
-    def publish(self, snapshot: Snapshot, now: float) -> Output[SotwResponse]:
-        """Take a new snapshot."""
-        if self._closed:
-            return Output()
-        self._rollout.publish(snapshot)
-        return self._output(now)
-
-    def due(self) -> float | None:
-        """Return when `elapsed` must be called, or None while no time limit runs."""
-        return None if self._closed else self._rollout.due()
-
-    def elapsed(self, now: float) -> Output[SotwResponse]:
-        """Go on where a time limit is over."""
-        return Output() if self._closed else self._output(now)
-
     def _refusal(self, request: SotwRequest) -> str | None:
-        if self._node is not None and (reason := changed_node(self._claimed, request.node)) is not None:
-            return reason
         return refusal(request.type_url, len(request.names))
 
     def _take(self, request: SotwRequest, type_url: TypeUrl) -> Event | None:
@@ -101,7 +57,7 @@ class SotwSession:
             for subscription in self._rollout.subscriptions.values():
                 if subscription.claimed:
                     _believe(subscription, snapshot)
-        return Output(tuple(self._rollout.advance(now)), events)
+        return super()._output(now, events)
 
 
 def _believe(subscription: Subscription, snapshot: Snapshot) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeAlias, TypeVar, assert_never
+from typing import Final, Generic, TypeAlias, TypeVar, assert_never
 
 import grpc
 
@@ -23,6 +23,7 @@ from authplane.xds.server.stream_messages import (
     SotwResponse,
     Standing,
 )
+from authplane.xds.server.stream_session import StreamSession
 from authplane.xds.server.wire import (
     parse_delta_request,
     parse_sotw_request,
@@ -55,39 +56,14 @@ class Disconnected:
 AdsEvent: TypeAlias = Connected | Acked | Nacked | Disconnected
 
 Request = TypeVar("Request", bound=SotwRequest | DeltaRequest)
-Request_contra = TypeVar("Request_contra", contravariant=True)
 Response = TypeVar("Response")
-
-
-class Session(Protocol[Request_contra, Response]):
-    """What a stream needs of the session that it runs."""
-
-    @property
-    def node(self) -> str | None:
-        """The client's id, once it is known."""
-
-    @property
-    def standing(self) -> Standing:
-        """What the client says of the present snapshot."""
-
-    def received(self, request: Request_contra, now: float) -> Output[Response]:
-        """Take a request."""
-
-    def publish(self, snapshot: Snapshot, now: float) -> Output[Response]:
-        """Take a snapshot."""
-
-    def due(self) -> float | None:
-        """Return when to call `elapsed`."""
-
-    def elapsed(self, now: float) -> Output[Response]:
-        """Go on where a time limit is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant(Generic[Request, Response]):
     """One of the two variants of the protocol."""
 
-    session: Callable[[float], Session[Request, Response]]
+    session: Callable[[float], StreamSession[Request, Response]]
     parse: Callable[[bytes], Request | None]
     render: Callable[[Response], bytes]
 
