@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.pages import ROOT, blocks
 
-from authplane.cli.shared.folder_argument import read_generation
+from authplane.cli.shared.built_folder import read_generation
 from authplane.devkit.local.quickstart import ISSUER_ADDRESS, agent_program, agent_tries, tries
 from authplane.devkit.local.workspace import prepare_identities, prepare_workspace
 from authplane.runtime.clock import now

@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import Annotated
 
-from authplane.cli.shared.console import out
-from authplane.cli.shared.folder_argument import read_generation
-from authplane.cli.shared.output import count, fail, findings_summary, print_finding
+from authplane.cli.shared.checked_folder import check_folder
+from authplane.cli.shared.output import count, fail, findings_summary, print_finding, print_line
 from authplane.cli.shared.parameters import Argument
-from authplane.controlplane.serving.generation import has_errors
+from authplane.controlplane.status.findings import has_errors
 from authplane.sources.runtime.apply_folder import ApplyError, apply_folder
 
 
@@ -22,7 +21,7 @@ def apply(
 
     Example: authplane apply ./next ./gateway
     """
-    findings = read_generation(staged).findings
+    findings = check_folder(staged).findings
     for finding in findings:
         print_finding(finding, to_stderr=True)
     if has_errors(findings):
@@ -32,4 +31,4 @@ def apply(
     except ApplyError as error:
         fail(str(error))
     said = f"{applied.added} added, {applied.changed} changed, {applied.removed} removed"
-    out.print(f"applied {count(applied.files, 'file')} to {folder}: {said}", markup=False)
+    print_line(f"applied {count(applied.files, 'file')} to {folder}: {said}")

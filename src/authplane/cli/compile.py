@@ -6,8 +6,9 @@ from typing import Annotated, assert_never
 import click
 from rich.markup import escape
 
+from authplane.cli.shared.built_folder import read_generation
 from authplane.cli.shared.console import err, out
-from authplane.cli.shared.folder_argument import FolderArgument, read_generation
+from authplane.cli.shared.folder_argument import FolderArgument
 from authplane.cli.shared.output import Output, OutputOption, findings_summary, print_json
 from authplane.cli.shared.parameters import Option
 from authplane.controlplane.graph.model import (

@@ -6,8 +6,9 @@ from typing import Final
 import click
 from rich.markup import escape
 
+from authplane.cli.shared.built_folder import read_generation
 from authplane.cli.shared.console import out
-from authplane.cli.shared.folder_argument import FolderArgument, read_generation
+from authplane.cli.shared.folder_argument import FolderArgument
 from authplane.cli.shared.output import Output, OutputOption, print_json
 from authplane.controlplane.serving.runtime.policy_server_probe import ask_given
 from authplane.devkit.diagnosis.probes import Examined, Outcome, Row, examine, row_record

@@ -5,8 +5,9 @@ from typing import Annotated, Final
 
 from rich.markup import escape
 
+from authplane.cli.shared.built_folder import read_generation
 from authplane.cli.shared.console import err, out
-from authplane.cli.shared.folder_argument import FolderArgument, read_generation
+from authplane.cli.shared.folder_argument import FolderArgument
 from authplane.cli.shared.output import Output, OutputOption, fail, findings_summary, print_json
 from authplane.cli.shared.parameters import Option
 from authplane.core.envoy_releases import CURRENT, Release

@@ -4,12 +4,11 @@ from typing import Annotated
 
 import click
 
-from authplane.cli.shared.console import out
 from authplane.cli.shared.folder_argument import FolderArgument
-from authplane.cli.shared.output import Output, OutputOption, findings_summary, print_finding, print_json
+from authplane.cli.shared.output import Output, OutputOption, findings_summary, print_finding, print_json, print_line
 from authplane.cli.shared.parameters import Option
 from authplane.cli.shared.policy_files import read_enforced
-from authplane.controlplane.serving.generation import has_errors
+from authplane.controlplane.status.findings import has_errors
 from authplane.controlplane.status.status_json import finding_record
 from authplane.devkit.policies.policy_lint import lint_policies
 
@@ -31,6 +30,6 @@ def lint(
     else:
         for finding in findings:
             print_finding(finding)
-        out.print(findings_summary(findings))
+        print_line(findings_summary(findings))
     if has_errors(findings) or (strict and findings):
         raise click.exceptions.Exit(1)

@@ -71,7 +71,7 @@ COMMANDS: Final[Mapping[str, Entry]] = MappingProxyType(
         "lint": Entry(
             "lint:lint", "Look for mistakes in AccessPolicies, and for what is allowed and probably not meant."
         ),
-        "schema": Entry("schema:print_schema", "Print the JSON Schema of the resources, for editors and for CI."),
+        "schema": Entry("print_schema:print_schema", "Print the JSON Schema of the resources, for editors and for CI."),
         "dev": Entry(
             "dev:dev", "Make identities to try things out with: an issuer, tokens, certificates. Not for production."
         ),

@@ -8,8 +8,9 @@ from typing import Any
 from rich.markup import escape
 from rich.text import Text
 
+from authplane.cli.shared.built_folder import read_generation
 from authplane.cli.shared.console import out
-from authplane.cli.shared.folder_argument import FolderArgument, read_generation
+from authplane.cli.shared.folder_argument import FolderArgument
 from authplane.cli.shared.output import Output, OutputOption, print_json
 from authplane.controlplane.graph.model.programming import NotServed
 from authplane.controlplane.serving.runtime.control_socket import NotLiveError, ask_live

@@ -4,10 +4,18 @@ from collections.abc import Mapping
 
 import click
 
-from authplane.cli.shared.console import out
-from authplane.cli.shared.folder_argument import FolderArgument, read_generation
-from authplane.cli.shared.output import Output, OutputOption, count, findings_summary, print_finding, print_json
-from authplane.controlplane.serving.generation import has_errors
+from authplane.cli.shared.checked_folder import check_folder
+from authplane.cli.shared.folder_argument import FolderArgument
+from authplane.cli.shared.output import (
+    Output,
+    OutputOption,
+    count,
+    findings_summary,
+    print_finding,
+    print_json,
+    print_line,
+)
+from authplane.controlplane.status.findings import has_errors
 from authplane.controlplane.status.status_json import finding_record
 
 
@@ -18,14 +26,13 @@ def validate(folder: FolderArgument, output: OutputOption = Output.TEXT) -> None
 
     Example: authplane validate ./gateway
     """
-    generation = read_generation(folder)
-    findings = generation.findings
+    loaded, findings = check_folder(folder)
     if output is Output.JSON:
         print_json([finding_record(finding) for finding in findings])
     else:
         for finding in findings:
             print_finding(finding)
-        out.print(f"{findings_summary(findings)}{_ignored(generation.loaded.ignored)}", markup=False)
+        print_line(f"{findings_summary(findings)}{_ignored(loaded.ignored)}")
     if has_errors(findings):
         raise click.exceptions.Exit(1)
 

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 
 from authplane.cli.shared.output import fail
 from authplane.cli.shared.parameters import Argument
-from authplane.controlplane.serving.generation import Generation, build_generation
+from authplane.sources.library import Loaded
 from authplane.sources.runtime.folder import Folder, FolderError
 
 FolderArgument: TypeAlias = Annotated[
@@ -13,11 +13,11 @@ FolderArgument: TypeAlias = Annotated[
 ]
 
 
-def read_generation(root: Path) -> Generation:
-    """Read a folder and build everything that follows; a folder that cannot be read ends the command."""
+def read_folder(root: Path) -> Loaded:
+    """Read a folder; one that cannot be read ends the command."""
     try:
         folder = Folder(root)
         folder.scan()
     except FolderError as error:
         fail(str(error), status=2)
-    return build_generation(folder.library.current())
+    return folder.library.current()

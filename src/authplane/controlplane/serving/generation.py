@@ -1,6 +1,6 @@
 """One generation of the configuration: from documents to what proxies get."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from types import MappingProxyType
@@ -13,17 +13,16 @@ from authplane.controlplane.graph.reached_targets import reached_placings, reach
 from authplane.controlplane.graph.upstreams.policy_connection import PolicyServer
 from authplane.controlplane.render.rendered import Rendered, render_graph
 from authplane.controlplane.serving.editions import Snapshots
+from authplane.controlplane.status.findings import build_findings
 from authplane.controlplane.status.gateway_status import build_gateway_status
 from authplane.controlplane.status.policy_status import Observed, with_policies
 from authplane.controlplane.status.remembered_enforcement import RememberedEnforcement
 from authplane.controlplane.status.resource_status import Status, build_status
 from authplane.core.envoy_releases import CURRENT, Release
-from authplane.core.problems import Severity
 from authplane.policy.attached.attachments import Target
-from authplane.policy.attached.unprotected import unprotected_problems
 from authplane.policy.compile.compile_policies import Compiled, PolicyCompiler
 from authplane.policy.placement.ways_to_target import Passages
-from authplane.resources.documents import Finding, Place
+from authplane.resources.documents import Finding
 from authplane.sources.library import Loaded
 from authplane.xds.server.served_types import TypeUrl
 from authplane.xds.server.snapshot import Snapshot, change
@@ -64,17 +63,7 @@ class Generation:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Every problem with its place, whichever pass found it."""
-        located = [
-            Finding(self.loaded.place(ref, problem.path), ref, problem)
-            for found in (self.built.problems, self.compiled.problems)
-            for ref, problems in found.items()
-            for problem in problems
-        ]
-        located += (
-            Finding(self.loaded.place(ref), ref, problem)
-            for ref, problem in unprotected_problems(self.compiled.policies, self.routed)
-        )
-        return tuple(sorted({*self.loaded.findings, *located}, key=_position))
+        return build_findings(self.loaded, self.built, self.compiled)
 
     @property
     def routed(self) -> tuple[Target, ...]:
@@ -155,12 +144,3 @@ def differences(before: Snapshot | None, after: Snapshot) -> Difference:
             if names:
                 found[f"{noun} {verb}"] = names
     return found
-
-
-def has_errors(findings: Iterable[Finding]) -> bool:
-    """Tell whether any problem costs a document."""
-    return any(finding.problem.severity is Severity.ERROR for finding in findings)
-
-
-def _position(finding: Finding) -> tuple[Place, str, str]:
-    return (finding.place, finding.problem.reason, finding.problem.message)

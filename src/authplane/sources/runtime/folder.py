@@ -4,7 +4,6 @@ What leads out of the folder is not followed, what is no regular file is never o
 is a finding, not an exception. The one exception is `FolderError`: there is no folder.
 """
 
-import asyncio
 import gc
 import hashlib
 import os
@@ -121,6 +120,8 @@ class Folder:
 
         A folder that goes on changing is not waited for.
         """
+        import asyncio  # noqa: PLC0415 (commands that only read a folder need no event loop)
+
         limit = time.monotonic() + self._loosen_after
         while (due := self.due()) is not None and due <= limit:
             await asyncio.sleep(max(0.0, due - time.monotonic()))

@@ -16,8 +16,6 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
-import structlog
-
 FORMAT: Final = 2
 """The version of what is written here; another is not read."""
 _WAIT: Final = 2.0
@@ -46,8 +44,6 @@ class Gone(NamedTuple):
     files: Collection[str] = ()
     policies: Collection[str] = ()
 
-
-_log: Final = structlog.stdlib.get_logger()
 
 _SCHEMA: Final = """
 CREATE TABLE installation (folder TEXT NOT NULL);
@@ -94,7 +90,7 @@ class LastGood:
             with self._opened(self._patience) as database:
                 return self._believed(database)
         except (OSError, sqlite3.Error, ValueError) as error:
-            _log.warning("ignored the last good versions on disk", state=str(self._file), why=_why(error))
+            _warn("ignored the last good versions on disk", state=str(self._file), why=_why(error))
             # One that others use at the moment, or that the disk does not give, is not damaged.
             if not isinstance(error, OSError | sqlite3.OperationalError):
                 with suppress(OSError):
@@ -124,7 +120,7 @@ class LastGood:
                 database.execute("COMMIT")
         except (OSError, sqlite3.Error, ValueError) as error:
             if self._usable and everything:
-                _log.warning("cannot keep last good versions on disk", state=str(self._file), why=_why(error))
+                _warn("cannot keep last good versions on disk", state=str(self._file), why=_why(error))
             self._usable = not everything
             return False
         self._usable = True
@@ -192,3 +188,9 @@ def _pieces(content: bytes | None) -> Pieces | None:
 
 def _why(error: Exception) -> str:
     return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+
+
+def _warn(event: str, **values: str) -> None:
+    import structlog  # noqa: PLC0415 (most commands write no log, and loading it takes a tenth of a second)
+
+    structlog.stdlib.get_logger().warning(event, **values)

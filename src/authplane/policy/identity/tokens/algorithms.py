@@ -3,16 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Protocol
-
-from joserfc.jws import JWSRegistry
-
-
-class Verify(Protocol):
-    """Tells whether a signature is right; raises only what a key that does not fit the algorithm causes."""
-
-    def __call__(self, msg: bytes, sig: bytes, key: object) -> bool:
-        """Verify the signature ``sig`` of ``msg``."""
+from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,12 +15,17 @@ class Algorithm:
     """The ``kty`` of its keys."""
     curve: str = ""
     """The ``crv`` of its keys; empty for RSA."""
-    verify: Verify
+
+    def verify(self, signed: bytes, signature: bytes, key: Any) -> bool:
+        """Tell whether a signature is right; raises only what a key that does not fit the algorithm causes."""
+        from joserfc.jws import JWSRegistry  # noqa: PLC0415 (who verifies no token need not load it: a tenth of a second)
+
+        # Taken from the table itself: asking for EdDSA by its usual name warns that there is a newer one.
+        return JWSRegistry.algorithms[self.name].verify(signed, signature, key)
 
 
 def _algorithm(name: str, key_type: str, curve: str = "") -> Algorithm:
-    # Taken from the table itself: asking for EdDSA by its usual name warns that there is a newer one.
-    return Algorithm(name=name, key_type=key_type, curve=curve, verify=JWSRegistry.algorithms[name].verify)
+    return Algorithm(name=name, key_type=key_type, curve=curve)
 
 
 ALGORITHMS: Final[Mapping[str, Algorithm]] = MappingProxyType(

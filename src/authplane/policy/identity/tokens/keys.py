@@ -2,10 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
-
-from joserfc.errors import JoseError
-from joserfc.jwk import ECKey, OKPKey, RSAKey
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from authplane.core.problems import printable
 from authplane.core.strict_json import Limits, NotStrict, parse_json
@@ -13,6 +10,9 @@ from authplane.core.text import shorten
 from authplane.policy.identity.tokens.algorithms import ALGORITHMS
 from authplane.policy.identity.tokens.base64url import decode_base64url
 from authplane.policy.identity.tokens.compact_tokens import LONGEST_KID
+
+if TYPE_CHECKING:
+    from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 LARGEST_KEY_SET: Final = 1024 * 1024
 MOST_KEYS: Final = 256
@@ -140,8 +140,11 @@ def _algorithms(described: Described) -> frozenset[str]:
     return fitting & {described["alg"]} if isinstance(described["alg"], str) else frozenset()
 
 
-def _material(described: Described) -> RSAKey | ECKey | OKPKey | str:
+def _material(described: Described) -> "RSAKey | ECKey | OKPKey | str":
     """Build the key from its numbers alone; nothing else that is said of it reaches the library."""
+    from joserfc.errors import JoseError  # noqa: PLC0415 (as in `Algorithm.verify`)
+    from joserfc.jwk import ECKey, OKPKey, RSAKey  # noqa: PLC0415 (as above)
+
     try:
         match described["kty"]:
             case "RSA":

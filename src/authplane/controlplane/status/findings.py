@@ -1,0 +1,35 @@
+"""Everything that is wrong with a folder, each problem with its place."""
+
+from collections.abc import Iterable
+
+from authplane.controlplane.graph.build import Built
+from authplane.controlplane.graph.reached_targets import routed_targets
+from authplane.core.problems import Severity
+from authplane.policy.attached.unprotected import unprotected_problems
+from authplane.policy.compile.compile_policies import Compiled
+from authplane.resources.documents import Finding, Place
+from authplane.sources.library import Loaded
+
+
+def build_findings(loaded: Loaded, built: Built, compiled: Compiled) -> tuple[Finding, ...]:
+    """Return every problem, whichever pass found it."""
+    located = [
+        Finding(loaded.place(ref, problem.path), ref, problem)
+        for found in (built.problems, compiled.problems)
+        for ref, problems in found.items()
+        for problem in problems
+    ]
+    located += (
+        Finding(loaded.place(ref), ref, problem)
+        for ref, problem in unprotected_problems(compiled.policies, routed_targets(built))
+    )
+    return tuple(sorted({*loaded.findings, *located}, key=_position))
+
+
+def has_errors(findings: Iterable[Finding]) -> bool:
+    """Tell whether any problem costs a document."""
+    return any(finding.problem.severity is Severity.ERROR for finding in findings)
+
+
+def _position(finding: Finding) -> tuple[Place, str, str]:
+    return (finding.place, finding.problem.reason, finding.problem.message)
