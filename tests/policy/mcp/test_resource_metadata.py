@@ -18,13 +18,12 @@ ISSUER: Final = "https://issuer.example.com/realms/a"
 
 @pytest.mark.requirement("A1")
 def test_the_document_names_the_issuers_and_is_where_clients_look_for_it() -> None:
-    text = render_metadata(RESOURCE, [ISSUER, "https://other.example.com", ISSUER], ["a", "b"], "tools")
+    text = render_metadata(RESOURCE, [ISSUER, "https://other.example.com", ISSUER], ["a", "b"])
     assert json.loads(text) == {
         "resource": RESOURCE,
         "authorization_servers": [ISSUER, "https://other.example.com"],
         "bearer_methods_supported": ["header"],
         "scopes_supported": ["a", "b"],
-        "resource_name": "tools",
     }
     read = ProtectedResourceMetadata.model_validate_json(text)
     assert (str(read.authorization_servers[0]), str(read.resource)) == (ISSUER, RESOURCE)

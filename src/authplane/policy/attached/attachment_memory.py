@@ -1,4 +1,4 @@
-"""Guards of the pass before: what stands before most targets does not change, and whoever compares finds the same."""
+"""Attachments of the pass before: most targets keep their policies, and whoever compares finds the same object."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from authplane.policy.rules.target_choices import Chosen
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A guard, and what it was made of."""
+    """An attachment, and what it was made of."""
 
     policies: Sequence[AnyPolicy]
     shadows: Sequence[AnyPolicy]
@@ -21,7 +21,7 @@ class _Made:
 
 
 class AttachmentMemory:
-    """Builds guards, pass after pass."""
+    """Builds attachments, pass after pass."""
 
     def __init__(self) -> None:
         self._before: dict[Aim, _Made] = {}

@@ -40,7 +40,7 @@ class Attachment:
 
     aim: Aim
     policies: tuple[AnyPolicy, ...] = ()
-    """Those that are enforced; all else that a guard says is about them."""
+    """Those that are enforced; all else that an attachment says is about them."""
     shadows: tuple[AnyPolicy, ...] = ()
     """Those that are asked, and not heeded."""
     uses_tokens: bool = False
@@ -131,7 +131,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class PolicyChain:
-    """All that stands before a target: the guard of the Gateway, then that of the backend."""
+    """All policies before a target: those of the Gateway, then those of the backend."""
 
     attachments: tuple[Attachment, ...]
     guarded: bool
@@ -232,7 +232,7 @@ NO_POLICIES: Final = Policies(closed="no policies have been read yet")
 
 
 def _alone(policy: AnyPolicy, attachment: Attachment, chain: PolicyChain) -> PolicyChain:
-    """Return the way on which a policy stands alone, where its guard stands on another."""
+    """Return a chain with one policy alone, in the place that its attachment has in another chain."""
     chosen = Chosen(placement=attachment.placement, body_inspection=attachment.body_inspection)
     alone = build_attachment(attachment.aim, (policy,), mcp=attachment.mcp, chosen=chosen)
     # A proxy that reads bodies refuses those that it cannot read: it may do so only where something that is enforced

@@ -54,6 +54,6 @@ def _open_ways(policies: Policies, routed: Iterable[Target]) -> dict[Ref, str]:
 
 
 def _is_guarded(target: Target, policies: Policies) -> bool:
-    way = policies.chain(target)
+    chain = policies.chain(target)
     # What is not known is denied, whatever the settings say.
-    return way is None or way.guarded
+    return chain is None or chain.guarded

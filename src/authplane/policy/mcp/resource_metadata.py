@@ -36,7 +36,7 @@ def metadata_url(scheme: str, authority: str, path: str) -> str | None:
     )
 
 
-def render_metadata(resource: str, issuers: Iterable[str], scopes: Iterable[str] = (), name: str = "") -> str:
+def render_metadata(resource: str, issuers: Iterable[str], scopes: Iterable[str] = ()) -> str:
     """Write the document; raises `ValueError` without an issuer, or for what no document may say."""
     servers, reach = list(dict.fromkeys(issuers)), list(dict.fromkeys(scopes))
     if not servers or not all(fit_url(each) for each in (resource, *servers)) or not all(map(fit_scope, reach)):
@@ -48,6 +48,4 @@ def render_metadata(resource: str, issuers: Iterable[str], scopes: Iterable[str]
     }
     if reach:
         document["scopes_supported"] = reach
-    if name:
-        document["resource_name"] = name
     return json.dumps(document, separators=(",", ":"))

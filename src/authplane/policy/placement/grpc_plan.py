@@ -15,8 +15,8 @@ from authplane.policy.placement.placement_model import (
     CallOut,
     Decider,
     Native,
+    PlacedAttachment,
     PlacedEntry,
-    PlacedGuard,
     PlacedPolicy,
     Plan,
 )
@@ -113,7 +113,7 @@ def place_grpc(chain: PolicyChain, settings: Settings) -> GrpcPlan:
 
 def plan_in_server(plan: Plan, found: GrpcPlan) -> Plan:
     """Return a plan of the same policies in which the server stands for Envoy."""
-    [attachment] = plan.attachments or (PlacedGuard(),)
+    [attachment] = plan.attachments or (PlacedAttachment(),)
     policies = tuple(map(_placed, attachment.policies, found.policies))
     if plan.decider is Decider.NOBODY:
         return plan

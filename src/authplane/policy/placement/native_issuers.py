@@ -31,7 +31,7 @@ def native_issuers(policies: Policies) -> tuple[Issuer, ...]:
 
 
 def _is_left_to_the_server(attachment: Attachment, settings: Settings) -> bool:
-    """Tell whether nothing is native on any way on which a guard stands."""
+    """Tell whether nothing is native in any chain that has an attachment."""
     if (attachment.placement or settings.placement) is Placement.CALL_OUT:
         return True
     if any(isinstance(policy, Screen) for policy in attachment.policies):

@@ -152,8 +152,8 @@ class PlacedPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlacedGuard:
-    """The policies of the Gateway, or those of the backend; guards are and-ed."""
+class PlacedAttachment:
+    """The policies of the Gateway, or those of the backend; a request must pass both."""
 
     policies: tuple[PlacedPolicy, ...] = ()
     composition: Composition = Composition.ALL
@@ -183,7 +183,7 @@ class Plan:
     an entry that is not native; and denies the rest. The server judges the whole request, by all policies.
     """
 
-    attachments: tuple[PlacedGuard, ...] = ()
+    attachments: tuple[PlacedAttachment, ...] = ()
     decider: Decider
     front: Condition
     """The same for all targets whose rules read MCP; its expression never fails."""

@@ -15,8 +15,8 @@ from authplane.policy.placement.placement_model import (
     Decider,
     Native,
     Place,
+    PlacedAttachment,
     PlacedEntry,
-    PlacedGuard,
     PlacedPolicy,
     Plan,
     Sender,
@@ -56,7 +56,7 @@ def place_chain(chain: PolicyChain, settings: Settings, choices: Choices) -> Pla
     """
     placer = _Placer(chain, settings, choices)
     attachments = tuple(
-        PlacedGuard(policies=tuple(map(placer.policy, attachment.policies)), composition=settings.composition)
+        PlacedAttachment(policies=tuple(map(placer.policy, attachment.policies)), composition=settings.composition)
         for attachment in chain.attachments
         if attachment.policies
     )
@@ -150,7 +150,7 @@ class _Placer:
         return PlacedEntry(rule=of.name, entry=entry, source=of.source, sender=sender, place=place)
 
 
-def _decider(chain: PolicyChain, attachments: tuple[PlacedGuard, ...]) -> Decider:
+def _decider(chain: PolicyChain, attachments: tuple[PlacedAttachment, ...]) -> Decider:
     if not chain.guarded:
         return Decider.NOBODY
     policies = [policy for attachment in attachments for policy in attachment.policies]

@@ -14,11 +14,6 @@ def test_a_mixed_spelling_is_stripped_if_the_request_has_it() -> None:
     assert more == {"x-forwarded_client-cert"}
 
 
-def test_what_we_set_ourselves_is_not_stripped() -> None:
-    assert "x-spiffe-id" not in headers_to_strip((), ours=("X-Spiffe-Id",))
-    assert "x_spiffe_id" in headers_to_strip((), ours=("X-Spiffe-Id",))
-
-
 def test_credentials_are_no_identity_headers() -> None:
     assert {"authorization", "cookie"}.isdisjoint(IDENTITY_HEADERS)
     assert list(IDENTITY_HEADERS) == sorted(set(IDENTITY_HEADERS))

@@ -82,7 +82,7 @@ class Placements(Placings):
         placing, policies = self._before.get(where), self._policies
         if placing is None or policies is None:
             return None
-        # The targets on a way follow from its name, and what else a way says from its guards and the settings.
+        # The targets of a chain follow from its name, and what else it says from its attachments and the settings.
         same = all(policies.attachments.get(attachment.aim) is attachment for attachment in placing.chain.attachments)
         return placing if same else None
 

@@ -20,7 +20,7 @@ from authplane.cel.envoy.translate import Condition
 from authplane.cel.envoy.wire import render_policy
 from authplane.controlplane.render.envoy_pieces import pack
 from authplane.controlplane.render.native.request_fronts import RBAC_METADATA, fit_for_judging, recognised
-from authplane.policy.placement.placement_model import NO_IDS, Native, PlacedGuard, PlacedPolicy, Plan, Sender
+from authplane.policy.placement.placement_model import NO_IDS, Native, PlacedAttachment, PlacedPolicy, Plan, Sender
 from authplane.policy.rules.access_settings import Composition
 from authplane.policy.rules.rule_model import AnySource
 
@@ -74,7 +74,7 @@ def render_together(plan: Plan) -> pb.RBAC:
     rules = pb.RBAC(action=_ALLOW)
     numbers = {id(policy): number for number, policy in enumerate(policies_of(plan))}
     for name, texts in ((TOGETHER, (ALLOWS,)), (_ASK_LAST, (ALLOWS, _ASK)), (_KNOWN, (ALLOWS, _ASK, _KNOWN))):
-        permissions = [_guard(guard, numbers, texts) for guard in plan.attachments]
+        permissions = [_attachment(each, numbers, texts) for each in plan.attachments]
         rules.policies[name].permissions.append(_every(permissions))
         rules.policies[name].principals.append(_ANYBODY)
     return rules
@@ -82,7 +82,7 @@ def render_together(plan: Plan) -> pb.RBAC:
 
 def policies_of(plan: Plan) -> list[PlacedPolicy]:
     """Return all policies, in the order in which their filters stand."""
-    return [policy for guard in plan.attachments for policy in guard.policies]
+    return [policy for each in plan.attachments for policy in each.policies]
 
 
 def slot_prefix(number: int) -> str:
@@ -134,11 +134,11 @@ def _asked_about(policy: PlacedPolicy, plan: Plan) -> Iterable[tuple[Condition, 
 # --- Several policies
 
 
-def _guard(guard: PlacedGuard, numbers: Mapping[int, int], texts: Sequence[str]) -> pb.Permission:
-    every = guard.composition is Composition.ALL
+def _attachment(attachment: PlacedAttachment, numbers: Mapping[int, int], texts: Sequence[str]) -> pb.Permission:
+    every = attachment.composition is Composition.ALL
     required: list[pb.Permission] = []
     optional: list[pb.Permission] = []
-    for policy in guard.policies:
+    for policy in attachment.policies:
         matcher = _matcher(f"{slot_prefix(numbers[id(policy)])}{FOUND}", texts)
         found = pb.Permission(sourced_metadata=pb.SourcedMetadata(metadata_matcher=matcher))
         (required if every or policy.required else optional).append(found)

@@ -6,7 +6,7 @@ from typing import Final
 
 from authplane.policy.check.throttle import Buckets, Rate
 from authplane.policy.identity.tokens.algorithms import DEFAULT_ALGORITHMS
-from authplane.policy.identity.tokens.compact_tokens import TOKEN_LIMITS, TokenLimits, unverified_issuer
+from authplane.policy.identity.tokens.compact_tokens import TOKEN_LIMITS, unverified_issuer
 from authplane.policy.identity.tokens.token_cache import TokenCache, token_key
 from authplane.policy.identity.tokens.token_outcome import Outcome, Reason, Refused
 from authplane.policy.identity.tokens.verify import Keyring, examine
@@ -33,10 +33,8 @@ class TokenInspector:
         cache: TokenCache | None = None,
         per_source: Rate = PER_SOURCE,
         in_all: Rate = IN_ALL,
-        limits: TokenLimits = TOKEN_LIMITS,
     ) -> None:
         self._keyring = keyring
-        self._limits = limits
         self._sources = Buckets(per_source)
         self._all = Buckets(in_all, most=1)
         self.cache = TokenCache() if cache is None else cache
@@ -47,7 +45,7 @@ class TokenInspector:
         Who shows a token that is known is not asked. If the keys of the token's issuer did not sign it, the keyring
         hears of it: the issuer may have other keys by now.
         """
-        if len(token) > self._limits.token:
+        if len(token) > TOKEN_LIMITS.token:
             return Refused(reason=Reason.TOO_LARGE)
         key = token_key(token)
         known = self.cache.find(key, self._keyring, now)
@@ -57,7 +55,7 @@ class TokenInspector:
         wait = max(self._all.wait(_ALL, now), self._sources.wait(source, now) if source else 0.0)
         if wait:
             return Refused(reason=Reason.TOO_MANY_FAILURES, retry_after=ceil(wait))
-        outcome, trust = examine(token, self._keyring, now, self._limits)
+        outcome, trust = examine(token, self._keyring, now, TOKEN_LIMITS)
         if isinstance(outcome, Refused):
             return self._refused(outcome, source, now)
         if trust is not None:
@@ -71,11 +69,11 @@ class TokenInspector:
 
         Nobody is to blame for a token that is meant for somebody else.
         """
-        large = len(token) > self._limits.token
+        large = len(token) > TOKEN_LIMITS.token
         known = None if large else self.cache.find(token_key(token), self._keyring, now)
         if known is not None:
             return known
-        issuer = "" if large else unverified_issuer(token, DEFAULT_ALGORITHMS, self._limits)
+        issuer = "" if large else unverified_issuer(token, DEFAULT_ALGORITHMS, TOKEN_LIMITS)
         return self.inspect(token, now, shown_by) if issuer in issuers else None
 
     def _refused(self, refused: Refused, source: str, now: float) -> Refused:

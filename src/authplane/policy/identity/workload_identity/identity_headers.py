@@ -33,11 +33,11 @@ _KNOWN: Final = frozenset(IDENTITY_HEADERS)
 _SPELLINGS: Final = tuple(sorted({form for name in _KNOWN for form in (name, name.replace("-", "_"))}))
 
 
-def headers_to_strip(names: Iterable[str], ours: Iterable[str] = ()) -> tuple[str, ...]:
-    """List the identity headers that must not reach an origin, except those that we set ourselves.
+def headers_to_strip(names: Iterable[str]) -> tuple[str, ...]:
+    """List the identity headers that must not reach an origin.
 
     They are listed unseen, with dashes and with underscores, since a proxy may be told to show us only some headers;
     ``names`` are those of the request, and add what mixes the two spellings.
     """
     mixed = {name for each in names if (name := each.lower()).replace("_", "-") in _KNOWN}
-    return tuple(sorted(mixed.union(_SPELLINGS) - {name.lower() for name in ours}))
+    return tuple(sorted(mixed.union(_SPELLINGS)))
