@@ -6,7 +6,7 @@ from functools import partial
 from envoy.config.route.v3 import route_components_pb2 as pb
 from envoy.config.route.v3.route_pb2 import RouteConfiguration
 
-from authplane.controlplane.render.resource_parts import Bodies, Kept, Part, Single, Whole, message_of
+from authplane.controlplane.render.resource_parts import Bodies, Part, Single, Whole, message_of
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Table:
     def serialize(self, bodies: Bodies, hosts: tuple[Host, ...], beside: str = "") -> list[str]:
         """Serialize a generation; return what was rendered for it."""
         self.rendered.clear()
-        bodies.next_generation()
+        bodies.start()
         [body] = bodies.serialize([self.resource(hosts, beside)]).values()
         rendered = list(self.rendered)
         assert RouteConfiguration.FromString(body) == message_of(self.resource(hosts, beside))
@@ -86,16 +86,3 @@ def test_what_a_generation_did_not_need_is_forgotten() -> None:
     less = (HOSTS[0],)
     table.serialize(bodies, less)
     assert table.serialize(bodies, (*less, HOSTS[1])) == ["table", "c"]
-
-
-def test_a_value_is_made_once_for_each_object_and_kept_while_it_is_needed() -> None:
-    kept, made, sources = Kept(), list[str](), (Named("a"), Named("b"))
-
-    def make(source: Named) -> str:
-        made.append(source.name)
-        return source.name.upper()
-
-    for needed in (sources, sources[:1], sources):
-        kept.next_generation()
-        assert [kept.ensure(each, make) for each in needed] == [each.name.upper() for each in needed]
-    assert made == ["a", "b", "b"]

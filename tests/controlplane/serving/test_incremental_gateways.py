@@ -41,6 +41,12 @@ kind: Backend
 metadata: {name: outside}
 spec: {type: MCP, mcp: {hostname: mcp.example.com, port: 443}}
 """
+GRPC: Final = """
+apiVersion: agentic.networking.x-k8s.io/v1alpha1
+kind: Backend
+metadata: {name: cart}
+spec: {type: GRPC, grpc: {port: 50051}}
+"""
 GRANT: Final = """
 apiVersion: gateway.networking.k8s.io/v1beta1
 kind: ReferenceGrant
@@ -135,6 +141,7 @@ VARIANTS: Final[dict[str, tuple[str, ...]]] = {
         route("till", {"till": 1}).replace("name: till}", "name: till, creationTimestamp: '2020-01-01T00:00:00Z'}", 1),
         route("till", {"outside": 1}),
     ),
+    "cart": (GRPC, GRPC.replace("50051", "50052"), GRPC.replace("}}", ", tls: {certificateProvider: own}}}")),
     "team": (TEAM,),
     "grant": (GRANT,),
     "policy-shop": (

@@ -11,7 +11,7 @@ from authplane.core.envoy_releases import OLDEST
 from authplane.core.names import Ref
 from authplane.policy.attached.attachments import Policies, PolicyChain, Target
 from authplane.policy.compile.compile_policies import PolicyCompiler
-from authplane.policy.placement.known_plans import known_plan
+from authplane.policy.placement.known_plans import Plans
 from authplane.policy.placement.placement_model import Choices, Decider, Plan
 from authplane.policy.placement.placement_plan import place_chain
 from authplane.policy.placement.ways_to_target import Passages
@@ -64,31 +64,31 @@ def way_to(made: Policies) -> PolicyChain:
     return chain
 
 
-def planned(made: Policies, choices: Choices | None = None) -> Plan:
-    return known_plan(way_to(made), made.settings, choices or Choices())
+def planned(plans: Plans, made: Policies, choices: Choices | None = None) -> Plan:
+    return plans.ensure(way_to(made), made.settings, choices or Choices())
 
 
 def test_a_plan_is_made_again_only_if_something_changes_that_it_depends_on() -> None:
-    library, compiler = Library(), PolicyCompiler()
+    library, compiler, plans = Library(), PolicyCompiler(), Plans()
 
     def compiled(**files: str) -> Policies:
         for name, text in files.items():
             library.changed(f"{name}.yaml", text.encode())
         return compiler.compile(library.current().resources).policies
 
-    first = planned(compiled(a=BACKEND, p=policy(rule()), s=NATIVE))
+    first = planned(plans, compiled(a=BACKEND, p=policy(rule()), s=NATIVE))
     beside = compiled(b=BACKEND.replace("{name: shop}", "{name: other}"))
-    assert planned(beside) is first
+    assert planned(plans, beside) is first
     chosen = compiled(
         a=BACKEND.replace("{name: shop}", "{name: shop, annotations: {authplane.dev/placement: CallOut}}")
     )
-    assert planned(chosen).decider is Decider.SERVER
-    assert planned(compiled(a=BACKEND)) is first
+    assert planned(plans, chosen).decider is Decider.SERVER
+    assert planned(plans, compiled(a=BACKEND)) is first
     shadow = policy(rule(SPIFFE, "[{type: CEL, cel: 'has(identity.a) && identity.a.exists(x, x == 1.0)'}]"), name="q")
-    assert planned(compiled(q=f"{shadow}  mode: Shadow")) is not first
+    assert planned(plans, compiled(q=f"{shadow}  mode: Shadow")) is not first
     changed = compiled(p=policy(rule(authorization="[{type: InlineTools, tools: [sub]}]")))
-    assert planned(changed) == place_chain(way_to(changed), changed.settings, Choices())
-    assert planned(changed) is not planned(changed, Choices(keys=frozenset()))
+    assert planned(plans, changed) == place_chain(way_to(changed), changed.settings, Choices())
+    assert planned(plans, changed) is not planned(plans, changed, Choices(keys=frozenset()))
 
 
 def test_a_plan_is_known_again_only_for_a_way_that_is_the_same_in_all_it_depends_on() -> None:
@@ -97,8 +97,9 @@ def test_a_plan_is_known_again_only_for_a_way_that_is_the_same_in_all_it_depends
     )
     chain = made.chain(WEB)
     assert chain is not None
-    known = known_plan(chain, made.settings, Choices())
-    assert known_plan(replace(chain), made.settings, Choices()) is known
+    plans = Plans()
+    known = plans.ensure(chain, made.settings, Choices())
+    assert plans.ensure(replace(chain), made.settings, Choices()) is known
     changed = (
         (replace(chain, guarded=not chain.guarded), made.settings, Choices()),
         (replace(chain, is_mcp=not chain.is_mcp), made.settings, Choices()),
@@ -111,6 +112,6 @@ def test_a_plan_is_known_again_only_for_a_way_that_is_the_same_in_all_it_depends
         (chain, made.settings, Choices(keys=frozenset())),
     )
     for each in changed:
-        found = known_plan(*each)
+        found = plans.ensure(*each)
         assert found is not known
         assert found == place_chain(*each)

@@ -89,7 +89,8 @@ def build_graph(
     grpc_servers = build_grpc_servers(resources, asked, gateways.protection, policies, reports)
     if unusable:
         gateways, grpc_servers = gateways.withdrawn(), close_all(grpc_servers)
-    services.forget_unused()
+    memory.grpc_servers.start()
+    memory.certificates.start()
     known = services.built()
     used = sorted({*hosts.clusters, *gateways.services})
     clusters: list[Cluster] = [*clusters_of_extensions.values(), *gateways.clusters, *(known[name] for name in used)]
@@ -97,10 +98,13 @@ def build_graph(
         _served(settings, hosts),
         gateways=gateways.ports,
         keys=placements.key_sets,
-        grpc_servers=grpc_servers,
+        grpc_servers=tuple(memory.grpc_servers.share(each.ref, each) for each in grpc_servers),
         clusters=tuple(sorted(clusters, key=lambda cluster: cluster.name)),
-        certificates=_certificates(
-            resources, settings, (*hosts.certificates, *gateways.certificates), clusters, asked.client
+        certificates=tuple(
+            memory.certificates.share(each.name, each)
+            for each in _certificates(
+                resources, settings, (*hosts.certificates, *gateways.certificates), clusters, asked.client
+            )
         ),
     )
     return Built(graph, reports.found(), gateways, asked if _asks(graph) else None)

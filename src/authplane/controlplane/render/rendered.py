@@ -68,8 +68,8 @@ def snapshot_of(
 
     ``bodies`` and ``before`` are those of the same release of Envoy.
     """
-    bodies.next_generation()
-    needs = Needs(envoy, bodies.kept)
+    bodies.start()
+    needs = Needs(envoy, bodies.memo)
     return Snapshot.of(
         {
             TypeUrl.LISTENER: bodies.serialize((*_listeners(graph, needs), *grpc_listeners_of(graph.grpc_servers))),

@@ -12,10 +12,9 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 from google.protobuf.message import Message
 
 from authplane.controlplane.render.varint import varint
+from authplane.core.memo import Generations, Memo, Same
 
 M = TypeVar("M", bound=Message)
-S = TypeVar("S")
-V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,26 +68,6 @@ def _message(made: Part | Message | Whole[Any]) -> Any:
     return message
 
 
-class Kept:
-    """Values that follow from objects: those of this generation and of the one before it."""
-
-    def __init__(self) -> None:
-        self._before: Mapping[int, tuple[object, Any]] = {}
-        self._now: dict[int, tuple[object, Any]] = {}
-
-    def next_generation(self) -> None:
-        """Forget what the last generation did not need."""
-        self._before, self._now = self._now, {}
-
-    def ensure(self, source: S, make: Callable[[S], V]) -> V:
-        """Return what is made of an object; the same object gives the same value."""
-        # The source is kept beside the value, so no other object can have its id meanwhile.
-        known = self._now.get(id(source)) or self._before.get(id(source)) or (source, make(source))
-        self._now[id(source)] = known
-        made: V = known[1]
-        return made
-
-
 _Key: TypeAlias = tuple[str, int]
 
 
@@ -102,19 +81,18 @@ class _Serialized:
     parts: "Mapping[_Key, _Serialized]"
 
 
-class Bodies:
-    """Serialized parts of this generation and of the one before it."""
+class Bodies(Generations[_Key, _Serialized]):
+    """Serialized parts."""
 
     def __init__(self) -> None:
-        self.kept: Final = Kept()
-        """What else is worth remembering."""
-        self._before: Mapping[_Key, _Serialized] = {}
-        self._now: dict[_Key, _Serialized] = {}
+        super().__init__()
+        self.memo: Final[Memo[Same, Any]] = Memo()
+        """What connection managers have to know, by their hosts."""
 
-    def next_generation(self) -> None:
-        """Forget what the last generation did not need."""
-        self.kept.next_generation()
-        self._before, self._now = self._now, {}
+    def start(self, common: object = None) -> None:
+        """Begin a generation, for all that is remembered here."""
+        super().start(common)
+        self.memo.start(common)
 
     def serialize(self, resources: Iterable[Resource[M]]) -> dict[str, bytes]:
         """Return the bytes of resources by name."""
@@ -147,13 +125,13 @@ class Bodies:
         """Return a part; it is among what is ``used`` then."""
         # The source is kept beside the bytes, so no other object can have its id meanwhile.
         key = part.kind, id(part.source)
-        known = self._now.get(key) or self._before.get(key)
+        known = self.now.get(key) or self.before.get(key)
         if known is None or known.part.source is not part.source or not _same(known.part.beside, part.beside):
             known = self._serialize(part)
         elif known.parts:
             # Whoever changes something next time needs the rest.
-            self._now |= known.parts
-        self._now[key] = used[key] = known
+            self.now |= known.parts
+        self.now[key] = used[key] = known
         return known
 
     def _serialize(self, part: Part) -> _Serialized:

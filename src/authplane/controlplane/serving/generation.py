@@ -96,7 +96,8 @@ class Generation:
         Unless they are ``served``, the keys of all issuers count as known: nobody has looked for them.
         """
         reached: Mapping[Target, frozenset[str] | None] = reached_targets(self.built.graph)
-        return Passages(self.compiled.policies, reached if served else dict.fromkeys(reached), envoy)
+        plans = self.memory.gateways.placements.shared.plans
+        return Passages(self.compiled.policies, reached if served else dict.fromkeys(reached), envoy, plans)
 
 
 def build_generation(

@@ -7,31 +7,28 @@ from typing import TypeAlias
 from authplane.controlplane.graph.model.target_placements import Placing
 from authplane.controlplane.status.access_policy_status import Condition
 from authplane.core.envoy_releases import Release
+from authplane.core.memo import Memo
 from authplane.core.names import Ref
 from authplane.policy.attached.attachments import Target
 from authplane.policy.compile.compile_policies import PolicyStanding, Standing
 from authplane.policy.rules.policy_targets import Aim
 
 _Ways: TypeAlias = Sequence[Placing | None]
-_Key: TypeAlias = tuple[Ref, Aim]
 
 
 class RememberedEnforcement:
-    """Conditions of this generation and of the one before it, with what stood on the ways that they speak of."""
+    """Conditions that were told, with what stood on the ways that they speak of."""
 
     def __init__(self) -> None:
-        self._before: Mapping[_Key, tuple[_Ways, Condition]] = {}
-        self._now: dict[_Key, tuple[_Ways, Condition]] = {}
+        self._told: Memo[tuple[Ref, Aim], Condition] = Memo()
         self._ways: Mapping[Ref, _Ways] = {}
-        self._envoy: Release | None = None
 
     def next_generation(self, reached: Mapping[Target, Placing | None], envoy: Release | None) -> None:
         """Forget what is told no longer; ``reached`` is what stands before the targets that something leads to.
 
         What was told of proxies of another release of Envoy is told no longer.
         """
-        self._before, self._now = self._now if envoy == self._envoy else {}, {}
-        self._envoy = envoy
+        self._told.start(envoy)
         ways: dict[Ref, list[Placing | None]] = defaultdict(list)
         for target, placing in reached.items():
             for ref in (target.backend, target.gateway):
@@ -45,9 +42,5 @@ class RememberedEnforcement:
         # What is not placed depends on more than is known here.
         if not ways or None in ways or standing.shadow or not at.accepted:
             return tell()
-        key = standing.ref, at.aim
-        known = self._before.get(key)
-        if known is None or known[0] != ways:
-            known = ways, tell()
-        self._now[key] = known
-        return known[1]
+        # What stands on a way has no equality but its identity.
+        return self._told.ensure((standing.ref, at.aim), ways, tell)

@@ -1,11 +1,13 @@
 """Which policies stand before which target."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias
 
 from authplane.cel.syntax.read_members import NOTHING, Members, join_members
+from authplane.core.memo import Memo, Same
 from authplane.core.names import Ref
 from authplane.policy.identity.evidence import Trusted
 from authplane.policy.identity.tokens.issuer import Issuer
@@ -90,6 +92,30 @@ def build_attachment(
     )
 
 
+AttachmentMemo: TypeAlias = Memo[Aim, Attachment]
+
+
+def ensure_attachment(  # noqa: PLR0913 (all that one is made of)
+    memo: AttachmentMemo,
+    aim: Aim,
+    policies: Sequence[AnyPolicy],
+    shadows: Sequence[AnyPolicy],
+    *,
+    mcp: bool,
+    chosen: Chosen,
+) -> Attachment:
+    """Return what `build_attachment` does; the same policies give the same object."""
+    inputs = (mcp, chosen, _compared(policies), _compared(shadows))
+    return memo.ensure(aim, inputs, partial(build_attachment, aim, policies, shadows, mcp=mcp, chosen=chosen))
+
+
+def _compared(policies: Sequence[AnyPolicy]) -> object:
+    """Compare whole policies by identity, as all else would take too long; those that deny everything say little."""
+    if any(isinstance(each, Unusable) for each in policies):
+        return [each if isinstance(each, Unusable) else Same(each) for each in policies]
+    return Same(*policies)
+
+
 def rules_of(policy: AnyPolicy) -> tuple[Rule, ...]:
     """Return the rules of a policy; one that cannot be used has none."""
     return () if isinstance(policy, Unusable) else policy.rules
@@ -127,6 +153,15 @@ class Target:
 
     def __hash__(self) -> int:
         return self._hash
+
+
+def attachments_before(target: Target, known: Mapping[Aim, Attachment]) -> tuple[Attachment, ...] | None:
+    """Return the attachments before a target, from which its chain follows; None for a target that is not known."""
+    aims = [] if target.gateway is None else [Aim(target.gateway, target.section)]
+    if target.backend is not None:
+        aims.append(Aim(target.backend))
+    attachments = tuple(attachment for aim in aims if (attachment := known.get(aim)) is not None)
+    return attachments if aims and len(attachments) == len(aims) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +229,8 @@ class Policies:
         known = self._ways.get(target)
         if known is not None:
             return known
-        aims = [] if target.gateway is None else [Aim(target.gateway, target.section)]
-        if target.backend is not None:
-            aims.append(Aim(target.backend))
-        attachments = tuple(attachment for aim in aims if (attachment := self.attachments.get(aim)) is not None)
-        if not aims or len(attachments) != len(aims):
+        attachments = attachments_before(target, self.attachments)
+        if attachments is None:
             return None
         is_mcp = target.backend is not None and target.backend.kind in BACKENDS and attachments[-1].mcp
         reads_mcp = any(attachment.reads_mcp for attachment in attachments)

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
+from authplane.core.memo import Generations, Memo, Same
 from authplane.core.names import Ref
 from authplane.core.problems import Problem, Problems
-from authplane.policy.attached.attachment_memory import AttachmentMemory
-from authplane.policy.attached.attachments import Attachment, Policies, trust_domains
+from authplane.policy.attached.attachments import Attachment, AttachmentMemo, Policies, ensure_attachment, trust_domains
 from authplane.policy.attached.policy_order import Stands, each_once
 from authplane.policy.compile.followed_issuers import followed_issuers, names_of
 from authplane.policy.compile.policy_drafts import Draft, build_draft, build_excess
@@ -92,13 +93,10 @@ class _Pass:
     stands: Stands
     problems: dict[Ref, Problems] = field(default_factory=dict)
     standings: dict[Ref, PolicyStanding] = field(default_factory=dict)
-    known: Mapping[Ref, Resolved] = field(default_factory=dict)
-    """What the pass before came to."""
-    made: dict[Ref, Resolved] = field(default_factory=dict)
-    attachments: AttachmentMemory = field(default_factory=AttachmentMemory)
-    settled: Mapping[Ref, "_Settled"] = field(default_factory=dict)
-    """The policies that the pass before accepted at all of their targets."""
-    settling: dict[Ref, "_Settled"] = field(default_factory=dict)
+    made: Generations[Ref, Resolved] = field(default_factory=Generations)
+    attachments: AttachmentMemo = field(default_factory=Memo)
+    settled: "Generations[Ref, _Settled]" = field(default_factory=Generations)
+    """The policies that are accepted at all of their targets."""
 
     def of(self, ref: Ref) -> Problems:
         return self.problems.setdefault(ref, Problems())
@@ -129,11 +127,11 @@ class PolicyCompiler:
 
     def __init__(self, options: Options | None = None) -> None:
         self._options = options or Options()
-        self._settings: Settings | None = None
-        self._drafts: dict[Ref, tuple[Written, Draft | _Excess]] = {}
-        self._made: Mapping[Ref, Resolved] = {}
-        self._settled: Mapping[Ref, _Settled] = {}
-        self._guards = AttachmentMemory()
+        self._settings: Memo[str, Settings] = Memo()
+        self._drafts: Memo[Ref, Draft | _Excess] = Memo()
+        self._made: Generations[Ref, Resolved] = Generations()
+        self._settled: Generations[Ref, _Settled] = Generations()
+        self._attachments: AttachmentMemo = Memo()
 
     def compile(self, resources: Resources) -> Compiled:
         """Compile what is in force.
@@ -143,20 +141,21 @@ class PolicyCompiler:
         configuration = Problems()
         settings = read_settings(resources, self._options, configuration)
         tls = read_backend_tls(resources)
+        for memory in (self._settings, self._made, self._settled, self._attachments):
+            memory.start()
         work = _Pass(
             resources,
-            self._same(settings or Settings()),
+            self._settings.share("", settings or Settings()),
             tls,
             Stands(self._options),
-            known=self._made,
-            attachments=self._guards,
+            made=self._made,
+            attachments=self._attachments,
             settled=self._settled,
         )
         work.problems[configuration_ref(resources)] = configuration
         drafts = list(self._draft_all(resources, work.settings))
         for draft in sorted((each for each in drafts if isinstance(each, Draft)), key=lambda each: each.seniority):
             _place(draft, work)
-        self._made, self._settled = work.made, work.settling
         _place_broken(work)
         for excess in drafts:
             if isinstance(excess, _Excess):
@@ -174,23 +173,14 @@ class PolicyCompiler:
             tls=tls,
         )
 
-    def _same(self, settings: Settings) -> Settings:
-        """Return equal settings as the object that the pass before had; with others, every document is read again."""
-        if self._settings is None or settings != self._settings:
-            self._settings, self._drafts = settings, {}
-        return self._settings
-
     def _draft_all(self, resources: Resources, settings: Settings) -> Iterator[Draft | _Excess]:
-        known, self._drafts = self._drafts, {}
+        # With other settings, every document is read again.
+        self._drafts.start(Same(settings))
         excess = over_quota(resources, self._options.most_per_namespace)
         for ref, written in written_policies(resources):
             over = ref in excess
-            before = known.get(ref)
-            if before is None or before[0] is not written or isinstance(before[1], _Excess) is not over:
-                draft = build_draft(written, settings, self._options) if not over else self._excess(written)
-                before = (written, draft)
-            self._drafts[ref] = before
-            yield before[1]
+            read = partial(self._excess, written) if over else partial(build_draft, written, settings, self._options)
+            yield self._drafts.ensure(ref, (over, Same(written)), read)
 
     def _excess(self, written: Written) -> _Excess:
         draft = build_excess(written, self._options.most_per_namespace)
@@ -222,12 +212,12 @@ def _name(item: tuple[Ref, object]) -> tuple[str, str, str]:
 
 def _place(draft: Draft, work: _Pass) -> None:
     """Put a policy before its targets, or what denies in its place."""
-    settled = work.settled.get(draft.ref)
+    settled = work.settled.before.get(draft.ref)
     if settled is None or settled.made.draft is not draft or not _fits(draft, work):
         _settle(draft, work)
         return
     work.stands.put(draft.aims, settled.made.policy, shadow=draft.shadow)
-    work.made[draft.ref], work.settling[draft.ref] = settled.made, settled
+    work.made.now[draft.ref], work.settled.now[draft.ref] = settled.made, settled
     work.problems[draft.ref], work.standings[draft.ref] = settled.problems, settled.standing
 
 
@@ -245,8 +235,8 @@ def _settle(draft: Draft, work: _Pass) -> None:
     easy = not draft.asks and _fits(draft, work)
     problems = work.of(draft.ref)
     problems.extend(draft.problems)
-    made = resolve_draft(draft, work.known.get(draft.ref), work.resources, work.tls, problems)
-    work.made[draft.ref], policy = made, made.policy
+    made = resolve_draft(draft, work.made.before.get(draft.ref), work.resources, work.tls, problems)
+    work.made.now[draft.ref], policy = made, made.policy
     present = [aim for aim in draft.aims if exists(work.resources, aim)]
     if any(is_grpc(work.resources, aim.ref) for aim in present):
         for path, why in draft.unknown_to_grpc:
@@ -271,7 +261,7 @@ def _settle(draft: Draft, work: _Pass) -> None:
         shadow=draft.shadow,
     )
     if easy and refusal is None:
-        work.settling[draft.ref] = _Settled(made, problems, work.standings[draft.ref])
+        work.settled.now[draft.ref] = _Settled(made, problems, work.standings[draft.ref])
 
 
 def _refusal(draft: Draft, present: list[Aim], work: _Pass, problems: Problems) -> Problem | None:
@@ -355,24 +345,25 @@ def _policies(work: _Pass, closed: str) -> Policies:
 
 
 def _guards(work: _Pass) -> Iterator[Attachment]:
-    work.attachments.next_pass()
     enforced, shadowed = work.stands.enforced, work.stands.shadows
     for kind, names in (("Backend", work.resources.backends), ("XBackend", work.resources.x_backends)):
         for name, backend in names.items():
             aim = Aim(Ref(kind, name.namespace, name.name))
             mcp = not is_grpc(work.resources, aim.ref)
             chosen = _chosen(backend, aim.ref, work)
-            yield work.attachments.ensure(aim, enforced.get(aim, ()), shadowed.get(aim, ()), mcp=mcp, chosen=chosen)
+            yield ensure_attachment(
+                work.attachments, aim, enforced.get(aim, ()), shadowed.get(aim, ()), mcp=mcp, chosen=chosen
+            )
     for ref, sections in listeners(work.resources).items():
         whole = Aim(ref)
         common, shadows = enforced.get(whole, []), shadowed.get(whole, [])
         chosen = _chosen(work.resources.gateways.get(ref.object_name), ref, work)
-        yield work.attachments.ensure(whole, common, shadows, mcp=True, chosen=chosen)
+        yield ensure_attachment(work.attachments, whole, common, shadows, mcp=True, chosen=chosen)
         for section in sections:
             aim = Aim(ref, section)
             own = _by_age(common, enforced.get(aim, []), work)
             cast = _by_age(shadows, shadowed.get(aim, []), work)
-            yield work.attachments.ensure(aim, own, cast, mcp=True, chosen=chosen)
+            yield ensure_attachment(work.attachments, aim, own, cast, mcp=True, chosen=chosen)
 
 
 def _chosen(target: Backend | XBackend | Gateway | None, ref: Ref, work: _Pass) -> Chosen:

@@ -59,7 +59,7 @@ class CallOut:
 Place: TypeAlias = Native | CallOut
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Token:
     """What a good token of an issuer is, the same for all rules that are for it."""
 
@@ -174,7 +174,7 @@ class Decider(StrEnum):
     GRPC_AND_SERVER = "gRPC server and policy server"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class Plan:
     """How the policies before a target are enforced.
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from authplane.core.envoy_releases import CURRENT, Release
+from authplane.core.memo import Same
 from authplane.core.names import Ref
 from authplane.policy.attached.attachments import Policies, PolicyChain, Target
 from authplane.policy.placement.grpc_plan import place_grpc, plan_in_server
-from authplane.policy.placement.known_plans import known_plan
+from authplane.policy.placement.known_plans import Plans
 from authplane.policy.placement.placement_model import CallOut, Choices, Decider, Native, PlacedPolicy, Plan
 from authplane.policy.rules.policy_targets import BACKENDS, Aim
 
@@ -29,15 +30,22 @@ class Passages:
     """Finds the ways past a target. ``reached`` are the targets that something leads to.
 
     With each target stand the addresses of the issuers whose keys Envoy is given there; None stands for all. Without a
-    release of ``envoy`` the proxies are such as are told nothing of policies.
+    release of ``envoy`` the proxies are such as are told nothing of policies. With the ``plans`` of others, those are
+    not made again.
     """
 
     def __init__(
-        self, policies: Policies, reached: Mapping[Target, frozenset[str] | None], envoy: Release | None = CURRENT
+        self,
+        policies: Policies,
+        reached: Mapping[Target, frozenset[str] | None],
+        envoy: Release | None = CURRENT,
+        plans: Plans | None = None,
     ) -> None:
         self._policies = policies
         self._reached = reached
         self._envoy = envoy
+        self._plans = plans or Plans()
+        self._made: dict[tuple[Target, Same], Plan] = {}
         self._past: dict[tuple[Ref, str], list[Target]] = defaultdict(list)
         for target in reached:
             for aim in _aims(target):
@@ -70,11 +78,16 @@ class Passages:
 
     def plan(self, target: Target, chain: PolicyChain) -> Plan:
         """Say who would enforce what if ``way`` stood before a target."""
-        choices = Choices(envoy=self._envoy or CURRENT, keys=self._reached.get(target))
-        plan = known_plan(chain, self._policies.settings, choices)
+        known = (target, Same(chain))
+        plan = self._made.get(known) or self._place(target, chain)
+        self._made[known] = plan
         if not chain.attachments[-1].mcp:
             return plan_in_server(plan, place_grpc(chain, self._policies.settings)) if chain.guarded else plan
         return plan if self._envoy is not None else _asked(plan, UNTOLD)
+
+    def _place(self, target: Target, chain: PolicyChain) -> Plan:
+        choices = Choices(envoy=self._envoy or CURRENT, keys=self._reached.get(target))
+        return self._plans.ensure(chain, self._policies.settings, choices)
 
 
 def _aims(target: Target) -> Iterator[Aim]:

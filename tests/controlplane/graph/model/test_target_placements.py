@@ -88,15 +88,16 @@ def test_what_stood_before_a_target_is_kept_only_for_the_same_policies_settings_
     assert placing is not None
     assert placing.keys == {"https://a"}
     assert (list(first), len(first)) == ([WHERE], 1)
-    first.remember()
     assert Placements(policies, {"https://a": "{}"}, memory)[WHERE] is placing
-    for changed in (
-        Placements(other, {"https://a": "{}"}, memory),
-        Placements(strict, {"https://a": "{}"}, memory),
-        Placements(policies, {"https://b": "{}"}, memory),
-        Placements(policies, None, memory),
+    for changed, keys in (
+        (other, {"https://a": "{}"}),
+        (strict, {"https://a": "{}"}),
+        (policies, {"https://b": "{}"}),
+        (policies, None),
     ):
-        found = changed[WHERE]
+        memory = PlacementMemory()
+        placing = Placements(policies, {"https://a": "{}"}, memory)[WHERE]
+        found = Placements(changed, keys, memory)[WHERE]
         assert found is not None
         assert found is not placing
     assert Placements(None, {"https://a": "{}"}, memory)[WHERE] is None
@@ -107,10 +108,7 @@ def test_nothing_stands_before_what_no_policy_names() -> None:
     found = Placements(policies)
     assert (found[WHERE], found[None, "Gateway/default/edge/web"], found["elsewhere", None]) == (None, None, None)
     memory = PlacementMemory()
-    known = Placements(policies, memory=memory)
-    assert known[WHERE] is None
-    known.remember()
-    assert memory.made == {}
+    assert [Placements(policies, memory=memory)[WHERE] for _ in range(2)] == [None, None]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from authplane.controlplane.graph.gateway.http_routes import Attached, Checks, R
 from authplane.controlplane.graph.gateway.mcp_backends import BackendMemo, Backends, build_backends
 from authplane.controlplane.graph.gateway.protection import NOTHING_PROTECTED, Protection, read_protection
 from authplane.controlplane.graph.gateway.route_rules import Beside, CoversOf
-from authplane.controlplane.graph.memo.memo import Memo
 from authplane.controlplane.graph.model.host_model import GatewayHost
 from authplane.controlplane.graph.model.hostnames import covers
 from authplane.controlplane.graph.model.port_model import (
@@ -41,6 +40,7 @@ from authplane.controlplane.graph.settings.gateway_settings import Settings
 from authplane.controlplane.graph.settings.settings_places import configuration_ref
 from authplane.controlplane.graph.upstreams.policy_connection import PolicyServer, policy_cluster, policy_service
 from authplane.controlplane.graph.upstreams.service_clusters import Clusters
+from authplane.core.memo import Memo, Watched
 from authplane.core.names import ObjectName, Ref
 from authplane.core.problems import Problems
 from authplane.policy.attached.attachments import Target
@@ -84,15 +84,18 @@ NO_GATEWAYS: Final = Gateways()
 class GatewayMemory:
     """What one build leaves to the next."""
 
-    backends: BackendMemo = field(default_factory=Memo)
+    backends: BackendMemo = field(default_factory=Watched)
     placements: PlacementMemory = field(default_factory=PlacementMemory)
     routes: RouteMemory = field(default_factory=RouteMemory)
     default_routes: RouteMemory = field(default_factory=RouteMemory)
-    ports: Mapping[int, GatewayPort] = field(default_factory=dict)
+    ports: Memo[int, GatewayPort] = field(default_factory=Memo)
+    chains: Memo[str, GatewayChain] = field(default_factory=Memo)
+    """By the name of the listener."""
+    policy_server: Memo[str, Cluster] = field(default_factory=Memo)
 
     def forget(self) -> None:
         """Forget everything: there is nothing that could come again."""
-        self.backends, self.placements, self.ports = Memo(), PlacementMemory(), {}
+        self.backends, self.placements, self.ports, self.chains = Watched(), PlacementMemory(), Memo(), Memo()
         self.routes, self.default_routes = RouteMemory(), RouteMemory()
 
 
@@ -140,16 +143,13 @@ def build_gateways(  # noqa: PLR0913, PLR0917 (each of them decides something)
         address = _HERE
     else:
         memory.default_routes = RouteMemory()
-    placements.remember()
     where = spec.gateway.address or address
-    made = _ports(served, leading.hosts, where, settings.downstream_tls)
-    ports = tuple(_as_before(each, memory.ports) for each in made)
-    memory.ports = {each.where.port: each for each in ports}
+    ports = tuple(_ports(served, leading.hosts, where, settings.downstream_tls, memory))
     used = _used(ports)
     own = [each.own for each in build.beside.backends.values() if each.own is not None and each.own.name in used]
     return Gateways(
         ports=ports,
-        clusters=(*own, *([policy_cluster(server)] if _checked(ports) else [])),
+        clusters=(*own, *([memory.policy_server.share("", policy_cluster(server))] if _checked(ports) else [])),
         services=used - {each.name for each in own},
         certificates=tuple(_certificates(served)),
         listeners=listeners,
@@ -214,8 +214,14 @@ def _route(name: ObjectName) -> Ref:
 
 
 def _ports(
-    listeners: Iterable[Listener], hosts: Mapping[str, tuple[GatewayHost, ...]], address: str, tls: TlsLimits
+    listeners: Iterable[Listener],
+    hosts: Mapping[str, tuple[GatewayHost, ...]],
+    address: str,
+    tls: TlsLimits,
+    memory: GatewayMemory,
 ) -> Iterator[GatewayPort]:
+    memory.ports.start()
+    memory.chains.start()
     by_port: dict[int, list[Listener]] = defaultdict(list)
     for each in listeners:
         by_port[each.port].append(each)
@@ -227,28 +233,15 @@ def _ports(
         claimed = {each.hostname for each in together if each.conflicted is None}
         if served[0].secure:
             by_name = sorted(served, key=lambda each: each.name)
-            chains = [_chain(each, hosts[each.name], claimed, tls) for each in by_name]
-            yield SecurePort(where=where, chains=tuple(chains))
+            made = (_chain(each, hosts[each.name], claimed, tls) for each in by_name)
+            chains = tuple(memory.chains.share(each.name, each) for each in made)
+            yield memory.ports.share(port, SecurePort(where=where, chains=chains))
         else:
             # Nobody answers for the names of listeners that are not served.
             kept = (GatewayHost(name=name, routes=()) for name in claimed - {each.hostname for each in served})
             found = [host for each in served for host in hosts[each.name]]
-            yield PlainPort(where=where, hosts=tuple(sorted((*found, *kept), key=lambda host: host.name)))
-
-
-def _as_before(made: GatewayPort, before: Mapping[int, GatewayPort]) -> GatewayPort:
-    """Return a port as the last build had it, wherever nothing is new; most of that is compared by identity."""
-    known = before.get(made.where.port)
-    if known == made:
-        return known
-    if isinstance(known, SecurePort) and isinstance(made, SecurePort):
-        chains = {each.name: each for each in known.chains}
-        return replace(made, chains=tuple(_same(each, chains.get(each.name)) for each in made.chains))
-    return made
-
-
-def _same(made: GatewayChain, known: GatewayChain | None) -> GatewayChain:
-    return known if known is not None and known == made else made
+            in_order = tuple(sorted((*found, *kept), key=lambda host: host.name))
+            yield memory.ports.share(port, PlainPort(where=where, hosts=in_order))
 
 
 def _chain(listener: Listener, hosts: tuple[GatewayHost, ...], claimed: Iterable[str], tls: TlsLimits) -> GatewayChain:

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 
 from authplane.controlplane.graph.gateway.gateway_listeners import Listener
@@ -12,6 +13,7 @@ from authplane.controlplane.graph.model.host_model import GatewayHost
 from authplane.controlplane.graph.model.hostnames import ANY, breadth
 from authplane.controlplane.graph.model.match_model import Exact, Match
 from authplane.controlplane.graph.model.route_model import GatewayRoute, ResourceMetadata
+from authplane.core.memo import Memo
 from authplane.policy.mcp.resource_metadata import metadata_path
 
 
@@ -30,54 +32,51 @@ _Described: TypeAlias = tuple[str, Tokens]
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """What a listener serves, and what it was made of."""
+class ListenerMemory:
+    """What a listener served in the last build; its parts are asked for only where something of it has changed."""
 
-    listener: tuple[str, str, bool]
-    attached: Sequence[Attachment]
-    hosts: tuple[GatewayHost, ...]
-    documents: Mapping[_Described, GatewayRoute] = field(repr=False)
+    whole: Memo[tuple[str, bool], tuple[GatewayHost, ...]] = field(default_factory=Memo)
+    """By the name that it has for clients, and whether it is secure."""
+    hosts: Memo[str, GatewayHost] = field(default_factory=Memo)
+    documents: Memo[_Described, GatewayRoute] = field(default_factory=Memo)
 
 
-def serve(listener: Listener, attached: Sequence[Attachment], before: Served | None = None) -> Served:
-    """Build all hosts of a listener; ``attached`` is in the order of the HTTPRoutes.
-
-    What equals the last time is the same object as in ``before``.
-    """
-    about = (listener.name, listener.hostname, listener.secure)
-    if before is not None and before.listener != about:
-        before = None
-    if before is not None and before.attached == attached:
-        return before
-    table = _Table(listener, before)
-    return Served(about, attached, table.hosts(attached), table.documents)
+def serve(
+    listener: Listener, attached: Sequence[Attachment], memory: ListenerMemory | None = None
+) -> tuple[GatewayHost, ...]:
+    """Build all hosts of a listener; ``attached`` is in the order of the HTTPRoutes."""
+    memory = memory or ListenerMemory()
+    memory.whole.start()
+    table = _Table(listener, memory)
+    return memory.whole.ensure((listener.hostname, listener.secure), attached, partial(table.hosts, attached))
 
 
 class _Table:
     """The routes of one listener, by host."""
 
-    def __init__(self, listener: Listener, before: Served | None) -> None:
+    def __init__(self, listener: Listener, memory: ListenerMemory) -> None:
         self._listener = listener
-        self._hosts = {host.name: host for host in before.hosts} if before else {}
-        self._documents: Mapping[_Described, GatewayRoute] = before.documents if before else {}
-        self.documents: dict[_Described, GatewayRoute] = {}
+        self._memory = memory
 
     def hosts(self, attached: Iterable[Attachment]) -> tuple[GatewayHost, ...]:
         """Return all hosts; a narrow one has the routes of the wider ones as well, after its own."""
+        self._memory.hosts.start()
+        self._memory.documents.start(self._listener.secure)
         entries: dict[str, list[Entry]] = defaultdict(list, {self._listener.hostname: []})
         for host, found in attached:
             entries[host] += found
         # Those that stand alike are in the order of their HTTPRoutes already.
         ordered = {name: sorted(found, key=_precedence) for name, found in entries.items()}
-        return tuple(self._host(name, ordered) for name in sorted(ordered))
+        made = tuple(self._host(name, ordered) for name in sorted(ordered))
+        self._memory.hosts.finish()
+        self._memory.documents.finish()
+        return made
 
     def _host(self, name: str, ordered: Mapping[str, Sequence[Entry]]) -> GatewayHost:
         wider = sorted((each for each in _wider(name) if each in ordered), key=breadth)
         entries = [entry for each in wider for entry in ordered[each]]
         own = (entry.route for entry in entries)
-        made = GatewayHost(name=name, routes=(*self._described(entries), *own))
-        known = self._hosts.get(name)
-        return known if known is not None and known == made else made
+        return self._memory.hosts.share(name, GatewayHost(name=name, routes=(*self._described(entries), *own)))
 
     def _described(self, entries: Iterable[Entry]) -> Iterator[GatewayRoute]:
         """Return the routes of the RFC 9728 documents, unless somebody serves one by an exact path."""
@@ -92,25 +91,21 @@ class _Table:
                 by_path[path.path] = entry.tokens if known is None else known | entry.tokens
         for resource, tokens in sorted(by_path.items(), key=_path):
             if metadata_path(resource) not in taken:
-                yield self._document(resource, tokens)
+                document = partial(self._document, resource, tokens)
+                yield self._memory.documents.ensure((resource, tokens), None, document)
 
     def _document(self, resource: str, tokens: Tokens) -> GatewayRoute:
-        key = (resource, tokens)
-        made = self.documents.get(key) or self._documents.get(key)
-        if made is None:
-            where = metadata_path(resource)
-            made = GatewayRoute(
-                name=f"{self._listener.name}#={where}",
-                match=Match(path=Exact(where)),
-                action=ResourceMetadata(
-                    scheme="https" if self._listener.secure else "http",
-                    path=resource,
-                    issuers=tokens.issuers,
-                    scopes=tokens.scopes,
-                ),
-            )
-        self.documents[key] = made
-        return made
+        where = metadata_path(resource)
+        return GatewayRoute(
+            name=f"{self._listener.name}#={where}",
+            match=Match(path=Exact(where)),
+            action=ResourceMetadata(
+                scheme="https" if self._listener.secure else "http",
+                path=resource,
+                issuers=tokens.issuers,
+                scopes=tokens.scopes,
+            ),
+        )
 
 
 def _precedence(entry: Entry) -> Precedence:

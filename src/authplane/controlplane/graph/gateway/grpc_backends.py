@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
 from typing import assert_never
 
 from authplane.controlplane.graph.gateway.mcp_backends import backend_ref
@@ -60,26 +59,18 @@ def _servers(
             authorization = Closed()
         elif protected or denied:
             authorization = _judged(ref, policies, check, protected=protected)
-        yield _known(
-            GrpcServer(
-                ref=ref,
-                address=written.address,
-                port=written.port,
-                tls=_tls(written),
-                authorization=authorization,
-            )
+        yield GrpcServer(
+            ref=ref,
+            address=written.address,
+            port=written.port,
+            tls=_tls(written),
+            authorization=authorization,
         )
 
 
 def close_all(servers: tuple[GrpcServer, ...]) -> tuple[GrpcServer, ...]:
     """Return the servers while nobody knows what holds for them."""
-    return tuple(_known(replace(each, authorization=Closed())) for each in servers)
-
-
-@lru_cache(maxsize=4096)
-def _known(server: GrpcServer) -> GrpcServer:
-    """Return the same object for an equal server, so that it is not rendered again."""
-    return server
+    return tuple(replace(each, authorization=Closed()) for each in servers)
 
 
 def _judged(ref: Ref, policies: Policies | None, check: PolicyCheck, *, protected: bool) -> Judged:

@@ -6,12 +6,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from authplane.controlplane.graph.gateway.gateway_hosts import Attachment, Entry, Served, serve
+from authplane.controlplane.graph.gateway.gateway_hosts import Attachment, Entry, ListenerMemory, serve
 from authplane.controlplane.graph.gateway.gateway_listeners import Fault, Listener
 from authplane.controlplane.graph.gateway.protection import NO_TOKENS, Protection, Tokens
 from authplane.controlplane.graph.gateway.route_matches import precedence
 from authplane.controlplane.graph.gateway.route_rules import Beside, ReadRoute, Rule, RuleBackend, read_route
-from authplane.controlplane.graph.memo.memo import Memo, Tables
 from authplane.controlplane.graph.model.host_model import GatewayHost
 from authplane.controlplane.graph.model.hostnames import ANY, closest, common_name, hostname_problem
 from authplane.controlplane.graph.model.match_model import Match, Regex
@@ -25,6 +24,7 @@ from authplane.controlplane.graph.model.route_authorization import (
 )
 from authplane.controlplane.graph.model.route_model import GatewayRoute, Share, Split
 from authplane.controlplane.graph.model.target_placements import Placing, Placings
+from authplane.core.memo import Memo, Tables, Watched
 from authplane.core.names import ObjectName
 from authplane.core.problems import Problem, Problems
 from authplane.policy.attached.attachments import Target
@@ -117,8 +117,8 @@ class BuiltRoute:
 class RouteMemory:
     """What routes came to in the last build."""
 
-    routes: Memo[ObjectName, BuiltRoute] = field(default_factory=Memo)
-    served: Mapping[str, Served] = field(default_factory=dict)
+    routes: Watched[ObjectName, BuiltRoute] = field(default_factory=Watched)
+    listeners: Memo[str, ListenerMemory] = field(default_factory=Memo)
     """By the name of the listener."""
 
 
@@ -152,12 +152,12 @@ def attach_routes(  # noqa: PLR0913, PLR0917 (each of them decides something)
         for listener, attachment in made.attached:
             attached[listener].append(attachment)
         outcomes.append(made.outcome)
-    memory.routes.keep(routes)
-    memory.served = {
-        name: serve(fronts[name].listener, found, memory.served.get(name)) for name, found in attached.items()
-    }
+    memory.listeners.start()
     return Attached(
-        hosts={name: each.hosts for name, each in memory.served.items()},
+        hosts={
+            name: serve(fronts[name].listener, found, memory.listeners.ensure(name, None, ListenerMemory))
+            for name, found in attached.items()
+        },
         routes=tuple(sorted(outcomes, key=_by_name)),
     )
 

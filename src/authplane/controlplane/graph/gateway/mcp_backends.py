@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias
 
-from authplane.controlplane.graph.memo.memo import Memo, Tables
-from authplane.controlplane.graph.memo.watched_tables import tables_of, with_tables
 from authplane.controlplane.graph.model.canonical_paths import target_problem
 from authplane.controlplane.graph.model.upstreams import (
     CaFile,
@@ -21,7 +19,9 @@ from authplane.controlplane.graph.settings.gateway_settings import ExternalNames
 from authplane.controlplane.graph.upstreams.external_names import external_host, external_name_problem
 from authplane.controlplane.graph.upstreams.service_clusters import Clusters, Wanted
 from authplane.controlplane.graph.upstreams.service_tls import ServiceTls, read_service_tls
+from authplane.controlplane.graph.watched_tables import tables_of, with_tables
 from authplane.core.addresses import parse_ip_address
+from authplane.core.memo import Tables, Watched
 from authplane.core.names import ObjectName, Ref
 from authplane.core.problems import Problem, Problems, Severity
 from authplane.core.timeouts import Disabled, Timeout, UseDefault, parse_timeout
@@ -61,7 +61,7 @@ class BuiltBackend:
     found: tuple[Problem, ...]
 
 
-BackendMemo: TypeAlias = Memo[Ref, BuiltBackend]
+BackendMemo: TypeAlias = Watched[Ref, BuiltBackend]
 
 
 def build_backends(  # noqa: PLR0913, PLR0917 (each of them decides something)
@@ -73,23 +73,21 @@ def build_backends(  # noqa: PLR0913, PLR0917 (each of them decides something)
     memo: BackendMemo | None = None,
 ) -> Backends:
     """Resolve every Backend and XBackend that is an MCP server, whether a route leads there or not."""
-    memo = memo if memo is not None else Memo()
+    memo = memo if memo is not None else Watched()
     tls = read_service_tls(resources)
     # What is not among the tables; of it, a change is a change for every Backend.
     memo.start((settings, ca_file, tls, resources.broken))
     written = {"Backend": resources.backends, "XBackend": resources.x_backends}
     tables = {**tables_of(resources), **written, "clusters": clusters}
-    found, known = {}, {}
+    found = {}
     for kind, documents in written.items():
         for name in documents:
             ref = Ref(kind, name.namespace, name.name)
             made = memo.ensure(ref, tables, partial(_build, ref, resources, settings, CaFile(ca_file), tls))
-            known[ref] = made
             if made.found:
                 reports.of(ref).extend(made.found)
             if made.target is not None:
                 found[ref] = made.target
-    memo.keep(known)
     return found
 
 

@@ -12,8 +12,6 @@ from authplane.controlplane.graph.httpproxy.proxy_authorization import host_auth
 from authplane.controlplane.graph.httpproxy.proxy_routes import LEADS_NOWHERE, BuiltRoute, build_routes
 from authplane.controlplane.graph.httpproxy.root_hosts import Root
 from authplane.controlplane.graph.httpproxy.unused_fields import refuse_in_host
-from authplane.controlplane.graph.memo.memo import Memo, Tables
-from authplane.controlplane.graph.memo.watched_tables import tables_of, with_tables
 from authplane.controlplane.graph.model.host_model import Host
 from authplane.controlplane.graph.model.hostnames import is_dns_name
 from authplane.controlplane.graph.model.port_model import Certificate, Fallback, SecureHost
@@ -21,6 +19,8 @@ from authplane.controlplane.graph.model.route_authorization import Unprotected
 from authplane.controlplane.graph.model.route_model import Forward, RedirectToHttps, Route
 from authplane.controlplane.graph.reports import Reports
 from authplane.controlplane.graph.settings.gateway_settings import Settings
+from authplane.controlplane.graph.watched_tables import tables_of, with_tables
+from authplane.core.memo import Tables, Watched
 from authplane.core.names import ObjectName, Ref
 from authplane.core.problems import Problems
 from authplane.core.text import name_some
@@ -44,7 +44,7 @@ class Hosts:
     """Where their requests are sent."""
 
 
-def build_hosts(shared: BuildContext, memo: Memo[ObjectName, Root]) -> Hosts:
+def build_hosts(shared: BuildContext, memo: Watched[ObjectName, Root]) -> Hosts:
     """Build the virtual host of every valid root; an invalid one is withdrawn from both listeners."""
     tables = tables_of(shared.resources) | {
         "owners": shared.owners,
@@ -72,7 +72,6 @@ def build_hosts(shared: BuildContext, memo: Memo[ObjectName, Root]) -> Hosts:
         included.update(root.plain.included)
         if root.served:
             roots.append(root)
-    memo.keep(shared.resources.proxies)
     _report_orphans(shared, included)
     unread = {each.host.lower() for each in _unread_roots(shared) if each.host is not None}
     return _assemble(roots, frozenset(fqdn for fqdn in unread.union(shared.owners) if is_dns_name(fqdn)))

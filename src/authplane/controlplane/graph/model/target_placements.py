@@ -2,11 +2,27 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
-from authplane.policy.attached.attachments import Policies, PolicyChain
+from authplane.cel.envoy.translate import Condition
+from authplane.core.memo import Held, Same, Tables, Watched
+from authplane.policy.attached.attachments import Policies, PolicyChain, attachments_before
 from authplane.policy.attached.request_target import parse_target
+from authplane.policy.placement.known_plans import Plans
+from authplane.policy.placement.placement_model import Token
 from authplane.policy.rules.access_settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPlans:
+    """What targets with the same policies have in common, as long as one of them is there."""
+
+    plans: Plans = field(default_factory=Plans)
+    rendered: Held[Same, Any] = field(default_factory=Held)
+    """What was rendered of plans."""
+    tokens: Held[tuple[str, Condition], Token] = field(default_factory=Held)
+    """Equal ones as one object: whoever compares those of all targets need not look at all that is said of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
@@ -17,6 +33,9 @@ class Placing:
     settings: Settings
     keys: frozenset[str]
     """The issuers whose keys proxies are given, by address."""
+    shared: SharedPlans = field(default_factory=SharedPlans, repr=False)
+    answers: dict[object, Any] = field(default_factory=dict, init=False, repr=False)
+    """What was found out about it, by question: it is known as long as this is."""
 
     def with_all_keys(self) -> "Placing":
         """Return the same as if the keys of all issuers were there."""
@@ -31,13 +50,12 @@ Placings: TypeAlias = Mapping[Where, Placing | None]
 """What stands before each target; None leaves it to the policy server."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class PlacementMemory:
     """What stood before targets in the last build."""
 
-    settings: Settings = field(default_factory=Settings)
-    keys: frozenset[str] = frozenset()
-    made: Mapping[Where, Placing] = field(default_factory=dict)
+    placings: Watched[Where, Placing | None] = field(default_factory=Watched)
+    shared: SharedPlans = field(default_factory=SharedPlans)
 
 
 class Placements(Placings):
@@ -57,13 +75,13 @@ class Placements(Placings):
         self._memory = memory or PlacementMemory()
         self._settings = policies.settings if policies is not None else Settings()
         self._issuers = frozenset(self.key_sets)
-        same = self._memory.settings == self._settings and self._memory.keys == self._issuers
-        self._before = self._memory.made if same else {}
+        self._memory.placings.start((self._settings, self._issuers, self._policies is None))
+        self._tables: Tables = {"attachments": {} if self._policies is None else self._policies.attachments}
         self._made: dict[Where, Placing | None] = {}
 
     def __getitem__(self, where: Where) -> Placing | None:
         if where not in self._made:
-            self._made[where] = self._known(where) or self._build(*where)
+            self._made[where] = self._memory.placings.ensure(where, self._tables, partial(self._build, where))
         return self._made[where]
 
     def __iter__(self) -> Iterator[Where]:
@@ -72,23 +90,12 @@ class Placements(Placings):
     def __len__(self) -> int:
         return len(self._made)
 
-    def remember(self) -> None:
-        """Leave what was asked for to the next build."""
-        memory = self._memory
-        memory.settings, memory.keys = self._settings, self._issuers
-        memory.made = {where: placing for where, placing in self._made.items() if placing is not None}
-
-    def _known(self, where: Where) -> Placing | None:
-        placing, policies = self._before.get(where), self._policies
-        if placing is None or policies is None:
+    def _build(self, where: Where, tables: Tables) -> Placing | None:
+        policies, target = self._policies, parse_target(*where)
+        # What else a chain says follows from the target's name and the settings.
+        if policies is None or attachments_before(target, tables["attachments"]) is None:
             return None
-        # The targets of a chain follow from its name, and what else it says from its attachments and the settings.
-        same = all(policies.attachments.get(attachment.aim) is attachment for attachment in placing.chain.attachments)
-        return placing if same else None
-
-    def _build(self, backend: str | None, gateway: str | None) -> Placing | None:
-        policies = self._policies
-        chain = policies.chain(parse_target(backend, gateway)) if policies is not None else None
+        chain = policies.chain(target)
         if chain is None or not (chain.guarded or chain.shadows):
             return None
-        return Placing(chain=chain, settings=self._settings, keys=self._issuers)
+        return Placing(chain=chain, settings=self._settings, keys=self._issuers, shared=self._memory.shared)

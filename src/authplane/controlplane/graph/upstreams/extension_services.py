@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from authplane.controlplane.graph.memo.memo import Memo, Tables
-from authplane.controlplane.graph.memo.watched_tables import tables_of, with_tables
 from authplane.controlplane.graph.model.upstreams import (
     Balancing,
     ExtensionCluster,
@@ -20,6 +18,8 @@ from authplane.controlplane.graph.settings.gateway_settings import Settings, bui
 from authplane.controlplane.graph.tls.upstream_tls import upstream_tls
 from authplane.controlplane.graph.upstreams.extension_targets import build_destinations
 from authplane.controlplane.graph.upstreams.service_tls import ServiceTls
+from authplane.controlplane.graph.watched_tables import tables_of, with_tables
+from authplane.core.memo import Tables, Watched
 from authplane.core.names import ObjectName, Ref
 from authplane.core.problems import Path, Problem, Problems
 from authplane.core.timeouts import Timeout, UseDefault, parse_schema_timeout
@@ -32,7 +32,7 @@ _BALANCING: Final = {"": Balancing.ROUND_ROBIN} | {strategy.value: strategy for 
 _OVER_TLS: Final = "h2"
 
 
-ExtensionMemo: TypeAlias = Memo[ObjectName, tuple[ExtensionCluster | None, tuple[Problem, ...]]]
+ExtensionMemo: TypeAlias = Watched[ObjectName, tuple[ExtensionCluster | None, tuple[Problem, ...]]]
 
 
 def extension_clusters(
@@ -47,7 +47,6 @@ def extension_clusters(
         reports.of(Ref("ExtensionService", name.namespace, name.name)).extend(problems)
         if cluster is not None:
             clusters[name] = cluster
-    memo.keep(resources.extension_services)
     return clusters
 
 

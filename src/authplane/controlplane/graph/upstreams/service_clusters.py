@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Final, TypeAlias, assert_never
 
-from authplane.controlplane.graph.memo.memo import Memo, Tables
-from authplane.controlplane.graph.memo.watched_tables import tables_of, with_tables
 from authplane.controlplane.graph.model.upstreams import (
     Balancing,
     Destinations,
@@ -25,7 +23,9 @@ from authplane.controlplane.graph.tls.upstream_tls import upstream_tls
 from authplane.controlplane.graph.upstreams.resolved_services import ExternalAddress, Resolved, resolve
 from authplane.controlplane.graph.upstreams.service_annotations import annotated_breakers, annotated_protocol
 from authplane.controlplane.graph.upstreams.service_tls import ServiceTls
+from authplane.controlplane.graph.watched_tables import tables_of, with_tables
 from authplane.core.addresses import parse_ip_address
+from authplane.core.memo import Tables, Watched
 from authplane.core.names import ObjectName
 from authplane.core.problems import Problem, Problems, Severity
 from authplane.core.timeouts import Timeout, UseDefault
@@ -78,7 +78,7 @@ def ensure_cluster(clusters: Clusters, wanted: Wanted, problems: Problems) -> st
     return found.name
 
 
-ClusterMemo: TypeAlias = Memo[Wanted, tuple[ServiceCluster | None, Found]]
+ClusterMemo: TypeAlias = Watched[Wanted, tuple[ServiceCluster | None, Found]]
 
 
 class ServiceClusters(Clusters):
@@ -104,10 +104,6 @@ class ServiceClusters(Clusters):
 
     def __len__(self) -> int:
         return len(self._known)
-
-    def forget_unused(self) -> None:
-        """Forget what nobody asked for any more."""
-        self._memo.keep(self._known)
 
     def built(self) -> Mapping[str, ServiceCluster]:
         """Return every cluster that was asked for and exists, by name."""

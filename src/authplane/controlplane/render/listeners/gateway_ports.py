@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import lru_cache, partial
-from typing import Final, assert_never
+from functools import partial
+from typing import Any, Final, assert_never
 
 from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
 
@@ -27,8 +27,9 @@ from authplane.controlplane.render.listeners.proxy_ports import (
 )
 from authplane.controlplane.render.native.native_decisions import Provider, possible_of, requirement_name
 from authplane.controlplane.render.native.native_filters import Natives, join
-from authplane.controlplane.render.resource_parts import Kept, Part, Whole
+from authplane.controlplane.render.resource_parts import Part, Whole
 from authplane.core.envoy_releases import CURRENT, Release
+from authplane.core.memo import Memo, Same
 from authplane.core.timeouts import After, UseDefault
 
 _STATS: Final = "gateway"
@@ -48,15 +49,16 @@ class Needed:
 
 
 class Needs:
-    """Finds what connection managers have to know, for each once; with what was ``kept`` nothing is found again."""
+    """Finds what connection managers have to know, for each once; with a ``memo`` nothing is found again."""
 
-    def __init__(self, envoy: Release | None = CURRENT, kept: Kept | None = None) -> None:
+    def __init__(self, envoy: Release | None = CURRENT, memo: Memo[Same, Any] | None = None) -> None:
         self._envoy = envoy
-        self._kept = kept or Kept()
+        self._memo: Memo[Same, Needed] = memo if memo is not None else Memo()
+        self._chains: dict[Chain, Chain] | None = None
 
     def of(self, hosts: tuple[GatewayHost, ...]) -> Needed:
         """Return what the connection manager of these hosts has to know."""
-        return self._kept.ensure(hosts, self._find)
+        return self._memo.ensure(Same(hosts), None, partial(self._find, hosts))
 
     def chain(self, hosts: tuple[GatewayHost, ...]) -> Chain:
         """Return its filters; equal ones are the same object."""
@@ -68,7 +70,15 @@ class Needs:
         possible = ((each, possible_of(each.placing, self._envoy)) for each in enforced)
         tokens = {requirement_name(each): found.providers for each, found in possible if found and found.providers}
         chain = replace(_chain_of(enforced, self._envoy), mcp=any(each.mcp for each in shares))
-        return Needed(_one(chain), tokens)
+        return Needed(self._one(chain), tokens)
+
+    def _one(self, chain: Chain) -> Chain:
+        """Return equal filters as one object: every route is rendered for them, and they are compared as often."""
+        if self._chains is None:
+            # Most connection managers have the same ones: those are worth a look, and not each that has them.
+            known = {id(each.made.chain): each.made.chain for each in self._memo.before.values()}
+            self._chains = {each: each for each in known.values()}
+        return self._chains.setdefault(chain, chain)
 
 
 def gateway_listeners_of(
@@ -115,12 +125,6 @@ def _chain_of(enforced: Sequence[Enforced], envoy: Release | None) -> Chain:
         for each in sorted(services, key=_name)
     )
     return Chain(guards=guards, natives=_natives(enforced, envoy))
-
-
-@lru_cache(maxsize=256)
-def _one(chain: Chain) -> Chain:
-    """Return equal filters as one object: every route is rendered for them, and they are compared as often."""
-    return chain
 
 
 def _name(service: AuthorizationService) -> str:

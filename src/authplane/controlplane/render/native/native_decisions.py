@@ -1,16 +1,16 @@
 """What Envoy decides by itself before a target, and what its filters are told for that."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import partial
 from operator import attrgetter
-from typing import Final, NamedTuple
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from typing import NamedTuple
 
 from envoy.config.rbac.v3.rbac_pb2 import RBAC
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2
 from google.protobuf.any_pb2 import Any
 
+from authplane.cel.envoy.translate import Condition
 from authplane.controlplane.graph.gateway.http_routes import GATEWAY, TARGET
 from authplane.controlplane.graph.model.route_authorization import Enforced
 from authplane.controlplane.graph.model.target_placements import Placing
@@ -18,8 +18,8 @@ from authplane.controlplane.render.envoy_pieces import pack
 from authplane.controlplane.render.native.rbac_policies import policies_of, render_rules, render_together, slot_prefix
 from authplane.controlplane.render.native.shadow_rules import render_shadow
 from authplane.core.envoy_releases import Release
+from authplane.core.memo import Held, Same
 from authplane.policy.identity.tokens.issuer_url import IssuerUrl
-from authplane.policy.placement.known_plans import KnownPlan, hold_plan
 from authplane.policy.placement.placement_model import Choices, Decider, PlacedEntry, Plan, Sender, Token
 from authplane.policy.rules.access_settings import Settings, issuer_settings
 from authplane.policy.rules.rule_model import Oidc
@@ -86,69 +86,41 @@ class _Asked(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    held: tuple[KnownPlan, ...]
+    held: tuple[Plan, ...]
+    """What is enforced, and what stands in shadow."""
     placed: Placed | None
 
 
-class _Plans:
-    """What is enforced, and what stands in shadow; the same plans have equal settings."""
-
-    __slots__ = ("plans", "settings")
-
-    def __init__(self, plans: tuple[Plan, ...], settings: Settings) -> None:
-        self.plans, self.settings = plans, settings
-
-    def __hash__(self) -> int:
-        return hash(tuple(map(id, self.plans)))
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, _Plans)
-            and len(self.plans) == len(other.plans)
-            and all(mine is theirs for mine, theirs in zip(self.plans, other.plans, strict=True))
-        )
-
-
-# All of it goes with the targets that it is for.
-_ANSWERS: Final[WeakKeyDictionary[Placing, dict[_Asked, _Answer]]] = WeakKeyDictionary()
-_PLACED: Final[WeakValueDictionary[_Plans, Placed]] = WeakValueDictionary()
-
-
 def _recall(placing: Placing, asked: _Asked) -> Placed | None:
-    known = _ANSWERS.get(placing)
-    if known is None:
-        known = _ANSWERS[placing] = {}
-    answer = known.get(asked)
+    answer: _Answer | None = placing.answers.get(asked)
     if answer is None:
-        answer = known[asked] = _answer(placing.with_all_keys() if asked.with_all_keys else placing, asked.envoy)
+        answer = _answer(placing.with_all_keys() if asked.with_all_keys else placing, asked.envoy)
+        placing.answers[asked] = answer
     return answer.placed
 
 
 def _answer(placing: Placing, envoy: Release) -> _Answer:
-    choices = Choices(envoy=envoy, keys=placing.keys)
-    held = tuple(hold_plan(each, placing.settings, choices) for each in (placing.chain, *placing.chain.shadows))
-    given = _Plans(tuple(each.plan for each in held), placing.settings)
-    placed = _PLACED.get(given) or _place(given)
-    if placed is not None:
-        _PLACED[given] = placed
-    return _Answer(held, placed)
-
-
-def _place(given: _Plans) -> Placed | None:
-    plan, *shadows = given.plans
+    choices, settings = Choices(envoy=envoy, keys=placing.keys), placing.settings
+    chains = (placing.chain, *placing.chain.shadows)
+    plan, *shadows = held = tuple(placing.shared.plans.ensure(each, settings, choices) for each in chains)
     if plan.decider is Decider.SERVER or any(each.decider is not Decider.ENVOY for each in shadows):
-        return None
+        return _Answer(held, None)
+    # The same plans were made with the same settings.
+    return _Answer(held, placing.shared.rendered.ensure(Same(*held), partial(_place, plan, shadows, placing)))
+
+
+def _place(plan: Plan, shadows: Sequence[Plan], placing: Placing) -> Placed:
     policies = policies_of(plan)
-    enforced, native = bool(policies), [entry for each in given.plans for entry in _native(each)]
+    enforced, native = bool(policies), [entry for each in (plan, *shadows) for entry in _native(each)]
     issuers = {entry.source.issuer for entry in native if isinstance(entry.source, Oidc)}
     wants_tokens = any(isinstance(entry.source, Oidc) for entry in _native(plan))
     rules = [render_rules(policy, plan, tells_apart=wants_tokens) for policy in policies]
     return Placed(
         plan=plan,
-        providers=tuple(sorted(_provider(each, given.settings) for each in issuers)),
-        tokens=tuple(sorted(set(_tokens(native)), key=attrgetter("issuer"))),
+        providers=tuple(sorted(_provider(each, placing.settings) for each in issuers)),
+        tokens=tuple(sorted(set(_tokens(native, placing.shared.tokens)), key=attrgetter("issuer"))),
         wants_tokens=wants_tokens,
-        reads_mcp=any(each.front.reads_mcp for each in given.plans),
+        reads_mcp=any(each.front.reads_mcp for each in (plan, *shadows)),
         certificates=any(isinstance(entry.sender, Sender) and entry.sender.ids for entry in native),
         slots=() if len(rules) == 1 else tuple(_slot(number, each) for number, each in enumerate(rules)),
         decide=_decide(rules[0] if len(rules) == 1 else render_together(plan)) if enforced else None,
@@ -160,16 +132,14 @@ def _native(plan: Plan) -> Iterator[PlacedEntry]:
     return (entry for policy in policies_of(plan) for entry in policy.native)
 
 
-def _tokens(entries: Iterable[PlacedEntry]) -> Iterator[Token]:
+def _tokens(entries: Iterable[PlacedEntry], known: Held[tuple[str, Condition], Token]) -> Iterator[Token]:
     for each in entries:
         if isinstance(each.sender, Sender) and each.sender.token is not None:
-            yield _one(each.sender.token)
+            token = each.sender.token
+            yield known.ensure((token.issuer, token.condition), partial(_itself, token))
 
 
-# There are few issuers, and whoever compares tokens should not look at all that is said of them.
-@lru_cache(maxsize=1024)
-def _one(token: Token) -> Token:
-    """Return equal ones as one object."""
+def _itself(token: Token) -> Token:
     return token
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from authplane.controlplane.graph.memo.memo import Tables
+from authplane.core.memo import Tables
 from authplane.resources.documents import Resources
 
 _WATCHED: Final = (

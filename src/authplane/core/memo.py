@@ -1,0 +1,204 @@
+"""Builds only what has changed: what was made in the last generation is given again if what it was made of is the same.
+
+Every stage, from documents over policies, graph and placement to bytes for proxies, remembers what it made with a
+memory of this module, so that a changed document costs what depends on it. This is the contract:
+
+*What may be shared.* Frozen values alone, made by functions whose result follows from what the memory compares: the
+key and the ``inputs`` of `Memo.ensure`, what `Watched.ensure` saw its build look at, and what `start` was given as
+common to all. What a function reads past those makes its result wrong, not slow.
+
+*How it is compared.* By equality, in which Python takes the same object for equal without a look inside. What takes
+long to compare, or has no equality, is wrapped in `Same` and compared by identity alone.
+
+*Who promises that equal is the same object.* Each stage, to the next one: an object that follows from unchanged
+documents is given again by `ensure`, or made and exchanged for the known one by `share`. So the library gives the
+resources of unchanged documents, the compiler settings, policies and attachments, the graph hosts, routes, ports,
+clusters and servers, the placements what stands before targets, and a snapshot its collections. Whoever passes such an
+object on passes on the object: `dataclasses.replace`, or a new tuple of the same, is a copy, and a copy is new to all
+who compare by identity.
+
+*What a broken promise costs.* Time, never a wrong result: with memory and without it, results are equal.
+
+*How long.* `Memo` and `Watched` forget what a whole generation did not ask for; `Held` forgets what nobody holds.
+
+*Who owns it.* The object that lives from generation to generation, which makes its memories and passes them on; no
+module has one. A memory is used by one thread at a time.
+
+Tests hold all of it, through the whole pipeline: ``tests/controlplane/serving/test_memory_contract.py``.
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+from weakref import WeakValueDictionary
+
+K = TypeVar("K")
+V = TypeVar("V")
+Key = TypeVar("Key", bound=Hashable)
+Made = TypeVar("Made")
+Entry = TypeVar("Entry")
+
+_ABSENT: Final = object()
+_WHOLE: Final = object()
+
+
+class Same:
+    """Objects that are compared by identity, to be a key or among the inputs of what is made of them.
+
+    It holds them, so that no other object can come to have the place in memory by which they are told apart.
+    """
+
+    __slots__ = ("_ids", "_objects")
+
+    def __init__(self, *objects: object) -> None:
+        self._objects = objects
+        self._ids = tuple(map(id, objects))
+
+    def __hash__(self) -> int:
+        return hash(self._ids)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self._ids == other._ids
+
+
+class Generations(Generic[Key, Entry]):
+    """Entries of this generation and of the one before it. What becomes of them is for those who use it."""
+
+    def __init__(self) -> None:
+        self.before: Mapping[Key, Entry] = {}
+        self.now: dict[Key, Entry] = {}
+        self._common: object = None
+
+    def start(self, common: object = None) -> None:
+        """Begin a generation: forget what the last one did not ask for, and all if ``common`` is another."""
+        self.before, self.now = self.now if common == self._common else {}, {}
+        self._common = common
+
+    def finish(self) -> None:
+        """Forget what this generation has not asked for, without waiting for the next, which may be far away."""
+        self.before = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Known(Generic[Key, Made]):
+    key: Key
+    """As it was first given: an equal one of each generation would only take room."""
+    inputs: object
+    made: Made
+
+
+class Memo(Generations[Key, _Known[Key, Made]]):
+    """What was made, by key."""
+
+    def ensure(self, key: Key, inputs: object, make: Callable[[], Made]) -> Made:
+        """Return what ``make`` makes of the key and the inputs; without making it if both are as they were."""
+        known = self.now.get(key) or self.before.get(key)
+        if known is None or known.inputs != inputs:
+            known = _Known(key, inputs, make())
+        self.now[known.key] = known
+        return known.made
+
+    def share(self, key: Key, made: Made) -> Made:
+        """Return the known object for an equal one, so that whoever compares by identity finds the same."""
+        known = self.now.get(key) or self.before.get(key)
+        if known is None or (known.made is not made and known.made != made):
+            known = _Known(key, None, made)
+        self.now[known.key] = known
+        return known.made
+
+
+class Held(Generic[Key, Made]):
+    """What was made, by key, as long as somebody holds it; it needs a ``weakref_slot``."""
+
+    def __init__(self) -> None:
+        self._known: WeakValueDictionary[Key, Made] = WeakValueDictionary()
+
+    def ensure(self, key: Key, make: Callable[[], Made]) -> Made:
+        """Return what ``make`` makes of the key; without making it if somebody holds that."""
+        made = self._known.get(key)
+        if made is None:
+            made = self._known[key] = make()
+        return made
+
+
+# --- What is not told, but seen
+
+
+class Tracked(Mapping[K, V]):
+    """A table that notes every look at it."""
+
+    __slots__ = ("_name", "_reads", "_table")
+
+    def __init__(self, name: str, table: Mapping[K, V], reads: dict[tuple[str, object], object]) -> None:
+        self._name = name
+        self._table = table
+        self._reads = reads
+
+    def __getitem__(self, key: K) -> V:
+        value = self._table.get(key, _ABSENT)
+        self._reads[self._name, key] = value
+        if value is _ABSENT:
+            raise KeyError(key)
+        return value  # type: ignore[return-value]
+
+    def get(self, key: K, default: Any = None) -> Any:
+        """Return a value, or ``default``; without the price of an exception."""
+        value = self._table.get(key, _ABSENT)
+        self._reads[self._name, key] = value
+        return default if value is _ABSENT else value
+
+    def __contains__(self, key: object) -> bool:
+        return self.get(key, _ABSENT) is not _ABSENT  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[K]:
+        self._reads[self._name, _WHOLE] = self._table
+        return iter(self._table)
+
+    def __len__(self) -> int:
+        self._reads[self._name, _WHOLE] = self._table
+        return len(self._table)
+
+
+Tables = Mapping[str, Mapping[Any, Any]]
+"""What can be looked at, by name. None of them ever says something else than before; a new generation has new ones."""
+
+
+@dataclass(slots=True)
+class _Seen(Generic[Key, Made]):
+    key: Key
+    made: Made
+    reads: Mapping[tuple[str, object], object]
+    tables: Tables
+    """Those in which all that was read was found to be the same."""
+
+
+class Watched(Generations[Key, _Seen[Key, Made]]):
+    """What was built, by key, until something that its build looked at is another.
+
+    There is no list of what depends on what, so none can be wrong: a build that looks at something else next month
+    depends on that as well.
+    """
+
+    def ensure(self, key: Key, tables: Tables, build: Callable[[Tables], Made]) -> Made:
+        """Return what ``build`` makes of the tables; without building if it would look at the same as last time."""
+        known = self.now.get(key) or self.before.get(key)
+        if known is not None and _unchanged(known, tables):
+            known.tables = tables
+            self.now[known.key] = known
+            return known.made
+        reads: dict[tuple[str, object], object] = {}
+        made = build({name: Tracked(name, table, reads) for name, table in tables.items()})
+        self.now[key] = _Seen(key, made, reads, tables)
+        return made
+
+
+def _unchanged(known: _Seen[Any, Any], tables: Tables) -> bool:
+    before = known.tables
+    for (name, key), seen in known.reads.items():
+        table = tables[name]
+        if table is before[name]:
+            continue
+        now = table if key is _WHOLE else table.get(key, _ABSENT)
+        if now is not seen and now != seen:
+            return False
+    return True
