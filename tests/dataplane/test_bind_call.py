@@ -29,10 +29,10 @@ from authplane.dataplane.runtime.channels.channel_plan import (
     BUSY,
     CLOSED,
     NOWHERE,
+    AlreadyOpen,
     Backends,
-    Bound,
+    BoundCall,
     Naming,
-    Open,
     Plan,
     State,
 )
@@ -54,13 +54,13 @@ class Pool(ChannelPool):
     """Opens nothing, and counts."""
 
     def __init__(self, broken: frozenset[str] = frozenset(), tokens: tuple[TokenSource, ...] = ()) -> None:
-        super().__init__(lambda _: Open(None, None))
+        super().__init__(lambda _: AlreadyOpen(None, None))
         self.broken = broken
         self.channels = {key: self._made(key, tokens) for key in ("a", "b")}
         self.released: list[str] = []
 
     def _made(self, key: str, tokens: tuple[TokenSource, ...]) -> PooledChannel:
-        made = PooledChannel(key, Open(None, None))
+        made = PooledChannel(key, AlreadyOpen(None, None))
         made.tokens = tokens
         return made
 
@@ -209,7 +209,7 @@ async def test_threads_and_event_loops_take_the_same_steps_to_the_same_end(  # n
 def test_a_patient_call_waits_although_there_is_a_reason_why_there_is_no_plan() -> None:
     pool, seen = Pool(), list[Any]()
     found = drive(binding(DENIED, pool, patient=True), scripted(pool, [planned()], seen))
-    assert isinstance(found, Bound)
+    assert isinstance(found, BoundCall)
     assert seen == [AwaitPlan(True), TakeChannel("a")]
 
 

@@ -29,8 +29,8 @@ from authplane.dataplane.config.security import ClientTls, SystemRoots
 from authplane.dataplane.filters.registry import State
 from authplane.dataplane.routing.call_filters import FixedRules
 from authplane.dataplane.routing.call_routing import Routed
-from authplane.dataplane.runtime.channels.aio_channel import AioFilteredChannel, AioParts
-from authplane.dataplane.runtime.channels.channel_plan import Backends, Naming, Open, Plan
+from authplane.dataplane.runtime.channels.aio_channel import AioChannelParts, AioFilteredChannel
+from authplane.dataplane.runtime.channels.channel_plan import AlreadyOpen, Backends, Naming, Plan
 from authplane.dataplane.runtime.channels.current_plan import AioCurrentPlan, ThreadCurrentPlan
 from authplane.dataplane.runtime.channels.xds_targets import BackendKey, Reaching
 from authplane.dataplane.runtime.connections.call_kinds import Method
@@ -154,9 +154,9 @@ async def test_a_call_is_drawn_once_whether_it_is_dropped() -> None:
         draw=lambda: next(draws),
     )
     async with grpc.aio.insecure_channel("127.0.0.1:1") as nobody:
-        pool = AioChannelPool(lambda _: Open(nobody, None))
+        pool = AioChannelPool(lambda _: AlreadyOpen(nobody, None))
         pool.keep(frozenset({"a"}))
-        parts = AioParts(
+        parts = AioChannelParts(
             naming=Naming(target="t", authority="t"), plan=AioCurrentPlan(plan), pool=pool, side=AioSideChannels()
         )
         async with AioFilteredChannel(parts) as channel:
@@ -205,7 +205,7 @@ def test_a_callback_that_fails_keeps_nobody_from_being_told() -> None:
 
 def test_methods_that_are_made_for_one_call_leave_nothing_behind(port: int) -> None:
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        pooled = PooledChannel(channel, Open(channel, None))
+        pooled = PooledChannel(channel, AlreadyOpen(channel, None))
         for _ in range(50):
             method = Method("unary_unary", PATHS["unary_unary"], lambda data: data, lambda data: data)
             assert method.on(pooled)(b"a", timeout=PATIENCE) == b"a"

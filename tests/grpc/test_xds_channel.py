@@ -280,7 +280,7 @@ async def test_the_status_of_calls_has_the_beginning_of_many_problems_and_the_lo
     assert error.code() is grpc.StatusCode.UNAVAILABLE
     details = error.details()
     assert "http_filters[0]" in details
-    assert re.search(r"\.\.\. \(the log of authplane\.xds has all \d{5} characters\)$", details)
+    assert re.search(r"… \(the log of authplane\.xds has all \d{5} characters\)$", details)
     assert len(details) < 600
 
     async def logged() -> bool:

@@ -36,20 +36,22 @@ from authplane.dataplane.filters.extauthz.wire import ExtAuthzOptions
 from authplane.dataplane.filters.headers import Rules
 from authplane.dataplane.filters.registry import FilterConfig, FilterType, Packed, Registry, Scope, State, Structured
 from authplane.dataplane.runtime.calls.call_gate import Gate
-from authplane.dataplane.runtime.calls.call_parts import Count, Options, Registered
-from authplane.dataplane.runtime.channels.channel_plan import Open
+from authplane.dataplane.runtime.calls.filter_state import Count
+from authplane.dataplane.runtime.channels.channel_plan import AlreadyOpen
 from authplane.dataplane.runtime.channels.current_plan import ThreadCurrentPlan
-from authplane.dataplane.runtime.channels.thread_channel import FilteredChannel, Parts
+from authplane.dataplane.runtime.channels.thread_channel import FilteredChannel, ThreadChannelParts
 from authplane.dataplane.runtime.channels.xds_channels import open_xds_channel
 from authplane.dataplane.runtime.channels.xds_targets import SCHEME, XdsChannelCredentials
 from authplane.dataplane.runtime.connections.channel_pool import ThreadChannelPool
+from authplane.dataplane.runtime.connections.dialing import Options
 from authplane.dataplane.runtime.connections.jwt_file import jwt_token_file_call_credentials, jwt_token_file_interceptor
 from authplane.dataplane.runtime.connections.side_channels import SideChannels, channel_keys
-from authplane.dataplane.runtime.servers.ports import XdsServerCredentials
+from authplane.dataplane.runtime.servers.registered_handlers import Registered
 from authplane.dataplane.runtime.servers.serving_states import NotServing, Serving, ServingState, Told
 from authplane.dataplane.runtime.servers.thread_filtered_server import FilteredServer
 from authplane.dataplane.runtime.servers.thread_handlers import ThreadGated
 from authplane.dataplane.runtime.servers.thread_xds_server import XdsServer
+from authplane.dataplane.runtime.servers.xds_ports import XdsServerCredentials
 from authplane.dataplane.runtime.xds.csds_service import csds_service
 from authplane.dataplane.runtime.xds.find_bootstrap import BootstrapError
 from authplane.grpc.filters import ext_authz, filter_from
@@ -237,9 +239,11 @@ def channel(  # noqa: PLR0913 (grpcio's own four, and ours)
         if given is None
         else grpcio.secure_channel(target, given, options, compression)
     )
-    pool, side = ThreadChannelPool(lambda _: Open(inner, given)), SideChannels()
+    pool, side = ThreadChannelPool(lambda _: AlreadyOpen(inner, given)), SideChannels()
     pool.keep(frozenset({TARGET}))
     side.keep(channel_keys(named))
     return FilteredChannel(
-        Parts(naming=naming, plan=ThreadCurrentPlan(plan), pool=pool, side=side, close=inner.close, only=inner)
+        ThreadChannelParts(
+            naming=naming, plan=ThreadCurrentPlan(plan), pool=pool, side=side, close=inner.close, only=inner
+        )
     )

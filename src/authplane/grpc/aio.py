@@ -1,4 +1,8 @@
-"""Servers and channels of ``grpc.aio`` with filters: named in code, or configured by xDS."""
+"""Servers and channels of ``grpc.aio`` with filters: named in code, or configured by xDS.
+
+The arguments are written out here as in `authplane.grpc`, for type checkers and for those who read; `wiring` has what
+becomes of them.
+"""
 
 from collections.abc import Iterable, Sequence
 from concurrent import futures
@@ -10,18 +14,20 @@ import grpc.aio as grpcio_aio
 
 from authplane.dataplane.filters.registry import FilterConfig, Registry
 from authplane.dataplane.runtime.calls.call_gate import Gate
-from authplane.dataplane.runtime.calls.call_parts import Count, Options, Registered
-from authplane.dataplane.runtime.channels.aio_channel import AioFilteredChannel, AioParts
-from authplane.dataplane.runtime.channels.channel_plan import Open
+from authplane.dataplane.runtime.calls.filter_state import Count
+from authplane.dataplane.runtime.channels.aio_channel import AioChannelParts, AioFilteredChannel
+from authplane.dataplane.runtime.channels.channel_plan import AlreadyOpen
 from authplane.dataplane.runtime.channels.current_plan import AioCurrentPlan
 from authplane.dataplane.runtime.channels.xds_channels import open_aio_xds_channel
 from authplane.dataplane.runtime.channels.xds_targets import SCHEME
 from authplane.dataplane.runtime.connections.channel_pool import AioChannelPool
+from authplane.dataplane.runtime.connections.dialing import Options
 from authplane.dataplane.runtime.connections.jwt_file import jwt_token_file_interceptors
 from authplane.dataplane.runtime.connections.side_channels import AioSideChannels, channel_keys
 from authplane.dataplane.runtime.servers.aio_filtered_server import AioFilteredServer
 from authplane.dataplane.runtime.servers.aio_handlers import AioGated
 from authplane.dataplane.runtime.servers.aio_xds_server import AioXdsServer
+from authplane.dataplane.runtime.servers.registered_handlers import Registered
 from authplane.dataplane.runtime.servers.serving_states import Told
 from authplane.dataplane.runtime.xds.csds_service import aio_csds_service as csds_service
 from authplane.grpc.wiring import (
@@ -154,11 +160,11 @@ def channel(  # noqa: PLR0913 (grpcio's own five, and ours)
         if given is None
         else grpcio_aio.secure_channel(target, given, options, compression)
     )
-    pool, side = AioChannelPool(lambda _: Open(inner, given)), AioSideChannels()
+    pool, side = AioChannelPool(lambda _: AlreadyOpen(inner, given)), AioSideChannels()
     pool.keep(frozenset({TARGET}))
     side.keep(channel_keys(named))
     return AioFilteredChannel(
-        AioParts(
+        AioChannelParts(
             naming=naming,
             plan=AioCurrentPlan(plan),
             pool=pool,

@@ -14,11 +14,13 @@ from authplane.dataplane.filters.registry import FilterConfig, FilterType, Kept,
 from authplane.dataplane.filters.standard import standard_registry
 from authplane.dataplane.routing.call_filters import FixedRules
 from authplane.dataplane.routing.resource_types import resource_types
+from authplane.dataplane.runtime.calls.call_connection import own_principal
 from authplane.dataplane.runtime.calls.call_gate import Gate
-from authplane.dataplane.runtime.calls.call_parts import Count, Options, Teller, filter_state, own_principal
+from authplane.dataplane.runtime.calls.filter_state import Count, Teller, filter_state
 from authplane.dataplane.runtime.channels.channel_plan import Backends, Naming, Plan
 from authplane.dataplane.runtime.channels.xds_channels import XdsCalling
 from authplane.dataplane.runtime.channels.xds_targets import Reaching, XdsChannelCredentials, parse_target
+from authplane.dataplane.runtime.connections.dialing import Options
 from authplane.dataplane.runtime.servers.serving_states import Told
 from authplane.dataplane.runtime.servers.xds_server import XdsSettings
 from authplane.dataplane.runtime.xds.find_bootstrap import BootstrapSource, load_bootstrap

@@ -8,7 +8,7 @@ from authplane.dataplane.filters.calls import Call, Connection, Metadata, Mutati
 from authplane.dataplane.filters.filter_metadata import NO_METADATA
 from authplane.dataplane.filters.headers import mutated
 from authplane.dataplane.routing.call_routing import Routed
-from authplane.dataplane.runtime.calls.connection import CallConnection
+from authplane.dataplane.runtime.calls.call_connection import CallConnection
 from authplane.dataplane.runtime.calls.local_addresses import LocalAddresses
 
 _FOR_EVER: Final = 1e9
@@ -106,6 +106,10 @@ class ResponseEdits:
     def apply(self, metadata: Metadata) -> Metadata:
         """Return the metadata with the changes made."""
         return mutated((*metadata, *self.additions), self.mutations)
+
+    def shown(self, received: Metadata, *, failed: bool) -> Metadata:
+        """Return what a client sees; nothing if the call failed and its server sent only how it ended."""
+        return received if failed and not received else self.apply(received)
 
 
 def edits_of(verdict: Proceed) -> ResponseEdits | None:

@@ -22,7 +22,7 @@ from authplane.dataplane.runtime.channels.bind_call import (
     bind_call,
 )
 from authplane.dataplane.runtime.channels.call_tokens import AwaitToken
-from authplane.dataplane.runtime.channels.channel_plan import Bound, Naming
+from authplane.dataplane.runtime.channels.channel_plan import BoundCall, Naming
 from authplane.dataplane.runtime.channels.current_plan import AioCurrentPlan
 from authplane.dataplane.runtime.channels.edited_calls import EditedAioCall
 from authplane.dataplane.runtime.connections.call_kinds import MakesCalls, Method, interceptors_of, named
@@ -38,7 +38,7 @@ _NOBODY: Final = "ipv4:127.0.0.1:1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AioParts:
+class AioChannelParts:
     """What a channel is made of."""
 
     naming: Naming
@@ -63,7 +63,7 @@ class _Waiting(NamedTuple):
     deadline: Deadline
 
 
-_Begun: TypeAlias = Bound | Stop | _Waiting
+_Begun: TypeAlias = BoundCall | Stop | _Waiting
 
 
 class _Started(NamedTuple):
@@ -78,7 +78,7 @@ class _Started(NamedTuple):
 class AioFilteredChannel(MakesCalls, grpc.aio.Channel):
     """Judges every call, then lets the channel make it to which the call's route leads."""
 
-    def __init__(self, parts: AioParts) -> None:
+    def __init__(self, parts: AioChannelParts) -> None:
         self.parts = parts
         # Its interceptors wait where a call may not: it must be there at once. Nothing is ever sent over it.
         self._stand_in = grpc.aio.insecure_channel(
@@ -141,10 +141,10 @@ class AioFilteredChannel(MakesCalls, grpc.aio.Channel):
         try:
             return _Waiting(steps, next(steps), deadline)
         except StopIteration as finished:
-            found: Bound | Stop = finished.value
+            found: BoundCall | Stop = finished.value
             return found
 
-    def start(self, method: Method, bound: Bound, request: Any, options: dict[str, Any]) -> Any:
+    def start(self, method: Method, bound: BoundCall, request: Any, options: dict[str, Any]) -> Any:
         """Make a call that was judged."""
         try:
             call = method.on(bound.pooled)(request, **{**options, "timeout": bound.timeout, "metadata": bound.sent})
@@ -181,7 +181,7 @@ class AioFilteredChannel(MakesCalls, grpc.aio.Channel):
         changed = {"credentials": details.credentials, "wait_for_ready": details.wait_for_ready}
         return self.start(method, found, request, {**options, **changed})
 
-    async def _wait(self, waiting: _Waiting) -> Bound | Stop:
+    async def _wait(self, waiting: _Waiting) -> BoundCall | Stop:
         try:
             async with asyncio.timeout(waiting.deadline.left()):
                 return await drive_on_loop(waiting.steps, self._take, waiting.step)
@@ -223,7 +223,7 @@ class _Multi:
         if not self.channel.parts.interceptors and given.get("credentials") is None:
             asked = AskedCall(self.method.path, given.get("metadata"), None, bool(given.get("wait_for_ready")))
             begun = self.channel.begin(asked, given.get("timeout"))
-        if isinstance(begun, Bound):
+        if isinstance(begun, BoundCall):
             return self.channel.start(self.method, begun, request, given)
         token = _started.set(_Started(self.method, given, begun))
         # It would make a header of it, which is for the call itself to do.

@@ -19,7 +19,7 @@ from authplane.dataplane.runtime.channels.channel_plan import (
     BUSY,
     CLOSED,
     Backends,
-    Bound,
+    BoundCall,
     Naming,
     Plan,
     as_metadata,
@@ -48,7 +48,7 @@ class TakeChannel:
 
 
 Step: TypeAlias = AwaitPlan | TakeChannel | AwaitToken | Effect
-Binding: TypeAlias = Generator[Step, Any, Bound | Stop]
+Binding: TypeAlias = Generator[Step, Any, BoundCall | Stop]
 
 
 class AskedCall(NamedTuple):
@@ -85,7 +85,7 @@ def bind_call(naming: Naming, current: CurrentPlan, pool: ChannelPool, asked: As
     if isinstance(tokens, Stop) or left == 0:
         release()
         return tokens if isinstance(tokens, Stop) else LATE
-    return Bound(pooled, release, shortest(left, routed.longest), verdict.metadata, edits_of(verdict), tokens)
+    return BoundCall(pooled, release, shortest(left, routed.longest), verdict.metadata, edits_of(verdict), tokens)
 
 
 def _judge(plan: Plan, call: Call) -> Generator[Effect, Outcome, tuple[Routed, Proceed] | Stop]:

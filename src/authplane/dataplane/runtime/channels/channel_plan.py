@@ -37,7 +37,7 @@ class Backends:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundCall:
     """A call that may go out: where, and with what."""
 
     pooled: PooledChannel
@@ -103,7 +103,7 @@ class Naming:
         return new_call(_CLIENT, method, self.authority, metadata, timeout, None, self.target)
 
 
-class Open(Opener):
+class AlreadyOpen(Opener):
     """A channel that is there already."""
 
     def __init__(self, channel: Any, credentials: grpc.ChannelCredentials | None) -> None:

@@ -1,4 +1,8 @@
-"""Calls whose responses filters change, as clients see them."""
+"""Calls whose responses filters change, as clients see them.
+
+There are two: grpcio's calls have other methods with threads than on event loops, and those of loops must be subclasses
+of its own.
+"""
 
 from collections.abc import AsyncIterator, Callable, Generator
 from typing import Any
@@ -21,10 +25,10 @@ class EditedCall:
         return getattr(self._call, name)
 
     def initial_metadata(self) -> Any:
-        """Return what the server sent, with the changes of filters; nothing if it sent only how the call ended."""
-        found = tuple(self._call.initial_metadata() or ())
+        """Return what the server sent, with the changes of filters."""
+        received = tuple(self._call.initial_metadata() or ())
         failed = not self._call.is_active() and self._call.code() is not grpc.StatusCode.OK
-        return found if failed and not found else self._edits.apply(found)
+        return self._edits.shown(received, failed=failed)
 
     def __iter__(self) -> "EditedCall":
         return self
@@ -54,10 +58,10 @@ class EditedAioCall(
         self._edits = edits
 
     async def initial_metadata(self) -> grpc.aio.Metadata:
-        """Return what the server sent, with the changes of filters; nothing if it sent only how the call ended."""
-        found = tuple(await self._call.initial_metadata() or ())
+        """Return what the server sent, with the changes of filters."""
+        received = tuple(await self._call.initial_metadata() or ())
         failed = self._call.done() and await self._call.code() is not grpc.StatusCode.OK
-        return grpc.aio.Metadata(*(found if failed and not found else self._edits.apply(found)))
+        return grpc.aio.Metadata(*self._edits.shown(received, failed=failed))
 
     async def trailing_metadata(self) -> grpc.aio.Metadata:
         """Pass on."""

@@ -16,7 +16,7 @@ from authplane.dataplane.filters.calls import Stop
 from authplane.dataplane.runtime.calls.drivers import drive, effect_on_thread
 from authplane.dataplane.runtime.channels.bind_call import AskedCall, AwaitPlan, Step, TakeChannel, bind_call
 from authplane.dataplane.runtime.channels.call_tokens import AwaitToken
-from authplane.dataplane.runtime.channels.channel_plan import CLOSED, Bound, Naming
+from authplane.dataplane.runtime.channels.channel_plan import CLOSED, BoundCall, Naming
 from authplane.dataplane.runtime.channels.current_plan import ThreadCurrentPlan
 from authplane.dataplane.runtime.channels.edited_calls import EditedCall
 from authplane.dataplane.runtime.connections.call_kinds import MakesCalls, Method, named
@@ -28,7 +28,7 @@ from authplane.dataplane.runtime.connections.side_channels import SideChannels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class ThreadChannelParts:
     """What a channel is made of."""
 
     naming: Naming
@@ -43,7 +43,7 @@ class Parts:
 class FilteredChannel(MakesCalls, grpc.Channel):
     """Judges every call, then lets the channel make it to which the call's route leads."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ThreadChannelParts) -> None:
         self._parts = parts
         self._plan = parts.plan
         self._only = parts.only
@@ -77,7 +77,7 @@ class FilteredChannel(MakesCalls, grpc.Channel):
     ) -> None:
         self.close()
 
-    def begin(self, method: str, given: "_Given") -> Bound | Stop:
+    def begin(self, method: str, given: "_Given") -> BoundCall | Stop:
         """Let filters judge a call that starts; whoever starts it waits for them, not longer than the call may take."""
         if self._plan.closed:
             raise ValueError("Cannot invoke RPC on closed channel!")
@@ -113,7 +113,7 @@ class _Given:
     wait_for_ready: bool | None = None
     compression: grpc.Compression | None = None
 
-    def passed(self, bound: Bound) -> dict[str, Any]:
+    def passed(self, bound: BoundCall) -> dict[str, Any]:
         """Return what is passed on besides the request."""
         return {
             "timeout": bound.timeout,
@@ -191,7 +191,7 @@ grpc.UnaryStreamMultiCallable.register(_StreamedMulti)
 grpc.StreamStreamMultiCallable.register(_StreamedMulti)
 
 
-def _begin(multi: _Multi | _StreamedMulti, given: _Given) -> Bound | Stop:
+def _begin(multi: _Multi | _StreamedMulti, given: _Given) -> BoundCall | Stop:
     return multi.channel.begin(multi.method.path, given)
 
 
@@ -199,7 +199,7 @@ def _no_code() -> None:
     """Stand for the status of an error that has none."""
 
 
-def _started(bound: Bound, start: Callable[[], Any]) -> Any:
+def _started(bound: BoundCall, start: Callable[[], Any]) -> Any:
     try:
         call = start()
     except BaseException:

@@ -13,11 +13,11 @@ from authplane.dataplane.filters.calls import Stop
 from authplane.dataplane.filters.registry import Kept
 from authplane.dataplane.routing.resolver import ClientConfiguration, Failed, Known, Resolution, resolve_client
 from authplane.dataplane.routing.resource_types import ResourceTypes
-from authplane.dataplane.runtime.calls.call_parts import Count, Teller, filter_state
-from authplane.dataplane.runtime.channels.aio_channel import AioFilteredChannel, AioParts
+from authplane.dataplane.runtime.calls.filter_state import Count, Teller, filter_state
+from authplane.dataplane.runtime.channels.aio_channel import AioChannelParts, AioFilteredChannel
 from authplane.dataplane.runtime.channels.channel_plan import Naming, Plan
 from authplane.dataplane.runtime.channels.current_plan import AioCurrentPlan, ThreadCurrentPlan
-from authplane.dataplane.runtime.channels.thread_channel import FilteredChannel, Parts
+from authplane.dataplane.runtime.channels.thread_channel import FilteredChannel, ThreadChannelParts
 from authplane.dataplane.runtime.channels.xds_targets import Reaching, XdsTarget, backend_keys, build_plan, failure
 from authplane.dataplane.runtime.connections.channel_pool import AioChannelPool, ThreadChannelPool
 from authplane.dataplane.runtime.connections.side_channels import AioSideChannels, SideChannels, channel_keys
@@ -102,7 +102,7 @@ def open_xds_channel(calling: XdsCalling) -> FilteredChannel:
         resolving.end()
         client.close()
 
-    return FilteredChannel(Parts(naming=calling.naming, plan=plan, pool=pool, side=side, close=close))
+    return FilteredChannel(ThreadChannelParts(naming=calling.naming, plan=plan, pool=pool, side=side, close=close))
 
 
 def open_aio_xds_channel(
@@ -112,7 +112,7 @@ def open_aio_xds_channel(
     plan, pool, side = AioCurrentPlan(), AioChannelPool(calling.reaching.opener), AioSideChannels()
     asking = _Asking(calling, _Plans(calling, plan.set, pool, side))
     return AioFilteredChannel(
-        AioParts(
+        AioChannelParts(
             naming=calling.naming,
             plan=plan,
             pool=pool,

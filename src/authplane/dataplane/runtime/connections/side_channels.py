@@ -1,4 +1,8 @@
-"""Channels to services on the side, such as an authorization service: equal keys share one, updates keep it."""
+"""Channels to services on the side, such as an authorization service: equal keys share one, updates keep it.
+
+How a side call is given up differs: a thread is told by the call that asks, and cancels a future; on an event loop the
+task is cancelled. So each kind makes its calls itself, and what they come to is the same.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping

@@ -8,11 +8,11 @@ import grpc
 import grpc.aio
 
 from authplane.dataplane.runtime.calls.call_gate import Gate
-from authplane.dataplane.runtime.calls.call_parts import Registered
 from authplane.dataplane.runtime.calls.local_addresses import parse_bound
 from authplane.dataplane.runtime.connections.side_channels import AioSideChannels
 from authplane.dataplane.runtime.servers.aio_shutdown import AioEnds, crashed, pause, stop_quietly
 from authplane.dataplane.runtime.servers.filtered_ports import FilteredPorts
+from authplane.dataplane.runtime.servers.registered_handlers import Registered
 from authplane.runtime.child_processes import owned_tasks
 
 _LAST_CALLS: Final = 30.0

@@ -15,13 +15,16 @@ import grpc.aio
 from authplane.dataplane.filters.calls import Stop
 from authplane.dataplane.runtime.calls.call_gate import Gate, edits_of
 from authplane.dataplane.runtime.calls.drivers import drive_on_loop, effect_on_loop
-from authplane.dataplane.runtime.calls.gated_handlers import (
+from authplane.dataplane.runtime.calls.grpcio_internals import cygrpc
+from authplane.dataplane.runtime.connections.failed_call import STATUSES
+from authplane.dataplane.runtime.connections.side_channels import AioSideChannels
+from authplane.dataplane.runtime.servers.call_contexts import EditedAioContext, ThreadContext
+from authplane.dataplane.runtime.servers.gated_handlers import (
     NO_REQUEST,
     NOT_FOUND,
     Admission,
     Behaviour,
     Details,
-    Found,
     Gated,
     Handler,
     MaybeHandler,
@@ -29,10 +32,7 @@ from authplane.dataplane.runtime.calls.gated_handlers import (
     handler_like,
     rebuilt,
 )
-from authplane.dataplane.runtime.calls.grpcio_internals import cygrpc
-from authplane.dataplane.runtime.connections.failed_call import STATUSES
-from authplane.dataplane.runtime.connections.side_channels import AioSideChannels
-from authplane.dataplane.runtime.servers.call_contexts import EditedAioContext, ThreadContext
+from authplane.dataplane.runtime.servers.registered_handlers import Registered
 
 Admit: TypeAlias = Callable[[Any], Any]
 """Lets filters judge a call, given its context; see `AioGated.admit`."""
@@ -45,7 +45,7 @@ class AioGated(Gated):
         self,
         gate: Gate,
         side: AioSideChannels,
-        found: Found,
+        found: Registered,
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
         pool: Executor | None = None,
     ) -> None:

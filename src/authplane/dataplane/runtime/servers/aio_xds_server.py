@@ -10,11 +10,11 @@ import grpc.aio
 
 from authplane.dataplane.routing.resolver import Failed, ServerConfiguration
 from authplane.dataplane.runtime.calls.call_gate import Gate
-from authplane.dataplane.runtime.calls.call_parts import Registered
 from authplane.dataplane.runtime.calls.drivers import drive_on_loop
 from authplane.dataplane.runtime.connections.side_channels import AioSideChannels
 from authplane.dataplane.runtime.servers.aio_shutdown import AioEnds, crashed, stop_quietly
-from authplane.dataplane.runtime.servers.ports import Port
+from authplane.dataplane.runtime.servers.registered_handlers import Registered
+from authplane.dataplane.runtime.servers.xds_ports import Port
 from authplane.dataplane.runtime.servers.xds_server import (
     ConfiguredServer,
     DiscardServer,

@@ -1,4 +1,7 @@
-"""Contexts of calls whose metadata filters have changed, as handlers see them."""
+"""Contexts of calls whose metadata filters have changed, as handlers see them.
+
+There are two: on an event loop the same methods are coroutines, and messages are read and written through the context.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping

@@ -5,9 +5,9 @@ from typing import Any
 import grpc
 
 from authplane.dataplane.runtime.calls.call_gate import Gate
-from authplane.dataplane.runtime.calls.call_parts import TakesHandlers
 from authplane.dataplane.runtime.calls.local_addresses import parse_bound
-from authplane.dataplane.runtime.servers.ports import refuse_xds
+from authplane.dataplane.runtime.servers.registered_handlers import TakesHandlers
+from authplane.dataplane.runtime.servers.xds_ports import refuse_xds
 
 
 class FilteredPorts(TakesHandlers):

@@ -5,9 +5,9 @@ import threading
 import grpc
 
 from authplane.dataplane.runtime.calls.call_gate import Gate
-from authplane.dataplane.runtime.calls.call_parts import Registered
 from authplane.dataplane.runtime.connections.side_channels import SideChannels
 from authplane.dataplane.runtime.servers.filtered_ports import FilteredPorts
+from authplane.dataplane.runtime.servers.registered_handlers import Registered
 
 
 class FilteredServer(FilteredPorts, grpc.Server):

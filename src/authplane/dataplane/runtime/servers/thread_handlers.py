@@ -14,12 +14,14 @@ import grpc
 from authplane.dataplane.filters.calls import Stop
 from authplane.dataplane.runtime.calls.call_gate import Gate, edits_of
 from authplane.dataplane.runtime.calls.drivers import drive, effect_on_thread
-from authplane.dataplane.runtime.calls.gated_handlers import (
+from authplane.dataplane.runtime.connections.failed_call import STATUSES
+from authplane.dataplane.runtime.connections.side_channels import SideChannels
+from authplane.dataplane.runtime.servers.call_contexts import EditedContext
+from authplane.dataplane.runtime.servers.gated_handlers import (
     NO_REQUEST,
     NOT_FOUND,
     Behaviour,
     Details,
-    Found,
     Gated,
     Handler,
     MaybeHandler,
@@ -27,9 +29,7 @@ from authplane.dataplane.runtime.calls.gated_handlers import (
     handler_like,
     rebuilt,
 )
-from authplane.dataplane.runtime.connections.failed_call import STATUSES
-from authplane.dataplane.runtime.connections.side_channels import SideChannels
-from authplane.dataplane.runtime.servers.call_contexts import EditedContext
+from authplane.dataplane.runtime.servers.registered_handlers import Registered
 from authplane.runtime.child_processes import place_of
 
 _log: Final = logging.getLogger("authplane.grpc")
@@ -45,7 +45,7 @@ class ThreadGated(Gated):
         self,
         gate: Gate,
         side: SideChannels,
-        found: Found,
+        found: Registered,
         interceptors: Sequence[grpc.ServerInterceptor] = (),
     ) -> None:
         super().__init__(gate, found, interceptors)

@@ -8,10 +8,10 @@ import grpc
 
 from authplane.dataplane.routing.resolver import Failed, ServerConfiguration
 from authplane.dataplane.runtime.calls.call_gate import Gate
-from authplane.dataplane.runtime.calls.call_parts import Registered
 from authplane.dataplane.runtime.calls.drivers import drive
 from authplane.dataplane.runtime.connections.side_channels import SideChannels
-from authplane.dataplane.runtime.servers.ports import Port
+from authplane.dataplane.runtime.servers.registered_handlers import Registered
+from authplane.dataplane.runtime.servers.xds_ports import Port
 from authplane.dataplane.runtime.servers.xds_server import (
     ConfiguredServer,
     DiscardServer,

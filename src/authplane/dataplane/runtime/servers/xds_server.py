@@ -12,9 +12,11 @@ from authplane.dataplane.routing.call_filters import ServerRules
 from authplane.dataplane.routing.resolver import Failed, ServerConfiguration, resolve_server
 from authplane.dataplane.routing.resource_types import ResourceTypes
 from authplane.dataplane.runtime.calls.call_gate import Gate
-from authplane.dataplane.runtime.calls.call_parts import Count, Registered, TakesHandlers, Teller, filter_state
+from authplane.dataplane.runtime.calls.filter_state import Count, Teller, filter_state
 from authplane.dataplane.runtime.connections.side_channels import channel_keys
-from authplane.dataplane.runtime.servers.ports import (
+from authplane.dataplane.runtime.servers.registered_handlers import Registered, TakesHandlers
+from authplane.dataplane.runtime.servers.serving_states import NotServing, Serving, ServingState, Told
+from authplane.dataplane.runtime.servers.xds_ports import (
     NOT_CONFIGURED,
     Credentials,
     Demand,
@@ -24,7 +26,6 @@ from authplane.dataplane.runtime.servers.ports import (
     demand_of,
     reserve,
 )
-from authplane.dataplane.runtime.servers.serving_states import NotServing, Serving, ServingState, Told
 from authplane.dataplane.runtime.xds.xds_resolving import Resolving, Watcher
 from authplane.runtime.child_processes import place_of
 from authplane.xds.bootstrap.xds_bootstrap import Bootstrap

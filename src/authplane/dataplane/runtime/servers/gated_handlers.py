@@ -12,6 +12,7 @@ from authplane.dataplane.routing.call_routing import Routed
 from authplane.dataplane.runtime.calls.call_gate import Gate, concluded
 from authplane.dataplane.runtime.calls.verdicts import VERDICTS, judge_at_once, judge_on
 from authplane.dataplane.runtime.connections.side_channels import CallEndedError
+from authplane.dataplane.runtime.servers.registered_handlers import Registered
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 MaybeHandler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
@@ -27,13 +28,6 @@ _MOST_METHODS: Final = 1024
 """How many wrapped handlers are kept; generic handlers may serve any number of names."""
 
 
-class Found(ABC):
-    """The handlers that a program has added so far."""
-
-    all: tuple[grpc.GenericRpcHandler, ...]
-    """In the order in which they are asked."""
-
-
 class Details(NamedTuple):
     """A call as interceptors of users see it: after filters."""
 
@@ -47,7 +41,7 @@ class Gated(grpc.GenericRpcHandler, ABC):
     Interceptors of users come after the filters, so that they see what filters have made of a call.
     """
 
-    def __init__(self, gate: Gate, found: Found, interceptors: Sequence[Any] = ()) -> None:
+    def __init__(self, gate: Gate, found: Registered, interceptors: Sequence[Any] = ()) -> None:
         self._gate = gate
         self._found = found
         self._interceptors = tuple(interceptors)

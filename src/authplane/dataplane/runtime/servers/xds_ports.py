@@ -15,8 +15,8 @@ from authplane.dataplane.filters.registry import Kept
 from authplane.dataplane.routing.call_filters import FixedRules
 from authplane.dataplane.routing.call_routing import Routed
 from authplane.dataplane.routing.resolver import ServerConfiguration
+from authplane.dataplane.runtime.calls.call_connection import own_principal
 from authplane.dataplane.runtime.calls.call_gate import Gate
-from authplane.dataplane.runtime.calls.call_parts import own_principal
 from authplane.dataplane.runtime.servers.serving_states import NotServing, ServingState
 from authplane.runtime.servers.listen import TlsUnusableError
 from authplane.runtime.servers.tls_files import TlsFiles

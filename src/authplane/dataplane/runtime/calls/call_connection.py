@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from cryptography import x509
+
 from authplane.dataplane.filters.calls import Endpoint, PeerCertificate
 from authplane.dataplane.runtime.calls.local_addresses import LocalAddresses, parse_peer
 
@@ -84,3 +86,19 @@ def _texts(auth: Mapping[str, Sequence[bytes]], key: str) -> tuple[str, ...]:
 def _first(auth: Mapping[str, Sequence[bytes]], key: str) -> str:
     values = auth.get(key)
     return values[0].decode(errors="replace") if values else ""
+
+
+def own_principal(certificate: bytes | None) -> str:
+    """Return who a certificate says we are; nothing without one. Raises `ValueError` if it is not a certificate."""
+    if certificate is None:
+        return ""
+    found = x509.load_pem_x509_certificate(certificate)
+    try:
+        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        names = x509.SubjectAlternativeName([])
+    return PeerCertificate(
+        uris=tuple(names.get_values_for_type(x509.UniformResourceIdentifier)),
+        dns_names=tuple(names.get_values_for_type(x509.DNSName)),
+        subject=found.subject.rfc4514_string(),
+    ).principal
