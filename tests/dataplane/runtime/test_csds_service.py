@@ -13,6 +13,7 @@ import pytest
 from envoy.admin.v3 import config_dump_shared_pb2 as admin_pb
 from envoy.config.listener.v3.listener_pb2 import Listener
 from envoy.service.status.v3 import csds_pb2 as pb
+from tests.dataplane.runtime.running_client import xds_client
 from tests.support.eventually import eventually
 from tests.support.grpc.scripted_ads import ScriptedAds
 
@@ -26,7 +27,7 @@ from authplane.dataplane.runtime.xds.csds_service import (
     csds_service,
     local_or_certified,
 )
-from authplane.dataplane.runtime.xds.xds_client import XdsClientThread, xds_client
+from authplane.dataplane.runtime.xds.xds_client import XdsClientThread
 from authplane.xds.bootstrap.xds_bootstrap import Bootstrap, parse_bootstrap
 from authplane.xds.client.watched_types import Decoded, Invalid, ResourceType, Source
 from authplane.xds.server.served_types import TypeUrl

@@ -15,6 +15,7 @@ from typing import Any
 import grpc
 import pytest
 from envoy.config.listener.v3.listener_pb2 import Listener
+from tests.dataplane.runtime.running_client import xds_client
 from tests.support import certificates
 from tests.support.eventually import eventually
 from tests.support.grpc.scripted_ads import ScriptedAds
@@ -23,7 +24,7 @@ from authplane.controlplane.graph.model.programming import NoProxy, ServerAnswer
 from authplane.controlplane.serving.runtime.ads import Ads
 from authplane.core.feature_flags import FeatureFlags
 from authplane.core.problems import Problem
-from authplane.dataplane.runtime.xds.xds_client import XdsClient, XdsClientThread, xds_client
+from authplane.dataplane.runtime.xds.xds_client import XdsClient, XdsClientThread
 from authplane.dataplane.runtime.xds.xds_stream import StreamLimits
 from authplane.runtime.servers.listen import TcpAddress
 from authplane.xds.bootstrap.xds_bootstrap import Bootstrap, parse_bootstrap

@@ -1,14 +1,13 @@
 """What is allowed in policies, and probably not meant."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from authplane.core.names import Ref
 from authplane.core.problems import Path, Problem, Severity
 from authplane.devkit.policies.checking import Enforced
 from authplane.policy.attached.attachments import rules_of
-from authplane.policy.attached.unprotected import SHADOW_ONLY, UNPROTECTED, unprotected_problems
+from authplane.policy.attached.unprotected import SHADOW_ONLY, unprotected_problems
 from authplane.policy.rules.access_settings import Composition
 from authplane.policy.rules.rule_model import (
     Account,
@@ -31,20 +30,6 @@ from authplane.resources.documents import Finding, Place
 
 KINDS: Final = POLICIES | {"Backend", "XBackend", "AuthplaneConfiguration", TLS_POLICY}
 """What policies are made of: problems of other kinds are for `validate`."""
-
-LINTS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "NothingAllowed": "a file may hold a policy that cannot be read, or the AuthplaneConfiguration cannot be used",
-        "AnybodyMay": "a rule without a source is for everybody",
-        "RuleUnreachable": "an earlier rule of the policy grants all that this one grants, to the same senders",
-        "EntryUnreachable": "an earlier entry of the rule grants all that this one grants",
-        UNPROTECTED: "no policy protects a Backend: it is closed, or open with `unprotectedBackends: Allow`",
-        SHADOW_ONLY: "only policies in shadow name a target, and they protect nothing",
-        "AnyPolicySuffices": "several policies stand before a target, and one that allows suffices",
-        "PrivateIssuer": "an issuer may be on a private network, which is for development",
-    }
-)
-"""Reasons that no single document has: most of them are found by `lint` alone."""
 
 
 class _Remark(NamedTuple):

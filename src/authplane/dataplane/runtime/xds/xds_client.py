@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
@@ -188,24 +187,6 @@ class XdsClient:
             del self._streams[link]
         _log.info("the stream to %s ended: %s", link.server.uri, why)
         self._put(self._session.ended(link, why, _now(), _random.random()))
-
-
-@asynccontextmanager
-async def xds_client(
-    bootstrap: Bootstrap,
-    types: Iterable[ResourceType[Any]],
-    *,
-    scope: str = SERVERS,
-    limits: StreamLimits = _DEFAULT_LIMITS,
-) -> AsyncGenerator[XdsClient]:
-    """Run a client while the block runs."""
-    client = XdsClient(bootstrap, types, scope=scope, limits=limits)
-    async with owned_tasks() as tasks:
-        tasks.create_task(client.run())
-        try:
-            yield client
-        finally:
-            client.stop()
 
 
 class XdsClientThread:
