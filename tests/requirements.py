@@ -601,6 +601,8 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "A08": "Debug pages are off, and errors show no stack trace",
     "A09": "Admin logins are limited, and tokens compared in constant time",
     "threat:A10": "Tokens, cookies and secrets are redacted in every log, trace and report",
+    # O: what operators see
+    "O01": "Control plane and policy server say whether they live and are ready, and have metrics for Prometheus",
     # F: threats by files
     "F01": "Links and paths that lead outside the folder are refused; Kubernetes' own links work",
     "F02": "A file that is being written is read when its writer has closed it, or when two looks agree",

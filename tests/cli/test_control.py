@@ -2,14 +2,17 @@
 
 import json
 import os
+import socket
 import stat
 import sys
 from pathlib import Path
 
+import httpx2
 import pytest
 from click.testing import CliRunner, Result
 from tests.support.certificates import authority, client
 from tests.support.eventually import eventually
+from tests.support.ports import free_port
 
 from authplane.cli.main import build_app
 from authplane.runtime.child_processes import Line, run_process
@@ -31,7 +34,7 @@ async def test_by_default_the_control_plane_listens_on_a_socket_of_its_user(
     async def sink(line: Line) -> None:
         lines.append(line)
 
-    argv = [sys.executable, "-m", "authplane", "control", str(folder), "--log-format", "json"]
+    argv = [sys.executable, "-m", "authplane", "control", str(folder), "--log-format", "json", "--metrics-address", ""]
     async with run_process(argv, sink=sink, grace=5, environment=dict(os.environ)):
 
         async def listens() -> bool:
@@ -46,6 +49,52 @@ async def test_by_default_the_control_plane_listens_on_a_socket_of_its_user(
     cluster = json.loads(invoke("bootstrap").stdout)["staticResources"]["clusters"][0]
     endpoint = cluster["loadAssignment"]["endpoints"][0]["lbEndpoints"][0]["endpoint"]
     assert endpoint["address"]["pipe"]["path"] == str(socket)
+
+
+@pytest.mark.requirement("O01", "A04")
+async def test_the_control_plane_serves_health_readiness_and_metrics_to_known_hosts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    folder, port = tmp_path / "folder", free_port()
+    folder.mkdir()
+    argv = [sys.executable, "-m", "authplane", "control", str(folder)]
+    argv += ["--metrics-address", f"127.0.0.1:{port}", "--metrics-host", "control.example"]
+
+    async def ignore(_: Line) -> None:
+        pass
+
+    async with (
+        run_process(argv, sink=ignore, grace=5, environment=dict(os.environ)),
+        httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client,
+    ):
+
+        async def ready() -> bool:
+            try:
+                return (await client.get("/readyz")).text == "ready\n"
+            except httpx2.TransportError:
+                return False
+
+        await eventually(ready, limit=60)
+        assert (await client.get("/healthz")).text == "alive\n"
+        metrics = await client.get("/metrics", headers={"host": "control.example"})
+        assert 'authplane_control_generations_total{result="ok"} 1.0' in metrics.text.splitlines()
+        assert (await client.get("/metrics", headers={"host": "other.example"})).status_code == 421
+        assert (await client.get("/config_dump")).status_code == 404
+
+
+@pytest.mark.requirement("A03")
+def test_an_admin_address_that_cannot_be_used_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        result = invoke("control", str(tmp_path), "--metrics-address", address)
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert address in result.stderr
+    assert "Set --metrics-address to another address" in result.stderr
+    result = invoke("control", str(tmp_path), "--metrics-address", ":0")
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert "open to other machines" in result.stderr
 
 
 def test_the_node_id_is_the_name_in_the_certificate(tmp_path: Path) -> None:

@@ -76,7 +76,8 @@ spec:
 
 def control(program: Program, *options: str) -> list[str]:
     address = f"unix:{program.folder.parent}/xds.sock"
-    return ["control", str(program.folder), "--address", address, "--log-format", "json", *options]
+    where = ["--address", address, "--metrics-address", ""]
+    return ["control", str(program.folder), *where, "--log-format", "json", *options]
 
 
 async def test_the_control_plane_fetches_keys_from_private_networks_only_if_it_may(program: Program) -> None:

@@ -86,8 +86,14 @@ def run(tmp_path: Path) -> Run:
 
 
 async def test_it_serves_tells_what_happens_follows_edits_and_stops_at_once(run: Run) -> None:
-    async with run.started("--loosen-after", "0.5"):
+    admin = free_port()
+    async with run.started("--loosen-after", "0.5", "--metrics-address", f"127.0.0.1:{admin}"):
         await run.says("Ctrl-C stops everything")
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{admin}") as client:
+            assert (await client.get("/readyz")).text == "ready\n"
+            metrics = (await client.get("/metrics")).text
+            assert "authplane_log_lines_lost_total 0.0" in metrics
+            assert "authplane_control_documents_with_errors 0.0" in metrics
         assert [await run.status(path) for path in ("/allow", "/secret?token=1", "/public")] == [200, 401, 200]
         await run.says("/allow  allowed by the authorization server")
         await run.says("/secret  denied by the authorization server")

@@ -170,7 +170,8 @@ async def staged(world: World, root: Path) -> AsyncGenerator[Stage]:
         policy = UnixAddress(path=str(root / "policy.sock"))
         options = ("--address", str(policy), "--metrics-address", "", "--decision-log", "", "--loosen-after", "0")
         await _program(stage, stack, "authserver", "policy", str(site.folder), *options)
-        await _program(stage, stack, "control", str(stage.control), "--address", str(stage.xds), "--loosen-after", "0")
+        served = ("--address", str(stage.xds), "--metrics-address", "", "--loosen-after", "0")
+        await _program(stage, stack, "control", str(stage.control), *served)
         await reachable(policy, limit=_PATIENCE)
         await reachable(stage.xds, limit=_PATIENCE)
         yield stage

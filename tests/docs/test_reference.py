@@ -19,6 +19,9 @@ from authplane.authserver.records.runtime.metrics import Metrics
 from authplane.authserver.records.runtime.verdict_metrics import AccessMetrics, VerdictCounts
 from authplane.authserver.runtime.server_document import read_branches
 from authplane.controlplane.graph.reports import CONDITION_TYPES, condition_type
+from authplane.controlplane.serving.runtime.control_counts import ControlCounts, ControlView
+from authplane.controlplane.serving.runtime.control_metrics import ControlMetrics
+from authplane.controlplane.status.policy_server_status import Trial, Tried
 from authplane.policy.check.decision import Allow
 from authplane.policy.identity.tokens.issuer import Standing
 from authplane.policy.verdicts.verdict import Would
@@ -30,6 +33,7 @@ from authplane.resources.typed.shapes import shape_of
 
 SOURCE = ROOT / "src" / "authplane"
 STATUS = read(ROOT / "docs" / "status.md")
+OBSERVABILITY = read(ROOT / "docs" / "observability.md")
 OPERATIONS = read(ROOT / "docs" / "operations.md")
 RESOURCES = read(ROOT / "docs" / "resources.md")
 
@@ -283,7 +287,13 @@ async def test_the_operations_page_has_every_metric_with_its_labels_and_no_other
     fleet = Fleet(metrics)
     with fleet.member("grpc", 0, "nowhere"):
         text = (await fleet.text()).decode()
-    known = {
+    [section] = re.findall(r"^## Health, readiness and metrics\n(.*?)(?=^## )", OPERATIONS, re.MULTILINE | re.DOTALL)
+    assert listed_metrics(section) == known_metrics(text)
+
+
+def known_metrics(text: str) -> set[tuple[str, str, frozenset[str]]]:
+    """Return the name, the type and the labels of each metric that a program writes."""
+    return {
         (
             f"{family.name}_total" if family.type == "counter" else family.name,
             family.type,
@@ -291,9 +301,31 @@ async def test_the_operations_page_has_every_metric_with_its_labels_and_no_other
         )
         for family in text_string_to_metric_families(text)
     }
-    [section] = re.findall(r"^## Health, readiness and metrics\n(.*?)(?=^## )", OPERATIONS, re.MULTILINE | re.DOTALL)
-    listed = {(cells[0].strip("`"), cells[1], frozenset(re.findall(r"\w+", cells[2]))) for cells in rows(section)[1:]}
-    assert listed == known
+
+
+def listed_metrics(section: str) -> set[tuple[str, str, frozenset[str]]]:
+    """Return what a page says of metrics."""
+    return {(cells[0].strip("`"), cells[1], frozenset(re.findall(r"\w+", cells[2]))) for cells in rows(section)[1:]}
+
+
+class _Controlled:
+    """A control plane that has something to say of everything."""
+
+    counts = ControlCounts()
+    view = ControlView(
+        faulty_documents=0,
+        last_good=0,
+        waiting=0,
+        rejected=0,
+        releases=MappingProxyType({"1.39": 1}),
+        tried=(Tried(address="unix:/policy.sock", trial=Trial.ACCEPTED),),
+        issuers=_Followed(),
+    )
+
+
+def test_the_page_on_observability_has_every_metric_of_the_control_plane_and_no_other() -> None:
+    [section] = re.findall(r"^## Metrics of the control plane\n(.*?)(?=^## )", OBSERVABILITY, re.MULTILINE | re.DOTALL)
+    assert listed_metrics(section) == known_metrics(ControlMetrics(_Controlled()).text().decode())
 
 
 def test_the_page_of_the_command_line_shows_a_document_that_can_be_served(tmp_path: Path) -> None:

@@ -177,9 +177,9 @@ class Site:
 @asynccontextmanager
 async def running(site: Site, commands: list[list[str]], stack: AsyncExitStack) -> AsyncGenerator[Envoy]:
     control, policy, bootstrap, _ = commands
-    metrics = ["--metrics-address", "", "--decision-log", ""]
-    await stack.enter_async_context(site.program("policy", [*policy[1:], *metrics]))
-    await stack.enter_async_context(site.program("control", control[1:]))
+    metrics = ["--metrics-address", ""]
+    await stack.enter_async_context(site.program("policy", [*policy[1:], *metrics, "--decision-log", ""]))
+    await stack.enter_async_context(site.program("control", [*control[1:], *metrics]))
     await site.says("policy", "authorization server listens")
     await site.says("control", "control plane listens")
     code, start = await site.ask(*map(site.local, bootstrap[1 : bootstrap.index(">")]))

@@ -49,7 +49,7 @@ class World:
         folder, ports = str(self.folder), self.ports
         state = ("--state-dir", str(self.root / "state"))
         self.control = _authplane("control plane", "control plane listens", "control", folder, *state,
-            "--address", f"unix:{self.root}/xds.sock")  # fmt: skip
+            "--address", f"unix:{self.root}/xds.sock", "--metrics-address", "")  # fmt: skip
         self.policy = _authplane("policy server", _LISTENS, "authserver", "policy", folder, *state,
             "--address", f"127.0.0.1:{ports.policy}", "--metrics-address", f"127.0.0.1:{ports.metrics}",
             "--workers", str(WORKERS), "--decision-log", str(self.log))  # fmt: skip

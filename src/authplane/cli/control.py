@@ -1,5 +1,7 @@
 """`authplane control`."""
 
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Annotated, assert_never
 
 import structlog
@@ -8,15 +10,20 @@ from authplane.cli.shared.folder_argument import FolderArgument
 from authplane.cli.shared.listen_options import (
     LogFormatOption,
     LoosenAfterOption,
+    MetricsHostOption,
+    MetricsOption,
+    MetricsPublicOption,
     StateDirOption,
     TlsCaOption,
     TlsCertOption,
     TlsKeyOption,
+    admin_settings,
     serving,
 )
 from authplane.cli.shared.parameters import Option
 from authplane.controlplane.serving.runtime.ads import Clients
 from authplane.controlplane.serving.runtime.ads_stream import STOPPING, Connected, Disconnected
+from authplane.controlplane.serving.runtime.control_metrics import ControlMetrics
 from authplane.controlplane.serving.runtime.control_plane import Control, ControlSettings, Rebuilt, Told
 from authplane.controlplane.serving.runtime.control_socket import xds_address
 from authplane.controlplane.serving.runtime.native_keys import OFTEN
@@ -27,7 +34,8 @@ from authplane.runtime.issuers.issuers import IssuerOptions
 from authplane.runtime.log import LogFormat, set_up_log
 from authplane.runtime.run_until_stopped import Stop, first_of, run_program
 from authplane.runtime.secret_files import warn_of_open_files
-from authplane.runtime.servers.listen import parse_address
+from authplane.runtime.servers.admin import CONTROL_ADDRESS, AdminSettings, admin_pages, serve_admin
+from authplane.runtime.servers.listen import AddressTakenError, ListenError, parse_address
 from authplane.runtime.servers.tls_files import TlsFiles
 from authplane.sources.runtime.folder import LOOSEN_AFTER, Folder
 from authplane.sources.runtime.last_good import LastGood, default_state_dir
@@ -64,6 +72,9 @@ def control(
         bool,
         Option("--allow-private-issuers", help="For development: fetch keys from private networks as well."),
     ] = False,
+    metrics_address: MetricsOption = str(CONTROL_ADDRESS),
+    metrics_public: MetricsPublicOption = False,
+    metrics_host: MetricsHostOption = None,
     log_format: LogFormatOption = LogFormat.AUTO,
 ) -> None:
     """Serve a folder of resources to Envoy over xDS (ADS, state of the world and delta).
@@ -86,19 +97,35 @@ def control(
             issuers=IssuerOptions(schedule=OFTEN, allow_private_networks=allow_private_issuers),
         )
         kept = LastGood(state_dir or default_state_dir(), folder)
-        serve_control(Folder(folder, loosen_after=loosen_after, last_good=kept), settings)
+        admin = admin_settings(metrics_address, metrics_host, public=metrics_public)
+        serve_control(Folder(folder, loosen_after=loosen_after, last_good=kept), settings, admin)
 
 
-def serve_control(folder: Folder, settings: ControlSettings) -> None:
+def serve_control(folder: Folder, settings: ControlSettings, admin: AdminSettings | None) -> None:
     """Serve until the program is stopped."""
 
     async def program(stop: Stop) -> None:
         plane = Control(folder, tell)
-        async with plane.serve(settings) as bound:
+        async with _serve_admin(plane, admin), plane.serve(settings) as bound:
             log.info("control plane listens", address=str(bound), folder=str(folder.root))
             await first_of(stop.asked, lambda: plane.follow(settings))
 
     run_program(program)
+
+
+@asynccontextmanager
+async def _serve_admin(plane: Control, settings: AdminSettings | None) -> AsyncGenerator[None]:
+    """Serve the admin pages while the block runs, from before the folder is read."""
+    if settings is None:
+        yield
+        return
+    pages = admin_pages(ControlMetrics(plane), {"xds": plane.obstacle})
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(serve_admin(settings, pages))
+        except AddressTakenError as error:
+            raise ListenError(f"{error}. Set --metrics-address to another address, or to '' for none.") from error
+        yield
 
 
 def tell(told: Told) -> None:

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Final, TypeAlias
 import click
 from rich.markup import escape
 
-from authplane.authserver.runtime.admin import ADMIN_ADDRESS
 from authplane.cli.shared.console import err, out
 from authplane.cli.shared.listen_options import serving
 from authplane.cli.shared.output import Output, OutputOption, fail, print_json
@@ -14,6 +13,7 @@ from authplane.cli.shared.parameters import Argument, Option
 from authplane.controlplane.serving.runtime.control_socket import NotLiveError
 from authplane.devkit.diagnosis.decision_counts import Counted, count_decisions, find_counts
 from authplane.devkit.diagnosis.tallies import By, Effect, Tally
+from authplane.runtime.servers.admin import ADMIN_ADDRESS
 from authplane.runtime.servers.listen import Address, TcpAddress, parse_address
 
 _ENVOY: Final = TcpAddress(host="127.0.0.1", port=9901)

@@ -10,7 +10,7 @@ from authplane.authserver.records.decision_record import shown
 from authplane.cli.shared.access_lines import access_line, json_record
 from authplane.cli.shared.change_lines import changes_line
 from authplane.cli.shared.console import out
-from authplane.cli.shared.listen_options import LoosenAfterOption, serving
+from authplane.cli.shared.listen_options import LoosenAfterOption, MetricsOption, admin_settings, serving
 from authplane.cli.shared.output import count, fail, print_finding
 from authplane.cli.shared.parameters import Argument, Option
 from authplane.controlplane.graph.model.graph_model import Graph
@@ -77,6 +77,7 @@ def run(
     delta: DeltaOption = False,
     poll: PollOption = False,
     loosen_after: LoosenAfterOption = LOOSEN_AFTER,
+    metrics_address: MetricsOption = "",
 ) -> None:
     """Run everything on this machine: control plane, authorization servers, an echo origin and Envoy.
 
@@ -106,6 +107,7 @@ def run(
                 poll=poll,
                 loosen_after=loosen_after,
                 delta=delta,
+                admin=admin_settings(metrics_address, None, public=False),
             )
             _run(settings, quickstart=folder is None)
         except (RunError, WorkspaceError, DevFolderError, NotReachableError) as error:

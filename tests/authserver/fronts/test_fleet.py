@@ -11,7 +11,7 @@ from authplane.authserver.fronts.runtime.pyvoy.fleet import Fleet
 from authplane.authserver.records.decision_record import Conclusion
 from authplane.authserver.records.runtime.joined_metrics import join_metrics
 from authplane.authserver.records.runtime.metrics import Metrics
-from authplane.authserver.runtime.admin import Obstacle, admin_pages
+from authplane.runtime.servers.admin import Obstacle, admin_pages
 from authplane.runtime.servers.http_server import HttpLimits, HttpRequest, HttpResponse, serve_http
 from authplane.runtime.servers.listen import UnixAddress
 

@@ -9,8 +9,17 @@ import pytest
 from structlog.testing import capture_logs
 
 from authplane.authserver.records.decision_record import Conclusion
-from authplane.authserver.records.runtime.metrics import CONTENT_TYPE, Metrics
-from authplane.authserver.runtime.admin import ADMIN_ADDRESS, AdminExposedError, Obstacle, admin_pages, serve_admin
+from authplane.authserver.records.runtime.metrics import Metrics
+from authplane.runtime.servers.admin import (
+    ADMIN_ADDRESS,
+    CONTENT_TYPE,
+    CONTROL_ADDRESS,
+    AdminExposedError,
+    AdminSettings,
+    Obstacle,
+    admin_pages,
+    serve_admin,
+)
 from authplane.runtime.servers.http_server import HttpRequest, HttpResponse
 from authplane.runtime.servers.listen import Address, AddressTakenError, ListenError, TcpAddress, UnixAddress
 
@@ -92,7 +101,10 @@ async def test_prometheus_finds_the_metrics() -> None:
     metrics = Metrics()
     metrics.checks("test").began()
     metrics.checks("test").ended(Conclusion.ALLOW, 0.001)
-    async with serve_admin(HERE, admin_pages(metrics, {})) as address, httpx2.AsyncClient() as client:
+    async with (
+        serve_admin(AdminSettings(address=HERE), admin_pages(metrics, {})) as address,
+        httpx2.AsyncClient() as client,
+    ):
         reply = await client.get(f"http://{address}/metrics")
         assert (reply.status_code, reply.headers["content-type"]) == (200, CONTENT_TYPE)
         assert 'authplane_checks_total{backend="test",decision="allow"} 1.0' in reply.text.splitlines()
@@ -103,7 +115,7 @@ async def test_prometheus_finds_the_metrics() -> None:
 async def test_a_unix_socket_is_served(tmp_path: Path) -> None:
     address = UnixAddress(path=str(tmp_path / "admin.sock"))
     transport = httpx2.AsyncHTTPTransport(uds=address.path)
-    async with serve_admin(address, NOTHING), httpx2.AsyncClient(transport=transport) as client:
+    async with serve_admin(AdminSettings(address=address), NOTHING), httpx2.AsyncClient(transport=transport) as client:
         assert (await client.get("http://x/readyz")).text == "ready\n"
 
 
@@ -120,13 +132,13 @@ EXPOSED: Final = {
 @pytest.mark.parametrize("address", EXPOSED.values(), ids=EXPOSED.keys())
 async def test_an_address_that_others_reach_is_refused(address: Address) -> None:
     with pytest.raises(AdminExposedError, match=r"^the admin port would be open to other machines on "):
-        async with serve_admin(address, NOTHING):
+        async with serve_admin(AdminSettings(address=address), NOTHING):
             pass
 
 
 @pytest.mark.requirement("A03")
 async def test_an_address_that_others_reach_is_taken_if_that_is_allowed() -> None:
-    public = serve_admin(TcpAddress(host="0.0.0.0", port=0), NOTHING, public=True)
+    public = serve_admin(AdminSettings(address=TcpAddress(host="0.0.0.0", port=0), public=True), NOTHING)
     async with public as address, httpx2.AsyncClient() as client:
         assert isinstance(address, TcpAddress)
         assert (await client.get(f"http://127.0.0.1:{address.port}/healthz")).text == "alive\n"
@@ -135,19 +147,20 @@ async def test_an_address_that_others_reach_is_taken_if_that_is_allowed() -> Non
 @pytest.mark.requirement("A03")
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "localhost"])
 async def test_this_machine_alone_reaches_a_loopback_address(host: str) -> None:
-    async with serve_admin(TcpAddress(host=host, port=0), NOTHING):
+    async with serve_admin(AdminSettings(address=TcpAddress(host=host, port=0)), NOTHING):
         pass
 
 
-def test_the_default_is_this_machine() -> None:
+def test_the_defaults_are_this_machine_and_differ_so_that_both_programs_can_run_there() -> None:
     assert TcpAddress(host="127.0.0.1", port=9091) == ADMIN_ADDRESS
+    assert TcpAddress(host="127.0.0.1", port=9095) == CONTROL_ADDRESS
 
 
 async def test_an_address_that_cannot_be_had_is_one_sentence() -> None:
-    async with serve_admin(HERE, NOTHING) as address:
+    async with serve_admin(AdminSettings(address=HERE), NOTHING) as address:
         with pytest.raises(AddressTakenError, match=r"another program listens there$"):
-            async with serve_admin(address, NOTHING):
+            async with serve_admin(AdminSettings(address=address), NOTHING):
                 pass
     with pytest.raises(ListenError, match=r"'no-such-host\.invalid' is not an address of this machine"):
-        async with serve_admin(TcpAddress(host="no-such-host.invalid", port=1), NOTHING):
+        async with serve_admin(AdminSettings(address=TcpAddress(host="no-such-host.invalid", port=1)), NOTHING):
             pass

@@ -7,8 +7,8 @@ import httpx2
 import pytest
 
 from authplane.authserver.records.runtime.metrics import Metrics
-from authplane.authserver.runtime.admin import admin_pages, serve_admin
-from authplane.authserver.runtime.admin_hosts import KnownHosts
+from authplane.runtime.servers.admin import AdminSettings, admin_pages, serve_admin
+from authplane.runtime.servers.admin_hosts import KnownHosts
 from authplane.runtime.servers.listen import TcpAddress, UnixAddress
 
 ADDRESSES = {"loopback": "127.0.0.1", "one address": "192.0.2.7", "a name": "Metrics.internal", "everywhere": ""}
@@ -62,8 +62,9 @@ def test_no_web_page_is_at_a_socket(tmp_path: Path) -> None:
 @pytest.mark.requirement("A04")
 async def test_a_page_is_for_known_hosts_only() -> None:
     pages = admin_pages(Metrics(), {})
+    settings = AdminSettings(address=TcpAddress(host="127.0.0.1", port=0), names=("prometheus.example",))
     async with (
-        serve_admin(TcpAddress(host="127.0.0.1", port=0), pages, names=("prometheus.example",)) as address,
+        serve_admin(settings, pages) as address,
         httpx2.AsyncClient() as client,
     ):
         for path in ("/healthz", "/readyz", "/metrics"):

@@ -53,3 +53,4 @@ async def test_a_fault_of_ours_keeps_the_last_configuration_and_the_next_change_
             await eventually(taken)
             following.cancel()
     assert "hunter2" not in str(lines)
+    assert (control.counts.built, control.counts.failed) == (2, 1)

@@ -37,7 +37,7 @@ def options(**changes: Any) -> IssuerOptions:
     return replace(IssuerOptions(schedule=HURRIED), **changes)
 
 
-async def next_of(changes: AsyncGenerator[None]) -> None:
+async def next_of(changes: AsyncGenerator[float]) -> None:
     async with asyncio.timeout(5):
         await anext(changes)
 

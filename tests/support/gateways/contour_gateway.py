@@ -170,7 +170,8 @@ class Gateway:
 
     @asynccontextmanager
     async def running_control(self) -> AsyncGenerator[Child]:
-        options = ("--address", str(self._xds), "--loosen-after", "0", "--state-dir", str(self._private / "state"))
+        options = ["--address", str(self._xds), "--metrics-address", "", "--loosen-after", "0"]
+        options += ["--state-dir", str(self._private / "state")]
         async with self._program("control", "control", str(self.folder), *options) as child:
             self.control = child
             await reachable(self._xds, limit=60)

@@ -187,7 +187,8 @@ class Site:
 
         address = str(self.settings().address)
         argv = [sys.executable, "-m", "authplane", "control", str(self.mcp.folder), "--address", address]
-        async with run_process([*argv, "--log-format", "json", "--loosen-after", "0"], sink=sink) as child:
+        argv += ["--metrics-address", "", "--log-format", "json", "--loosen-after", "0"]
+        async with run_process(argv, sink=sink) as child:
             yield child
 
     def write(self, *sources: IssuerServer) -> None:

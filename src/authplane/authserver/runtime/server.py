@@ -17,7 +17,6 @@ from authplane.authserver.fronts.runtime.pyvoy.fleet import Fleet
 from authplane.authserver.fronts.runtime.pyvoy.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
 from authplane.authserver.records.runtime.decision_log import DecisionLog, ToStandardOutput, open_decision_log
 from authplane.authserver.records.runtime.metrics import Metrics
-from authplane.authserver.runtime.admin import Obstacle, admin_pages, serve_admin
 from authplane.authserver.runtime.server_backends import (
     DescriptionError,
     HtpasswdPlan,
@@ -30,7 +29,7 @@ from authplane.runtime.child_processes import Line, LineSink, Stream, forward
 from authplane.runtime.log import LogFormat
 from authplane.runtime.run_until_stopped import Stop, on_hangup, run_program
 from authplane.runtime.secret_files import warn_of_open_files
-from authplane.runtime.servers.http_server import Respond
+from authplane.runtime.servers.admin import AdminSettings, Obstacle, admin_pages, serve_admin
 from authplane.runtime.servers.listen import Address, TlsPaths, UnixAddress
 from authplane.runtime.servers.tls_files import TlsFiles
 
@@ -65,11 +64,8 @@ class ServerPlan:
     in_flight: int = 1000
     http: tuple[Address, Form] | None = None
     """Where HTTP checks are answered, and how they are asked."""
-    admin: Address | None = None
+    admin: AdminSettings | None = None
     """Where health, readiness and metrics are served."""
-    admin_public: bool = False
-    admin_names: tuple[str, ...] = ()
-    """Names of this machine by which they are asked, besides the address and loopback names."""
     log_format: LogFormat = LogFormat.AUTO
 
 
@@ -144,7 +140,7 @@ async def _in_this_process(plan: ServerPlan) -> AsyncGenerator[dict[str, Address
         made = await stack.enter_async_context(serving(plan.serving.described()))
         stack.enter_context(on_hangup(made.reopen))
         if plan.admin is not None and made.pages is not None:
-            await stack.enter_async_context(_serve_admin(plan, plan.admin, made.pages))
+            await stack.enter_async_context(serve_admin(plan.admin, made.pages))
         bound = {
             "grpc": await stack.enter_async_context(
                 serve_authz(made.backend, settings, observer=made.observer, perform=made.perform, ready=made.ready)
@@ -178,7 +174,7 @@ async def _in_workers(plan: ServerPlan) -> AsyncGenerator[dict[str, Address]]:
             fleet = Fleet(own)
             parts: dict[str, Obstacle] = {front: fleet.obstacle(front) for front in fronts}
             pages = admin_pages(fleet, parts)
-            await stack.enter_async_context(_serve_admin(plan, plan.admin, pages))
+            await stack.enter_async_context(serve_admin(plan.admin, pages))
             await stack.enter_async_context(fleet.followed())
         # The lines of the workers are written by a thread: who does not read them must not hold us up.
         lines = stack.enter_context(open_decision_log(ToStandardOutput(), lost=own.lines_lost))
@@ -187,10 +183,6 @@ async def _in_workers(plan: ServerPlan) -> AsyncGenerator[dict[str, Address]]:
             served = serve_pyvoy(backend, settings, sink=_passed_on(lines), fleet=fleet)
             bound[front] = await stack.enter_async_context(served)
         yield bound
-
-
-def _serve_admin(plan: ServerPlan, address: Address, pages: Respond) -> AbstractAsyncContextManager[Address]:
-    return serve_admin(address, pages, public=plan.admin_public, names=plan.admin_names)
 
 
 def _passed_on(lines: DecisionLog) -> LineSink:

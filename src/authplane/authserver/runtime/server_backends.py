@@ -35,13 +35,13 @@ from authplane.authserver.records.runtime.decision_log import LogTarget, ToFile,
 from authplane.authserver.records.runtime.metrics import Metrics
 from authplane.authserver.records.runtime.observer import Observer, Observers, RecordVerdict
 from authplane.authserver.records.runtime.traces import open_traces
-from authplane.authserver.runtime.admin import Obstacle, admin_pages
 from authplane.core.secret import Secret
 from authplane.policy.check.basic import fit_realm
 from authplane.policy.identity.workload_identity.reviewing import ReviewToken
 from authplane.policy.verdicts.effects import Ask, Effect, Outcome, Work
 from authplane.runtime.child_processes import owned_tasks
 from authplane.runtime.randomness import random_bytes
+from authplane.runtime.servers.admin import Obstacle, admin_pages
 from authplane.sources.runtime.folder import Folder
 from authplane.sources.runtime.last_good import LastGood
 from authplane.sources.runtime.listing import list_files

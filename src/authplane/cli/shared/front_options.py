@@ -9,20 +9,24 @@ from typing import Annotated, Any, TypeAlias
 from authplane.authserver.engine.http_check import Form, ForwardedHeaders, OriginalHeaders, SameRequest
 from authplane.authserver.records.runtime.decision_log import LogUnusableError
 from authplane.authserver.records.runtime.traces import TracesUnusableError
-from authplane.authserver.runtime.admin import ADMIN_ADDRESS
 from authplane.authserver.runtime.server import DEFAULT_ENGINE, Engine, ServerPlan, serve_checks
 from authplane.authserver.runtime.server_backends import BranchPlan, DescriptionError, ServingPlan
 from authplane.cli.shared.listen_options import (
     AddressOption,
     LogFormatOption,
+    MetricsHostOption,
+    MetricsOption,
+    MetricsPublicOption,
     TlsCaOption,
     TlsCertOption,
     TlsKeyOption,
+    admin_settings,
     serving,
 )
 from authplane.cli.shared.output import fail
 from authplane.cli.shared.parameters import Option
 from authplane.runtime.log import LogFormat, set_up_log
+from authplane.runtime.servers.admin import ADMIN_ADDRESS
 from authplane.runtime.servers.listen import TlsPaths, parse_address
 
 _FORMS: dict[str, Form] = {
@@ -52,16 +56,6 @@ HttpFormOption: TypeAlias = Annotated[
 ]
 DecisionLogOption: TypeAlias = Annotated[
     str, Option(help="A file for a line per decision; - is standard output, empty is none.")
-]
-MetricsOption: TypeAlias = Annotated[
-    str, Option(help="Where /healthz, /readyz and /metrics are served, for all workers; empty is nowhere.")
-]
-MetricsPublicOption: TypeAlias = Annotated[
-    bool, Option("--metrics-public", help="Let other machines reach them, unauthenticated.")
-]
-MetricsHostOption: TypeAlias = Annotated[
-    list[str] | None,
-    Option(help="A host name by which they may be asked, besides localhost and the address; repeatable."),
 ]
 
 
@@ -109,9 +103,7 @@ class Front:
             workers=self.workers,
             in_flight=self.in_flight,
             http=(parse_address(self.http_address), form) if self.http_address else None,
-            admin=parse_address(self.metrics_address) if self.metrics_address else None,
-            admin_public=self.metrics_public,
-            admin_names=tuple(self.metrics_host or ()),
+            admin=admin_settings(self.metrics_address, self.metrics_host, public=self.metrics_public),
             log_format=self.log_format,
         )
 

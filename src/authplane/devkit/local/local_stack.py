@@ -3,6 +3,7 @@
 Whatever AccessPolicies protect is decided here, in this process: so policies are enforced as soon as there are any.
 """
 
+import asyncio
 import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -24,6 +25,7 @@ from authplane.controlplane.graph.model.port_model import Address as GatewayAddr
 from authplane.controlplane.graph.upstreams.policy_connection import OverSocket, PolicyServer
 from authplane.controlplane.render.dump import json_text
 from authplane.controlplane.render.envoy_bootstrap import ControlPlane, UnixSocket, ads_bootstrap
+from authplane.controlplane.serving.runtime.control_metrics import ControlMetrics
 from authplane.controlplane.serving.runtime.control_plane import Control, ControlSettings, Told
 from authplane.controlplane.serving.runtime.native_keys import OFTEN
 from authplane.devkit.diagnosis.decision_counts import answer_counts
@@ -36,6 +38,7 @@ from authplane.runtime.clock import now
 from authplane.runtime.envoy_process import Envoy, EnvoySettings, envoy_binary, run_envoy
 from authplane.runtime.issuers.issuers import IssuerOptions
 from authplane.runtime.run_until_stopped import Stop, first_of
+from authplane.runtime.servers.admin import AdminSettings, admin_pages, serve_admin
 from authplane.runtime.servers.listen import Address, TcpAddress, UnixAddress, claim
 from authplane.runtime.wait_until_listening import reachable
 from authplane.sources.runtime.folder import LOOSEN_AFTER, Folder
@@ -93,6 +96,8 @@ class RunSettings:
     poll: bool = False
     loosen_after: float = LOOSEN_AFTER
     delta: bool = False
+    admin: AdminSettings | None = None
+    """Where health, readiness and metrics are served; None is nowhere."""
 
 
 async def run_gateway(settings: RunSettings, tell: Callable[[RunEvent], None], stop: Stop) -> None:
@@ -105,6 +110,7 @@ async def run_gateway(settings: RunSettings, tell: Callable[[RunEvent], None], s
         control = Control(folder, tell, _as_envoy_sees(decider))
         xds = UnixAddress(path=f"{private}/xds.sock")
         metrics = Metrics()
+        metrics.include(ControlMetrics(control))
         # We decide by policies here with the same issuers, and say so, unless somebody else does.
         issuers = IssuerOptions(
             schedule=OFTEN, allow_private_networks=settings.allow_private_issuers, silent=decider is not None
@@ -124,9 +130,12 @@ async def run_gateway(settings: RunSettings, tell: Callable[[RunEvent], None], s
                 await stack.enter_async_context(_serve_policies(settings, decider, tell, metrics))
             envoy = await stack.enter_async_context(_start_envoy(xds, settings, tell))
             await stack.enter_async_context(answer_counts(settings.root, envoy, metrics))
+            served = asyncio.Event()
+            await stack.enter_async_context(_serve_metrics(settings.admin, metrics, served))
 
             async def announce() -> None:
                 await _until_served(envoy, needed)
+                served.set()
                 tell(Started(graph))
                 await stop.asked()
 
@@ -170,6 +179,16 @@ async def _serve_policies(
         front = AuthzSettings(address=address, grace=_GRACE)
         async with serve_authz(kept.backend, front, observer=observer, perform=kept.perform):
             yield
+
+
+@asynccontextmanager
+async def _serve_metrics(admin: AdminSettings | None, metrics: Metrics, served: asyncio.Event) -> AsyncGenerator[None]:
+    if admin is None:
+        yield
+        return
+    pages = admin_pages(metrics, {"gateway": lambda: "" if served.is_set() else "Envoy does not listen yet"})
+    async with serve_admin(admin, pages):
+        yield
 
 
 async def _until_served(envoy: Envoy, needed: list[Address]) -> None:

@@ -48,10 +48,11 @@ class Notify(Protocol):
 
 async def rebuilds(
     folder: Folder, *, poll: bool = False, quiet: float = QUIET, longest: float = LONGEST, notify: Notify = Inotify
-) -> AsyncGenerator[None]:
-    """Yield once for each burst of changes after which the folder's content differs.
+) -> AsyncGenerator[float]:
+    """Yield once for each burst of changes after which the folder's content differs: when the burst began.
 
-    The library of the folder is up to date then. A folder that is removed keeps everything as it was.
+    The library of the folder is up to date then. A folder that is removed keeps everything as it was. A change that had
+    to wait begins a burst when its time has come.
     """
     clock = asyncio.get_running_loop().time
     holdoff = Holdoff(quiet, longest)
@@ -66,9 +67,9 @@ async def rebuilds(
                 scanner.note(seen)
             due = _earliest(holdoff.due(), folder.due())
             if due is not None and clock() >= due:
-                holdoff.rebuilt()
+                began = holdoff.rebuilt() or due
                 if scanner.scan(eyes.unfinished):
-                    yield
+                    yield began
                 await folder.keep()
 
 

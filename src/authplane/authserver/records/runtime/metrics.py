@@ -13,12 +13,9 @@ from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
 from authplane.authserver.records.decision_record import Conclusion
-
-CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
 _BOUNDS: Final = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 """In seconds: most checks take less than a millisecond, and a proxy usually waits for 200."""
@@ -144,7 +141,7 @@ class Metrics:
             self._tables.lost += count
 
     def text(self) -> bytes:
-        """Write all metrics, in the form of `CONTENT_TYPE`."""
+        """Write all metrics, in the text form of Prometheus."""
         return generate_latest(self._registry)
 
 

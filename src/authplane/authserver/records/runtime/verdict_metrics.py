@@ -1,16 +1,16 @@
 """What is counted of decisions by policies, and of the issuers that they need."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Protocol, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from authplane.authserver.engine.check_engine import Answer
 from authplane.policy.check.decision import Allow, Decision, Deny
-from authplane.policy.identity.tokens.issuer import Standing
 from authplane.policy.verdicts.verdict import Verdict, Would
+from authplane.runtime.issuers.issuer_metrics import Followed, issuer_metrics
 
 _MOST_POLICIES: Final = 1000
 """Of how many policies failures are counted by name; they come and go while a server runs."""
@@ -57,17 +57,6 @@ class VerdictCounts:
         counts[decided] = 1 if before is None else before + 1
 
 
-class Followed(Protocol):
-    """Issuers whose keys are kept at hand."""
-
-    @property
-    def counts(self) -> Mapping[tuple[str, str], int]:
-        """How often each kind of event happened with each issuer."""
-
-    def standings(self) -> tuple[Standing, ...]:
-        """Return how it stands with each issuer."""
-
-
 class AccessMetrics(Collector):
     """Decisions, failed expressions and issuers, as Prometheus reads them."""
 
@@ -88,7 +77,8 @@ class AccessMetrics(Collector):
             failures.add_metric((self._backend, policy, code), count)
         targets = GaugeMetricFamily("authplane_policy_targets", "Targets that policies protect.", labels=("backend",))
         targets.add_metric((self._backend,), self._policies())
-        return (failures, self._of_decisions(), self._of_shadows(), targets, *self._of_issuers())
+        issuers = issuer_metrics("authplane", self._issuers, {"backend": self._backend})
+        return (failures, self._of_decisions(), self._of_shadows(), targets, *issuers)
 
     def _of_decisions(self) -> Metric:
         decisions = CounterMetricFamily(
@@ -112,24 +102,6 @@ class AccessMetrics(Collector):
         for (policy, would, decision), count in sorted(self._counts.shadows.items()):
             shadows.add_metric((self._backend, policy, would.value, decision), count)
         return shadows
-
-    def _of_issuers(self) -> Iterable[Metric]:
-        events = CounterMetricFamily(
-            "authplane_issuer_events", "What happened with issuers.", labels=("backend", "issuer", "event")
-        )
-        for (issuer, event), count in sorted(self._issuers.counts.items()):
-            events.add_metric((self._backend, issuer, event), count)
-        ready = GaugeMetricFamily(
-            "authplane_issuer_ready", "Processes that have the keys of an issuer.", labels=("backend", "issuer")
-        )
-        age = GaugeMetricFamily(
-            "authplane_issuer_keys_age_seconds", "Since keys were fetched.", labels=("backend", "issuer")
-        )
-        for standing in self._issuers.standings():
-            ready.add_metric((self._backend, standing.issuer), float(standing.ready))
-            if standing.age is not None:
-                age.add_metric((self._backend, standing.issuer), standing.age)
-        return events, ready, age
 
 
 def _word(kind: type[Decision]) -> str:

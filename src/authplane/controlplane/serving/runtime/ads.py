@@ -1,5 +1,6 @@
 """The xDS server: aggregated discovery in both variants, and gRPC health."""
 
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -142,6 +143,14 @@ class Ads:
             servers=servers,
         )
 
+    def rejected(self) -> int:
+        """Count the resources that a connected client rejects."""
+        return len({name for each in self._streams if each.standing is not None for name in each.standing.refused})
+
+    def releases(self) -> Counter[str]:
+        """Count the connected clients by the release of Envoy whose configuration they get."""
+        return Counter(_release_name(each) for each in self._streams if each.standing is not None)
+
     def oldest(self) -> Release | None:
         """Return the oldest release of Envoy that a client has, or the current one if there is no client.
 
@@ -183,6 +192,12 @@ class Ads:
             await stream.run()
         finally:
             self._streams.discard(stream)
+
+
+def _release_name(stream: _Open) -> str:
+    if stream.standing is not None and stream.standing.named is not None:
+        return "grpc"
+    return "other" if stream.edition is None else str(stream.edition)
 
 
 def _server_answers(standings: Sequence[Standing]) -> ServerAnswers:

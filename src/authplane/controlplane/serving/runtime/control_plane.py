@@ -1,5 +1,6 @@
 """The control plane of one folder: what changes there, and with the keys of issuers, reaches every proxy."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -16,12 +17,14 @@ from authplane.controlplane.serving.generation import Difference, Generation, bu
 from authplane.controlplane.serving.runtime import policy_server_probe
 from authplane.controlplane.serving.runtime.ads import ALL_ENVOYS, Ads, Clients, require_protection
 from authplane.controlplane.serving.runtime.ads_stream import AdsEvent
+from authplane.controlplane.serving.runtime.control_counts import ControlCounts, ControlView
 from authplane.controlplane.serving.runtime.control_socket import NotLiveError, live_address
 from authplane.controlplane.serving.runtime.native_keys import OFTEN, NativeKeys, follow_keys
 from authplane.controlplane.serving.runtime.policy_server_probe import PolicyServerProbe, PolicyServerTried
 from authplane.controlplane.status.policy_server_status import with_policy_server
 from authplane.controlplane.status.resource_status import Status
 from authplane.controlplane.status.status_json import Transitions
+from authplane.core.problems import Severity
 from authplane.policy.compile.compile_policies import PolicyCompiler
 from authplane.policy.identity.tokens.issuer import Issuer
 from authplane.policy.placement.native_issuers import native_issuers
@@ -96,6 +99,8 @@ class Control:
         self._compiler = PolicyCompiler()
         self._keys: NativeKeys | None = None
         self._probe = PolicyServerProbe(self._tried)
+        self._listening = False
+        self.counts: Final = ControlCounts()
         self.generation: Generation | None = None
 
     @asynccontextmanager
@@ -118,7 +123,11 @@ class Control:
                 self._ads.serve(settings.address, settings.tls, settings.clients) as address,
                 self._answer_status(),
             ):
-                yield address
+                self._listening = True
+                try:
+                    yield address
+                finally:
+                    self._listening = False
 
     async def follow(self, settings: ControlSettings) -> None:
         """Rebuild after each burst of changes, for ever."""
@@ -127,11 +136,14 @@ class Control:
         folder, keys = rebuilds(self._folder, poll=settings.poll), self._keys.changes()
         await first_of(lambda: self._obey(folder), lambda: self._obey(keys, keys=True), self._probe.follow)
 
-    async def _obey(self, changes: AsyncGenerator[None], *, keys: bool = False) -> None:
-        async for _ in changes:
+    async def _obey(self, changes: AsyncGenerator[float], *, keys: bool = False) -> None:
+        clock = asyncio.get_running_loop().time
+        async for began in changes:
             try:
                 self.rebuild(keys=keys)
+                self.counts.pushed(clock() - began)
             except Exception as error:  # noqa: BLE001 (a fault of ours must not end what serves)
+                self.counts.failed += 1
                 place = place_of(error)
                 log.error(  # noqa: TRY400 (the message of the exception may quote what a document holds)
                     "rebuild failed; the last configuration stays in force", error=place
@@ -171,11 +183,13 @@ class Control:
                 held=tuple(each for each in loaded.held if each not in waited),
             )
         )
+        self.counts.built += 1
 
     def _heard(self, event: AdsEvent) -> None:
         """Pass on what a proxy says; what it accepts is looked at when somebody asks, there is much of it."""
         if not isinstance(event, Acked):
             self._observe()
+        self.counts.heard(event)
         self._tell(event)
 
     def _tried(self, tried: PolicyServerTried) -> None:
@@ -201,6 +215,24 @@ class Control:
     def programming(self) -> Programming:
         """What the connected proxies say of the present configuration."""
         return self._ads.programming()
+
+    def obstacle(self) -> str:
+        """Say what keeps proxies from getting a configuration; empty if nothing does."""
+        return "" if self._listening else "no configuration is served"
+
+    @property
+    def view(self) -> ControlView:
+        """What metrics say besides the counters."""
+        errors = (each for each in self._findings if each.problem.severity is Severity.ERROR)
+        return ControlView(
+            faulty_documents=len({each.ref or each.place.file for each in errors}),
+            last_good=len(self.generation.loaded.last_good) if self.generation else 0,
+            waiting=len(self._held),
+            rejected=self._ads.rejected(),
+            releases=self._ads.releases(),
+            tried=self._probe.tried,
+            issuers=self._keys,
+        )
 
     @asynccontextmanager
     async def _answer_status(self) -> AsyncGenerator[None]:

@@ -53,8 +53,16 @@ class NativeKeys:
         self._taken = self._current()
         return self._taken
 
-    async def changes(self) -> AsyncGenerator[None]:
-        """Yield once for each burst of events after which the key sets are not those that were last taken."""
+    @property
+    def counts(self) -> Mapping[tuple[str, str], int]:
+        """How often each kind of event happened with each issuer."""
+        return self._issuers.counts
+
+    async def changes(self) -> AsyncGenerator[float]:
+        """Yield once for each burst of events after which the key sets are not those that were last taken.
+
+        What is yielded is when the burst began.
+        """
         clock = asyncio.get_running_loop().time
         holdoff = Holdoff(QUIET, LONGEST)
         while True:
@@ -66,9 +74,9 @@ class NativeKeys:
                     holdoff.changed(clock())
             due = holdoff.due()
             if due is not None and clock() >= due:
-                holdoff.rebuilt()
+                began = holdoff.rebuilt() or due
                 if self._current() != self._taken:
-                    yield
+                    yield began
 
     def _current(self) -> Mapping[str, str]:
         ready = (each.issuer for each in self._issuers.standings() if each.ready)

@@ -1,24 +1,30 @@
 """The admin port: whether the process lives, whether it is ready, and its metrics. Nothing else, and no secrets."""
 
 import socket
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from http import HTTPMethod, HTTPStatus
 from ipaddress import ip_address
 from typing import Final, Protocol, TypeAlias, assert_never
 
 import structlog
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from authplane.authserver.records.runtime.metrics import CONTENT_TYPE
-from authplane.authserver.runtime.admin_hosts import KnownHosts
 from authplane.core.problems import printable
 from authplane.runtime.child_processes import place_of
+from authplane.runtime.servers.admin_hosts import KnownHosts
 from authplane.runtime.servers.http_server import HttpLimits, HttpRequest, HttpResponse, Respond, serve_http
 from authplane.runtime.servers.listen import Address, ListenError, TcpAddress, UnixAddress
 
 _log: Final = structlog.stdlib.get_logger()
 
+CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
+
 ADMIN_ADDRESS: Final = TcpAddress(host="127.0.0.1", port=9091)
+"""The default of authorization services."""
+CONTROL_ADDRESS: Final = TcpAddress(host="127.0.0.1", port=9095)
+"""The default of the control plane: both can run on one machine."""
 
 Obstacle: TypeAlias = Callable[[], str | Awaitable[str]]
 """Says what keeps a part from being ready, in a few words of ours; empty means that it is ready."""
@@ -35,25 +41,35 @@ _LIMITS: Final = HttpLimits(largest_body=0, largest_head=8 * 1024, connections=5
 _TEXT: Final = "text/plain; charset=utf-8"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminSettings:
+    """Where admin pages are served."""
+
+    address: Address
+    public: bool = False
+    """Allow an address that other machines can reach: they are not asked who they are."""
+    names: tuple[str, ...] = ()
+    """Host names that requests may use, besides loopback hosts and the address."""
+
+
 class AdminExposedError(ListenError):
     """The admin port would be open to other machines, and nobody said that it may be."""
 
 
-def serve_admin(
-    address: Address, pages: Respond, *, public: bool = False, names: Collection[str] = ()
-) -> AbstractAsyncContextManager[Address]:
+def serve_admin(settings: AdminSettings, pages: Respond) -> AbstractAsyncContextManager[Address]:
     """Serve `admin_pages` while the block runs; yields the address with the port that was really taken.
 
-    A request must name a loopback host, this address or one of ``names``; others get 421. ``public`` allows an address
-    that other machines can reach: they are not asked who they are. Raises `AdminExposedError` without it, and any
-    `ListenError` if the address cannot be had.
+    A request must name a loopback host, the address or one of the names; others get 421. Raises `AdminExposedError` for
+    an address that other machines can reach unless the settings are public, and any `ListenError` if the address cannot
+    be had.
     """
-    if not public and not _is_local(address):
+    address = settings.address
+    if not settings.public and not _is_local(address):
         raise AdminExposedError(
             f"the admin port would be open to other machines on {address}, without authentication:"
             " choose an address such as 127.0.0.1:9091, or allow it explicitly"
         )
-    known = KnownHosts(address, names)
+    known = KnownHosts(address, settings.names)
 
     async def respond(request: HttpRequest) -> HttpResponse:
         if not known.knows(request.header("host")):

@@ -1,0 +1,98 @@
+"""Metrics of the control plane, in the text form of Prometheus.
+
+Labels have values from our code or configuration; no client can make a new one.
+"""
+
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from authplane.controlplane.serving.runtime.control_counts import ControlCounts, ControlView
+from authplane.controlplane.status.policy_server_status import Trial
+from authplane.runtime.issuers.issuer_metrics import issuer_metrics
+from authplane.xds.server.served_types import TypeUrl
+
+_PREFIX: Final = "authplane_control"
+
+
+class Observed(Protocol):
+    """A control plane, as far as metrics go."""
+
+    @property
+    def counts(self) -> ControlCounts:
+        """What it has counted."""
+
+    @property
+    def view(self) -> ControlView:
+        """How it stands now."""
+
+
+class ControlMetrics(Collector):
+    """The metrics of one control plane."""
+
+    def __init__(self, control: Observed) -> None:
+        self._control = control
+
+    def text(self) -> bytes:
+        """Write all metrics."""
+        registry = CollectorRegistry()
+        registry.register(self)
+        return generate_latest(registry)
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the numbers of this moment."""
+        view = self._control.view
+        return (*self._of_generations(), *_of_documents(view), *self._of_proxies(view), *_of_others(view))
+
+    def _of_generations(self) -> Iterable[Metric]:
+        counts = self._control.counts
+        generations = CounterMetricFamily(
+            f"{_PREFIX}_generations", "Configurations built from the documents.", labels=("result",)
+        )
+        generations.add_metric(("ok",), counts.built)
+        generations.add_metric(("failed",), counts.failed)
+        pushes = HistogramMetricFamily(f"{_PREFIX}_push_seconds", "From a change until it is sent to proxies.")
+        pushes.add_metric((), counts.push_buckets, counts.push_seconds)
+        return generations, pushes
+
+    def _of_proxies(self, view: ControlView) -> Iterable[Metric]:
+        counts = self._control.counts
+        proxies = GaugeMetricFamily(
+            f"{_PREFIX}_proxies", "Connected proxies, by release of Envoy.", labels=("release",)
+        )
+        for release, count in sorted(view.releases.items()):
+            proxies.add_metric((release,), count)
+        acks = CounterMetricFamily(f"{_PREFIX}_acks", "Responses that proxies accepted.", labels=("type",))
+        nacks = CounterMetricFamily(f"{_PREFIX}_nacks", "Responses that proxies rejected.", labels=("type",))
+        for type_url in TypeUrl:
+            acks.add_metric((type_url.name.lower(),), counts.acks[type_url])
+            nacks.add_metric((type_url.name.lower(),), counts.nacks[type_url])
+        rejected = _gauge("rejected_resources", "Resources that a connected proxy rejects.", view.rejected)
+        return proxies, acks, nacks, rejected
+
+
+def _of_documents(view: ControlView) -> Iterable[Metric]:
+    return (
+        _gauge("documents_with_errors", "Documents that have an error.", view.faulty_documents),
+        _gauge("last_good_resources", "Resources whose last good version is in force.", view.last_good),
+        _gauge("changes_waiting", "Files with a change that loosens and waits.", view.waiting),
+    )
+
+
+def _of_others(view: ControlView) -> Iterable[Metric]:
+    accepts = GaugeMetricFamily(
+        f"{_PREFIX}_policy_server_accepts",
+        "Whether the policy server accepts connections from here.",
+        labels=("address",),
+    )
+    for tried in view.tried:
+        if tried.trial is not Trial.NOT_TRIED:
+            accepts.add_metric((tried.address,), float(tried.trial is Trial.ACCEPTED))
+    return accepts, *(issuer_metrics(_PREFIX, view.issuers, {}) if view.issuers is not None else ())
+
+
+def _gauge(name: str, documentation: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"{_PREFIX}_{name}", documentation, value=value)
