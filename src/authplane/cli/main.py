@@ -1,5 +1,6 @@
 """The command ``authplane``."""
 
+import gc
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -96,7 +97,8 @@ class Program(Group):
             if entry.extra:
                 require_extra(entry.extra, f"'authplane {cmd_name}'")
             module, _, attribute = entry.place.partition(":")
-            found = getattr(import_module(f"authplane.cli.{module}"), attribute)
+            with _without_collection():
+                found = getattr(import_module(f"authplane.cli.{module}"), attribute)
         return found if isinstance(found, click.Group) else build_command(found, cmd_name, hidden=entry.hidden)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -108,6 +110,19 @@ class Program(Group):
         """List the commands with their sentences."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.sentence) for name, entry in COMMANDS.items() if not entry.hidden])
+
+
+@contextmanager
+def _without_collection() -> Generator[None]:
+    """Collect no garbage while modules are imported, nor look at them later: nearly all that is made then stays."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()
 
 
 @contextmanager
