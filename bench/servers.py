@@ -7,6 +7,7 @@ from base64 import b64encode
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from secrets import token_bytes
 from typing import Final
 
 import bcrypt
@@ -26,7 +27,6 @@ from authplane.authserver.records.runtime.observer import Observer
 from authplane.core.secret import Secret
 from authplane.runtime.child_processes import Line, run_process
 from authplane.runtime.envoy_process import shim_folder
-from authplane.runtime.randomness import random_bytes
 from authplane.runtime.servers.listen import TcpAddress
 from authplane.runtime.servers.service_names import SERVICE
 from bench.processes import started_here
@@ -92,7 +92,7 @@ async def testserver(_description: object) -> AsyncGenerator[Serving]:
 @asynccontextmanager
 async def htpasswd(description: str) -> AsyncGenerator[Serving]:
     """Serve the htpasswd backend with metrics and without a log."""
-    backend = Htpasswd(Secret(random_bytes(32)))
+    backend = Htpasswd(Secret(token_bytes(32)))
     backend.publish(Realms(lists={"default": UserList.of(parse_users(description.encode()).users)}))
     with HashPool() as pool:
         observer = Observer(backend.name, Metrics().checks(backend.name))

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from secrets import token_bytes
 from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
 from authplane.authserver.backends.htpasswd.htpasswd import Htpasswd, HtpasswdSettings
@@ -40,7 +41,6 @@ from authplane.policy.check.basic import fit_realm
 from authplane.policy.identity.workload_identity.reviewing import ReviewToken
 from authplane.policy.verdicts.effects import Ask, Effect, Outcome, Work
 from authplane.runtime.child_processes import owned_tasks
-from authplane.runtime.randomness import random_bytes
 from authplane.runtime.servers.admin import Obstacle, admin_pages
 from authplane.sources.runtime.folder import Folder
 from authplane.sources.runtime.last_good import LastGood
@@ -236,7 +236,7 @@ async def _htpasswd(name: str, plan: HtpasswdPlan, metrics: Metrics) -> AsyncGen
     settings = HtpasswdSettings(
         default_realm=plan.realm, forward_credentials=plan.forward_credentials, trusted_hops=plan.trusted_hops
     )
-    backend = Htpasswd(Secret(random_bytes(32)), settings)
+    backend = Htpasswd(Secret(token_bytes(32)), settings)
     reloads = metrics.reloads(name)
     metrics.cache(name, backend.cache)
     latest: list[UserState] = []
