@@ -24,10 +24,11 @@ async def talker(said: bytes) -> AsyncIterator[Address]:
     """Serve what may not be HTTP: whoever connects is told it, or nothing at all."""
 
     async def tell(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # All of the request is read: what is closed with something unread is reset, and the answer may be lost.
+        await reader.readuntil(b"\r\n\r\n")
         writer.write(said)
-        if said:
-            writer.close()
-        await reader.read()
+        if not said:
+            await reader.read()
         writer.close()
 
     server = await asyncio.start_server(tell, "127.0.0.1", 0)
