@@ -7,7 +7,7 @@ STUBS  := typings/.generated
 # A second release of Envoy, for tests and measurements: two of them cannot share one environment.
 SECOND := $(VENV)/envoy-second
 
-.PHONY: run test lint bench fuzz differential mutation soak format lock clean curl
+.PHONY: run test test-fast lint bench fuzz differential mutation soak format lock clean curl
 .DEFAULT_GOAL := test
 
 run: $(STAMP) curl
@@ -15,6 +15,10 @@ run: $(STAMP) curl
 
 test: $(STAMP) $(SECOND)/.installed curl
 	@$(BIN)/pytest $(ARGS)
+
+# What starts no program: neither Envoy nor a child of ours (the others are marked real).
+test-fast: $(STAMP)
+	@$(BIN)/pytest -m "not real" $(ARGS)
 
 lint: $(STAMP) $(STUBS)
 	@$(BIN)/ruff format --check .

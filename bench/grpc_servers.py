@@ -20,7 +20,8 @@ import grpc
 from envoy.extensions.filters.network.http_connection_manager.v3.http_connection_manager_pb2 import HttpFilter
 from google.protobuf.message import Message
 from tests.support.grpc.control_plane import Control, controlling
-from tests.support.grpc.xds_resources import ext_authz, listener, manager, routes, served
+from tests.support.grpc.xds_resources import ext_authz, listener, manager
+from tests.support.grpc.xds_routes import routes, served
 
 from authplane.runtime.child_processes import Line, run_process
 from bench.grpc_program import SERVICE

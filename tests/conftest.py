@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+from tests.support import alone
 
 # How long an example takes says more of what else the machine does than of the code.
 # The suite asks the same each time; `make fuzz` looks for more.
@@ -33,6 +34,19 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_configure() -> None:
+    alone.watch()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let no test start programs but those marked ``real``."""
+    if item.get_closest_marker("real") is not None:
+        return (yield)
+    with alone.alone(item.nodeid):
+        return (yield)
 
 
 class Golden:

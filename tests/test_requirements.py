@@ -209,6 +209,7 @@ def test_every_mark_is_written_so_that_it_can_prove_something(marks: Marks) -> N
     assert marks.mistakes == ()
 
 
+@pytest.mark.real
 def test_the_untested_ids_are_exactly_those_without_a_proof(marks: Marks, request: pytest.FixtureRequest) -> None:
     proofs = marks.proofs
     if request.config.getoption("--update-golden"):
@@ -336,38 +337,45 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.real
 def test_an_update_deletes_what_is_proved(checkout: Path) -> None:
     assert rewrite(checkout, ("A1", "A2"), {"A1": (), "A2": ()}) == ()
     assert (checkout / UNTESTED).read_text(encoding="utf-8") == ""
 
 
+@pytest.mark.real
 def test_an_update_refuses_to_list_an_id_whose_proof_is_lost(checkout: Path) -> None:
     assert rewrite(checkout, ("A1", "A2"), {}) == ("A1",)
     assert (checkout / UNTESTED).read_text(encoding="utf-8") == "A2\n"
 
 
+@pytest.mark.real
 def test_an_update_refuses_a_lost_proof_that_was_added_by_hand(checkout: Path) -> None:
     (checkout / UNTESTED).write_text("A1\nA2\n", encoding="utf-8")
     assert rewrite(checkout, ("A1", "A2"), {}) == ("A1",)
 
 
+@pytest.mark.real
 def test_an_update_lists_an_id_that_is_new_in_the_catalogue(checkout: Path) -> None:
     assert rewrite(checkout, ("A1", "A2", "A3"), {"A1": ()}) == ()
     assert (checkout / UNTESTED).read_text(encoding="utf-8") == "A2\nA3\n"
 
 
+@pytest.mark.real
 def test_an_update_takes_no_id_for_new_if_the_last_commit_has_no_catalogue(checkout: Path) -> None:
     git(checkout, "rm", "--quiet", CATALOGUE)
     git(checkout, *AUTHOR, "commit", "--quiet", "--no-verify", "--message", "move the catalogue")
     assert rewrite(checkout, ("A1", "A2"), {}) == ("A1",)
 
 
+@pytest.mark.real
 def test_the_first_update_writes_the_list(checkout: Path) -> None:
     (checkout / "fresh").mkdir()
     assert rewrite(checkout / "fresh", ("A1",), {}) == ()
     assert (checkout / "fresh" / UNTESTED).read_text(encoding="utf-8") == "A1\n"
 
 
+@pytest.mark.real
 def test_an_update_without_a_commit_to_compare_with_fails(tmp_path: Path) -> None:
     with pytest.raises(pytest.fail.Exception, match="git ls-tree"):
         rewrite(tmp_path, ("A1",), {})

@@ -14,6 +14,7 @@ from authplane.cli.main import build_app
 ENGINES = pytest.mark.parametrize("engine", ["grpcio", "pyvoy"])
 
 
+@pytest.mark.real
 @ENGINES
 async def test_the_test_backend_decides_logs_and_counts(engine: str) -> None:
     server = Server()
@@ -30,6 +31,7 @@ async def test_the_test_backend_decides_logs_and_counts(engine: str) -> None:
     assert "hunter2" not in str(server.lines)
 
 
+@pytest.mark.real
 @ENGINES
 async def test_users_of_a_file_are_let_in_and_changes_are_followed(engine: str, tmp_path: Path) -> None:
     users = tmp_path / "users"
@@ -57,6 +59,7 @@ async def test_users_of_a_file_are_let_in_and_changes_are_followed(engine: str, 
     assert "ann" in {line["identity"] for line in server.decisions}
 
 
+@pytest.mark.real
 @ENGINES
 async def test_http_checks_are_answered_too(engine: str) -> None:
     server = Server()
@@ -106,6 +109,7 @@ def test_policies_are_never_asked_by_strangers(tmp_path: Path) -> None:
     assert "policies believe what a proxy says" in result.stderr
 
 
+@pytest.mark.real
 async def test_a_server_for_everybody_says_so() -> None:
     server = Server()
     async with server.running("testserver", "--engine", "grpcio", "--public", "--http-address", "0.0.0.0:0"):
@@ -113,6 +117,7 @@ async def test_a_server_for_everybody_says_so() -> None:
         await server.says("other machines can ask for decisions without showing a certificate")
 
 
+@pytest.mark.real
 @pytest.mark.requirement("F10")
 @pytest.mark.parametrize(("mode", "warned"), [(0o644, True), (0o640, False), (0o600, False)])
 async def test_a_secret_that_everybody_can_read_is_a_warning_and_is_not_shown(

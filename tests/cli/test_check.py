@@ -258,6 +258,7 @@ def test_external_services_are_not_asked_and_the_answer_says_so(folder: Path) ->
     assert (entry["granted"], entry["reason"]) == (False, "external:not_asked")
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("protocol", ["GRPC", "HTTP"])
 async def test_external_services_are_asked_if_that_is_wanted(protocol: str, folder: Path) -> None:
     server = Server()

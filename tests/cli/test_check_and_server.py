@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 from tests.cli.test_check import RULES, answer
 from tests.support.authservers.server_process import Server
 from tests.support.eventually import eventually
@@ -72,6 +73,7 @@ def described(sent: Sent, token: str) -> dict[str, Any]:
     return {"target": {"kind": "Backend", "name": sent.target}, "headers": headers, "peer": peer, **body}
 
 
+@pytest.mark.real
 async def test_both_give_the_same_answers(tmp_path: Path) -> None:
     plan = IssuerPlan(folder=tmp_path / "dev", address=TcpAddress(host="127.0.0.1", port=0))
     folder, now, server = tmp_path / "gateway", datetime.now(UTC), Server()

@@ -55,6 +55,7 @@ async def status(server: Server, targets: tuple[str, ...], context: dict[str, st
     return int(got.error_response.status.code) if got.HasField("error_response") else 200
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("engine", ["grpcio", "pyvoy"])
 async def test_the_metadata_of_a_check_names_its_target_and_never_against_its_context(
     tmp_path: Path, engine: str

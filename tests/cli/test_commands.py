@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 from tests.support.certificates import server
-from tests.support.envoy_validation import validate
+from tests.support.envoy.validation import validate
 from tests.support.policies.documents import BACKEND, policy, rule
 from tests.support.resources.contour_documents import PROXY, whole
 
@@ -142,11 +142,13 @@ def test_compile_for_people_shows_what_is_checked(folder: Path) -> None:
     ]
 
 
+@pytest.mark.real
 async def test_envoy_accepts_the_static_configuration(folder: Path) -> None:
     verdict = await validate(invoke("compile", str(folder), "--bootstrap").stdout)
     assert verdict.ok, verdict.output
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("delta", [[], ["--delta"]])
 async def test_envoy_accepts_the_start_up_configuration(delta: list[str]) -> None:
     verdict = await validate(invoke("bootstrap", "--address", "127.0.0.1:1", *delta).stdout)

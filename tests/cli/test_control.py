@@ -22,6 +22,7 @@ def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(build_app(), list(arguments))
 
 
+@pytest.mark.real
 @pytest.mark.requirement("X02")
 async def test_by_default_the_control_plane_listens_on_a_socket_of_its_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -40,7 +41,7 @@ async def test_by_default_the_control_plane_listens_on_a_socket_of_its_user(
         async def listens() -> bool:
             return any("control plane listens" in line.text for line in lines)
 
-        await eventually(listens, limit=60)
+        await eventually(listens)
         (said,) = (json.loads(line.text) for line in lines if "control plane listens" in line.text)
         socket = runtime / "authplane" / "xds.sock"
         assert said["address"] == f"unix:{socket}"

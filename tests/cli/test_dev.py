@@ -170,6 +170,7 @@ def test_a_mistake_is_one_sentence(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.real
 async def test_the_command_serves_until_it_is_stopped_and_says_how_to_trust_it(tmp_path: Path) -> None:
     lines: list[str] = []
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from tests.support.authservers.check_requests import check
 from tests.support.authservers.server_process import Server, basic, entry
-from tests.support.eventually import eventually
+from tests.support.eventually import START_LIMIT, eventually
 
 from authplane.cli.main import build_app
 
@@ -46,6 +46,7 @@ def named(metrics: dict[str, float], *prefixes: str) -> dict[str, float]:
     return {name: value for name, value in metrics.items() if name.startswith(prefixes)}
 
 
+@pytest.mark.real
 @ENGINES
 async def test_the_first_backend_that_fits_decides_and_is_named(engine: str, tmp_path: Path) -> None:
     (tmp_path / "users").mkdir()
@@ -121,6 +122,7 @@ def test_the_document_is_no_error_in_a_folder_of_a_control_plane(tmp_path: Path)
     assert (result.exit_code, result.stdout) == (0, "0 errors, 0 warnings\n")
 
 
+@pytest.mark.real
 async def test_the_metrics_of_all_workers_are_one_and_none_goes_back_when_a_worker_is_killed() -> None:
     server = Server()
     async with server.running("testserver", "--engine", "pyvoy", "--workers", "2", "--decision-log", "", http=True):
@@ -141,13 +143,14 @@ async def test_the_metrics_of_all_workers_are_one_and_none_goes_back_when_a_work
             assert found["checks_total testserver allow"] >= 15
             return found.get("worker_restarts_total grpc") == 1 and found.get("workers grpc") == 2
 
-        await eventually(replaced, limit=15)
+        await eventually(replaced)
         for _ in range(3):
             assert (await server.ask("/")).status.code == 0
         assert (await server.metrics())["checks_total testserver allow"] == 18
         assert (await server.page("/readyz")).text == "ready\n"
 
 
+@pytest.mark.real
 async def test_the_only_worker_is_replaced_when_it_is_killed_and_checks_go_on() -> None:
     server = Server()
     async with server.running("testserver", "--engine", "pyvoy", "--decision-log", ""):
@@ -161,11 +164,12 @@ async def test_the_only_worker_is_replaced_when_it_is_killed_and_checks_go_on() 
             except grpc.aio.AioRpcError:
                 return False
 
-        await eventually(answers, limit=10)
+        await eventually(answers)
         assert worker not in server.workers()
         assert [(await server.ask("/")).status.code for _ in range(5)] == [0] * 5
 
 
+@pytest.mark.real
 @ENGINES
 async def test_readiness_says_what_is_missing(engine: str, tmp_path: Path) -> None:
     server, users = Server(), tmp_path / "users"
@@ -188,6 +192,7 @@ def lines_of(path: Path) -> Iterator[str]:
         yield json.loads(line)["path"]
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(("engine", "workers"), [("grpcio", "1"), ("pyvoy", "2")])
 async def test_all_workers_write_to_one_log_and_go_on_where_it_was_moved_away(
     engine: str, workers: str, tmp_path: Path
@@ -217,6 +222,7 @@ async def test_all_workers_write_to_one_log_and_go_on_where_it_was_moved_away(
     assert server.decisions == []
 
 
+@pytest.mark.real
 @ENGINES
 async def test_a_check_in_flight_is_answered_when_the_server_is_asked_to_end(engine: str, tmp_path: Path) -> None:
     server, users, log = Server(), tmp_path / "users", tmp_path / "decisions.log"
@@ -243,6 +249,7 @@ async def test_a_check_in_flight_is_answered_when_the_server_is_asked_to_end(eng
     assert sorted(lines_of(log)) == ["/grpc", "/http"]
 
 
+@pytest.mark.real
 async def test_nobody_who_reads_the_log_costs_lines_and_holds_up_neither_checks_nor_their_parent() -> None:
     server = Server()
     unread, output = os.pipe()
@@ -252,14 +259,14 @@ async def test_nobody_who_reads_the_log_costs_lines_and_holds_up_neither_checks_
     os.close(output)
     try:
         assert process.stderr is not None
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(START_LIMIT):
             assert b"authorization server listens" in await process.stderr.readline()
 
         async def lost() -> bool:
             await _ask_often(server, 2000)
             return "log_lines_lost_total" in await server.metrics()
 
-        await eventually(lost, limit=30)
+        await eventually(lost)
         assert (await server.page("/healthz")).text == "alive\n"
         process.terminate()
         async with asyncio.timeout(10):

@@ -19,6 +19,8 @@ from tests.support.ports import free_port
 
 from authplane.runtime.child_processes import Line, run_process
 
+pytestmark = pytest.mark.real
+
 
 @dataclass
 class Program:
@@ -41,7 +43,7 @@ class Program:
         async def holds() -> bool:
             return any(words in line for line in self.lines)
 
-        await eventually(holds, limit=20)
+        await eventually(holds)
 
 
 @pytest.fixture
@@ -128,7 +130,7 @@ async def test_too_many_keys_are_refused_with_a_condition_of_the_policy_that_nee
     path.write_text(path.read_text(encoding="utf-8").replace("bodyInspection: Native", "placement: CallOut"))
     async with program.running(*control(program, "--allow-private-issuers")):
         await program.says("an issuer gives no keys")
-        await eventually(refused, limit=20)
+        await eventually(refused)
 
 
 @pytest.mark.requirement("J25")

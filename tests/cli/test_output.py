@@ -74,6 +74,7 @@ def test_a_folder_that_is_not_there_is_named_as_it_was_typed(tmp_path: Path, nam
     assert str(tmp_path / name) in found.stderr
 
 
+@pytest.mark.real
 def test_a_terminal_breaks_no_place_in_two(tmp_path: Path) -> None:
     path = written(tmp_path, "a-long-folder/" * 8 + "in.yaml", LINE_100)
     terminal, inside = pty.openpty()

@@ -88,6 +88,7 @@ async def shell(*argv: str) -> str:
     return output.decode()
 
 
+@pytest.mark.real
 async def test_every_line_that_it_prints_does_what_it_says(tmp_path: Path) -> None:
     if shutil.which("curl") is None:
         pytest.fail("this needs curl")

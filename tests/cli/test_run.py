@@ -13,13 +13,15 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from tests.support.eventually import eventually
+from tests.support.eventually import START_LIMIT, eventually
 from tests.support.ports import free_port
 from tests.support.timing import within
 
 from authplane.devkit.local.workspace import prepare_workspace
 from authplane.runtime.child_processes import Child, Line, Stream, run_process
 from authplane.runtime.clock import now
+
+pytestmark = pytest.mark.real
 
 
 class Run:
@@ -51,7 +53,7 @@ class Run:
         async with run_process([*argv, *options], sink=sink, environment=environment) as self.child:
             yield
 
-    async def says(self, words: str, *, limit: float = 60) -> None:
+    async def says(self, words: str, *, limit: float = START_LIMIT) -> None:
         async def holds() -> bool:
             return any(words in line.text for line in self.lines)
 

@@ -10,6 +10,8 @@ import pytest
 from tests.support.resources.contour_documents import whole
 from tests.support.timing import quickest
 
+pytestmark = pytest.mark.real
+
 HEAVY = {"asyncio", "cel", "envoy", "google", "grpc", "joserfc", "mcp", "pyvoy", "rich", "structlog", "typer", "yaml"}
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx2
+import pytest
 from tests.cli.test_check import answer, invoke
 from tests.cli.test_policy_server import status
 from tests.support.authservers.server_process import Server
@@ -78,6 +79,7 @@ def write(folder: Path, issuers: WorkloadIssuers, verification: str = "Keys", mo
     (folder / "all.yaml").write_text(text, encoding="utf-8")
 
 
+@pytest.mark.real
 async def test_the_server_and_check_know_workloads_by_their_tokens(tmp_path: Path) -> None:
     folder, server = tmp_path / "gateway", Server()
     async with workload_issuers(tmp_path) as issuers:
@@ -130,6 +132,7 @@ async def test_check_assumes_tokens_of_workloads_and_says_so(tmp_path: Path) -> 
     ]
 
 
+@pytest.mark.real
 async def test_settings_that_leave_tokens_to_a_cluster_that_is_not_there_are_refused(tmp_path: Path) -> None:
     folder, server = tmp_path / "gateway", Server()
     async with workload_issuers(tmp_path) as issuers:
@@ -147,6 +150,7 @@ async def test_settings_that_leave_tokens_to_a_cluster_that_is_not_there_are_ref
             await server.says("there is no cluster here that could be asked to review tokens")
 
 
+@pytest.mark.real
 async def test_run_knows_workloads_by_their_tokens(tmp_path: Path) -> None:
     folder, port, lines = tmp_path / "gateway", free_port(), list[str]()
 
@@ -163,7 +167,7 @@ async def test_run_knows_workloads_by_their_tokens(tmp_path: Path) -> None:
             async def serves() -> bool:
                 return any("Ctrl-C stops everything" in line for line in lines)
 
-            await eventually(serves, limit=20)
+            await eventually(serves)
             body, mcp = call_body("add", a=1, b=2), {"accept": "application/json, text/event-stream"}
 
             async def ask(token: str) -> int:

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.differential.external import RedTeam
 from tests.differential.minting import published
 from tests.differential.model import CERTIFICATES, ISSUERS, Answer, Case, Draft, PolicySet, Sent, Token, World
 from tests.differential.placements import CALL_OUT, Placement
@@ -19,9 +18,10 @@ from tests.differential.reference import Reference
 from tests.differential.site import Listeners, Shot, Site, gateways_of, pair_of, text_of
 from tests.differential.wire import NOTED, Lane, Origin, Reached, ask_all, origin_server
 from tests.support.authservers.asked_services import asked
+from tests.support.authservers.external_answers import RedTeam
 from tests.support.certificates import authority
 from tests.support.envoy.releases import INSTALLED, Version
-from tests.support.eventually import eventually
+from tests.support.eventually import START_LIMIT, eventually, listening
 from tests.support.issuers.issuer_server import METADATA, issuer_server, response
 from tests.support.ports import free_port
 
@@ -30,10 +30,9 @@ from authplane.controlplane.render.envoy_bootstrap import ControlPlane, UnixSock
 from authplane.runtime.child_processes import Line, LineSink, run_process
 from authplane.runtime.envoy_process import Envoy, run_envoy
 from authplane.runtime.servers.listen import TcpAddress, UnixAddress
-from authplane.runtime.wait_until_listening import reachable
 
 _UNAVAILABLE: Final = 503
-_PATIENCE: Final = 60.0
+_PATIENCE: Final = START_LIMIT
 _PER_LANE: Final = 40
 _AT_A_TIME: Final = 12
 _PROBES: Final = tuple({"type": "OIDC", "oidc": {"issuerUrl": issuer, "audiences": ["shop"]}} for issuer in ISSUERS)
@@ -172,8 +171,8 @@ async def staged(world: World, root: Path) -> AsyncGenerator[Stage]:
         await _program(stage, stack, "authserver", "policy", str(site.folder), *options)
         served = ("--address", str(stage.xds), "--metrics-address", "", "--loosen-after", "0")
         await _program(stage, stack, "control", str(stage.control), *served)
-        await reachable(policy, limit=_PATIENCE)
-        await reachable(stage.xds, limit=_PATIENCE)
+        await listening(policy)
+        await listening(stage.xds)
         yield stage
 
 
@@ -186,7 +185,7 @@ async def placed(stage: Stage, placement: Placement, version: Version = INSTALLE
     async with run_envoy(bootstrap, sink=_sink(stage), settings=version.settings()) as envoy:
         await envoy.ready(limit=_PATIENCE)
         for port in (port for ports in stage.site.gateways for port in ports):
-            await reachable(TcpAddress(host="127.0.0.1", port=port), limit=_PATIENCE)
+            await listening(TcpAddress(host="127.0.0.1", port=port))
         made = Running(stage, envoy, placement)
         await _ready(made)
         yield made

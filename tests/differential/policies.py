@@ -3,7 +3,6 @@
 from random import Random
 from typing import Any, Final
 
-from tests.differential.external import PORT, SERVICE
 from tests.differential.model import (
     AGENT,
     DOMAIN,
@@ -20,6 +19,7 @@ from tests.differential.model import (
     PolicySet,
     World,
 )
+from tests.support.authservers.external_answers import PORT, SERVICE
 
 TOOLS: Final = ("add", "read_file", "wipe", "Add", "tëst", "a b")
 EXPRESSIONS: Final = (

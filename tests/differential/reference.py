@@ -4,10 +4,10 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from tests.differential.external import answer
 from tests.differential.minting import keys_of
 from tests.differential.model import Answer
 from tests.differential.site import Shot, Site, pair_of
+from tests.support.authservers.external_answers import answer
 
 from authplane.devkit.policies.check_records import http_status
 from authplane.devkit.policies.checking import Circumstances, Enforced, check, enforce

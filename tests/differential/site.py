@@ -9,7 +9,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from tests.differential.external import PORT, SERVICE
 from tests.differential.minting import sign
 from tests.differential.model import (
     CERTIFICATES,
@@ -28,6 +27,7 @@ from tests.differential.model import (
     Sent,
     World,
 )
+from tests.support.authservers.external_answers import PORT, SERVICE
 from tests.support.certificates import authority, server
 
 from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, Usage, issue

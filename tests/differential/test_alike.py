@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 from tests.differential.envoy import compare, judged, placed, staged
 from tests.differential.model import AGENT, DOMAIN, FIRST, Case, Draft, PolicySet, Sent, Token, World
 from tests.differential.placements import AUTO, NATIVE
@@ -119,6 +120,7 @@ def cases() -> dict[str, tuple[Case, bool]]:
     return found
 
 
+@pytest.mark.real
 async def test_envoy_answers_as_the_engine_does_where_it_reads_otherwise(tmp_path: Path) -> None:
     made = cases()
     wanted = {name: allowed for name, (_, allowed) in made.items()}

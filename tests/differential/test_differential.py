@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 from tests.differential.differences import Tally
 from tests.differential.exceptions import KNOWN
 from tests.differential.placements import AUTO, CALL_OUT, NATIVE, PLACEMENTS
@@ -13,6 +14,7 @@ PER_SET = 88
 SEED = 3
 
 
+@pytest.mark.real
 async def test_envoy_allows_what_the_reference_allows_and_nothing_else() -> None:
     tallies = {placement: Tally(placement=placement) for placement in PLACEMENTS}
     for batch in batches(CASES, SEED, sets=SETS, per_set=PER_SET):

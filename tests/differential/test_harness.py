@@ -41,6 +41,7 @@ def sent(tool: str, **more: Any) -> Sent:
     return Sent(headers=HEADERS, body=body(tool), certificate="agent", **more)
 
 
+@pytest.mark.real
 async def test_envoy_that_allows_more_is_found_and_written_down(tmp_path: Path) -> None:
     wide = World(sets=(PolicySet(backend=(tools("add", "wipe"),)),))
     narrow = World(sets=(PolicySet(backend=(tools("add"),)),))

@@ -7,6 +7,7 @@ What comes in a later part than the end of the first object passes too: see
 from pathlib import Path
 from typing import Final
 
+import pytest
 from tests.differential.envoy import compare, judged, placed, staged
 from tests.differential.model import AGENT, Case, Draft, PolicySet, Sent, World
 from tests.differential.placements import NATIVE
@@ -58,6 +59,7 @@ def world() -> World:
     return World(sets=(PolicySet(backend=(Draft(spec={"rules": [rule]}),)),), workload_tokens=False)
 
 
+@pytest.mark.real
 async def test_envoy_takes_the_bodies_that_are_listed_and_no_others(tmp_path: Path) -> None:
     sent = {name: Sent(headers=HEADERS, body=body, certificate="agent") for name, body in {**LISTED, **REFUSED}.items()}
     async with staged(world(), tmp_path) as stage:

@@ -17,16 +17,8 @@ from tests.support.eventually import eventually
 from tests.support.grpc.channel_kinds import no_task_is_left
 from tests.support.grpc.control_plane import controlling
 from tests.support.grpc.shop_servers import PATIENCE, allow, authorizing, deny
-from tests.support.grpc.xds_resources import (
-    api_listener,
-    cluster,
-    endpoints,
-    forwarded,
-    http_filter,
-    listener,
-    manager,
-    routes,
-)
+from tests.support.grpc.xds_resources import api_listener, cluster, endpoints, http_filter, listener, manager
+from tests.support.grpc.xds_routes import forwarded, routes
 from tests.support.pages import ROOT, blocks
 from tests.support.ports import free_port
 from xds.type.v3 import typed_struct_pb2
@@ -57,6 +49,7 @@ def test_the_page_shows_every_example_whole() -> None:
     assert {name for name, text in EXAMPLES.items() if text in SHOWN} == set(EXAMPLES)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("text", SHOWN, ids=range(len(SHOWN)))
 def test_every_program_on_the_page_runs_with_the_imports_that_it_shows(text: str, tmp_path: Path) -> None:
     # Under a name of its own, so that it defines what it has and serves nothing.

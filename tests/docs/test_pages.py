@@ -12,7 +12,8 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from tests.support.envoy_validation import validate
+from tests.support.envoy.validation import validate
+from tests.support.eventually import START_LIMIT
 from tests.support.pages import PAGES, ROOT, Step, anchors, blocks, links, name_of, read, steps
 
 from authplane.cli.main import build_app
@@ -56,7 +57,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     for example in EXAMPLES:
         script = [sys.executable, "examples/make_secrets.py", f"examples/{example}"]
-        subprocess.run(script, cwd=place, check=True, capture_output=True, timeout=30)
+        subprocess.run(script, cwd=place, check=True, capture_output=True, timeout=START_LIMIT)
     return place
 
 
@@ -83,6 +84,7 @@ def test_every_fence_is_closed_and_says_its_language(page: Path) -> None:
     assert [block.text for block in blocks(page) if not block.language] == []
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("step", CHECKED, ids=lambda step: step.command)
 def test_a_command_of_the_pages_works_and_prints_what_they_show(
     step: Step, copied: Path, monkeypatch: pytest.MonkeyPatch
@@ -98,6 +100,7 @@ FOLLOWED = sorted(
 )
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("page", FOLLOWED, ids=name_of)
 def test_a_newcomer_can_follow_a_page_from_its_top_in_a_fresh_clone(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -178,6 +181,7 @@ def test_the_page_of_the_command_line_has_every_option(command: str, options: se
     assert missing == set()
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("example", EXAMPLES)
 async def test_an_example_with_secrets_is_valid_and_envoy_accepts_it(example: str, copied: Path) -> None:
     folder = str(copied / "examples" / example)

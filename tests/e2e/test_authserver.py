@@ -7,6 +7,8 @@ import bcrypt
 import pytest
 from tests.support.gateways.contour_gateway import gateway, kill, proxy
 
+pytestmark = pytest.mark.real
+
 ENGINES = pytest.mark.parametrize("engine", ["grpcio", "pyvoy"])
 
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from tests.support.certificates import ca_secret, server
 from tests.support.gateways.contour_gateway import service
 from tests.support.gateways.gateway_api import served
@@ -75,6 +76,7 @@ spec:
     return made
 
 
+@pytest.mark.real
 async def test_envoy_reaches_only_who_can_prove_to_be_the_service(tmp_path: Path) -> None:
     gateway = free_port()
     async with origin(tmp_path) as (port, names):

@@ -22,6 +22,8 @@ from authplane.devkit.diagnosis.envoy_stats import STATS
 from authplane.runtime.child_processes import Line, run_process
 from authplane.runtime.clients.ask_page import NotAnsweredError, ask_page
 
+pytestmark = pytest.mark.real
+
 CONFIGURATION = """
 apiVersion: authplane.dev/v1alpha1
 kind: AuthplaneConfiguration
@@ -49,7 +51,7 @@ class Running:
             return any(words in line.text for line in self.lines)
 
         try:
-            await eventually(holds, limit=20)
+            await eventually(holds)
         except TimeoutError:
             raise AssertionError("\n".join(line.text for line in self.lines)) from None
 

@@ -151,6 +151,7 @@ async def it() -> AsyncGenerator[Gateway]:
 SETTINGS: Final = "  contour: {requireExtensionGrants: true, allowInsecureAuthorization: true}\n"
 
 
+@pytest.mark.real
 @pytest.mark.requirement("ES-24")
 @pytest.mark.requirement("X11")
 @pytest.mark.parametrize(("name", "want"), CASES.items(), ids=CASES.keys())
@@ -171,6 +172,7 @@ async def test_what_is_deleted_opens_nothing_and_serves_again_when_it_is_back(
     await become(it, ALL)
 
 
+@pytest.mark.real
 async def test_a_service_that_comes_late_makes_its_extension_valid(it: Gateway) -> None:
     path = it.folder / "auth service.yaml"
     text = path.read_text(encoding="utf-8")

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from tests.support.certificates import authority, ca_secret, indented, server, tls_secret
+from tests.support.eventually import START_LIMIT
 from tests.support.gateways.contour_gateway import service
 from tests.support.ports import free_port
 from tests.support.resources.contour_documents import World
@@ -138,7 +139,7 @@ async def envoy(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Reac
         assert world.problems("HTTPProxy") == []
         config = json_text(static_bootstrap(world.generation.rendered))
         async with run_envoy(config, sink=forget, settings=EnvoySettings(concurrency=1, log_level="error")) as running:
-            await running.ready()
+            await running.ready(limit=START_LIMIT)
             yield Reached(https, tmp_path_factory.mktemp("clients"))
 
 
@@ -196,6 +197,7 @@ CASES = {
 }
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 async def test_clients_show_the_certificates_that_are_asked_for(envoy: Reached, case: Case) -> None:
     answer = await ask(envoy, f"{case.host}.example", client(case.who) if case.who else None)
@@ -212,6 +214,7 @@ def told(answer: httpx2.Response | None) -> list[str]:
 FORGED = {"x-forwarded-client-cert": 'Subject="CN=friend"'}
 
 
+@pytest.mark.real
 async def test_the_origin_is_told_what_was_asked_for(envoy: Reached) -> None:
     [value] = told(await ask(envoy, "tells.example", client("friend"), headers=FORGED))
     parts = dict(part.split("=", 1) for part in value.split(";"))
@@ -224,11 +227,13 @@ async def test_the_origin_is_told_what_was_asked_for(envoy: Reached) -> None:
     }
 
 
+@pytest.mark.real
 async def test_a_certificate_that_nobody_verifies_is_asked_for_all_the_same(envoy: Reached) -> None:
     [value] = told(await ask(envoy, "tells-any.example", client("stranger"), headers=FORGED))
     assert value.endswith(';Subject="CN=stranger"')
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("host", ["open", "may", "tells", "fallback"])
 async def test_what_a_client_says_of_itself_is_removed(envoy: Reached, host: str) -> None:
     assert told(await ask(envoy, f"{host}.example", headers=FORGED)) == []
@@ -242,6 +247,7 @@ VERSIONS = {
 }
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(("host", "version", "served"), VERSIONS.values(), ids=VERSIONS.keys())
 async def test_the_versions_of_tls_are_those_of_the_host(
     envoy: Reached, host: str, version: ssl.TLSVersion, *, served: bool
@@ -259,6 +265,7 @@ NAMELESS = {
 }
 
 
+@pytest.mark.real
 @pytest.mark.requirement("EN-1")
 @pytest.mark.parametrize(("sni", "host", "status"), NAMELESS.values(), ids=NAMELESS.keys())
 async def test_the_fallback_certificate_serves_those_that_asked_for_it(

@@ -118,6 +118,7 @@ def address(answer: httpx2.Response) -> object:
     return answer.extensions["network_stream"].get_extra_info("client_addr")
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("delta", [False, True], ids=["state of the world", "delta"])
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda each: each.number)
 async def test_keys_change_without_closing_a_connection_and_without_a_policy_server(

@@ -17,6 +17,8 @@ from authplane.policy.check.decision import Allow, Decision
 from authplane.policy.check.request import Request
 from authplane.runtime.servers.listen import ServerTls, TcpAddress
 
+pytestmark = pytest.mark.real
+
 REQUESTS: Final = 200
 
 

@@ -24,6 +24,8 @@ from authplane.policy.check.request import Request
 from authplane.runtime.servers.listen import TcpAddress
 from authplane.runtime.servers.tls_files import TlsFiles
 
+pytestmark = pytest.mark.real
+
 ASKED = (
     "[{authorization: [{type: ExternalAuth, externalAuth: {protocol: GRPC, backendRef: {name: authz, port: 9000}}}]}]"
 )

@@ -159,6 +159,7 @@ HOSTS: Final = (
 # --- Verifying an authorized request
 
 
+@pytest.mark.real
 async def test_the_origin_sees_who_has_the_password_and_no_header_of_the_client_s(scene: Scene) -> None:
     url = "https://password.many.example/x"
     allowed = await scene.curl.get(url, *SPOOFED, "-H", f"authorization: {basic('ann', 'secret')}")
@@ -176,6 +177,7 @@ async def test_the_origin_sees_who_has_the_password_and_no_header_of_the_client_
     assert (refused.status, refused.values("www-authenticate")) == (401, ['Basic realm="default", charset="UTF-8"'])
 
 
+@pytest.mark.real
 async def test_the_origin_sees_the_test_server_s_headers_and_none_of_the_client_s(scene: Scene) -> None:
     allowed = await scene.curl.get("https://test.many.example/allow", *SPOOFED)
     assert (allowed.status, allowed.seen("auth")) == (
@@ -190,6 +192,7 @@ async def test_the_origin_sees_the_test_server_s_headers_and_none_of_the_client_
     )
 
 
+@pytest.mark.real
 async def test_a_service_over_http_is_asked_and_its_headers_reach_the_origin(scene: Scene) -> None:
     allowed = await scene.curl.get("https://http.many.example/allow", *SPOOFED)
     assert (allowed.status, allowed.seen("auth-handler")) == (200, [("auth-handler", "testserver")])
@@ -200,6 +203,7 @@ async def test_a_service_over_http_is_asked_and_its_headers_reach_the_origin(sce
 # --- Signing in
 
 
+@pytest.mark.real
 async def test_a_client_that_must_sign_in_is_sent_to_the_provider_as_the_service_says(scene: Scene) -> None:
     reply = await scene.curl.get("https://shop.many.example/cart?item=1")
     origin = quote("https://shop.many.example/cart?item=1", safe="")
@@ -208,6 +212,7 @@ async def test_a_client_that_must_sign_in_is_sent_to_the_provider_as_the_service
     assert reply.values("set-cookie") == ["attempt=1; Path=/; HttpOnly; SameSite=Lax", "seen=yes; Path=/"]
 
 
+@pytest.mark.real
 async def test_a_client_that_signs_in_comes_back_and_is_served(scene: Scene, tmp_path: Path) -> None:
     jar = str(tmp_path / "cookies")
     options = ["-L", "-b", jar, "-c", jar, *SPOOFED]
@@ -233,6 +238,7 @@ async def certificates_seen(scene: Scene, name: str, *options: str) -> list[tupl
     return [(request.source.principal, unquote(request.source.certificate)) for request in scene.recording.requests]
 
 
+@pytest.mark.real
 @pytest.mark.requirement("AZ-19")
 async def test_the_client_s_certificate_reaches_the_service(scene: Scene, tmp_path: Path) -> None:
     pair = client("friend.example")
@@ -259,6 +265,7 @@ BODIES: Final = {
 }
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(("name", "sent", "status", "seen"), BODIES.values(), ids=BODIES.keys())
 async def test_the_service_sees_of_the_body_what_it_may(
     scene: Scene, name: str, sent: str, status: int, seen: list[bytes]
@@ -269,6 +276,7 @@ async def test_the_service_sees_of_the_body_what_it_may(
     assert status == 413 or reply.json["body"] == sent
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("name", ["body", "part"])
 async def test_a_service_never_takes_a_part_of_the_body_for_the_whole(scene: Scene, name: str) -> None:
     """Envoy refuses what is too large; over HTTP/2 it may ask all the same, and says then that there was more."""
@@ -278,6 +286,7 @@ async def test_a_service_never_takes_a_part_of_the_body_for_the_whole(scene: Sce
     assert (reply.status, told) in [(413, []), (200, [("true",)])]
 
 
+@pytest.mark.real
 async def test_a_body_that_is_no_text_reaches_the_service_as_it_is(scene: Scene, tmp_path: Path) -> None:
     scene.recording.requests.clear()
     path = tmp_path / "body"
@@ -289,6 +298,7 @@ async def test_a_body_that_is_no_text_reaches_the_service_as_it_is(scene: Scene,
 # --- Services that are slow or gone
 
 
+@pytest.mark.real
 async def test_a_request_waits_for_its_service_as_long_as_its_host_says(scene: Scene) -> None:
     scene.slow.now.clear()
     async with asyncio.TaskGroup() as tasks:
@@ -301,6 +311,7 @@ async def test_a_request_waits_for_its_service_as_long_as_its_host_says(scene: S
     assert (await scene.curl.get("https://short.many.example/")).status == 200
 
 
+@pytest.mark.real
 @pytest.mark.requirement("AZ-16")
 async def test_without_its_service_a_host_is_open_only_if_it_says_so(scene: Scene) -> None:
     server = Server()

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 import pytest_asyncio
-from tests.support.eventually import eventually
+from tests.support.eventually import START_LIMIT, eventually
 from tests.support.gateways.contour_gateway import EXTENSION, Gateway, gateway, kill, proxy
 from tests.support.gateways.status_conditions import conditions
 from tests.support.timing import within
@@ -37,7 +37,7 @@ async def it(running: Gateway) -> Gateway:
 def all_status(it: Gateway) -> dict[tuple[str, str], dict[str, dict[str, Any]]]:
     """Ask for the status by a program of its own; returns the conditions by type, of each kind and name."""
     command = [sys.executable, "-m", "authplane", "status", str(it.folder), "-o", "json"]
-    printed = subprocess.run(command, capture_output=True, check=True, timeout=10).stdout
+    printed = subprocess.run(command, capture_output=True, check=True, timeout=START_LIMIT).stdout
     return {
         (record["kind"], record["metadata"]["name"]): {each["type"]: each for each in record["status"]["conditions"]}
         for record in json.loads(printed)
@@ -48,6 +48,7 @@ async def status_of_web(it: Gateway) -> dict[str, dict[str, Any]]:
     return await conditions(it.folder, "HTTPProxy", "web")
 
 
+@pytest.mark.real
 @BOTH
 async def test_requests_are_allowed_denied_or_not_checked(it: Gateway) -> None:
     allowed = await it.get("/allow", **{"auth-handler": "spoofed"})
@@ -64,6 +65,7 @@ async def test_requests_are_allowed_denied_or_not_checked(it: Gateway) -> None:
     assert [told[each]["Programmed"]["status"] for each in ALL] == ["True", "True"]
 
 
+@pytest.mark.real
 @BOTH
 async def test_the_decision_log_and_the_access_log_name_a_request_alike(it: Gateway) -> None:
     assert await it.status("/secret/joined") == 401
@@ -75,10 +77,11 @@ async def test_the_decision_log_and_the_access_log_name_a_request_alike(it: Gate
     async def both() -> bool:
         return bool(ids("envoy", "request_id") and ids("authserver", "id"))
 
-    await eventually(both, limit=60)
+    await eventually(both)
     assert ids("envoy", "request_id") == ids("authserver", "id")
 
 
+@pytest.mark.real
 async def test_a_change_of_the_folder_reaches_envoy(it: Gateway) -> None:
     # An added host, a changed route, a renamed file, a removed one.
     it.write("other.yaml", proxy("other.example", name="other"))
@@ -95,6 +98,7 @@ async def test_a_change_of_the_folder_reaches_envoy(it: Gateway) -> None:
     assert await it.status("/open") == 200
 
 
+@pytest.mark.real
 async def test_a_changed_context_reaches_the_authorization_server(it: Gateway) -> None:
     it.write("web.yaml", proxy(authorization="      authPolicy: {context: {tenant: blue}}"))
 
@@ -107,6 +111,7 @@ async def test_a_changed_context_reaches_the_authorization_server(it: Gateway) -
     await eventually(holds)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     "path",
     ["/public/../secret", "//secret", "/public/%2e%2e/secret", "/public%2f..%2fsecret", "/secret?x=/public", "/PUBLIC"],
@@ -115,6 +120,7 @@ async def test_no_spelling_of_a_path_gets_round_the_check(it: Gateway, path: str
     assert await it.raw_status(path) in {400, 401}
 
 
+@pytest.mark.real
 async def test_every_canonical_path_can_be_protected_and_is(it: Gateway) -> None:
     paths = ["/a", "/a.b/c-d_e~f", "/a%20b", "/%E2%82%AC", "/!$&'()*+,;=:@", "/.well-known/x", "/a%25", "/a%7Cb"]
     routes = "".join(
@@ -129,6 +135,7 @@ async def test_every_canonical_path_can_be_protected_and_is(it: Gateway) -> None
     assert {path: await it.raw_status(path) for path in paths} == dict.fromkeys(paths, 401)
 
 
+@pytest.mark.real
 async def test_a_wildcard_never_answers_for_a_host_that_another_proxy_claims(it: Gateway) -> None:
     wild = proxy("'*.many.example'", name="wild", authorization="      authPolicy: {disabled: true}")
     it.write("wild.yaml", wild)
@@ -149,6 +156,7 @@ async def test_a_wildcard_never_answers_for_a_host_that_another_proxy_claims(it:
     assert await it.status("/x", "any.many.example") == 200
 
 
+@pytest.mark.real
 async def test_a_proxy_of_another_ingress_class_opens_nothing(it: Gateway) -> None:
     root = proxy("classes.many.example", name="classes").replace(
         "  routes:", "  includes: [{name: opened, conditions: [{prefix: /opened}]}]\n  routes:", 1
@@ -175,6 +183,7 @@ spec:
     assert await it.status("/x", "classes.many.example") == 401
 
 
+@pytest.mark.real
 @pytest.mark.requirement("EN-1")
 async def test_a_connection_for_one_host_does_not_serve_another(it: Gateway) -> None:
     it.write("other.yaml", proxy("other.example", name="other"))
@@ -183,6 +192,7 @@ async def test_a_connection_for_one_host_does_not_serve_another(it: Gateway) -> 
     assert await it.raw_status("/allow", sni="web.example", host="web.example:8443") == 200
 
 
+@pytest.mark.real
 async def test_an_invalid_file_keeps_the_last_good_version_and_says_so(it: Gateway) -> None:
     it.write("web.yaml", proxy().replace("authorization:", "authorisation:"))
     await it.says("control", "authorisation")
@@ -198,6 +208,7 @@ async def test_an_invalid_file_keeps_the_last_good_version_and_says_so(it: Gatew
     assert "UpToDate" not in await status_of_web(it)
 
 
+@pytest.mark.real
 @pytest.mark.requirement("X11")
 async def test_an_extension_that_goes_away_withdraws_the_host(it: Gateway) -> None:
     (it.folder / "auth.yaml").unlink()
@@ -207,6 +218,7 @@ async def test_an_extension_that_goes_away_withdraws_the_host(it: Gateway) -> No
     await it.answers("/allow", 200)
 
 
+@pytest.mark.real
 @VARIANTS
 @pytest.mark.requirement("X07")
 async def test_envoy_keeps_its_configuration_when_the_control_plane_is_killed(delta: bool) -> None:
@@ -232,6 +244,7 @@ async def _failed_to_connect(it: Gateway, times: int) -> None:
     await eventually(holds, limit=120)
 
 
+@pytest.mark.real
 async def test_requests_are_refused_while_the_authorization_server_is_away() -> None:
     async with gateway() as it:
         await kill(it.authserver)
@@ -243,6 +256,7 @@ async def test_requests_are_refused_while_the_authorization_server_is_away() -> 
             assert await it.status("/secret") == 401
 
 
+@pytest.mark.real
 async def test_requests_go_through_while_it_is_away_if_the_author_said_so() -> None:
     async with gateway() as it:
         it.write("web.yaml", proxy(authorization="      failOpen: true"))
@@ -252,6 +266,7 @@ async def test_requests_go_through_while_it_is_away_if_the_author_said_so() -> N
             await it.answers("/secret", 401)
 
 
+@pytest.mark.real
 @BOTH
 async def test_no_request_gets_through_unchecked_while_the_configuration_changes(it: Gateway) -> None:
     second = EXTENSION.replace("metadata: {name: auth}", "metadata: {name: second}")
@@ -280,6 +295,7 @@ async def test_no_request_gets_through_unchecked_while_the_configuration_changes
             assert await it.raw_status("/secret") == 401
 
 
+@pytest.mark.real
 async def test_what_envoy_refuses_shows_in_status_and_log(it: Gateway) -> None:
     # An address that this machine does not have: valid for us, impossible for Envoy.
     text = (it.folder / "gateway.yaml").read_text(encoding="utf-8")

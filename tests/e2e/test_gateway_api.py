@@ -20,6 +20,8 @@ from tests.support.ports import free_port
 from authplane.authserver.backends.testserver import Mode
 from authplane.devkit.identities.throwaway_certificates import Leaf, Usage, create_authority, issue
 
+pytestmark = pytest.mark.real
+
 REFUSED = (httpx2.TransportError, ssl.SSLError)
 OIDC = '{type: OIDC, oidc: {issuerUrl: "https://issuer.example", scopes: ["read:all"]}}'
 

@@ -57,6 +57,7 @@ def states(conditions: list[dict[str, Any]]) -> dict[str, str]:
     return {condition["type"]: condition["status"] for condition in conditions}
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("delta", [False, True], ids=["state-of-the-world", "delta"])
 async def test_policies_and_gateways_come_and_go_while_envoy_runs(delta: bool) -> None:
     port, other = free_port(), free_port()

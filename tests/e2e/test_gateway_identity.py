@@ -39,6 +39,7 @@ spec:
 """
 
 
+@pytest.mark.real
 @pytest.mark.requirement("E01")
 async def test_routes_without_a_policy_on_a_host_with_one_strip_identity_headers_too(tmp_path: Path) -> None:
     port = free_port()

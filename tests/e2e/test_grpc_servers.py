@@ -43,6 +43,7 @@ async def say(request: bytes, _: object) -> bytes:
     return request
 
 
+@pytest.mark.real
 @pytest.mark.requirement("R30")
 @pytest.mark.parametrize("delta", [False, True], ids=["state-of-the-world", "delta"])
 async def test_an_envoy_and_a_grpc_server_share_a_control_plane(delta: bool) -> None:
@@ -57,7 +58,7 @@ async def test_an_envoy_and_a_grpc_server_share_a_control_plane(delta: bool) -> 
                 found = await programmed(it)
                 return found.get("Backend/cart") == backend and found.get("HTTPProxy/web") == web
 
-            await eventually(holds, limit=15)
+            await eventually(holds)
 
         async def denied() -> bool:
             try:
@@ -93,7 +94,7 @@ async def test_an_envoy_and_a_grpc_server_share_a_control_plane(delta: bool) -> 
             async def allowed() -> bool:
                 return not await denied()
 
-            await eventually(allowed, limit=15)
+            await eventually(allowed)
             assert await call(b"a", timeout=5) == b"a"
             await reasons("Programmed", "Programmed")
             # What changes for one of them is no matter of the other.
@@ -101,7 +102,7 @@ async def test_an_envoy_and_a_grpc_server_share_a_control_plane(delta: bool) -> 
             it.write(
                 "web.yaml", proxy(routes="  - conditions: [{prefix: /more}]\n    services: [{name: echo, port: 80}]")
             )
-            await eventually(denied, limit=15)
+            await eventually(denied)
             await reasons("Programmed", "Programmed")
         finally:
             await server.stop(0)

@@ -12,6 +12,8 @@ from tests.support.gateways.mcp_gateway import McpGateway, deciding, mcp_gateway
 from tests.support.issuers.minting import ISSUER, signer
 from tests.support.mcp.mcp_checks import AGENT
 
+pytestmark = pytest.mark.real
+
 JSON = [("content-type", "application/json"), ("accept", "application/json, text/event-stream")]
 KEYS = {ISSUER: json.dumps({"keys": [signer("ES256").jwk()]})}
 WORKLOAD = f"{{type: SPIFFE, spiffe: '{AGENT}'}}"

@@ -17,6 +17,8 @@ from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serv
 from authplane.runtime.servers.http_server import HttpRequest, HttpResponse, serve_http
 from authplane.runtime.servers.listen import TcpAddress
 
+pytestmark = pytest.mark.real
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PATH = "/mcp-server1"
 

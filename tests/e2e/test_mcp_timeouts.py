@@ -4,7 +4,10 @@ import asyncio
 from pathlib import Path
 
 import httpx2
+import pytest
 from tests.support.gateways.mcp_gateway import McpGateway, mcp_gateway
+
+pytestmark = pytest.mark.real
 
 SHORT = "  unprotectedBackends: Allow\n  contour: {envoy: {timeouts: {requestTimeout: 1s, streamIdleTimeout: 1s}}}"
 PREFIX = "io.modelcontextprotocol/"

@@ -19,6 +19,8 @@ from tests.support.gateways.mcp_gateway import McpGateway, deciding, deciding_ap
 from tests.support.issuers.minting import mint, segment, signer
 from tests.support.issuers.oidc_provider import AUDIENCE, OidcProvider, oidc_provider
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture
 async def provider(pytestconfig: pytest.Config, tmp_path: Path) -> AsyncGenerator[OidcProvider]:

@@ -10,6 +10,8 @@ from tests.support.gateways.mcp_gateway import McpGateway, deciding, mcp_gateway
 from tests.support.issuers.workload_issuers import WORKLOAD, WorkloadIssuers, workload_issuers
 from tests.support.mcp.mcp_checks import AGENT
 
+pytestmark = pytest.mark.real
+
 SPIFFE = f"{{type: SPIFFE, spiffe: '{WORKLOAD}'}}"
 ACCOUNT = "{type: ServiceAccount, serviceAccount: {name: agent}}"
 OVER = timedelta(hours=-1)

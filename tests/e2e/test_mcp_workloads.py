@@ -19,6 +19,8 @@ from tests.support.mcp.mcp_checks import AGENT
 
 from authplane.devkit.identities.throwaway_certificates import Leaf, Usage, create_authority, issue
 
+pytestmark = pytest.mark.real
+
 OTHER = "spiffe://cluster.local/ns/default/sa/other"
 STRANGER = "spiffe://elsewhere.example/agent"
 

@@ -11,6 +11,8 @@ from tests.support.gateways.mcp_gateway import ALLOW, McpGateway, deciding, mcp_
 from tests.support.issuers.minting import ISSUER, claims, signer
 from tests.support.mcp.mcp_checks import AGENT
 
+pytestmark = pytest.mark.real
+
 NATIVE = "  bodyInspection: Native"
 OPEN = f"{NATIVE}\n{ALLOW}"
 OTHER = "spiffe://cluster.local/ns/default/sa/other"

@@ -92,6 +92,7 @@ class Pushed:
                 await self.news.wait()
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("envoy", VERSIONS, ids=lambda version: version.number)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 async def test_who_is_allowed_before_and_after_is_allowed_in_between(

@@ -15,6 +15,8 @@ from tests.support.issuers.minting import key_set, signer
 
 from authplane.authserver.backends.runtime.policy_server import KeptPolicies
 
+pytestmark = pytest.mark.real
+
 KEPT, OLD, NEW = signer("ES256", "kept"), signer("ES256", "old"), signer("ES256", "new")
 
 both = pytest.mark.parametrize("envoy", VERSIONS, ids=lambda version: version.number)

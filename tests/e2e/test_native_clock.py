@@ -14,6 +14,7 @@ from authplane.policy.identity.tokens.claims import DEFAULT_SKEW
 SHORT = 3
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("envoy", VERSIONS, ids=str)
 @pytest.mark.parametrize("skew", [int(DEFAULT_SKEW), SHORT])
 @pytest.mark.requirement("R22")

@@ -17,6 +17,8 @@ from authplane.core.header_edits import HeaderEdits
 from authplane.policy.check.decision import Allow
 from authplane.policy.identity.workload_identity.identity_headers import IDENTITY_HEADERS
 
+pytestmark = pytest.mark.real
+
 both = pytest.mark.parametrize("envoy", VERSIONS, ids=str)
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from tests.e2e.test_native import NATIVE, in_shadow, rule, tools
 from tests.support.gateways.mcp_gateway import McpGateway, mcp_gateway, policy
 from tests.support.mcp.mcp_checks import AGENT
@@ -30,6 +31,7 @@ async def answers(it: McpGateway) -> dict[str, tuple[int, str]]:
     return found
 
 
+@pytest.mark.real
 async def test_what_only_a_policy_in_shadow_reads_is_not_refused_by_the_filter_that_reads_it(tmp_path: Path) -> None:
     found = {}
     for name, policies in {"open": "", "tried out": PLANNED}.items():

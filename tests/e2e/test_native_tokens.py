@@ -10,6 +10,8 @@ from tests.support.issuers.minting import signer
 
 from authplane.policy.identity.tokens.issuer import Schedule
 
+pytestmark = pytest.mark.real
+
 OLD, NEW = signer("ES256", "old"), signer("RS256", "new")
 both = pytest.mark.parametrize("envoy", VERSIONS, ids=lambda version: version.number)
 

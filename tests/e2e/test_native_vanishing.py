@@ -41,6 +41,7 @@ def delete_the_policy(it: Site, *, tokens: bool) -> None:
         (it.mcp.folder / "second.yaml").unlink(missing_ok=True)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("envoy", VERSIONS, ids=lambda version: version.number)
 @pytest.mark.parametrize("change", [replace_the_rule, delete_the_policy])
 async def test_a_caller_who_may_all_the_time_is_never_refused(

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 import pytest
 import pytest_asyncio
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
 from tests.controlplane.render.test_protection_of_documents import (
     ROOTS,
@@ -38,6 +38,7 @@ from authplane.runtime.servers.listen import TcpAddress
 
 SERVICES: Final = ("one", "two", "overall")
 WORLDS: Final = 16
+SEED: Final = 1
 DRAWN: Final = 100
 Requests: TypeAlias = dict[tuple[str, str, str], str]
 """What becomes of each request, by where it comes in, host and path."""
@@ -77,7 +78,9 @@ def drawn() -> list[AWorld]:
     """Draw worlds, always the same, and keep those that have the most to show."""
     worlds: list[AWorld] = []
 
-    @settings(max_examples=DRAWN, derandomize=True, database=None, deadline=None, phases=[Phase.generate])
+    # Derandomized, they would change with the name of any module that the arguments are from.
+    @seed(SEED)
+    @settings(max_examples=DRAWN, derandomize=False, database=None, deadline=None, phases=[Phase.generate])
     @given(setting=SETTINGS, roots=st.lists(ROOTS, min_size=2, max_size=3), part=ROUTES)
     def draw(setting: ASetting, roots: list[ARoot], part: ARoute) -> None:
         worlds.append(AWorld(setting=setting, roots=dict(zip("abc", roots, strict=False)), part=part))
@@ -179,6 +182,7 @@ def test_the_worlds_have_all_to_show_that_matters() -> None:
     assert ("plain", "redirect") in shown
 
 
+@pytest.mark.real
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("number", range(WORLDS))
 async def test_every_request_is_checked_by_whom_the_documents_say(stage: Stage, number: int) -> None:

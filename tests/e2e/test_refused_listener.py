@@ -58,6 +58,7 @@ OTHERS = {
 """The variant, and what the listener serves that stays: hosts and their authorization."""
 
 
+@pytest.mark.real
 @pytest.mark.requirement("X04")
 @pytest.mark.parametrize(("delta", "others"), OTHERS.values(), ids=OTHERS.keys())
 async def test_a_host_does_not_appear_on_a_listener_without_its_filter(delta: bool, others: dict[str, str]) -> None:
@@ -87,7 +88,7 @@ async def test_a_host_does_not_appear_on_a_listener_without_its_filter(delta: bo
             async def refused_again() -> bool:
                 return it.count("control", REFUSAL) > 1
 
-            await eventually(refused_again, limit=15)  # Envoy takes its time to come back
+            await eventually(refused_again)  # Envoy takes its time to come back
             assert await statuses(it, "new", "later", *before) == [404, 404, *before.values()]
             it.write("gateway.yaml", f"{allowed}---{new}")
             await become(it, {"new": 401, "later": 200} | before)

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.support.eventually import eventually
+from tests.support.eventually import START_LIMIT, eventually
 from tests.support.ports import free_port
 
 from authplane.runtime.child_processes import Line, run_process
+
+pytestmark = pytest.mark.real
 
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 
@@ -128,12 +130,12 @@ spec:
             encoding="utf-8",
         )
         command = [sys.executable, str(EXAMPLES / "make_secrets.py"), str(self.folder)]
-        subprocess.run(command, check=True, capture_output=True, timeout=20)
+        subprocess.run(command, check=True, capture_output=True, timeout=START_LIMIT)
 
     def authplane(self, *arguments: str) -> tuple[int, str]:
         """Run a command to its end; returns its status and what it printed."""
         command = [sys.executable, "-m", "authplane", *arguments]
-        done = subprocess.run(command, check=False, capture_output=True, timeout=20, text=True)
+        done = subprocess.run(command, check=False, capture_output=True, timeout=START_LIMIT, text=True)
         return done.returncode, done.stdout
 
     @asynccontextmanager
@@ -154,7 +156,7 @@ spec:
             async def started() -> bool:
                 return all(any(words in line for line in self.lines) for words in ("Ctrl-C stops", "server listens"))
 
-            await eventually(started, limit=15)
+            await eventually(started, limit=START_LIMIT)
             yield
 
     async def curl(self, path: str = "/") -> str:

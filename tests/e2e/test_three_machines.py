@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx2
+import pytest
 from tests.support.certificates import authority
-from tests.support.eventually import eventually
+from tests.support.eventually import START_LIMIT, eventually, listening
 from tests.support.gateways.contour_gateway import service
 from tests.support.mcp.mcp_checks import call_body
 from tests.support.pages import ROOT, blocks, read
@@ -26,9 +27,8 @@ from authplane.devkit.local.echo_origin import serve_echo
 from authplane.runtime.child_processes import Line, run_process
 from authplane.runtime.envoy_process import Envoy, EnvoySettings, run_envoy
 from authplane.runtime.servers.listen import TcpAddress
-from authplane.runtime.wait_until_listening import reachable
 
-PATIENCE: Final = 60.0
+PATIENCE: Final = START_LIMIT
 CONTROL, POLICY, EDGE, NOBODY = "127.0.0.11", "127.0.0.12", "127.0.0.13", "127.0.0.14"
 MACHINES: Final = {"control.internal:": f"{CONTROL}:", "policy.internal:": f"{POLICY}:"}
 PAGE: Final = ROOT / "docs" / "operations.md"
@@ -147,7 +147,7 @@ class Site:
         async def holds() -> bool:
             return await self.condition() == wanted
 
-        await eventually(holds, limit=60)
+        await eventually(holds)
 
     async def condition(self) -> tuple[str, str]:
         """Return what the status of the configuration says of the policy server."""
@@ -188,8 +188,8 @@ async def running(site: Site, commands: list[list[str]], stack: AsyncExitStack) 
     async def sink(_: Line) -> None: ...
 
     async with run_envoy(json.dumps(start), sink=sink, settings=EnvoySettings(concurrency=1)) as envoy:
-        await envoy.ready()
-        await reachable(TcpAddress(host=EDGE, port=site.port))
+        await envoy.ready(limit=START_LIMIT)
+        await listening(TcpAddress(host=EDGE, port=site.port))
         yield envoy
 
 
@@ -199,6 +199,7 @@ async def shown(envoy: Envoy) -> set[str]:
     return set(re.findall(r'"serial_number":\s*"(\w+)"', reply.body))
 
 
+@pytest.mark.real
 async def test_the_three_machines_of_the_page_trust_each_other_and_say_so_when_they_do_not(tmp_path: Path) -> None:
     document, commands = section()
     site = Site(tmp_path, free_port())

@@ -11,6 +11,7 @@ BEHIND_ONE = "  contour: {envoy: {network: {numTrustedHops: 1}}}"
 ANYBODY = "[{authorization: [{type: InlineTools, tools: [add]}]}]"
 
 
+@pytest.mark.real
 @pytest.mark.requirement("S14")
 @pytest.mark.parametrize(("settings", "client"), [(BEHIND_ONE, "203.0.113.7"), ("", "127.0.0.1")], ids=["one", "none"])
 async def test_the_source_is_the_client_before_trusted_proxies(tmp_path: Path, settings: str, client: str) -> None:

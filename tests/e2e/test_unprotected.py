@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.support.eventually import eventually
+from tests.support.eventually import START_LIMIT, eventually
 from tests.support.gateways.contour_gateway import service
 from tests.support.gateways.mcp_gateway import backend, policy
 from tests.support.gateways.status_conditions import records
@@ -15,7 +15,7 @@ from tests.support.ports import free_port
 
 from authplane.runtime.child_processes import Line, run_process
 
-PATIENCE = 60.0
+PATIENCE = START_LIMIT
 JANITOR = """
   - source: {type: SPIFFE, spiffe: "spiffe://cluster.local/janitor"}
     authorization: [{type: InlineTools, tools: [add]}]
@@ -45,6 +45,7 @@ async def call(port: int, name: str) -> tuple[int, Any]:
     return answer.status_code, said.get("error")
 
 
+@pytest.mark.real
 @pytest.mark.requirement("R30")
 async def test_a_target_that_does_not_exist_opens_no_backend(tmp_path: Path) -> None:
     port, echo = free_port(), free_port()

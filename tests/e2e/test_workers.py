@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import httpx2
+import pytest
 from tests.support.authservers.server_process import Server
-from tests.support.eventually import eventually
+from tests.support.eventually import START_LIMIT, eventually, listening
 from tests.support.gateways.contour_gateway import service
 from tests.support.mcp.mcp_checks import call_body
 from tests.support.ports import free_port
@@ -26,9 +27,8 @@ from authplane.devkit.local.echo_origin import serve_echo
 from authplane.runtime.child_processes import Line
 from authplane.runtime.envoy_process import EnvoySettings, run_envoy
 from authplane.runtime.servers.listen import TcpAddress
-from authplane.runtime.wait_until_listening import reachable
 
-PATIENCE: Final = 60.0
+PATIENCE: Final = START_LIMIT
 CLIENTS: Final = 8
 BAR: Final = 2.0
 """Seconds that a hung worker may cost."""
@@ -151,11 +151,12 @@ async def site(root: Path) -> AsyncGenerator[Site]:
         bootstrap = json_text(static_bootstrap(World(documents).generation.rendered))
         # One thread has one connection at a time: the least even that there is.
         envoy = await stack.enter_async_context(run_envoy(bootstrap, sink=sink, settings=EnvoySettings(concurrency=1)))
-        await envoy.ready()
-        await reachable(TcpAddress(host="127.0.0.1", port=port))
+        await envoy.ready(limit=START_LIMIT)
+        await listening(TcpAddress(host="127.0.0.1", port=port))
         yield Site(server, Load(f"http://127.0.0.1:{port}/mcp"))
 
 
+@pytest.mark.real
 async def test_workers_share_the_checks_and_one_that_hangs_costs_less_than_two_seconds(tmp_path: Path) -> None:
     async with site(tmp_path) as it, it.load.running():
         await it.load.answers(200)

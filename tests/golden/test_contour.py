@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.conftest import Golden
-from tests.support.envoy_validation import validate
+from tests.support.envoy.validation import validate
 from tests.support.resources.contour_documents import AUTH, ECHO, World, secrets
 
 from authplane.controlplane.graph.model.programming import NoProxy
@@ -47,6 +47,7 @@ def test_statuses_are_what_the_golden_file_shows(case: Path, golden: Golden) -> 
     golden.check(case / "status.yaml", text_of(Transitions().records(statuses, NOW)))
 
 
+@pytest.mark.real
 @pytest.mark.requirement("X15")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 async def test_envoy_accepts_every_golden_output(case: Path) -> None:

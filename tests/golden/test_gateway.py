@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import Golden
 from tests.golden.test_contour import text_of, without_certificates
 from tests.support.certificates import authority
-from tests.support.envoy_validation import validate
+from tests.support.envoy.validation import validate
 from tests.support.resources.contour_documents import ECHO, World, secrets
 
 from authplane.controlplane.graph.model.programming import NoProxy
@@ -36,6 +36,7 @@ def test_statuses_are_what_the_golden_file_shows(case: Path, golden: Golden) -> 
     golden.check(case / "status.yaml", text_of(Transitions().records(statuses, NOW)))
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 async def test_envoy_accepts_every_golden_output(case: Path, tmp_path: Path) -> None:
     trusted = tmp_path / "ca.crt"

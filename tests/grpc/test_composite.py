@@ -35,7 +35,8 @@ from tests.support.grpc.shop_servers import (
     refusal,
 )
 from tests.support.grpc.tls_channels import secured, server_credentials, spiffe_client
-from tests.support.grpc.xds_resources import ext_authz, http_filter, listener, manager, packed, routes, served
+from tests.support.grpc.xds_resources import ext_authz, http_filter, listener, manager, packed
+from tests.support.grpc.xds_routes import routes, served
 from tests.support.grpc.xds_servers import Served, xds_serving
 
 from authplane.dataplane.runtime.connections.side_channels import channel_keys

@@ -18,17 +18,8 @@ from tests.support.eventually import eventually
 from tests.support.grpc.channel_kinds import Ways, no_task_is_left
 from tests.support.grpc.control_plane import Control, controlling
 from tests.support.grpc.shop_servers import KINDS, PATIENCE, Authority, Cart, allow, deny
-from tests.support.grpc.xds_resources import (
-    api_listener,
-    cluster,
-    endpoints,
-    ext_authz,
-    forwarded,
-    http_filter,
-    manager,
-    packed,
-    routes,
-)
+from tests.support.grpc.xds_resources import api_listener, cluster, endpoints, ext_authz, http_filter, manager, packed
+from tests.support.grpc.xds_routes import forwarded, routes
 
 import authplane.grpc
 import authplane.grpc.aio

@@ -31,7 +31,8 @@ from tests.support.grpc.shop_servers import (
     refusal,
 )
 from tests.support.grpc.xds_resources import ext_authz as xds_ext_authz
-from tests.support.grpc.xds_resources import listener, manager, routes, served
+from tests.support.grpc.xds_resources import listener, manager
+from tests.support.grpc.xds_routes import routes, served
 from tests.support.grpc.xds_servers import Served, xds_serving
 
 from authplane.dataplane.runtime.calls.grpcio_internals import cygrpc

@@ -16,17 +16,8 @@ from tests.support.eventually import eventually
 from tests.support.grpc.acting_filters import Doing
 from tests.support.grpc.control_plane import controlling
 from tests.support.grpc.shop_servers import PATHS, PATIENCE, Authority, Cart, Serve, allow, call, deny, refusal
-from tests.support.grpc.xds_resources import (
-    TEMPLATE,
-    api_listener,
-    cluster,
-    endpoints,
-    ext_authz,
-    forwarded,
-    listener,
-    manager,
-    routes,
-)
+from tests.support.grpc.xds_resources import TEMPLATE, api_listener, cluster, endpoints, ext_authz, listener, manager
+from tests.support.grpc.xds_routes import forwarded, routes
 
 import authplane.grpc
 import authplane.grpc.aio

@@ -9,8 +9,8 @@ import pytest
 from envoy.config.listener.v3 import listener_pb2
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2
 from google.protobuf.message import Message
-from tests.grpc.peers import PEERS, Answer, peer_argv, running
 from tests.support.grpc.control_plane import Control, controlling
+from tests.support.grpc.peers import PEERS, Answer, peer_argv, running
 from tests.support.grpc.shop_servers import PATHS, PATIENCE, STACKS, Authority, Cart, call, deny, refusal
 from tests.support.grpc.xds_resources import (
     ROUTER,
@@ -19,14 +19,12 @@ from tests.support.grpc.xds_resources import (
     cluster,
     endpoints,
     ext_authz,
-    forwarded,
     http_filter,
     listener,
     manager,
     name_of,
-    routes,
-    served,
 )
+from tests.support.grpc.xds_routes import forwarded, routes, served
 from tests.support.grpc.xds_servers import xds_serving
 from tests.support.ports import free_port
 
@@ -36,6 +34,8 @@ from authplane.controlplane.serving.runtime.ads import Ads
 from authplane.runtime.servers.listen import TcpAddress
 from authplane.xds.server.served_types import TypeUrl
 from authplane.xds.server.snapshot import Snapshot
+
+pytestmark = pytest.mark.real
 
 PATH: Final = PATHS["unary_unary"]
 

@@ -11,9 +11,9 @@ from envoy.config.rbac.v3 import rbac_pb2 as pb
 from envoy.config.route.v3 import route_components_pb2
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2 as filter_pb
 from google.protobuf import json_format
-from tests.grpc.peers import GRPC_GO, GRPCIO, peer_argv
 from tests.support import certificates
 from tests.support.grpc.judged_servers import judging
+from tests.support.grpc.peers import GRPC_GO, GRPCIO, peer_argv
 from tests.support.grpc.xds_resources import packed
 
 from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, Usage, issue
@@ -153,6 +153,7 @@ def _is_permitted(say: Any, metadata: Metadata) -> bool:
     return True
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("action", [pb.RBAC.ALLOW, pb.RBAC.DENY], ids=["allow", "deny"])
 @pytest.mark.parametrize("secure", [False, True], ids=["plain text", "TLS"])
 @pytest.mark.parametrize("peer", [GRPCIO, GRPC_GO])

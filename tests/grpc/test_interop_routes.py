@@ -11,8 +11,8 @@ from envoy.config.rbac.v3 import rbac_pb2 as pb
 from envoy.config.route.v3 import route_components_pb2
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2 as filter_pb
 from google.protobuf import json_format
-from tests.grpc.peers import GRPCIO, peer_argv
 from tests.support.grpc.judged_servers import judging
+from tests.support.grpc.peers import GRPCIO, peer_argv
 from tests.support.grpc.xds_resources import packed
 
 DOMAINS: Final = (
@@ -111,6 +111,7 @@ def _passes(say: Any, values: tuple[str, ...]) -> bool:
     return True
 
 
+@pytest.mark.real
 @pytest.mark.requirement("RT-1", "RT-2", "RT-3", "HF-16")
 @pytest.mark.parametrize("seed", range(4))
 def test_the_same_calls_pass(seed: int, request: pytest.FixtureRequest, tmp_path: Path) -> None:

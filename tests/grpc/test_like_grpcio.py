@@ -19,7 +19,8 @@ from tests.grpc.test_interceptors import AioRecording, Recording
 from tests.support.grpc.acting_filters import Doing, Sleeping
 from tests.support.grpc.control_plane import Control, controlling
 from tests.support.grpc.shop_servers import PATHS, PATIENCE, SERVICE, Cart, LoopThread, Serve, call, refusal
-from tests.support.grpc.xds_resources import http_filter, listener, manager, routes, served
+from tests.support.grpc.xds_resources import http_filter, listener, manager
+from tests.support.grpc.xds_routes import routes, served
 from tests.support.grpc.xds_servers import Served, xds_serving
 
 import authplane.grpc

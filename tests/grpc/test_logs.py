@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.real
+
 PROGRAM = """
 import logging, sys, threading
 import grpc

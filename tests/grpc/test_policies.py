@@ -24,6 +24,8 @@ from authplane.grpc import XdsServerCredentials
 from authplane.runtime.servers.listen import TcpAddress
 from authplane.sources.runtime.folder import Folder
 
+pytestmark = pytest.mark.real
+
 WEB = "spiffe://example.org/ns/shop/sa/web"
 ADMIN = "spiffe://example.org/ns/shop/sa/admin"
 ENGINES = {"threads": "pyvoy", "loop": "grpcio"}
@@ -128,7 +130,7 @@ class Plane:
             [backend] = [each for each in statuses if each.ref == Ref("Backend", "shop", "cart")]
             return any(each.type == "Programmed" and each.reason in words for each in backend.conditions)
 
-        self.loop.run(eventually(holds, limit=15))
+        self.loop.run(eventually(holds))
 
     def accepted(self, status: str, reason: str) -> None:
         """Wait until it stands so with the policy at the Backend; the policy server may have been the quicker one."""
@@ -151,7 +153,7 @@ class Plane:
         async def holds() -> bool:
             return self.decisions() == count
 
-        self.loop.run(eventually(holds, limit=15))
+        self.loop.run(eventually(holds))
 
 
 @contextmanager
@@ -276,7 +278,7 @@ def test_mistakes_deny_until_they_are_corrected_and_nobody_is_let_in_without_an_
         async def holds() -> bool:
             return await asyncio.to_thread(outcome, channel) is wanted
 
-        plane.loop.run(eventually(holds, limit=15))
+        plane.loop.run(eventually(holds))
 
     elsewhere = plane.backend(free_port())
     with xds_serving(stack) as make:
@@ -305,7 +307,7 @@ def test_a_server_that_was_open_denies_once_its_backend_has_a_mistake(stack: str
                 async def holds() -> bool:
                     return await asyncio.to_thread(outcome, channel) is wanted
 
-                plane.loop.run(eventually(holds, limit=15))
+                plane.loop.run(eventually(holds))
 
             becomes(grpc.StatusCode.OK)
             plane.write("policy", POLICY)

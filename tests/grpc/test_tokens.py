@@ -13,7 +13,8 @@ import pytest
 from tests.support.eventually import eventually
 from tests.support.grpc.control_plane import controlling
 from tests.support.grpc.token_calls import AIO_KINDS, KINDS, OPTIONS, Outcome, Server, aio_outcome, outcome, serving
-from tests.support.grpc.xds_resources import api_listener, cluster, endpoints, forwarded, manager, routes
+from tests.support.grpc.xds_resources import api_listener, cluster, endpoints, manager
+from tests.support.grpc.xds_routes import forwarded, routes
 from tests.support.issuers.jwt_files import token
 
 import authplane.grpc
@@ -188,7 +189,7 @@ async def renewed(call: Callable[[], Any], file: Path, text: str) -> None:
         got: Outcome = await call()
         return got == Outcome(OK, f"Bearer {text}")
 
-    await eventually(accepted, limit=30)
+    await eventually(accepted)
 
 
 def cut(text: str) -> str:

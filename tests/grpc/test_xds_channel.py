@@ -19,7 +19,8 @@ from tests.support.grpc.channel_kinds import Ways, no_task_is_left
 from tests.support.grpc.control_plane import Control, controlling
 from tests.support.grpc.shop_servers import KINDS, PATHS, PATIENCE, Authority, Cart, deny
 from tests.support.grpc.tls_channels import client_credentials, server_credentials
-from tests.support.grpc.xds_resources import api_listener, cluster, endpoints, ext_authz, forwarded, manager, routes
+from tests.support.grpc.xds_resources import api_listener, cluster, endpoints, ext_authz, manager
+from tests.support.grpc.xds_routes import forwarded, routes
 
 import authplane.grpc
 import authplane.grpc.aio

@@ -11,7 +11,8 @@ from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_pb2
 from tests.support.grpc.control_plane import Control, controlling
 from tests.support.grpc.shop_servers import KINDS, PATHS, PATIENCE, Authority, Cart, call, deny, refusal
-from tests.support.grpc.xds_resources import ext_authz, listener, manager, routes, served
+from tests.support.grpc.xds_resources import ext_authz, listener, manager
+from tests.support.grpc.xds_routes import routes, served
 from tests.support.grpc.xds_servers import Served, xds_serving
 
 from authplane.grpc import NotServing, Serving, ServingState

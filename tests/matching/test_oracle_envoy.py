@@ -15,6 +15,7 @@ from envoy.extensions.filters.http.fault.v3 import fault_pb2
 from google.protobuf import json_format, wrappers_pb2
 from google.protobuf.message import Message
 from tests.matching.test_oracle_grpcio import ours
+from tests.support.eventually import START_LIMIT
 from tests.support.matching.native_composite import outcomes
 from tests.support.matching.trees import PACKAGES, TEXTS, Request, Trees
 from xds.type.matcher.v3 import matcher_pb2
@@ -113,7 +114,7 @@ async def branches(trees: list[Tree], sent: list[Sent]) -> list[int]:
             run_envoy(bootstrap(trees, socket), sink=_ignore, settings=settings) as envoy,
             httpx2.AsyncClient(transport=transport, base_url="http://shop.test", timeout=20) as client,
         ):
-            await envoy.ready()
+            await envoy.ready(limit=START_LIMIT)
             found = []
             for number, request in sent:
                 headers = [("x-tree", str(number)), ("host", request.authority or "")]
@@ -134,6 +135,7 @@ def requests(seed: int) -> list[Sent]:
     return found
 
 
+@pytest.mark.real
 @pytest.mark.requirement("UM-9")
 @pytest.mark.requirement("UM-12")
 @pytest.mark.requirement("UM-13")

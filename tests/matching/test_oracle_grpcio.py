@@ -28,6 +28,8 @@ from authplane.grpc.matching import when as branch
 from authplane.matching.tree_search import as_search
 from authplane.matching.tree_wire import parse_tree
 
+pytestmark = pytest.mark.real
+
 NAMES: Final = ("x-a", "x-b", "x-c", ":path", "content-type")
 """Those that grpcio's filter has on the client."""
 PLAIN: Final = tuple(text for text in TEXTS if text.isascii())

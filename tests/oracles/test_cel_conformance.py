@@ -25,6 +25,8 @@ from authplane.cel.syntax.expression_problem import Reason
 from authplane.cel.syntax.vocabulary import ACCESS_POLICY, TYPES, Vocabulary
 from authplane.core.problems import Problems
 
+pytestmark = pytest.mark.real
+
 DOCS: Final = Path(__file__).parents[2] / "docs" / "cel.md"
 SUMMARY: Final = Path(__file__).parent / "conformance.txt"
 EXTENSIONS: Final = {

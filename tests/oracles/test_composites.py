@@ -70,6 +70,7 @@ def native_configs(seed: int) -> list[Choice]:
     ]
 
 
+@pytest.mark.real
 @pytest.mark.requirement("CF-5", "CF-7", "CF-9", "CF-11", "CF-12")
 async def test_grpcio_does_the_same_with_chains_and_shares() -> None:
     choices = native_configs(1_000)
@@ -92,6 +93,7 @@ async def test_grpcio_does_the_same_with_chains_and_shares() -> None:
     assert sum(seen.values()) - seen[0] - seen[14] >= 100
 
 
+@pytest.mark.real
 async def test_grpcio_does_not_survive_a_composite_in_a_composite() -> None:
     """If it ever does, the docs are wrong and the test above can have more."""
     fault = Choice(first_match(when(THERE, then=StringValue(value="1"))), {"1": Run((Abort(5),))})

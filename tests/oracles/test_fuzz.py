@@ -13,6 +13,8 @@ from rich.progress import Progress
 from tests.oracles.cases import KINDS
 from tests.oracles.fuzz import ROOT, SHARES, Run, Tally, fuzz, main
 
+pytestmark = pytest.mark.real
+
 DIES: Final = """
 import os, pathlib, sys
 kind, first, last, place = sys.argv[1:]

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from tests.support.envoy_validation import validate
+from tests.support.envoy.validation import validate
+from tests.support.eventually import START_LIMIT
 
 from authplane.runtime.child_processes import Line, Stream, run_process
 from authplane.runtime.envoy_process import (
@@ -22,6 +23,8 @@ from authplane.runtime.envoy_process import (
     envoy_binary,
     run_envoy,
 )
+
+pytestmark = pytest.mark.real
 
 TYPES: Final = "type.googleapis.com/envoy.extensions"
 QUIET: Final = EnvoySettings(concurrency=1, log_level="error")
@@ -40,7 +43,7 @@ class Lines:
             self._more.notify_all()
 
     async def first_with(self, text: str) -> str:
-        async with asyncio.timeout(5), self._more:
+        async with asyncio.timeout(START_LIMIT), self._more:
             await self._more.wait_for(lambda: any(text in line.text for line in self.seen))
         return next(line.text for line in self.seen if text in line.text)
 
@@ -82,7 +85,7 @@ def _left_in(folder: Path) -> list[str]:
 
 async def test_envoy_becomes_ready_answers_on_its_admin_socket_and_ends_with_the_block() -> None:
     async with run_envoy(_config(), sink=Lines(), settings=QUIET) as envoy:
-        await envoy.ready()
+        await envoy.ready(limit=START_LIMIT)
         live = await envoy.admin("/ready")
         info = await envoy.admin("/server_info")
         missing = await envoy.admin("/no-such-page")
@@ -97,7 +100,7 @@ async def test_a_configuration_can_be_a_file_and_its_own_admin_address_is_not_us
     config = {"admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": 1}}}}
     (tmp_path / "envoy.json").write_text(json.dumps(config), encoding="utf-8")
     async with run_envoy(tmp_path / "envoy.json", sink=Lines(), settings=QUIET) as envoy:
-        await envoy.ready()
+        await envoy.ready(limit=START_LIMIT)
 
 
 async def test_a_bad_configuration_is_told_with_envoys_words() -> None:
@@ -105,7 +108,7 @@ async def test_a_bad_configuration_is_told_with_envoys_words() -> None:
         with pytest.raises(
             EnvoyEndedError, match=r"^Envoy ended with status 1. Its last lines:\n(.*\n)*.*no_such_field"
         ):
-            await envoy.ready()
+            await envoy.ready(limit=START_LIMIT)
         assert await envoy.ended() == 1
 
 
@@ -166,7 +169,7 @@ async def test_envoy_ends_when_its_parent_is_killed_and_leaves_no_configuration_
         sys.executable, "-c", PARENT, stdout=asyncio.subprocess.PIPE, env=environment
     )
     assert parent.stdout is not None
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(START_LIMIT):
         pid = int(await parent.stdout.readline())
     assert _runs(pid)
     gone = os.pidfd_open(pid)
@@ -175,7 +178,7 @@ async def test_envoy_ends_when_its_parent_is_killed_and_leaves_no_configuration_
         asyncio.get_running_loop().add_reader(gone, ended.set)
         parent.send_signal(signal.SIGKILL)
         await parent.wait()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(START_LIMIT):
             await ended.wait()
         asyncio.get_running_loop().remove_reader(gone)
     finally:
@@ -204,7 +207,7 @@ child.wait()
 
 async def test_a_grandchild_that_keeps_the_output_open_does_not_keep_the_block() -> None:
     lines = Lines()
-    async with asyncio.timeout(5), run_process([sys.executable, "-c", NEST], sink=lines):
+    async with asyncio.timeout(START_LIMIT), run_process([sys.executable, "-c", NEST], sink=lines):
         pid = int(await lines.first_with(""))
     assert _runs(pid)
     os.kill(pid, signal.SIGKILL)
@@ -213,7 +216,7 @@ async def test_a_grandchild_that_keeps_the_output_open_does_not_keep_the_block()
 async def test_every_line_is_delivered_and_one_that_is_too_long_is_named() -> None:
     program = "import sys; print('one'); print('x' * 3_000_000); print('two\\nend', end=''); sys.stderr.write('three')"
     lines = Lines()
-    async with run_process([sys.executable, "-c", program], sink=lines) as child, asyncio.timeout(5):
+    async with run_process([sys.executable, "-c", program], sink=lines) as child, asyncio.timeout(START_LIMIT):
         assert await child.ended() == 0
     out = [line.text for line in lines.seen if line.stream is Stream.STDOUT]
     assert out == ["one", "(a line longer than 1048576 bytes)", "two", "end"]

@@ -22,6 +22,8 @@ from authplane.policy.identity.tokens.issuer_url import IssuerUrl, parse_issuer_
 from authplane.policy.identity.tokens.token_outcome import Outcome, Reason, Refused, Verified
 from authplane.runtime.issuers.issuers import IssuerOptions, follow_issuers
 
+pytestmark = pytest.mark.real
+
 HURRIED: Final = Schedule(between=0.05, first_retry=0.02, bounds=Bounds(shortest=0.2, usual=0.2, longest=0.2))
 CALM: Final = Schedule(between=0.05)
 

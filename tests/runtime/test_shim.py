@@ -11,6 +11,7 @@ from typing import Final
 
 import httpx2
 import pytest
+from tests.support.eventually import START_LIMIT
 
 from authplane.runtime.child_processes import Line, run_process
 from authplane.runtime.envoy_process import shim_folder
@@ -45,7 +46,7 @@ def _python(program: str, *path: Path) -> str:
     environment = {"PYTHONPATH": os.pathsep.join(map(str, [*path, source]))}
     done = subprocess.run(
         [sys.executable, "-S", "-W", "error::ImportWarning", "-c", program],
-        env=environment, capture_output=True, text=True, check=False, timeout=30,
+        env=environment, capture_output=True, text=True, check=False, timeout=START_LIMIT,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -67,6 +68,7 @@ print(pyvoy._server.get_envoy_path(), external_auth_pb2.CheckRequest.DESCRIPTOR.
 """
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("content", INSTALLED_LAST.values(), ids=INSTALLED_LAST.keys())
 def test_our_process_finds_the_binary_and_the_messages(tmp_path: Path, content: str) -> None:
     packages = _environment(tmp_path, content)
@@ -74,6 +76,7 @@ def test_our_process_finds_the_binary_and_the_messages(tmp_path: Path, content: 
     assert _python(OURS, packages) == f"{binary} envoy.service.auth.v3.CheckRequest\n"
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("content", INSTALLED_LAST.values(), ids=INSTALLED_LAST.keys())
 def test_pyvoy_the_binary_and_the_messages_are_found_with_the_shim(tmp_path: Path, content: str) -> None:
     packages = _environment(tmp_path, content)
@@ -111,6 +114,7 @@ except asyncio.CancelledError:
 """
 
 
+@pytest.mark.real
 async def test_pyvoy_serves_an_application_that_imports_the_messages(tmp_path: Path) -> None:
     (tmp_path / "shimmed_app.py").write_text(APP, encoding="utf-8")
     path = [shim_folder(), tmp_path, *map(Path, site.getsitepackages())]
@@ -124,7 +128,7 @@ async def test_pyvoy_serves_an_application_that_imports_the_messages(tmp_path: P
     async with (
         run_process([sys.executable, "-c", SERVE], sink=tell, environment=environment),
         httpx2.AsyncClient() as client,
-        asyncio.timeout(10),
+        asyncio.timeout(START_LIMIT),
     ):
         reply = await client.get(f"http://127.0.0.1:{int(await first)}/")
     assert (reply.status_code, reply.text) == (200, "envoy.service.auth.v3.external_auth_pb2")

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tests.support.eventually import eventually
+from tests.support.eventually import START_LIMIT, eventually
 
 from authplane.runtime.child_processes import Child, Line, run_process
 
-PATIENCE: Final = 60.0
+PATIENCE: Final = START_LIMIT
 """Seconds for a program to start, on a machine that has other things to do."""
 _LISTENING: Final = "0A"
 """How the kernel writes TCP_LISTEN."""

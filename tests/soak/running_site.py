@@ -13,14 +13,13 @@ from tests.soak.documents import Ports, files
 from tests.soak.origin import Origin, serve_origin
 from tests.soak.programs import PATIENCE, Program, children_of
 from tests.support.certificates import server
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, listening
 from tests.support.gateways.contour_gateway import AUTH_NAME
 from tests.support.issuers.issuer_server import IssuerServer, issuer_server
 from tests.support.issuers.minting import Signer, signer
 
 from authplane.runtime.envoy_process import envoy_binary
 from authplane.runtime.servers.listen import TcpAddress
-from authplane.runtime.wait_until_listening import reachable
 
 WORKERS: Final = 2
 KEYS_KEPT: Final = 60
@@ -96,7 +95,7 @@ class World:
     async def envoy_serves(self) -> None:
         """Wait until every listener of Envoy takes connections."""
         for port in (self.ports.http, self.ports.https, self.ports.web):
-            await reachable(TcpAddress(host="127.0.0.1", port=port), limit=PATIENCE)
+            await listening(TcpAddress(host="127.0.0.1", port=port))
 
 
 def _authplane(name: str, ready: str, *arguments: str) -> Program:

@@ -4,6 +4,8 @@
 |---|---|
 | ``eventually`` | waits for what is about to happen, and how long a program may take to come up |
 | ``timing`` | time measured on a machine that does other things as well |
+| ``alone`` | keeps a test that is not marked ``real`` from starting programs |
+| ``installations`` | our wheel, installed into fresh environments |
 | ``ports``, ``certificates``, ``pages`` | free ports; certificates, made once; the pages of the documentation |
 | ``policies`` | AccessPolicies: documents, callers, requests, the verdict |
 | ``resources`` | HTTPProxies and what they need, as YAML; their graph, status and messages |

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.support.answers import answer
+from tests.support.authservers.answers import answer
 from tests.support.eventually import eventually
 from tests.support.mcp.mcp_checks import tool_check
 from tests.support.policies.documents import BACKEND, OPEN, policy, rule

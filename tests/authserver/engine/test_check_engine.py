@@ -10,7 +10,7 @@ from envoy.service.auth.v3 import attribute_context_pb2
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.answers import answer, parse_check
+from tests.support.authservers.answers import answer, parse_check
 from tests.support.authservers.check_requests import check
 
 from authplane.authserver.backends.testserver import Mode, TestServer

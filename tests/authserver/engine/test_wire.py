@@ -10,7 +10,7 @@ from envoy.config.core.v3 import base_pb2
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from envoy.type.v3 import http_status_pb2
 from google.rpc import status_pb2
-from tests.support.answers import parse_check
+from tests.support.authservers.answers import parse_check
 from tests.support.authservers.check_requests import check
 
 from authplane.authserver.engine.wire import CheckParser, render_decision, with_context

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
-from tests.support.answers import answer
+from tests.support.authservers.answers import answer
 from tests.support.authservers.check_requests import check
 from tests.support.authservers.front_backends import Gate
 from tests.support.authservers.told_checks import Told

@@ -21,6 +21,8 @@ from authplane.policy.check.decision import Decision, Deny, Unavailable
 from authplane.policy.check.request import Request
 from authplane.runtime.servers.listen import UnixAddress
 
+pytestmark = pytest.mark.real
+
 
 def _gateway(
     folder: Path, *, fail_open: bool = False, extra: Mapping[str, Any] = MappingProxyType({})

@@ -102,6 +102,7 @@ async def _end(address: Address, case: Case) -> End:
         return End(found.http, found.grpc, found.reset or None, client.closed)
 
 
+@pytest.mark.real
 @pytest.mark.requirement("E23")
 @both
 async def test_every_call_ends_as_it_should_and_the_server_lives(front: Front) -> None:

@@ -12,13 +12,12 @@ from h2.settings import SettingCodes
 from tests.support.authservers.check_requests import check
 from tests.support.authservers.fronts import Front, Wanted, both, pyvoy
 from tests.support.clients.raw_h2 import RawClient, call_headers, frame, raw_client
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, listening
 from tests.support.ports import free_port
 
 from authplane.authserver.fronts.runtime.pyvoy.pyvoy_config import Limits
 from authplane.runtime.child_processes import Child, Line, run_process
 from authplane.runtime.servers.listen import Address, TcpAddress
-from authplane.runtime.wait_until_listening import reachable
 
 BODY: Final = check("/allow").SerializeToString()
 HALF: Final = frame(BODY)[:9]
@@ -64,6 +63,7 @@ async def test_connections_at_a_time_are_limited_and_there_is_room_again_when_th
         await eventually(room)
 
 
+@pytest.mark.real
 async def test_a_body_that_does_not_end_is_given_up() -> None:
     async with pyvoy(Wanted(limits=Limits(patience=2))) as address, raw_client(address) as client:
         slow = await client.call(call_headers(), HALF, end=False)
@@ -81,7 +81,7 @@ async def _server(engine: str) -> AsyncGenerator[tuple[Address, Child]]:
     async def ignore(_: Line) -> None: ...
 
     async with run_process(argv, sink=ignore) as child:
-        await reachable(address, limit=60)
+        await listening(address)
         yield address, child
 
 
@@ -129,6 +129,7 @@ async def _burden(address: Address) -> None:
                 await client.outcome(call)
 
 
+@pytest.mark.real
 @pytest.mark.requirement("E24")
 @pytest.mark.parametrize("engine", ["grpcio", "pyvoy"])
 async def test_memory_is_bounded_whatever_clients_send(engine: str) -> None:

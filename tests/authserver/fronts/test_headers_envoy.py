@@ -12,6 +12,8 @@ from tests.support.envoy.static_gateway import GRPC, envoy_gateway
 
 from authplane.runtime.servers.listen import UnixAddress
 
+pytestmark = pytest.mark.real
+
 
 def _wanted(folder: Path, backend: object = "scripted") -> Wanted:
     return Wanted(backend=backend, address=UnixAddress(path=str(folder / "authz.sock")))

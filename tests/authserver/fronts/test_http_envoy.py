@@ -16,6 +16,8 @@ from authplane.authserver.fronts.runtime.http_front import HttpChecks, serve_htt
 from authplane.authserver.fronts.runtime.pyvoy.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
 from authplane.runtime.servers.listen import Address, UnixAddress
 
+pytestmark = pytest.mark.real
+
 Front: TypeAlias = Callable[[Path, str], AbstractAsyncContextManager[Address]]
 
 

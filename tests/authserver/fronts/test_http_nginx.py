@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from tests.support.authservers.front_backends import FACTORY, make
 from tests.support.envoy.static_gateway import documented
-from tests.support.eventually import LIMIT
+from tests.support.eventually import LIMIT, listening
 from tests.support.ports import free_port
 from tools.debian_program import AbsentError, find_program
 
@@ -20,7 +20,8 @@ from authplane.authserver.fronts.runtime.pyvoy.pyvoy_front import BackendPlan, P
 from authplane.devkit.local.echo_origin import serve_echo
 from authplane.runtime.child_processes import Line, run_process
 from authplane.runtime.servers.listen import Address, TcpAddress
-from authplane.runtime.wait_until_listening import reachable
+
+pytestmark = pytest.mark.real
 
 HERE: Final = TcpAddress(host="127.0.0.1", port=0)
 Front: TypeAlias = Callable[[str], AbstractAsyncContextManager[Address]]
@@ -79,7 +80,7 @@ async def _gateway(nginx: Path, folder: Path, authz: Address, *, more: str = "")
         text = CONFIG.format(folder=folder, port=address.port, locations=locations, more=more)
         config.write_text(text, encoding="utf-8")
         async with run_process([str(nginx), "-p", str(folder), "-c", str(config)], sink=ignore):
-            await reachable(address)
+            await listening(address)
             yield address
 
 

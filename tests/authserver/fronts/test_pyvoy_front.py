@@ -256,6 +256,7 @@ async def test_a_ca_really_requires_client_certificates(front: Front, tmp_path: 
                 assert await refused(channel, about("/allow")) is grpc.StatusCode.UNAVAILABLE
 
 
+@pytest.mark.real
 async def test_a_replaced_certificate_is_shown_and_a_bad_one_is_not(tmp_path: Path) -> None:
     with capture_logs() as lines:
         async with pyvoy(Wanted(tls=_files(tmp_path, _server("first")))) as address, _secure(address) as channel:
@@ -285,6 +286,7 @@ async def _name(address: Address) -> str:
     return str(x509.load_der_x509_certificate(shown).subject.rdns[0].rfc4514_string().removeprefix("CN="))
 
 
+@pytest.mark.real
 async def test_a_check_in_progress_is_finished_when_the_server_stops(tmp_path: Path) -> None:
     pipe = tmp_path / "gate"
     os.mkfifo(pipe)
@@ -313,6 +315,7 @@ async def _let_through_when_closed(address: Address, gate: int) -> None:
     os.close(gate)
 
 
+@pytest.mark.real
 async def test_workers_share_the_port_and_one_that_dies_is_replaced() -> None:
     settings = PyvoySettings(address=HERE, workers=2)
     async with serve_pyvoy(BackendPlan(factory=FACTORY, description="path"), settings) as address:
@@ -336,6 +339,7 @@ async def test_workers_share_the_port_and_one_that_dies_is_replaced() -> None:
     assert not _workers()
 
 
+@pytest.mark.real
 @pytest.mark.requirement("F07")
 async def test_a_worker_for_which_there_is_no_room_is_replaced_later_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -360,6 +364,7 @@ async def test_a_worker_for_which_there_is_no_room_is_replaced_later_and_the_oth
             assert max(first) in _workers()
 
 
+@pytest.mark.real
 async def test_the_first_worker_for_which_there_is_no_room_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -369,6 +374,7 @@ async def test_the_first_worker_for_which_there_is_no_room_is_one_sentence(
             pass
 
 
+@pytest.mark.real
 async def test_no_thread_of_a_worker_interrupts_another_by_waking_it() -> None:
     async with serve_pyvoy(BackendPlan(factory=FACTORY, description="path"), PyvoySettings(address=HERE)) as address:
         async with grpc.aio.insecure_channel(str(address)) as channel:
@@ -387,6 +393,7 @@ def _workers() -> set[int]:
     return set(envoys_of(os.getpid()))
 
 
+@pytest.mark.real
 async def test_what_cannot_start_is_said_and_leaves_nothing_behind(tmp_path: Path) -> None:
     lines: list[str] = []
 

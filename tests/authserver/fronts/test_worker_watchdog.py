@@ -7,11 +7,11 @@ import signal
 import pytest
 from tests.support.authservers.server_process import Server
 from tests.support.envoy.child_envoys import envoys_of
-from tests.support.eventually import eventually
+from tests.support.eventually import START_LIMIT, eventually
 
 from authplane.authserver.fronts.runtime.pyvoy.worker_watchdog import BUSY_MISSES, IDLE_MISSES, Watchdog, processor_time
 
-PATIENCE = 60.0
+PATIENCE = START_LIMIT
 
 SILENT = (False, 7)
 CASES = {
@@ -39,6 +39,7 @@ def test_processor_time_goes_on_while_a_process_works() -> None:
     assert processor_time(2**22 + 1) is None
 
 
+@pytest.mark.real
 async def test_a_worker_that_is_stopped_is_replaced_while_the_other_serves() -> None:
     server = Server()
     async with server.running("testserver", "--engine", "pyvoy", "--workers", "2"):

@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 from structlog.testing import capture_logs
-from tests.support.eventually import eventually
+from tests.support.eventually import START_LIMIT, eventually
 
 from authplane.authserver.records.runtime.decision_log import (
     DecisionLog,
@@ -374,6 +374,7 @@ with open_decision_log(ToFile(path=Path(path), largest=50_000, keep=100), room=1
 """
 
 
+@pytest.mark.real
 def test_several_processes_share_a_file_and_rename_it_together(tmp_path: Path) -> None:
     path = tmp_path / "decisions.log"
     writers = [
@@ -386,7 +387,7 @@ def test_several_processes_share_a_file_and_rename_it_together(tmp_path: Path) -
         assert writer.stdout is not None
         assert writer.stdout.readline() == "ready\n"
     for writer in writers:
-        writer.communicate("go\n", timeout=30)
+        writer.communicate("go\n", timeout=START_LIMIT)
         assert writer.returncode == 0
     files = list(tmp_path.iterdir())
     assert len(files) > 20

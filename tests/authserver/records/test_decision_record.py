@@ -8,7 +8,7 @@ import pytest
 from envoy.config.core.v3 import address_pb2, base_pb2
 from envoy.service.auth.v3 import attribute_context_pb2
 from envoy.service.auth.v3 import external_auth_pb2 as pb
-from tests.support.answers import answer
+from tests.support.authservers.answers import answer
 from tests.support.authservers.check_requests import check
 
 from authplane.authserver.backends.testserver import Mode, TestServer

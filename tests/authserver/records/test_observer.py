@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
-from tests.support.answers import answer
+from tests.support.authservers.answers import answer
 from tests.support.authservers.check_requests import check
 
 from authplane.authserver.backends.testserver import Mode, TestServer

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import pytest
-from tests.support.answers import answer
+from tests.support.authservers.answers import answer
 from tests.support.authservers.check_requests import check
 from tests.support.mcp.mcp_checks import tool_check
 from tests.support.policies.compiled import policies

@@ -15,6 +15,8 @@ from authplane.cel.envoy import condition_nodes, envoy_attributes
 from authplane.cel.envoy.translate import Claims, Condition, translate
 from authplane.cel.syntax.tree import Node
 
+pytestmark = pytest.mark.real
+
 WHO: Final = Claims(ISSUER)
 EXPRESSIONS: Final = (
     "string(identity.x) == string(identity.y)", 'string(identity.x) == "1e+06"', 'string(identity.x + 0.2) == "0.3"',

@@ -10,7 +10,7 @@ import pytest
 from tests.cel.envoy.test_translate import REFUSED, TRANSLATED
 from tests.support.cel.expressions import program
 from tests.support.envoy.answered_conditions import Sent, answering, bootstrap
-from tests.support.envoy_validation import validate
+from tests.support.envoy.validation import validate
 from tests.support.issuers.minting import ISSUER
 
 from authplane.cel.check.expression_outcome import Holds
@@ -25,6 +25,8 @@ from authplane.cel.envoy.wire import render_condition
 from authplane.cel.syntax.tree import Node
 from authplane.core.envoy_releases import CURRENT
 from authplane.policy.mcp.header_front import canonical_path
+
+pytestmark = pytest.mark.real
 
 EXPRESSIONS: Final = 260
 SHORT: Final = 60

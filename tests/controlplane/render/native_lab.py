@@ -16,6 +16,7 @@ import httpx2
 from tests.controlplane.render.native_names import ASK, ASKED, DECIDE, FILTERS, HEADERS, JWT, MCP, SHADOW, TYPES, Json
 from tests.controlplane.render.native_rules import MCP_STRICT, asking
 from tests.support.envoy.releases import Version
+from tests.support.eventually import START_LIMIT
 
 from authplane.runtime.child_processes import Line
 from authplane.runtime.envoy_process import Envoy, run_envoy
@@ -152,5 +153,5 @@ async def lab(config: str, folder: Path, version: Version) -> AsyncGenerator[Lab
         run_envoy(config, sink=_ignore, settings=version.settings()) as envoy,
         httpx2.AsyncClient(transport=transport, timeout=20) as client,
     ):
-        await envoy.ready()
+        await envoy.ready(limit=START_LIMIT)
         yield Lab(envoy, client)

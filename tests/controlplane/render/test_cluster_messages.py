@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 from google.protobuf.json_format import MessageToDict
 from tests.support.certificates import authority, server
-from tests.support.envoy_validation import validate
+from tests.support.envoy.validation import validate
 
 from authplane.controlplane.graph.model.graph_model import Graph
 from authplane.controlplane.graph.model.port_model import Address, Certificate
@@ -330,6 +330,7 @@ VARIANTS: Final[tuple[Cluster, ...]] = (
 )
 
 
+@pytest.mark.real
 @pytest.mark.requirement("X15")
 async def test_envoy_accepts_every_kind_of_cluster() -> None:
     pair = server("envoy.example")

@@ -30,7 +30,7 @@ from envoy.type.matcher.v3.string_pb2 import StringMatcher
 from envoy.type.v3.percent_pb2 import FractionalPercent
 from google.protobuf.message import Message
 from tests.support.envoy.releases import VERSIONS, Version
-from tests.support.eventually import eventually
+from tests.support.eventually import LIMIT, START_LIMIT, eventually, listening
 from tests.support.ports import free_port
 
 from authplane.controlplane.graph.model.programming import Answered
@@ -41,10 +41,12 @@ from authplane.controlplane.serving.runtime.ads import Ads
 from authplane.controlplane.serving.runtime.ads_stream import AdsEvent
 from authplane.runtime.child_processes import Line
 from authplane.runtime.envoy_process import run_envoy
-from authplane.runtime.servers.listen import UnixAddress
+from authplane.runtime.servers.listen import TcpAddress, UnixAddress
 from authplane.xds.server.served_types import TypeUrl
 from authplane.xds.server.snapshot import Snapshot
 from authplane.xds.server.stream_messages import Nacked
+
+pytestmark = pytest.mark.real
 
 FILTER = "answers"
 """The filter, and the resource that configures it."""
@@ -113,6 +115,7 @@ class Connection:
 
 @asynccontextmanager
 async def connection(port: int) -> AsyncGenerator[Connection]:
+    await listening(TcpAddress(host="127.0.0.1", port=port))  # Envoy takes a listener shortly before it listens
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         yield Connection(reader, writer)
@@ -143,12 +146,12 @@ class Told:
     async def stop(self) -> None:
         await self._stack.aclose()
 
-    async def publish(self, *messages: Message, limit: float = 5) -> None:
+    async def publish(self, *messages: Message, limit: float = LIMIT) -> None:
         """Publish these resources and wait until Envoy has answered for all of them."""
         self.ads.publish(snapshot(*messages))
         await self.answered(limit=limit)
 
-    async def answered(self, *, limit: float = 5) -> None:
+    async def answered(self, *, limit: float = LIMIT) -> None:
         async def holds() -> bool:
             # The stream takes what is published at its next turn.
             await asyncio.sleep(0)
@@ -174,7 +177,7 @@ async def running(folder: Path, version: Version, *, delta: bool) -> AsyncGenera
     try:
         told.ads.publish(Snapshot.of({}))
         async with run_envoy(bootstrap, sink=forget, settings=version.settings()) as envoy:
-            await envoy.ready()
+            await envoy.ready(limit=START_LIMIT)
             yield told
     finally:
         await told.stop()
@@ -230,7 +233,7 @@ async def test_a_filter_outlives_its_control_plane_and_follows_the_next(
         async with connection(told.port) as opened:
             await opened.become(200, 201)
             await told.restart(snapshot(listener(told.port), filter_that_answers(201), table(200)))
-            await told.answered(limit=30)  # Envoy takes its time to come back
+            await told.answered()  # Envoy takes its time to come back
             assert await opened.answers() == (200, 201)
             await told.publish(listener(told.port), filter_that_answers(202), table(200))
             await opened.become(200, 202)

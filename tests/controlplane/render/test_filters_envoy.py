@@ -15,7 +15,7 @@ from typing import Final
 import httpx2
 import pytest
 from tests.support.authservers.told_checks import Told
-from tests.support.eventually import eventually
+from tests.support.eventually import START_LIMIT, eventually
 from tests.support.gateways.contour_gateway import service
 from tests.support.ports import free_port
 from tests.support.resources.contour_documents import World
@@ -30,6 +30,8 @@ from authplane.runtime.child_processes import Line
 from authplane.runtime.envoy_process import Envoy, EnvoySettings, run_envoy
 from authplane.runtime.servers.http_server import HttpRequest, HttpResponse, serve_http
 from authplane.runtime.servers.listen import TcpAddress
+
+pytestmark = pytest.mark.real
 
 HERE: Final = TcpAddress(host="127.0.0.1", port=0)
 
@@ -140,7 +142,7 @@ spec:
         config.write_bytes(static_bootstrap(world.generation.rendered).SerializeToString())
         envoy_settings = EnvoySettings(concurrency=1, log_level="error")
         envoy = await stack.enter_async_context(run_envoy(config, sink=_ignore, settings=envoy_settings))
-        await envoy.ready()
+        await envoy.ready(limit=START_LIMIT)
         client = await stack.enter_async_context(httpx2.AsyncClient(timeout=5))
         yield Running(port, client, envoy)
 

@@ -13,6 +13,7 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from google.protobuf.any_pb2 import Any
 from tests.support.certificates import ca_secret, server, tls_secret
 from tests.support.envoy.releases import VERSIONS, Version
+from tests.support.eventually import START_LIMIT
 from tests.support.gateways.contour_gateway import service
 from tests.support.gateways.mcp_gateway import backend, gateway, policy, route
 from tests.support.mcp.mcp_checks import call_body
@@ -80,6 +81,7 @@ def tables(bootstrap: bootstrap_pb2.Bootstrap, change: Callable[[route_pb2.Route
             typed.Pack(manager)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("version", VERSIONS, ids=str)
 @pytest.mark.parametrize(("change", "want"), CASES.values(), ids=CASES.keys())
 async def test_without_what_the_first_filter_finds_envoy_denies_and_allows_nothing(
@@ -94,7 +96,7 @@ async def test_without_what_the_first_filter_finds_envoy_denies_and_allows_nothi
     bootstrap = static_bootstrap(render_graph(World(documents).generation.built.graph, version.release))
     tables(bootstrap, change)
     async with run_envoy(json_text(bootstrap), sink=_ignore, settings=version.settings()) as envoy:
-        await envoy.ready()
+        await envoy.ready(limit=START_LIMIT)
         found = {}
         for tool in want:
             async with httpx2.AsyncClient(timeout=10) as http:

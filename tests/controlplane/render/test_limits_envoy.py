@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from tests.support.envoy_validation import validate
+from tests.support.envoy.validation import validate
 from tests.support.resources.contour_documents import ECHO, World
 
 from authplane.controlplane.render.dump import json_text
@@ -55,6 +55,7 @@ def proxy(number: int, route: str) -> str:
     return f"{{apiVersion: projectcontour.io/v1, kind: HTTPProxy, metadata: {{name: {name}}}, spec: {spec}}}"
 
 
+@pytest.mark.real
 @pytest.mark.requirement("X15")
 async def test_envoy_takes_the_most_that_we_take() -> None:
     routes = [route(most) for route, most, _ in LIMITS.values()]

@@ -4,7 +4,8 @@ import asyncio
 from asyncio import StreamReader, StreamWriter
 
 import httpx2
-from tests.support.eventually import eventually
+import pytest
+from tests.support.eventually import START_LIMIT, eventually
 from tests.support.gateways.contour_gateway import service
 from tests.support.ports import free_port
 from tests.support.resources.contour_documents import World
@@ -59,6 +60,7 @@ async def _ignore(_line: Line) -> None:
     pass
 
 
+@pytest.mark.real
 async def test_a_mirror_gets_a_copy_of_every_request_and_answers_none() -> None:
     copies, port = Copies(), free_port()
     async with (
@@ -78,7 +80,7 @@ async def test_a_mirror_gets_a_copy_of_every_request_and_answers_none() -> None:
                 timeout=5, base_url=f"http://127.0.0.1:{port}", headers={"host": "web.example"}
             ) as client,
         ):
-            await envoy.ready()
+            await envoy.ready(limit=START_LIMIT)
             assert (await client.get("/alone")).status_code == 503
             answers = {(await client.get(f"/{each}")).status_code for each in range(REQUESTS)}
             assert answers == {200}

@@ -107,6 +107,7 @@ RULED: Final = {
 }
 
 
+@pytest.mark.real
 async def test_rules_are_tried_by_name_and_say_which_one_granted_but_never_which_denied(
     version: Version, tmp_path: Path
 ) -> None:
@@ -122,6 +123,7 @@ async def test_rules_are_tried_by_name_and_say_which_one_granted_but_never_which
     assert found == RULED
 
 
+@pytest.mark.real
 async def test_options_of_expressions_hold_only_if_all_rules_have_them(version: Version, tmp_path: Path) -> None:
     joined = condition_nodes.equal(
         condition_nodes.call("_+_", condition_nodes.name("request.method"), condition_nodes.literal("!")), "GET!"
@@ -164,6 +166,7 @@ FAILED: Final[Mapping[str, tuple[dict[str, Any], Json]]] = {
 }
 
 
+@pytest.mark.real
 async def test_tokens_are_verified_by_the_name_of_a_requirement_and_failures_are_told(
     version: Version, tmp_path: Path
 ) -> None:
@@ -201,6 +204,7 @@ async def test_tokens_are_verified_by_the_name_of_a_requirement_and_failures_are
     assert seen == {name: told for name, (_, told) in FAILED.items()}
 
 
+@pytest.mark.real
 async def test_new_keys_count_on_connections_that_are_open(version: Version, tmp_path: Path) -> None:
     has_claims = condition_nodes.call("@in", condition_nodes.literal(TOKEN_METADATA), condition_nodes.METADATA)
     known = condition_nodes.call(
@@ -261,6 +265,7 @@ def taken(version: Version) -> dict[str, tuple[Json, frozenset[str]]]:
     return made
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("where", ["route", "cluster"])
 async def test_what_a_place_says_about_bodies_replaces_what_the_filter_says(
     version: Version, where: str, tmp_path: Path
@@ -281,6 +286,7 @@ async def test_what_a_place_says_about_bodies_replaces_what_the_filter_says(
     assert found == {name: set(passing) for name, (_, passing) in wanted.items()}
 
 
+@pytest.mark.real
 async def test_the_mcp_filter_leaves_gets_and_their_metadata_alone(version: Version, tmp_path: Path) -> None:
     publish(tmp_path, tokens(FIRST))
     config = bootstrap(
@@ -298,6 +304,7 @@ async def test_the_mcp_filter_leaves_gets_and_their_metadata_alone(version: Vers
     }  # fmt: skip
 
 
+@pytest.mark.real
 async def test_the_mcp_filter_waits_for_nothing_behind_the_first_object(version: Version, tmp_path: Path) -> None:
     publish(tmp_path, tokens(FIRST))
     config = bootstrap([Place(name="all", route={JWT: DISABLED, DECIDE: GRANTED})], tmp_path)
@@ -350,6 +357,7 @@ SAID: Final[Mapping[str, tuple[str, object, str]]] = {
 }
 
 
+@pytest.mark.real
 async def test_denials_have_the_id_of_the_request_and_what_the_route_says(version: Version, tmp_path: Path) -> None:
     publish(tmp_path, tokens(FIRST))
     mappers = [
@@ -374,6 +382,7 @@ async def test_denials_have_the_id_of_the_request_and_what_the_route_says(versio
 # --- Certificates
 
 
+@pytest.mark.real
 async def test_rules_see_the_names_of_a_certificate_and_nothing_that_a_client_says_of_it(
     version: Version, tmp_path: Path
 ) -> None:

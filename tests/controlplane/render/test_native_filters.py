@@ -14,7 +14,7 @@ from envoy.extensions.filters.http.rbac.v3 import rbac_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb
 from tests.support.certificates import ca_secret, server, tls_secret
 from tests.support.envoy.releases import VERSIONS, Version
-from tests.support.envoy_validation import validate
+from tests.support.envoy.validation import validate
 from tests.support.gateways.contour_gateway import service
 from tests.support.issuers.minting import ISSUER, signer
 from tests.support.resources.contour_documents import World
@@ -160,6 +160,7 @@ USED = {
 """Which filters the requests to a Backend go through."""
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("names", [["paths"], ["paths", "tools"], ["people", "tools"], ["people", "paths", "tools"]])
 async def test_a_listener_has_the_filters_of_all_its_targets_and_each_target_uses_its_own(names: list[str]) -> None:
     rendered = render_graph(mixed(*names).graph)
@@ -200,6 +201,7 @@ def test_an_envoy_that_reads_no_bodies_whole_asks_about_those_rules(release: Rel
     assert not rendered.extensions
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("envoy", VERSIONS, ids=lambda each: each.number)
 @pytest.mark.parametrize("keys", [KEYS, {}], ids=["keys", "no keys"])
 async def test_envoy_takes_it(envoy: Version, keys: dict[str, str]) -> None:
@@ -221,6 +223,7 @@ for kind in (TypeUrl.ROUTE, TypeUrl.EXTENSION, TypeUrl.CLUSTER):
 """
 
 
+@pytest.mark.real
 def test_the_same_documents_give_the_same_bytes_in_every_process() -> None:
     printed = {
         subprocess.run(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tests.support.certificates import server, tls_secret
-from tests.support.envoy_validation import validate
+from tests.support.envoy.validation import validate
 from tests.support.resources.contour_documents import PROXY, World, world
 
 from authplane.controlplane.render.dump import dump, json_text
@@ -84,6 +84,7 @@ TIMEOUTS = {
 }
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(("timeouts", "want"), TIMEOUTS.values(), ids=TIMEOUTS.keys())
 async def test_every_connection_manager_has_the_timeouts_and_envoy_accepts_them(
     timeouts: str, want: dict[str, str]

@@ -9,7 +9,8 @@ import httpx2
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support.envoy_validation import validate
+from tests.support.envoy.validation import validate
+from tests.support.eventually import START_LIMIT
 from tests.support.gateways.contour_gateway import service
 from tests.support.ports import free_port
 from tests.support.resources.contour_documents import World
@@ -21,6 +22,8 @@ from authplane.devkit.local.echo_origin import serve_echo
 from authplane.runtime.child_processes import Line
 from authplane.runtime.envoy_process import EnvoySettings, run_envoy
 from authplane.runtime.servers.listen import TcpAddress
+
+pytestmark = pytest.mark.real
 
 LISTENERS = """
 apiVersion: authplane.dev/v1alpha1
@@ -143,7 +146,7 @@ async def running(proxy: str) -> AsyncGenerator[httpx2.AsyncClient]:
             run_envoy(config, sink=_ignore, settings=EnvoySettings(concurrency=1, log_level="error")) as envoy,
             httpx2.AsyncClient(timeout=5, base_url=f"http://127.0.0.1:{port}") as client,
         ):
-            await envoy.ready()
+            await envoy.ready(limit=START_LIMIT)
             yield client
 
 

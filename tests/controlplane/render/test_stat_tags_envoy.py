@@ -8,6 +8,7 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 from prometheus_client.parser import text_string_to_metric_families
 from tests.support.envoy.releases import VERSIONS, Version
+from tests.support.eventually import START_LIMIT
 from tests.support.ports import free_port
 
 from authplane.controlplane.render.stat_tags import stats_config
@@ -75,11 +76,12 @@ def tally(policy: str = "", rule: str = "", entry: str = "", effect: Effect = Ef
     return Tally(by=By.ENVOY, policy=policy, rule=rule, entry=entry, effect=effect, **counts)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("envoy", VERSIONS, ids=str)
 async def test_rules_are_told_apart_by_labels_and_no_rule_makes_a_metric_of_its_own(envoy: Version) -> None:
     port = free_port()
     async with run_envoy(bootstrap(port), sink=ignore, settings=envoy.settings()) as running:
-        await running.ready()
+        await running.ready(limit=START_LIMIT)
         async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
             answers = [(await http.get(path)).status_code for path in ("/ask", "/a", "/a", "/b", "/c", "/d", "/e")]
         stats = await running.admin(STATS)

@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 from tests.support.authservers.told_checks import Told
 from tests.support.certificates import server, tls_secret
+from tests.support.eventually import START_LIMIT
 from tests.support.gateways.contour_gateway import service
 from tests.support.ports import free_port
 from tests.support.resources.contour_documents import World
@@ -149,7 +150,7 @@ async def running() -> AsyncGenerator[httpx2.AsyncClient]:
             run_envoy(config, sink=_ignore, settings=EnvoySettings(concurrency=1, log_level="error")) as envoy,
             httpx2.AsyncClient(timeout=10, base_url=f"http://127.0.0.1:{port}") as client,
         ):
-            await envoy.ready()
+            await envoy.ready(limit=START_LIMIT)
             yield client
 
 
@@ -172,6 +173,7 @@ CASES = {
 }
 
 
+@pytest.mark.real
 @pytest.mark.requirement("E01")
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 async def test_a_client_cannot_send_what_the_authorization_service_sets(case: Case, client: httpx2.AsyncClient) -> None:

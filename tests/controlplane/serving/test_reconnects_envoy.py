@@ -16,6 +16,7 @@ SLACK = 1.5
 """What a busy machine may add."""
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("delta", [False, True])
 async def test_the_pause_between_attempts_does_not_grow_beyond_two_seconds(delta: bool) -> None:
     attempts: asyncio.Queue[float] = asyncio.Queue()

@@ -106,6 +106,7 @@ def native() -> Mapping[tuple[str, str], str]:
     return {case: verdicts[key] for case, key in script.keys.items()}
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(("kind", "name"), CASES, ids=[f"{kind}: {name}" for kind, name in CASES])
 def test_grpcio_takes_what_the_table_says(native: Mapping[tuple[str, str], str], kind: str, name: str) -> None:
     assert (native[kind, name] == "") == TABLES[kind][name].taken, native[kind, name]

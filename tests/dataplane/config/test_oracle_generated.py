@@ -52,6 +52,7 @@ KNOWN: Final = frozenset(
 """Fields and reasons by which we refuse what grpcio takes; docs/grpc-differences.md says why."""
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("kind", TABLES)
 def test_we_refuse_what_grpcio_refuses_and_little_else(kind: str) -> None:
     random = Random(f"{kind} 1")  # noqa: S311 (the same resources every time)

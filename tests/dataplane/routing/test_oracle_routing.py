@@ -185,6 +185,7 @@ def call(path: str, metadata: Metadata) -> Call:
     )
 
 
+@pytest.mark.real
 @pytest.mark.requirement("RT-2")
 @pytest.mark.requirement("RT-3")
 @pytest.mark.parametrize("name", TABLE)

@@ -128,6 +128,7 @@ def native() -> dict[str, str]:
     return dict(zip(CASES, json.loads(done.stdout), strict=True))
 
 
+@pytest.mark.real
 @pytest.mark.requirement("BS-1", "BS-2", "BS-4", "BS-5", "BS-6", "BS-7")
 @pytest.mark.parametrize("name", CASES)
 def test_we_refuse_what_grpc_refuses_and_differ_only_on_purpose(native: dict[str, str], name: str) -> None:

@@ -11,10 +11,10 @@ import grpc
 from envoy.config.listener.v3 import listener_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from envoy.service.auth.v3 import external_auth_pb2 as pb
-from tests.differential.external import answer
 from tests.grpc.native.callers import pair_of
 from tests.grpc.native.cases import PolicySet, Sent
 from tests.support import certificates
+from tests.support.authservers.external_answers import answer
 from tests.support.grpc.control_plane import Control, controlling
 from tests.support.grpc.shop_servers import Authority, authorizing
 from tests.support.grpc.tls_channels import secured

@@ -9,8 +9,8 @@ from envoy.config.route.v3 import route_components_pb2
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2 as filter_pb
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from google.protobuf import any_pb2
-from tests.grpc.peers import GRPC_GO, GRPCIO, peer_argv
 from tests.support.grpc.judged_servers import judging
+from tests.support.grpc.peers import GRPC_GO, GRPCIO, peer_argv
 from tests.support.grpc.shop_servers import PATIENCE
 from tests.support.grpc.xds_resources import packed
 from tests.support.resources.contour_documents import World
@@ -42,6 +42,7 @@ def host() -> route_components_pb2.VirtualHost:
     return made
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("peer", [GRPCIO, GRPC_GO])
 def test_a_server_that_does_not_know_the_override_serves_without_it(
     peer: str, request: pytest.FixtureRequest, tmp_path: Path

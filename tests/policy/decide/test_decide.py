@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from tests.policy.decide.cases import CASES, READ, Case, cel
 from tests.support.policies.callers import Proof, bearer, token, workload
 from tests.support.policies.compiled import policies
+from tests.support.policies.decided_cases import CASES, READ, Case, cel
 from tests.support.policies.documents import ADD, BACKEND, GATEWAY, OIDC, OPEN, SPIFFE, anybody, policy, rule
 from tests.support.policies.external_services import SERVICES, asks, external
 from tests.support.policies.judging import NOW, Services, judge, word

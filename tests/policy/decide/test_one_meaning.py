@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.support.answers import parse_check
+from tests.support.authservers.answers import parse_check
 from tests.support.authservers.check_requests import check
 from tests.support.policies.callers import Proof, workload
 from tests.support.policies.compiled import policies

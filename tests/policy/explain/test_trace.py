@@ -6,9 +6,9 @@ from typing import Final
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.policy.decide.cases import CASES
 from tests.support.policies.callers import Proof, bearer, workload
 from tests.support.policies.compiled import policies
+from tests.support.policies.decided_cases import CASES
 from tests.support.policies.documents import ADD, BACKEND, OIDC, SPIFFE, policy, rule
 from tests.support.policies.external_services import SERVICES, asks
 from tests.support.policies.judging import Services, judge

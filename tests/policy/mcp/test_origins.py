@@ -63,6 +63,7 @@ async def tools() -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{port}/mcp"
 
 
+@pytest.mark.real
 @pytest.mark.requirement("M5")
 async def test_the_sample_tools_answer_403_to_a_foreign_page(tools: str) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}

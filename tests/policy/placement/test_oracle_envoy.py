@@ -33,6 +33,8 @@ from authplane.policy.placement.placement_model import Native, Sender, Terms
 from authplane.policy.rules.access_settings import BodyInspection, Settings
 from authplane.policy.rules.rule_model import Entry, Everything, Family, Inline, McpGrant, Method, Oidc, Tools
 
+pytestmark = pytest.mark.real
+
 both = pytest.mark.parametrize("envoy", VERSIONS, ids=str)
 TERMS: Final = Terms(body_inspection=BodyInspection.NATIVE)
 

@@ -131,6 +131,7 @@ def engine(placed: Placed, sent: Sent) -> str:
     return word(judge(placed.policies, asked, Proved(shown=token), target=TO_SHOP))
 
 
+@pytest.mark.real
 @pytest.mark.requirement("R28")
 @pytest.mark.requirement("R29")
 @pytest.mark.requirement("R42")

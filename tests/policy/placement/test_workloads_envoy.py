@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from tests.support.envoy.answered_conditions import Asked, Sent, bootstrap
 from tests.support.envoy.releases import VERSIONS, Version
+from tests.support.eventually import START_LIMIT
 from tests.support.issuers.svids import AGENT, key, named, purposes, shown, uri, usage
 
 from authplane.cel.envoy.translate import Condition
@@ -114,6 +115,7 @@ def engine(made: x509.Certificate, first: str) -> bool:
     return isinstance(found, SpiffeId) and str(found) == AGENT
 
 
+@pytest.mark.real
 @pytest.mark.requirement("R15")
 @pytest.mark.parametrize("version", VERSIONS, ids=str)
 async def test_envoy_and_the_engine_recognise_the_same_workloads(tmp_path: Path, version: Version) -> None:
@@ -123,7 +125,7 @@ async def test_envoy_and_the_engine_recognise_the_same_workloads(tmp_path: Path,
     found = {}
     config = with_tls(bootstrap(conditions, tmp_path / "s", [workload(each) for each in sender.ids]))
     async with run_envoy(config, sink=_ignore, settings=version.settings()) as envoy:
-        await envoy.ready()
+        await envoy.ready(limit=START_LIMIT)
         for name, names in NAMES.items():
             made = certificate(*names)
             transport = httpx2.AsyncHTTPTransport(uds=str(tmp_path / "s"), verify=context(made, tmp_path))

@@ -63,4 +63,4 @@ async def pyvoy(wanted: Wanted) -> AsyncGenerator[Address]:
         yield address
 
 
-both: Final = pytest.mark.parametrize("front", [grpcio, pyvoy])
+both: Final = pytest.mark.parametrize("front", [grpcio, pytest.param(pyvoy, marks=pytest.mark.real)])

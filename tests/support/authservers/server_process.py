@@ -17,7 +17,7 @@ from envoy.service.auth.v3 import external_auth_pb2 as pb
 from prometheus_client.parser import text_string_to_metric_families
 from tests.support.authservers.check_requests import NOTHING, check
 from tests.support.envoy.child_envoys import envoys_of
-from tests.support.eventually import eventually
+from tests.support.eventually import START_LIMIT, eventually
 from tests.support.ports import free_port
 
 from authplane.runtime.child_processes import Child, Line, Stream, run_process
@@ -60,7 +60,7 @@ class Server:
                 raise AssertionError(f"the server ended: {[line.text for line in self.lines]}")
             return any(words in line.text for line in self.lines)
 
-        await eventually(holds, limit=60)
+        await eventually(holds, limit=START_LIMIT)
 
     async def ask(self, path: str, *, context: Mapping[str, str] = NOTHING, **headers: str) -> pb.CheckResponse:
         return await self.answer(check(path, headers={"user-agent": "test"} | headers, context=context))

@@ -12,6 +12,7 @@ import httpx2
 from envoy.config.rbac.v3 import rbac_pb2
 from google.protobuf import json_format
 from tests.support.envoy.releases import INSTALLED, Version
+from tests.support.eventually import START_LIMIT
 from tests.support.issuers.minting import ISSUER, claims, signer
 
 from authplane.cel.envoy.translate import Condition
@@ -217,7 +218,7 @@ async def answering(
         run_envoy(config, sink=_ignore, settings=envoy.settings()) as running,
         httpx2.AsyncClient(transport=httpx2.AsyncHTTPTransport(uds=str(socket)), timeout=20) as client,
     ):
-        await running.ready()
+        await running.ready(limit=START_LIMIT)
         yield Asked(client)
 
 

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.support.eventually import START_LIMIT
 from tests.support.ports import free_port
 from tests.support.resources.contour_documents import World
 
@@ -103,5 +104,5 @@ async def pushed(*, delta: bool = False) -> AsyncGenerator[Pushed]:
         async with ads.serve(address):
             ads.publish(World([]).generation.snapshot)
             async with run_envoy(bootstrap, sink=forget, settings=settings) as envoy:
-                await envoy.ready()
+                await envoy.ready(limit=START_LIMIT)
                 yield Pushed(ads=ads, http=free_port(), https=free_port())

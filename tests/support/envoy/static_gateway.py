@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx2
+from tests.support.eventually import START_LIMIT
 
 from authplane.devkit.local.echo_origin import serve_echo
 from authplane.runtime.child_processes import Line
@@ -84,5 +85,5 @@ async def envoy_gateway(folder: Path, authz: Mapping[str, Any]) -> AsyncGenerato
         run_envoy(config, sink=_ignore, settings=settings) as envoy,
         httpx2.AsyncClient(transport=transport, base_url="http://shop.test") as client,
     ):
-        await envoy.ready()
+        await envoy.ready(limit=START_LIMIT)
         yield client

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import httpx2
 from tests.support.certificates import authority, ca_secret, server, tls_secret
-from tests.support.eventually import LIMIT, eventually
+from tests.support.eventually import LIMIT, START_LIMIT, eventually, listening
 from tests.support.ports import free_port
 
 from authplane.controlplane.render.dump import json_text
@@ -21,7 +21,6 @@ from authplane.devkit.local.echo_origin import serve_echo
 from authplane.runtime.child_processes import Child, Line, run_process
 from authplane.runtime.envoy_process import Envoy, EnvoySettings, run_envoy
 from authplane.runtime.servers.listen import TcpAddress, UnixAddress
-from authplane.runtime.wait_until_listening import reachable
 
 AUTH_NAME = "auth.example"
 PATH_MODE = ("testserver", "--mode", "path", "--engine", "grpcio")
@@ -174,7 +173,7 @@ class Gateway:
         options += ["--state-dir", str(self._private / "state")]
         async with self._program("control", "control", str(self.folder), *options) as child:
             self.control = child
-            await reachable(self._xds, limit=60)
+            await listening(self._xds)
             yield child
 
     @asynccontextmanager
@@ -187,7 +186,7 @@ class Gateway:
         arguments += ["--tls-cert-path", str(certificate), "--tls-key-path", str(key)]
         async with self._program("authserver", *arguments) as child:
             self.authserver = child
-            await reachable(self._auth, limit=60)
+            await listening(self._auth)
             yield child
 
     @asynccontextmanager
@@ -200,7 +199,7 @@ class Gateway:
             self.lines.append(("envoy", line.text))
 
         async with run_envoy(bootstrap, sink=sink, settings=settings) as envoy:
-            await envoy.ready()
+            await envoy.ready(limit=START_LIMIT)
             self.envoy = envoy
             yield envoy
 
@@ -217,7 +216,7 @@ class Gateway:
                 starting.create_task(stack.enter_async_context(self.running_control()))
             await stack.enter_async_context(self.running_envoy())
             stack.push_async_callback(self._close_clients)
-            await reachable(TcpAddress(host="127.0.0.1", port=self._https), limit=60)
+            await listening(TcpAddress(host="127.0.0.1", port=self._https))
             yield
 
     async def start_over(self) -> None:

@@ -12,6 +12,7 @@ from typing import ClassVar
 import httpx2
 from tests.support.authservers.told_checks import Told
 from tests.support.certificates import authority
+from tests.support.eventually import START_LIMIT, listening
 from tests.support.gateways.contour_gateway import service
 from tests.support.ports import free_port
 from tests.support.resources.contour_documents import World
@@ -26,7 +27,6 @@ from authplane.runtime.child_processes import Line
 from authplane.runtime.envoy_process import EnvoySettings, run_envoy
 from authplane.runtime.servers.http_server import HttpRequest, HttpResponse, Respond, serve_http
 from authplane.runtime.servers.listen import TcpAddress, UnixAddress
-from authplane.runtime.wait_until_listening import reachable
 
 
 @dataclass(slots=True)
@@ -140,8 +140,8 @@ async def served(  # noqa: PLR0913 (tests differ in each of them)
         envoy = await stack.enter_async_context(
             run_envoy(config, sink=_ignore, settings=EnvoySettings(concurrency=1, log_level="error"))
         )
-        await envoy.ready()
-        await reachable(TcpAddress(host="127.0.0.1", port=port))
+        await envoy.ready(limit=START_LIMIT)
+        await listening(TcpAddress(host="127.0.0.1", port=port))
         client = await stack.enter_async_context(httpx2.AsyncClient(timeout=5))
         yield Served(port=port, policy=asked, reached=reached, client=client)
 

@@ -14,7 +14,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from tests.support.certificates import authority, ca_secret, server, tls_secret
 from tests.support.envoy.releases import INSTALLED, Version
-from tests.support.eventually import eventually
+from tests.support.eventually import START_LIMIT, eventually, listening
 from tests.support.gateways.contour_gateway import service
 from tests.support.mcp.mcp_checks import workload
 from tests.support.mcp.tool_server import ToolServer, tool_server
@@ -37,7 +37,6 @@ from authplane.policy.verdicts.verdict import Grounds, Verdict
 from authplane.runtime.child_processes import Child, Line, run_process
 from authplane.runtime.envoy_process import Envoy, run_envoy
 from authplane.runtime.servers.listen import TcpAddress, UnixAddress
-from authplane.runtime.wait_until_listening import reachable
 
 ALLOW: Final = "  unprotectedBackends: Allow"
 """Settings with which Backends without a policy are open."""
@@ -237,9 +236,9 @@ async def mcp_gateway(  # noqa: PLR0913 (tests differ in each of them)
         assert not [each for each in generation.findings if each.problem.severity.value == "error"]
         config = json_text(static_bootstrap(render_graph(generation.built.graph, envoy.release)))
         running = await stack.enter_async_context(run_envoy(config, sink=_ignore, settings=envoy.settings()))
-        await running.ready()
+        await running.ready(limit=START_LIMIT)
         made.envoy = running
-        await reachable(TcpAddress(host="127.0.0.1", port=made.http))
+        await listening(TcpAddress(host="127.0.0.1", port=made.http))
         yield made
 
 
@@ -282,7 +281,7 @@ async def deciding_apart(it: McpGateway, *options: str) -> AsyncGenerator[tuple[
             assert child.status is None, lines
             return any("authorization server listens" in line.text for line in lines)
 
-        await eventually(listens, limit=20)
+        await eventually(listens)
         yield child, lines
 
 

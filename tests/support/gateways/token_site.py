@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import httpx2
 from tests.support.certificates import ca_secret, server, tls_secret
 from tests.support.envoy.releases import Version
-from tests.support.eventually import eventually
+from tests.support.eventually import START_LIMIT, eventually
 from tests.support.gateways.contour_gateway import service
 from tests.support.gateways.mcp_gateway import HURRIED, McpGateway, backend, configuration, gateway, policy, route
 from tests.support.issuers.issuer_server import IssuerServer, issuer_server
@@ -42,7 +42,7 @@ AWAY: Final = 503
 LISTENERS: Final = "listener_manager[.](listener_(added|modified|removed)|lds[.]version)"
 """What Envoy counts of changes of its listeners, and which version of them it has."""
 
-PATIENCE: Final = 60.0
+PATIENCE: Final = START_LIMIT
 """Seconds for what other programs do: an Envoy that has found no control plane waits longer each time."""
 
 Place: TypeAlias = tuple[str, int]

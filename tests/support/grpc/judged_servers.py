@@ -9,11 +9,12 @@ from typing import Any
 import grpc
 from envoy.config.route.v3 import route_components_pb2
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2 as filter_pb
-from tests.grpc.peers import running
 from tests.support import certificates
 from tests.support.grpc.control_plane import controlling
+from tests.support.grpc.peers import running
 from tests.support.grpc.shop_servers import PATIENCE
-from tests.support.grpc.xds_resources import http_filter, listener, manager, routes
+from tests.support.grpc.xds_resources import http_filter, listener, manager
+from tests.support.grpc.xds_routes import routes
 from tests.support.ports import free_port
 
 import authplane.grpc

@@ -133,7 +133,7 @@ async def native_verdicts(
             return wanted <= ads.verdicts.keys()
 
         try:
-            await eventually(all_there, limit=20)
+            await eventually(all_there)
         except TimeoutError:
             raise AssertionError(f"no verdict on {sorted(wanted - ads.verdicts.keys())}") from None
     finally:

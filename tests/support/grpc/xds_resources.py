@@ -6,12 +6,13 @@ from envoy.config.cluster.v3 import cluster_pb2
 from envoy.config.core.v3 import address_pb2
 from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
 from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
-from envoy.config.route.v3 import route_components_pb2, route_pb2
+from envoy.config.route.v3 import route_pb2
 from envoy.extensions.filters.http.ext_authz.v3 import ext_authz_pb2
 from envoy.extensions.filters.http.router.v3 import router_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from google.protobuf import any_pb2
 from google.protobuf.message import Message
+from tests.support.grpc.xds_routes import routes, served
 
 TEMPLATE = "server/%s"
 _INSECURE = "type.googleapis.com/envoy.extensions.grpc_service.channel_credentials.insecure.v3.InsecureCredentials"
@@ -42,30 +43,6 @@ def ext_authz(target: str, **more: Any) -> hcm_pb2.HttpFilter:
     google.channel_credentials_plugin.add(type_url=_INSECURE)
     config.grpc_service.timeout.seconds = 1
     return http_filter("authz", config)
-
-
-def served(domain: str = "*", prefix: str = "/", **more: Any) -> route_components_pb2.VirtualHost:
-    """Return a virtual host whose calls are answered by the server."""
-    route = route_components_pb2.Route(
-        match=route_components_pb2.RouteMatch(prefix=prefix),
-        non_forwarding_action=route_components_pb2.NonForwardingAction(),
-        **more,
-    )
-    return route_components_pb2.VirtualHost(name=domain, domains=[domain], routes=[route])
-
-
-def forwarded(cluster: str, domain: str = "*", **more: Any) -> route_components_pb2.VirtualHost:
-    """Return a virtual host whose calls go to a cluster."""
-    route = route_components_pb2.Route(
-        match=route_components_pb2.RouteMatch(prefix="/"),
-        route=route_components_pb2.RouteAction(cluster=cluster),
-        **more,
-    )
-    return route_components_pb2.VirtualHost(name=domain, domains=[domain], routes=[route])
-
-
-def routes(name: str, *hosts: route_components_pb2.VirtualHost) -> route_pb2.RouteConfiguration:
-    return route_pb2.RouteConfiguration(name=name, virtual_hosts=hosts)
 
 
 def manager(

@@ -12,6 +12,7 @@ from typing import Final
 import httpx2
 from tests.support.certificates import authority, server
 from tests.support.clients.npm import NODE
+from tests.support.eventually import START_LIMIT
 
 from authplane.runtime.child_processes import Line, Stream, run_process
 
@@ -66,7 +67,7 @@ async def oidc_provider(modules: Path, folder: Path) -> AsyncGenerator[OidcProvi
 async def _address(said: asyncio.Queue[Line]) -> str:
     lines: list[str] = []
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(START_LIMIT):
             while True:
                 line = await said.get()
                 lines.append(line.text)

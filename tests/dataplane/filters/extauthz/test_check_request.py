@@ -9,7 +9,7 @@ from envoy.service.auth.v3 import external_auth_pb2 as pb
 from google.protobuf import timestamp_pb2
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.answers import parse_check
+from tests.support.authservers.answers import parse_check
 from tests.support.dataplane.driven_calls import CALL, CLIENT_CALL, STARTED, Wire, call
 
 from authplane.dataplane.filters.calls import Call, Endpoint, PeerCertificate

@@ -11,6 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from tests.support.envoy.answered_conditions import rbac
 from tests.support.envoy.releases import VERSIONS, Version
+from tests.support.eventually import START_LIMIT
 from tests.support.issuers.keyrings import Ring, keys, verify
 from tests.support.issuers.minting import ISSUER, Signer, claims, mint, rsa_key, segment, signer
 
@@ -143,6 +144,7 @@ def ring_of(published: Published) -> Ring:
     return Ring({ISSUER: Trust(issuer=ISSUER, demands=published.demands, keys=keys(*published.keys))})
 
 
+@pytest.mark.real
 @pytest.mark.requirement("R18")
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.number)
 async def test_envoy_verifies_with_the_keys_it_is_given_what_we_verify(version: Version, tmp_path: Path) -> None:
@@ -152,7 +154,7 @@ async def test_envoy_verifies_with_the_keys_it_is_given_what_we_verify(version: 
         run_envoy(bootstrap(socket), sink=_ignore, settings=version.settings()) as envoy,
         httpx2.AsyncClient(transport=httpx2.AsyncHTTPTransport(uds=str(socket)), timeout=20) as client,
     ):
-        await envoy.ready()
+        await envoy.ready(limit=START_LIMIT)
         for name, token in tokens().items():
             for number, (kind, ring) in enumerate(rings.items()):
                 headers = {"x-case": str(number), "authorization": f"Bearer {token}"}

@@ -48,7 +48,7 @@ from pyvoy._server import PyvoyServer, get_envoy_environ
 server = PyvoyServer({_APPLICATION!r}, worker_threads=1, lifespan=True)
 print(json.dumps([server.get_envoy_config(), get_envoy_environ()]))
 """
-_START: Final = 30.0
+_START: Final = 60.0
 _POLL: Final = 0.02
 _SHORTEST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 10.0

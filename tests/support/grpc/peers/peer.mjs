@@ -1,4 +1,4 @@
-// @grpc/grpc-js with @grpc/grpc-js-xds: what tests/grpc/peers/__init__.py describes.
+// @grpc/grpc-js with @grpc/grpc-js-xds: what tests/support/grpc/peers/__init__.py describes.
 //
 // Argument: the folder of node_modules. grpc-js looks methods up by their names, so that a server is told its paths.
 

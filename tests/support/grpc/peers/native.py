@@ -1,4 +1,4 @@
-"""grpcio's own xDS: what tests.grpc.peers describes."""
+"""grpcio's own xDS: what tests.support.grpc.peers describes."""
 
 import json
 import os

@@ -22,13 +22,13 @@ from typing import Any, Final
 import grpc
 import pytest
 from tests.support.clients.npm import NODE, node_modules
+from tests.support.eventually import START_LIMIT
 
 HERE: Final = Path(__file__).parent
 GRPCIO: Final = "grpcio"
 GRPC_JS: Final = "grpc-js"
 GRPC_GO: Final = "grpc-go"
 PEERS: Final = (GRPCIO, GRPC_JS, GRPC_GO)
-LIMIT: Final = 20.0
 _BUILD_LIMIT: Final = 180
 
 
@@ -60,7 +60,7 @@ class Peer:
         self._process.stdin.flush()
 
     def hear(self) -> Any:
-        line = self._lines.get(timeout=LIMIT)
+        line = self._lines.get(timeout=START_LIMIT)
         assert line, "the peer has ended"
         return json.loads(line)
 

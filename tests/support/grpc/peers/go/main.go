@@ -1,4 +1,4 @@
-// Command peer is grpc-go's xDS: what tests/grpc/peers/__init__.py describes.
+// Command peer is grpc-go's xDS: what tests/support/grpc/peers/__init__.py describes.
 package main
 
 import (
