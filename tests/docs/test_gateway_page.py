@@ -3,8 +3,8 @@
 from tests.support.certificates import authority, indented
 from tests.support.pages import ROOT, blocks
 from tests.support.resources.contour_documents import World
+from tests.support.resources.graph_views import forwards_on, hosts_on
 
-from authplane.controlplane.graph.gateway.gateway_api import gateway_hosts, splits
 from authplane.controlplane.graph.model.port_model import Address
 from authplane.controlplane.graph.model.upstreams import VerifiedTls
 
@@ -17,15 +17,15 @@ def test_backends_alone_are_served_on_this_machine() -> None:
     world = World([ALONE])
     [port] = world.graph.gateways
     assert (world.generation.findings, port.where) == ((), Address("127.0.0.1", 8090))
-    [split] = splits(gateway_hosts(port))
-    assert [share.cluster for share in split.shares] == ["backend/Backend/default/weather"]
+    [forward] = forwards_on(port)
+    assert [target.cluster for target in forward.targets] == ["backend/Backend/default/weather"]
 
 
 def test_a_gateway_takes_their_place() -> None:
     world = World([ALONE, WITH_GATEWAY])
     [port] = world.graph.gateways
     assert (world.generation.findings, port.where) == ((), Address("0.0.0.0", 8000))
-    assert [host.name for host in gateway_hosts(port)] == ["*.mcp.example", "tools.mcp.example"]
+    assert [host.name for host in hosts_on(port)] == ["*.mcp.example", "tools.mcp.example"]
 
 
 def test_a_policy_has_a_service_reached_over_tls() -> None:

@@ -28,7 +28,8 @@ DECIDES: Final = (
     "controlplane/graph/httpproxy/*authorization*.py", "controlplane/graph/httpproxy/proxy_routes.py",
     "controlplane/graph/model/route_authorization.py", "controlplane/graph/model/target_placements.py",
     "controlplane/graph/upstreams/policy_connection.py", "controlplane/graph/gateway/protection.py",
-    "controlplane/render/ext_authz_filter.py", "controlplane/render/listeners/filter_chain.py",
+    "controlplane/render/ext_authz_filter.py", "controlplane/render/listeners/connection_needs.py",
+    "controlplane/render/listeners/filter_chain.py", "controlplane/render/routes/route_messages.py",
     "controlplane/render/native/native_filters.py", "controlplane/render/native/rbac_policies.py",
 )  # fmt: skip
 """The modules that decide about requests, or about who decides."""

@@ -20,6 +20,7 @@ from authplane.controlplane.graph.model import (
     route_model,
 )
 from authplane.controlplane.graph.model.grpc_servers import Closed, GrpcServer, Judged, Open, PolicyCheck
+from authplane.controlplane.graph.model.hostnames import ANY
 from authplane.controlplane.graph.model.match_words import condition_words
 from authplane.controlplane.render.dump import dump, json_text
 from authplane.controlplane.render.envoy_bootstrap import static_bootstrap
@@ -71,27 +72,11 @@ def _warn(generation: Generation) -> None:
 
 
 def _summary(graph: graph_model.Graph) -> Iterator[str]:
-    for host in graph.plain_hosts:
-        yield f"[bold]http://{escape(host.fqdn)}[/] on {graph.http.address}:{graph.http.port}"
-        yield from _routes(host)
-    for secure in graph.secure_hosts:
-        yield (
-            f"[bold]https://{escape(secure.host.fqdn)}[/] on {graph.https.address}:{graph.https.port}, "
-            f"certificate {escape(str(secure.certificate))}"
-        )
-        yield from _routes(secure.host)
-    if graph.fallback is not None:
-        for host in graph.fallback.hosts:
-            yield (
-                f"[bold]https://{escape(host.fqdn)}[/] for clients that do not name it in TLS, "
-                f"certificate {escape(str(graph.fallback.certificate))}"
-            )
-            yield from _routes(host)
-    for port in graph.gateways:
+    for port in graph.ports:
         yield from _port(port)
     for server in graph.grpc_servers:
         yield from _grpc_server(server)
-    if not (graph.plain_hosts or graph.secure_hosts or graph.gateways or graph.grpc_servers):
+    if not (graph.ports or graph.grpc_servers):
         yield "no virtual host can be served"
 
 
@@ -128,44 +113,54 @@ def _callers(callers: Callers, check: PolicyCheck) -> str:
             assert_never(callers)
 
 
-def _port(port: port_model.GatewayPort) -> Iterator[str]:
+def _port(port: port_model.Port) -> Iterator[str]:
     where = f"on {port.where.address}:{port.where.port}"
     match port:
-        case port_model.PlainPort(hosts=hosts):
-            for host in hosts:
+        case port_model.PlainPort(table=table):
+            for host in table.hosts:
                 yield f"[bold]http://{escape(host.name)}[/] {where}"
-                yield from _gateway_routes(host)
+                yield from _routes(host)
         case port_model.SecurePort(chains=chains):
             for chain in chains:
-                shown = ", ".join(map(str, chain.certificates))
-                clients = ", clients show certificates" if chain.clients is not None else ""
-                for host in chain.hosts:
-                    yield f"[bold]https://{escape(host.name)}[/] {where}, certificate {escape(shown)}{clients}"
-                    yield from _gateway_routes(host)
+                yield from _chain(chain, where)
         case _:
             assert_never(port)
 
 
-def _gateway_routes(host: host_model.GatewayHost) -> Iterator[str]:
-    for route in host.routes:
-        start = f"  {escape(_match(route.match))} →"
-        match route.action:
-            case route_model.ResourceMetadata(path=path):
-                yield f"{start} who issues tokens for {escape(path)}  [dim]unprotected[/]"
-            case route_model.Split(shares=shares):
-                for share in shares:
-                    name = share.cluster.removeprefix("service/") if share.cluster is not None else "answer 500"
-                    weight = f" ({share.weight})" if len(shares) > 1 else ""
-                    yield f"{start} {escape(name)}{weight}  {_authorization(share.authorization)}"
-            case _:
-                assert_never(route.action)
+def _chain(chain: port_model.TlsChain, where: str) -> Iterator[str]:
+    shown = ", ".join(map(str, chain.certificates))
+    for host in chain.table.hosts:
+        unnamed = bool(host.proxies) and chain.hostname == ANY
+        place = "for clients that do not name it in TLS" if unnamed else where
+        clients = ", clients show certificates" if chain.clients is not None and not host.proxies else ""
+        yield f"[bold]https://{escape(host.name)}[/] {place}, certificate {escape(shown)}{clients}"
+        yield from _routes(host)
 
 
 def _routes(host: host_model.Host) -> Iterator[str]:
     for route in host.routes:
-        whose = "" if route.proxy == host.proxy else f"  [dim]from {escape(str(route.proxy))}[/]"
-        what = f"{escape(_match(route.match))} → {escape(_action(route.action))}"
-        yield f"  {what}  {_authorization(route.authorization)}{whose}"
+        start = f"  {escape(_match(route.match))} →"
+        if isinstance(route.action, route_model.Forward) and not host.proxies:
+            yield from (f"{start} {line}" for line in _backends(route.action, route.authorizations))
+            continue
+        # Only HTTPProxies include others.
+        foreign = bool(host.proxies) and route.holder != str(host.proxies[0])
+        whose = f"  [dim]from {escape(route.holder)}[/]" if foreign else ""
+        [authorization] = route.authorizations
+        yield f"{start} {escape(_action(route.action))}  {_authorization(authorization)}{whose}"
+
+
+def _backends(
+    forward: route_model.Forward, authorizations: tuple[route_authorization.RouteAuthorization, ...]
+) -> Iterator[str]:
+    """Return a line for each backend: they may be authorized each by itself."""
+    for target, authorization in zip(forward.targets, authorizations, strict=True):
+        weight = f" ({target.weight})" if len(forward.targets) > 1 else ""
+        yield f"{escape(_cluster(target))}{weight}  {_authorization(authorization)}"
+
+
+def _cluster(target: route_model.Target) -> str:
+    return target.cluster.removeprefix("service/") if target.cluster is not None else "answer 500"
 
 
 def _match(match: match_model.Match) -> str:
@@ -197,19 +192,21 @@ def _action(action: route_model.Action) -> str:
             return _redirect(action)
         case route_model.Respond(status=status):
             return f"answer {status}"
+        case route_model.ResourceMetadata(path=path):
+            return f"who issues tokens for {path}"
         case _:
             assert_never(action)
 
 
 def _forward(forward: route_model.Forward) -> str:
-    names = [target.cluster.removeprefix("service/") for target in forward.targets]
+    names = [_cluster(target) for target in forward.targets]
     if len(names) > 1:
         names = [f"{name} ({target.weight})" for name, target in zip(names, forward.targets, strict=True)]
     words = [", ".join(names)]
     if forward.mirror is not None:
         words.append(f"mirrored to {forward.mirror.cluster.removeprefix('service/')} ({forward.mirror.percent}%)")
-    if forward.replace_prefix is not None:
-        words.append(f"under {forward.replace_prefix}")
+    if forward.rewrite is not None:
+        words.append(f"under {forward.rewrite.path}")
     if forward.host:
         words.append(f"as {forward.host}")
     return " ".join(words)

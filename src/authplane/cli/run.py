@@ -177,7 +177,7 @@ class _Terminal:
 
     def _welcome(self, graph: Graph) -> None:
         settings = self._settings
-        if graph.plain_hosts or graph.secure_hosts:
+        if graph.proxies:
             out.print(f"gateway        https port {graph.https.port}, http {graph.http.address}:{graph.http.port}")
         for port in graph.gateways:
             scheme = "http" if isinstance(port, PlainPort) else "https"

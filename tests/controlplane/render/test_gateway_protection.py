@@ -1,5 +1,6 @@
 """Whatever a Gateway is: every share is checked for its own backend or not at all, as the graph says."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -11,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from authplane.controlplane.graph.model.graph_model import Graph
-from authplane.controlplane.graph.model.host_model import GatewayHost
+from authplane.controlplane.graph.model.host_model import Host, RouteTable, misdirected
 from authplane.controlplane.graph.model.match_model import Match, Prefix, Segments
-from authplane.controlplane.graph.model.port_model import Address, GatewayChain, GatewayPort, PlainPort, SecurePort
+from authplane.controlplane.graph.model.port_model import Address, PlainPort, SecurePort, TlsChain
 from authplane.controlplane.graph.model.route_authorization import (
     AuthorizationService,
+    ByTarget,
     CheckedBody,
     Enforced,
     FailClosed,
@@ -23,17 +25,10 @@ from authplane.controlplane.graph.model.route_authorization import (
     RouteAuthorization,
     Unprotected,
 )
-from authplane.controlplane.graph.model.route_model import (
-    GatewayRoute,
-    NewPath,
-    NewPrefix,
-    ResourceMetadata,
-    Share,
-    Split,
-)
+from authplane.controlplane.graph.model.route_model import Forward, NewPath, NewPrefix, ResourceMetadata, Route, Target
 from authplane.controlplane.render.listeners.filter_chain import EXT_AUTHZ
 from authplane.controlplane.render.rendered import Rendered, render_graph
-from authplane.controlplane.render.routes.gateway_tables import NOWHERE
+from authplane.controlplane.render.routes.action_messages import NOWHERE
 from authplane.core.names import ObjectName
 from authplane.core.timeouts import After
 
@@ -43,33 +38,50 @@ SERVICE: Final = AuthorizationService(
     timeout=After(timedelta(seconds=1)),
     on_failure=FailClosed(status=503),
     body=CheckedBody(most_bytes=9, as_bytes=True),
+    by_policies=True,
 )
 AUTHORIZATIONS: Final[st.SearchStrategy[RouteAuthorization]] = st.one_of(
     st.just(Unprotected()),
     st.sampled_from("abc").map(lambda name: Enforced(service=SERVICE, context=(("authplane.target", name),))),
 )
-SHARES: Final = st.builds(
-    Share,
+REWRITES: Final = st.sampled_from([None, NewPrefix("/"), NewPrefix("/x"), NewPath("/y")])
+TARGETS: Final = st.builds(
+    Target,
     cluster=st.sampled_from(["one", "two", None]),
     weight=st.integers(1, 3),
-    authorization=AUTHORIZATIONS,
-    host=st.sampled_from(["", "host.example"]),
+    host=st.sampled_from([None, "", "host.example"]),
 )
-SPLITS: Final = st.builds(
-    Split,
-    shares=st.lists(SHARES, min_size=1, max_size=4).map(tuple),
-    rewrite=st.sampled_from([None, NewPrefix("/"), NewPrefix("/x"), NewPath("/y")]),
+MATCHES: Final = st.sampled_from([Match(path=Prefix("/")), Match(path=Segments("/a"))])
+DOCUMENTS: Final = st.builds(
+    Route,
+    holder=st.just("ns/gateway/listener"),
+    match=MATCHES,
+    action=st.just(ResourceMetadata(scheme="https", path="/a", issuers=("https://issuer.example",))),
+    authorization=st.just(Unprotected()),
 )
-DOCUMENTS: Final = st.just(ResourceMetadata(scheme="https", path="/a", issuers=("https://issuer.example",)))
-ROUTES: Final = st.builds(
-    GatewayRoute,
-    name=st.just("route"),
-    match=st.sampled_from([Match(path=Prefix("/")), Match(path=Segments("/a"))]),
-    action=st.one_of(SPLITS, DOCUMENTS),
-)
+
+
+@st.composite
+def splits(draw: st.DrawFn) -> Route:
+    """Draw a route as HTTPRoutes have them: one backend is the route's own, and several are authorized each."""
+    shares = draw(st.lists(st.tuples(TARGETS, AUTHORIZATIONS), min_size=1, max_size=4))
+    targets, given_to = [target for target, _ in shares], tuple(each for _, each in shares)
+    alone, host = len(shares) == 1, ""
+    if alone:
+        host, targets = targets[0].host or "", [replace(targets[0], host=None)]
+    return Route(
+        holder="ns/route",
+        match=draw(MATCHES),
+        action=Forward(targets=tuple(targets), rewrite=draw(REWRITES), host=host),
+        authorization=given_to[0] if alone else ByTarget(given_to),
+    )
+
+
 HOSTS: Final = st.lists(
     st.builds(
-        GatewayHost, name=st.sampled_from(["*", "a.example", "*.b"]), routes=st.lists(ROUTES, max_size=3).map(tuple)
+        Host,
+        name=st.sampled_from(["*", "a.example", "*.b"]),
+        routes=st.lists(st.one_of(splits(), DOCUMENTS), max_size=20).map(tuple),
     ),
     min_size=1,
     max_size=3,
@@ -77,20 +89,23 @@ HOSTS: Final = st.lists(
 ).map(tuple)
 
 
+def plain_port(hosts: tuple[Host, ...]) -> PlainPort:
+    table = RouteTable(name="gateway/1", entries=hosts, gaps=True)
+    return PlainPort(name="gateway/1", where=Address("127.0.0.1", 1), counted_as="gateway", table=table)
+
+
 @st.composite
-def ports(draw: st.DrawFn) -> tuple[GatewayPort, ...]:
-    chain = GatewayChain(
-        name="ns/gateway/listener",
+def ports(draw: st.DrawFn) -> tuple[PlainPort, SecurePort]:
+    hosts = tuple(host for host in draw(HOSTS) if host.name != "*")
+    name = "gateway/2/ns/gateway/listener"
+    chain = TlsChain(
+        name=name,
         hostname="c.example",
         certificates=(ObjectName("ns", "tls"),),
-        clients=None,
-        hosts=tuple(host for host in draw(HOSTS) if host.name != "*"),
-        elsewhere=(),
+        table=RouteTable(name=name, entries=(*hosts, misdirected(["*"])), gaps=True),
     )
-    return (
-        PlainPort(where=Address("127.0.0.1", 1), hosts=draw(HOSTS)),
-        SecurePort(where=Address("127.0.0.1", 2), chains=(chain,)),
-    )
+    where = Address("127.0.0.1", 2)
+    return plain_port(draw(HOSTS)), SecurePort(name="gateway/2", where=where, counted_as="gateway", chains=(chain,))
 
 
 def filter_of(rendered: Rendered, table: str) -> pb.ExtAuthz | None:
@@ -133,15 +148,15 @@ def rendered_shares(asking: pb.ExtAuthz | None, route: route_pb.Route) -> list[S
     return [shown(asking, route.route.cluster, 1, route.typed_per_filter_config)]
 
 
-def wanted_shares(split: Split) -> list[Shown]:
-    single = len(split.shares) == 1
+def wanted_shares(route: Route, forward: Forward) -> list[Shown]:
+    single = len(forward.targets) == 1
     return [
         (
-            share.cluster or NOWHERE,
-            1 if single else share.weight,
-            dict(share.authorization.context) if isinstance(share.authorization, Enforced) else None,
+            target.cluster or NOWHERE,
+            1 if single else target.weight,
+            dict(authorization.context) if isinstance(authorization, Enforced) else None,
         )
-        for share in split.shares
+        for target, authorization in zip(forward.targets, route.authorizations, strict=True)
     ]
 
 
@@ -151,14 +166,11 @@ def bare(name: str) -> str:
 
 
 @given(ports())
-def test_every_share_is_checked_for_its_own_backend_or_not_at_all(gateways: tuple[GatewayPort, ...]) -> None:
+def test_every_share_is_checked_for_its_own_backend_or_not_at_all(gateways: tuple[PlainPort, SecurePort]) -> None:
     rendered = render_graph(Graph(http=Address("", 1), https=Address("", 2), gateways=gateways))
     tables = {table.name: table for table in rendered.routes}
     assert sorted(map(bare, tables)) == ["gateway/1", "gateway/2/ns/gateway/listener"]
-    plain, secure = gateways
-    assert isinstance(plain, PlainPort)
-    assert isinstance(secure, SecurePort)
-    hosts = {"gateway/1": plain.hosts, "gateway/2/ns/gateway/listener": secure.chains[0].hosts}
+    hosts = {table.name: table.hosts for port in gateways for table in port.tables}
     for name, table in tables.items():
         asking = filter_of(rendered, name)
         if asking is not None:
@@ -168,9 +180,9 @@ def test_every_share_is_checked_for_its_own_backend_or_not_at_all(gateways: tupl
         by_name = {host.name: host for host in table.virtual_hosts}
         for host in hosts[bare(name)]:
             for route, message in zip(host.routes, by_name[host.name].routes, strict=True):
-                if isinstance(route.action, Split):
-                    assert rendered_shares(asking, message) == wanted_shares(route.action)
-                    unresolved = any(share.cluster is None for share in route.action.shares)
+                if isinstance(route.action, Forward):
+                    assert rendered_shares(asking, message) == wanted_shares(route, route.action)
+                    unresolved = any(target.cluster is None for target in route.action.targets)
                     codes = route_pb.RouteAction.ClusterNotFoundResponseCode
                     assert message.route.cluster_not_found_response_code == (
                         codes.INTERNAL_SERVER_ERROR if unresolved else codes.SERVICE_UNAVAILABLE
@@ -184,7 +196,7 @@ def test_every_share_is_checked_for_its_own_backend_or_not_at_all(gateways: tupl
     [
         (Match(path=Segments("/a")), NewPrefix("/x"), ("/x", "", "")),
         (Match(path=Segments("/a+b")), NewPrefix("/"), ("", r"^/a\+b/*", "/")),
-        (Match(path=Prefix("/")), NewPrefix("/x"), ("/x/", "", "")),
+        (Match(path=Prefix("/")), NewPrefix("/x/"), ("/x/", "", "")),
         (Match(path=Prefix("/")), NewPrefix("/"), ("/", "", "")),
         (Match(path=Segments("/a")), NewPath("/y"), ("", "^/.*$", "/y")),
     ],
@@ -192,9 +204,9 @@ def test_every_share_is_checked_for_its_own_backend_or_not_at_all(gateways: tupl
 def test_paths_are_rewritten_without_a_second_slash(
     match: Match, rewrite: NewPrefix | NewPath, want: tuple[str, str, str]
 ) -> None:
-    split = Split(shares=(Share(cluster="one", weight=1, authorization=Unprotected()),), rewrite=rewrite)
-    host = GatewayHost(name="*", routes=(GatewayRoute(name="r", match=match, action=split),))
-    port = PlainPort(where=Address("127.0.0.1", 1), hosts=(host,))
+    action = Forward(targets=(Target(cluster="one", weight=1),), rewrite=rewrite)
+    route = Route(holder="r", match=match, action=action, authorization=Unprotected())
+    port = plain_port((Host(name="*", routes=(route,)),))
     [table] = render_graph(Graph(http=Address("", 1), https=Address("", 2), gateways=(port,))).routes
-    action = table.virtual_hosts[0].routes[0].route
-    assert (action.prefix_rewrite, action.regex_rewrite.pattern.regex, action.regex_rewrite.substitution) == want
+    message = table.virtual_hosts[0].routes[0].route
+    assert (message.prefix_rewrite, message.regex_rewrite.pattern.regex, message.regex_rewrite.substitution) == want

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from tests.support.envoy.validation import validate
 from tests.support.resources.contour_documents import ECHO, World
+from tests.support.resources.graph_views import plain_hosts
 
 from authplane.controlplane.render.dump import json_text
 from authplane.controlplane.render.envoy_bootstrap import static_bootstrap
@@ -69,4 +70,4 @@ async def test_envoy_takes_the_most_that_we_take() -> None:
 def test_one_more_costs_its_own_host_only(route: Callable[[int], str], most: int, reason: str) -> None:
     world = World([ECHO, proxy(0, route(most + 1)), proxy(1, f"{{{TO_ECHO}}}")])
     assert [found for found, _ in world.problems("HTTPProxy")] == [reason]
-    assert [host.fqdn for host in world.graph.plain_hosts] == ["p1.example"]
+    assert [host.name for host in plain_hosts(world.graph)] == ["p1.example"]

@@ -1,6 +1,6 @@
 """Whatever the graph is: a checked route asks its own service, once, wherever it can be reached; no other asks any."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Final
 
@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tests.support.envoy.rendered_checks import Check, Manager, managers
 
 from authplane.controlplane.graph.model.graph_model import Graph
-from authplane.controlplane.graph.model.host_model import Host
+from authplane.controlplane.graph.model.host_model import Answering, Host, RouteTable, misdirected
 from authplane.controlplane.graph.model.match_model import Match, Prefix
-from authplane.controlplane.graph.model.port_model import Address, Fallback, SecureHost
+from authplane.controlplane.graph.model.port_model import Address, PlainPort, Port, SecurePort, TlsChain
 from authplane.controlplane.graph.model.route_authorization import (
     AuthorizationService,
     CheckedBody,
@@ -29,7 +29,6 @@ from authplane.controlplane.graph.model.route_authorization import (
     Unprotected,
 )
 from authplane.controlplane.graph.model.route_model import Action, Forward, RedirectToHttps, Respond, Route, Target
-from authplane.controlplane.graph.model.upstreams import NO_LIMITS
 from authplane.controlplane.render.rendered import render_graph
 from authplane.core.names import ObjectName
 from authplane.core.timeouts import After, Timeout, UseDefault
@@ -78,10 +77,10 @@ def hosts(draw: st.DrawFn, names: Iterable[str], services: list[AuthorizationSer
         service = draw(st.sampled_from(services))
         kinds = draw(st.lists(authorizations(service), min_size=1, max_size=4))
         routes = tuple(
-            Route(proxy=NAME, match=Match(path=Prefix(f"/{index}")), action=draw(ACTIONS), authorization=kind)
+            Route(holder=str(NAME), match=Match(path=Prefix(f"/{index}")), action=draw(ACTIONS), authorization=kind)
             for index, kind in enumerate(kinds)
         )
-        drawn.append(Host(fqdn=name, proxy=NAME, routes=routes))
+        drawn.append(Host(name=name, proxies=(NAME,), one_label=True, routes=routes))
     return tuple(drawn)
 
 
@@ -91,17 +90,37 @@ def graphs(draw: st.DrawFn) -> Graph:
     plain = draw(hosts(draw(st.sets(st.sampled_from(NAMES))), services))
     behind = draw(hosts(sorted(draw(st.sets(st.sampled_from(NAMES)))), services))
     fallback = tuple(host for host in behind if draw(st.booleans()))
-    secure = (SecureHost(host=host, certificate=NAME, elsewhere=("x.example",)) for host in behind)
     return Graph(
         http=Address("127.0.0.1", 1),
         https=Address("127.0.0.1", 2),
-        plain_hosts=tuple(sorted(plain, key=lambda host: host.fqdn)),
-        secure_hosts=tuple(secure),
-        fallback=Fallback(certificate=NAME, limits=NO_LIMITS, hosts=fallback, elsewhere=("y.example",))
-        if fallback
-        else None,
-        refused=("z.example",) if plain else (),
+        proxies=(*on_http(plain), *on_https(behind, fallback)),
     )
+
+
+def on_http(hosts: Iterable[Host]) -> Iterator[Port]:
+    entries = tuple(sorted(hosts, key=lambda host: host.name))
+    if entries:
+        refused = Answering(name="z.example", names=("z.example",), status=503)
+        table = RouteTable(name="ingress_http", entries=(refused, *entries))
+        yield PlainPort(name="ingress_http", where=Address("127.0.0.1", 1), counted_as="ingress_http", table=table)
+
+
+def on_https(hosts: Iterable[Host], fallback: tuple[Host, ...]) -> Iterator[Port]:
+    chains = [
+        TlsChain(
+            name=f"https/{host.name}",
+            hostname=host.name,
+            certificates=(NAME,),
+            table=RouteTable(name=f"https/{host.name}", entries=(host, misdirected(["*", "x.example"]))),
+        )
+        for host in hosts
+    ]
+    if fallback:
+        table = RouteTable(name="ingress_fallbackcert", entries=(misdirected(["*", "y.example"]), *fallback))
+        chains.append(TlsChain(name="fallback-certificate", hostname="*", certificates=(NAME,), table=table))
+    if chains:
+        where = Address("127.0.0.1", 2)
+        yield SecurePort(name="ingress_https", where=where, counted_as="ingress_https", chains=tuple(chains))
 
 
 def wanted(authorization: RouteAuthorization, *, clears: bool) -> list[Check]:
@@ -140,10 +159,10 @@ def all_checked_alike(served: Iterable[Host]) -> bool:
 def require_protected(manager: Manager, served: tuple[Host, ...], answering: set[str]) -> None:
     """Require of a connection manager that it serves these hosts, each route as it should, and nothing else."""
     clears = all_checked_alike(served)
-    assert set(manager.hosts) == {host.fqdn for host in served} | answering
+    assert set(manager.hosts) == {host.name for host in served} | answering
     for host in served:
-        found = [manager.checks(route) for route in manager.hosts[host.fqdn].routes]
-        assert found == [wanted(route.authorization, clears=clears) for route in host.routes]
+        found = [manager.checks(route) for route in manager.hosts[host.name].routes]
+        assert found == [wanted(each, clears=clears) for route in host.routes for each in route.authorizations]
     for name in answering:
         [route] = manager.hosts[name].routes
         assert route.direct_response.status in {421, 503}
@@ -160,13 +179,9 @@ def require_protected(manager: Manager, served: tuple[Host, ...], answering: set
 @settings(max_examples=150, deadline=None)
 def test_every_route_asks_its_own_service_wherever_it_can_be_reached(graph: Graph) -> None:
     found = {manager.routes: manager for manager in managers(render_graph(graph))}
-    if graph.plain_hosts:
-        require_protected(found.pop("ingress_http"), graph.plain_hosts, set(graph.refused))
-    for secure in graph.secure_hosts:
-        require_protected(found.pop(f"https/{secure.host.fqdn}"), (secure.host,), {"*", *secure.elsewhere})
-    if graph.fallback is not None:
-        fallback = graph.fallback
-        require_protected(found.pop("ingress_fallbackcert"), fallback.hosts, {"*", *fallback.elsewhere})
+    for table in (table for port in graph.ports for table in port.tables):
+        answering = {name for entry in table.entries if isinstance(entry, Answering) for name in entry.names}
+        require_protected(found.pop(table.name), table.hosts, answering)
     assert not found
 
 

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.certificates import ca_secret, server, tls_secret
 from tests.support.resources.contour_documents import AUTH, ECHO, EXTENSION, PROXY
+from tests.support.resources.graph_views import plain_hosts, secure_hosts
 
 from authplane.controlplane.graph.model.programming import NoProxy
 from authplane.controlplane.render.rendered import render_graph
@@ -133,7 +134,7 @@ def test_what_did_not_change_is_the_same_object() -> None:
     before = build_generation(library.current())
     apply(library, "plain", VARIANTS["plain"][0].replace("port: 80}", "port: 80, weight: 1}"))
     after = build_generation(library.current(), before)
-    assert after.built.graph.secure_hosts[0] is before.built.graph.secure_hosts[0]
+    assert secure_hosts(after.built.graph)[0].chain is secure_hosts(before.built.graph)[0].chain
     assert after.snapshot.collection(TypeUrl.CLUSTER) is before.snapshot.collection(TypeUrl.CLUSTER)
 
 
@@ -145,7 +146,8 @@ def test_endpoints_change_no_host() -> None:
     apply(library, "echo", VARIANTS["echo"][1])
     apply(library, "auth", VARIANTS["auth"][1])
     after = build_generation(library.current(), before)
-    hosts = [(*each.built.graph.plain_hosts, *each.built.graph.secure_hosts) for each in (before, after)]
+    graphs = [each.built.graph for each in (before, after)]
+    hosts = [(*plain_hosts(each), *(secure.chain for secure in secure_hosts(each))) for each in graphs]
     assert all(one is other for one, other in zip(*hosts, strict=True))
     changed = [url for url in TypeUrl if after.snapshot.collection(url) != before.snapshot.collection(url)]
     assert changed == [TypeUrl.ENDPOINT]

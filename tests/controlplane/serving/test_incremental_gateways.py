@@ -12,8 +12,8 @@ from tests.support.certificates import ca_secret, server, tls_secret
 from tests.support.gateways.contour_gateway import service
 from tests.support.gateways.mcp_gateway import backend, gateway, policy, route
 from tests.support.issuers.minting import ISSUER, signer
+from tests.support.resources.graph_views import authorizations_on, hosts_on
 
-from authplane.controlplane.graph.gateway.gateway_api import gateway_hosts, splits
 from authplane.controlplane.graph.model.programming import NoProxy
 from authplane.controlplane.graph.model.route_authorization import Enforced
 from authplane.controlplane.graph.model.target_placements import Placing
@@ -239,13 +239,7 @@ def test_an_update_without_a_change_changes_nothing() -> None:
 
 
 def placings(generation: Generation) -> list[Placing]:
-    shares = (
-        share
-        for port in generation.built.graph.gateways
-        for split in splits(gateway_hosts(port))
-        for share in split.shares
-    )
-    found = (share.authorization for share in shares)
+    found = authorizations_on(generation.built.graph.gateways)
     return [each.placing for each in found if isinstance(each, Enforced) and each.placing is not None]
 
 
@@ -263,12 +257,7 @@ def test_one_policy_more_leaves_what_stands_before_other_targets_as_it_is() -> N
     known = {id(each) for each in placings(before)}
     assert [id(each) in known for each in placings(after)] == [True, False, True, False]
     routes = [
-        {
-            route.name: route
-            for port in each.built.graph.gateways
-            for host in gateway_hosts(port)
-            for route in host.routes
-        }
+        {route.name: route for port in each.built.graph.gateways for host in hosts_on(port) for route in host.routes}
         for each in (before, after)
     ]
     same = {name: routes[1].get(name) is route for name, route in routes[0].items()}

@@ -19,7 +19,7 @@ from tests.controlplane.serving.test_incremental_gateways import KEYS
 from tests.controlplane.serving.test_incremental_gateways import VARIANTS as GATEWAYS
 from tests.support.gateways.mcp_gateway import gateway
 
-from authplane.controlplane.graph.gateway.gateway_api import gateway_hosts
+from authplane.controlplane.graph.model.port_model import SecurePort
 from authplane.controlplane.graph.model.programming import NoProxy
 from authplane.controlplane.render.resource_parts import Bodies
 from authplane.controlplane.serving.generation import Generation, build_generation
@@ -38,12 +38,34 @@ OF_GATEWAYS: Final = (
     "policy-shop",
     "cart",
 )
+MANY: Final = range(20)
+"""So many routes are not rendered together."""
+PLAIN: Final = f"""
+apiVersion: projectcontour.io/v1
+kind: HTTPProxy
+metadata: {{name: many}}
+spec:
+  virtualhost: {{fqdn: many.example}}
+  routes: [{", ".join(f"{{conditions: [{{prefix: /{each}}}], services: [{{name: echo, port: 80}}]}}" for each in MANY)}]
+"""
+ROUTED: Final = f"""
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{name: many}}
+spec:
+  parentRefs: [{{name: edge}}]
+  rules:
+  - matches: [{", ".join(f"{{path: {{value: /{each}}}}}" for each in MANY)}]
+    backendRefs: [{{name: shop, port: 80}}]
+"""
 FILES: Final[Mapping[str, str]] = {
     **{name: texts[0] for name, texts in PROXIES.items()},
     **{name: GATEWAYS[name][0] for name in OF_GATEWAYS},
     "gateway": gateway(9080, 9443),
     "web": INCLUDING,
     "policy-more": GATEWAYS["policy-more"][1],
+    "many-proxied": PLAIN,
+    "many-routed": ROUTED,
 }
 
 
@@ -117,8 +139,8 @@ NOTHING: Final[Mapping[str, list[str]]] = {}
 LISTENERS: Final[Mapping[str, list[str]]] = {
     "whole": ["* False", "* True"],
     "hosts": ["*", "*"],
-    "ports": ["9080", "9443"],
-    "chains": ["default/edge/secure"],
+    "ports": ["gateway/9080", "gateway/9443"],
+    "chains": [SECURE],
     "memo": ["hosts", "hosts"],
 }
 """What a changed route of both listeners comes to; their other routes are not made again."""
@@ -126,8 +148,8 @@ LISTENERS: Final[Mapping[str, list[str]]] = {
 
 def parts_of(route: str) -> list[str]:
     """Return what is rendered for a changed route of both listeners."""
-    tables = ("gateway routes gateway/9080", f"gateway routes {SECURE}")
-    route_parts = [f"gateway large bodies {route}", f"gateway route {route}", "gateway no route"]
+    tables = ("routes gateway/9080", f"routes {SECURE}")
+    route_parts = [f"large bodies {route}", f"route {route}", "no route"]
     return sorted([*route_parts, *route_parts, *tables, f"chain {SECURE}"])
 
 
@@ -163,7 +185,12 @@ CASES: Final = {
         "plain",
         "port: 80}",
         "port: 80, weight: 2}",
-        {"roots": ["default/plain"], "bodies": ["virtual host plain.example"]},
+        {
+            "roots": ["default/plain"],
+            "ports": ["ingress_http"],
+            "memo": ["hosts"],
+            "bodies": ["routes ingress_http", "virtual host plain.example"],
+        },
     ),
     "what a host behind TLS includes": Case(
         "app",
@@ -171,9 +198,12 @@ CASES: Final = {
         "context: {a: b}",
         {
             "roots": ["default/web"],
-            "bodies": ["chain https/web.example", "routes https/web.example", "virtual host web.example"],
+            "chains": ["https/web.example"],
+            "ports": ["ingress_https"],
+            "memo": ["hosts"],
+            "bodies": ["chain https/web.example", "routes https/web.example"],
         },
-        copies=("plain web.example",),
+        copies=("route https/web.example default/web#/",),
     ),
     "endpoints": Case(
         "echo",
@@ -229,12 +259,12 @@ def promised(generation: Generation) -> dict[str, object]:
     found |= {f"cluster {each.name}": each for each in graph.clusters}
     found |= {f"certificate {each.name}": each for each in graph.certificates}
     found |= {f"server {each.ref}": each for each in graph.grpc_servers}
-    found |= {f"plain {each.fqdn}": each for each in graph.plain_hosts}
-    found |= {f"secure {each.host.fqdn}": each for each in graph.secure_hosts}
-    for port in graph.gateways:
+    for port in graph.ports:
         found[f"port {port.where.port}"] = port
-        for host in gateway_hosts(port):
-            found |= {f"route {port.where.port} {route.name}": route for route in host.routes}
+        found |= {f"chain {each.name}": each for each in (port.chains if isinstance(port, SecurePort) else ())}
+        for table in port.tables:
+            found |= {f"host {table.name} {each.name}": each for each in table.entries}
+            found |= {f"route {table.name} {route.name}": route for host in table.hosts for route in host.routes}
     for url in TypeUrl:
         found[f"collection {url.name}"] = generation.snapshot.collection(url)
         found |= {f"{url.name} {name}": each for name, each in generation.snapshot.resources(url).items()}

@@ -6,6 +6,7 @@ import pytest
 from tests.support.policies.compiled import load
 from tests.support.policies.documents import BACKEND, OPEN, settings
 from tests.support.policies.judging import judge, word
+from tests.support.resources.graph_views import plain_hosts
 
 from authplane.controlplane.graph.build import build_graph
 from authplane.policy.compile.compile_policies import compile_policies
@@ -53,8 +54,8 @@ def test_a_configuration_that_cannot_be_read_allows_nothing(harm: Callable[[str]
 
 @pytest.mark.parametrize("harm", BREAKS.values(), ids=BREAKS.keys())
 def test_a_contour_configuration_that_cannot_be_read_serves_nothing(harm: Callable[[str], str]) -> None:
-    assert [host.fqdn for host in build_graph(load(SITE).resources).graph.plain_hosts] == ["site.example"]
-    assert build_graph(load(SITE, harm(GLOBAL)).resources).graph.plain_hosts == ()
+    assert [host.name for host in plain_hosts(build_graph(load(SITE).resources).graph)] == ["site.example"]
+    assert plain_hosts(build_graph(load(SITE, harm(GLOBAL)).resources).graph) == ()
 
 
 @pytest.mark.parametrize("harm", BREAKS.values(), ids=BREAKS.keys())

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 
 from tests.support.certificates import ca_secret, server, tls_secret
+from tests.support.resources.graph_views import SecureHost, plain_hosts, secure_hosts
 
 from authplane.controlplane.graph.model.graph_model import Graph
 from authplane.controlplane.graph.model.host_model import Host
-from authplane.controlplane.graph.model.port_model import SecureHost
 from authplane.controlplane.graph.model.programming import NoProxy, Programming
 from authplane.controlplane.serving.generation import Generation, build_generation
 from authplane.controlplane.status.resource_status import Status
@@ -119,10 +119,10 @@ class World:
         return statuses[Ref(kind, "default", name)]
 
     def secure(self, fqdn: str = "web.example") -> SecureHost | None:
-        return next((each for each in self.graph.secure_hosts if each.host.fqdn == fqdn), None)
+        return next((each for each in secure_hosts(self.graph) if each.host.name == fqdn), None)
 
     def plain(self, fqdn: str = "web.example") -> Host | None:
-        return next((each for each in self.graph.plain_hosts if each.fqdn == fqdn), None)
+        return next((each for each in plain_hosts(self.graph) if each.name == fqdn), None)
 
 
 def world(**changed: str) -> World:

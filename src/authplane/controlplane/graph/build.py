@@ -9,7 +9,8 @@ from authplane.controlplane.graph.gateway.grpc_backends import build_grpc_server
 from authplane.controlplane.graph.httpproxy.build_context import BuildContext
 from authplane.controlplane.graph.httpproxy.ingress_class import leave_to_others
 from authplane.controlplane.graph.httpproxy.proxy_authorization import global_authorization
-from authplane.controlplane.graph.httpproxy.virtual_hosts import Hosts, build_hosts, owners
+from authplane.controlplane.graph.httpproxy.proxy_ports import Proxies
+from authplane.controlplane.graph.httpproxy.virtual_hosts import build_hosts, owners
 from authplane.controlplane.graph.model.graph_model import Graph
 from authplane.controlplane.graph.model.grpc_servers import Judged
 from authplane.controlplane.graph.model.port_model import Address, Certificate
@@ -81,9 +82,8 @@ def build_graph(
         clusters=services,
         reports=reports,
     )
-    hosts = build_hosts(shared, memory.roots)
-    where = settings.listeners
-    taken = [each.port for each, served in ((where.http, hosts.plain), (where.https, hosts.secure)) if served]
+    proxies = build_hosts(shared, memory.roots, memory.ports)
+    taken = [port.where.port for port in proxies.ports]
     asked, placements = policy_server or server, Placements(policies, keys, memory.gateways.placements)
     gateways = build_gateways(resources, settings, asked, placements, services, taken, reports, memory.gateways)
     grpc_servers = build_grpc_servers(resources, asked, gateways.protection, policies, reports)
@@ -92,10 +92,10 @@ def build_graph(
     memory.grpc_servers.start()
     memory.certificates.start()
     known = services.built()
-    used = sorted({*hosts.clusters, *gateways.services})
+    used = sorted({*proxies.clusters, *gateways.services})
     clusters: list[Cluster] = [*clusters_of_extensions.values(), *gateways.clusters, *(known[name] for name in used)]
     graph = replace(
-        _served(settings, hosts),
+        _served(settings, proxies),
         gateways=gateways.ports,
         keys=placements.key_sets,
         grpc_servers=tuple(memory.grpc_servers.share(each.ref, each) for each in grpc_servers),
@@ -103,7 +103,7 @@ def build_graph(
         certificates=tuple(
             memory.certificates.share(each.name, each)
             for each in _certificates(
-                resources, settings, (*hosts.certificates, *gateways.certificates), clusters, asked.client
+                resources, settings, (*proxies.certificates, *gateways.certificates), clusters, asked.client
             )
         ),
     )
@@ -117,17 +117,14 @@ def _asks(graph: Graph) -> bool:
     )
 
 
-def _served(settings: Settings, hosts: Hosts) -> Graph:
+def _served(settings: Settings, served: Proxies) -> Graph:
     """Return what HTTPProxies come to."""
     where = settings.listeners
     return Graph(
         http=Address(where.http.address, where.http.port),
         https=Address(where.https.address, where.https.port),
         connections=settings.connections,
-        plain_hosts=hosts.plain,
-        secure_hosts=hosts.secure,
-        fallback=hosts.fallback,
-        refused=hosts.refused,
+        proxies=served.ports,
     )
 
 

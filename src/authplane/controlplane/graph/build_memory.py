@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 
 from authplane.controlplane.graph.gateway.gateway_api import GatewayMemory
-from authplane.controlplane.graph.httpproxy.root_hosts import Root
+from authplane.controlplane.graph.httpproxy.proxy_ports import Root
 from authplane.controlplane.graph.model.grpc_servers import GrpcServer
-from authplane.controlplane.graph.model.port_model import Certificate
+from authplane.controlplane.graph.model.port_model import Certificate, PortMemory
 from authplane.controlplane.graph.model.upstreams import CertificateFiles
 from authplane.controlplane.graph.upstreams.extension_services import ExtensionMemo
 from authplane.controlplane.graph.upstreams.service_clusters import ClusterMemo
@@ -18,6 +18,8 @@ class Memory:
     """What was built, until something that its build looked at is another."""
 
     roots: Watched[ObjectName, Root] = field(default_factory=Watched)
+    ports: PortMemory = field(default_factory=PortMemory)
+    """Those of HTTPProxies."""
     clusters: ClusterMemo = field(default_factory=Watched)
     extensions: ExtensionMemo = field(default_factory=Watched)
     gateways: GatewayMemory = field(default_factory=GatewayMemory)

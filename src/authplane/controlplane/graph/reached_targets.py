@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from authplane.controlplane.graph.build import Built
-from authplane.controlplane.graph.gateway.gateway_api import gateway_hosts, splits
 from authplane.controlplane.graph.gateway.http_routes import GATEWAY, TARGET
 from authplane.controlplane.graph.model.graph_model import Graph
-from authplane.controlplane.graph.model.route_authorization import Enforced
+from authplane.controlplane.graph.model.host_model import checks_of
+from authplane.controlplane.graph.model.port_model import hosts_of
 from authplane.controlplane.graph.model.target_placements import Placing
 from authplane.policy.attached.attachments import Target
 from authplane.policy.attached.request_target import parse_target
@@ -26,11 +26,9 @@ def reached_targets(graph: Graph) -> Mapping[Target, frozenset[str]]:
 def reached_placings(graph: Graph) -> Mapping[Target, Placing | None]:
     """Return the same targets, with what stands before them as far as proxies are told of it."""
     found: dict[Target, Placing | None] = {}
-    shares = (share for port in graph.gateways for split in splits(gateway_hosts(port)) for share in split.shares)
-    for enforced in (share.authorization for share in shares):
-        if isinstance(enforced, Enforced):
-            context = dict(enforced.context)
-            found[parse_target(context.get(TARGET), context.get(GATEWAY))] = enforced.placing
+    for check in checks_of(hosts_of(graph.gateways)):
+        context = dict(check.context)
+        found[parse_target(context.get(TARGET), context.get(GATEWAY))] = check.placing
     return found | {Target(backend=server.ref): None for server in graph.grpc_servers}
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 from envoy.config.cluster.v3.cluster_pb2 import Cluster
 from envoy.config.core.v3.extension_pb2 import TypedExtensionConfig
@@ -12,17 +13,14 @@ from envoy.config.route.v3.route_pb2 import RouteConfiguration
 from envoy.extensions.transport_sockets.tls.v3.secret_pb2 import Secret
 
 from authplane.controlplane.graph.model.graph_model import Graph
-from authplane.controlplane.graph.model.host_model import GatewayHost
-from authplane.controlplane.graph.model.port_model import GatewayPort, PlainPort
 from authplane.controlplane.graph.model.programming import TOKENS
 from authplane.controlplane.render.cluster_messages import has_endpoints, render_cluster, render_endpoints
 from authplane.controlplane.render.grpc.grpc_listeners import grpc_listeners_of
-from authplane.controlplane.render.listeners.gateway_ports import Needs, gateway_listeners_of
-from authplane.controlplane.render.listeners.proxy_ports import listeners_of
+from authplane.controlplane.render.listeners.connection_needs import Needs
+from authplane.controlplane.render.listeners.port_listeners import listeners_of
 from authplane.controlplane.render.native.token_filter import render_tokens
 from authplane.controlplane.render.resource_parts import Bodies, Part, Resource, Single, message_of
-from authplane.controlplane.render.routes.gateway_tables import gateway_tables_of
-from authplane.controlplane.render.routes.proxy_tables import route_tables_of
+from authplane.controlplane.render.routes.route_tables import route_tables_of
 from authplane.controlplane.render.secret_messages import render_secret
 from authplane.core.envoy_releases import CURRENT, Release
 from authplane.xds.server.served_types import TypeUrl
@@ -51,7 +49,7 @@ def render_graph(graph: Graph, envoy: Release | None = CURRENT) -> Rendered:
     """
     needs = Needs(envoy)
     return Rendered(
-        listeners=tuple(message_of(each) for each in _listeners(graph, needs)),
+        listeners=tuple(message_of(each) for each in listeners_of(graph.ports, graph.connections, needs)),
         routes=tuple(message_of(each) for each in _tables(graph, needs)),
         clusters=tuple(message_of(each) for each in _clusters(graph)),
         endpoints=tuple(message_of(each) for each in _endpoints(graph)),
@@ -70,9 +68,10 @@ def snapshot_of(
     """
     bodies.start()
     needs = Needs(envoy, bodies.memo)
+    listeners: Iterator[Resource[Listener]] = listeners_of(graph.ports, graph.connections, needs)
     return Snapshot.of(
         {
-            TypeUrl.LISTENER: bodies.serialize((*_listeners(graph, needs), *grpc_listeners_of(graph.grpc_servers))),
+            TypeUrl.LISTENER: bodies.serialize(chain(listeners, grpc_listeners_of(graph.grpc_servers))),
             TypeUrl.ROUTE: bodies.serialize(_tables(graph, needs)),
             TypeUrl.CLUSTER: bodies.serialize(_clusters(graph)),
             TypeUrl.ENDPOINT: bodies.serialize(_endpoints(graph)),
@@ -83,28 +82,18 @@ def snapshot_of(
     )
 
 
-def _listeners(graph: Graph, needs: Needs) -> Iterator[Resource[Listener]]:
-    yield from listeners_of(graph)
-    yield from gateway_listeners_of(graph.gateways, graph.connections, needs)
-
-
-def _tables(graph: Graph, needs: Needs) -> Iterator[Resource[RouteConfiguration]]:
-    yield from route_tables_of(graph)
-    yield from gateway_tables_of(graph.gateways, needs)
+def _tables(graph: Graph, needs: Needs) -> Iterator[Single[RouteConfiguration]]:
+    """Return the route configurations; by name, those of HTTPS come before that of HTTP."""
+    return route_tables_of((*reversed(graph.proxies), *graph.gateways), needs)
 
 
 def _extensions(graph: Graph, needs: Needs) -> Iterator[Single[TypedExtensionConfig]]:
     """Return the filter that verifies tokens, if some listener has it: it waits for this, with keys or without."""
-    found = [needs.of(hosts) for port in graph.gateways for hosts in _groups(port)]
+    found = [needs.of(table) for port in graph.ports for table in port.tables]
     wanted = {name: providers for each in found for name, providers in each.tokens.items()}
     if wanted:
         keys = dict(graph.keys)
         yield Single(Part("tokens", TOKENS, partial(render_tokens, wanted, keys), (wanted, keys)))
-
-
-def _groups(port: GatewayPort) -> tuple[tuple[GatewayHost, ...], ...]:
-    """Return the hosts of a port, by connection manager."""
-    return (port.hosts,) if isinstance(port, PlainPort) else tuple(chain.hosts for chain in port.chains)
 
 
 def _clusters(graph: Graph) -> Iterator[Single[Cluster]]:

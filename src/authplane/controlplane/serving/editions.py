@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from authplane.controlplane.graph.gateway.gateway_api import gateway_hosts, splits
 from authplane.controlplane.graph.model.graph_model import Graph
-from authplane.controlplane.graph.model.route_authorization import Enforced
+from authplane.controlplane.graph.model.host_model import checks_of
+from authplane.controlplane.graph.model.port_model import hosts_of
 from authplane.controlplane.render.rendered import snapshot_of
 from authplane.controlplane.render.resource_parts import Bodies
 from authplane.core.envoy_releases import CURRENT, Release, first_alike, known_release
@@ -59,9 +59,4 @@ class Snapshots:
 
 def depends_on_release(graph: Graph) -> bool:
     """Tell whether a Gateway checks any request: how that is done is all that differs between releases."""
-    return any(
-        isinstance(share.authorization, Enforced)
-        for port in graph.gateways
-        for split in splits(gateway_hosts(port))
-        for share in split.shares
-    )
+    return any(True for _ in checks_of(hosts_of(graph.gateways)))

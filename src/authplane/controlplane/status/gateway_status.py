@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from authplane.controlplane.graph.build import Built
-from authplane.controlplane.graph.gateway.gateway_api import Gateways, gateway_hosts, splits
+from authplane.controlplane.graph.gateway.gateway_api import Gateways
 from authplane.controlplane.graph.gateway.gateway_listeners import Fault, Listener
 from authplane.controlplane.graph.gateway.http_routes import Parent, RouteOutcome
 from authplane.controlplane.graph.gateway.mcp_backends import BackendTarget, backend_ref
 from authplane.controlplane.graph.model.grpc_servers import Closed, GrpcServer
-from authplane.controlplane.graph.model.port_model import GatewayPort
+from authplane.controlplane.graph.model.host_model import checks_of
+from authplane.controlplane.graph.model.port_model import Port, hosts_of
 from authplane.controlplane.graph.model.programming import TOKENS, Programming, gateway_listener, gateway_routes
-from authplane.controlplane.graph.model.route_authorization import Enforced
 from authplane.controlplane.status.resource_status import (
     Condition,
     ListenerStatus,
@@ -247,14 +247,9 @@ def _written(ref: ParentRef) -> Iterator[tuple[str, str | int]]:
         yield "port", ref.port
 
 
-def _verifies_tokens(port: GatewayPort) -> bool:
+def _verifies_tokens(port: Port) -> bool:
     """Tell whether proxies may verify tokens for some target of a port."""
-    placings = (
-        share.authorization.placing
-        for split in splits(gateway_hosts(port))
-        for share in split.shares
-        if isinstance(share.authorization, Enforced)
-    )
+    placings = (check.placing for check in checks_of(hosts_of([port])))
     return any(each is not None and each.keys and each.chain.uses_tokens for each in placings)
 
 

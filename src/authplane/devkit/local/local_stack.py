@@ -199,15 +199,13 @@ async def _until_served(envoy: Envoy, needed: list[Address]) -> None:
 
 def _servable(control: Control, root: Path) -> Graph:
     graph = control.generation.built.graph if control.generation else None
-    if graph is None or not (graph.plain_hosts or graph.secure_hosts or graph.gateways):
+    if graph is None or not graph.ports:
         raise RunError(f"nothing in {root} can be served: see 'authplane validate {root}'")
     return graph
 
 
 def _needed(settings: RunSettings, graph: Graph) -> list[Address]:
-    listeners = [(graph.http, graph.plain_hosts), (graph.https, graph.secure_hosts)]
-    gateway = [_tcp(address) for address, hosts in listeners if hosts]
-    gateway += [_tcp(port.where) for port in graph.gateways]
+    gateway = [_tcp(port.where) for port in graph.ports]
     own = (settings.authserver, settings.echo, settings.tools, settings.issuer)
     needed = [*gateway, *(address for address in own if address)]
     ports = Counter(address.port for address in needed)

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.certificates import server, tls_secret
 from tests.support.resources.contour_documents import ECHO, World
+from tests.support.resources.graph_views import elsewhere, forwards_on, hosts_on
 
-from authplane.controlplane.graph.gateway.gateway_api import gateway_hosts, splits
 from authplane.controlplane.graph.gateway.route_matches import precedence, read_match, read_timeout
 from authplane.controlplane.graph.model.hostnames import breadth, closest, common_name, covers, hostname_problem
 from authplane.controlplane.graph.model.match_model import Exact, Match, Prefix, Segments
-from authplane.controlplane.graph.model.port_model import GatewayPort, PlainPort, SecurePort
+from authplane.controlplane.graph.model.port_model import PlainPort, Port, SecurePort
 from authplane.controlplane.graph.model.programming import NoProxy
 from authplane.controlplane.graph.model.route_model import NewPath, NewPrefix
 from authplane.controlplane.graph.model.upstreams import ExternalName
@@ -164,9 +164,9 @@ def served(*documents: str) -> World:
     return World([ECHO, tls_secret("tls", server("a.example")), *documents])
 
 
-def names(port: GatewayPort) -> dict[str, list[str]]:
+def names(port: Port) -> dict[str, list[str]]:
     """Return the routes of each host."""
-    return {host.name: [each.name.partition("#")[0] for each in host.routes] for host in gateway_hosts(port)}
+    return {host.name: [each.name.partition("#")[0] for each in host.routes] for host in hosts_on(port)}
 
 
 class Mistake(NamedTuple):
@@ -202,7 +202,7 @@ def test_a_listener_that_cannot_be_served_keeps_its_host_from_wider_ones() -> No
     world = served(gateway(f"{{name: wide, port: 8443, {tls}}}", broken), route(hosts="[a.example, b.example]"))
     [port] = world.graph.gateways
     assert isinstance(port, SecurePort)
-    assert [(chain.elsewhere, sorted(host.name for host in chain.hosts)) for chain in port.chains] == [
+    assert [(elsewhere(chain), sorted(host.name for host in chain.table.hosts)) for chain in port.chains] == [
         (("a.example",), ["*", "b.example"])
     ]
     plain = served(gateway(HTTP, "{name: strict, port: 8000, protocol: HTTP, hostname: a.example, tls: {}}"), route())
@@ -234,22 +234,28 @@ def test_a_route_that_names_a_gateway_twice_is_attached_once() -> None:
 def test_a_rule_without_backends_or_weights_is_answered_500_and_never_by_another() -> None:
     for rule in ("name: none", "backendRefs: [{name: echo, port: 80, weight: 0}]", "backendRefs: [{name: x, port: 1}]"):
         [port] = served(gateway(HTTP), route(rule=rule)).graph.gateways
-        assert [[share.cluster for share in split.shares] for split in splits(gateway_hosts(port))] == [[None]]
+        assert [[target.cluster for target in forward.targets] for forward in forwards_on(port)] == [[None]]
 
 
 @pytest.mark.parametrize(
-    ("rewrite", "want"),
+    ("path", "rewrite", "want"),
     [
-        ("{path: {type: ReplacePrefixMatch, replacePrefixMatch: /mcp/}}", NewPrefix("/mcp")),
-        ("{path: {type: ReplacePrefixMatch, replacePrefixMatch: ''}}", NewPrefix("/")),
-        ("{path: {type: ReplaceFullPath, replaceFullPath: /mcp/}}", NewPath("/mcp/")),
-        ("{hostname: mcp.example}", None),
+        ("/tools", "{path: {type: ReplacePrefixMatch, replacePrefixMatch: /mcp/}}", NewPrefix("/mcp")),
+        ("/tools", "{path: {type: ReplacePrefixMatch, replacePrefixMatch: ''}}", NewPrefix("/")),
+        # What was matched is the slash before the rest.
+        ("/", "{path: {type: ReplacePrefixMatch, replacePrefixMatch: /mcp/}}", NewPrefix("/mcp/")),
+        ("/", "{path: {type: ReplacePrefixMatch, replacePrefixMatch: ''}}", NewPrefix("/")),
+        ("/", "{path: {type: ReplaceFullPath, replaceFullPath: /mcp/}}", NewPath("/mcp/")),
+        ("/", "{hostname: mcp.example}", None),
     ],
 )
-def test_what_takes_the_place_of_a_path(rewrite: str, want: NewPath | NewPrefix | None) -> None:
-    rule = f"filters: [{{type: URLRewrite, urlRewrite: {rewrite}}}], backendRefs: [{{name: echo, port: 80}}]"
+def test_what_takes_the_place_of_a_path(path: str, rewrite: str, want: NewPath | NewPrefix | None) -> None:
+    rule = (
+        f"matches: [{{path: {{value: {path}}}}}], filters: [{{type: URLRewrite, urlRewrite: {rewrite}}}], "
+        "backendRefs: [{name: echo, port: 80}]"
+    )
     [port] = served(gateway(HTTP), route(rule=rule)).graph.gateways
-    assert [split.rewrite for split in splits(gateway_hosts(port))] == [want]
+    assert [forward.rewrite for forward in forwards_on(port)] == [want]
 
 
 @pytest.mark.parametrize(
@@ -297,7 +303,7 @@ def test_a_rule_that_cannot_be_as_it_is_written_costs_its_route(rule: str) -> No
 def test_a_backend_is_one_mcp_server_at_a_port_and_a_path(spec: str, reasons: list[str]) -> None:
     world = served(BACKEND.replace("{mcp: {serviceName: echo, port: 80}}", spec))
     assert [reason for reason, _ in world.problems("Backend")] == reasons
-    rewrites = [split.rewrite for port in world.graph.gateways for split in splits(gateway_hosts(port))]
+    rewrites = [forward.rewrite for port in world.graph.gateways for forward in forwards_on(port)]
     if not reasons:
         assert rewrites == [NewPrefix("/v2" if "/v2" in spec else "/mcp")]
 
@@ -344,7 +350,7 @@ def test_the_status_of_a_backend_is_a_list_of_conditions_with_one_of_each_type()
 def test_without_a_gateway_document_there_is_one_for_backends() -> None:
     [port] = served(BACKEND).graph.gateways
     assert isinstance(port, PlainPort)
-    assert [(each.match.path, each.name) for each in port.hosts[0].routes] == [
+    assert [(each.match.path, each.name) for each in port.table.hosts[0].routes] == [
         (Segments("/default/echo"), "default/echo#^/default/echo")
     ]
 
@@ -386,5 +392,5 @@ spec:
     rule = f"matches: [{{path: {{type: Exact, value: {own}}}}}], backendRefs: [{{name: echo, port: 80}}]"
     mcp = "matches: [{path: {value: /mcp}}], backendRefs: [{name: echo, port: 80}]"
     [port] = served(gateway(HTTP), route(rule=mcp), route("own", rule=rule), policy).graph.gateways
-    exact = [each for each in gateway_hosts(port)[0].routes if each.match.path == Exact(own)]
+    exact = [each for each in hosts_on(port)[0].routes if each.match.path == Exact(own)]
     assert [each.name.partition("#")[0] for each in exact] == ["default/own"]

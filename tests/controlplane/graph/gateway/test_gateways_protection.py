@@ -2,9 +2,9 @@
 
 import pytest
 from tests.support.resources.contour_documents import AUTH, ECHO, EXTENSION, PROXY, World, secrets
+from tests.support.resources.graph_views import authorizations_on, hosts_on, plain_hosts
 
 from authplane.controlplane.graph.gateway import http_routes
-from authplane.controlplane.graph.gateway.gateway_api import gateway_hosts, splits
 from authplane.controlplane.graph.model.route_authorization import (
     CheckedBody,
     Enforced,
@@ -12,6 +12,7 @@ from authplane.controlplane.graph.model.route_authorization import (
     RouteAuthorization,
     Unprotected,
 )
+from authplane.controlplane.graph.model.route_model import Forward
 from authplane.controlplane.graph.upstreams.policy_connection import POLICY_CLUSTER
 from authplane.controlplane.status import gateway_status
 from authplane.core.names import Ref
@@ -78,10 +79,11 @@ def authorizations(*documents: str) -> dict[str, RouteAuthorization]:
     """Return who checks each path on each port."""
     world = World([ECHO, GATEWAY, *documents])
     return {
-        f"{port.where.port}{route.match.path.path}": split.shares[0].authorization
+        f"{port.where.port}{route.match.path.path}": route.authorizations[0]
         for port in world.graph.gateways
-        for host in gateway_hosts(port)
-        for route, split in zip(host.routes, splits([host]), strict=True)
+        for host in hosts_on(port)
+        for route in host.routes
+        if isinstance(route.action, Forward)
     }
 
 
@@ -169,10 +171,9 @@ def test_global_authorization_is_not_for_gateways_over_http_or_https_and_says_so
         + "  routes:\n  - services: [{name: echo, port: 80}]\n"
     )
     world = World([OPEN, ECHO, AUTH, EXTENSION, secrets(), GLOBAL, SECURE, plain])
-    assert [type(route.authorization) for host in world.graph.plain_hosts for route in host.routes] == [Enforced]
+    assert [type(route.authorization) for host in plain_hosts(world.graph) for route in host.routes] == [Enforced]
     assert {type(port).__name__ for port in world.graph.gateways} == {"PlainPort", "SecurePort"}
-    shares = [share for port in world.graph.gateways for split in splits(gateway_hosts(port)) for share in split.shares]
-    assert {share.authorization for share in shares} == {Unprotected()}
+    assert set(authorizations_on(world.graph.gateways)) == {Unprotected()}
     assert world.warnings("ContourConfiguration") == [
         ("IgnoredField", "this holds for HTTPProxies alone; what is behind Gateways needs AccessPolicies")
     ]

@@ -2,8 +2,7 @@
 
 import pytest
 from tests.support.resources.contour_documents import ECHO, World
-
-from authplane.controlplane.graph.gateway.gateway_api import gateway_hosts
+from tests.support.resources.graph_views import hosts_on
 
 GATEWAY = """
 apiVersion: gateway.networking.k8s.io/v1
@@ -29,7 +28,7 @@ def made_of(bad: str) -> World:
 def require_refused(made: World, message: str) -> None:
     """Require that ``bad`` is not served, that ``good`` is, and that the status of ``bad`` says why."""
     [port] = made.graph.gateways
-    assert {host.name: {each.name.partition("#")[0] for each in host.routes} for host in gateway_hosts(port)} == {
+    assert {host.name: {each.name.partition("#")[0] for each in host.routes} for host in hosts_on(port)} == {
         "*": set(),
         "good.example": {"default/good"},
     }

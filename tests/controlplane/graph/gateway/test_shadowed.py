@@ -4,8 +4,8 @@ import pytest
 from tests.support.policies.compiled import load
 from tests.support.policies.documents import OPEN
 from tests.support.resources.contour_documents import ECHO, World
+from tests.support.resources.graph_views import authorizations_on
 
-from authplane.controlplane.graph.gateway.gateway_api import gateway_hosts, splits
 from authplane.controlplane.graph.gateway.protection import NO_TOKENS, Protection, Tokens, read_protection
 from authplane.controlplane.graph.model.grpc_servers import Judged, Open
 from authplane.controlplane.graph.model.route_authorization import Enforced, Shadow
@@ -85,15 +85,9 @@ def test_a_policy_whose_mode_cannot_be_read_protects() -> None:
 @pytest.mark.parametrize("target", [TO_MCP, TO_EDGE])
 def test_nothing_is_enforced_where_policies_are_in_shadow(target: str) -> None:
     world = World([OPEN, ECHO, GATEWAY, policy(target, "Shadow")])
-    shares = [
-        share.authorization
-        for port in world.graph.gateways
-        for host in gateway_hosts(port)
-        for split in splits([host])
-        for share in split.shares
-    ]
-    assert shares
-    assert not any(isinstance(each, Enforced) and each.service.on_failure != Shadow() for each in shares)
+    found = authorizations_on(world.graph.gateways)
+    assert found
+    assert not any(isinstance(each, Enforced) and each.service.on_failure != Shadow() for each in found)
 
 
 def test_a_grpc_server_with_policies_in_shadow_alone_stays_open() -> None:

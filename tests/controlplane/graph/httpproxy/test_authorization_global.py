@@ -5,6 +5,7 @@ from typing import Final
 
 import pytest
 from tests.support.resources.contour_documents import AUTH, EXTENSION, PROXY, World, whole
+from tests.support.resources.graph_views import plain_hosts, secure_hosts
 
 from authplane.controlplane.graph.model.route_authorization import (
     AuthorizationService,
@@ -54,8 +55,8 @@ def world(configuration: str, **changed: str) -> World:
 
 def checked(made: World) -> dict[str, AuthorizationService | None]:
     """Return who checks the first route of every host, by listener and name."""
-    hosts = {f"https {each.host.fqdn}": each.host for each in made.graph.secure_hosts}
-    hosts |= {f"http {each.fqdn}": each for each in made.graph.plain_hosts}
+    hosts = {f"https {each.host.name}": each.host for each in secure_hosts(made.graph)}
+    hosts |= {f"http {each.name}": each for each in plain_hosts(made.graph)}
     found = {name: host.routes[0].authorization for name, host in hosts.items()}
     return {name: each.service if isinstance(each, Enforced) else None for name, each in sorted(found.items())}
 
@@ -172,7 +173,7 @@ def test_a_host_that_does_not_need_the_broken_service_stays() -> None:
     made = world(
         ours("{extensionRef: {name: missing}}"), proxy=SECURE.replace("  routes:\n", opted_out), plain=PROXY_OF_OWN
     )
-    assert [each.fqdn for each in made.graph.plain_hosts] == ["own.example", "web.example"]
+    assert [each.name for each in plain_hosts(made.graph)] == ["own.example", "web.example"]
     secure = made.secure()
     assert secure is not None
     assert [route.authorization for route in secure.host.routes] == [Disabled()]
@@ -187,7 +188,7 @@ PROXY_OF_OWN: Final = PROXY.replace("web.example", "own.example").replace("{name
 def test_one_route_that_needs_the_broken_service_withdraws_its_host() -> None:
     opted_in = SECURE + "  - conditions: [{prefix: /in}]\n    authPolicy: {}\n    services: [{name: echo, port: 80}]\n"
     made = world(ours("{extensionRef: {name: missing}, authPolicy: {disabled: true}}"), proxy=opted_in)
-    assert [each.fqdn for each in made.graph.plain_hosts] == ["plain.example"]
+    assert [each.name for each in plain_hosts(made.graph)] == ["plain.example"]
     assert made.problems("HTTPProxy") == [("GlobalAuthorizationNotValid", UNAVAILABLE)]
 
 

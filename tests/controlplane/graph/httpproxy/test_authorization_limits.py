@@ -307,7 +307,7 @@ def test_the_mode_of_an_included_proxy_has_no_effect_and_says_so() -> None:
     ]
     secure = made.secure()
     assert secure is not None
-    assert {without_answer(route.authorization) for route in secure.host.routes} == {FailClosed()}
+    assert {without_answer(each) for route in secure.host.routes for each in route.authorizations} == {FailClosed()}
 
 
 def without_answer(authorization: RouteAuthorization) -> object:

@@ -100,7 +100,8 @@ def seen(world: World, *, tls: bool) -> str:
         assert world.problems("HTTPProxy")
         return "error"
     assert world.problems("HTTPProxy") == []
-    return word(host.routes[0].authorization)
+    [authorization] = host.routes[0].authorizations
+    return word(authorization)
 
 
 def word(authorization: RouteAuthorization) -> str:

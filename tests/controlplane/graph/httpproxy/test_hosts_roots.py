@@ -2,6 +2,7 @@
 
 import pytest
 from tests.support.resources.contour_documents import PROXY, World, world
+from tests.support.resources.graph_views import plain_hosts, secure_hosts
 
 from authplane.controlplane.graph.model.programming import Answered
 from authplane.core.names import ObjectName
@@ -43,7 +44,7 @@ def test_a_root_outside_the_namespaces_of_roots_is_withdrawn() -> None:
     ]
     [error] = made.status("HTTPProxy", "web").conditions[0].errors
     assert error.type == "RootNamespaceError"
-    assert (made.graph.plain_hosts, made.graph.secure_hosts) == ((), ())
+    assert (plain_hosts(made.graph), secure_hosts(made.graph)) == ((), ())
 
 
 def test_roots_may_stand_in_any_of_the_namespaces() -> None:
@@ -58,7 +59,7 @@ def test_who_may_not_be_a_root_cannot_keep_a_name_from_others() -> None:
     ]
     secure = made.secure()
     assert secure is not None
-    assert secure.host.proxy == ObjectName("default", "web")
+    assert secure.host.proxies[0] == ObjectName("default", "web")
 
 
 def test_who_may_not_be_a_root_cannot_keep_a_name_from_a_wildcard() -> None:
@@ -96,7 +97,7 @@ def test_what_a_root_includes_at_any_depth_is_not_orphaned() -> None:
     assert made.problems("HTTPProxy") == []
     secure = made.secure()
     assert secure is not None
-    assert secure.host.included == (ObjectName("team", "deep"), ObjectName("team", "team"))
+    assert secure.host.proxies[1:] == (ObjectName("team", "deep"), ObjectName("team", "team"))
 
 
 def test_what_a_withdrawn_root_includes_is_valid_and_not_served() -> None:
@@ -115,7 +116,7 @@ def test_a_root_with_nothing_is_withdrawn() -> None:
     assert made.problems("HTTPProxy") == [
         ("NothingDefined", "HTTPProxy.Spec must have at least one Route, Include, or a TCPProxy")
     ]
-    assert (made.graph.plain_hosts, made.graph.secure_hosts) == ((), ())
+    assert (plain_hosts(made.graph), secure_hosts(made.graph)) == ((), ())
 
 
 def programmed(made: World, name: str, answered: Answered | None = None) -> tuple[str, str]:

@@ -5,8 +5,10 @@ from typing import NamedTuple
 import pytest
 from tests.support.certificates import authority, ca_secret, server, tls_secret
 from tests.support.resources.contour_documents import PROXY, World, world
+from tests.support.resources.graph_views import elsewhere, fallback, plain_hosts, secure_hosts
 
-from authplane.controlplane.graph.model.port_model import ClientCertificates, Fallback, Forwarded
+from authplane.controlplane.graph.model.host_model import RouteTable, misdirected
+from authplane.controlplane.graph.model.port_model import ClientCertificates, Forwarded, TlsChain
 from authplane.controlplane.graph.model.programming import Answered
 from authplane.controlplane.graph.model.route_authorization import Enforced, Unprotected
 from authplane.controlplane.graph.model.route_model import RedirectToHttps
@@ -154,7 +156,7 @@ spec: {listeners: [{name: a, port: 9443, protocol: HTTPS, tls: {certificateRefs:
 def test_limits_of_the_installation_that_cannot_hold_are_refused(limits: str) -> None:
     made = world(settings=EVERYWHERE.format(limits))
     assert [reason for reason, _ in made.problems("ContourConfiguration")] == ["FieldInvalid"]
-    assert made.graph.secure_hosts == ()
+    assert secure_hosts(made.graph) == ()
 
 
 def test_a_minimum_above_the_maximum_withdraws_the_host() -> None:
@@ -165,7 +167,7 @@ def test_a_minimum_above_the_maximum_withdraws_the_host() -> None:
             "Spec.Virtualhost.TLS the minimum protocol version is greater than the maximum protocol version",
         )
     ]
-    assert (made.graph.plain_hosts, made.graph.secure_hosts) == ((), ())
+    assert (plain_hosts(made.graph), secure_hosts(made.graph)) == ((), ())
 
 
 def test_a_delegated_certificate_of_another_namespace_is_used() -> None:
@@ -217,14 +219,14 @@ BAD_TLS = {
 def test_tls_that_does_not_fit_together_withdraws_the_host(tls: str, want: list[tuple[str, str]]) -> None:
     made = world(proxy=OPEN.replace(TLS, tls))
     assert sorted(made.problems("HTTPProxy")) == sorted(want)
-    assert (made.graph.plain_hosts, made.graph.secure_hosts) == ((), ())
+    assert (plain_hosts(made.graph), secure_hosts(made.graph)) == ((), ())
 
 
 @pytest.mark.requirement("AZ-7")
 def test_authorization_of_connections_that_are_passed_through_is_refused() -> None:
     made = world(proxy=PROXY.replace(TLS, "tls: {passthrough: true}"))
     assert "AuthNotPermitted" in [reason for reason, _ in made.problems("HTTPProxy")]
-    assert (made.graph.plain_hosts, made.graph.secure_hosts) == ((), ())
+    assert (plain_hosts(made.graph), secure_hosts(made.graph)) == ((), ())
 
 
 @pytest.mark.requirement("AZ-7")
@@ -238,7 +240,7 @@ def test_authorization_of_connections_that_are_passed_on_is_refused() -> None:
         ),
         ("TCPProxyNotSupported", "Spec.TCPProxy is not supported"),
     ]
-    assert (made.graph.plain_hosts, made.graph.secure_hosts) == ((), ())
+    assert (plain_hosts(made.graph), secure_hosts(made.graph)) == ((), ())
     assert world(proxy=OPEN + tcp).problems("HTTPProxy") == [("TCPProxyNotSupported", "Spec.TCPProxy is not supported")]
 
 
@@ -341,7 +343,7 @@ def test_a_demand_for_certificates_that_cannot_be_made_withdraws_the_host(
 ) -> None:
     made = world(proxy=with_tls(f"clientValidation: {given}"), crl=crl_secret())
     assert made.problems("HTTPProxy") == [(reason, message)]
-    assert (made.graph.plain_hosts, made.graph.secure_hosts) == ((), ())
+    assert (plain_hosts(made.graph), secure_hosts(made.graph)) == ((), ())
 
 
 def test_a_list_that_nobody_would_look_at_withdraws_the_host() -> None:
@@ -358,7 +360,7 @@ def test_a_list_that_nobody_would_look_at_withdraws_the_host() -> None:
 def test_a_cut_off_client_validation_is_not_taken_for_none() -> None:
     made = world(proxy=OPEN.replace(TLS, "tls:\n      secretName: tls\n      clientValidation:"))
     assert [reason for reason, _ in made.problems("HTTPProxy")] == ["FieldInvalid"]
-    assert (made.graph.plain_hosts, made.graph.secure_hosts) == ((), ())
+    assert (plain_hosts(made.graph), secure_hosts(made.graph)) == ((), ())
 
 
 # --- The fallback certificate
@@ -389,7 +391,7 @@ NO_CERTIFICATE = {
 def test_without_a_fallback_certificate_the_host_is_withdrawn(settings: str, reason: str, message: str) -> None:
     made = world(proxy=FALLBACK, settings=settings)
     assert made.problems("HTTPProxy") == [(reason, message)]
-    assert (made.graph.plain_hosts, made.graph.secure_hosts, made.graph.fallback) == ((), (), None)
+    assert (plain_hosts(made.graph), secure_hosts(made.graph), fallback(made.graph)) == ((), (), None)
 
 
 def fallback_world(**changed: str) -> World:
@@ -401,13 +403,17 @@ def test_hosts_with_the_fallback_certificate_share_a_chain() -> None:
     other = FALLBACK.replace("{name: web}", "{name: other}").replace("web.example", "other.example")
     strict = other.replace("secretName: tls,", "secretName: tls, minimumProtocolVersion: '1.3',")
     made = fallback_world(strict=strict, third=OPEN.replace("{name: web}", "{name: x}").replace("web.", "third."))
-    hosts = {secure.host.fqdn: secure.host for secure in made.graph.secure_hosts}
+    hosts = {secure.host.name: secure.host for secure in secure_hosts(made.graph)}
     assert sorted(hosts) == ["other.example", "third.example", "web.example"]
-    assert made.graph.fallback == Fallback(
-        certificate=ObjectName("default", "fallback"),
+    assert fallback(made.graph) == TlsChain(
+        name="fallback-certificate",
+        hostname="*",
+        certificates=(ObjectName("default", "fallback"),),
         limits=TlsLimits(minimum="1.3"),
-        hosts=(hosts["other.example"], hosts["web.example"]),
-        elsewhere=(),
+        table=RouteTable(
+            name="ingress_fallbackcert",
+            entries=(misdirected(["*"]), hosts["other.example"], hosts["web.example"]),
+        ),
     )
     assert [str(certificate.name) for certificate in made.graph.certificates] == ["default/fallback", "default/tls"]
 
@@ -419,15 +425,17 @@ def test_a_fallback_certificate_of_another_namespace_has_to_be_delegated() -> No
         certificate=tls_secret("fallback", server("nobody.example"), "secrets"),
         delegation=delegation("fallback"),
     )
-    assert made.graph.fallback is not None
-    assert made.graph.fallback.certificate == ObjectName("secrets", "fallback")
+    chain = fallback(made.graph)
+    assert chain is not None
+    assert chain.certificates == (ObjectName("secrets", "fallback"),)
 
 
 def test_a_wildcard_on_the_fallback_chain_does_not_answer_for_others() -> None:
     wild = FALLBACK.replace("{name: web}", "{name: wild}").replace("web.example", "'*.example'")
     made = fallback_world(proxy=PROXY, wild=wild)
-    assert made.graph.fallback is not None
-    assert made.graph.fallback.elsewhere == ("web.example",)
+    chain = fallback(made.graph)
+    assert chain is not None
+    assert elsewhere(chain) == ("web.example",)
 
 
 def test_client_certificates_and_the_fallback_certificate_exclude_each_other() -> None:
@@ -435,7 +443,7 @@ def test_client_certificates_and_the_fallback_certificate_exclude_each_other() -
     assert made.problems("HTTPProxy") == [
         ("TLSIncompatibleFeatures", "Spec.Virtualhost.TLS fallback & client validation are incompatible")
     ]
-    assert (made.graph.secure_hosts, made.graph.fallback) == ((), None)
+    assert (secure_hosts(made.graph), fallback(made.graph)) == ((), None)
 
 
 @pytest.mark.requirement("AZ-20")
@@ -444,7 +452,7 @@ def test_authorization_and_the_fallback_certificate_exclude_each_other() -> None
     assert made.problems("HTTPProxy") == [
         ("TLSIncompatibleFeatures", "Spec.Virtualhost.TLS fallback & client authorization are incompatible")
     ]
-    assert (made.graph.secure_hosts, made.graph.fallback) == ((), None)
+    assert (secure_hosts(made.graph), fallback(made.graph)) == ((), None)
 
 
 def fallback_filters(made: World) -> list[str]:
@@ -472,8 +480,9 @@ def fallback_filters(made: World) -> list[str]:
 def test_authorization_holds_on_the_fallback_chain(proxy: str, fields: str) -> None:
     made = fallback_world(proxy=proxy, settings=configuration(fields))
     assert made.problems("HTTPProxy") == []
-    assert made.graph.fallback is not None
-    assert all(isinstance(route.authorization, Enforced) for host in made.graph.fallback.hosts for route in host.routes)
+    chain = fallback(made.graph)
+    assert chain is not None
+    assert all(isinstance(route.authorization, Enforced) for host in chain.table.hosts for route in host.routes)
     assert fallback_filters(made) == [
         "envoy.filters.http.header_mutation",
         "envoy.filters.http.ext_authz",

@@ -37,7 +37,7 @@ def secure_routes(made: World, fqdn: str = "web.example") -> list[tuple[str, str
     assert secure is not None, made.generation.findings
     return [
         (
-            route.proxy.name,
+            route.holder.partition("/")[2],
             str(route.action.status) if isinstance(route.action, Respond) else type(route.action).__name__,
             route.match,
             type(route.authorization).__name__,
@@ -66,7 +66,7 @@ def test_routes_of_an_included_proxy_stand_below_its_prefix() -> None:
     ]
     secure = made.secure()
     assert secure is not None
-    assert secure.host.included == (ObjectName("default", "a"),)
+    assert secure.host.proxies[1:] == (ObjectName("default", "a"),)
 
 
 def test_includes_may_include_and_cross_namespaces() -> None:

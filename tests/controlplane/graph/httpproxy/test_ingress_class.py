@@ -2,6 +2,7 @@
 
 import pytest
 from tests.support.resources.contour_documents import PROXY, World, whole, world
+from tests.support.resources.graph_views import secure_hosts
 
 from authplane.controlplane.graph.model.route_model import Respond
 from authplane.controlplane.serving.generation import build_generation
@@ -118,7 +119,7 @@ spec:
     assert isinstance(opened.action, Respond)
     assert (opened.action.status, type(opened.authorization).__name__) == (502, "Enforced")
     assert made.problems("HTTPProxy", "web") == [("IncludeNotFound", "include default/child not found")]
-    assert ObjectName("default", "child") not in secure.host.included
+    assert ObjectName("default", "child") not in secure.host.proxies
 
 
 def test_status_and_validate_say_whose_it_is() -> None:
@@ -141,10 +142,10 @@ def test_a_change_of_class_is_seen_by_the_next_generation() -> None:
     for name, text in whole().items():
         library.changed(name, text.encode())
     first = build_generation(library.current())
-    assert [each.host.fqdn for each in first.built.graph.secure_hosts] == ["web.example"]
+    assert [each.host.name for each in secure_hosts(first.built.graph)] == ["web.example"]
     library.changed("proxy", marked(field="nginx").encode())
     second = build_generation(library.current(), first)
-    assert second.built.graph.secure_hosts == ()
+    assert secure_hosts(second.built.graph) == ()
     library.changed("proxy", PROXY.encode())
     third = build_generation(library.current(), second)
-    assert third.built.graph.secure_hosts == first.built.graph.secure_hosts
+    assert secure_hosts(third.built.graph) == secure_hosts(first.built.graph)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import pytest
 from tests.support.certificates import ca_secret
 from tests.support.resources.contour_documents import AUTH, EXTENSION, PROXY, World, world
+from tests.support.resources.graph_views import SecureHost, fallback
 
-from authplane.controlplane.graph.model.port_model import SecureHost
 from authplane.controlplane.graph.model.route_authorization import (
     AuthorizationService,
     Disabled,
@@ -172,9 +172,9 @@ GLOBAL = "    globalExtAuth: {extensionRef: {name: auth}}\n"
 def test_authorization_with_the_fallback_certificate_is_enforced_if_the_operator_allows_it() -> None:
     made = world(proxy=FALLBACK, settings=INSECURE + CERTIFICATE)
     assert made.problems("HTTPProxy") == []
-    fallback = made.graph.fallback
-    assert fallback is not None
-    assert [type(route.authorization) for host in fallback.hosts for route in host.routes] == [Enforced]
+    chain = fallback(made.graph)
+    assert chain is not None
+    assert [type(route.authorization) for host in chain.table.hosts for route in host.routes] == [Enforced]
 
 
 @pytest.mark.requirement("AZ-20")
@@ -183,9 +183,9 @@ def test_global_authorization_is_enforced_with_the_fallback_certificate_too() ->
     bare = FALLBACK.replace("    authorization:\n      extensionRef: {name: auth}\n", "")
     made = world(proxy=bare, settings=SETTINGS + CERTIFICATE + GLOBAL)
     assert made.problems("HTTPProxy") == []
-    fallback = made.graph.fallback
-    assert fallback is not None
-    assert [type(route.authorization) for host in fallback.hosts for route in host.routes] == [Enforced]
+    chain = fallback(made.graph)
+    assert chain is not None
+    assert [type(route.authorization) for host in chain.table.hosts for route in host.routes] == [Enforced]
     adjusted = bare.replace("  routes:\n", "    authorization: {authPolicy: {disabled: true}}\n  routes:\n")
     refused = world(proxy=adjusted, settings=SETTINGS + CERTIFICATE + GLOBAL)
     assert [reason for reason, _ in refused.problems("HTTPProxy")] == ["TLSIncompatibleFeatures"]

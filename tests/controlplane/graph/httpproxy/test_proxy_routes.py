@@ -271,13 +271,22 @@ REWRITES = {
 }
 
 
+def replacements(made: World) -> list[tuple[str, str | None]]:
+    """Return what takes the place of the prefix of each route."""
+    forwards = [
+        (route.match.path.path, route.action.rewrite)
+        for route in host_of(made).routes
+        if isinstance(route.action, Forward)
+    ]
+    return [(path, rewrite.path if rewrite is not None else None) for path, rewrite in forwards]
+
+
 @pytest.mark.parametrize("case", REWRITES.values(), ids=REWRITES.keys())
 def test_a_prefix_is_replaced_with_its_slash(case: Rewrite) -> None:
     policy = f"pathRewritePolicy: {{replacePrefix: {case.replacements}}}"
     made = routed(f"{{conditions: [{{prefix: {case.prefix}}}], {TO_ECHO}, {policy}}}")
     assert made.problems("HTTPProxy") == []
-    found = [(route.match.path.path, route.action) for route in host_of(made).routes]
-    assert [(path, action.replace_prefix) for path, action in found if isinstance(action, Forward)] == case.want
+    assert replacements(made) == case.want
 
 
 def test_a_sibling_that_the_author_wrote_is_left_alone() -> None:
@@ -285,8 +294,7 @@ def test_a_sibling_that_the_author_wrote_is_left_alone() -> None:
     made = routed(
         f"{{conditions: [{{prefix: /foo}}], {TO_ECHO}, {policy}}}", f"{{conditions: [{{prefix: /foo/}}], {TO_ECHO}}}"
     )
-    found = [(route.match.path.path, route.action) for route in host_of(made).routes]
-    assert [(path, action.replace_prefix) for path, action in found if isinstance(action, Forward)] == [
+    assert replacements(made) == [
         ("/foo/", None),
         ("/foo", "/bar"),
     ]
@@ -358,7 +366,7 @@ def test_the_host_is_rewritten_for_one_service_alone() -> None:
     made = routed(f"{{services: {services}, requestHeadersPolicy: {policy.replace('one.', 'all.')}}}")
     assert made.problems("HTTPProxy") == []
     assert forward_of(made).host == "all.example"
-    assert [target.host for target in forward_of(made).targets] == ["one.example", ""]
+    assert [target.host for target in forward_of(made).targets] == ["one.example", None]
     wrong = routed(f"{{services: [{{name: echo, port: 80, requestHeadersPolicy: {policy.replace('one.', '/')}}}]}}")
     message = f'"Host" must be a host name, with a port or without, {REQUEST}'
     assert wrong.problems("HTTPProxy") == [("RequestHeadersPolicyInvalid", message)]

@@ -3,6 +3,7 @@
 import pytest
 from tests.support.certificates import server, tls_secret
 from tests.support.resources.contour_documents import PROXY, World, whole, world
+from tests.support.resources.graph_views import plain_hosts, refused, secure_hosts
 
 from authplane.controlplane.serving.generation import build_generation
 from authplane.core.names import Ref
@@ -39,12 +40,12 @@ def test_what_is_withdrawn_is_not_handed_to_the_wildcard(proxy: str) -> None:
     made = world(proxy=proxy, wild=OPEN)
     assert made.secure() is None
     assert elsewhere(made) == ("web.example",)
-    assert made.graph.refused == ("web.example",)
+    assert refused(made.graph) == ("web.example",)
 
 
 def test_two_roots_with_one_name_do_not_hand_it_to_the_wildcard() -> None:
     made = world(other=PROXY.replace("{name: web}", "{name: other}"), wild=PLAIN)
-    assert made.graph.refused == ("web.example",)
+    assert refused(made.graph) == ("web.example",)
 
 
 def test_a_narrower_wildcard_is_claimed_too() -> None:
@@ -55,7 +56,7 @@ def test_a_narrower_wildcard_is_claimed_too() -> None:
 
 
 def test_nothing_is_refused_that_no_wildcard_covers() -> None:
-    assert world(proxy=PROXY.replace("name: auth", "name: missing")).graph.refused == ()
+    assert refused(world(proxy=PROXY.replace("name: auth", "name: missing")).graph) == ()
 
 
 UNREAD = {
@@ -70,7 +71,7 @@ def test_a_proxy_that_cannot_be_used_keeps_its_name_and_costs_the_wildcard_nothi
     made = world(proxy=proxy, wild=OPEN)
     assert made.secure() is None
     assert elsewhere(made) == ("web.example",)
-    assert made.graph.refused == ("web.example",)
+    assert refused(made.graph) == ("web.example",)
     assert made.problems("HTTPProxy", "wild") == []
 
 
@@ -108,7 +109,7 @@ def test_a_wildcard_waits_while_a_proxy_that_it_might_cover_cannot_be_read(proxy
             f"{who} cannot be read and may protect a host that this wildcard would answer for",
         )
     ]
-    assert (built.built.graph.secure_hosts, built.built.graph.plain_hosts) == ((), ())
+    assert (secure_hosts(built.built.graph), plain_hosts(built.built.graph)) == ((), ())
 
 
 def test_what_cannot_be_read_of_a_namespace_without_roots_costs_no_wildcard() -> None:
@@ -130,7 +131,7 @@ def test_a_wildcard_knows_every_name_below_it_at_any_depth_and_none_beside_it() 
         for index, name in enumerate(names)
     }
     made = world(proxy="", **others)
-    assert {each.host.fqdn: each.elsewhere for each in made.graph.secure_hosts if each.elsewhere} == {
+    assert {each.host.name: each.elsewhere for each in secure_hosts(made.graph) if each.elsewhere} == {
         "*.a.example": ("*.b.a.example", "b.a.example", "c.b.a.example"),
         "*.b.a.example": ("c.b.a.example",),
     }

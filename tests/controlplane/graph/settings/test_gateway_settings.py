@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 from tests.support.resources.contour_documents import PROXY, World, world
+from tests.support.resources.graph_views import fallback, plain_hosts, secure_hosts
 
 from authplane.controlplane.graph.model.graph_model import ConnectionSettings
 from authplane.controlplane.graph.model.upstreams import Breakers
@@ -182,7 +183,7 @@ def test_two_configurations_that_differ_serve_nothing(field: str, texts: tuple[s
         "ConfigurationNotValid",
         "the AuthplaneConfiguration cannot be used, so nothing is served",
     )
-    assert (made.graph.plain_hosts, made.graph.secure_hosts, made.graph.fallback) == ((), (), None)
+    assert (plain_hosts(made.graph), secure_hosts(made.graph), fallback(made.graph)) == ((), (), None)
 
 
 def test_one_duration_in_two_spellings_is_the_same() -> None:
@@ -210,13 +211,13 @@ def test_a_duration_that_cannot_be_used_serves_nothing(text: str, message: str) 
     assert made.problems("HTTPProxy") == [
         ("ConfigurationNotValid", "the ContourConfiguration cannot be used, so nothing is served")
     ]
-    assert (made.graph.plain_hosts, made.graph.secure_hosts) == ((), ())
+    assert (plain_hosts(made.graph), secure_hosts(made.graph)) == ((), ())
 
 
 def test_a_longest_check_that_is_no_duration_serves_nothing() -> None:
     made = world(ours=ours("maxResponseTimeout: long"))
     assert [reason for reason, _ in made.problems("AuthplaneConfiguration")] == ["TimeoutPolicyNotValid"]
-    assert made.graph.secure_hosts == ()
+    assert secure_hosts(made.graph) == ()
 
 
 @pytest.mark.parametrize(
@@ -226,7 +227,7 @@ def test_a_longest_check_that_is_no_duration_serves_nothing() -> None:
 def test_a_configuration_that_cannot_be_read_serves_nothing(kind: str, document: str) -> None:
     made = world(configuration=document)
     assert made.problems("HTTPProxy") == [("ConfigurationNotValid", f"the {kind} cannot be used, so nothing is served")]
-    assert (made.graph.plain_hosts, made.graph.secure_hosts) == ((), ())
+    assert (plain_hosts(made.graph), secure_hosts(made.graph)) == ((), ())
 
 
 def test_the_connect_timeout_reaches_every_cluster() -> None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from tests.support.certificates import authority, server, tls_secret
 from tests.support.resources.contour_documents import AUTH, EXTENSION, World, world
+from tests.support.resources.graph_views import secure_hosts
 
 from authplane.controlplane.graph.model.upstreams import (
     NO_BREAKERS,
@@ -116,7 +117,7 @@ BAD_LIMITS = {
 def test_limits_that_make_no_sense_are_an_error_and_nothing_is_served(limits: str, reason: str) -> None:
     made = world(settings=settings(f"cluster: {{upstreamTLS: {{{limits}}}}}"))
     assert [found for found, _ in made.problems("ContourConfiguration")] == [reason]
-    assert made.graph.secure_hosts == ()
+    assert secure_hosts(made.graph) == ()
 
 
 # --- Status

@@ -3,6 +3,7 @@
 import pytest
 from tests.support.certificates import ca_secret
 from tests.support.resources.contour_documents import AUTH, EXTENSION, World, whole, world
+from tests.support.resources.graph_views import secure_hosts
 
 from authplane.controlplane.graph.model.programming import NoProxy
 from authplane.controlplane.graph.model.upstreams import EndpointGroup, ExtensionCluster, ExternalName
@@ -130,7 +131,7 @@ def test_a_service_that_comes_or_goes_later_is_noticed_and_what_is_not_touched_i
     library.removed("auth.yaml")
     after = build_generation(library.current(), later)
     assert [len(valid(each)) for each in (before, later, after)] == [0, 1, 0]
-    assert [len(each.built.graph.secure_hosts) for each in (before, later, after)] == [0, 1, 0]
+    assert [len(secure_hosts(each.built.graph)) for each in (before, later, after)] == [0, 1, 0]
     assert after.snapshot == before.snapshot
 
 

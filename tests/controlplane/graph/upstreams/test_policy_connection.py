@@ -181,6 +181,7 @@ def test_a_policy_server_is_asked_with_the_whole_body_and_silence_closes() -> No
         timeout=After(timedelta(seconds=5)),
         on_failure=FailClosed(status=503),
         body=CheckedBody(most_bytes=7, partial=False, as_bytes=True),
+        by_policies=True,
     )
 
 

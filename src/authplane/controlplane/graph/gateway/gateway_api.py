@@ -4,8 +4,7 @@ Without any Gateway there is one of our own, on a port of this machine, which le
 ``/<namespace>/<name>``.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
@@ -17,22 +16,13 @@ from authplane.controlplane.graph.gateway.default_gateway import (
     has_default_gateway,
 )
 from authplane.controlplane.graph.gateway.gateway_listeners import Listener, gateway_ref, read_listeners
+from authplane.controlplane.graph.gateway.gateway_ports import gateway_ports
 from authplane.controlplane.graph.gateway.http_routes import Attached, Checks, RouteMemory, RouteOutcome, attach_routes
 from authplane.controlplane.graph.gateway.mcp_backends import BackendMemo, Backends, build_backends
 from authplane.controlplane.graph.gateway.protection import NOTHING_PROTECTED, Protection, read_protection
 from authplane.controlplane.graph.gateway.route_rules import Beside, CoversOf
-from authplane.controlplane.graph.model.host_model import GatewayHost
-from authplane.controlplane.graph.model.hostnames import covers
-from authplane.controlplane.graph.model.port_model import (
-    Address,
-    Certificate,
-    GatewayChain,
-    GatewayPort,
-    PlainPort,
-    SecurePort,
-)
-from authplane.controlplane.graph.model.route_authorization import Enforced
-from authplane.controlplane.graph.model.route_model import Split
+from authplane.controlplane.graph.model.host_model import checks_of, forwards_of
+from authplane.controlplane.graph.model.port_model import Certificate, Port, PortMemory, hosts_of
 from authplane.controlplane.graph.model.target_placements import PlacementMemory, Placements
 from authplane.controlplane.graph.model.upstreams import Cluster, TlsLimits
 from authplane.controlplane.graph.reports import Reports
@@ -57,7 +47,7 @@ _NO_SETTINGS: Final = AuthplaneConfigurationSpec()
 class Gateways:
     """What proxies get, and what became of the documents."""
 
-    ports: tuple[GatewayPort, ...] = ()
+    ports: tuple[Port, ...] = ()
     clusters: tuple[Cluster, ...] = ()
     """Those that are there for Gateways alone."""
     services: frozenset[str] = frozenset()
@@ -88,14 +78,12 @@ class GatewayMemory:
     placements: PlacementMemory = field(default_factory=PlacementMemory)
     routes: RouteMemory = field(default_factory=RouteMemory)
     default_routes: RouteMemory = field(default_factory=RouteMemory)
-    ports: Memo[int, GatewayPort] = field(default_factory=Memo)
-    chains: Memo[str, GatewayChain] = field(default_factory=Memo)
-    """By the name of the listener."""
+    ports: PortMemory = field(default_factory=PortMemory)
     policy_server: Memo[str, Cluster] = field(default_factory=Memo)
 
     def forget(self) -> None:
         """Forget everything: there is nothing that could come again."""
-        self.backends, self.placements, self.ports, self.chains = Watched(), PlacementMemory(), Memo(), Memo()
+        self.backends, self.placements, self.ports = Watched(), PlacementMemory(), PortMemory()
         self.routes, self.default_routes = RouteMemory(), RouteMemory()
 
 
@@ -118,13 +106,10 @@ def build_gateways(  # noqa: PLR0913, PLR0917 (each of them decides something)
         memory.forget()
         return NO_GATEWAYS
     spec = resources.configuration.spec if resources.configuration is not None else _NO_SETTINGS
+    protection = read_protection(resources)
+    backends = build_backends(resources, settings, spec.gateway.ca_file, clusters, reports, memory.backends)
     build = _Build(
-        beside=Beside(
-            resources=resources,
-            clusters=clusters,
-            backends=build_backends(resources, settings, spec.gateway.ca_file, clusters, reports, memory.backends),
-            covers=CoversOf(protection := read_protection(resources)),
-        ),
+        beside=Beside(resources=resources, clusters=clusters, backends=backends, covers=CoversOf(protection)),
         protection=protection,
         checks=Checks(
             service=policy_service(server, spec.max_request_body),
@@ -136,28 +121,10 @@ def build_gateways(  # noqa: PLR0913, PLR0917 (each of them decides something)
         reports=reports,
         memory=memory,
     )
-    listeners, attached = build.written()
-    served, leading, address = listeners, attached, _EVERYWHERE
-    if has_default_gateway(resources):
-        served, leading = build.default(spec.gateway)
-        address = _HERE
-    else:
-        memory.default_routes = RouteMemory()
-    where = spec.gateway.address or address
-    ports = tuple(_ports(served, leading.hosts, where, settings.downstream_tls, memory))
-    used = _used(ports)
-    own = [each.own for each in build.beside.backends.values() if each.own is not None and each.own.name in used]
-    return Gateways(
-        ports=ports,
-        clusters=(*own, *([memory.policy_server.share("", policy_cluster(server))] if _checked(ports) else [])),
-        services=used - {each.name for each in own},
-        certificates=tuple(_certificates(served)),
-        listeners=listeners,
-        routes=attached.routes,
-        backends=build.beside.backends,
-        protection=protection,
-        ways=tuple(dict.fromkeys(way for route in leading.routes for way in route.ways)),
-    )
+    made = build.gateways(spec.gateway, settings.downstream_tls)
+    if not _asks(made.ports):
+        return made
+    return replace(made, clusters=(*made.clusters, memory.policy_server.share("", policy_cluster(server))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +137,31 @@ class _Build:
     taken: Collection[int]
     reports: Reports
     memory: GatewayMemory
+
+    def gateways(self, settings: GatewaySettings, tls: TlsLimits) -> Gateways:
+        """Build everything but the cluster of the policy server."""
+        memory, backends = self.memory, self.beside.backends
+        listeners, attached = self.written()
+        served, leading, address = listeners, attached, _EVERYWHERE
+        if has_default_gateway(self.beside.resources):
+            served, leading = self.default(settings)
+            address = _HERE
+        else:
+            memory.default_routes = RouteMemory()
+        ports = gateway_ports(served, leading.hosts, settings.address or address, tls, memory.ports)
+        used = {cluster for forward in forwards_of(hosts_of(ports)) for cluster in forward.clusters}
+        own = [each.own for each in backends.values() if each.own is not None and each.own.name in used]
+        return Gateways(
+            ports=ports,
+            clusters=tuple(own),
+            services=frozenset(used - {each.name for each in own}),
+            certificates=tuple(_certificates(served)),
+            listeners=listeners,
+            routes=attached.routes,
+            backends=backends,
+            protection=self.protection,
+            ways=tuple(dict.fromkeys(way for route in leading.routes for way in route.ways)),
+        )
 
     def written(self) -> tuple[tuple[Listener, ...], Attached]:
         """Build the Gateways and routes that somebody wrote."""
@@ -210,76 +202,11 @@ def _route(name: ObjectName) -> Ref:
     return Ref("HTTPRoute", name.namespace, name.name)
 
 
-# --- Ports
-
-
-def _ports(
-    listeners: Iterable[Listener],
-    hosts: Mapping[str, tuple[GatewayHost, ...]],
-    address: str,
-    tls: TlsLimits,
-    memory: GatewayMemory,
-) -> Iterator[GatewayPort]:
-    memory.ports.start()
-    memory.chains.start()
-    by_port: dict[int, list[Listener]] = defaultdict(list)
-    for each in listeners:
-        by_port[each.port].append(each)
-    for port, together in sorted(by_port.items()):
-        served = [each for each in together if each.served]
-        if not served:
-            continue
-        where = Address(address, port)
-        claimed = {each.hostname for each in together if each.conflicted is None}
-        if served[0].secure:
-            by_name = sorted(served, key=lambda each: each.name)
-            made = (_chain(each, hosts[each.name], claimed, tls) for each in by_name)
-            chains = tuple(memory.chains.share(each.name, each) for each in made)
-            yield memory.ports.share(port, SecurePort(where=where, chains=chains))
-        else:
-            # Nobody answers for the names of listeners that are not served.
-            kept = (GatewayHost(name=name, routes=()) for name in claimed - {each.hostname for each in served})
-            found = [host for each in served for host in hosts[each.name]]
-            in_order = tuple(sorted((*found, *kept), key=lambda host: host.name))
-            yield memory.ports.share(port, PlainPort(where=where, hosts=in_order))
-
-
-def _chain(listener: Listener, hosts: tuple[GatewayHost, ...], claimed: Iterable[str], tls: TlsLimits) -> GatewayChain:
-    others = (name for name in claimed if name != listener.hostname and covers(listener.hostname, name))
-    return GatewayChain(
-        name=listener.name,
-        hostname=listener.hostname,
-        certificates=tuple(dict.fromkeys(each.name for each in listener.certificates)),
-        clients=listener.clients,
-        limits=tls,
-        hosts=hosts,
-        elsewhere=tuple(sorted(others)),
-    )
-
-
-def gateway_hosts(port: GatewayPort) -> tuple[GatewayHost, ...]:
-    """Return every host of a port, once for each listener that serves it."""
-    return port.hosts if isinstance(port, PlainPort) else tuple(host for each in port.chains for host in each.hosts)
-
-
-def splits(hosts: Iterable[GatewayHost]) -> Iterator[Split]:
-    """Return where the requests of hosts are sent."""
-    for host in hosts:
-        for route in host.routes:
-            if isinstance(route.action, Split):
-                yield route.action
-
-
-def _used(ports: Iterable[GatewayPort]) -> frozenset[str]:
-    shares = (share for port in ports for split in splits(gateway_hosts(port)) for share in split.shares)
-    return frozenset(share.cluster for share in shares if share.cluster is not None)
-
-
-def _checked(ports: Iterable[GatewayPort]) -> bool:
-    shares = (share for port in ports for split in splits(gateway_hosts(port)) for share in split.shares)
-    return any(isinstance(share.authorization, Enforced) for share in shares)
-
-
 def _certificates(listeners: Iterable[Listener]) -> Iterable[Certificate]:
     shown = {each.name: each for listener in listeners if listener.served for each in listener.certificates}
     return (shown[name] for name in sorted(shown))
+
+
+def _asks(ports: Iterable[Port]) -> bool:
+    """Tell whether the policy server is asked about any request."""
+    return any(True for _ in checks_of(hosts_of(ports)))

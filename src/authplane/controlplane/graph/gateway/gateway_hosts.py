@@ -9,10 +9,11 @@ from typing import TypeAlias
 from authplane.controlplane.graph.gateway.gateway_listeners import Listener
 from authplane.controlplane.graph.gateway.protection import Tokens
 from authplane.controlplane.graph.gateway.route_matches import Precedence
-from authplane.controlplane.graph.model.host_model import GatewayHost
+from authplane.controlplane.graph.model.host_model import Host, IdentityHeaders
 from authplane.controlplane.graph.model.hostnames import ANY, breadth
 from authplane.controlplane.graph.model.match_model import Exact, Match
-from authplane.controlplane.graph.model.route_model import GatewayRoute, ResourceMetadata
+from authplane.controlplane.graph.model.route_authorization import Enforced, Unprotected
+from authplane.controlplane.graph.model.route_model import ResourceMetadata, Route
 from authplane.core.memo import Memo
 from authplane.policy.mcp.resource_metadata import metadata_path
 
@@ -22,7 +23,7 @@ class Entry:
     """A route of a host, where it stands, and which tokens it asks for."""
 
     precedence: Precedence
-    route: GatewayRoute
+    route: Route
     tokens: Tokens
 
 
@@ -35,15 +36,13 @@ _Described: TypeAlias = tuple[str, Tokens]
 class ListenerMemory:
     """What a listener served in the last build; its parts are asked for only where something of it has changed."""
 
-    whole: Memo[tuple[str, bool], tuple[GatewayHost, ...]] = field(default_factory=Memo)
+    whole: Memo[tuple[str, bool], tuple[Host, ...]] = field(default_factory=Memo)
     """By the name that it has for clients, and whether it is secure."""
-    hosts: Memo[str, GatewayHost] = field(default_factory=Memo)
-    documents: Memo[_Described, GatewayRoute] = field(default_factory=Memo)
+    hosts: Memo[str, Host] = field(default_factory=Memo)
+    documents: Memo[_Described, Route] = field(default_factory=Memo)
 
 
-def serve(
-    listener: Listener, attached: Sequence[Attachment], memory: ListenerMemory | None = None
-) -> tuple[GatewayHost, ...]:
+def serve(listener: Listener, attached: Sequence[Attachment], memory: ListenerMemory | None = None) -> tuple[Host, ...]:
     """Build all hosts of a listener; ``attached`` is in the order of the HTTPRoutes."""
     memory = memory or ListenerMemory()
     memory.whole.start()
@@ -58,7 +57,7 @@ class _Table:
         self._listener = listener
         self._memory = memory
 
-    def hosts(self, attached: Iterable[Attachment]) -> tuple[GatewayHost, ...]:
+    def hosts(self, attached: Iterable[Attachment]) -> tuple[Host, ...]:
         """Return all hosts; a narrow one has the routes of the wider ones as well, after its own."""
         self._memory.hosts.start()
         self._memory.documents.start(self._listener.secure)
@@ -72,13 +71,18 @@ class _Table:
         self._memory.documents.finish()
         return made
 
-    def _host(self, name: str, ordered: Mapping[str, Sequence[Entry]]) -> GatewayHost:
+    def _host(self, name: str, ordered: Mapping[str, Sequence[Entry]]) -> Host:
         wider = sorted((each for each in _wider(name) if each in ordered), key=breadth)
         entries = [entry for each in wider for entry in ordered[each]]
-        own = (entry.route for entry in entries)
-        return self._memory.hosts.share(name, GatewayHost(name=name, routes=(*self._described(entries), *own)))
+        own = [entry.route for entry in entries]
+        made = Host(
+            name=name,
+            routes=(*self._described(entries), *own),
+            reserved=IdentityHeaders() if any(map(_is_checked, own)) else None,
+        )
+        return self._memory.hosts.share(name, made)
 
-    def _described(self, entries: Iterable[Entry]) -> Iterator[GatewayRoute]:
+    def _described(self, entries: Iterable[Entry]) -> Iterator[Route]:
         """Return the routes of the RFC 9728 documents, unless somebody serves one by an exact path."""
         by_path: dict[str, Tokens] = {}
         taken = set()
@@ -94,11 +98,12 @@ class _Table:
                 document = partial(self._document, resource, tokens)
                 yield self._memory.documents.ensure((resource, tokens), None, document)
 
-    def _document(self, resource: str, tokens: Tokens) -> GatewayRoute:
+    def _document(self, resource: str, tokens: Tokens) -> Route:
         where = metadata_path(resource)
-        return GatewayRoute(
-            name=f"{self._listener.name}#={where}",
+        return Route(
+            holder=self._listener.name,
             match=Match(path=Exact(where)),
+            authorization=Unprotected(),
             action=ResourceMetadata(
                 scheme="https" if self._listener.secure else "http",
                 path=resource,
@@ -106,6 +111,10 @@ class _Table:
                 scopes=tokens.scopes,
             ),
         )
+
+
+def _is_checked(route: Route) -> bool:
+    return any(isinstance(each, Enforced) for each in route.authorizations)
 
 
 def _precedence(entry: Entry) -> Precedence:

@@ -9,20 +9,21 @@ from typing import Final
 from authplane.controlplane.graph.gateway.gateway_hosts import Attachment, Entry, ListenerMemory, serve
 from authplane.controlplane.graph.gateway.gateway_listeners import Fault, Listener
 from authplane.controlplane.graph.gateway.protection import NO_TOKENS, Protection, Tokens
-from authplane.controlplane.graph.gateway.route_matches import precedence
+from authplane.controlplane.graph.gateway.route_matches import precedence, rewrite_at
 from authplane.controlplane.graph.gateway.route_rules import Beside, ReadRoute, Rule, RuleBackend, read_route
-from authplane.controlplane.graph.model.host_model import GatewayHost
+from authplane.controlplane.graph.model.host_model import Host
 from authplane.controlplane.graph.model.hostnames import ANY, closest, common_name, hostname_problem
 from authplane.controlplane.graph.model.match_model import Match, Regex
-from authplane.controlplane.graph.model.match_words import match_words
 from authplane.controlplane.graph.model.route_authorization import (
     AuthorizationService,
+    ByTarget,
     Enforced,
     RouteAuthorization,
     Shadow,
     Unprotected,
 )
-from authplane.controlplane.graph.model.route_model import GatewayRoute, Share, Split
+from authplane.controlplane.graph.model.route_model import Forward, Route
+from authplane.controlplane.graph.model.route_model import Target as RouteTarget
 from authplane.controlplane.graph.model.target_placements import Placing, Placings
 from authplane.core.memo import Memo, Tables, Watched
 from authplane.core.names import ObjectName
@@ -72,7 +73,7 @@ class RouteOutcome:
 class Attached:
     """The hosts of each listener that is served, by its name, and what became of the routes."""
 
-    hosts: Mapping[str, tuple[GatewayHost, ...]]
+    hosts: Mapping[str, tuple[Host, ...]]
     routes: tuple[RouteOutcome, ...]
 
 
@@ -354,26 +355,21 @@ class _Entries:
             tokens |= backend.tokens or NO_TOKENS
         described = bool(tokens.issuers) and not isinstance(match.path, Regex)
         resource = match.path.path if described else ""
-        made = GatewayRoute(
-            name=f"{route}#{match_words(match)}",
+        each = tuple(self._authorization(backend, route, resource) for backend in rule.backends)
+        alone = len(each) == 1
+        made = Route(
+            holder=str(route),
             match=match,
-            action=Split(
-                shares=tuple(self._share(each, route, resource) for each in rule.backends),
-                timeout=rule.timeout,
-                idle=rule.idle,
-                rewrite=rule.rewrite,
+            authorization=each[0] if alone else ByTarget(each),
+            action=Forward(
+                targets=tuple(_target(backend, host=None if alone else backend.host) for backend in rule.backends),
+                response_timeout=rule.timeout,
+                idle_timeout=rule.idle,
+                rewrite=rewrite_at(match.path, rule.rewrite),
+                host=rule.backends[0].host if alone else "",
             ),
         )
         return Entry(precedence(match), made, tokens if described else NO_TOKENS)
-
-    def _share(self, backend: RuleBackend, route: ObjectName, resource: str) -> Share:
-        return Share(
-            cluster=backend.cluster,
-            weight=backend.weight,
-            authorization=self._authorization(backend, route, resource),
-            host=backend.host,
-            mcp=backend.target is not None,
-        )
 
     def _authorization(self, backend: RuleBackend, route: ObjectName, resource: str) -> RouteAuthorization:
         demanded = backend.target is not None and self._checks.unprotected_backends
@@ -400,3 +396,7 @@ class _Entries:
             return None
         # Only documents at known paths can be named to those who need a token.
         return placing if RESOURCE in context or not placing.chain.uses_tokens else None
+
+
+def _target(backend: RuleBackend, host: str | None) -> RouteTarget:
+    return RouteTarget(cluster=backend.cluster, weight=backend.weight, host=host, mcp=backend.target is not None)

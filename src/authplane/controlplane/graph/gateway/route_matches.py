@@ -185,6 +185,13 @@ def _new_path(written: PathModifier, paths: Iterable[PathMatch], problems: Probl
     return NewPrefix(path.rstrip("/") or "/")
 
 
+def rewrite_at(path: PathMatch, rewrite: NewPrefix | NewPath | None) -> NewPrefix | NewPath | None:
+    """Return what a rewrite comes to where a path is matched: what ``/`` matched was the slash before the rest."""
+    if isinstance(path, Prefix) and isinstance(rewrite, NewPrefix) and rewrite.path != "/":
+        return NewPrefix(f"{rewrite.path}/")
+    return rewrite
+
+
 # --- Timeouts
 
 

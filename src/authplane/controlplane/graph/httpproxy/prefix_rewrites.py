@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from authplane.controlplane.graph.model.canonical_paths import target_problem
 from authplane.controlplane.graph.model.match_model import Match, PathMatch, Prefix
-from authplane.controlplane.graph.model.route_model import Forward, Route
+from authplane.controlplane.graph.model.route_model import Forward, NewPrefix, Route
 from authplane.core.problems import Problems
 from authplane.resources.kinds.contour import PathRewritePolicy, ReplacePrefix
 
 
-def read_replacement(policy: PathRewritePolicy, path: PathMatch | None, problems: Problems) -> str | None:
+def read_replacement(policy: PathRewritePolicy, path: PathMatch | None, problems: Problems) -> NewPrefix | None:
     """Return what replaces the prefix of a route; None if nothing does. A path that is None could not be read."""
     written = policy.replace_prefix
     with problems.at("pathRewritePolicy", "replacePrefix"):
@@ -23,7 +23,8 @@ def read_replacement(policy: PathRewritePolicy, path: PathMatch | None, problems
                 problems.add("ReplacementNotValid", f"the replacement {each.replacement!r} {wrong}")
     by_prefix = {each.prefix: each.replacement for each in written}
     default = by_prefix.get("")
-    return default if path is None else by_prefix.get(path.path, default)
+    text = default if path is None else by_prefix.get(path.path, default)
+    return None if text is None else NewPrefix(text)
 
 
 def _require_distinct(written: tuple[ReplacePrefix, ...], problems: Problems) -> None:
@@ -42,19 +43,24 @@ def with_slashes(route: Route, taken: Container[Match]) -> tuple[Route, ...]:
     Envoy replaces text: ``/foo`` by ``/`` would make ``//v1`` of ``/foo/v1``, and ``/foo/`` by ``/bar`` would make
     ``/bartype`` of ``/foo/type``. So ``/foo`` gets a sibling ``/foo/``, unless that is ``taken`` by another route.
     """
-    action, path = route.action, route.match.path
-    if not isinstance(action, Forward) or action.replace_prefix is None or path.path == "/":
+    action, path, bare = route.action, route.match.path, _replacement(route)
+    if not isinstance(action, Forward) or bare is None or path.path == "/":
         return (route,)
-    bare = action.replace_prefix.rstrip("/")
     if path.path.endswith("/"):
-        return (replace(route, action=replace(action, replace_prefix=f"{bare}/")),)
+        return (replace(route, action=replace(action, rewrite=NewPrefix(f"{bare}/"))),)
     below = replace(route.match, path=Prefix(f"{path.path}/"))
     if below in taken:
         return (route,)
     return (
-        replace(route, match=below, action=replace(action, replace_prefix=f"{bare}/")),
-        replace(route, action=replace(action, replace_prefix=bare or "/")),
+        replace(route, match=below, action=replace(action, rewrite=NewPrefix(f"{bare}/"))),
+        replace(route, action=replace(action, rewrite=NewPrefix(bare or "/"))),
     )
+
+
+def _replacement(route: Route) -> str | None:
+    """Return what takes the place of a route's prefix, without a slash at its end; None if nothing does."""
+    rewrite = route.action.rewrite if isinstance(route.action, Forward) else None
+    return rewrite.path.rstrip("/") if isinstance(rewrite, NewPrefix) else None
 
 
 def prefix_groups(taken: Iterable[Match]) -> Mapping[str, int]:
@@ -67,12 +73,11 @@ def without_slash(route: Route, groups: Mapping[str, int]) -> Route | None:
 
     There is none if other routes have one of the two prefixes: Contour leaves those as they are written.
     """
-    action, path = route.action, route.match.path
-    if not isinstance(action, Forward) or action.replace_prefix is None or not isinstance(path, Prefix):
+    action, path, bare = route.action, route.match.path, _replacement(route)
+    if not isinstance(action, Forward) or bare is None or not isinstance(path, Prefix):
         return None
     shorter = path.path.rstrip("/")
     if not shorter or shorter == path.path or groups[shorter] != 1:
         return None
-    bare = action.replace_prefix.rstrip("/")
     match = replace(route.match, path=Prefix(shorter))
-    return replace(route, match=match, action=replace(action, replace_prefix=bare or "/"))
+    return replace(route, match=match, action=replace(action, rewrite=NewPrefix(bare or "/")))

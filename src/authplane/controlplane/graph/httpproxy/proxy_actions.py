@@ -106,7 +106,7 @@ def _target(
     return Target(
         cluster=cluster,
         weight=weight,
-        host=request.host,
+        host=request.host or None,
         request_headers=request.edits,
         response_headers=response.edits,
     )

@@ -17,13 +17,13 @@ from authplane.controlplane.graph.httpproxy.extension_refs import (
     report_missing_reference,
     require_known_kind,
 )
+from authplane.controlplane.graph.model.host_model import ServiceHeaders
 from authplane.controlplane.graph.model.reference_grants import may_refer
 from authplane.controlplane.graph.model.route_authorization import (
     AuthorizationService,
     Disabled,
     Enforced,
     Guarded,
-    HeaderNames,
     HostAuthorization,
     OverHttp,
     RouteAuthorization,
@@ -228,13 +228,13 @@ def _in_mode(guard: HostAuthorization, root: ObjectName, shared: BuildContext, p
     return replace(guard, service=replace(guard.service, on_failure=Shadow()))
 
 
-def promised_headers(guard: HostAuthorization) -> tuple[HeaderNames, ...] | None:
-    """Return which headers of its own the service of a host sets, if somebody authorizes the host at all."""
+def reserved_headers(guard: HostAuthorization) -> ServiceHeaders | None:
+    """Return which headers the service of a host sets, if somebody authorizes the host at all."""
     match guard:
         case Guarded(service=service):
-            return service.protocol.upstream_headers if isinstance(service.protocol, OverHttp) else ()
+            return ServiceHeaders(service.protocol.upstream_headers if isinstance(service.protocol, OverHttp) else ())
         case Unavailable():
-            return ()
+            return ServiceHeaders()
         case Unprotected() | Unenforceable():
             return None
         case _:

@@ -149,7 +149,7 @@ class _Table:
         """Add a route unless another takes its requests."""
         known = self._routes.setdefault(built.route.match, built)
         if known != built:  # an HTTPProxy that is included twice has its routes twice
-            _report_duplicate(f"a route of HTTPProxy {known.route.proxy}", index, built, problems)
+            _report_duplicate(f"a route of HTTPProxy {known.route.holder}", index, built, problems)
 
     def _build(self, written: contour.Route, match: Match | None, place: Place) -> BuiltRoute:
         """Build a route; without a match only to say what else is wrong with it."""
@@ -165,9 +165,9 @@ class _Table:
         if isinstance(action, Forward) and written.path_rewrite_policy is not None:
             path = match.path if match is not None else None
             replacement = read_replacement(written.path_rewrite_policy, path, problems)
-            action = replace(action, replace_prefix=replacement)
+            action = replace(action, rewrite=replacement)
         route = Route(
-            proxy=place.name,
+            holder=str(place.name),
             match=match or _UNREAD,
             action=action,
             authorization=authorization,
@@ -203,7 +203,7 @@ class _Table:
         )
         if isinstance(authorization, Enforced):
             authorization = replace(authorization, context=())
-        return Route(proxy=proxy, match=match, action=Respond(status=status), authorization=authorization)
+        return Route(holder=str(proxy), match=match, action=Respond(status=status), authorization=authorization)
 
 
 def _report_duplicate(winner: str, index: int, loser: BuiltRoute, problems: Problems) -> None:

@@ -1,22 +1,21 @@
 """Root HTTPProxies to virtual hosts."""
 
-from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from authplane.controlplane.graph.httpproxy.build_context import BuildContext
 from authplane.controlplane.graph.httpproxy.downstream_tls import downstream_tls
-from authplane.controlplane.graph.httpproxy.proxy_authorization import host_authorization, promised_headers
+from authplane.controlplane.graph.httpproxy.proxy_authorization import host_authorization, reserved_headers
+from authplane.controlplane.graph.httpproxy.proxy_ports import Proxies, Root, assemble, secure_chain
 from authplane.controlplane.graph.httpproxy.proxy_routes import LEADS_NOWHERE, BuiltRoute, build_routes
-from authplane.controlplane.graph.httpproxy.root_hosts import Root
 from authplane.controlplane.graph.httpproxy.unused_fields import refuse_in_host
-from authplane.controlplane.graph.model.host_model import Host
+from authplane.controlplane.graph.model.host_model import Host, forwards_of
 from authplane.controlplane.graph.model.hostnames import is_dns_name
-from authplane.controlplane.graph.model.port_model import Certificate, Fallback, SecureHost
+from authplane.controlplane.graph.model.port_model import PortMemory
 from authplane.controlplane.graph.model.route_authorization import Unprotected
-from authplane.controlplane.graph.model.route_model import Forward, RedirectToHttps, Route
+from authplane.controlplane.graph.model.route_model import RedirectToHttps, Route
 from authplane.controlplane.graph.reports import Reports
 from authplane.controlplane.graph.settings.gateway_settings import Settings
 from authplane.controlplane.graph.watched_tables import tables_of, with_tables
@@ -30,21 +29,7 @@ from authplane.resources.kinds.contour import HTTPProxy, VirtualHost
 _MOST_NAMES: Final = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hosts:
-    """Virtual hosts by listener, and the certificates they need."""
-
-    plain: tuple[Host, ...]
-    secure: tuple[SecureHost, ...]
-    fallback: Fallback | None
-    refused: tuple[str, ...]
-    certificates: tuple[Certificate, ...]
-
-    clusters: frozenset[str]
-    """Where their requests are sent."""
-
-
-def build_hosts(shared: BuildContext, memo: Watched[ObjectName, Root]) -> Hosts:
+def build_hosts(shared: BuildContext, memo: Watched[ObjectName, Root], ports: PortMemory) -> Proxies:
     """Build the virtual host of every valid root; an invalid one is withdrawn from both listeners."""
     tables = tables_of(shared.resources) | {
         "owners": shared.owners,
@@ -69,12 +54,13 @@ def build_hosts(shared: BuildContext, memo: Watched[ObjectName, Root]) -> Hosts:
         root = memo.ensure(name, tables, partial(_root, name, shared))
         for ref, problems in root.found.items():
             shared.reports.of(ref).extend(problems)
-        included.update(root.plain.included)
+        included.update(root.plain.proxies[1:])
         if root.served:
             roots.append(root)
     _report_orphans(shared, included)
     unread = {each.host.lower() for each in _unread_roots(shared) if each.host is not None}
-    return _assemble(roots, frozenset(fqdn for fqdn in unread.union(shared.owners) if is_dns_name(fqdn)))
+    claimed = frozenset(fqdn for fqdn in unread.union(shared.owners) if is_dns_name(fqdn))
+    return assemble(roots, claimed, shared.settings.listeners, ports)
 
 
 def _root(name: ObjectName, shared: BuildContext, tables: Tables) -> Root:
@@ -118,25 +104,19 @@ def _build_root(proxy: HTTPProxy, virtual_host: VirtualHost, shared: BuildContex
     if shared.unusable:
         problems.add("ConfigurationNotValid", f"the {shared.unusable} cannot be used, so nothing is served")
     host = Host(
-        fqdn=fqdn,
-        proxy=name,
-        included=tuple(sorted(built.included)),
+        name=fqdn,
         routes=tuple(each.route for each in built.routes),
-        promised=promised_headers(guard),
+        proxies=(name, *sorted(built.included)),
+        one_label=True,
+        reserved=reserved_headers(guard),
     )
-    plain, secure = host, None
+    plain = host
     if tls is not None:
         plain = replace(host, routes=tuple(_over_http(each, shared.settings) for each in built.routes))
-        secure = SecureHost(
-            host=host,
-            certificate=tls.certificate.name,
-            limits=tls.limits,
-            clients=tls.clients,
-            elsewhere=(),
-        )
     return Root(
+        host=host,
         plain=plain,
-        secure=secure,
+        secure=None if tls is None else secure_chain(host, tls),
         tls=tls,
         served=all(problem.reason in LEADS_NOWHERE for problem in problems.errors),
         clusters=_clusters(host),
@@ -145,8 +125,7 @@ def _build_root(proxy: HTTPProxy, virtual_host: VirtualHost, shared: BuildContex
 
 
 def _clusters(host: Host) -> frozenset[str]:
-    forwards = (route.action for route in host.routes if isinstance(route.action, Forward))
-    return frozenset(cluster for forward in forwards for cluster in forward.clusters)
+    return frozenset(cluster for forward in forwards_of([host]) for cluster in forward.clusters)
 
 
 def _refuse_tcp(proxy: HTTPProxy, problems: Problems) -> None:
@@ -168,66 +147,7 @@ def _over_http(built: BuiltRoute, settings: Settings) -> Route:
     if built.permit_insecure and settings.permit_insecure:
         return route
     port = settings.listeners.https.public_port
-    return Route(proxy=route.proxy, match=route.match, action=RedirectToHttps(port), authorization=Unprotected())
-
-
-def _assemble(roots: Sequence[Root], claimed: frozenset[str]) -> Hosts:
-    """Join the roots; a wildcard must not answer for a name that another HTTPProxy claims, served or not."""
-    plain = sorted((root.plain for root in roots), key=lambda host: host.fqdn)
-    below = _below_wildcards(claimed)
-    secure = [_aware(root.secure, below) for root in roots if root.secure]
-    shown = [each for root in roots if root.tls for each in (root.tls.certificate, root.tls.fallback) if each]
-    certificates = {certificate.name: certificate for certificate in shown}
-    served = {host.fqdn for host in plain}
-    return Hosts(
-        plain=tuple(plain),
-        secure=tuple(sorted(secure, key=lambda host: host.host.fqdn)),
-        fallback=_fallback(roots, below),
-        refused=_others_below(plain, below, served),
-        certificates=tuple(certificates[name] for name in sorted(certificates)),
-        clusters=frozenset().union(*(root.clusters for root in roots)),
-    )
-
-
-def _fallback(roots: Sequence[Root], below: Mapping[str, Sequence[str]]) -> Fallback | None:
-    """Join the roots that clients may reach without naming them in TLS: they share one chain."""
-    joined = [(root.secure, root.tls.fallback) for root in roots if root.secure and root.tls and root.tls.fallback]
-    if not joined:
-        return None
-    hosts = sorted((secure.host for secure, _ in joined), key=lambda host: host.fqdn)
-    return Fallback(
-        certificate=joined[0][1].name,
-        limits=replace(
-            joined[0][0].limits,
-            minimum=max(secure.limits.minimum for secure, _ in joined),
-            maximum=max(secure.limits.maximum for secure, _ in joined),
-        ),
-        hosts=tuple(hosts),
-        elsewhere=_others_below(hosts, below, {host.fqdn for host in hosts}),
-    )
-
-
-def _aware(secure: SecureHost, below: Mapping[str, Sequence[str]]) -> SecureHost:
-    """Return a host that knows what of its wildcard others claim; most are none, and stay the same object."""
-    elsewhere = tuple(below.get(secure.host.fqdn, ()))
-    return replace(secure, elsewhere=elsewhere) if elsewhere else secure
-
-
-def _others_below(hosts: Iterable[Host], below: Mapping[str, Sequence[str]], served: Container[str]) -> tuple[str, ...]:
-    """Return the names, other than those that are served, that wildcards among the hosts would answer for."""
-    found = {name for host in hosts for name in below.get(host.fqdn, ()) if name not in served}
-    return tuple(sorted(found))
-
-
-def _below_wildcards(names: Iterable[str]) -> Mapping[str, Sequence[str]]:
-    """Return, for every wildcard that there could be, the names that it would answer for, sorted."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for name in sorted(names):
-        above = name.removeprefix("*.").partition(".")[2]
-        while above:
-            found[f"*.{above}"].append(name)
-            above = above.partition(".")[2]
-    return found
+    return Route(holder=route.holder, match=route.match, action=RedirectToHttps(port), authorization=Unprotected())
 
 
 def owners(resources: Resources, settings: Settings) -> Mapping[str, Sequence[ObjectName]]:

@@ -9,8 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from authplane.controlplane.graph.model.grpc_servers import GrpcServer
-from authplane.controlplane.graph.model.host_model import Host
-from authplane.controlplane.graph.model.port_model import Address, Certificate, Fallback, GatewayPort, SecureHost
+from authplane.controlplane.graph.model.port_model import Address, Certificate, Port
 from authplane.controlplane.graph.model.upstreams import CertificateFiles, Cluster
 from authplane.core.timeouts import Timeout, UseDefault
 
@@ -37,17 +36,20 @@ class Graph:
     """Everything the gateway does. Each tuple is sorted by name."""
 
     http: Address
+    """Where HTTPProxies are served, as far as there are any."""
     https: Address
     connections: ConnectionSettings = DEFAULT_CONNECTIONS
-    plain_hosts: tuple[Host, ...] = ()
-    secure_hosts: tuple[SecureHost, ...] = ()
-    fallback: Fallback | None = None
-    refused: tuple[str, ...] = ()
-    """Withdrawn names that a wildcard on the plain listener would answer for."""
-    gateways: tuple[GatewayPort, ...] = ()
-    """By port."""
+    proxies: tuple[Port, ...] = ()
+    """The ports for HTTPProxies: HTTP, then HTTPS."""
+    gateways: tuple[Port, ...] = ()
+    """The ports for Gateways, by number."""
     keys: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """The key sets of issuers, as JSON, by address."""
     grpc_servers: tuple[GrpcServer, ...] = ()
     clusters: tuple[Cluster, ...] = ()
     certificates: tuple[Certificate | CertificateFiles, ...] = ()
+
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        """Every port."""
+        return (*self.proxies, *self.gateways)

@@ -1,29 +1,82 @@
 """Hosts, and their routes in the order of precedence."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from authplane.controlplane.graph.model.route_authorization import HeaderNames
-from authplane.controlplane.graph.model.route_model import GatewayRoute, Route
+from authplane.controlplane.graph.model.route_authorization import Enforced, HeaderNames
+from authplane.controlplane.graph.model.route_model import Forward, Route
 from authplane.core.names import ObjectName
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceHeaders:
+    """Those that authorization services set: ``Auth-*``, and what else the one of the host may set."""
+
+    more: tuple[HeaderNames, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityHeaders:
+    """Those in which backends read whom policies let in."""
+
+
+ReservedHeaders: TypeAlias = ServiceHeaders | IdentityHeaders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """A virtual host as one listener serves it; routes are in the order of precedence."""
+    """A host as one listener serves it; routes are in the order of precedence."""
 
-    fqdn: str
-    proxy: ObjectName
-    """The root."""
-    included: tuple[ObjectName, ...] = ()
-    """The HTTPProxies that the root includes, at any depth, sorted."""
+    name: str
+    """One name, ``*.`` and a name, or ``*``."""
     routes: tuple[Route, ...]
-    promised: tuple[HeaderNames, ...] | None = None
-    """What the authorization service may set beside ``Auth-*``; None if the host has no authorization."""
+    proxies: tuple[ObjectName, ...] = ()
+    """The HTTPProxies that it is made of: the root, and those that it includes at any depth, sorted."""
+    one_label: bool = False
+    """Whether a wildcard stands for one label, as in HTTPProxies; otherwise for any number, as in Gateways."""
+    reserved: ReservedHeaders | None = None
+    """The headers that no client may send to origins; None if nothing here is authorized."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayHost:
-    """A host name of a listener: one name, ``*.`` and a name, or ``*``; routes are in the order of precedence."""
+class Answering:
+    """Names that nobody serves here: whatever is asked for under them gets one answer."""
 
     name: str
-    routes: tuple[GatewayRoute, ...]
+    names: tuple[str, ...]
+    status: int
+
+
+def misdirected(names: Iterable[str]) -> Answering:
+    """Refuse requests for names that clients have to name in TLS as well (RFC 9110, 15.5.20)."""
+    return Answering(name="misdirected", names=tuple(names), status=421)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteTable:
+    """What the requests of a connection are looked up in, by their host."""
+
+    name: str
+    entries: tuple[Host | Answering, ...]
+    gaps: bool = False
+    """Whether backends that cannot be found have a share of the requests, as in HTTPRoutes."""
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        """The hosts that are served."""
+        return tuple(each for each in self.entries if isinstance(each, Host))
+
+
+def forwards_of(hosts: Iterable[Host]) -> Iterator[Forward]:
+    """Return where requests of hosts are sent."""
+    return (route.action for host in hosts for route in host.routes if isinstance(route.action, Forward))
+
+
+def checks_of(hosts: Iterable[Host]) -> Iterator[Enforced]:
+    """Return every check that requests of hosts may meet, as often as they do."""
+    for host in hosts:
+        for route in host.routes:
+            for each in route.authorizations:
+                if isinstance(each, Enforced):
+                    yield each

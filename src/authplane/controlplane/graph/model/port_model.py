@@ -1,10 +1,12 @@
 """Where clients come in, what they are shown and asked for in TLS, and which hosts they find."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from authplane.controlplane.graph.model.host_model import GatewayHost, Host
+from authplane.controlplane.graph.model.host_model import Host, RouteTable
 from authplane.controlplane.graph.model.upstreams import NO_LIMITS, TlsLimits
+from authplane.core.memo import Memo
 from authplane.core.names import ObjectName
 from authplane.core.secret import Secret
 
@@ -53,58 +55,74 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SecureHost:
-    """A virtual host behind TLS."""
-
-    host: Host
-    certificate: ObjectName
-    limits: TlsLimits = NO_LIMITS
-    clients: ClientCertificates | None = None
-    elsewhere: tuple[str, ...]
-    """Names that this host's wildcard covers and that others claim: they are misdirected here."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fallback:
-    """Serves clients that name no host, or one that nobody serves, in TLS. Hosts are sorted by name, not empty."""
-
-    certificate: ObjectName
-    limits: TlsLimits
-    """The strictest minimum of the hosts."""
-    hosts: tuple[Host, ...]
-    elsewhere: tuple[str, ...]
-    """Names that wildcards of these hosts cover and that others claim: they are misdirected here."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayChain:
-    """A listener of a Gateway behind TLS."""
+class TlsChain:
+    """What clients agree on in TLS who name a host, and where their requests are looked up then."""
 
     name: str
     hostname: str
-    """Whom clients name in TLS; ``*`` is anybody, or nobody."""
+    """Whom clients name; ``*`` is anybody whom no other chain has, or nobody."""
     certificates: tuple[ObjectName, ...]
-    clients: ClientCertificates | None
     limits: TlsLimits = NO_LIMITS
-    hosts: tuple[GatewayHost, ...]
-    elsewhere: tuple[str, ...]
-    """Names that this listener covers and that others on the port have: they are misdirected here."""
+    clients: ClientCertificates | None = None
+    table: RouteTable
+    by_name_alone: bool = False
+    """Whether the proxy is not told that this is for TLS: it is only there that clients name a host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainPort:
-    """A port for HTTP. Hosts are sorted by name, and not empty."""
+    """A port for HTTP."""
 
+    name: str
     where: Address
-    hosts: tuple[GatewayHost, ...]
+    counted_as: str
+    """What statistics call the requests that come in here."""
+    table: RouteTable
+
+    @property
+    def tables(self) -> tuple[RouteTable, ...]:
+        """Where requests are looked up."""
+        return (self.table,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurePort:
-    """A port for HTTPS. Chains are sorted by name, and not empty."""
+    """A port for HTTPS; there is at least one chain."""
 
+    name: str
     where: Address
-    chains: tuple[GatewayChain, ...]
+    counted_as: str
+    """What statistics call the requests that come in here."""
+    chains: tuple[TlsChain, ...]
+
+    @property
+    def tables(self) -> tuple[RouteTable, ...]:
+        """Where requests are looked up."""
+        return tuple(each.table for each in self.chains)
 
 
-GatewayPort: TypeAlias = PlainPort | SecurePort
+Port: TypeAlias = PlainPort | SecurePort
+
+
+def hosts_of(ports: Iterable[Port]) -> Iterator[Host]:
+    """Return every host, once for each table that it stands in."""
+    return (host for port in ports for table in port.tables for host in table.hosts)
+
+
+@dataclass(frozen=True, slots=True)
+class PortMemory:
+    """The ports of the last build, and their chains."""
+
+    ports: Memo[str, Port] = field(default_factory=Memo)
+    chains: Memo[str, TlsChain] = field(default_factory=Memo)
+
+    def start(self) -> None:
+        """Begin a build."""
+        self.ports.start()
+        self.chains.start()
+
+    def share(self, port: Port) -> Port:
+        """Return the known port for an equal one, and with known chains for equal ones."""
+        if isinstance(port, SecurePort):
+            port = replace(port, chains=tuple(self.chains.share(each.name, each) for each in port.chains))
+        return self.ports.share(port.name, port)

@@ -6,9 +6,8 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from authplane.controlplane.graph.model.graph_model import Graph
-from authplane.controlplane.graph.model.host_model import Host
-from authplane.controlplane.graph.model.route_authorization import Enforced
-from authplane.controlplane.graph.model.route_model import Forward
+from authplane.controlplane.graph.model.host_model import Host, checks_of, forwards_of
+from authplane.controlplane.graph.model.port_model import PlainPort, Port
 from authplane.controlplane.graph.model.upstreams import ExtensionCluster, Plaintext
 from authplane.core.names import ObjectName, Ref
 from authplane.xds.server.served_types import TypeUrl
@@ -89,13 +88,8 @@ def xds_names(graph: Graph) -> Mapping[Ref, frozenset[XdsName]]:
     for cluster in graph.clusters:
         if isinstance(cluster, ExtensionCluster):
             names[_ref("ExtensionService", cluster.object_name)] = _cluster_names(cluster.name) | _shown(cluster)
-    for host in graph.plain_hosts:
-        _note(names, host, {(TypeUrl.LISTENER, HTTP_LISTENER), (TypeUrl.ROUTE, HTTP_LISTENER)})
-    for secure in graph.secure_hosts:
-        _note(names, secure.host, _behind_tls(route_name(secure.host.fqdn), secure.certificate))
-    if graph.fallback is not None:
-        for host in graph.fallback.hosts:
-            _note(names, host, _behind_tls(FALLBACK_ROUTES, graph.fallback.certificate))
+    for port in graph.proxies:
+        _note(names, port)
     return {ref: frozenset(own) for ref, own in names.items()}
 
 
@@ -104,25 +98,22 @@ def _shown(cluster: ExtensionCluster) -> set[XdsName]:
     return set() if shown is None else {(TypeUrl.SECRET, str(shown))}
 
 
-def _behind_tls(routes: str, certificate: ObjectName) -> set[XdsName]:
-    return {(TypeUrl.LISTENER, HTTPS_LISTENER), (TypeUrl.ROUTE, routes), (TypeUrl.SECRET, str(certificate))}
-
-
-def _note(names: dict[Ref, set[XdsName]], host: Host, where: set[XdsName]) -> None:
-    """Count what a host became to its root, and to the HTTPProxies that it includes."""
-    became = where | _clusters(host)
-    for proxy in (host.proxy, *host.included):
-        names.setdefault(_ref("HTTPProxy", proxy), set()).update(became)
+def _note(names: dict[Ref, set[XdsName]], port: Port) -> None:
+    """Count what the hosts of a port became to their roots, and to the HTTPProxies that those include."""
+    shown = [()] if isinstance(port, PlainPort) else [chain.certificates for chain in port.chains]
+    for table, certificates in zip(port.tables, shown, strict=True):
+        where = {(TypeUrl.LISTENER, port.name), (TypeUrl.ROUTE, table.name)}
+        where |= {(TypeUrl.SECRET, str(each)) for each in certificates}
+        for host in table.hosts:
+            became = where | _clusters(host)
+            for proxy in host.proxies:
+                names.setdefault(_ref("HTTPProxy", proxy), set()).update(became)
 
 
 def _clusters(host: Host) -> set[XdsName]:
     """Name where the requests of a host are sent, and their checks."""
-    clusters = {
-        cluster for route in host.routes if isinstance(route.action, Forward) for cluster in route.action.clusters
-    }
-    clusters |= {
-        route.authorization.service.cluster for route in host.routes if isinstance(route.authorization, Enforced)
-    }
+    clusters = {cluster for forward in forwards_of([host]) for cluster in forward.clusters}
+    clusters |= {check.service.cluster for check in checks_of([host])}
     return {name for cluster in clusters for name in _cluster_names(cluster)}
 
 

@@ -88,6 +88,8 @@ class AuthorizationService:
     timeout: Timeout
     on_failure: FailClosed | FailOpen | Shadow
     body: CheckedBody | None = None
+    by_policies: bool = False
+    """Whether it is the policy server: it is asked about the backend that a route leads to, and chooses no other."""
 
 
 # --- What holds for a route
@@ -115,6 +117,14 @@ class Enforced:
 
 
 RouteAuthorization: TypeAlias = Unprotected | Disabled | Enforced
+
+
+@dataclass(frozen=True, slots=True)
+class ByTarget:
+    """Each target of a route is authorized by itself: the backend decides that, not the route."""
+
+    each: tuple[RouteAuthorization, ...]
+    """In the order of the targets."""
 
 
 # --- What holds for a virtual host

@@ -4,23 +4,42 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from authplane.controlplane.graph.model.match_model import Match
-from authplane.controlplane.graph.model.route_authorization import RouteAuthorization
+from authplane.controlplane.graph.model.match_words import match_words
+from authplane.controlplane.graph.model.route_authorization import ByTarget, RouteAuthorization
 from authplane.controlplane.graph.model.upstreams import Mirror
 from authplane.core.header_edits import NO_EDITS, HeaderEdits
-from authplane.core.names import ObjectName
 from authplane.core.timeouts import Timeout, UseDefault
+
+# --- Sending on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """A cluster's share of a route's requests."""
 
-    cluster: str
+    cluster: str | None
+    """None if the backend cannot be found: its share is answered 500, and goes to no other."""
     weight: int
-    host: str = ""
-    """What the origin is told instead of what the route says; empty leaves it to the route."""
+    host: str | None = None
+    """What the origin sees as host; None leaves it to the route, and an empty one to the client."""
+    mcp: bool = False
+    """It is an MCP server: its clients read JSON-RPC."""
     request_headers: HeaderEdits = NO_EDITS
     response_headers: HeaderEdits = NO_EDITS
+
+
+@dataclass(frozen=True, slots=True)
+class NewPrefix:
+    """Takes the place of the text that the match names; after ``Segments``, ``/`` takes that of the next slash too."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewPath:
+    """Takes the place of the whole path."""
+
+    path: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +50,8 @@ class Forward:
     mirror: Mirror | None = None
     response_timeout: Timeout = UseDefault()
     idle_timeout: Timeout = UseDefault()
-    replace_prefix: str | None = None
-    """What takes the place of the matched prefix."""
+    """How long a request or its answer may stand still."""
+    rewrite: NewPrefix | NewPath | None = None
     host: str = ""
     """What the origin sees as host; empty leaves the client's."""
     websockets: bool = False
@@ -41,7 +60,10 @@ class Forward:
     def clusters(self) -> tuple[str, ...]:
         """Every cluster that gets requests of the route, the mirror included."""
         mirrored = () if self.mirror is None else (self.mirror.cluster,)
-        return (*(target.cluster for target in self.targets), *mirrored)
+        return (*(target.cluster for target in self.targets if target.cluster is not None), *mirrored)
+
+
+# --- Answering
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,62 +94,6 @@ class Respond:
     body: str = ""
 
 
-Action: TypeAlias = Forward | RedirectToHttps | Redirect | Respond
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
-    """What happens to the requests that match."""
-
-    proxy: ObjectName
-    """The HTTPProxy that holds the route: the root, or one that it includes."""
-    match: Match
-    action: Action
-    authorization: RouteAuthorization
-    request_headers: HeaderEdits = NO_EDITS
-    response_headers: HeaderEdits = NO_EDITS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """A backend's share of a route's requests, and who checks them: the backend decides that, not the route."""
-
-    cluster: str | None
-    """None if the backend cannot be found: its share is answered 500, and goes to no other."""
-    weight: int
-    """Above zero."""
-    authorization: RouteAuthorization
-    host: str = ""
-    """What the backend sees as host; empty leaves the client's."""
-    mcp: bool = False
-    """The backend is an MCP server: its clients read JSON-RPC."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewPrefix:
-    """Takes the place of the path that the route's match names."""
-
-    path: str
-
-
-@dataclass(frozen=True, slots=True)
-class NewPath:
-    """Takes the place of the whole path."""
-
-    path: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
-    """Sends requests to backends; there is at least one."""
-
-    shares: tuple[Share, ...]
-    timeout: Timeout = UseDefault()
-    idle: Timeout = UseDefault()
-    """How long a request or its answer may stand still."""
-    rewrite: NewPrefix | NewPath | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceMetadata:
     """Tells who issues tokens for what is at a path (RFC 9728), to everybody."""
@@ -139,11 +105,28 @@ class ResourceMetadata:
     scopes: tuple[str, ...] = ()
 
 
+Action: TypeAlias = Forward | RedirectToHttps | Redirect | Respond | ResourceMetadata
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayRoute:
+class Route:
     """What happens to the requests that match."""
 
-    name: str
-    """The HTTPRoute and the rule, for logs."""
+    holder: str
+    """What holds the route: an HTTPProxy, a root or an included one, an HTTPRoute, or a Gateway's listener."""
     match: Match
-    action: Split | ResourceMetadata
+    action: Action
+    authorization: RouteAuthorization | ByTarget
+    request_headers: HeaderEdits = NO_EDITS
+    response_headers: HeaderEdits = NO_EDITS
+
+    @property
+    def name(self) -> str:
+        """The name for logs."""
+        return f"{self.holder}#{match_words(self.match)}"
+
+    @property
+    def authorizations(self) -> tuple[RouteAuthorization, ...]:
+        """What holds for the requests: the same for all, or for those of each target."""
+        given = self.authorization
+        return given.each if isinstance(given, ByTarget) else (given,)

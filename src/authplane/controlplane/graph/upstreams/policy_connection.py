@@ -103,6 +103,7 @@ def policy_service(server: PolicyServer, most_bytes: int) -> AuthorizationServic
         timeout=server.timeout,
         on_failure=FailClosed(status=_UNAVAILABLE),
         body=CheckedBody(most_bytes=most_bytes, as_bytes=True),
+        by_policies=True,
     )
 
 

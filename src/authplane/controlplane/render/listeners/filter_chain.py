@@ -10,7 +10,6 @@ from envoy.extensions.filters.http.router.v3 import router_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from google.protobuf.any_pb2 import Any
 
-from authplane.controlplane.graph.model.host_model import Host
 from authplane.controlplane.graph.model.programming import FILTERS
 from authplane.controlplane.graph.model.route_authorization import (
     AuthorizationService,
@@ -19,7 +18,6 @@ from authplane.controlplane.graph.model.route_authorization import (
     Shadow,
     Unprotected,
 )
-from authplane.controlplane.graph.model.route_model import Forward
 from authplane.controlplane.render.envoy_pieces import pack
 from authplane.controlplane.render.ext_authz_filter import (
     Manner,
@@ -67,47 +65,6 @@ class Chain:
     """Whether a client's ``Auth-*`` headers go no further, on hosts with authorization."""
     mcp: bool = False
     """Some route leads to an MCP server."""
-
-
-def chain_of(hosts: Iterable[Host]) -> Chain:
-    """Return what the connection manager of these hosts knows.
-
-    Usually all routes ask the same service, and the filter does. Otherwise each route names its service, and there is
-    an instance of the filter for everything that a route cannot change. The names of those follow from what they do:
-    a route never meets another instance under the name that it knows.
-    """
-    services: set[AuthorizationService] = set()
-    steady, strips = True, False
-    for host in hosts:
-        strips = strips or (host.promised is not None and any(isinstance(each.action, Forward) for each in host.routes))
-        enforced = _enforced(host)
-        # Most hosts have one check, many times over.
-        checks = {(id(each.service), each.context): each.service for each in enforced}
-        services.update(checks.values())
-        steady = steady and len(checks) == 1 and len(enforced) == len(host.routes)
-    # Another route of the same host may be chosen after the check: all of them must have been worth the same check. A
-    # client could send a header that leads to a route with another context, and that the service removes.
-    clear = steady and not any(isinstance(service.on_failure, Shadow) for service in services)
-    if len(services) == 1:
-        [service] = services
-        guard = Guard(name=EXT_AUTHZ, manner=manner_of(service), service=service, clear_route_cache=clear)
-        return Chain(guards=(guard,), strips=strips)
-    manners = {_name(manner): manner for manner in map(manner_of, services)}
-    return Chain(
-        guards=tuple(
-            Guard(name=name, manner=manners[name], service=None, clear_route_cache=clear) for name in sorted(manners)
-        ),
-        strips=strips,
-    )
-
-
-def held_back(hosts: Iterable[Host]) -> int:
-    """Return how many bytes of a request may wait for a check that goes without the rest of the body.
-
-    Where the whole body goes along, Envoy makes the room for it by itself.
-    """
-    bodies = (each.service.body for host in hosts for each in _enforced(host))
-    return max((body.most_bytes for body in bodies if body is not None and body.partial), default=0)
 
 
 def http_filters(chain: Chain) -> list[hcm_pb2.HttpFilter]:
@@ -160,12 +117,9 @@ def _of_guards(guards: tuple[Guard, ...], authorization: RouteAuthorization, off
     return changes
 
 
-def _enforced(host: Host) -> list[Enforced]:
-    return [route.authorization for route in host.routes if isinstance(route.authorization, Enforced)]
-
-
 @lru_cache(maxsize=256)
-def _name(manner: Manner) -> str:
+def guard_name(manner: Manner) -> str:
+    """Name the instance of the filter that does something in a manner."""
     message = render_filter(manner, None, clear_route_cache=False)
     return f"{EXT_AUTHZ}/{sha256(message.SerializeToString(deterministic=True)).hexdigest()[:8]}"
 
