@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,10 +16,11 @@ from tests.support.mcp.mcp_checks import AGENT, call_body, mcp_check
 
 from authplane.authserver.backends.access_policies import AccessPolicies
 from authplane.authserver.backends.runtime.cel_watch import WatchedExpressions
-from authplane.authserver.backends.runtime.policy_plan import PolicyPlan
 from authplane.authserver.engine.check_engine import Answer, CheckEngine, Failed, Pending
-from authplane.authserver.fronts.runtime.pyvoy.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
-from authplane.authserver.runtime.server_backends import BackendChoice, BranchPlan, ServingPlan, TestServerPlan
+from authplane.authserver.plan.server_plan import (
+    PolicyPlan,
+    TestServerPlan,
+)
 from authplane.cel.evaluate.remembered_results import RememberedExpressions
 from authplane.devkit.local.dev_issuer import IssuerPlan, RunningIssuer, dev_token, serve_issuer
 from authplane.policy.check.decision import Allow
@@ -29,12 +30,12 @@ from authplane.policy.identity.evidence import Identifier
 from authplane.policy.identity.tokens.inspector import TokenInspector
 from authplane.policy.rules.access_settings import Options
 from authplane.resources.documents import Resources
-from authplane.runtime.child_processes import Line
 from authplane.runtime.issuers.issuers import IssuerOptions, follow_issuers
 from authplane.runtime.servers.listen import TcpAddress
 from authplane.sources.library import Library
 from bench.h2load import cores, load, require_allowed
 from bench.processes import seconds_used, started_here
+from bench.servers import serve_ours
 
 _DECISIONS: Final = 5_000
 _CHECKS: Final = 20_000
@@ -180,23 +181,12 @@ async def _until_allowed(port: int, asked: external_auth_pb2.CheckRequest) -> No
 def _ours(scenario: _Scenario, folder: Path) -> AbstractAsyncContextManager[int]:
     """Serve as `authplane authserver policy` does, without a log."""
     _write(folder, scenario)
-    return _served(PolicyPlan(folder=str(folder), allow_private_issuers=True))
+    return serve_ours(PolicyPlan(folder=str(folder), allow_private_issuers=True))
 
 
 def _testserver() -> AbstractAsyncContextManager[int]:
     """Serve as `authplane authserver testserver` does, without a log."""
-    return _served(TestServerPlan())
-
-
-@asynccontextmanager
-async def _served(plan: BackendChoice) -> AsyncGenerator[int]:
-    serving = ServingPlan(branches=(BranchPlan(name="measured", backend=plan),), decision_log="")
-    backend = BackendPlan(
-        factory="authplane.authserver.runtime.server_backends:serving", description=serving.described()
-    )
-    settings = PyvoySettings(address=TcpAddress(host="127.0.0.1", port=0))
-    async with serve_pyvoy(backend, settings, sink=_ignore) as address:
-        yield int(str(address).rpartition(":")[2])
+    return serve_ours(TestServerPlan())
 
 
 def _write(folder: Path, scenario: _Scenario) -> None:
@@ -271,6 +261,3 @@ def _timed(call: Callable[[], object]) -> float:
         call()
         taken.append(time.perf_counter() - begun)
     return median(taken)
-
-
-async def _ignore(_: Line) -> None: ...

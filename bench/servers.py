@@ -7,24 +7,25 @@ from base64 import b64encode
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from secrets import token_bytes
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import bcrypt
 from envoy.service.auth.v3 import external_auth_pb2
 
-from authplane.authserver.backends.htpasswd.htpasswd import Htpasswd
-from authplane.authserver.backends.htpasswd.user_realms import Realms
-from authplane.authserver.backends.htpasswd.users import UserList, parse_users
-from authplane.authserver.backends.runtime.hashing import HashPool
-from authplane.authserver.backends.testserver import TestServer
 from authplane.authserver.fronts.runtime.asgi_bodies import Receive
 from authplane.authserver.fronts.runtime.asgi_front import Scope, Send
-from authplane.authserver.fronts.runtime.pyvoy.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
-from authplane.authserver.fronts.runtime.pyvoy.worker import Serving
-from authplane.authserver.records.runtime.metrics import Metrics
-from authplane.authserver.records.runtime.observer import Observer
-from authplane.core.secret import Secret
+from authplane.authserver.fronts.runtime.pyvoy.pyvoy_front import serve_pyvoy
+from authplane.authserver.plan.server_plan import (
+    BackendPlan,
+    BranchPlan,
+    FilePlan,
+    FrontPlan,
+    HtpasswdPlan,
+    ServerPlan,
+    TestServerPlan,
+)
+from authplane.authserver.runtime.server import FACTORY
 from authplane.runtime.child_processes import Line, run_process
 from authplane.runtime.envoy_process import shim_folder
 from authplane.runtime.servers.listen import TcpAddress
@@ -83,26 +84,9 @@ async def bare(_scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @asynccontextmanager
-async def testserver(_description: object) -> AsyncGenerator[Serving]:
-    """Serve the test backend with metrics and without a log."""
-    backend = TestServer()
-    yield Serving(backend=backend, observer=Observer(backend.name, Metrics().checks(backend.name)))
-
-
-@asynccontextmanager
-async def htpasswd(description: str) -> AsyncGenerator[Serving]:
-    """Serve the htpasswd backend with metrics and without a log."""
-    backend = Htpasswd(Secret(token_bytes(32)))
-    backend.publish(Realms(lists={"default": UserList.of(parse_users(description.encode()).users)}))
-    with HashPool() as pool:
-        observer = Observer(backend.name, Metrics().checks(backend.name))
-        yield Serving(backend=backend, observer=observer, perform=pool.perform)
-
-
-@asynccontextmanager
 async def our_testserver() -> AsyncGenerator[int]:
     """Run our front with the test backend; yields its port."""
-    async with _ours(BackendPlan(factory="bench.servers:testserver")) as port:
+    async with serve_ours(TestServerPlan()) as port:
         yield port
 
 
@@ -110,8 +94,11 @@ async def our_testserver() -> AsyncGenerator[int]:
 async def our_htpasswd() -> AsyncGenerator[int]:
     """Run our front with one user, whose password is hashed with bcrypt; yields its port."""
     users = f"ann:{bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(10)).decode('ascii')}\n"
-    async with _ours(BackendPlan(factory="bench.servers:htpasswd", description=users)) as port:
-        yield port
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "users"
+        path.write_text(users, encoding="ascii")
+        async with serve_ours(HtpasswdPlan(files=(FilePlan(path=str(path)),))) as port:
+            yield port
 
 
 @asynccontextmanager
@@ -151,9 +138,12 @@ async def bare_pyvoy_in_batches() -> AsyncGenerator[int]:
 
 
 @asynccontextmanager
-async def _ours(backend: BackendPlan) -> AsyncGenerator[int]:
-    settings = PyvoySettings(address=TcpAddress(host="127.0.0.1", port=0))
-    async with serve_pyvoy(backend, settings, sink=_ignore) as address:
+async def serve_ours(backend: BackendPlan) -> AsyncGenerator[int]:
+    """Serve as `authplane authserver` does, in one worker and without a log; yields the port."""
+    front = FrontPlan(address=TcpAddress(host="127.0.0.1", port=0))
+    branch = BranchPlan(name="measured", backend=backend)
+    plan = ServerPlan(branches=(branch,), fronts=(front,), decision_log="")
+    async with serve_pyvoy(plan, front, factory=FACTORY, sink=_ignore) as address:
         yield int(str(address).rpartition(":")[2])
 
 

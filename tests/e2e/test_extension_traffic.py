@@ -12,7 +12,8 @@ from tests.support.authservers.told_checks import Told
 from tests.support.certificates import authority, client, server, tls_secret
 from tests.support.gateways.contour_gateway import Gateway, gateway, proxy, service
 
-from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
+from authplane.authserver.fronts.runtime.grpcio_front import serve_authz
+from authplane.authserver.plan.server_plan import FrontPlan
 from authplane.policy.check.decision import Allow, Decision
 from authplane.policy.check.request import Request
 from authplane.runtime.servers.listen import ServerTls, TcpAddress
@@ -37,8 +38,8 @@ class Counting:
 @asynccontextmanager
 async def listening(backend: Counting, tls: ServerTls | None = None) -> AsyncGenerator[int]:
     """Serve checks and yield the port."""
-    settings = AuthzSettings(address=TcpAddress(host="127.0.0.1", port=0), tls=tls)
-    async with serve_authz(backend, settings, observer=Told()) as address:
+    front = FrontPlan(address=TcpAddress(host="127.0.0.1", port=0))
+    async with serve_authz(backend, front, observer=Told(), tls=tls) as address:
         assert isinstance(address, TcpAddress)
         yield address.port
 

@@ -17,12 +17,12 @@ from tests.support.gateways.contour_gateway import service
 from tests.support.gateways.mcp_gateway import McpGateway, deciding, mcp_gateway, policy
 from tests.support.grpc.shop_servers import authorizing
 
-from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
+from authplane.authserver.fronts.runtime.grpcio_front import serve_authz
+from authplane.authserver.plan.server_plan import FrontPlan
 from authplane.devkit.identities.throwaway_certificates import create_authority
 from authplane.policy.check.decision import Allow, Decision, Deny
 from authplane.policy.check.request import Request
-from authplane.runtime.servers.listen import TcpAddress
-from authplane.runtime.servers.tls_files import TlsFiles
+from authplane.runtime.servers.listen import TcpAddress, TlsPaths
 
 pytestmark = pytest.mark.real
 
@@ -59,8 +59,8 @@ async def running(root: Path, answers: Recording) -> AsyncGenerator[tuple[McpGat
     pair = server("authz.example")
     (root / "tls.crt").write_bytes(pair.certificate)
     (root / "tls.key").write_bytes(pair.key.reveal())
-    tls = TlsFiles.open(certificate=str(root / "tls.crt"), key=str(root / "tls.key"))
-    settings = AuthzSettings(address=TcpAddress(host="127.0.0.1", port=0), tls=tls)
+    tls = TlsPaths(certificate=str(root / "tls.crt"), key=str(root / "tls.key"))
+    settings = FrontPlan(address=TcpAddress(host="127.0.0.1", port=0), tls=tls)
     async with serve_authz(answers, settings, observer=Told()) as address:
         assert isinstance(address, TcpAddress)
         known = service("authz", address.port).replace("port: 80}", "port: 9000}")

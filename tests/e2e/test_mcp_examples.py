@@ -13,7 +13,8 @@ from tests.support.gateways.mcp_gateway import McpGateway, deciding, mcp_gateway
 from tests.support.issuers.oidc_provider import OidcProvider, oidc_provider
 
 from authplane.authserver.backends.testserver import Mode, TestServer
-from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
+from authplane.authserver.fronts.runtime.grpcio_front import serve_authz
+from authplane.authserver.plan.server_plan import FrontPlan
 from authplane.runtime.servers.http_server import HttpRequest, HttpResponse, serve_http
 from authplane.runtime.servers.listen import TcpAddress
 
@@ -100,7 +101,7 @@ async def test_two_issuers_with_audiences_of_two_kinds(providers: list[OidcProvi
 
 async def test_an_external_service_is_asked_about_every_request(tmp_path: Path) -> None:
     asked = TestServer(mode=Mode.PATH)
-    settings = AuthzSettings(address=TcpAddress(host="127.0.0.1", port=0))
+    settings = FrontPlan(address=TcpAddress(host="127.0.0.1", port=0))
     async with serve_authz(asked, settings, observer=Told()) as address:
         assert isinstance(address, TcpAddress)
         known = service("ext-authz-service", address.port).replace("port: 80}", "port: 9000}")

@@ -13,9 +13,10 @@ from tests.support.authservers.told_checks import Told
 from tests.support.certificates import authority, server
 
 from authplane.authserver.backends.testserver import TestServer
-from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
+from authplane.authserver.fronts.runtime.grpcio_front import serve_authz
+from authplane.authserver.plan.server_plan import FrontPlan
 from authplane.devkit.identities.throwaway_certificates import KeyPair
-from authplane.runtime.servers.listen import Address, TcpAddress, TlsUnusableError
+from authplane.runtime.servers.listen import Address, TcpAddress, TlsPaths, TlsUnusableError
 from authplane.runtime.servers.service_names import SERVICE
 from authplane.runtime.servers.tls_files import TlsFiles
 
@@ -91,11 +92,12 @@ async def speaks_as(address: Address, name: str) -> bool:
 @pytest.mark.requirement("X17")
 async def test_a_running_server_shows_the_new_certificate_and_keeps_open_connections(tmp_path: Path) -> None:
     write(tmp_path, server("one.example"))
-    settings = AuthzSettings(address=TcpAddress(host="127.0.0.1", port=0), tls=opened(tmp_path))
+    tls = TlsPaths(certificate=str(tmp_path / "tls.crt"), key=str(tmp_path / "tls.key"))
+    front = FrontPlan(address=TcpAddress(host="127.0.0.1", port=0), tls=tls)
     options = [("grpc.ssl_target_name_override", "one.example"), ("grpc.use_local_subchannel_pool", 1)]
     credentials = grpc.ssl_channel_credentials(authority().certificate)
     async with (
-        serve_authz(TestServer(), settings, observer=Told()) as address,
+        serve_authz(TestServer(), front, observer=Told()) as address,
         grpc.aio.secure_channel(str(address), credentials, options=options) as kept,
     ):
         call: Any = kept.unary_unary(f"/{SERVICE}/Check")

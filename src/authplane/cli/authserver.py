@@ -3,9 +3,8 @@
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
-from authplane.authserver.backends.runtime.policy_plan import PolicyPlan
 from authplane.authserver.backends.testserver import Mode
-from authplane.authserver.runtime.server_backends import BranchPlan, FilePlan, HtpasswdPlan, TestServerPlan
+from authplane.authserver.plan.server_plan import BranchPlan, FilePlan, HtpasswdPlan, PolicyPlan, TestServerPlan
 from authplane.authserver.runtime.server_document import DocumentError, read_branches
 from authplane.cli.shared.front_options import Front, with_front
 from authplane.cli.shared.listen_options import LoosenAfterOption, StateDirOption, serving

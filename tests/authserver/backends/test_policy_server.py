@@ -9,8 +9,8 @@ from tests.support.eventually import eventually
 from tests.support.policies.documents import BACKEND, policy, settings
 from tests.support.policies.mcp_requests import call
 
-from authplane.authserver.backends.runtime.policy_plan import PolicyPlan
 from authplane.authserver.backends.runtime.policy_server import KeptPolicies, keep_policies
+from authplane.authserver.plan.server_plan import PolicyPlan
 from authplane.authserver.records.runtime.metrics import Metrics
 from authplane.policy.check.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.check.request import Request

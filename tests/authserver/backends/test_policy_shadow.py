@@ -8,8 +8,8 @@ from tests.support.eventually import eventually
 from tests.support.mcp.mcp_checks import tool_check
 from tests.support.policies.documents import BACKEND, OPEN, policy, rule
 
-from authplane.authserver.backends.runtime.policy_plan import PolicyPlan
 from authplane.authserver.backends.runtime.policy_server import KeptPolicies, keep_policies
+from authplane.authserver.plan.server_plan import PolicyPlan
 from authplane.authserver.records.runtime.metrics import CheckMetrics, Metrics
 from authplane.authserver.records.runtime.observer import Observer
 from authplane.policy.check.decision import Allow, Deny

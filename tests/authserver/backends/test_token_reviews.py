@@ -11,9 +11,9 @@ from tests.support.issuers.workload_issuers import WorkloadIssuers, workload_iss
 from tests.support.mcp.mcp_checks import SHOP, tool_check
 from tests.support.policies.documents import BACKEND, policy, settings
 
-from authplane.authserver.backends.runtime.policy_plan import PolicyPlan
 from authplane.authserver.backends.runtime.policy_server import keep_policies
-from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
+from authplane.authserver.fronts.runtime.grpcio_front import serve_authz
+from authplane.authserver.plan.server_plan import FrontPlan, PolicyPlan
 from authplane.authserver.records.runtime.metrics import Metrics
 from authplane.authserver.records.runtime.observer import Observer
 from authplane.policy.identity.workload_identity.reviewing import Reviewed, ReviewFailed, ReviewOutcome, ReviewToken
@@ -59,7 +59,7 @@ async def test_the_cluster_is_asked_about_a_token_once_and_its_word_counts(tmp_p
         async with keep_policies("policy", plan, metrics, reviewer=cluster) as kept:
             # The keys of an issuer whose tokens are reviewed are nobody's business.
             assert kept.issuers.standings() == ()
-            listening = AuthzSettings(address=UnixAddress(path=str(socket)))
+            listening = FrontPlan(address=UnixAddress(path=str(socket)))
             observer = Observer("policy", metrics.checks("policy"))
             async with (
                 serve_authz(kept.backend, listening, observer=observer, perform=kept.perform),

@@ -16,7 +16,8 @@ from tests.support.envoy.static_gateway import GRPC, envoy_gateway
 
 from authplane.authserver.backends.testserver import Mode, TestServer
 from authplane.authserver.engine.backend import Backend
-from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
+from authplane.authserver.fronts.runtime.grpcio_front import serve_authz
+from authplane.authserver.plan.server_plan import FrontPlan
 from authplane.policy.check.decision import Decision, Deny, Unavailable
 from authplane.policy.check.request import Request
 from authplane.runtime.servers.listen import UnixAddress
@@ -31,7 +32,7 @@ def _gateway(
 
 
 def _authz(backend: Backend, folder: Path) -> Any:
-    return serve_authz(backend, AuthzSettings(address=UnixAddress(path=str(folder / "authz.sock"))), observer=Told())
+    return serve_authz(backend, FrontPlan(address=UnixAddress(path=str(folder / "authz.sock"))), observer=Told())
 
 
 class Scripted:

@@ -15,7 +15,7 @@ from tests.support.authservers.fronts import HERE, Front, Wanted, both, pyvoy
 from tests.support.clients.raw_h2 import CHECK, Headers, call_headers, frame, raw_client
 from tests.support.eventually import eventually
 
-from authplane.authserver.fronts.runtime.pyvoy.pyvoy_config import Limits
+from authplane.authserver.plan.server_plan import FrontLimits
 from authplane.controlplane.serving.runtime.ads import Ads
 from authplane.runtime.servers.listen import Address
 
@@ -107,7 +107,7 @@ async def _end(address: Address, case: Case) -> End:
 @both
 async def test_every_call_ends_as_it_should_and_the_server_lives(front: Front) -> None:
     # A busy machine takes a while to send all of this: how long a call may take is tested elsewhere.
-    async with front(Wanted(limits=Limits(patience=120))) as address:
+    async with front(Wanted(limits=FrontLimits(patience=120))) as address:
         async with asyncio.TaskGroup() as tasks:
             calls = {name: tasks.create_task(_end(address, case)) for name, case in CASES.items()}
         assert {name: call.result() for name, call in calls.items()} == {
@@ -120,7 +120,7 @@ async def test_every_call_ends_as_it_should_and_the_server_lives(front: Front) -
 async def test_a_path_that_is_not_text_ends_its_call_only(front: Front) -> None:
     with capture_logs():
         # pyvoy leaves such a call alone until it is given up for idle.
-        wanted = Wanted(limits=Limits(idle=0.5))
+        wanted = Wanted(limits=FrontLimits(idle=0.5))
         async with front(wanted) as address, grpc.aio.insecure_channel(str(address)) as channel:
             for path in (b"/\xff\xfe/Check", b"/%ff", CHECK + b"?\xff"):
                 end = await _end(address, Case(call_headers(path), frame(BODY), ALLOWED))

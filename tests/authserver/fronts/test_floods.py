@@ -15,7 +15,7 @@ from tests.support.clients.raw_h2 import RawClient, call_headers, frame, raw_cli
 from tests.support.eventually import eventually, listening
 from tests.support.ports import free_port
 
-from authplane.authserver.fronts.runtime.pyvoy.pyvoy_config import Limits
+from authplane.authserver.plan.server_plan import FrontLimits
 from authplane.runtime.child_processes import Child, Line, run_process
 from authplane.runtime.servers.listen import Address, TcpAddress
 
@@ -38,7 +38,7 @@ def _ignore_limits(client: RawClient) -> None:
 @both
 async def test_calls_at_a_time_are_limited_and_others_are_served(front: Front) -> None:
     # The first call must not be given up before the last is there.
-    async with front(Wanted(limits=Limits(patience=120))) as address, raw_client(address) as client:
+    async with front(Wanted(limits=FrontLimits(patience=120))) as address, raw_client(address) as client:
         assert client.h2.remote_settings.max_concurrent_streams == STREAMS
         _ignore_limits(client)
         calls = [await client.call(call_headers(), HALF, end=False) for _ in range(STREAMS + 1)]
@@ -50,7 +50,7 @@ async def test_calls_at_a_time_are_limited_and_others_are_served(front: Front) -
 @pytest.mark.requirement("E24")
 @both
 async def test_connections_at_a_time_are_limited_and_there_is_room_again_when_they_leave(front: Front) -> None:
-    async with front(Wanted(limits=Limits(connections=20))) as address:
+    async with front(Wanted(limits=FrontLimits(connections=20))) as address:
         async with AsyncExitStack() as idle:
             clients = [await idle.enter_async_context(raw_client(address)) for _ in range(40)]
             assert [client.closed for client in clients] == [False] * 20 + [True] * 20
@@ -65,7 +65,7 @@ async def test_connections_at_a_time_are_limited_and_there_is_room_again_when_th
 
 @pytest.mark.real
 async def test_a_body_that_does_not_end_is_given_up() -> None:
-    async with pyvoy(Wanted(limits=Limits(patience=2))) as address, raw_client(address) as client:
+    async with pyvoy(Wanted(limits=FrontLimits(patience=2))) as address, raw_client(address) as client:
         slow = await client.call(call_headers(), HALF, end=False)
         assert await _allowed(address)
         ended = await client.outcome(slow)

@@ -1,7 +1,7 @@
 """The gRPC front, asked by a real gRPC client."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -18,7 +18,8 @@ from tests.support.authservers.told_checks import Told
 
 from authplane.authserver.backends.testserver import Mode, TestServer
 from authplane.authserver.engine.check_engine import Answer
-from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
+from authplane.authserver.fronts.runtime.grpcio_front import serve_authz
+from authplane.authserver.plan.server_plan import FrontPlan
 from authplane.authserver.records.runtime.traces import CallerTrace
 from authplane.core.secret import Secret
 from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, Usage, create_authority, issue
@@ -70,13 +71,13 @@ CODES: Final = {
 
 @pytest.mark.parametrize(("body", "code"), CODES.values(), ids=CODES.keys())
 async def test_a_check_is_answered(body: bytes, code: int) -> None:
-    async with serve_authz(PATH, AuthzSettings(address=HERE), observer=Told()) as address:
+    async with serve_authz(PATH, FrontPlan(address=HERE), observer=Told()) as address:
         assert await _code(address, body) == code
 
 
 async def test_the_older_version_of_the_service_is_answered_too() -> None:
     async with (
-        serve_authz(TestServer(mode=Mode.PATH), AuthzSettings(address=HERE), observer=Told()) as address,
+        serve_authz(TestServer(mode=Mode.PATH), FrontPlan(address=HERE), observer=Told()) as address,
         grpc.aio.insecure_channel(str(address)) as channel,
     ):
         method = "/envoy.service.auth.v2.Authorization/Check"
@@ -87,7 +88,7 @@ async def test_the_older_version_of_the_service_is_answered_too() -> None:
 
 async def test_every_decision_is_told() -> None:
     told = Told()
-    async with serve_authz(PATH, AuthzSettings(address=HERE), observer=told) as address:
+    async with serve_authz(PATH, FrontPlan(address=HERE), observer=told) as address:
         for path in ("/allow", "/x"):
             await _code(address, check(path).SerializeToString())
     assert [type(decision) for decision in told.decisions] == [Allow, Deny]
@@ -95,7 +96,7 @@ async def test_every_decision_is_told() -> None:
 
 async def test_a_backend_that_raises_does_not_allow() -> None:
     told = Told()
-    async with serve_authz(Broken(), AuthzSettings(address=HERE), observer=told) as address:
+    async with serve_authz(Broken(), FrontPlan(address=HERE), observer=told) as address:
         assert await _code(address, check().SerializeToString()) == 14
         assert await _code(address, check().SerializeToString()) == 14
     assert told.events == ["began", "failed"] * 2
@@ -110,7 +111,7 @@ class Raising(Told):
 
 async def test_a_decision_holds_even_if_it_cannot_be_told() -> None:
     with capture_logs() as lines:
-        async with serve_authz(PATH, AuthzSettings(address=HERE), observer=Raising()) as address:
+        async with serve_authz(PATH, FrontPlan(address=HERE), observer=Raising()) as address:
             assert await _code(address, check("/allow").SerializeToString()) == 0
             assert await _code(address, check("/x").SerializeToString()) == 16
     assert [line["event"] for line in lines] == ["decision not recorded"] * 2
@@ -118,7 +119,7 @@ async def test_a_decision_holds_even_if_it_cannot_be_told() -> None:
 
 
 async def test_a_message_that_is_too_large_fails_and_the_server_lives() -> None:
-    async with serve_authz(TestServer(), AuthzSettings(address=HERE, largest_message=2000), observer=Told()) as address:
+    async with serve_authz(TestServer(), FrontPlan(address=HERE, largest_message=2000), observer=Told()) as address:
         with pytest.raises(grpc.aio.AioRpcError) as failure:
             await _code(address, check("/" + "a" * 2000).SerializeToString())
         assert failure.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -127,7 +128,7 @@ async def test_a_message_that_is_too_large_fails_and_the_server_lives() -> None:
 
 async def test_an_unknown_method_is_unimplemented() -> None:
     async with (
-        serve_authz(TestServer(), AuthzSettings(address=HERE), observer=Told()) as address,
+        serve_authz(TestServer(), FrontPlan(address=HERE), observer=Told()) as address,
         grpc.aio.insecure_channel(str(address)) as channel,
     ):
         with pytest.raises(grpc.aio.AioRpcError) as failure:
@@ -138,7 +139,7 @@ async def test_an_unknown_method_is_unimplemented() -> None:
 async def test_health_says_when_the_backend_is_not_ready() -> None:
     ready = False
     async with (
-        serve_authz(TestServer(), AuthzSettings(address=HERE), observer=Told(), ready=lambda: ready) as address,
+        serve_authz(TestServer(), FrontPlan(address=HERE), observer=Told(), ready=lambda: ready) as address,
         grpc.aio.insecure_channel(str(address)) as channel,
     ):
         assert Int32Value.FromString(await _ask(channel, b"", "/grpc.health.v1.Health/Check")).value == 2
@@ -149,7 +150,7 @@ async def test_health_says_when_the_backend_is_not_ready() -> None:
 async def test_health_knows_the_server_and_its_service_only() -> None:
     health = "/grpc.health.v1.Health/Check"
     async with (
-        serve_authz(TestServer(), AuthzSettings(address=HERE), observer=Told()) as address,
+        serve_authz(TestServer(), FrontPlan(address=HERE), observer=Told()) as address,
         grpc.aio.insecure_channel(str(address)) as channel,
     ):
         for service in ("", SERVICE):
@@ -166,22 +167,22 @@ async def test_health_knows_the_server_and_its_service_only() -> None:
 
 async def test_a_unix_socket_is_served(tmp_path: Path) -> None:
     address = UnixAddress(path=str(tmp_path / "authz.sock"))
-    async with serve_authz(TestServer(), AuthzSettings(address=address), observer=Told()) as bound:
+    async with serve_authz(TestServer(), FrontPlan(address=address), observer=Told()) as bound:
         assert bound == address
         assert await _code(address, check().SerializeToString()) == 0
 
 
 async def test_a_port_on_every_interface_is_served() -> None:
-    async with serve_authz(TestServer(), AuthzSettings(address=TcpAddress(host="", port=0)), observer=Told()) as bound:
+    async with serve_authz(TestServer(), FrontPlan(address=TcpAddress(host="", port=0)), observer=Told()) as bound:
         assert isinstance(bound, TcpAddress)
         here = TcpAddress(host="127.0.0.1", port=bound.port)
         assert await _code(here, check().SerializeToString()) == 0
 
 
 async def test_a_taken_port_is_one_sentence() -> None:
-    async with serve_authz(TestServer(), AuthzSettings(address=HERE), observer=Told()) as address:
+    async with serve_authz(TestServer(), FrontPlan(address=HERE), observer=Told()) as address:
         with pytest.raises(AddressTakenError, match=f"^cannot listen on {address}: another program listens there$"):
-            async with serve_authz(TestServer(), AuthzSettings(address=address), observer=Told()):
+            async with serve_authz(TestServer(), FrontPlan(address=address), observer=Told()):
                 pass
 
 
@@ -206,22 +207,22 @@ async def _code_over_tls(address: Address, client: KeyPair | None) -> int:
         return pb.CheckResponse.FromString(await _ask(channel, check().SerializeToString())).status.code
 
 
-def _settings(client_ca: KeyPair | None) -> AuthzSettings:
+def _over_tls(client_ca: KeyPair | None) -> AbstractAsyncContextManager[Address]:
     tls = ServerTls(
         certificate=SERVER.certificate, key=SERVER.key, client_ca=client_ca.certificate if client_ca else None
     )
-    return AuthzSettings(address=HERE, tls=tls)
+    return serve_authz(TestServer(), FrontPlan(address=HERE), observer=Told(), tls=tls)
 
 
 async def test_tls_without_a_ca_accepts_any_client_but_no_plaintext() -> None:
-    async with serve_authz(TestServer(), _settings(None), observer=Told()) as address:
+    async with _over_tls(None) as address:
         assert await _code_over_tls(address, None) == 0
         with pytest.raises(grpc.aio.AioRpcError):
             await _code(address, check().SerializeToString())
 
 
 async def test_a_ca_really_requires_client_certificates() -> None:
-    async with serve_authz(TestServer(), _settings(CA), observer=Told()) as address:
+    async with _over_tls(CA) as address:
         assert await _code_over_tls(address, _client(CA)) == 0
         for stranger in (None, _client(OTHER_CA)):
             with pytest.raises(grpc.aio.AioRpcError) as failure:
@@ -264,6 +265,6 @@ async def test_a_log_that_cannot_be_written_changes_no_answer(monkeypatch: pytes
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("authplane.authserver.fronts.runtime.answer_checks._log", Broken())
-    async with serve_authz(TestServer(mode=Mode.PATH), AuthzSettings(address=HERE), observer=Raising()) as address:
+    async with serve_authz(TestServer(mode=Mode.PATH), FrontPlan(address=HERE), observer=Raising()) as address:
         assert await _code(address, check("/allow").SerializeToString()) == 0
         assert await _code(address, check("/secret").SerializeToString()) == 16

@@ -15,8 +15,8 @@ from authplane.runtime.servers.listen import UnixAddress
 pytestmark = pytest.mark.real
 
 
-def _wanted(folder: Path, backend: object = "scripted") -> Wanted:
-    return Wanted(backend=backend, address=UnixAddress(path=str(folder / "authz.sock")))
+def _wanted(folder: Path, backend: str = "scripted", file: str = "") -> Wanted:
+    return Wanted(backend=backend, file=file, address=UnixAddress(path=str(folder / "authz.sock")))
 
 
 def _seen(answer: httpx2.Response, *names: str) -> list[tuple[str, str]]:
@@ -82,7 +82,7 @@ async def test_odd_user_names_reach_the_origin_in_a_safe_form_or_not_at_all(fron
     users = tmp_path / "users"
     users.write_text("".join(f"{name}:{stored}\n" for name in (*ODD, *REFUSED)), encoding="utf-8")
     async with (
-        front(_wanted(tmp_path, {"htpasswd": str(users)})),
+        front(_wanted(tmp_path, "htpasswd", str(users))),
         envoy_gateway(tmp_path, {**GRPC, "failure_mode_allow": True}) as client,
     ):
         for name, seen in ODD.items():

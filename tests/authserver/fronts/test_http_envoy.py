@@ -8,12 +8,12 @@ from typing import Any, Final, TypeAlias
 import httpx2
 import pytest
 import yaml
-from tests.support.authservers.front_backends import FACTORY, make
+from tests.support.authservers.front_backends import in_workers, make, plan_for
 from tests.support.envoy.static_gateway import documented, envoy_gateway
 
 from authplane.authserver.engine.http_check import SameRequest
 from authplane.authserver.fronts.runtime.http_front import HttpChecks, serve_http_checks
-from authplane.authserver.fronts.runtime.pyvoy.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
+from authplane.authserver.plan.server_plan import FrontPlan
 from authplane.runtime.servers.listen import Address, UnixAddress
 
 pytestmark = pytest.mark.real
@@ -23,7 +23,9 @@ Front: TypeAlias = Callable[[Path, str], AbstractAsyncContextManager[Address]]
 
 @asynccontextmanager
 async def small(folder: Path, backend: str) -> AsyncGenerator[Address]:
-    async with make(backend) as serving:
+    async with make(
+        plan_for(backend, FrontPlan(address=UnixAddress(path=str(folder / "authz.sock")), form=SameRequest()))
+    ) as serving:
         checks = HttpChecks(serving.backend, SameRequest(), observer=serving.observer, perform=serving.perform)
         async with serve_http_checks(checks, UnixAddress(path=str(folder / "authz.sock"))) as address:
             yield address
@@ -31,8 +33,9 @@ async def small(folder: Path, backend: str) -> AsyncGenerator[Address]:
 
 @asynccontextmanager
 async def pyvoy(folder: Path, backend: str) -> AsyncGenerator[Address]:
-    settings = PyvoySettings(address=UnixAddress(path=str(folder / "authz.sock")), http=SameRequest())
-    async with serve_pyvoy(BackendPlan(factory=FACTORY, description=backend), settings) as address:
+    async with in_workers(
+        backend, FrontPlan(address=UnixAddress(path=str(folder / "authz.sock")), form=SameRequest())
+    ) as address:
         yield address
 
 

@@ -9,14 +9,14 @@ from typing import Final, TypeAlias
 
 import httpx2
 import pytest
-from tests.support.authservers.front_backends import FACTORY, Gate, make
+from tests.support.authservers.front_backends import Gate, in_workers, make, plan_for
 from tests.support.authservers.told_checks import Told
 
 from authplane.authserver.backends.testserver import Mode, TestServer
 from authplane.authserver.engine.http_check import Form, ForwardedHeaders, OriginalHeaders, Question, SameRequest
 from authplane.authserver.fronts.runtime.asgi_bodies import Message
 from authplane.authserver.fronts.runtime.http_front import HttpApplication, HttpChecks, serve_http_checks
-from authplane.authserver.fronts.runtime.pyvoy.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
+from authplane.authserver.plan.server_plan import FrontPlan
 from authplane.policy.check.decision import Allow, Decision, Deny
 from authplane.policy.check.request import Request
 from authplane.policy.verdicts.effects import Effect, Outcome
@@ -24,21 +24,20 @@ from authplane.runtime.servers.listen import Address, TcpAddress
 
 HERE: Final = TcpAddress(host="127.0.0.1", port=0)
 
-Front: TypeAlias = Callable[[Form, object], AbstractAsyncContextManager[Address]]
+Front: TypeAlias = Callable[[Form, str], AbstractAsyncContextManager[Address]]
 
 
 @asynccontextmanager
-async def small(form: Form, backend: object) -> AsyncGenerator[Address]:
-    async with make(backend) as serving:
+async def small(form: Form, backend: str) -> AsyncGenerator[Address]:
+    async with make(plan_for(backend, FrontPlan(address=HERE, form=form))) as serving:
         checks = HttpChecks(serving.backend, form, observer=serving.observer, perform=serving.perform)
         async with serve_http_checks(checks, HERE) as address:
             yield address
 
 
 @asynccontextmanager
-async def pyvoy(form: Form, backend: object) -> AsyncGenerator[Address]:
-    settings = PyvoySettings(address=HERE, http=form)
-    async with serve_pyvoy(BackendPlan(factory=FACTORY, description=backend), settings) as address:
+async def pyvoy(form: Form, backend: str) -> AsyncGenerator[Address]:
+    async with in_workers(backend, FrontPlan(address=HERE, form=form)) as address:
         yield address
 
 

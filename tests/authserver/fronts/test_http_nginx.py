@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 import httpx2
 import pytest
-from tests.support.authservers.front_backends import FACTORY, make
+from tests.support.authservers.front_backends import in_workers, make, plan_for
 from tests.support.envoy.static_gateway import documented
 from tests.support.eventually import LIMIT, listening
 from tests.support.ports import free_port
@@ -16,7 +16,7 @@ from tools.debian_program import AbsentError, find_program
 
 from authplane.authserver.engine.http_check import OriginalHeaders
 from authplane.authserver.fronts.runtime.http_front import HttpChecks, serve_http_checks
-from authplane.authserver.fronts.runtime.pyvoy.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
+from authplane.authserver.plan.server_plan import FrontPlan
 from authplane.devkit.local.echo_origin import serve_echo
 from authplane.runtime.child_processes import Line, run_process
 from authplane.runtime.servers.listen import Address, TcpAddress
@@ -37,7 +37,7 @@ def nginx() -> Path:
 
 @asynccontextmanager
 async def small(backend: str) -> AsyncGenerator[Address]:
-    async with make(backend) as serving:
+    async with make(plan_for(backend, FrontPlan(address=HERE, form=OriginalHeaders()))) as serving:
         checks = HttpChecks(serving.backend, OriginalHeaders(), observer=serving.observer, perform=serving.perform)
         async with serve_http_checks(checks, HERE) as address:
             yield address
@@ -45,8 +45,7 @@ async def small(backend: str) -> AsyncGenerator[Address]:
 
 @asynccontextmanager
 async def pyvoy(backend: str) -> AsyncGenerator[Address]:
-    settings = PyvoySettings(address=HERE, http=OriginalHeaders())
-    async with serve_pyvoy(BackendPlan(factory=FACTORY, description=backend), settings) as address:
+    async with in_workers(backend, FrontPlan(address=HERE, form=OriginalHeaders())) as address:
         yield address
 
 

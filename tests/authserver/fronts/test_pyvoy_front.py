@@ -18,13 +18,13 @@ from envoy.service.auth.v3 import external_auth_pb2 as pb
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 from structlog.testing import capture_logs
 from tests.support.authservers.check_requests import check
-from tests.support.authservers.front_backends import FACTORY
+from tests.support.authservers.front_backends import in_workers
 from tests.support.authservers.fronts import HERE, Front, Wanted, both, grpcio, pyvoy
 from tests.support.envoy.child_envoys import envoys_of
 from tests.support.eventually import eventually
 
 from authplane.authserver.engine.check_engine import FAILED
-from authplane.authserver.fronts.runtime.pyvoy.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
+from authplane.authserver.plan.server_plan import FrontPlan
 from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, Usage, create_authority, issue
 from authplane.runtime.child_processes import Line
 from authplane.runtime.envoy_process import EnvoyEndedError
@@ -158,7 +158,7 @@ async def test_many_checks_at_a_time_each_get_their_own_answer(front: Front) -> 
 async def test_a_check_that_waits_holds_up_no_other_and_one_too_many_is_shed(front: Front, tmp_path: Path) -> None:
     pipe = tmp_path / "gate"
     os.mkfifo(pipe)
-    wanted = Wanted(backend={"gate": str(pipe)}, in_flight=1)
+    wanted = Wanted(backend="gate", file=str(pipe), in_flight=1)
     async with front(wanted) as address, grpc.aio.insecure_channel(str(address)) as channel:
         async with asyncio.TaskGroup() as tasks:
             waiting = tasks.create_task(ask(channel, about("/slow")))
@@ -291,7 +291,7 @@ async def test_a_check_in_progress_is_finished_when_the_server_stops(tmp_path: P
     pipe = tmp_path / "gate"
     os.mkfifo(pipe)
     async with asyncio.TaskGroup() as tasks:
-        async with pyvoy(Wanted(backend={"gate": str(pipe)})) as address:
+        async with pyvoy(Wanted(backend="gate", file=str(pipe))) as address:
             channel = grpc.aio.insecure_channel(str(address))
             waiting = tasks.create_task(ask(channel, about("/slow")))
             gate = await _opened(pipe)
@@ -317,8 +317,8 @@ async def _let_through_when_closed(address: Address, gate: int) -> None:
 
 @pytest.mark.real
 async def test_workers_share_the_port_and_one_that_dies_is_replaced() -> None:
-    settings = PyvoySettings(address=HERE, workers=2)
-    async with serve_pyvoy(BackendPlan(factory=FACTORY, description="path"), settings) as address:
+    front = FrontPlan(address=HERE, workers=2)
+    async with in_workers("path", front) as address:
         first = _workers()
         assert len(first) == 2
         os.kill(min(first), signal.SIGKILL)
@@ -344,9 +344,9 @@ async def test_workers_share_the_port_and_one_that_dies_is_replaced() -> None:
 async def test_a_worker_for_which_there_is_no_room_is_replaced_later_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = PyvoySettings(address=HERE, workers=2)
+    front = FrontPlan(address=HERE, workers=2)
     with capture_logs() as lines:
-        async with serve_pyvoy(BackendPlan(factory=FACTORY, description="path"), settings):
+        async with in_workers("path", front):
             first = _workers()
             monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
             os.kill(min(first), signal.SIGKILL)
@@ -370,13 +370,13 @@ async def test_the_first_worker_for_which_there_is_no_room_is_one_sentence(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
     with pytest.raises(EnvoyEndedError, match=r"^No worker can be started: \[Errno 2\] No such file or directory: "):
-        async with serve_pyvoy(BackendPlan(factory=FACTORY, description="path"), PyvoySettings(address=HERE)):
+        async with in_workers("path", FrontPlan(address=HERE)):
             pass
 
 
 @pytest.mark.real
 async def test_no_thread_of_a_worker_interrupts_another_by_waking_it() -> None:
-    async with serve_pyvoy(BackendPlan(factory=FACTORY, description="path"), PyvoySettings(address=HERE)) as address:
+    async with in_workers("path", FrontPlan(address=HERE)) as address:
         async with grpc.aio.insecure_channel(str(address)) as channel:
             assert code(await ask(channel, about("/allow"))) == 0
         (worker,) = _workers()
@@ -400,16 +400,15 @@ async def test_what_cannot_start_is_said_and_leaves_nothing_behind(tmp_path: Pat
     async def keep(line: Line) -> None:
         lines.append(line.text)
 
-    plan = BackendPlan(factory=FACTORY, description="nothing")
     with pytest.raises(EnvoyEndedError, match="no backend is called nothing"):
-        async with serve_pyvoy(plan, PyvoySettings(address=HERE), sink=keep):
+        async with in_workers("nothing", FrontPlan(address=HERE), sink=keep):
             pass
     socket = UnixAddress(path=str(tmp_path / "s"))
     with pytest.raises(AddressInvalidError, match=f"^2 workers cannot share {socket}: use a port$"):
-        async with serve_pyvoy(plan, PyvoySettings(address=socket, workers=2)):
+        async with in_workers("nothing", FrontPlan(address=socket, workers=2)):
             pass
     files = TlsPaths(certificate=str(tmp_path / "none"), key=str(tmp_path / "none"))
     with pytest.raises(TlsUnusableError, match="cannot read"):
-        async with serve_pyvoy(plan, PyvoySettings(address=HERE, tls=files)):
+        async with in_workers("nothing", FrontPlan(address=HERE, tls=files)):
             pass
     assert not _workers()

@@ -12,7 +12,8 @@ from tests.support.authservers.told_checks import Told
 from tests.support.certificates import authority, client, server
 
 from authplane.authserver.backends.testserver import Mode, TestServer
-from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
+from authplane.authserver.fronts.runtime.grpcio_front import serve_authz
+from authplane.authserver.plan.server_plan import FrontPlan
 from authplane.controlplane.serving.runtime.ads import Ads
 from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, Usage, create_authority, issue
 from authplane.runtime.servers.listen import ServerTls, TcpAddress
@@ -58,7 +59,7 @@ async def control() -> AsyncGenerator[int]:
 @asynccontextmanager
 async def checks() -> AsyncGenerator[int]:
     backend = TestServer(mode=Mode.ALL)
-    async with serve_authz(backend, AuthzSettings(address=EVERYWHERE, tls=TLS), observer=Told()) as bound:
+    async with serve_authz(backend, FrontPlan(address=EVERYWHERE), observer=Told(), tls=TLS) as bound:
         assert isinstance(bound, TcpAddress)
         yield bound.port
 

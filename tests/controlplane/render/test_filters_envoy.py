@@ -20,7 +20,8 @@ from tests.support.gateways.contour_gateway import service
 from tests.support.ports import free_port
 from tests.support.resources.contour_documents import World
 
-from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
+from authplane.authserver.fronts.runtime.grpcio_front import serve_authz
+from authplane.authserver.plan.server_plan import FrontPlan
 from authplane.controlplane.render.envoy_bootstrap import static_bootstrap
 from authplane.core.header_edits import HeaderEdits
 from authplane.devkit.local.echo_origin import serve_echo
@@ -150,7 +151,7 @@ spec:
 @asynccontextmanager
 async def over_grpc(asked: Asked) -> AsyncGenerator[str]:
     """Serve checks over gRPC; yields the documents of the service."""
-    async with serve_authz(asked, AuthzSettings(address=HERE), observer=Told()) as bound:
+    async with serve_authz(asked, FrontPlan(address=HERE), observer=Told()) as bound:
         assert isinstance(bound, TcpAddress)
         yield service(asked.name, bound.port) + "---" + extension(asked.name)
 

@@ -17,7 +17,8 @@ from tests.support.gateways.contour_gateway import service
 from tests.support.ports import free_port
 from tests.support.resources.contour_documents import World
 
-from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
+from authplane.authserver.fronts.runtime.grpcio_front import serve_authz
+from authplane.authserver.plan.server_plan import FrontPlan
 from authplane.controlplane.render.dump import json_text
 from authplane.controlplane.render.envoy_bootstrap import static_bootstrap
 from authplane.devkit.local.echo_origin import serve_echo
@@ -137,7 +138,7 @@ async def running() -> AsyncGenerator[httpx2.AsyncClient]:
     here, port = TcpAddress(host="127.0.0.1", port=0), free_port()
     async with (
         serve_echo(here) as echo,
-        serve_authz(Silent(), AuthzSettings(address=here), observer=Told()) as silent,
+        serve_authz(Silent(), FrontPlan(address=here), observer=Told()) as silent,
         serve_http(here, answer) as over_http,
     ):
         ports = {"echo": echo, "silent": silent, "over-http": over_http}

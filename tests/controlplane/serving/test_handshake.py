@@ -10,7 +10,8 @@ from tests.support.authservers.asked_services import Recording
 from tests.support.authservers.told_checks import Told
 from tests.support.certificates import authority, client, server
 
-from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
+from authplane.authserver.fronts.runtime.grpcio_front import serve_authz
+from authplane.authserver.plan.server_plan import FrontPlan
 from authplane.controlplane.serving.runtime.handshake import (
     Cause,
     ClientTls,
@@ -35,11 +36,8 @@ def shown(pair: KeyPair) -> PemPair:
 @asynccontextmanager
 async def serving(*, tls: bool = True, clients: bool = True, address: Address = HERE) -> AsyncGenerator[Address]:
     pair = server(NAME)
-    settings = AuthzSettings(
-        address=address,
-        tls=ServerTls(certificate=pair.certificate, key=pair.key, client_ca=CA if clients else None) if tls else None,
-    )
-    async with serve_authz(Recording(), settings, observer=Told()) as bound:
+    shown = ServerTls(certificate=pair.certificate, key=pair.key, client_ca=CA if clients else None) if tls else None
+    async with serve_authz(Recording(), FrontPlan(address=address), observer=Told(), tls=shown) as bound:
         yield bound
 
 

@@ -11,7 +11,8 @@ from tests.support.authservers.told_checks import Told
 
 from authplane.authserver.engine.backend import Backend
 from authplane.authserver.fronts.runtime.answer_checks import Perform, no_room
-from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
+from authplane.authserver.fronts.runtime.grpcio_front import serve_authz
+from authplane.authserver.plan.server_plan import FrontPlan
 from authplane.policy.check.decision import Allow, Decision, Unavailable
 from authplane.policy.check.request import Request
 from authplane.policy.verdicts.effects import Effect, Flow, Outcome, Work
@@ -21,7 +22,7 @@ from authplane.runtime.servers.listen import TcpAddress
 @asynccontextmanager
 async def asked(backend: Backend, *, perform: Perform = no_room) -> AsyncGenerator[int]:
     """Serve checks without TLS and yield the port."""
-    settings = AuthzSettings(address=TcpAddress(host="127.0.0.1", port=0))
+    settings = FrontPlan(address=TcpAddress(host="127.0.0.1", port=0))
     async with serve_authz(backend, settings, observer=Told(), perform=perform) as address:
         assert isinstance(address, TcpAddress)
         yield address.port

@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import pytest
-from tests.support.authservers.front_backends import FACTORY, make
+from tests.support.authservers.front_backends import in_workers, make, plan_for
 
-from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
-from authplane.authserver.fronts.runtime.pyvoy.pyvoy_config import Limits
-from authplane.authserver.fronts.runtime.pyvoy.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
-from authplane.runtime.servers.listen import Address, TcpAddress, TlsPaths, read_server_tls
+from authplane.authserver.fronts.runtime.grpcio_front import serve_authz
+from authplane.authserver.plan.server_plan import FrontLimits, FrontPlan
+from authplane.runtime.servers.listen import Address, TcpAddress, TlsPaths
 
 HERE: Final = TcpAddress(host="127.0.0.1", port=0)
 
@@ -20,12 +19,24 @@ HERE: Final = TcpAddress(host="127.0.0.1", port=0)
 class Wanted:
     """What both fronts can be told."""
 
-    backend: object = "path"
+    backend: str = "path"
+    file: str = ""
+    """What the backend needs."""
     address: Address = HERE
     tls: TlsPaths | None = None
     largest_message: int = 4 * 1024 * 1024
     in_flight: int = 1000
-    limits: Limits = field(default_factory=Limits)
+    limits: FrontLimits = field(default_factory=FrontLimits)
+
+    @property
+    def front(self) -> FrontPlan:
+        return FrontPlan(
+            address=self.address,
+            tls=self.tls or TlsPaths(),
+            largest_message=self.largest_message,
+            in_flight=self.in_flight,
+            limits=self.limits,
+        )
 
 
 Front: TypeAlias = Callable[[Wanted], AbstractAsyncContextManager[Address]]
@@ -34,17 +45,9 @@ Front: TypeAlias = Callable[[Wanted], AbstractAsyncContextManager[Address]]
 @asynccontextmanager
 async def grpcio(wanted: Wanted) -> AsyncGenerator[Address]:
     """Serve in this process."""
-    files = wanted.tls or TlsPaths(certificate="", key="")
-    settings = AuthzSettings(
-        address=wanted.address,
-        tls=read_server_tls(certificate=files.certificate, key=files.key, ca=files.ca),
-        largest_message=wanted.largest_message,
-        in_flight=wanted.in_flight,
-        connections=wanted.limits.connections,
-    )
     async with (
-        make(wanted.backend) as serving,
-        serve_authz(serving.backend, settings, observer=serving.observer, perform=serving.perform) as address,
+        make(plan_for(wanted.backend, wanted.front, file=wanted.file)) as serving,
+        serve_authz(serving.backend, wanted.front, observer=serving.observer, perform=serving.perform) as address,
     ):
         yield address
 
@@ -52,14 +55,7 @@ async def grpcio(wanted: Wanted) -> AsyncGenerator[Address]:
 @asynccontextmanager
 async def pyvoy(wanted: Wanted) -> AsyncGenerator[Address]:
     """Serve inside an Envoy."""
-    settings = PyvoySettings(
-        address=wanted.address,
-        tls=wanted.tls,
-        largest_message=wanted.largest_message,
-        in_flight=wanted.in_flight,
-        limits=wanted.limits,
-    )
-    async with serve_pyvoy(BackendPlan(factory=FACTORY, description=wanted.backend), settings) as address:
+    async with in_workers(wanted.backend, wanted.front, file=wanted.file) as address:
         yield address
 
 

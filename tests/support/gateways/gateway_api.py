@@ -18,7 +18,8 @@ from tests.support.ports import free_port
 from tests.support.resources.contour_documents import World
 
 from authplane.authserver.backends.testserver import Mode, TestServer
-from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
+from authplane.authserver.fronts.runtime.grpcio_front import serve_authz
+from authplane.authserver.plan.server_plan import FrontPlan
 from authplane.controlplane.render.dump import json_text
 from authplane.controlplane.render.envoy_bootstrap import static_bootstrap
 from authplane.policy.check.decision import Decision
@@ -133,7 +134,7 @@ async def served(  # noqa: PLR0913 (tests differ in each of them)
             assert isinstance(taken, TcpAddress)
             texts.append(service(name, taken.port))
         if decides:
-            address = AuthzSettings(address=UnixAddress(path=str(folder / "policy.sock")))
+            address = FrontPlan(address=UnixAddress(path=str(folder / "policy.sock")))
             await stack.enter_async_context(serve_authz(asked, address, observer=Told()))
         generation = World(texts).generation
         config = json_text(static_bootstrap(generation.rendered))

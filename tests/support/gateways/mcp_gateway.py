@@ -21,10 +21,10 @@ from tests.support.mcp.tool_server import ToolServer, tool_server
 from tests.support.ports import free_port
 from tests.support.resources.contour_documents import World
 
-from authplane.authserver.backends.runtime.policy_plan import PolicyPlan
 from authplane.authserver.backends.runtime.policy_server import KeptPolicies, keep_policies
 from authplane.authserver.engine.check_engine import Answer
-from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
+from authplane.authserver.fronts.runtime.grpcio_front import serve_authz
+from authplane.authserver.plan.server_plan import FrontPlan, PolicyPlan
 from authplane.authserver.records.runtime.metrics import Metrics
 from authplane.authserver.records.runtime.observer import Observer
 from authplane.controlplane.render.dump import json_text
@@ -253,7 +253,7 @@ async def deciding(it: McpGateway, schedule: Schedule = HURRIED) -> AsyncGenerat
     metrics = Metrics()
     plan = PolicyPlan(folder=str(it.folder), loosen_after=0)
     async with keep_policies("policy", plan, metrics, schedule=schedule) as kept:
-        settings = AuthzSettings(address=UnixAddress(path=str(it.folder.parent / "policy.sock")))
+        settings = FrontPlan(address=UnixAddress(path=str(it.folder.parent / "policy.sock")))
         observer = Observer("policy", metrics.checks("policy"), verdicts=(kept.counts.record, heard))
         async with serve_authz(kept.backend, settings, observer=observer, perform=kept.perform):
 

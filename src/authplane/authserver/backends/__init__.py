@@ -1,4 +1,4 @@
-"""Decides requests: the test backend, user lists, AccessPolicies, or a choice of several backends.
+"""Decides requests: the test backend, user lists, AccessPolicies.
 
-A request comes in; a decision goes out, or a flow that yields what it needs and then returns a decision.
+A request comes in; a decision goes out, with its grounds if there are any, or a flow that yields what it needs first.
 """

@@ -3,70 +3,33 @@
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import Final, assert_never
 
 import structlog
 
-from authplane.authserver.backends.runtime.policy_plan import PolicyPlan
-from authplane.authserver.engine.http_check import Form
-from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
+from authplane.authserver.fronts.runtime.grpcio_front import serve_authz
 from authplane.authserver.fronts.runtime.http_front import HttpChecks, serve_http_checks
 from authplane.authserver.fronts.runtime.pyvoy.fleet import Fleet
-from authplane.authserver.fronts.runtime.pyvoy.pyvoy_front import BackendPlan, PyvoySettings, serve_pyvoy
+from authplane.authserver.fronts.runtime.pyvoy.pyvoy_front import serve_pyvoy
+from authplane.authserver.fronts.runtime.pyvoy.worker import Serving
+from authplane.authserver.plan.server_plan import Engine, FrontPlan, HtpasswdPlan, PolicyPlan, ServerPlan
 from authplane.authserver.records.runtime.decision_log import DecisionLog, ToStandardOutput, open_decision_log
 from authplane.authserver.records.runtime.metrics import Metrics
-from authplane.authserver.runtime.server_backends import (
-    DescriptionError,
-    HtpasswdPlan,
-    ServingPlan,
-    require_usable,
-    serving,
-)
+from authplane.authserver.runtime.server_backends import PlanError, require_usable, serving
 from authplane.core.addresses import is_loopback
 from authplane.runtime.child_processes import Line, LineSink, Stream, forward
-from authplane.runtime.log import LogFormat
 from authplane.runtime.run_until_stopped import Stop, on_hangup, run_program
 from authplane.runtime.secret_files import warn_of_open_files
-from authplane.runtime.servers.admin import AdminSettings, Obstacle, admin_pages, serve_admin
-from authplane.runtime.servers.listen import Address, TlsPaths, UnixAddress
-from authplane.runtime.servers.tls_files import TlsFiles
+from authplane.runtime.servers.admin import Obstacle, admin_pages, serve_admin
+from authplane.runtime.servers.listen import Address, UnixAddress
 
 log: Final = structlog.stdlib.get_logger()
 
-_FACTORY: Final = "authplane.authserver.runtime.server_backends:serving"
-
-
-class Engine(StrEnum):
-    """What carries the server."""
-
-    GRPCIO = "grpcio"
-    """One process; runs wherever grpcio does."""
-    PYVOY = "pyvoy"
-    """Python inside Envoy, in as many processes as wanted."""
+FACTORY: Final = "authplane.authserver.runtime.server_backends:serving"
+"""What makes the backends in a worker."""
 
 
 DEFAULT_ENGINE: Final = Engine.PYVOY if sys.platform == "linux" else Engine.GRPCIO
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerPlan:
-    """What is served, where and how."""
-
-    serving: ServingPlan
-    address: Address
-    tls: TlsPaths
-    public: bool = False
-    """Other machines may ask without a certificate, unless policies believe what they say."""
-    engine: Engine
-    workers: int = 1
-    in_flight: int = 1000
-    http: tuple[Address, Form] | None = None
-    """Where HTTP checks are answered, and how they are asked."""
-    admin: AdminSettings | None = None
-    """Where health, readiness and metrics are served."""
-    log_format: LogFormat = LogFormat.AUTO
 
 
 def serve_checks(plan: ServerPlan) -> None:
@@ -88,37 +51,35 @@ def serve_checks(plan: ServerPlan) -> None:
 def _secrets(plan: ServerPlan) -> tuple[str, ...]:
     """Return the files that hold a key or passwords."""
     users = (
-        file.path
-        for each in plan.serving.branches
-        if isinstance(each.backend, HtpasswdPlan)
-        for file in each.backend.files
+        file.path for each in plan.branches if isinstance(each.backend, HtpasswdPlan) for file in each.backend.files
     )
-    return (plan.tls.key, *users)
+    return (*{front.tls.key for front in plan.fronts}, *users)
 
 
 def _asked_by_known_proxies(plan: ServerPlan) -> bool:
     """Tell whether only this machine, or who has a certificate, can ask."""
-    addresses = [plan.address, *([plan.http[0]] if plan.http else [])]
-    local = all(isinstance(each, UnixAddress) or is_loopback(each.host) for each in addresses)
-    return local or bool(plan.tls.ca)
+    return all(
+        front.tls.ca or isinstance(front.address, UnixAddress) or is_loopback(front.address.host)
+        for front in plan.fronts
+    )
 
 
 def _require_permission(plan: ServerPlan) -> None:
-    """Raise `DescriptionError` if a backend believes what its proxy says, or nobody said that strangers may ask."""
-    if any(isinstance(branch.backend, PolicyPlan) for branch in plan.serving.branches):
-        raise DescriptionError(
+    """Raise `PlanError` if a backend believes what its proxy says, or nobody said that strangers may ask."""
+    if any(isinstance(branch.backend, PolicyPlan) for branch in plan.branches):
+        raise PlanError(
             "policies believe what a proxy says of its client's certificate, so other machines must show one:"
             " give a CA for clients, or listen on this machine only"
         )
     if not plan.public:
-        raise DescriptionError(
+        raise PlanError(
             "other machines could ask for decisions without showing a certificate:"
             " give a CA for clients, listen on this machine only, or say --public"
         )
 
 
 def _fronts(plan: ServerPlan) -> AbstractAsyncContextManager[dict[str, Address]]:
-    require_usable(plan.serving)
+    require_usable(plan)
     match plan.engine:
         case Engine.GRPCIO:
             return _in_this_process(plan)
@@ -130,58 +91,50 @@ def _fronts(plan: ServerPlan) -> AbstractAsyncContextManager[dict[str, Address]]
 
 @asynccontextmanager
 async def _in_this_process(plan: ServerPlan) -> AsyncGenerator[dict[str, Address]]:
-    if plan.workers != 1:
-        raise DescriptionError("the grpcio engine has one process: use --engine pyvoy for more workers")
-    tls = TlsFiles.open(certificate=plan.tls.certificate, key=plan.tls.key, ca=plan.tls.ca)
-    if tls is not None and plan.http is not None:
-        raise DescriptionError("HTTP checks over TLS need --engine pyvoy")
-    settings = AuthzSettings(address=plan.address, tls=tls, in_flight=plan.in_flight)
+    if any(front.workers != 1 for front in plan.fronts):
+        raise PlanError("the grpcio engine has one process: use --engine pyvoy for more workers")
+    if any(front.tls and front.form is not None for front in plan.fronts):
+        raise PlanError("HTTP checks over TLS need --engine pyvoy")
     async with AsyncExitStack() as stack:
-        made = await stack.enter_async_context(serving(plan.serving.described()))
+        made = await stack.enter_async_context(serving(plan))
         stack.enter_context(on_hangup(made.reopen))
         if plan.admin is not None and made.pages is not None:
             await stack.enter_async_context(serve_admin(plan.admin, made.pages))
-        bound = {
-            "grpc": await stack.enter_async_context(
-                serve_authz(made.backend, settings, observer=made.observer, perform=made.perform, ready=made.ready)
-            )
-        }
-        if plan.http is not None:
-            address, form = plan.http
-            checks = HttpChecks(
-                made.backend, form, observer=made.observer, perform=made.perform, in_flight=plan.in_flight
-            )
-            bound["http"] = await stack.enter_async_context(serve_http_checks(checks, address))
+        bound = {}
+        for front in plan.fronts:
+            bound[front.protocol] = await stack.enter_async_context(_front_here(made, front))
         yield bound
+
+
+def _front_here(made: Serving, front: FrontPlan) -> AbstractAsyncContextManager[Address]:
+    if front.form is None:
+        return serve_authz(made.backend, front, observer=made.observer, perform=made.perform, ready=made.ready)
+    checks = HttpChecks(
+        made.backend, front.form, observer=made.observer, perform=made.perform, in_flight=front.in_flight
+    )
+    return serve_http_checks(checks, front.address)
 
 
 @asynccontextmanager
 async def _in_workers(plan: ServerPlan) -> AsyncGenerator[dict[str, Address]]:
     """Serve in workers; the port for people and Prometheus is the parent's, who asks them all."""
     own = Metrics()
-    backend = BackendPlan(factory=_FACTORY, description=plan.serving.described())
-    common = PyvoySettings(
-        address=plan.address, tls=plan.tls or None, in_flight=plan.in_flight, log_format=plan.log_format
-    )
-    fronts = {"grpc": replace(common, workers=plan.workers)}
-    if plan.http is not None:
-        fronts["http"] = replace(common, address=plan.http[0], http=plan.http[1])
     async with AsyncExitStack() as stack:
         # Workers notice by themselves that a log file was moved away; the signal must not end us.
         stack.enter_context(on_hangup(lambda: None))
         fleet = None
         if plan.admin is not None:
             fleet = Fleet(own)
-            parts: dict[str, Obstacle] = {front: fleet.obstacle(front) for front in fronts}
+            parts: dict[str, Obstacle] = {front.protocol: fleet.obstacle(front.protocol) for front in plan.fronts}
             pages = admin_pages(fleet, parts)
             await stack.enter_async_context(serve_admin(plan.admin, pages))
             await stack.enter_async_context(fleet.followed())
         # The lines of the workers are written by a thread: who does not read them must not hold us up.
         lines = stack.enter_context(open_decision_log(ToStandardOutput(), lost=own.lines_lost))
         bound = {}
-        for front, settings in fronts.items():
-            served = serve_pyvoy(backend, settings, sink=_passed_on(lines), fleet=fleet)
-            bound[front] = await stack.enter_async_context(served)
+        for front in plan.fronts:
+            served = serve_pyvoy(plan, front, factory=FACTORY, sink=_passed_on(lines), fleet=fleet)
+            bound[front.protocol] = await stack.enter_async_context(served)
         yield bound
 
 

@@ -1,11 +1,10 @@
-"""Backends from their descriptions: what a command line or a document says, in a form that other processes can read."""
+"""What a plan asks for, made: backends that run, and those who are told of their decisions."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from secrets import token_bytes
-from typing import Any, Final, NamedTuple, TypeAlias, assert_never
+from typing import NamedTuple, assert_never
 
 from authplane.authserver.backends.htpasswd.htpasswd import Htpasswd, HtpasswdSettings
 from authplane.authserver.backends.htpasswd.label_selectors import Selector, parse_selector
@@ -18,20 +17,12 @@ from authplane.authserver.backends.runtime.htpasswd_files import (
     UserState,
     keep_users,
 )
-from authplane.authserver.backends.runtime.policy_plan import PolicyPlan
 from authplane.authserver.backends.testserver import Mode, TestServer
 from authplane.authserver.engine.backend import Backend
-from authplane.authserver.engine.backend_choice import (
-    NOBODY,
-    Branch,
-    ByContext,
-    ByHost,
-    ByPath,
-    Choice,
-    Condition,
-)
+from authplane.authserver.engine.backend_choice import NOBODY, Branch, Choice
 from authplane.authserver.fronts.runtime.answer_checks import Perform, no_room
 from authplane.authserver.fronts.runtime.pyvoy.worker import Serving
+from authplane.authserver.plan.server_plan import BranchPlan, HtpasswdPlan, PolicyPlan, ServerPlan, TestServerPlan
 from authplane.authserver.records.runtime.decision_log import LogTarget, ToFile, ToStandardOutput, open_decision_log
 from authplane.authserver.records.runtime.metrics import Metrics
 from authplane.authserver.records.runtime.observer import Observer, Observers, RecordVerdict
@@ -47,98 +38,8 @@ from authplane.sources.runtime.last_good import LastGood
 from authplane.sources.runtime.listing import list_files
 
 
-class DescriptionError(Exception):
-    """A backend cannot be made; the message is a sentence for the user."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TestServerPlan:
-    """The test backend."""
-
-    mode: str = Mode.ALL.value
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilePlan:
-    """A password file; without a realm its users hold in every one."""
-
-    path: str
-    realm: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HtpasswdPlan:
-    """Users in password files, and in the Secrets of a folder."""
-
-    realm: str = "default"
-    files: tuple[FilePlan, ...] = ()
-    folder: str = ""
-    selector: str = ""
-    namespaces: tuple[str, ...] = ()
-    strict: bool = False
-    forward_credentials: bool = False
-    trusted_hops: int = 0
-    poll: bool = False
-    state_dir: str = ""
-    """Where last good versions of the folder's files are kept; empty is nowhere."""
-
-
-BackendChoice: TypeAlias = TestServerPlan | HtpasswdPlan | PolicyPlan
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BranchPlan:
-    """A backend, what it is called, and when it is asked."""
-
-    name: str
-    when: tuple[Condition, ...] = ()
-    backend: BackendChoice
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServingPlan:
-    """Backends, of which the first that fits is asked, and who is told of their decisions."""
-
-    branches: tuple[BranchPlan, ...]
-    decision_log: str = "-"
-    """A file; ``-`` is standard output, empty is none."""
-
-    def described(self) -> dict[str, Any]:
-        """Return it in a form that JSON can carry."""
-        return {"branches": [_described(branch) for branch in self.branches], "decision_log": self.decision_log}
-
-
-_BACKENDS: Final[dict[str, Callable[..., BackendChoice]]] = {
-    kind.__name__: kind for kind in (TestServerPlan, HtpasswdPlan, PolicyPlan)
-}
-_CONDITIONS: Final[dict[str, Callable[..., Condition]]] = {kind.__name__: kind for kind in (ByContext, ByHost, ByPath)}
-
-
-def _described(branch: BranchPlan) -> dict[str, Any]:
-    return {
-        "name": branch.name,
-        "when": [[type(condition).__name__, asdict(condition)] for condition in branch.when],
-        "backend": [type(branch.backend).__name__, asdict(branch.backend)],
-    }
-
-
-def read_plan(described: dict[str, Any]) -> ServingPlan:
-    """Read what `ServingPlan.described` returned, through JSON or not."""
-    return ServingPlan(
-        branches=tuple(_read_branch(each) for each in described["branches"]), decision_log=described["decision_log"]
-    )
-
-
-def _read_branch(described: dict[str, Any]) -> BranchPlan:
-    kind, fields = described["backend"]
-    if "files" in fields:
-        files = tuple(FilePlan(**each) for each in fields["files"])
-        fields = fields | {"files": files, "namespaces": tuple(fields["namespaces"])}
-    return BranchPlan(
-        name=described["name"],
-        when=tuple(_CONDITIONS[name](**given) for name, given in described["when"]),
-        backend=_BACKENDS[kind](**fields),
-    )
+class PlanError(Exception):
+    """A plan cannot be served; the message is a sentence for the user."""
 
 
 class _Made(NamedTuple):
@@ -154,9 +55,8 @@ class _Made(NamedTuple):
 
 
 @asynccontextmanager
-async def serving(described: dict[str, Any]) -> AsyncGenerator[Serving]:
-    """Make what a front serves with; everything that it needs runs while the block does."""
-    plan = read_plan(described)
+async def serving(plan: ServerPlan) -> AsyncGenerator[Serving]:
+    """Make what the fronts of a server serve with; everything that it needs runs while the block does."""
     metrics = Metrics()
     async with AsyncExitStack() as stack:
         made = {each.name: await stack.enter_async_context(_backend(each, metrics)) for each in plan.branches}
@@ -258,8 +158,8 @@ async def _htpasswd(name: str, plan: HtpasswdPlan, metrics: Metrics) -> AsyncGen
             keeper.cancel()
 
 
-def require_usable(plan: ServingPlan) -> None:
-    """Raise `DescriptionError` or `LogUnusableError` for what cannot be served, before a worker starts."""
+def require_usable(plan: ServerPlan) -> None:
+    """Raise `PlanError` or `LogUnusableError` for what cannot be served, before a worker starts."""
     target = _target(plan.decision_log)
     if target is not None:
         with open_decision_log(target):
@@ -275,7 +175,7 @@ def require_usable(plan: ServingPlan) -> None:
             case _:
                 assert_never(branch.backend)
     if sum(isinstance(branch.backend, PolicyPlan) for branch in plan.branches) > 1:
-        raise DescriptionError("one server decides by the policies of one folder")
+        raise PlanError("one server decides by the policies of one folder")
 
 
 def _require_policies(plan: PolicyPlan) -> None:
@@ -283,7 +183,7 @@ def _require_policies(plan: PolicyPlan) -> None:
 
     list_files(Path(plan.folder))
     if (plan.target or plan.gateway) and unnamed_target(plan) == NOWHERE:
-        raise DescriptionError(
+        raise PlanError(
             "a target is written Backend/<namespace>/<name>, and a Gateway Gateway/<namespace>/<name>[/<listener>]"
         )
 
@@ -291,12 +191,12 @@ def _require_policies(plan: PolicyPlan) -> None:
 def _selector(plan: HtpasswdPlan) -> Selector:
     for realm in (plan.realm, *(file.realm for file in plan.files if file.realm is not None)):
         if not fit_realm(realm):
-            raise DescriptionError(f"{realm!r} cannot be the name of a realm: use printable ASCII")
+            raise PlanError(f"{realm!r} cannot be the name of a realm: use printable ASCII")
     selector = parse_selector(plan.selector)
     if selector is None:
-        raise DescriptionError(f"{plan.selector!r} is not a label selector such as 'team=shop,tier in (a, b)'")
+        raise PlanError(f"{plan.selector!r} is not a label selector such as 'team=shop,tier in (a, b)'")
     if not plan.files and not plan.folder:
-        raise DescriptionError("there are no users: give a password file, or a folder with Secrets")
+        raise PlanError("there are no users: give a password file, or a folder with Secrets")
     return selector
 
 

@@ -6,13 +6,7 @@ from typing import NamedTuple
 
 from authplane.authserver.backends.htpasswd.label_selectors import parse_selector
 from authplane.authserver.engine.backend_choice import ByContext, ByHost, ByPath, Condition
-from authplane.authserver.runtime.server_backends import (
-    BackendChoice,
-    BranchPlan,
-    FilePlan,
-    HtpasswdPlan,
-    TestServerPlan,
-)
+from authplane.authserver.plan.server_plan import BackendPlan, BranchPlan, FilePlan, HtpasswdPlan, TestServerPlan
 from authplane.core.names import Ref
 from authplane.core.problems import Problem, Severity
 from authplane.core.text import shorten
@@ -112,7 +106,7 @@ def _condition(written: Written) -> Condition:
             raise ValueError("a condition that was decoded has one of its fields")
 
 
-def _backend(backend: ServedBackend, root: Path, watched: _Watched) -> BackendChoice:
+def _backend(backend: ServedBackend, root: Path, watched: _Watched) -> BackendPlan:
     match backend:
         case ServedBackend(testserver=TestServerBackend(mode=mode)):
             return TestServerPlan(mode=mode)

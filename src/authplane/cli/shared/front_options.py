@@ -2,15 +2,16 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
 from authplane.authserver.engine.http_check import Form, ForwardedHeaders, OriginalHeaders, SameRequest
+from authplane.authserver.plan.server_plan import BranchPlan, Engine, FrontPlan, ServerPlan
 from authplane.authserver.records.runtime.decision_log import LogUnusableError
 from authplane.authserver.records.runtime.traces import TracesUnusableError
-from authplane.authserver.runtime.server import DEFAULT_ENGINE, Engine, ServerPlan, serve_checks
-from authplane.authserver.runtime.server_backends import BranchPlan, DescriptionError, ServingPlan
+from authplane.authserver.runtime.server import DEFAULT_ENGINE, serve_checks
+from authplane.authserver.runtime.server_backends import PlanError
 from authplane.cli.shared.listen_options import (
     AddressOption,
     LogFormatOption,
@@ -86,26 +87,31 @@ class Front:
             fail(f"{self.http_form!r} is not one of {', '.join(_FORMS)}", status=2)
         with serving():
             try:
-                serve_checks(self._plan(branches))
-            except DescriptionError as error:
+                serve_checks(self.plan(*branches))
+            except PlanError as error:
                 fail(str(error), status=2)
             except (LogUnusableError, TracesUnusableError) as error:
                 fail(str(error))
 
-    def _plan(self, branches: tuple[BranchPlan, ...]) -> ServerPlan:
-        form = _FORMS[self.http_form]
+    def plan(self, *branches: BranchPlan) -> ServerPlan:
+        """Return what these options and backends say; raises a `ListenError` for what is no address."""
         return ServerPlan(
-            serving=ServingPlan(branches=branches, decision_log=self.decision_log),
-            address=parse_address(self.address),
-            public=self.public,
-            tls=TlsPaths(certificate=self.tls_cert_path, key=self.tls_key_path, ca=self.tls_ca_path),
+            branches=branches,
+            fronts=tuple(self._fronts()),
             engine=self.engine,
-            workers=self.workers,
-            in_flight=self.in_flight,
-            http=(parse_address(self.http_address), form) if self.http_address else None,
+            public=self.public,
             admin=admin_settings(self.metrics_address, self.metrics_host, public=self.metrics_public),
+            decision_log=self.decision_log,
             log_format=self.log_format,
         )
+
+    def _fronts(self) -> Iterator[FrontPlan]:
+        tls = TlsPaths(certificate=self.tls_cert_path, key=self.tls_key_path, ca=self.tls_ca_path)
+        address = parse_address(self.address)
+        yield FrontPlan(address=address, tls=tls, workers=self.workers, in_flight=self.in_flight)
+        if self.http_address:
+            address, form = parse_address(self.http_address), _FORMS[self.http_form]
+            yield FrontPlan(address=address, form=form, tls=tls, in_flight=self.in_flight)
 
 
 def with_front(command: Callable[..., None]) -> Callable[..., None]:

@@ -13,11 +13,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, TypeAlias
 
-from authplane.authserver.backends.runtime.policy_plan import PolicyPlan
 from authplane.authserver.backends.runtime.policy_server import keep_policies
 from authplane.authserver.backends.testserver import Mode
 from authplane.authserver.engine.check_engine import Answer
-from authplane.authserver.fronts.runtime.grpcio_front import AuthzSettings, serve_authz
+from authplane.authserver.fronts.runtime.grpcio_front import serve_authz
+from authplane.authserver.plan.server_plan import FrontPlan, PolicyPlan
 from authplane.authserver.records.runtime.metrics import Metrics
 from authplane.authserver.records.runtime.observer import Observer
 from authplane.controlplane.graph.model.graph_model import Graph
@@ -176,7 +176,7 @@ async def _serve_policies(
 
     async with keep_policies("policy", plan, metrics, quiet=True) as kept:
         observer = Observer("policy", metrics.checks("policy"), verdicts=(kept.counts.record, shown))
-        front = AuthzSettings(address=address, grace=_GRACE)
+        front = FrontPlan(address=address, grace=_GRACE)
         async with serve_authz(kept.backend, front, observer=observer, perform=kept.perform):
             yield
 

@@ -11,7 +11,7 @@ from authplane.authserver.backends.access_policies import AccessPolicies
 from authplane.authserver.backends.runtime.asked_services import asked_endpoints
 from authplane.authserver.backends.runtime.cel_watch import WatchedExpressions
 from authplane.authserver.backends.runtime.external_services import ExternalServices, external_services
-from authplane.authserver.backends.runtime.policy_plan import PolicyPlan
+from authplane.authserver.plan.server_plan import PolicyPlan
 from authplane.authserver.records.runtime.metrics import Metrics, ReloadMetrics
 from authplane.authserver.records.runtime.verdict_metrics import AccessMetrics, VerdictCounts
 from authplane.cel.evaluate.remembered_results import RememberedExpressions

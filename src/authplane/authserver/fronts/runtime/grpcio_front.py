@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Final
 
 import grpc
@@ -13,12 +12,14 @@ from authplane.authserver.engine.backend_choice import Choice
 from authplane.authserver.engine.wire import with_context
 from authplane.authserver.fronts.runtime.answer_checks import Checks, Observing, Perform, no_room
 from authplane.authserver.fronts.runtime.reflection import Reflection
+from authplane.authserver.plan.server_plan import FrontPlan
 from authplane.authserver.records.runtime.traces import NO_TRACE, caller_trace
 from authplane.policy.check.check_context import TARGET, TARGET_METADATA
 from authplane.runtime.servers.grpc_server import Tls, serve_grpc
 from authplane.runtime.servers.health import health_service
 from authplane.runtime.servers.listen import Address
 from authplane.runtime.servers.service_names import REFLECTIONS, SERVICES
+from authplane.runtime.servers.tls_files import TlsFiles
 
 _OPTIONS: Final = (
     # Without this a second server on the same port would get half of the checks.
@@ -34,36 +35,23 @@ _OPTIONS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthzSettings:
-    """How the front listens."""
-
-    address: Address
-    tls: Tls | None = None
-    largest_message: int = 4 * 1024 * 1024
-    """In bytes; the call of a larger message fails, and so it is not let through."""
-    in_flight: int = 1000
-    """How many checks may wait at a time for something that takes long; the next one is told at once that it cannot."""
-    connections: int = 10_000
-    """More at a time are closed at once."""
-    grace: float = 2.0
-    """How many seconds checks in progress have when the server stops."""
-
-
 @asynccontextmanager
-async def serve_authz(
+async def serve_authz(  # noqa: PLR0913 (most have a default)
     backend: Backend | Choice,
-    settings: AuthzSettings,
+    front: FrontPlan,
     *,
     observer: Observing,
     perform: Perform = no_room,
     ready: Callable[[], bool] = lambda: True,
+    tls: Tls | None = None,
 ) -> AsyncGenerator[Address]:
     """Serve checks while the block runs; yields the address with the port that was really taken.
 
-    Raises a `ListenError` if the address cannot be had.
+    ``tls`` is for those who have it at hand; without it the files that the plan names are used. Raises a `ListenError`
+    if the address or a file cannot be had.
     """
-    checks = Checks(backend, observer=observer, perform=perform, in_flight=settings.in_flight)
+    shown = tls or TlsFiles.open(certificate=front.tls.certificate, key=front.tls.key, ca=front.tls.ca)
+    checks = Checks(backend, observer=observer, perform=perform, in_flight=front.in_flight)
     reflection = Reflection()
     handlers = [
         *(_authorization(checks, service) for service in SERVICES),
@@ -72,14 +60,14 @@ async def serve_authz(
     ]
     options = [
         *_OPTIONS,
-        ("grpc.max_receive_message_length", settings.largest_message),
-        ("grpc.max_allowed_incoming_connections", settings.connections),
+        ("grpc.max_receive_message_length", front.largest_message),
+        ("grpc.max_allowed_incoming_connections", front.limits.connections),
     ]
 
     def build() -> grpc.aio.Server:
         return grpc.aio.server(handlers=handlers, options=options)
 
-    async with serve_grpc(build, settings.address, settings.tls, grace=settings.grace) as bound:
+    async with serve_grpc(build, front.address, shown, grace=front.grace) as bound:
         yield bound
 
 

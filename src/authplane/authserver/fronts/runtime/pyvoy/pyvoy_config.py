@@ -3,10 +3,10 @@
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias, assert_never
 
+from authplane.authserver.plan.server_plan import FrontLimits
 from authplane.runtime.servers.listen import Address, ServerTls, TcpAddress, UnixAddress
 
 Json: TypeAlias = dict[str, Any]
@@ -39,26 +39,9 @@ READABLE: Final = f"(?:[!-$&->@-~]|{_ESCAPED})*(?:\\?[!-~]*)?"
 """Paths that pyvoy can read: what is escaped is UTF-8. It never answers a request with another one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What callers may cost one worker."""
-
-    connections: int = 10_000
-    """More at a time are closed at once."""
-    streams: int = 1000
-    """Calls at a time on one connection."""
-    calls: int | None = None
-    """Calls on one connection, after which its client opens another; None does not count them."""
-    head_kib: int = 64
-    """The size of all headers of a call."""
-    headers: int = 200
-    patience: float = 10.0
-    """Seconds in which a whole call must arrive."""
-    idle: float = 60.0
-    """Seconds after which a call in which nothing happens is given up."""
-
-
-def render_worker(filters: list[Json], address: Address, limits: Limits, secrets: Mapping[str, Path] | None) -> Json:
+def render_worker(
+    filters: list[Json], address: Address, limits: FrontLimits, secrets: Mapping[str, Path] | None
+) -> Json:
     """Return the configuration of a worker's Envoy; ``secrets`` names the files of its secrets, without it no TLS."""
     chain: Json = {"filters": [_typed("envoy.filters.network.http_connection_manager", _manager(filters, limits))]}
     if secrets is not None:
@@ -98,7 +81,7 @@ def render_secrets(tls: ServerTls) -> dict[str, str]:
     return files
 
 
-def _manager(filters: list[Json], limits: Limits) -> Json:
+def _manager(filters: list[Json], limits: FrontLimits) -> Json:
     return {
         "@type": f"{_TYPE}envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": STATS,
@@ -127,7 +110,7 @@ def _manager(filters: list[Json], limits: Limits) -> Json:
     }
 
 
-def _common(limits: Limits) -> Json:
+def _common(limits: FrontLimits) -> Json:
     common: Json = {"max_headers_count": limits.headers, "idle_timeout": "3600s"}
     return common if limits.calls is None else {**common, "max_requests_per_connection": limits.calls}
 

@@ -16,27 +16,20 @@ from typing import Final, NamedTuple, TypeAlias, assert_never
 
 import structlog
 
-from authplane.authserver.engine.http_check import Form
 from authplane.authserver.fronts.runtime.pyvoy.fleet import Fleet
-from authplane.authserver.fronts.runtime.pyvoy.pyvoy_config import (
-    STATS,
-    Json,
-    Limits,
-    only_readable_paths,
-    render_worker,
-)
-from authplane.authserver.fronts.runtime.pyvoy.worker import SOCKET, WorkerPlan, plan_environment
+from authplane.authserver.fronts.runtime.pyvoy.pyvoy_config import STATS, Json, only_readable_paths, render_worker
+from authplane.authserver.fronts.runtime.pyvoy.worker import SOCKET, worker_environment
 from authplane.authserver.fronts.runtime.pyvoy.worker_certificates import Certificates
 from authplane.authserver.fronts.runtime.pyvoy.worker_watchdog import hangs
+from authplane.authserver.plan.server_plan import FrontLimits, FrontPlan, ServerPlan
 from authplane.runtime.child_processes import Line, LineSink, Stream, owned_tasks, run_process
 from authplane.runtime.envoy_process import Envoy, EnvoyEndedError, EnvoyError, EnvoySettings, run_envoy, shim_folder
-from authplane.runtime.log import LogFormat, settled
+from authplane.runtime.log import settled
 from authplane.runtime.servers.listen import (
     Address,
     AddressInvalidError,
     AddressTakenError,
     TcpAddress,
-    TlsPaths,
     UnixAddress,
     claim,
 )
@@ -60,37 +53,6 @@ _SHARED_CALLS: Final = 200
 _log: Final = structlog.stdlib.get_logger()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackendPlan:
-    """A backend for another process."""
-
-    factory: str
-    """``module:name`` of a function from the description to what serves (`Factory` in `worker`)."""
-    description: object = None
-    """Anything that JSON can carry; other programs of this user can read it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PyvoySettings:
-    """How the front listens."""
-
-    address: Address
-    tls: TlsPaths | None = None
-    workers: int = 1
-    """Processes that share the port; a unix socket has one."""
-    largest_message: int = 4 * 1024 * 1024
-    """In bytes; the call of a larger message fails, and so it is not let through."""
-    in_flight: int = 1000
-    """How many checks may wait at a time, in each worker, for something that takes long."""
-    grace: float = 2.0
-    """How many seconds checks in progress have when the server stops."""
-    limits: Limits = field(default_factory=Limits)
-    http: Form | None = None
-    """How HTTP checks are asked; without it gRPC is served."""
-    log_format: LogFormat = LogFormat.AUTO
-    """How the workers write their logs; ``auto`` is what it means here."""
-
-
 async def _to_stderr(line: Line) -> None:
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.write(f"{line.text}\n")
@@ -99,53 +61,55 @@ async def _to_stderr(line: Line) -> None:
 
 @asynccontextmanager
 async def serve_pyvoy(
-    backend: BackendPlan, settings: PyvoySettings, *, sink: LineSink = _to_stderr, fleet: Fleet | None = None
+    plan: ServerPlan, front: FrontPlan, *, factory: str, sink: LineSink = _to_stderr, fleet: Fleet | None = None
 ) -> AsyncGenerator[Address]:
-    """Serve checks while the block runs; yields the address with the port that was really taken.
+    """Serve a front of a server while the block runs; yields the address with the port that was really taken.
 
     Raises a `ListenError` if the address or the certificate cannot be used, and an `EnvoyError` if a worker does not
-    start. A worker that ends later is started again. What workers write goes to ``sink``; ``fleet`` hears which
-    of them run.
+    start. A worker that ends later is started again. ``factory`` is ``module:name`` of what makes the backends in each
+    worker (`Factory` in `worker`). What workers write goes to ``sink``; ``fleet`` hears which of them run.
     """
-    if settings.workers > 1 and isinstance(settings.address, UnixAddress):
-        raise AddressInvalidError(f"{settings.workers} workers cannot share {settings.address}: use a port")
-    claim(settings.address)
-    with _private_folder() as folder, _reserved(settings.address) as bound:
-        certificates = None if settings.tls is None else Certificates(settings.tls, folder)
+    if front.workers > 1 and isinstance(front.address, UnixAddress):
+        raise AddressInvalidError(f"{front.workers} workers cannot share {front.address}: use a port")
+    claim(front.address)
+    # Only this process knows where its log goes.
+    told = replace(plan, log_format=settled(plan.log_format))
+    with _private_folder() as folder, _reserved(front.address) as bound:
+        certificates = Certificates(front.tls, folder) if front.tls else None
         secrets = None if certificates is None else certificates.files
         asked = await _ask_pyvoy()
-        filters = asked.filters if settings.http is None else [only_readable_paths(), *asked.filters]
-        plan = _Plan(
-            config=json.dumps(render_worker(filters, bound, _shared(settings), secrets)),
-            environment=os.environ | asked.environment | _environment(backend, settings),
-            grace=settings.grace,
+        filters = asked.filters if front.form is None else [only_readable_paths(), *asked.filters]
+        run = _WorkerRun(
+            config=json.dumps(render_worker(filters, bound, _shared(front), secrets)),
+            environment=os.environ | asked.environment | worker_environment(told, front, factory),
+            grace=front.grace,
             sink=sink,
-            member=_members(fleet, "grpc" if settings.http is None else "http"),
+            member=_members(fleet, front.protocol),
             folder=folder,
             restore=None if certificates is None else certificates.restore,
         )
         async with owned_tasks() as tasks:
             stop = asyncio.Event()
-            for number in range(settings.workers):
+            for number in range(front.workers):
                 up = asyncio.Event()
-                tasks.create_task(_supervise(plan, number, stop=stop, up=up))
+                tasks.create_task(_supervise(run, number, stop=stop, up=up))
                 await up.wait()
             follower = None if certificates is None else tasks.create_task(certificates.follow())
             try:
-                yield _shown(settings.address, bound)
+                yield _shown(front.address, bound)
             finally:
                 stop.set()
                 if follower is not None:
                     follower.cancel()
 
 
-def _shared(settings: PyvoySettings) -> Limits:
+def _shared(front: FrontPlan) -> FrontLimits:
     """Have clients of several workers change their connections: each new one goes to any worker, as the system likes.
 
     A client such as Envoy has one connection for each of its threads, and would keep to the workers it found first.
     """
-    limits = settings.limits
-    return limits if settings.workers == 1 or limits.calls is not None else replace(limits, calls=_SHARED_CALLS)
+    limits = front.limits
+    return limits if front.workers == 1 or limits.calls is not None else replace(limits, calls=_SHARED_CALLS)
 
 
 @contextmanager
@@ -198,19 +162,8 @@ async def _ask_pyvoy_anew() -> _Asked:
     return _Asked(manager["http_filters"], wanted)
 
 
-def _environment(backend: BackendPlan, settings: PyvoySettings) -> dict[str, str]:
-    plan = WorkerPlan(
-        factory=backend.factory,
-        largest_message=settings.largest_message,
-        in_flight=settings.in_flight,
-        http=settings.http,
-        log_format=settled(settings.log_format).value,
-    )
-    return plan_environment(plan, backend.description)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
+class _WorkerRun:
     """How each worker is run."""
 
     config: str
@@ -232,14 +185,14 @@ def _members(fleet: Fleet | None, front: str) -> _Member:
     return (lambda _number, _socket: nullcontext()) if fleet is None else partial(fleet.member, front)
 
 
-async def _supervise(plan: _Plan, number: int, *, stop: asyncio.Event, up: asyncio.Event) -> None:
+async def _supervise(run: _WorkerRun, number: int, *, stop: asyncio.Event, up: asyncio.Event) -> None:
     """Keep one worker running until ``stop``; only its first start may fail."""
     clock = asyncio.get_running_loop().time
     pause = _SHORTEST_PAUSE
     while True:
         begun = clock()
         try:
-            status = await _live(plan, number, stop=stop, up=up)
+            status = await _live(run, number, stop=stop, up=up)
         except EnvoyError as error:
             if not up.is_set():
                 raise
@@ -258,21 +211,21 @@ async def _supervise(plan: _Plan, number: int, *, stop: asyncio.Event, up: async
             return
 
 
-async def _live(plan: _Plan, number: int, *, stop: asyncio.Event, up: asyncio.Event) -> int | None:
+async def _live(run: _WorkerRun, number: int, *, stop: asyncio.Event, up: asyncio.Event) -> int | None:
     """Run one worker until it ends or ``stop`` is set, in which case it finishes what it has begun."""
-    socket = str(plan.folder / f"worker-{number}.sock")
+    socket = str(run.folder / f"worker-{number}.sock")
     settings = EnvoySettings(
-        concurrency=1, log_level="warning", grace=plan.grace, environment={**plan.environment, SOCKET: socket}
+        concurrency=1, log_level="warning", grace=run.grace, environment={**run.environment, SOCKET: socket}
     )
-    if plan.restore is not None:
-        plan.restore()
-    async with run_envoy(plan.config, sink=plan.sink, settings=settings) as envoy, owned_tasks() as tasks:
+    if run.restore is not None:
+        run.restore()
+    async with run_envoy(run.config, sink=run.sink, settings=settings) as envoy, owned_tasks() as tasks:
         await envoy.ready(limit=_START)
         run_in_batches(envoy.pid)
         ended = tasks.create_task(envoy.ended())
         stopped = tasks.create_task(stop.wait())
         hung = tasks.create_task(hangs(envoy.answers, envoy.pid))
-        with plan.member(number, socket):
+        with run.member(number, socket):
             up.set()
             await asyncio.wait([ended, stopped, hung], return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
@@ -283,7 +236,7 @@ async def _live(plan: _Plan, number: int, *, stop: asyncio.Event, up: asyncio.Ev
             await ended
         hung.cancel()
         if not ended.done():
-            await _drain(envoy, plan.grace)
+            await _drain(envoy, run.grace)
             ended.cancel()
             return None
         return ended.result()

@@ -1,43 +1,41 @@
 """The worker's side of the pyvoy front: what runs inside Envoy, made from the environment.
 
-The process that starts a worker tells it in two variables what to serve. A factory, named by its import path, makes the
-parts: it is given the description of the backend and may keep tasks of its own while it serves.
+The process that starts a worker gives it the plan of the server, and says which front of it to serve. A factory,
+named by its import path, makes the parts: it is given the plan and may keep tasks of its own while it serves.
 """
 
 import gc
 import importlib
-import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import asdict, dataclass
-from typing import Any, Final, TypeAlias
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 import structlog
 
 from authplane.authserver.engine.backend import Backend
 from authplane.authserver.engine.backend_choice import Choice
-from authplane.authserver.engine.http_check import Form, ForwardedHeaders, OriginalHeaders, SameRequest
 from authplane.authserver.fronts.runtime.answer_checks import Checks, Observing, Perform, no_room
 from authplane.authserver.fronts.runtime.asgi_bodies import Receive
 from authplane.authserver.fronts.runtime.asgi_front import Application, GrpcApplication, Scope, Send
 from authplane.authserver.fronts.runtime.http_front import HttpApplication, HttpChecks
 from authplane.authserver.fronts.runtime.reflection import PATHS, Reflection
+from authplane.authserver.plan.plan_text import plan_text, read_plan
+from authplane.authserver.plan.server_plan import FrontPlan, ServerPlan
 from authplane.runtime.child_processes import place_of
-from authplane.runtime.log import LogFormat, set_up_log
+from authplane.runtime.log import set_up_log
 from authplane.runtime.servers.http_server import Respond, serve_http
 from authplane.runtime.servers.listen import UnixAddress
 
-BACKEND: Final = "AUTHPLANE_BACKEND"
-"""The description of the backend, JSON that only the factory understands."""
-WORKER: Final = "AUTHPLANE_WORKER"
-"""A `WorkerPlan`, JSON."""
+PLAN: Final = "AUTHPLANE_PLAN"
+"""The `ServerPlan`, as text."""
+FRONT: Final = "AUTHPLANE_FRONT"
+"""Which of its fronts this worker serves, by number."""
+FACTORY: Final = "AUTHPLANE_FACTORY"
+"""``module:name`` of a `Factory`."""
 SOCKET: Final = "AUTHPLANE_SOCKET"
 """Where this worker answers its parent about itself; nowhere without it."""
-
-_FORMS: Final[Mapping[str, Callable[..., Form]]] = {
-    form.__name__: form for form in (SameRequest, ForwardedHeaders, OriginalHeaders)
-}
 
 _log: Final = structlog.stdlib.get_logger()
 
@@ -57,37 +55,13 @@ class Serving:
     """Opens log files anew."""
 
 
-Factory: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Serving]]
-"""Makes the parts from the description; what they need runs until the context ends."""
+Factory: TypeAlias = Callable[[ServerPlan], AbstractAsyncContextManager[Serving]]
+"""Makes the parts that a plan asks for; what they need runs until the context ends."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerPlan:
-    """What a worker is told besides the backend."""
-
-    factory: str
-    """``module:name`` of a `Factory`."""
-    largest_message: int
-    in_flight: int
-    http: Form | None
-    """How HTTP checks are asked; without it gRPC is served."""
-    log_format: str = LogFormat.JSON.value
-
-
-def plan_environment(plan: WorkerPlan, description: object) -> dict[str, str]:
-    """Return the variables that tell a worker what to serve."""
-    form = None if plan.http is None else [type(plan.http).__name__, asdict(plan.http)]
-    told = asdict(plan) | {"http": form}
-    return {BACKEND: json.dumps(description, sort_keys=True), WORKER: json.dumps(told, sort_keys=True)}
-
-
-def read_plan(environment: Mapping[str, str]) -> WorkerPlan:
-    """Read what `plan_environment` wrote."""
-    told = json.loads(environment[WORKER])
-    if told["http"] is not None:
-        name, fields = told["http"]
-        told["http"] = _FORMS[name](**fields)
-    return WorkerPlan(**told)
+def worker_environment(plan: ServerPlan, front: FrontPlan, factory: str) -> dict[str, str]:
+    """Return the variables that tell a worker what to serve; other programs of this user can read them."""
+    return {PLAN: plan_text(plan), FRONT: str(plan.fronts.index(front)), FACTORY: factory}
 
 
 class Worker:
@@ -109,11 +83,11 @@ class Worker:
         await receive()
         started = False
         try:
-            plan = read_plan(os.environ)
-            set_up_log(LogFormat(plan.log_format))
-            made = load_factory(plan.factory)(json.loads(os.environ[BACKEND]))
+            plan = read_plan(os.environ[PLAN])
+            set_up_log(plan.log_format)
+            made = load_factory(os.environ[FACTORY])(plan)
             async with made as serving, _told(serving.pages, os.environ.get(SOCKET)):
-                self._application = build_application(serving, plan)
+                self._application = build_application(serving, plan.fronts[int(os.environ[FRONT])])
                 # What is there by now stays: the collector need not look at it again while checks wait.
                 gc.collect()
                 gc.freeze()
@@ -132,16 +106,16 @@ def _told(pages: Respond | None, socket: str | None) -> AbstractAsyncContextMana
     return serve_http(UnixAddress(path=socket), pages) if pages and socket else nullcontext()
 
 
-def build_application(serving: Serving, plan: WorkerPlan) -> Application:
+def build_application(serving: Serving, front: FrontPlan) -> Application:
     """Put an application together."""
-    if plan.http is not None:
+    if front.form is not None:
         asked = HttpChecks(
-            serving.backend, plan.http, observer=serving.observer, perform=serving.perform, in_flight=plan.in_flight
+            serving.backend, front.form, observer=serving.observer, perform=serving.perform, in_flight=front.in_flight
         )
-        return HttpApplication(asked, largest_body=plan.largest_message)
-    checks = Checks(serving.backend, observer=serving.observer, perform=serving.perform, in_flight=plan.in_flight)
+        return HttpApplication(asked, largest_body=front.largest_message)
+    checks = Checks(serving.backend, observer=serving.observer, perform=serving.perform, in_flight=front.in_flight)
     others = dict.fromkeys(PATHS, Reflection())
-    return GrpcApplication(checks, largest_message=plan.largest_message, serving=serving.ready, others=others)
+    return GrpcApplication(checks, largest_message=front.largest_message, serving=serving.ready, others=others)
 
 
 def load_factory(path: str) -> Factory:
