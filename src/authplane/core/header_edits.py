@@ -1,6 +1,6 @@
 """Header edits."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 
@@ -10,14 +10,6 @@ class HeaderEdits:
 
     set: tuple[tuple[str, str], ...] = ()
     remove: tuple[str, ...] = ()
-    _hash: int = field(init=False, repr=False, compare=False)
-    """Decisions are looked up again and again, and there may be many names in them."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.set, self.remove)))
-
-    def __hash__(self) -> int:
-        return self._hash
 
 
 NO_EDITS: Final = HeaderEdits()

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Final, TypeAlias, assert_never
 
 import re2  # type: ignore[import-untyped]
@@ -118,7 +117,6 @@ def _full_match(compiled: Any, text: str) -> bool:
         return False
 
 
-@lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> Any:
     options = re2.Options()
     options.log_errors = False

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -16,6 +15,7 @@ from authplane.resources.yaml.locate import locate
 from authplane.resources.yaml.nodes import Node, parse_nodes
 
 _NOTHING: Final = Resources()
+_MOST_ROOTS: Final = 8
 
 
 class Claim(NamedTuple):
@@ -41,6 +41,8 @@ class Origins:
     """What files say now."""
     claims: Mapping[Ref, tuple[Claim, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """The documents that are in force."""
+    _roots: dict[Chunk, Node | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The documents that were looked into last: one with many problems is asked for the place of each."""
 
     def places(self, key: Ref, path: Path, more: Iterable[str] = ()) -> Iterator[tuple[Place, Ref]]:
         """Return where the field stands in each document that declares the resource now, in ``more`` files as well."""
@@ -52,9 +54,19 @@ class Origins:
             chunks = {claim.chunk for claim in known if claim.chunk in source.starts}
             docs = [(chunk, doc) for chunk in chunks or source.starts for doc in chunk.docs if key_of(doc.ref) == key]
             for chunk, doc in docs:
-                yield from _places(file, source, chunk, doc, path)
+                line, column = self._locate(chunk, (*doc.root, *path))
+                for before in source.starts[chunk]:
+                    yield Place(file, before + line, column), doc.ref
             if known and not docs:
                 yield Place(file, 0, 0), known[0].doc.ref
+
+    def _locate(self, chunk: Chunk, path: Path) -> tuple[int, int]:
+        if chunk not in self._roots:
+            if len(self._roots) >= _MOST_ROOTS:
+                self._roots.clear()
+            self._roots[chunk] = parse_nodes(chunk.text).root
+        root = self._roots[chunk]
+        return locate(root, path) if root is not None else (1, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,16 +89,3 @@ class Loaded:
         key = key_of(ref)
         places = sorted(self.origins.places(key, path), key=lambda found: (found[1] != ref, found[0]))
         return places[0][0] if places else Place("", 0, 0)
-
-
-def _places(file: str, source: Source, chunk: Chunk, doc: Doc, path: Path) -> Iterator[tuple[Place, Ref]]:
-    root = _root(chunk.text)
-    line, column = locate(root, (*doc.root, *path)) if root is not None else (1, 1)
-    for before in source.starts[chunk]:
-        yield Place(file, before + line, column), doc.ref
-
-
-# A document with many problems is asked for the place of each, one after another.
-@lru_cache(maxsize=8)
-def _root(text: str) -> Node | None:
-    return parse_nodes(text).root

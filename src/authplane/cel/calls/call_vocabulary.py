@@ -1,7 +1,6 @@
 """Expressions about calls of gRPC: what gRFC A106 and A103 let them speak about, on each side."""
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Final
 
 from authplane.cel.calls.call_header_names import with_small_names
@@ -86,7 +85,6 @@ _NUMERIC: Final = frozenset({
 })  # fmt: skip
 
 
-@lru_cache(maxsize=16_384)
 def compile_call_expression(
     text: str, vocabulary: Vocabulary, result: Result = Result.BOOL
 ) -> Program | tuple[CelProblem, ...]:

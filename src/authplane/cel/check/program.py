@@ -71,6 +71,8 @@ class Program:
         return tuple(path for each in self.reads for path in each.paths)
 
 
+# To check a short one takes 1,000 µs, to find it here 1.3 µs. Policies repeat expressions, and gRPC programs get all of
+# theirs again with each change of their configuration.
 @lru_cache(maxsize=16_384)
 def compile_expression(
     text: str, vocabulary: Vocabulary, result: Result = Result.PERHAPS_BOOL

@@ -1,6 +1,5 @@
 """Patterns of ``matches()``: RE2, which takes linear time, and still a long time for some."""
 
-from functools import lru_cache
 from typing import Final
 
 import re2  # type: ignore[import-untyped]
@@ -27,7 +26,6 @@ def pattern_size(pattern: str) -> int:
     return LARGEST if isinstance(size, str) else size
 
 
-@lru_cache(maxsize=1024)
 def _size(pattern: str) -> int | str:
     """Return the size of a pattern, or what is wrong with it."""
     options = re2.Options()

@@ -6,7 +6,6 @@ a listener with ten thousand filter chains is the bytes of the listener and the 
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from google.protobuf.message import Message
@@ -78,6 +77,8 @@ class _Serialized:
     part: Part
     name: str
     body: bytes
+    length: bytes
+    """What stands before the bytes in a field."""
     parts: "Mapping[_Key, _Serialized]"
 
 
@@ -117,8 +118,8 @@ class Bodies(Generations[_Key, _Serialized]):
                 inner = self._pieces(part, used)
                 pieces += (tag, varint(sum(map(len, inner))), *inner)
             else:
-                body = self._part(part, used).body
-                pieces += (tag, _length(len(body)), body)
+                made = self._part(part, used)
+                pieces += (tag, made.length, made.body)
         return pieces
 
     def _part(self, part: Part, used: dict[_Key, _Serialized]) -> _Serialized:
@@ -137,8 +138,10 @@ class Bodies(Generations[_Key, _Serialized]):
     def _serialize(self, part: Part) -> _Serialized:
         made, used = part.render(), dict[_Key, _Serialized]()
         if isinstance(made, Whole):
-            return _Serialized(part, made.name, b"".join(self._pieces(made, used)), used)
-        return _Serialized(part, _name(made), made.SerializeToString(deterministic=True), {})
+            name, body = made.name, b"".join(self._pieces(made, used))
+        else:
+            name, body = _name(made), made.SerializeToString(deterministic=True)
+        return _Serialized(part, name, body, varint(len(body)), used)
 
 
 def _name(message: Message) -> str:
@@ -154,7 +157,3 @@ def _same(known: object, now: object) -> bool:
 def _tag(number: int) -> bytes:
     """Write what stands before a message in a field (wire type 2)."""
     return varint(number << 3 | 2)
-
-
-# Entries of one field are often of the same length.
-_length: Final = lru_cache(maxsize=4096)(varint)

@@ -145,14 +145,6 @@ class Target:
     backend: Ref | None = None
     gateway: Ref | None = None
     section: str = ""
-    _hash: int = field(init=False, repr=False, compare=False)
-    """Every check looks a target up, and they are made once."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.backend, self.gateway, self.section)))
-
-    def __hash__(self) -> int:
-        return self._hash
 
 
 def attachments_before(target: Target, known: Mapping[Aim, Attachment]) -> tuple[Attachment, ...] | None:

@@ -1,6 +1,5 @@
 """One request under judgement: whatever rules ask about it is found out when the first of them asks, and once."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -40,9 +39,6 @@ class Identity(NamedTuple):
 NOBODY: Final = Identity("", {})
 
 _UNFIT: Final = {Unfit.NUL: Failed(Code.NUL_IN_INPUT), Unfit.INTEGER: Failed(Code.NUMBER_OUT_OF_RANGE)}
-_MOST_CLAIMS: Final = 4096
-_CLAIMS: Final[OrderedDict[int, tuple[Verified, Admitted | Failed]]] = OrderedDict()
-"""Claims as expressions take them. A known token comes with each request, and is the same object then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,14 +183,4 @@ def joined_headers(request: Request) -> dict[str, str]:
 
 def _admitted(identity: Identity) -> Admitted | Failed:
     members: Any = identity.members
-    if not isinstance(members, Verified):
-        return admit(members)
-    known = _CLAIMS.get(id(members))
-    if known is not None and known[0] is members:
-        _CLAIMS.move_to_end(id(members))
-        return known[1]
-    made = admit(members.plain_claims())
-    _CLAIMS[id(members)] = (members, made)
-    while len(_CLAIMS) > _MOST_CLAIMS:
-        _CLAIMS.popitem(last=False)
-    return made
+    return members.admitted_claims() if isinstance(members, Verified) else admit(members)

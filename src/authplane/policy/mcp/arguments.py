@@ -6,7 +6,6 @@ mallory. So where a rule reads ``to``, a call with ``TO`` is ambiguous. What no 
 
 import unicodedata
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, Final
 
 from authplane.cel.syntax.read_members import NOTHING, Members, join_members
@@ -55,7 +54,6 @@ def _misleads(members: Mapping[str, Any], read: Members) -> bool:
     return any(alike.get(fold_name(name), set()) - {name} for name in members)
 
 
-@lru_cache(maxsize=4096)
 def fold_name(name: str) -> str:
     """Return what is left of a name if case, widths, blanks around it and invisible characters do not count."""
     if name.isascii() and name.isprintable():

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Final, TypeAlias
 
 from authplane.policy.mcp.mcp_refusal import Fault
@@ -78,8 +77,6 @@ def read_front(headers: dict[str, str] | Iterable[tuple[str, str]]) -> dict[str,
     return found if fault is None else fault
 
 
-# Clients choose paths, and most have few.
-@lru_cache(maxsize=1024)
 def canonical_path(path: str) -> bool:
     """Tell whether every server reads a path in the same way.
 

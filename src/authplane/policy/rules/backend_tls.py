@@ -236,6 +236,8 @@ def _authority(ref: CaRef, namespace: str, resources: Resources, problems: Probl
     return pem
 
 
+# Each pass reads those of all policies, and there are several passes in a generation: 53 µs for one certificate, 0.1 µs
+# for one that is known.
 @lru_cache(maxsize=1024)
 def _certificates(text: bytes) -> bytes:
     """Return the certificates in a text, written anew; nothing if anything is wrong with one."""

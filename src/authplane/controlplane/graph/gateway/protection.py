@@ -8,7 +8,6 @@ nothing, and asks nobody for a token: it is only known what it names, since it i
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -87,11 +86,12 @@ def read_protection(resources: Resources) -> Protection:
     backends: dict[ObjectName, list[Tokens]] = defaultdict(list)
     listeners: dict[tuple[ObjectName, str], list[Tokens]] = defaultdict(list)
     shadows: list[Written] = []
+    addresses: dict[str, str] = {}
     for _, policy in written_policies(resources):
         if is_shadow(policy):
             shadows.append(policy)
             continue
-        tokens = _tokens(policy)
+        tokens = _tokens(policy, addresses)
         for named in _named(policy, resources):
             if isinstance(named, ObjectName):
                 backends[named].append(tokens)
@@ -134,25 +134,28 @@ def _section(resources: Resources, gateway: ObjectName, written: str) -> str:
     return written if known is not None and any(each.name == written for each in known.spec.listeners) else _WHOLE
 
 
-def _tokens(policy: Written) -> Tokens:
+def _tokens(policy: Written, addresses: dict[str, str]) -> Tokens:
     issuers: set[str] = set()
     scopes: set[str] = set()
-    for url, asked in _sources(policy.spec.rules):
+    for url, asked in _sources(policy.spec.rules, addresses):
         issuers.add(url)
         scopes.update(scope for scope in asked if fit_scope(scope))
     return Tokens(issuers=tuple(sorted(issuers)), scopes=tuple(sorted(scopes)))
 
 
-def _sources(rules: Iterable[AccessRule]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _sources(rules: Iterable[AccessRule], addresses: dict[str, str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the issuers that rules name; many rules name few, so each of the ``addresses`` is read once."""
     for rule in rules:
         oidc = rule.source.oidc if rule.source is not None else None
-        url = _issuer(oidc.issuer_url) if oidc is not None else ""
-        if oidc is not None and url:
-            yield url, oidc.scopes
+        if oidc is None:
+            continue
+        written = oidc.issuer_url
+        if written not in addresses:
+            addresses[written] = _issuer(written)
+        if addresses[written]:
+            yield addresses[written], oidc.scopes
 
 
-# Many policies name few issuers.
-@lru_cache(maxsize=1024)
 def _issuer(written: str) -> str:
     """Return the address of an issuer; empty if it has none that can be told."""
     # What is wrong with an address is said where the policy is compiled.

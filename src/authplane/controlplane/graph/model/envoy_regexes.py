@@ -1,6 +1,5 @@
 """Regular expressions as Envoy takes them: RE2, over bytes, up to a size."""
 
-from functools import lru_cache
 from typing import Final
 
 import re2  # type: ignore[import-untyped]
@@ -11,7 +10,6 @@ them refuse every route of the listener."""
 _LONGEST: Final = 4096
 
 
-@lru_cache(maxsize=4096)
 def regex_problem(pattern: str) -> str:
     """Say why Envoy would not take a pattern, or nothing.
 

@@ -72,7 +72,6 @@ def http_filters(chain: Chain) -> list[hcm_pb2.HttpFilter]:
     return [each for render in _ORDER for each in render(chain)]
 
 
-@lru_cache(maxsize=1 << 16)
 def table_name(base: str, chain: Chain) -> str:
     """Name a route table by the filters that it is made for.
 
@@ -82,8 +81,14 @@ def table_name(base: str, chain: Chain) -> str:
     """
     if replace(chain, mcp=False) == Chain():
         return base
-    digest = sha256(b"".join(each.SerializeToString(deterministic=True) for each in http_filters(chain)))
-    return f"{base}{FILTERS}{digest.hexdigest()[:16]}"
+    return f"{base}{FILTERS}{_digest(chain)}"
+
+
+# 65 µs to make, 1.5 µs to find here: the 10,000 hosts of a gateway have few chains.
+@lru_cache(maxsize=256)
+def _digest(chain: Chain) -> str:
+    filters = http_filters(chain)
+    return sha256(b"".join(each.SerializeToString(deterministic=True) for each in filters)).hexdigest()[:16]
 
 
 def per_route(chain: Chain, authorization: RouteAuthorization) -> dict[str, Any]:
@@ -117,7 +122,6 @@ def _of_guards(guards: tuple[Guard, ...], authorization: RouteAuthorization, off
     return changes
 
 
-@lru_cache(maxsize=256)
 def guard_name(manner: Manner) -> str:
     """Name the instance of the filter that does something in a manner."""
     message = render_filter(manner, None, clear_route_cache=False)

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from authplane.cel.check.admissible_data import Admitted, admit
+from authplane.cel.check.expression_outcome import Failed
 from authplane.policy.identity.tokens.frozen_json import FrozenJson, thaw
 
 
@@ -47,6 +49,7 @@ class Verified:
     id: str = ""
     """The token's ``jti``: what a list of revoked tokens must name, since one token can be spelled in several ways."""
     _plain: dict[str, Any] | None = field(default=None, init=False, repr=False, compare=False)
+    _admitted: Admitted | Failed | None = field(default=None, init=False, repr=False, compare=False)
 
     def plain_claims(self) -> dict[str, Any]:
         """Return the claims as expressions take them: plain dicts and lists, every number a float.
@@ -58,6 +61,14 @@ class Verified:
             plain = thaw(self.claims)
             object.__setattr__(self, "_plain", plain)
         return plain
+
+    def admitted_claims(self) -> Admitted | Failed:
+        """Return the claims as the engine takes them, or why it must not; made once, like `plain_claims`."""
+        admitted = self._admitted
+        if admitted is None:
+            admitted = admit(self.plain_claims())
+            object.__setattr__(self, "_admitted", admitted)
+        return admitted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
