@@ -32,7 +32,7 @@ ALLOWED: Final = {
     "authplane.controlplane.graph.tls.tls_secrets._read_pair": "Gateways read theirs in each build; numbers beside it",
     "authplane.controlplane.graph.tls.tls_secrets._read_certificates": "as above",
     "authplane.controlplane.render.listeners.filter_chain._digest": "few chains for many hosts; numbers beside it",
-    "authplane.controlplane.render.listeners.http_connections._common_settings": "once for each host; numbers beside it",
+    "authplane.controlplane.render.listeners.http_connections._common_settings": "for each host; numbers beside it",
     "authplane.controlplane.render.newer_fields.newer_messages": "one value, made when JSON is first shown",
 }
 """What may stay, and why. The list only gets shorter: see `MOST_ALLOWED`."""
