@@ -52,6 +52,7 @@ async def test_by_default_the_control_plane_listens_on_a_socket_of_its_user(
     assert endpoint["address"]["pipe"]["path"] == str(socket)
 
 
+@pytest.mark.real
 @pytest.mark.requirement("O01", "A04")
 async def test_the_control_plane_serves_health_readiness_and_metrics_to_known_hosts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

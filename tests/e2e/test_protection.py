@@ -38,7 +38,7 @@ from authplane.runtime.servers.listen import TcpAddress
 
 SERVICES: Final = ("one", "two", "overall")
 WORLDS: Final = 16
-SEED: Final = 1
+SEED: Final = 4
 DRAWN: Final = 100
 Requests: TypeAlias = dict[tuple[str, str, str], str]
 """What becomes of each request, by where it comes in, host and path."""

@@ -41,7 +41,7 @@ async def pyvoy(form: Form, backend: str) -> AsyncGenerator[Address]:
         yield address
 
 
-both: Final = pytest.mark.parametrize("front", [small, pyvoy])
+both: Final = pytest.mark.parametrize("front", [small, pytest.param(pyvoy, marks=pytest.mark.real)])
 
 
 @both
