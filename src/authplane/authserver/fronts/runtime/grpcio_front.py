@@ -31,7 +31,7 @@ _OPTIONS: Final = (
     ("grpc.max_connection_age_ms", 600_000),
     ("grpc.max_connection_age_grace_ms", 10_000),
     # Envoy pings the policy server every second; clients that ping more often than this are sent away.
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 500),
+    ("grpc.http2.min_ping_interval_without_data_ms", 500),
 )
 
 

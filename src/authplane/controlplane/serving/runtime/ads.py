@@ -45,7 +45,7 @@ _OPTIONS: Final = (
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     # Envoy pings every 5 seconds; clients that ping more often than this are sent away.
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
 )
 _GRACE: Final = 1.0
 """Seconds that streams have to end when the server stops."""
