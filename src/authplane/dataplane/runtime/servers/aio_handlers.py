@@ -2,9 +2,9 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from types import CoroutineType as Coroutine
 from typing import Any, NoReturn, TypeAlias
@@ -146,34 +146,32 @@ def on_loop(handler: Handler, pool: Executor | None) -> Handler:
     streams = handler.request_streaming
 
     async def behave(request: Any, context: Any) -> Any:
-        loop = asyncio.get_running_loop()
-        threaded = ThreadContext(context, loop)
-        argument = cygrpc.async_generator_to_generator(request, loop) if streams else request
-        try:
-            response = await loop.run_in_executor(pool, inner, argument, threaded)
-        except Exception:
-            await threaded.conclude()
-            raise
-        finally:
-            threaded.call_back()
-        await threaded.conclude()
-        return response
+        async with _on_threads(request, context, streams=streams) as (loop, argument, threaded):
+            return await loop.run_in_executor(pool, inner, argument, threaded)
 
     async def behave_with_generator(request: Any, context: Any) -> AsyncIterator[Any]:
-        loop = asyncio.get_running_loop()
-        threaded = ThreadContext(context, loop)
-        argument = cygrpc.async_generator_to_generator(request, loop) if streams else request
-        try:
+        async with _on_threads(request, context, streams=streams) as (loop, argument, threaded):
             async for each in cygrpc.generator_to_async_generator(inner(argument, threaded), loop, pool):
                 yield each
-        except Exception:
-            await threaded.conclude()
-            raise
-        finally:
-            threaded.call_back()
-        await threaded.conclude()
 
     return rebuilt(handler, behave_with_generator if handler.response_streaming else behave)
+
+
+@asynccontextmanager
+async def _on_threads(
+    request: Any, context: Any, *, streams: bool
+) -> AsyncGenerator[tuple[asyncio.AbstractEventLoop, Any, ThreadContext]]:
+    """Yield what a handler on a thread is called with, and end its call as it says."""
+    loop = asyncio.get_running_loop()
+    threaded = ThreadContext(context, loop)
+    try:
+        yield loop, cygrpc.async_generator_to_generator(request, loop) if streams else request, threaded
+    except Exception:
+        await threaded.conclude()
+        raise
+    finally:
+        threaded.call_back()
+    await threaded.conclude()
 
 
 class _Called:
