@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from authplane.controlplane.graph.build import Built
-from authplane.controlplane.graph.gateway.http_routes import GATEWAY, TARGET
+from authplane.controlplane.graph.gateway.route_entries import GATEWAY, TARGET
 from authplane.controlplane.graph.model.graph_model import Graph
 from authplane.controlplane.graph.model.host_model import checks_of
 from authplane.controlplane.graph.model.port_model import hosts_of

@@ -4,7 +4,7 @@ import pytest
 from tests.support.resources.contour_documents import AUTH, ECHO, EXTENSION, PROXY, World, secrets
 from tests.support.resources.graph_views import authorizations_on, hosts_on, plain_hosts
 
-from authplane.controlplane.graph.gateway import http_routes
+from authplane.controlplane.graph.gateway import route_entries
 from authplane.controlplane.graph.model.route_authorization import (
     CheckedBody,
     Enforced,
@@ -140,7 +140,7 @@ def test_a_check_has_the_whole_body_and_fails_closed() -> None:
 
 
 def test_whoever_decides_reads_the_target_from_the_context() -> None:
-    assert (http_routes.TARGET, http_routes.GATEWAY) == (check_context.TARGET, request_target.GATEWAY)
+    assert (route_entries.TARGET, route_entries.GATEWAY) == (check_context.TARGET, request_target.GATEWAY)
     assert gateway_status.CONTROLLER == compiling.CONTROLLER
     found = authorizations(policy("[{kind: Gateway, name: edge}]"))
     for place, backend in (("8002/old", Ref("XBackend", "default", "old")), ("8002/service", None)):

@@ -17,9 +17,10 @@ from authplane.controlplane.graph.gateway.default_gateway import (
 )
 from authplane.controlplane.graph.gateway.gateway_listeners import Listener, gateway_ref, read_listeners
 from authplane.controlplane.graph.gateway.gateway_ports import gateway_ports
-from authplane.controlplane.graph.gateway.http_routes import Attached, Checks, RouteMemory, RouteOutcome, attach_routes
+from authplane.controlplane.graph.gateway.http_routes import Attached, RouteMemory, RouteOutcome, attach_routes
 from authplane.controlplane.graph.gateway.mcp_backends import BackendMemo, Backends, build_backends
 from authplane.controlplane.graph.gateway.protection import NOTHING_PROTECTED, Protection, read_protection
+from authplane.controlplane.graph.gateway.route_entries import Checks
 from authplane.controlplane.graph.gateway.route_rules import Beside, CoversOf
 from authplane.controlplane.graph.model.host_model import checks_of, forwards_of
 from authplane.controlplane.graph.model.port_model import Certificate, Port, PortMemory, hosts_of

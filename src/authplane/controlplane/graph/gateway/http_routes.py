@@ -6,41 +6,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from authplane.controlplane.graph.gateway.gateway_hosts import Attachment, Entry, ListenerMemory, serve
+from authplane.controlplane.graph.gateway.gateway_hosts import Attachment, ListenerMemory, serve
 from authplane.controlplane.graph.gateway.gateway_listeners import Fault, Listener
-from authplane.controlplane.graph.gateway.protection import NO_TOKENS, Protection, Tokens
-from authplane.controlplane.graph.gateway.route_matches import precedence, rewrite_at
-from authplane.controlplane.graph.gateway.route_rules import Beside, ReadRoute, Rule, RuleBackend, read_route
+from authplane.controlplane.graph.gateway.protection import Protection
+from authplane.controlplane.graph.gateway.route_entries import Checks, Entries, Front, front_of
+from authplane.controlplane.graph.gateway.route_rules import Beside, ReadRoute, Rule, read_route
 from authplane.controlplane.graph.model.host_model import Host
 from authplane.controlplane.graph.model.hostnames import ANY, closest, common_name, hostname_problem
-from authplane.controlplane.graph.model.match_model import Match, Regex
-from authplane.controlplane.graph.model.route_authorization import (
-    AuthorizationService,
-    ByTarget,
-    Enforced,
-    RouteAuthorization,
-    Shadow,
-    Unprotected,
-)
-from authplane.controlplane.graph.model.route_model import Forward, Route
-from authplane.controlplane.graph.model.route_model import Target as RouteTarget
-from authplane.controlplane.graph.model.target_placements import Placing, Placings
 from authplane.core.memo import Memo, Tables, Watched
 from authplane.core.names import ObjectName
 from authplane.core.problems import Problem, Problems
 from authplane.policy.attached.attachments import Target
 from authplane.policy.attached.request_target import parse_target
-from authplane.policy.check.client_address import TRUSTED_HOPS
 from authplane.resources.kinds.gateway import HTTPRoute, ParentRef
-
-TARGET: Final = "authplane.target"
-"""In the context of a check: the Backend that the request is for, as ``Backend/<namespace>/<name>``."""
-GATEWAY: Final = "authplane.gateway"
-"""In the context of a check: where it came in, as ``Gateway/<namespace>/<name>/<listener>``."""
-ROUTE: Final = "authplane.route"
-"""In the context of a check: the HTTPRoute, as ``HTTPRoute/<namespace>/<name>``."""
-RESOURCE: Final = "authplane.resource"
-"""In the context of a check: the path under which clients know the Backend; its RFC 9728 document is below that."""
 
 _GATEWAY_KIND: Final = ("gateway.networking.k8s.io", "Gateway")
 _UNDATED: Final = "9999"
@@ -78,33 +56,6 @@ class Attached:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checks:
-    """Who checks requests, and whether those for Backends without policies are checked as well."""
-
-    service: AuthorizationService
-    placings: Placings
-    unprotected_backends: bool
-    trusted_hops: int = 0
-    """How many proxies stand before this one."""
-
-    @property
-    def shadow_service(self) -> AuthorizationService:
-        """Who is asked where only policies in shadow stand: the same, and whatever it says the request goes on."""
-        body = self.service.body
-        partial = replace(body, partial=True) if body is not None else None
-        return replace(self.service, on_failure=Shadow(), body=partial)
-
-
-@dataclass(frozen=True, slots=True)
-class _Front:
-    """A listener, and what the policies of its own ask for."""
-
-    listener: Listener
-    tokens: Tokens | None
-    shadowed: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltRoute:
     """What one HTTPRoute comes to, and what there is to say about it."""
 
@@ -137,7 +88,7 @@ def attach_routes(  # noqa: PLR0913, PLR0917 (each of them decides something)
     With the memory of an earlier build the result is the same, and what has not changed is the same object.
     """
     memory = memory or RouteMemory()
-    fronts = {each.name: _front(each, protection) for each in listeners if each.served}
+    fronts = {each.name: front_of(each, protection) for each in listeners if each.served}
     build = _Build(fronts, _Ports(listeners), beside, checks)
     memory.routes.start(
         (tuple(listeners), tuple(fronts.values()), checks.service, checks.unprotected_backends, beside.resources.broken)
@@ -172,11 +123,6 @@ def _by_name(outcome: RouteOutcome) -> tuple[str, str]:
     return (outcome.name.namespace, outcome.name.name)
 
 
-def _front(listener: Listener, protection: Protection) -> _Front:
-    tokens = protection.listener(listener.gateway, listener.section)
-    return _Front(listener, tokens, protection.shadows_listener(listener.gateway, listener.section))
-
-
 def _tables(routes: Mapping[ObjectName, HTTPRoute], beside: Beside, checks: Checks) -> Tables:
     """Return what the build of a route may look at; of all else, a change is a change for every route."""
     return {
@@ -193,7 +139,7 @@ def _tables(routes: Mapping[ObjectName, HTTPRoute], beside: Beside, checks: Chec
 class _Build:
     """Builds what one route comes to, with eyes for nothing but the tables."""
 
-    def __init__(self, fronts: Mapping[str, _Front], ports: "_Ports", beside: Beside, checks: Checks) -> None:
+    def __init__(self, fronts: Mapping[str, Front], ports: "_Ports", beside: Beside, checks: Checks) -> None:
         self._fronts = fronts
         self._ports = ports
         self._beside = beside
@@ -213,7 +159,7 @@ class _Build:
         parents = tuple(attachment.parents())
         checks = replace(self._checks, placings=tables["placings"])
         attached = tuple(
-            (listener.name, (host, tuple(_Entries(self._fronts[listener.name], checks).of(read))))
+            (listener.name, (host, tuple(Entries(self._fronts[listener.name], checks).of(read))))
             for listener, host in dict.fromkeys(attachment.places)
         )
         clusters = (each.cluster for rule in read.rules for each in rule.backends)
@@ -329,74 +275,3 @@ class _Attachment:
     def _fault(self, reason: str, message: str) -> Fault:
         self._problems.add(reason, message)
         return Fault(reason, message)
-
-
-# --- Entries
-
-
-class _Entries:
-    """Makes the entries of a route at one listener."""
-
-    def __init__(self, front: _Front, checks: Checks) -> None:
-        self._listener = front.listener
-        self._tokens = front.tokens
-        self._shadowed = front.shadowed
-        self._checks = checks
-
-    def of(self, route: ReadRoute) -> Iterator[Entry]:
-        """Yield an entry for every match, in the order in which they are written."""
-        for rule in route.rules:
-            for match in rule.matches:
-                yield self._entry(route.name, rule, match)
-
-    def _entry(self, route: ObjectName, rule: Rule, match: Match) -> Entry:
-        tokens = self._tokens or NO_TOKENS
-        for backend in rule.backends:
-            tokens |= backend.tokens or NO_TOKENS
-        described = bool(tokens.issuers) and not isinstance(match.path, Regex)
-        resource = match.path.path if described else ""
-        each = tuple(self._authorization(backend, route, resource) for backend in rule.backends)
-        alone = len(each) == 1
-        made = Route(
-            holder=str(route),
-            match=match,
-            authorization=each[0] if alone else ByTarget(each),
-            action=Forward(
-                targets=tuple(_target(backend, host=None if alone else backend.host) for backend in rule.backends),
-                response_timeout=rule.timeout,
-                idle_timeout=rule.idle,
-                rewrite=rewrite_at(match.path, rule.rewrite),
-                host=rule.backends[0].host if alone else "",
-            ),
-        )
-        return Entry(precedence(match), made, tokens if described else NO_TOKENS)
-
-    def _authorization(self, backend: RuleBackend, route: ObjectName, resource: str) -> RouteAuthorization:
-        demanded = backend.target is not None and self._checks.unprotected_backends
-        checked = self._tokens is not None or backend.tokens is not None or demanded
-        if not checked and not self._shadowed and not backend.shadowed:
-            return Unprotected()
-        context = {GATEWAY: f"Gateway/{self._listener.name}", ROUTE: f"HTTPRoute/{route}"}
-        if backend.target is not None:
-            context[TARGET] = str(backend.target)
-        if resource:
-            context[RESOURCE] = resource
-        if self._checks.trusted_hops:
-            context[TRUSTED_HOPS] = str(self._checks.trusted_hops)
-        return Enforced(
-            service=self._checks.service if checked else self._checks.shadow_service,
-            context=tuple(sorted(context.items())),
-            placing=self._placing(context, checked=checked),
-        )
-
-    def _placing(self, context: Mapping[str, str], *, checked: bool) -> Placing | None:
-        """Return what a proxy may decide by itself; what is to be checked is left to it only where there are rules."""
-        placing = self._checks.placings[context.get(TARGET), context[GATEWAY]]
-        if placing is None or placing.chain.guarded is not checked:
-            return None
-        # Only documents at known paths can be named to those who need a token.
-        return placing if RESOURCE in context or not placing.chain.uses_tokens else None
-
-
-def _target(backend: RuleBackend, host: str | None) -> RouteTarget:
-    return RouteTarget(cluster=backend.cluster, weight=backend.weight, host=host, mcp=backend.target is not None)

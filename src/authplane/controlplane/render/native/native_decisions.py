@@ -11,7 +11,7 @@ from envoy.extensions.filters.http.rbac.v3 import rbac_pb2
 from google.protobuf.any_pb2 import Any
 
 from authplane.cel.envoy.translate import Condition
-from authplane.controlplane.graph.gateway.http_routes import GATEWAY, TARGET
+from authplane.controlplane.graph.gateway.route_entries import GATEWAY, TARGET
 from authplane.controlplane.graph.model.route_authorization import Enforced
 from authplane.controlplane.graph.model.target_placements import Placing
 from authplane.controlplane.render.envoy_pieces import pack

@@ -9,7 +9,7 @@ from envoy.config.route.v3 import route_components_pb2 as pb
 from envoy.type.v3.range_pb2 import Int64Range
 from google.protobuf.struct_pb2 import Struct, Value
 
-from authplane.controlplane.graph.gateway.http_routes import RESOURCE
+from authplane.controlplane.graph.gateway.route_entries import RESOURCE
 from authplane.controlplane.graph.model.host_model import Host, IdentityHeaders, ReservedHeaders, ServiceHeaders
 from authplane.controlplane.graph.model.route_authorization import (
     ByTarget,
