@@ -16,9 +16,9 @@ run: $(STAMP) curl
 test: $(STAMP) $(SECOND)/.installed curl
 	@$(BIN)/pytest $(ARGS)
 
-# What starts no program: neither Envoy nor a child of ours (the others are marked real).
+# What starts no program, neither Envoy nor a child of ours, and takes no time (the others are marked real and slow).
 test-fast: $(STAMP)
-	@$(BIN)/pytest -m "not real" $(ARGS)
+	@$(BIN)/pytest -m "not real and not slow" $(ARGS)
 
 lint: $(STAMP) $(STUBS)
 	@$(BIN)/ruff format --check .

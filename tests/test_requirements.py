@@ -196,6 +196,7 @@ def marks() -> Marks:
     return read_marks(TESTS)
 
 
+@pytest.mark.slow
 def test_every_id_that_a_test_claims_to_prove_is_in_the_catalogue(marks: Marks) -> None:
     unknown = [
         f"{places[0]}: {name} is {f'policy:{name} or threat:{name}' if f'policy:{name}' in REQUIREMENTS else 'unknown'}"

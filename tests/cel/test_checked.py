@@ -472,12 +472,14 @@ def _above(below: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.recursive(_LEAVES, _above, max_leaves=12))
 def test_no_tree_breaks_the_reader(expr: Expr) -> None:
     read(boolean(expr))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     st.sampled_from(ALLOWED), st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 255)), min_size=1, max_size=4)
@@ -533,6 +535,7 @@ _FACTS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(_BOOLS, st.lists(_FACTS, min_size=1, max_size=5))
 def test_what_is_run_says_what_the_sent_one_says(text: str, calls: list[dict[str, object]]) -> None:

@@ -65,6 +65,7 @@ FACTS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from(EXPRESSIONS), FACTS), max_size=30))
 def test_what_is_remembered_is_what_an_evaluation_gives(asked: list[tuple[str, dict[str, Any]]]) -> None:
     remembered = RememberedExpressions(evaluate)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.support.cel.expressions import known, program
@@ -84,6 +85,7 @@ TEXTS: Final = (
 PROGRAMS: Final = {text: program(text) for text in TEXTS}
 
 
+@pytest.mark.slow
 @given(EXPRESSIONS, IDENTITIES)
 @settings(max_examples=250, deadline=None)
 @example(("||", ("path", "a"), ("const", True)), {"a": "true"})
@@ -102,6 +104,7 @@ def test_the_engine_agrees_with_a_small_evaluator(expr: Expr, identity: dict[str
         assert isinstance(found, Failed)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(TEXTS), st.dictionaries(KEYS, ANYTHING, max_size=3) | ANYTHING, ANYTHING)
 @settings(max_examples=150, deadline=None)
 def test_no_data_makes_an_evaluation_raise(text: str, identity: object, params: object) -> None:
@@ -115,6 +118,7 @@ def test_no_data_makes_an_evaluation_raise(text: str, identity: object, params: 
     assert found != HOLDS or again.root.value == Shown("true")
 
 
+@pytest.mark.slow
 @given(ANYTHING)
 @settings(max_examples=150, deadline=None)
 def test_what_is_admitted_is_plain(value: object) -> None:
@@ -139,6 +143,7 @@ TOKENS: Final = st.sampled_from([
 ])  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.lists(TOKENS, max_size=14).map("".join) | st.text(max_size=30))
 @settings(max_examples=250, deadline=None)
 def test_every_text_is_a_program_or_has_problems_inside_of_it(text: str) -> None:
@@ -152,6 +157,7 @@ def test_every_text_is_a_program_or_has_problems_inside_of_it(text: str) -> None
         assert 1 <= each.line <= text.count("\n") + 1
 
 
+@pytest.mark.slow
 @given(EXPRESSIONS, IDENTITIES)
 @settings(max_examples=150, deadline=None)
 def test_an_expression_that_is_written_back_means_the_same(expr: Expr, identity: Mapping[str, object]) -> None:
@@ -164,6 +170,7 @@ def test_an_expression_that_is_written_back_means_the_same(expr: Expr, identity:
     assert evaluate(first, facts) == evaluate(second, facts)
 
 
+@pytest.mark.slow
 @given(EXPRESSIONS, IDENTITIES)
 @settings(max_examples=150, deadline=None)
 def test_the_value_of_the_whole_is_that_of_its_parts(expr: Expr, identity: Mapping[str, object]) -> None:

@@ -44,6 +44,7 @@ def is_ours(document: Any) -> TypeGuard[dict[str, Any]]:
     return isinstance(document, dict) and (document.get("apiVersion"), document.get("kind")) in KINDS
 
 
+@pytest.mark.slow
 def test_whatever_is_read_without_an_error_is_valid_and_its_typos_are_not() -> None:
     judged = 0
     for place, text in documents():

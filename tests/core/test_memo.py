@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -127,6 +128,7 @@ def following(tables: Tables, key: str, more: int = 0) -> tuple[Any, ...]:
 TABLE = st.dictionaries(st.sampled_from("xyz"), st.sampled_from(["x", "y", "z", "all"]), max_size=3)
 
 
+@pytest.mark.slow
 @given(generations=st.lists(st.tuples(TABLE, TABLE, st.integers(0, 1)), min_size=1, max_size=8))
 def test_what_is_remembered_is_what_would_be_built(
     generations: list[tuple[dict[str, str], dict[str, str], int]],

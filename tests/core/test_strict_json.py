@@ -56,6 +56,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(value=VALUES, ascii_only=st.booleans())
 def test_every_other_value_is_read_as_it_was_written(value: Any, ascii_only: bool) -> None:
     assert parse_json(json.dumps(value, ensure_ascii=ascii_only).encode(), LIMITS) == value

@@ -57,6 +57,7 @@ def spoiled(value: Any, chance: Random) -> Any:
             return {**value, key: spoiled(value[key], chance)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_a_spoiled_tree_is_read_or_refused(seed: int) -> None:
     chance = Random(seed)  # noqa: S311 (the same cases every time)

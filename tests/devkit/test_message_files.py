@@ -40,6 +40,7 @@ def samples() -> list[Message]:
     return [expression, filter_pb.RBAC(rules=rules), fault, *(message for message, _ in cases(3, 40, 0))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preserving", [True, False])
 def test_what_protobuf_writes_is_read_back(preserving: bool) -> None:
     assert RBAC.type_urls

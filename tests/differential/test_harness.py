@@ -110,6 +110,7 @@ MET: Final[dict[str, tuple[str, dict[str, Any]]]] = {
 }
 
 
+@pytest.mark.slow
 def test_requests_meet_the_expressions_that_envoy_answers_otherwise() -> None:
     found = {
         (entry["cel"], name)
@@ -170,6 +171,7 @@ def site(tmp_path: Path) -> Site:
     )
 
 
+@pytest.mark.slow
 def test_a_file_asks_what_the_reference_is_asked(site: Site) -> None:
     [batch] = batches(300, 3, sets=10, per_set=30)
     for case in batch.cases:

@@ -99,6 +99,7 @@ def rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
+@pytest.mark.slow
 def test_the_walk_finds_reasons_in_every_form() -> None:
     assert {
         "DuplicateVhost",  # problems.add
@@ -116,6 +117,7 @@ def test_the_walk_finds_reasons_in_every_form() -> None:
     } <= reasons()
 
 
+@pytest.mark.slow
 def test_the_status_page_lists_every_reason_and_no_other() -> None:
     conditions, listed = STATUS.split("## Reasons and what to do")
     named = {cells[3].strip("`") for cells in rows(conditions) if cells[3].startswith("`")}

@@ -81,6 +81,7 @@ def _outputs() -> list[Any]:
     return [yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader) for path in OUTPUTS]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("X13")
 def test_no_extension_runs_code(outputs: list[Any]) -> None:
     found = {kind.rpartition("/")[2] for output in outputs for kind in every(output, "@type")}
@@ -97,6 +98,7 @@ def test_paths_are_made_canonical_on_every_listener(outputs: list[Any]) -> None:
     } == {(True, True, "REJECT_REQUEST")}
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("E19")
 def test_policies_are_asked_about_whole_bodies_only() -> None:
     outputs = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in OUTPUTS if path.parts[-3] == "gateway"]

@@ -285,6 +285,7 @@ STREAMS = {"threads": 50, "loop": 1000}
 """Each stream occupies a thread of a server with threads."""
 
 
+@pytest.mark.slow
 def test_many_streams_outlast_changes_and_nothing_is_left_of_them(
     xds_serve: Any, control: Control, authority: Authority, stack: str
 ) -> None:

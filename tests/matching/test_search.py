@@ -12,6 +12,7 @@ from authplane.matching.tree_search import as_search
 from authplane.matching.tree_wire import parse_tree
 
 
+@pytest.mark.slow
 def test_the_same_is_found() -> None:
     found = 0
     for message, requests in cases(11, 400, 10, keep_matching=False):

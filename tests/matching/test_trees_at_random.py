@@ -24,6 +24,7 @@ def parsed(message: Any) -> Matcher[HasHeaders, str]:
     return tree
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("UM-8")
 @pytest.mark.requirement("UM-9")
 @pytest.mark.requirement("UM-12")
@@ -44,6 +45,7 @@ def test_a_tree_leads_where_the_model_says() -> None:
     assert TREES * REQUESTS * 0.2 < matched < TREES * REQUESTS * 0.9, "the cases are of one sort"
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("UM-16")
 def test_a_tree_that_is_ready_for_many_subjects_leads_where_the_model_says() -> None:
     for message, requests in cases(17, TREES // 3, REQUESTS, keep_matching=False):
@@ -53,6 +55,7 @@ def test_a_tree_that_is_ready_for_many_subjects_leads_where_the_model_says() -> 
             assert search(request) == (want.actions[-1] if want.matched else None), f"{message}\n{request}"
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("UM-1")
 def test_equal_trees_of_both_packages_are_equal_whatever_the_order_of_their_maps() -> None:
     for seed in range(200):
@@ -64,6 +67,7 @@ def test_equal_trees_of_both_packages_are_equal_whatever_the_order_of_their_maps
         assert parsed(Trees(seed + 1_000).tree(PACKAGES[0].Matcher())) not in trees
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_tree_that_is_written_and_read_again_is_the_same(package: Any) -> None:
     for message, requests in cases(13, 200, 5):
@@ -73,6 +77,7 @@ def test_a_tree_that_is_written_and_read_again_is_the_same(package: Any) -> None
         assert [verdict(written, request) for request in requests] == [verdict(message, each) for each in requests]
 
 
+@pytest.mark.slow
 def test_other_actions_leave_a_tree_as_it_is() -> None:
     for message, requests in cases(11, 200, 5):
         tree = parsed(message)

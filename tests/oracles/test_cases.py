@@ -22,6 +22,7 @@ SOME: Final = {"expressions": 300, "hostile": 800, "policies": 200, "spoiled": 1
 """Numbers of each kind; those that are not here have tests of their own."""
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("CEL-3", "CEL-6")
 @pytest.mark.parametrize(("kind", "numbers"), SOME.items())
 def test_no_case_differs(kind: str, numbers: int) -> None:
@@ -54,6 +55,7 @@ def test_a_result_that_the_engine_has_no_type_for_is_refused_when_it_is_sent() -
 NULLS: Final = {"a": None, "l": [None, {"b": None}]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["identity.a", "identity.l[0]", "identity.a == null", "identity.l == [identity.a]"])
 def test_values_that_are_null_take_nothing_from_the_interpreter(text: str) -> None:
     """The engine gives out None without counting it: where None can end, the process ends with it."""

@@ -19,6 +19,7 @@ CONFIGS: Final = 160
 CALLS: Final = 12
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("CF-5", "CF-7", "CF-9", "CF-11", "CF-12")
 def test_calls_end_or_go_on_as_the_model_says() -> None:
     seen: Counter[str] = Counter()

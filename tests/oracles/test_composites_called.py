@@ -130,6 +130,7 @@ async def called_on_loop(channel: Any, sent: Sent) -> list[Ended | Passed]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("CF-7", "CF-11", "CF-12")
 def test_calls_on_a_server_of_threads_end_as_the_model_says() -> None:
     composites, sent = cases(Side.SERVER)
@@ -137,6 +138,7 @@ def test_calls_on_a_server_of_threads_end_as_the_model_says() -> None:
         assert called(channel, sent) == expected(sent)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("CF-7", "CF-11", "CF-12")
 async def test_calls_on_a_server_on_a_loop_end_as_the_model_says() -> None:
     composites, sent = cases(Side.SERVER)
@@ -144,6 +146,7 @@ async def test_calls_on_a_server_on_a_loop_end_as_the_model_says() -> None:
         assert await called_on_loop(channel, sent) == expected(sent)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("CF-7", "CF-11", "CF-12")
 async def test_calls_over_a_channel_of_threads_end_as_the_model_says() -> None:
     composites, sent = cases(Side.CLIENT)
@@ -156,6 +159,7 @@ async def test_calls_over_a_channel_of_threads_end_as_the_model_says() -> None:
         assert await asyncio.to_thread(over, target) == expected(sent)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("CF-7", "CF-11", "CF-12")
 async def test_calls_over_a_channel_on_a_loop_end_as_the_model_says() -> None:
     composites, sent = cases(Side.CLIENT)

@@ -49,7 +49,7 @@ NAMES: Final[dict[type[StrEnum], str]] = {
     Fault: (
         "path_not_canonical http_method_unsupported no_sessions_in_this_version method_override upgrade "
         "header_repeated header_misspelt content_type encoded_body body_missing body_unexpected "
-        "body_truncated body_too_large accept_without_event_stream session_id origin not_json "
+        "body_truncated body_too_large accept_without_event_stream session_id not_json "
         "duplicate_member batch_unsupported not_a_message member_lookalike jsonrpc_version id method "
         "method_with_result response_unexpected params subject arguments protocol_version_unknown "
         "envelope header_mismatch"

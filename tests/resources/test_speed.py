@@ -2,6 +2,7 @@
 
 import time
 
+import pytest
 from tests.support.timing import quickest
 
 from authplane.core.names import Ref
@@ -24,11 +25,13 @@ def seconds_to_load(count: int) -> float:
     return time.process_time() - start
 
 
+@pytest.mark.slow
 def test_loading_takes_time_in_proportion() -> None:
     few, many = quickest(lambda: seconds_to_load(1000)), quickest(lambda: seconds_to_load(MANY))
     assert many < 3 * (MANY / 1000) * few
 
 
+@pytest.mark.slow
 def test_a_change_of_one_file_of_many_is_quick() -> None:
     library = Library()
     for number in range(MANY):
@@ -41,6 +44,7 @@ def test_a_change_of_one_file_of_many_is_quick() -> None:
     assert (time.process_time() - start) / 20 < 0.05
 
 
+@pytest.mark.slow
 def test_a_change_of_one_document_in_a_large_file_is_quick() -> None:
     library = Library()
     texts = [service(f"s{number}") for number in range(MANY)]
@@ -54,6 +58,7 @@ def test_a_change_of_one_document_in_a_large_file_is_quick() -> None:
     assert (time.process_time() - start) / 10 < 0.15
 
 
+@pytest.mark.slow
 def test_one_name_in_every_file_is_reported_without_delay() -> None:
     library = Library()
     for number in range(MANY):

@@ -74,6 +74,7 @@ async def test_a_server_that_gives_no_page_is_an_error() -> None:
         assert await why(address) == "does not answer within 0.5 s"
 
 
+@pytest.mark.slow
 async def test_no_more_is_kept_than_64_mb() -> None:
     async with serve_http(HERE, lambda _: HttpResponse(status=200, body=bytes(64 * 1024 * 1024 + 1))) as address:
         with pytest.raises(NotAnsweredError, match="answered with more than 67108864 bytes"):

@@ -121,6 +121,7 @@ async def test_keys_that_move_are_told(there: IssuerServer) -> None:
         assert issuers.counts[there.url, "MetadataChanged"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("J27")
 async def test_a_flood_of_unknown_keys_causes_one_fetch(there: IssuerServer) -> None:
     now = 0.0

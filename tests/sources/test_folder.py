@@ -262,6 +262,7 @@ def test_where_no_file_can_be_opened_nothing_is_lost_and_all_is_found_again(tmp_
     assert (names(folder), findings(folder)) == (["a", "c"], [])
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("F07")
 def test_masses_of_files_and_documents_are_read(tmp_path: Path) -> None:
     for index in range(200):

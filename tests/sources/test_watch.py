@@ -157,6 +157,7 @@ async def test_polling_reads_a_file_when_two_looks_agree(tmp_path: Path) -> None
     assert [name.name for name in folder.library.current().resources.services] == ["half", "more"]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("F11")
 async def test_a_storm_of_writes_is_few_rebuilds(tmp_path: Path, poll: bool) -> None:
     async with watching(tmp_path, poll=poll) as seen:

@@ -98,6 +98,7 @@ async def test_only_the_folder_itself_is_watched_if_so_told(tmp_path: Path) -> N
         assert await changes.wait(LIMIT) == paths(tmp_path / "file")
 
 
+@pytest.mark.slow
 async def test_more_changes_than_the_system_remembers_may_be_anything(tmp_path: Path) -> None:
     files = [write(tmp_path / "a"), write(tmp_path / "b")]
     remembered = queue_length()

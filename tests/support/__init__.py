@@ -5,6 +5,7 @@
 | ``eventually`` | waits for what is about to happen, and how long a program may take to come up |
 | ``timing`` | time measured on a machine that does other things as well |
 | ``alone`` | keeps a test that is not marked ``real`` from starting programs |
+| ``promql`` | queries of dashboards and alerts, checked as Prometheus would |
 | ``installations`` | our wheel, installed into fresh environments |
 | ``ports``, ``certificates``, ``pages`` | free ports; certificates, made once; the pages of the documentation |
 | ``policies`` | AccessPolicies: documents, callers, requests, the verdict |

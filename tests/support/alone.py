@@ -7,7 +7,7 @@ that runs may not do; the refusal is no `Exception`, so that no code of ours tak
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, Final
 
 import pytest
@@ -48,9 +48,14 @@ def _judge(event: str, arguments: tuple[Any, ...]) -> None:
 def _leads_away(address: object) -> bool:
     match address:
         case (str(host), int(), *_):
-            return host not in {"localhost", ""} and not ip_address(host.partition("%")[0]).is_loopback
+            return host not in {"localhost", ""} and not _is_here(ip_address(host.partition("%")[0]))
         case _:
             return False
+
+
+def _is_here(address: IPv4Address | IPv6Address) -> bool:
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback
 
 
 def _refuse(what: str) -> None:

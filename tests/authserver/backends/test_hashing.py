@@ -191,6 +191,7 @@ def stored_sha512() -> str:
     return f"$6$rounds={ROUNDS}$salt${sha_crypt(SHA512, b'wonder', b'salt', ROUNDS)}"
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("H12")
 @pytest.mark.parametrize("stored", [stored_bcrypt, stored_sha512])
 async def test_200_passwords_at_once_leave_the_event_loop_free_and_overflow_is_503(stored: Callable[[], str]) -> None:

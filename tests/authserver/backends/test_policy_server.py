@@ -32,6 +32,7 @@ def decide(kept: KeptPolicies, request: Request) -> Decision:
     return made.decision
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("C17")
 async def test_thousands_of_expressions_are_compiled_while_the_old_ones_decide(tmp_path: Path) -> None:
     backends = [BACKEND.replace("name: shop}", f"name: shop{number}}}") for number in range(MANY)]

@@ -52,6 +52,7 @@ def test_a_user_that_is_there_twice_costs_the_list() -> None:
     assert parse_users(f"bob:{BCRYPT}\nalice:{BCRYPT}\n".encode()).refused == ""
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("H14")
 def test_a_list_has_at_most_a_hundred_thousand_users() -> None:
     most = [f"u{number}:{BCRYPT}" for number in range(100_000)]

@@ -198,6 +198,7 @@ def test_random_bytes_are_answered_and_allowed_only_by_the_backend(body: bytes, 
     assert (_code(made.reply) == 0) == isinstance(made.decision, Allow)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(message=CHECKS, mode=MODES)
 def test_random_checks_are_answered_and_allowed_only_by_the_backend(message: pb.CheckRequest, mode: Mode) -> None:
@@ -211,6 +212,7 @@ def test_random_checks_are_answered_and_allowed_only_by_the_backend(message: pb.
     assert added.isdisjoint(name.lower() for name in response.ok_response.headers_to_remove)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(message=CHECKS)
 def test_a_random_check_is_never_allowed_by_a_backend_that_denies(message: pb.CheckRequest) -> None:
@@ -250,6 +252,7 @@ def test_what_is_large_or_secret_is_not_kept(decision: Decision, count: int) -> 
     assert (len(engine.replies), len(engine.replies.same)) == (count, count)
 
 
+@pytest.mark.slow
 def test_a_decision_never_gets_the_reply_of_one_that_is_gone() -> None:
     body, said = check().SerializeToString(), Saying()
     engine = CheckEngine(said)

@@ -35,6 +35,7 @@ def _ignore_limits(client: RawClient) -> None:
     client.h2.remote_settings.acknowledge()
 
 
+@pytest.mark.slow
 @both
 async def test_calls_at_a_time_are_limited_and_others_are_served(front: Front) -> None:
     # The first call must not be given up before the last is there.

@@ -122,6 +122,7 @@ async def test_bad_questions_end_the_call_with_a_status(front: Front) -> None:
             assert await call.code() is code
 
 
+@pytest.mark.slow
 @both
 async def test_calls_and_questions_are_limited(front: Front) -> None:
     async with front(Wanted()) as address, grpc.aio.insecure_channel(str(address)) as channel:

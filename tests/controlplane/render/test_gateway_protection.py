@@ -165,6 +165,7 @@ def bare(name: str) -> str:
     return name.partition("#")[0]
 
 
+@pytest.mark.slow
 @given(ports())
 def test_every_share_is_checked_for_its_own_backend_or_not_at_all(gateways: tuple[PlainPort, SecurePort]) -> None:
     rendered = render_graph(Graph(http=Address("", 1), https=Address("", 2), gateways=gateways))

@@ -173,6 +173,7 @@ def require_protected(manager: Manager, served: tuple[Host, ...], answering: set
         assert not (message.clear_route_cache and not clears)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("E29")
 @pytest.mark.requirement("EN-8")
 @given(graph=graphs())
@@ -185,6 +186,7 @@ def test_every_route_asks_its_own_service_wherever_it_can_be_reached(graph: Grap
     assert not found
 
 
+@pytest.mark.slow
 @given(graph=graphs())
 @settings(max_examples=50, deadline=None)
 def test_a_host_behind_tls_has_one_filter_that_knows_its_service(graph: Graph) -> None:

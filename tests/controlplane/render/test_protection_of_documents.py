@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+import pytest
 from envoy.config.route.v3 import route_components_pb2 as route_pb
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -214,6 +215,7 @@ def seen(manager: Manager, route: route_pb.Route) -> Seen:
             return Seen(str(route.direct_response.status), tuple(asked))
 
 
+@pytest.mark.slow
 @given(setting=SETTINGS, roots=st.lists(ROOTS, min_size=1, max_size=3), part=ROUTES)
 @settings(max_examples=250, deadline=None)
 def test_every_request_is_checked_as_the_documents_say(setting: ASetting, roots: list[ARoot], part: ARoute) -> None:

@@ -212,6 +212,7 @@ async def test_a_request_of_a_hundred_megabytes_is_not_read(ads: Server) -> None
         assert await client.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("X09")
 async def test_a_client_that_does_not_read_loses_its_stream(ads: Server, events: Events) -> None:
     port = await ads.serve()

@@ -118,6 +118,7 @@ async def test_tokens_are_the_servers_until_keys_come_and_then_envoys(world: Wor
         assert (world.extensions(), world.last.keys, world.last.first) == ([TOKENS], True, False)
 
 
+@pytest.mark.slow
 async def test_other_keys_change_the_filter_that_verifies_tokens_and_nothing_else(world: World) -> None:
     world.issuer.publish(OLD)
     world.write()
@@ -155,6 +156,7 @@ async def test_an_edit_keeps_the_keys_and_is_taken_while_an_issuer_cannot_be_rea
         assert "extensions changed" not in world.last.difference
 
 
+@pytest.mark.slow
 async def test_envoy_gets_keys_only_while_it_may_verify_tokens_with_them(world: World) -> None:
     world.issuer.publish(OLD)
     world.write(CALL_OUT)

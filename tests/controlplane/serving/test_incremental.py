@@ -98,6 +98,7 @@ def fresh(files: dict[str, str | None]) -> Generation:
     return build_generation(library.current())
 
 
+@pytest.mark.slow
 @given(steps=STEPS, begun=st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_a_history_leads_where_its_last_state_leads_by_itself(steps: list[tuple[str, str | None]], begun: bool) -> None:
@@ -118,6 +119,7 @@ def test_a_history_leads_where_its_last_state_leads_by_itself(steps: list[tuple[
     assert generation is not None
 
 
+@pytest.mark.slow
 @given(files=st.permutations(sorted(VARIANTS)))
 @settings(max_examples=20, deadline=None)
 def test_the_order_of_files_does_not_matter(files: list[str]) -> None:

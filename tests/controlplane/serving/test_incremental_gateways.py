@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.support.certificates import ca_secret, server, tls_secret
@@ -206,6 +207,7 @@ def begun() -> Library:
     return library
 
 
+@pytest.mark.slow
 @given(steps=STEPS)
 @example(steps=[("gateway", None, 0), ("to-shop", VARIANTS["to-shop"][1], 0), ("gateway", GATEWAY, 1)])
 @example(steps=[("policy-more", VARIANTS["policy-more"][2], 0), ("shop", None, 0), ("shop", VARIANTS["shop"][0], 2)])

@@ -64,12 +64,14 @@ def timeless(status: dict[str, Any]) -> dict[str, Any]:
     return copy
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("ES-32")
 @given(stored=STORED, new=ours())
 def test_what_was_just_written_is_not_written_again(stored: dict[str, Any], new: dict[str, Any]) -> None:
     assert not needs_write(merged_status(stored, new), new)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("ES-32")
 @given(stored=STORED, new=ours(), later=TIMES)
 def test_a_later_time_alone_is_no_reason_to_write(stored: dict[str, Any], new: dict[str, Any], later: str) -> None:
@@ -81,6 +83,7 @@ def test_a_later_time_alone_is_no_reason_to_write(stored: dict[str, Any], new: d
     assert merged_status(written, again) == written
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("ES-32")
 @given(stored=STORED, new=ours())
 def test_the_status_of_a_newer_generation_is_left_alone(stored: dict[str, Any], new: dict[str, Any]) -> None:
@@ -88,6 +91,7 @@ def test_the_status_of_a_newer_generation_is_left_alone(stored: dict[str, Any], 
         assert not needs_write(stored, new)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("ES-32")
 @given(stored=STORED, new=ours())
 def test_whatever_else_differs_is_written(stored: dict[str, Any], new: dict[str, Any]) -> None:
@@ -96,6 +100,7 @@ def test_whatever_else_differs_is_written(stored: dict[str, Any], new: dict[str,
         assert needs_write(stored, new) == (timeless(stored) != timeless(wanted))
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("ES-32")
 @given(stored=STORED, new=ours())
 def test_what_others_wrote_stays(stored: dict[str, Any], new: dict[str, Any]) -> None:
@@ -106,6 +111,7 @@ def test_what_others_wrote_stays(stored: dict[str, Any], new: dict[str, Any]) ->
     }
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("ES-32")
 @given(stored=STORED, new=ours())
 def test_a_condition_that_did_not_change_keeps_its_time(stored: dict[str, Any], new: dict[str, Any]) -> None:

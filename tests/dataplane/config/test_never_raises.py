@@ -53,6 +53,7 @@ def test_any_bytes(decode: Decode, data: bytes) -> None:
     judge(decode, data)
 
 
+@pytest.mark.slow
 @ALL
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(data=st.data())
@@ -134,6 +135,7 @@ def set_scalar(message: Message, field: Any, data: st.DataObject) -> None:
         setattr(message, field.name, value)
 
 
+@pytest.mark.slow
 @ALL
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)
 @given(data=st.data())

@@ -289,6 +289,7 @@ def model(
     return {key: found for key, found in values.items() if key not in removals or key not in allowed}
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("HM-8", "HM-5")
 @settings(max_examples=300, deadline=None)
 @given(

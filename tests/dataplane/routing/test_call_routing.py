@@ -138,6 +138,7 @@ def test_of_equal_domains_the_first_serves_and_without_one_nobody() -> None:
     assert [HostTable.of(hosts).pick(each) for each in ("a", "xb", "b", None)] == [0, 1, None, None]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("RT-1")
 @settings(deadline=None)
 @given(

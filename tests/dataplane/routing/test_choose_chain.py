@@ -166,6 +166,7 @@ def step_by_step(matches: list[ChainMatch], local: Endpoint, remote: Endpoint) -
     return left
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SL-4")
 @settings(deadline=None)
 @given(st.lists(MATCHES, max_size=5), ENDPOINTS, ENDPOINTS)

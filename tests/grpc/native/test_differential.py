@@ -72,6 +72,7 @@ def run(stack: str, kind: str, root: Path, sets: int) -> Counter[str]:
     return seen
 
 
+@pytest.mark.slow
 def test_a_server_allows_what_the_reference_allows_and_asks_less(stack: str, tmp_path: Path) -> None:
     seen = run(stack, "Auto", tmp_path, 100)
     assert seen["cases"] == 1200
@@ -80,6 +81,7 @@ def test_a_server_allows_what_the_reference_allows_and_asks_less(stack: str, tmp
     assert seen["granted without a check"] > seen["granted"] / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["CallOut", "foreign"])
 def test_a_server_that_leaves_all_to_the_policy_server_or_is_of_another_maker_grants_nothing_unasked(
     stack: str, kind: str, tmp_path: Path

@@ -149,6 +149,7 @@ def built(level: list[Drawn], kind: str) -> list[AnyPolicy]:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R5", "R42", "R43")
 @settings(max_examples=200, deadline=None)
 @given(gateway=levels, backend=levels, composition=st.sampled_from(Composition), tool=st.booleans())
@@ -170,6 +171,7 @@ def test_every_decision_and_every_question_is_as_the_model_says(
     assert services.names == asked
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(backend=levels, index=st.integers(0, 2), tool=st.booleans())
 def test_a_policy_more_never_allows_more_where_all_must_allow(backend: list[Drawn], index: int, tool: bool) -> None:

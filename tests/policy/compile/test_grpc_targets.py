@@ -246,6 +246,7 @@ _rules = st.builds(
 _policies = st.lists(st.lists(_rules, max_size=3), min_size=1, max_size=3)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(written=_policies, composition=st.sampled_from(("All", "Any")))
 def test_nobody_is_refused_whom_policies_grant_a_call(written: list[list[str]], composition: str) -> None:

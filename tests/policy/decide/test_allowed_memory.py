@@ -67,6 +67,7 @@ def made(name: str) -> Policies:
     return MADE[name]
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.sampled_from(sorted(RULES)), st.lists(st.tuples(REQUESTS, PROOFS), min_size=1, max_size=8))
 def test_a_remembered_verdict_is_what_would_be_decided_anew(name: str, asked: list[tuple[Request, Proof]]) -> None:

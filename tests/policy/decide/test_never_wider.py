@@ -116,6 +116,7 @@ def harmed(kinds: list[tuple[str, str]]) -> list[str]:
     return list(texts.values())
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R37")
 @settings(max_examples=200, deadline=None)
 @given(

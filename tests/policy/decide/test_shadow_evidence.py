@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
+import pytest
 from tests.policy.decide.test_workload_tokens import (
     BY_ACCOUNT,
     GOOD,
@@ -62,6 +63,7 @@ def test_a_policy_in_shadow_hears_what_the_cluster_said_to_another() -> None:
     assert (len(server.reviews), shadows(server)) == (1, [(Would.ALLOW, "granted")])
 
 
+@pytest.mark.slow
 def test_bad_tokens_that_a_policy_in_shadow_looks_at_cost_their_sender_nothing_elsewhere() -> None:
     cafe = BACKEND.replace("name: shop}", "name: cafe}")
     made = world(

@@ -149,6 +149,7 @@ def statuses(made: Compiled) -> dict[str, object]:
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(
     enforced=enforced_sets,
@@ -182,6 +183,7 @@ def test_policies_in_shadow_change_nothing(  # noqa: PLR0913, PLR0917 (all that 
     assert statuses(after) == statuses(before)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(enforced=enforced_sets, shadows=shadow_sets)
 def test_policies_in_shadow_protect_nothing_and_ask_for_no_tokens(enforced: list[str], shadows: list[str]) -> None:
@@ -221,6 +223,7 @@ CLAIMED = {
 PEERS = {"nobody": "", "agent": AGENT, "far": "spiffe://far.example/a"}
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(
     enforced=enforced_sets,

@@ -116,6 +116,7 @@ def test_nobody_who_does_not_ask_pays_for_a_trace() -> None:
     assert judge(policies(BACKEND, policy(rule())), ADD_CALL, workload()).trace is None
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(name=st.sampled_from(sorted(CASES)))
 def test_a_trace_changes_no_decision(name: str) -> None:

@@ -114,6 +114,7 @@ VALUES: Final = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(), VALUES, max_size=4))
 def test_what_is_shown_equals_what_was_sent_but_for_the_precision_of_numbers(arguments: dict[str, Any]) -> None:
     shown = mcp_context(tool(arguments))

@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Callable
 from typing import Any, Final
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic_core import from_json
@@ -130,6 +131,7 @@ def bodies(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(bodies())
 @example(json.dumps(message()).encode())
@@ -138,6 +140,7 @@ def test_what_is_accepted_has_one_reading(body: bytes) -> None:
     check(body)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     tool=st.text(min_size=1, max_size=40).filter(str.isprintable),
@@ -149,6 +152,7 @@ def test_ordinary_calls_are_accepted_and_have_one_reading(tool: str, arguments: 
     assert check(json.dumps(message(params={"name": tool, "arguments": arguments})).encode())
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     body=st.binary(max_size=200),

@@ -213,6 +213,7 @@ ALL_TERMS: Final = [
 ]
 
 
+@pytest.mark.slow
 def test_every_entry_has_a_place_for_every_source_and_choice() -> None:
     entries = [case[0] for case in CONDITIONS.values()] + [case[0] for case in CALL_OUTS.values()]
     entries += READERS.values()

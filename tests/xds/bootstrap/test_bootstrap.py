@@ -383,6 +383,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(VALUES)
 def test_any_json_is_a_bootstrap_or_problems_whose_paths_lead_somewhere(value: object) -> None:

@@ -21,6 +21,8 @@ from authplane.xds.bootstrap.jwt_file_state import (
     Unreadable,
 )
 
+pytestmark = pytest.mark.slow
+
 EPOCH = 1_800_000_000
 
 

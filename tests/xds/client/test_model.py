@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.xds.client.driven_session import LISTENER, NODE, ROUTE, server
@@ -25,6 +26,8 @@ from authplane.xds.client.client_messages import (
 )
 from authplane.xds.client.session import ClientSession
 from authplane.xds.client.watch_events import Ambient, Changed, Event, Failed, Trouble, View
+
+pytestmark = pytest.mark.slow
 
 TYPES = [LISTENER.type_url, ROUTE.type_url]
 NAMES = ["a", "b"]

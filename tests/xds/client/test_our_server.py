@@ -20,6 +20,8 @@ from authplane.xds.server.sotw import SotwSession
 from authplane.xds.server.stream_messages import Nacked, Output, SotwResponse
 from authplane.xds.server.wire import parse_sotw_request, render_sotw_response
 
+pytestmark = pytest.mark.slow
+
 URLS = {LISTENER.type_url: TypeUrl.LISTENER, ROUTE.type_url: TypeUrl.ROUTE}
 KEYS = st.tuples(st.sampled_from(list(URLS)), st.sampled_from(["a", "b"]))
 Content = dict[tuple[str, str], str]

@@ -21,6 +21,7 @@ def snapshot(number: int) -> Snapshot:
     return Snapshot.of({CLUSTER: {"a": str(number).encode(), "b": BODY}})
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("X08")
 def test_who_does_not_answer_is_sent_one_change_and_then_the_last_one() -> None:
     sotw, delta = SotwSession(), DeltaSession()
@@ -48,6 +49,7 @@ def test_who_does_not_answer_is_sent_one_change_and_then_the_last_one() -> None:
     assert [(name, item.body) for name, item in change.resources] == [("a", str(COUNT).encode())]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("X08")
 def test_a_thousand_proxies_share_what_they_are_sent() -> None:
     latest = snapshot(1)

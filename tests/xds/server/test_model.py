@@ -4,6 +4,7 @@ from collections import deque
 from typing import Any, ClassVar
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.xds.server.model import (
@@ -23,6 +24,8 @@ from authplane.xds.server.served_types import TypeUrl
 from authplane.xds.server.snapshot import Snapshot
 from authplane.xds.server.sotw import SotwSession
 from authplane.xds.server.stream_messages import Output
+
+pytestmark = pytest.mark.slow
 
 CLUSTERS = ["c0", "c1", "c2"]
 REVISIONS = st.integers(0, 2)

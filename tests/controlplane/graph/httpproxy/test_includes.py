@@ -178,6 +178,7 @@ def test_a_proxy_that_includes_itself_is_a_cycle() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_includes_that_multiply_have_an_end() -> None:
     both = "[{{name: {0}, conditions: [{{prefix: /1}}]}}, {{name: {0}, conditions: [{{prefix: /2}}]}}]"
     depth = 15

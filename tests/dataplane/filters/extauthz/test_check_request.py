@@ -198,6 +198,7 @@ _SHOWN = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(_SHOWN, _CALLS, _CALLS)
 def test_calls_that_a_service_can_tell_apart_have_different_keys(shown: Shown, one: Call, other: Call) -> None:
@@ -213,6 +214,7 @@ def test_calls_that_a_service_can_tell_apart_have_different_keys(shown: Shown, o
         assert lasting(one) == lasting(other)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(_SHOWN, st.lists(_CALLS, min_size=2, max_size=6))
 def test_a_check_has_nothing_of_those_before_it(shown: Shown, calls: list[Call]) -> None:

@@ -430,7 +430,7 @@ class AgainstModel(RuleBasedStateMachine):
 
 
 AgainstModel.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
-TestAgainstModel = AgainstModel.TestCase
+TestAgainstModel = pytest.mark.slow(AgainstModel.TestCase)
 
 
 class Racing(float):

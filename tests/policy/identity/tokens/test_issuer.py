@@ -358,6 +358,7 @@ ACTIONS: Final = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(ACTIONS)
 @pytest.mark.requirement("J27", "J29")

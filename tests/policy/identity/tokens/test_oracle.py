@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import jwt
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.support.issuers.keyrings import ring, verify
@@ -86,6 +87,7 @@ def tokens(draw: st.DrawFn) -> str:
     return draw(changed(token)) if "text" in wrong else token
 
 
+@pytest.mark.slow
 @settings(max_examples=250, deadline=None)
 @given(tokens())
 def test_nothing_is_accepted_that_the_oracle_refuses(token: str) -> None:
@@ -96,6 +98,7 @@ def test_nothing_is_accepted_that_the_oracle_refuses(token: str) -> None:
 NAMES = st.text(max_size=8).filter(lambda name: name != "nbf")  # which must be a time
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(key=st.sampled_from(SIGNERS), extra=st.dictionaries(NAMES, st.text(max_size=8), max_size=4))
 @example(key=SIGNERS[0], extra={})
