@@ -82,6 +82,6 @@ def test_the_source_distribution_holds_what_builds_and_explains_it(built: Path) 
     with tarfile.open(sdist) as opened:
         tops = {name.split("/")[1] for name in opened.getnames()}
     assert tops == {
-        ".gitignore", "CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "SECURITY.md", "docs", "examples",
-        "pyproject.toml", "src",
+        ".gitignore", "CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "SECURITY.md", "deploy", "docs",
+        "examples", "pyproject.toml", "src",
     }  # fmt: skip
