@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from tests.support.gateways.contour_gateway import proxy
 
 from authplane.controlplane.serving.generation import build_generation
-from authplane.sources.runtime.folder import Folder
+from authplane.sources.runtime.read_folder import Folder
 
 _SIZES = (1_000, 10_000)
 

@@ -13,7 +13,7 @@ from authplane.dataplane.filters.calls import Call, Endpoint, PeerCertificate, S
 from authplane.dataplane.filters.composite.filter import Action
 from authplane.dataplane.filters.composite.wire import composite_kinds
 from authplane.dataplane.filters.registry import Scope, Trust
-from authplane.dataplane.filters.standard import standard_registry
+from authplane.dataplane.filters.standard_filters import standard_registry
 from authplane.grpc.matching import Tree, all_of, by_header, by_prefix, cel, first_match, header, skip, when
 from authplane.matching.matcher_tree import Matcher
 from authplane.matching.tree_search import as_search

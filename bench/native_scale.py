@@ -18,7 +18,7 @@ from tests.support.mcp.mcp_checks import call_body
 from tests.support.ports import free_port
 
 from authplane.controlplane.serving.generation import Generation, build_generation
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 from authplane.xds.server.served_types import TypeUrl
 from authplane.xds.server.snapshot import Snapshot, change
 from bench.native_site import HEADERS, Ports, backend, beside, configuration, running

@@ -32,7 +32,7 @@ from authplane.policy.rules.access_settings import Options
 from authplane.resources.documents import Resources
 from authplane.runtime.issuers.issuers import IssuerOptions, follow_issuers
 from authplane.runtime.servers.listen import TcpAddress
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 from bench.h2load import cores, load, require_allowed
 from bench.processes import seconds_used, started_here
 from bench.servers import serve_ours

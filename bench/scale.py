@@ -13,7 +13,7 @@ from authplane.controlplane.graph.model.programming import NoProxy
 from authplane.controlplane.render.rendered import snapshot_of
 from authplane.controlplane.render.resource_parts import Bodies
 from authplane.controlplane.serving.generation import Generation, build_generation, differences
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 
 _SIZE = 10_000
 _ROUNDS = 5

@@ -17,7 +17,7 @@ from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, cr
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.contour_policies import NamespacedName, UpstreamValidation
 from authplane.resources.kinds.extension_service import ExtensionServiceSpec
-from authplane.sources.runtime.folder import Folder, FolderError
+from authplane.sources.runtime.read_folder import Folder, FolderError
 
 LIFETIME: Final = timedelta(days=30)
 

@@ -20,11 +20,11 @@ from authplane.devkit.local.dev_issuer import dev_workload
 from authplane.devkit.policies.checking import Circumstances, check, enforce
 from authplane.devkit.policies.request_files import AskedRequest, parse_requests
 from authplane.devkit.strict_files import parse_text
-from authplane.policy.attached.attachments import Target
+from authplane.policy.attached.attachments import RequestTarget
 from authplane.policy.compile.compile_policies import compile_policies
 from authplane.policy.decide.decide import MEANS
 from authplane.resources.loaded_resources import Loaded
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 from authplane.sources.required_targets import RequiredTargets
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -301,7 +301,7 @@ def test_policies_of_a_gateway_are_asked_if_it_is_named_and_missed_if_nothing_le
     assert (found["decision"], found["policy"], len(found["notes"])) == ("deny", "AccessPolicy/default/edge", 1)
     [request] = requests("{target: {kind: Gateway, name: edge, sectionName: admin}, path: '/a?b=c'}")
     assert (request.target, request.request.path, request.request.query) == (
-        Target(gateway=Ref("Gateway", "default", "edge"), section="admin"),
+        RequestTarget(gateway=Ref("Gateway", "default", "edge"), section="admin"),
         "/a",
         "b=c",
     )

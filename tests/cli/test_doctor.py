@@ -14,7 +14,7 @@ from authplane.cli.main import build_app
 from authplane.controlplane.graph.upstreams.policy_connection import OverSocket, PolicyServer
 from authplane.controlplane.serving.runtime.control_plane import Control, ControlSettings, Told
 from authplane.runtime.servers.listen import Address, UnixAddress
-from authplane.sources.runtime.folder import Folder
+from authplane.sources.runtime.read_folder import Folder
 
 UNUSED = "127.0.0.1:1"
 

@@ -12,13 +12,13 @@ from tests.support.policies.external_services import SERVICES, asks
 
 from authplane.cli.main import build_app
 from authplane.devkit.policies.explain_placement import EVALUATED, OPEN_SERVER, TOO_OLD
+from authplane.policy.placement.accepted_differences import ACCEPTED_DIFFERENCES
+from authplane.policy.placement.entry_placement import ASKS, CHOSEN, STRICT
 from authplane.policy.placement.grpc_entries import PORTS
-from authplane.policy.placement.placed_entries import ASKS, CHOSEN, STRICT
-from authplane.policy.placement.placed_sources import TWO_NAMES
 from authplane.policy.placement.placement_model import Decider
 from authplane.policy.placement.placement_plan import OLD
-from authplane.policy.placement.residues import RESIDUES
-from authplane.policy.placement.ways_to_target import UNTOLD
+from authplane.policy.placement.source_placement import TWO_NAMES
+from authplane.policy.placement.target_routes import UNTOLD
 
 SHOP: Final = service("shop", 80)
 NATIVE: Final = settings("{bodyInspection: Native}")
@@ -279,7 +279,9 @@ def test_a_grpc_server_that_may_not_decide_could(tmp_path: Path) -> None:
 
 def test_what_is_left_to_the_backends_parser_is_told_where_envoy_reads_bodies(tmp_path: Path) -> None:
     found = explained(tmp_path, NATIVE, BACKEND, SHOP, policy(rule()))
-    assert found["leftToBackends"] == [{"what": each.what, "why": each.why} for each in RESIDUES if each.body]
+    assert found["leftToBackends"] == [
+        {"what": each.what, "why": each.why} for each in ACCEPTED_DIFFERENCES if each.body
+    ]
     assert len(found["leftToBackends"]) > 3
     assert [each["leavesBodiesToBackend"] for each in found["targets"]] == [True]
     others = {
@@ -295,7 +297,7 @@ def test_what_is_left_to_the_backends_parser_is_told_where_envoy_reads_bodies(tm
 def test_people_get_a_table(tmp_path: Path) -> None:
     result = run(tmp_path, annotated(BACKEND, body_inspection="Native"), SHOP, TWO_RULES)
     assert (result.exit_code, result.stderr) == (0, "")
-    left = "".join(f"    {each.what}\n" for each in RESIDUES if each.body)
+    left = "".join(f"    {each.what}\n" for each in ACCEPTED_DIFFERENCES if each.body)
     assert result.stdout == (
         "Gateway/default/authplane/default -> Backend/default/shop  Envoy and policy server\n"
         "    placement: Auto, bodyInspection: Native\n"

@@ -15,7 +15,7 @@ from tests.support.authservers.server_process import Server
 from tests.support.eventually import eventually
 from tests.support.mcp.mcp_checks import AGENT, SHOP, call_body, mcp_check, tool_check
 
-from authplane.sources.runtime.last_good import LastGood, default_state_dir
+from authplane.sources.runtime.last_good_store import LastGood, default_state_dir
 
 pytestmark = pytest.mark.real
 

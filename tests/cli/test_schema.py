@@ -14,7 +14,7 @@ from tools.gen_schemas import FILE, schema_of_kinds, text_of_schema
 from authplane.cli.main import build_app
 from authplane.resources.catalogue import KINDS
 from authplane.resources.yaml.nodes import parse_nodes, plain
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 
 SCHEMA: Final = schema_of_kinds()
 JUDGE: Final = jsonschema.Draft7Validator(SCHEMA)

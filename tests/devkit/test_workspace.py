@@ -8,7 +8,7 @@ import pytest
 from authplane.controlplane.serving.generation import build_generation
 from authplane.devkit.local.workspace import WorkspaceError, prepare_identities, prepare_workspace
 from authplane.policy.compile.compile_policies import compile_policies
-from authplane.sources.runtime.folder import Folder
+from authplane.sources.runtime.read_folder import Folder
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -11,7 +11,7 @@ from tests.differential.placements import AUTO, CALL_OUT, NATIVE, PLACEMENTS, Pl
 from tests.differential.residues import LENIENT, LISTS, LOOKALIKES, claims_of, goes_on, has, header_of, repeats
 from tests.differential.site import Shot
 
-from authplane.policy.placement.residues import RESIDUES, Effect
+from authplane.policy.placement.accepted_differences import ACCEPTED_DIFFERENCES, Effect
 
 
 class Kind(Enum):
@@ -22,7 +22,7 @@ class Kind(Enum):
     WIDER = "Envoy allows what the reference denies"
 
 
-ACCEPTED: Final = {each.key: each.effect for each in RESIDUES}
+ACCEPTED: Final = {each.key: each.effect for each in ACCEPTED_DIFFERENCES}
 _EFFECTS: Final = {Kind.STRICTER: Effect.STRICTER, Kind.STATUS: Effect.STATUS, Kind.WIDER: Effect.WIDER}
 
 

@@ -17,7 +17,7 @@ from authplane.policy.check.decision import Allow
 from authplane.policy.decide.decide import MEANS
 from authplane.resources.typed.shapes import Report
 from authplane.resources.yaml.nodes import Entry, Fields, Items, Node, Scalar
-from authplane.sources.runtime.folder import Folder
+from authplane.sources.runtime.read_folder import Folder
 
 _BINARY = (1, 1)
 """Where bodies stand: there only bytes do."""

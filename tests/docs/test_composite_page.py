@@ -13,7 +13,7 @@ from authplane.dataplane.filters.calls import Side
 from authplane.dataplane.filters.composite.filter import NO_MATCH, Composite
 from authplane.dataplane.filters.composite.wire import parse_composite
 from authplane.dataplane.filters.registry import MOST_DEPTH, Packed, Scope, Trust
-from authplane.dataplane.filters.standard import standard_registry
+from authplane.dataplane.filters.standard_filters import standard_registry
 
 PAGE: Final = ROOT / "docs" / "composite.md"
 TEXT: Final = " ".join(read(PAGE).split())

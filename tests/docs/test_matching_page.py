@@ -14,7 +14,7 @@ from authplane.dataplane.filters.calls import Side
 from authplane.dataplane.filters.composite.filter import Composite
 from authplane.dataplane.filters.composite.wire import TYPE_NAME, parse_composite
 from authplane.dataplane.filters.registry import Packed, Scope, Trust
-from authplane.dataplane.filters.standard import standard_registry
+from authplane.dataplane.filters.standard_filters import standard_registry
 
 PAGE: Final = ROOT / "docs" / "matching.md"
 

@@ -2,7 +2,7 @@
 
 from tests.support.pages import ROOT, read
 
-from authplane.policy.placement.residues import RESIDUES
+from authplane.policy.placement.accepted_differences import ACCEPTED_DIFFERENCES
 
 PAGE = read(ROOT / "docs" / "placement.md")
 
@@ -10,4 +10,4 @@ PAGE = read(ROOT / "docs" / "placement.md")
 def test_the_page_lists_every_known_difference_and_no_other() -> None:
     _, _, table = PAGE.partition("## What Envoy sees differently")
     found = [line for line in table.splitlines() if line.startswith("| ")][1:]
-    assert found == [f"| {each.what} | {each.effect} | {each.why} |" for each in RESIDUES]
+    assert found == [f"| {each.what} | {each.effect} | {each.why} |" for each in ACCEPTED_DIFFERENCES]

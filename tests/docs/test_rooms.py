@@ -156,7 +156,7 @@ def test_no_two_modules_have_one_name() -> None:
 
 JOURNEY = """
 1. **Envoy** sends bytes.
-2. **`sources`** reads them (`sources/runtime/folder.py: Folder.scan`).
+2. **`sources`** reads them (`sources/runtime/read_folder.py: Folder.scan`).
 3. **`controlplane/graph`** builds `controlplane/graph/build.py: build_graph`.
 """
 
@@ -164,7 +164,7 @@ JOURNEY = """
 def test_what_a_page_gets_wrong_is_found() -> None:
     assert (missing(JOURNEY), faults(JOURNEY)) == ([], [])
     gone = JOURNEY.replace("Folder.scan", "Folder.skim").replace("graph/build.py", "graph/built.py")
-    assert missing(gone) == ["sources/runtime/folder.py: Folder.skim", "controlplane/graph/built.py: build_graph"]
+    assert missing(gone) == ["sources/runtime/read_folder.py: Folder.skim", "controlplane/graph/built.py: build_graph"]
     again = JOURNEY + "4. **`sources`** reads again.\n"
     assert faults(again) == ["sources is entered again"]
     other = JOURNEY.replace("reads them", "reads `resources/yaml/nodes.py`")

@@ -18,7 +18,7 @@ from authplane.controlplane.serving.runtime.ads_stream import AdsEvent
 from authplane.core.envoy_releases import Release
 from authplane.policy.identity.tokens.export_keys import render_jwks
 from authplane.policy.identity.tokens.verify import Demands
-from authplane.sources.runtime.folder import Folder
+from authplane.sources.runtime.read_folder import Folder
 from authplane.xds.server.served_types import TypeUrl
 from authplane.xds.server.snapshot import Editions, Snapshot
 from authplane.xds.server.stream_messages import Acked

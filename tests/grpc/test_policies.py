@@ -22,7 +22,7 @@ from authplane.core.names import Ref
 from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, Usage, issue
 from authplane.grpc import XdsServerCredentials
 from authplane.runtime.servers.listen import TcpAddress
-from authplane.sources.runtime.folder import Folder
+from authplane.sources.runtime.read_folder import Folder
 
 pytestmark = pytest.mark.real
 

@@ -12,7 +12,7 @@ from authplane.cel.syntax.expression_problem import Reason as CelReason
 from authplane.dataplane.filters.extauthz.check.wire import CACHE_NAMESPACE
 from authplane.policy.decide.denials import RESOURCE
 from authplane.policy.decide.match_rules import Miss
-from authplane.policy.external_authorization.question_hops import HOPS, HOPS_HEADER
+from authplane.policy.external_authorization.check_hops import HOPS, HOPS_HEADER
 from authplane.policy.identity.tokens.token_outcome import Reason
 from authplane.policy.identity.workload_identity.peer_outcome import Why
 from authplane.policy.mcp.base_methods import BaseMode

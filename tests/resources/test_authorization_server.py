@@ -18,7 +18,7 @@ from authplane.resources.kinds.authorization_server import (
 )
 from authplane.resources.kinds.meta import Meta
 from authplane.resources.loaded_resources import Loaded
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 
 HEAD = "apiVersion: authplane.dev/v1alpha1\nkind: AuthorizationServer\nmetadata: {name: door}\nspec:\n  backends:\n"
 

@@ -6,7 +6,7 @@ import pytest
 
 from authplane.resources.kinds.agentic import BackendSpec, GrpcBackend, GrpcTls
 from authplane.resources.loaded_resources import Loaded
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 
 
 class Case(NamedTuple):

@@ -6,7 +6,7 @@ import pytest
 
 from authplane.resources.kinds.policy_settings import Issuer, JwtSvids, ServiceAccountTokens
 from authplane.resources.loaded_resources import Loaded
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 
 
 def load(issuer: str) -> Loaded:

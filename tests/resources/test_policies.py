@@ -15,7 +15,7 @@ from authplane.resources.kinds.agentic import (
     XAccessPolicyV0,
 )
 from authplane.resources.loaded_resources import Loaded
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 
 SHOP = Ref("Backend", "default", "shop")
 

@@ -6,7 +6,7 @@ import pytest
 from tests.support.timing import quickest
 
 from authplane.core.names import Ref
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 
 MANY = 4000
 

@@ -14,11 +14,11 @@ from tests.support.issuers.oidc_provider import AUDIENCE, OidcProvider, oidc_pro
 
 from authplane.core.problems import Problems
 from authplane.policy.identity.tokens.claims import audience_fits, scopes_fit
-from authplane.policy.identity.tokens.freshness import Bounds
 from authplane.policy.identity.tokens.inspector import TokenInspector
 from authplane.policy.identity.tokens.issuer import Issuer, Reach, Schedule
 from authplane.policy.identity.tokens.issuer_events import IssuerEvent, KeysChanged
 from authplane.policy.identity.tokens.issuer_url import IssuerUrl, parse_issuer_url
+from authplane.policy.identity.tokens.key_lifetime import Bounds
 from authplane.policy.identity.tokens.token_outcome import Outcome, Reason, Refused, Verified
 from authplane.runtime.issuers.issuers import IssuerOptions, follow_issuers
 

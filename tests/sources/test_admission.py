@@ -3,7 +3,7 @@
 import pytest
 
 from authplane.resources.loaded_resources import Held
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 
 POLICY = """---
 apiVersion: agentic.networking.x-k8s.io/v1alpha1

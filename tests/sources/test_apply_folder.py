@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from authplane.sources.runtime.apply_folder import Applied, ApplyError, apply_folder
-from authplane.sources.runtime.folder import Folder
+from authplane.sources.runtime.read_folder import Folder
 
 BROKEN = "kind: ["
 

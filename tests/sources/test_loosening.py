@@ -5,8 +5,8 @@ from typing import NamedTuple
 import pytest
 
 from authplane.resources.catalogue import KINDS, Resource
-from authplane.sources.library import Library
-from authplane.sources.loosening import Around, loosening
+from authplane.sources.document_versions import Library
+from authplane.sources.loosening import LooseningContext, loosening
 
 AGENTIC = "agentic.networking.x-k8s.io/v1alpha1"
 CONTOUR = "projectcontour.io/v1"
@@ -88,10 +88,10 @@ class Case(NamedTuple):
     old: str
     new: str
     want: str
-    around: Around = Around()
+    around: LooseningContext = LooseningContext()
 
 
-EXEMPTS, ANY = Around(exempts=True), Around(any_policy=True)
+EXEMPTS, ANY = LooseningContext(exempts=True), LooseningContext(any_policy=True)
 
 CASES = {
     # Policies

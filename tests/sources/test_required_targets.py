@@ -12,9 +12,9 @@ from tests.support.policies.names import SHOP
 
 from authplane.core.names import Ref
 from authplane.policy.compile.compile_policies import compile_policies
-from authplane.policy.rules.policy_targets import Aim
+from authplane.policy.rules.policy_targets import PolicyTarget
 from authplane.resources.loaded_resources import Loaded
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 from authplane.sources.required_targets import RequiredTargets
 
 P = Ref("AccessPolicy", "default", "p")
@@ -170,7 +170,7 @@ def test_a_policy_of_the_later_kind_is_kept_too() -> None:
     folder = Folder(BACKEND, to("shop", kind="Backend").replace("AccessPolicy", "XAccessPolicy"))
     loaded = folder.hold(BACKEND, to("gone", kind="Backend").replace("AccessPolicy", "XAccessPolicy"))
     assert loaded.last_good == {ref}
-    assert compile_policies(loaded.resources).policies.attachments[Aim(SHOP)].policies[0].ref == ref
+    assert compile_policies(loaded.resources).policies.attachments[PolicyTarget(SHOP)].policies[0].ref == ref
 
 
 def test_without_the_demand_a_policy_waits_for_its_target() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 
 POLICY = """
 apiVersion: {api}

@@ -13,8 +13,8 @@ import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from authplane.sources.runtime.folder import Folder, Progress
 from authplane.sources.runtime.inotify import NOTHING, Inotify, Seen
+from authplane.sources.runtime.read_folder import Folder, Progress
 from authplane.sources.runtime.watch import CHECK, QUIET, Notify, rebuilds
 
 LIMIT = 5.0

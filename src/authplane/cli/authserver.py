@@ -10,8 +10,8 @@ from authplane.cli.shared.front_options import Front, with_front
 from authplane.cli.shared.listen_options import LoosenAfterOption, StateDirOption, serving
 from authplane.cli.shared.output import fail, findings_summary, print_finding
 from authplane.cli.shared.parameters import Argument, Option, command, group
-from authplane.sources.runtime.folder import LOOSEN_AFTER
-from authplane.sources.runtime.last_good import default_state_dir
+from authplane.sources.runtime.last_good_store import default_state_dir
+from authplane.sources.runtime.read_folder import LOOSEN_AFTER
 
 authserver = group("authserver", "Answer the authorization checks of Envoy.")
 

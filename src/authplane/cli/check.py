@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from rich.markup import escape
 
-from authplane.authserver.backends.runtime.ask_once import ask_once
-from authplane.authserver.backends.runtime.asked_services import asked_endpoints
+from authplane.authserver.backends.runtime.check_once import ask_once
+from authplane.authserver.backends.runtime.external_endpoints import asked_endpoints
 from authplane.cli.shared.console import out
 from authplane.cli.shared.folder_argument import FolderArgument
 from authplane.cli.shared.output import Output, OutputOption, print_json

@@ -37,8 +37,8 @@ from authplane.runtime.secret_files import warn_of_open_files
 from authplane.runtime.servers.admin import CONTROL_ADDRESS, AdminSettings, admin_pages, serve_admin
 from authplane.runtime.servers.listen import AddressTakenError, ListenError, parse_address
 from authplane.runtime.servers.tls_files import TlsFiles
-from authplane.sources.runtime.folder import LOOSEN_AFTER, Folder
-from authplane.sources.runtime.last_good import LastGood, default_state_dir
+from authplane.sources.runtime.last_good_store import LastGood, default_state_dir
+from authplane.sources.runtime.read_folder import LOOSEN_AFTER, Folder
 from authplane.xds.server.node_identity import NodeName, NodeRules
 from authplane.xds.server.stream_messages import Acked, Nacked
 

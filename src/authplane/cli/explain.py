@@ -12,8 +12,8 @@ from authplane.cli.shared.output import Output, OutputOption, fail, findings_sum
 from authplane.cli.shared.parameters import Option
 from authplane.core.envoy_releases import CURRENT, Release
 from authplane.devkit.policies.explain_placement import Explained, ExplainedPolicy, explain, explanation_record
+from authplane.policy.placement.accepted_differences import ACCEPTED_DIFFERENCES
 from authplane.policy.placement.placement_model import Decider
-from authplane.policy.placement.residues import RESIDUES
 
 _COLOURS: Final = {
     Decider.NOBODY: "red",
@@ -72,7 +72,7 @@ def _lines(found: Sequence[Explained]) -> Iterator[str]:
     trusting = dict.fromkeys(each.backend for each in found if each.trusts_parser)
     if trusting:
         yield f"With bodyInspection: Native these are left to the JSON parser of {escape(', '.join(trusting))}:"
-        yield from (f"    {escape(residue.what)}" for residue in RESIDUES if residue.body)
+        yield from (f"    {escape(residue.what)}" for residue in ACCEPTED_DIFFERENCES if residue.body)
 
 
 def _table(policies: Iterable[ExplainedPolicy]) -> Iterator[str]:

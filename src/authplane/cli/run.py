@@ -43,7 +43,7 @@ from authplane.runtime.log import LogFormat, set_up_log
 from authplane.runtime.run_until_stopped import Stop, run_program
 from authplane.runtime.servers.listen import AddressInvalidError, TcpAddress, UnixAddress, parse_address
 from authplane.runtime.wait_until_listening import NotReachableError
-from authplane.sources.runtime.folder import LOOSEN_AFTER
+from authplane.sources.runtime.read_folder import LOOSEN_AFTER
 from authplane.xds.server.stream_messages import Acked, Nacked
 
 FolderArgument: TypeAlias = Annotated[

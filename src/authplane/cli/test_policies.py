@@ -30,7 +30,7 @@ from authplane.devkit.policies.policy_tests import (
 )
 from authplane.resources.documents import Finding
 from authplane.runtime.log import set_up_log
-from authplane.sources.runtime.folder import FolderError
+from authplane.sources.runtime.read_folder import FolderError
 
 
 def run_policy_tests(

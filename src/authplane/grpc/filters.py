@@ -14,7 +14,7 @@ from authplane.dataplane.filters.extauthz.filter import FAIL_CLOSED, ExtAuthz, F
 from authplane.dataplane.filters.extauthz.grpc_service.service import GrpcService, NamedCredentials, SideChannel
 from authplane.dataplane.filters.extensions.wire import parse_filter
 from authplane.dataplane.filters.registry import FilterConfig, Packed, Registry, Scope, Trust
-from authplane.dataplane.filters.standard import standard_registry
+from authplane.dataplane.filters.standard_filters import standard_registry
 from authplane.xds.bootstrap.credentials import Insecure
 
 

@@ -11,7 +11,7 @@ from authplane.core.feature_flags import parse_guards
 from authplane.dataplane.filters.calls import Side
 from authplane.dataplane.filters.extauthz.wire import DEFAULT_OPTIONS, ExtAuthzOptions
 from authplane.dataplane.filters.registry import FilterConfig, FilterType, Kept, Registry
-from authplane.dataplane.filters.standard import standard_registry
+from authplane.dataplane.filters.standard_filters import standard_registry
 from authplane.dataplane.routing.call_filters import FixedRules
 from authplane.dataplane.routing.resource_types import resource_types
 from authplane.dataplane.runtime.calls.call_connection import own_principal

@@ -27,7 +27,7 @@ DEFAULT_LISTENER: Final = "default"
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Aim:
+class PolicyTarget:
     """What one ``targetRef`` means: a backend, a Gateway, or one of its listeners."""
 
     ref: Ref
@@ -87,7 +87,7 @@ def mcp_servers(resources: Resources) -> bool:
     return bool(resources.x_backends) or any(each.spec.mcp is not None for each in resources.backends.values())
 
 
-def exists(resources: Resources, aim: Aim) -> bool:
+def exists(resources: Resources, aim: PolicyTarget) -> bool:
     """Tell whether a target is there."""
     name = aim.ref.object_name
     match aim.ref.kind:
@@ -104,11 +104,11 @@ def exists(resources: Resources, aim: Aim) -> bool:
             return False
 
 
-def absence(resources: Resources, aim: Aim) -> str:
+def absence(resources: Resources, aim: PolicyTarget) -> str:
     """Say why a target is not there."""
     if aim.ref in resources.broken:
         return f"{aim.ref.kind} {aim.ref.object_name} cannot be read"
-    if aim.section and exists(resources, Aim(aim.ref)):
+    if aim.section and exists(resources, PolicyTarget(aim.ref)):
         return f"Gateway {aim.ref.object_name} has no listener {aim.section!r}; until it has, all of it is denied"
     return f"{aim.ref.kind} {aim.ref.object_name} not found"
 

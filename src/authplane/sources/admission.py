@@ -16,7 +16,7 @@ from authplane.resources.document_chunks import Chunk
 from authplane.resources.document_keys import key_of
 from authplane.resources.file_documents import NO_SOURCE, Source
 from authplane.resources.loaded_resources import Claim
-from authplane.sources.loosening import Around, loosening
+from authplane.sources.loosening import LooseningContext, loosening
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class InForce:
     """Resources that are known to exist and of which no version was ever good."""
     units: Mapping[str, str]
     """The unit of each file that belongs to one."""
-    around: Around
+    around: LooseningContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ _Policy: TypeAlias = AccessPolicy | XAccessPolicyV0 | XAccessPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
+class LooseningContext:
     """What else is in force and decides whether a change takes protection away."""
 
     exempts: bool = False
@@ -43,7 +43,7 @@ class Around:
     """One policy of a target is enough to grant a request: another one can only grant more."""
 
 
-def loosening(old: Resource | None, new: Resource | None, around: Around) -> str:
+def loosening(old: Resource | None, new: Resource | None, around: LooseningContext) -> str:
     """Say what a change of one resource takes away from what protects; empty if it takes nothing away."""
     if old == new:
         return ""
@@ -60,7 +60,7 @@ def exempts(resource: Resource) -> bool:
     return (host is not None and _off(host.authorization)) or any(map(_exempt, resource.spec.routes))
 
 
-def _changed(old: Resource, new: Resource, around: Around) -> str:
+def _changed(old: Resource, new: Resource, around: LooseningContext) -> str:
     found = "changes"
     match new:
         case HTTPProxy() if isinstance(old, HTTPProxy):
@@ -81,7 +81,7 @@ def _changed(old: Resource, new: Resource, around: Around) -> str:
     return found
 
 
-def _added(new: Resource, around: Around) -> str:
+def _added(new: Resource, around: LooseningContext) -> str:
     match new:
         case ReferenceGrant() | TLSCertificateDelegation():
             return "is new and permits"
@@ -98,7 +98,7 @@ def _added(new: Resource, around: Around) -> str:
             assert_never(new)
 
 
-def _removed(old: Resource, around: Around) -> str:
+def _removed(old: Resource, around: LooseningContext) -> str:
     match old:
         case HTTPProxy():
             return "is removed" if around.exempts or _authorized(old) else ""
@@ -134,7 +134,7 @@ def _lax(authorization: Authorization | None) -> bool:
     return authorization is not None and (authorization.fail_open or _off(authorization))
 
 
-def _proxy(old: HTTPProxy, new: HTTPProxy, around: Around) -> str:
+def _proxy(old: HTTPProxy, new: HTTPProxy, around: LooseningContext) -> str:
     guarded = _authorized(old) or around.exempts or exempts(new)
     before, after = old.spec.virtualhost, new.spec.virtualhost
     if before is not None:

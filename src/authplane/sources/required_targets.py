@@ -17,7 +17,7 @@ from authplane.resources.kinds.agentic import AccessPolicy, XAccessPolicy, XAcce
 from authplane.resources.loaded_resources import Loaded
 from authplane.resources.nameable_targets import (
     GROUPS,
-    Aim,
+    PolicyTarget,
     Written,
     absence,
     exists,
@@ -103,11 +103,11 @@ def _faults(policy: Written, namespace: str, resources: Resources) -> Iterator[_
         if kind not in GROUPS:
             yield _Fault((*path, "kind"), "UnsupportedTarget", kind_problem(written) + suggestion(written.kind, GROUPS))
             continue
-        aim = Aim(Ref(kind, namespace, written.name), written.section_name if kind == "Gateway" else "")
+        aim = PolicyTarget(Ref(kind, namespace, written.name), written.section_name if kind == "Gateway" else "")
         # One that cannot be read is there, and says itself what is wrong with it.
         if exists(resources, aim) or aim.ref in resources.broken:
             continue
-        if aim.section and exists(resources, Aim(aim.ref)):
+        if aim.section and exists(resources, PolicyTarget(aim.ref)):
             message = f"Gateway {aim.ref.object_name} has no listener {aim.section!r}"
             hint = suggestion(aim.section, listeners(resources).get(aim.ref, ()))
             yield _Fault((*path, "sectionName"), _NOT_FOUND, message + hint, "; until it has, all of it is denied")
@@ -115,7 +115,7 @@ def _faults(policy: Written, namespace: str, resources: Resources) -> Iterator[_
             yield _Fault((*path, "name"), _NOT_FOUND, absence(resources, aim) + _name_hint(aim, resources))
 
 
-def _name_hint(aim: Aim, resources: Resources) -> str:
+def _name_hint(aim: PolicyTarget, resources: Resources) -> str:
     ref = aim.ref
     refs = [each for kind in GROUPS for each in named(resources, kind)]
     close = suggestion(

@@ -13,7 +13,7 @@ from tests.support.policies.names import AGENT, SHOP
 
 from authplane.authserver.backends.access_policies import AccessPolicies
 from authplane.core.names import Ref
-from authplane.policy.attached.attachments import Target
+from authplane.policy.attached.attachments import RequestTarget
 from authplane.policy.attached.request_target import GATEWAY as GATEWAY_KEY
 from authplane.policy.attached.request_target import parse_target
 from authplane.policy.check.check_context import TARGET
@@ -87,26 +87,26 @@ def test_a_token_whose_issuer_is_not_ready_is_nothing_known() -> None:
     assert isinstance(decided(made, asked), Unavailable)
 
 
-TARGETS: dict[str, tuple[str | None, str | None, Target]] = {
-    "a backend": ("Backend/default/shop", None, Target(backend=SHOP)),
-    "an earlier backend": ("XBackend/default/shop", None, Target(backend=Ref("XBackend", "default", "shop"))),
-    "a gateway": (None, "Gateway/default/edge", Target(gateway=Ref("Gateway", "default", "edge"))),
+TARGETS: dict[str, tuple[str | None, str | None, RequestTarget]] = {
+    "a backend": ("Backend/default/shop", None, RequestTarget(backend=SHOP)),
+    "an earlier backend": ("XBackend/default/shop", None, RequestTarget(backend=Ref("XBackend", "default", "shop"))),
+    "a gateway": (None, "Gateway/default/edge", RequestTarget(gateway=Ref("Gateway", "default", "edge"))),
     "both": (
         "Backend/default/shop",
         "Gateway/default/edge/web",
-        Target(backend=SHOP, gateway=Ref("Gateway", "default", "edge"), section="web"),
+        RequestTarget(backend=SHOP, gateway=Ref("Gateway", "default", "edge"), section="web"),
     ),
-    "neither": (None, None, Target()),
-    "a backend of no kind": ("Service/default/shop", None, Target()),
-    "a backend without a namespace": ("Backend/shop", "Gateway/default/edge", Target()),
-    "a gateway that is a backend": ("Backend/default/shop", "Backend/default/edge", Target()),
-    "too much": ("Backend/default/shop", "Gateway/a/b/c/d", Target()),
-    "nothing": ("", None, Target()),
+    "neither": (None, None, RequestTarget()),
+    "a backend of no kind": ("Service/default/shop", None, RequestTarget()),
+    "a backend without a namespace": ("Backend/shop", "Gateway/default/edge", RequestTarget()),
+    "a gateway that is a backend": ("Backend/default/shop", "Backend/default/edge", RequestTarget()),
+    "too much": ("Backend/default/shop", "Gateway/a/b/c/d", RequestTarget()),
+    "nothing": ("", None, RequestTarget()),
 }
 
 
 @pytest.mark.parametrize(("named", "gateway", "want"), TARGETS.values(), ids=TARGETS.keys())
-def test_parse_target(named: str | None, gateway: str | None, want: Target) -> None:
+def test_parse_target(named: str | None, gateway: str | None, want: RequestTarget) -> None:
     assert parse_target(named, gateway) == want
 
 

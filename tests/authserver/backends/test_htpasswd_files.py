@@ -20,7 +20,7 @@ from authplane.authserver.backends.runtime.htpasswd_files import (
     keep_users,
 )
 from authplane.core.secret import Secret
-from authplane.sources.runtime.folder import Folder
+from authplane.sources.runtime.read_folder import Folder
 
 LIMIT = 5.0
 

@@ -10,7 +10,7 @@ from tests.support.policies.names import EDGE, SHOP
 from authplane.controlplane.graph.build import build_graph
 from authplane.controlplane.graph.reached_targets import reached_targets, routed_targets
 from authplane.core.names import Ref
-from authplane.policy.attached.attachments import Target
+from authplane.policy.attached.attachments import RequestTarget
 from authplane.policy.compile.compile_policies import compile_policies
 
 ROUTE: Final = """
@@ -32,11 +32,11 @@ spec: {type: GRPC, grpc: {port: 50051}}
 """
 WORLD: Final = (BACKEND, GATEWAY, ROUTE, SERVER, service("shop", 80))
 KEYS: Final = {"https://issuer.example": '{"keys": []}'}
-ORDERS: Final = Target(backend=Ref("Backend", "default", "orders"))
-WAYS: Final = tuple(Target(backend=SHOP, gateway=EDGE, section=each) for each in ("web", "admin"))
+ORDERS: Final = RequestTarget(backend=Ref("Backend", "default", "orders"))
+WAYS: Final = tuple(RequestTarget(backend=SHOP, gateway=EDGE, section=each) for each in ("web", "admin"))
 
 
-def reached(*documents: str) -> dict[Target, frozenset[str]]:
+def reached(*documents: str) -> dict[RequestTarget, frozenset[str]]:
     resources = load(*WORLD, *documents).resources
     built = build_graph(resources, policies=compile_policies(resources).policies, keys=KEYS)
     return dict(reached_targets(built.graph))
@@ -51,11 +51,11 @@ def test_targets_are_those_that_requests_are_checked_for_and_grpc_servers() -> N
 
 def test_behind_a_protected_gateway_a_service_is_a_target_too() -> None:
     found = reached(OPEN, policy(rule(), targets="[{kind: Gateway, name: edge, sectionName: web}]"))
-    assert set(found) == {WAYS[0], Target(gateway=EDGE, section="web"), ORDERS}
+    assert set(found) == {WAYS[0], RequestTarget(gateway=EDGE, section="web"), ORDERS}
 
 
 def test_requests_come_to_targets_whether_they_are_checked_or_not() -> None:
-    services = tuple(Target(gateway=EDGE, section=each) for each in ("web", "admin"))
+    services = tuple(RequestTarget(gateway=EDGE, section=each) for each in ("web", "admin"))
     built = build_graph(load(*WORLD, OPEN).resources)
     assert set(routed_targets(built)) == {*WAYS, *services, ORDERS}
 
@@ -68,5 +68,5 @@ def test_documents_lead_to_targets_through_listeners_that_cannot_be_served() -> 
 
 
 def test_the_gateway_that_nobody_wrote_leads_to_backends() -> None:
-    default = Target(backend=SHOP, gateway=Ref("Gateway", "default", "authplane"), section="default")
+    default = RequestTarget(backend=SHOP, gateway=Ref("Gateway", "default", "authplane"), section="default")
     assert routed_targets(build_graph(load(BACKEND).resources)) == (default,)

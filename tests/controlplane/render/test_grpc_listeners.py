@@ -14,7 +14,7 @@ from authplane.dataplane.config.read.read_listeners import parse_listener
 from authplane.dataplane.config.security import Provider, ServerTls
 from authplane.dataplane.filters.calls import Side
 from authplane.dataplane.filters.registry import Scope, Trust
-from authplane.dataplane.filters.standard import standard_registry
+from authplane.dataplane.filters.standard_filters import standard_registry
 from authplane.xds.bootstrap.credentials import TlsFiles
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "grpc-policies"

@@ -12,7 +12,7 @@ from authplane.cel.envoy import condition_nodes
 from authplane.cel.envoy.request_checks import Begins, Equals, Metadata, every
 from authplane.cel.envoy.wire import render_check, render_condition
 from authplane.controlplane.render.native.rbac_policies import policies_of, render_rules
-from authplane.controlplane.render.native.request_fronts import recognised, render_front
+from authplane.controlplane.render.native.request_classification import recognised, render_front
 from authplane.core.envoy_releases import CURRENT
 from authplane.policy.placement.placement_model import Choices, Plan, Sender
 from authplane.policy.placement.placement_plan import place_chain

@@ -4,7 +4,7 @@ import json
 
 from envoy.extensions.filters.http.jwt_authn.v3 import config_pb2
 
-from authplane.controlplane.render.native.native_decisions import Provider
+from authplane.controlplane.render.native.native_enforcement import Provider
 from authplane.controlplane.render.native.token_filter import render_tokens
 from authplane.policy.identity.tokens.algorithms import ALGORITHMS
 

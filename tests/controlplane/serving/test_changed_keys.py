@@ -15,7 +15,7 @@ from authplane.controlplane.serving.generation import Generation, build_generati
 from authplane.core.envoy_releases import Release
 from authplane.policy.identity.tokens.export_keys import render_jwks
 from authplane.policy.identity.tokens.verify import Demands
-from authplane.sources.library import Library, Loaded
+from authplane.sources.document_versions import Library, Loaded
 from authplane.xds.server.served_types import TypeUrl
 
 ISSUER: Final = "https://issuer.example"

@@ -17,9 +17,9 @@ from tests.support.gateways.mcp_gateway import backend, configuration, gateway, 
 
 from authplane.controlplane.serving.runtime.ads import SERVICE
 from authplane.controlplane.serving.runtime.control_plane import Control, ControlSettings
-from authplane.policy.placement.ways_to_target import UNTOLD
+from authplane.policy.placement.target_routes import UNTOLD
 from authplane.runtime.servers.listen import UnixAddress
-from authplane.sources.runtime.folder import Folder
+from authplane.sources.runtime.read_folder import Folder
 from authplane.xds.server.served_types import TypeUrl
 
 NATIVE = ("Native", "rule rule-0, entries 0:InlineTools, base_protocol: in Envoy")

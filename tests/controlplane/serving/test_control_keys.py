@@ -16,11 +16,11 @@ from tests.support.issuers.issuer_server import IssuerServer, issuer_server, res
 from tests.support.issuers.minting import Signer, signer
 
 from authplane.controlplane.serving.runtime.control_plane import Control, ControlSettings, Rebuilt, Told
-from authplane.policy.identity.tokens.freshness import Bounds
 from authplane.policy.identity.tokens.issuer import Schedule
+from authplane.policy.identity.tokens.key_lifetime import Bounds
 from authplane.runtime.issuers.issuers import IssuerOptions
 from authplane.runtime.servers.listen import UnixAddress
-from authplane.sources.runtime.folder import Folder
+from authplane.sources.runtime.read_folder import Folder
 from authplane.xds.server.served_types import TypeUrl
 
 OLD, NEW = signer("ES256", "old"), signer("ES256", "new")

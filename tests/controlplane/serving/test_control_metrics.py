@@ -27,7 +27,7 @@ from authplane.controlplane.serving.runtime.control_metrics import ControlMetric
 from authplane.controlplane.serving.runtime.control_plane import Control, ControlSettings
 from authplane.runtime.issuers.issuers import IssuerOptions
 from authplane.runtime.servers.listen import UnixAddress
-from authplane.sources.runtime.folder import Folder
+from authplane.sources.runtime.read_folder import Folder
 from authplane.xds.server.served_types import TypeUrl
 from authplane.xds.server.stream_messages import Acked, Nacked
 

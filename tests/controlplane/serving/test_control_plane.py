@@ -9,7 +9,7 @@ from tests.support.resources.contour_documents import ECHO, PROXY, whole
 
 from authplane.controlplane.serving.runtime.control_plane import Control, ControlSettings, Rebuilt
 from authplane.runtime.servers.listen import UnixAddress
-from authplane.sources.runtime.folder import Folder
+from authplane.sources.runtime.read_folder import Folder
 
 
 class Faulty(Control):

@@ -17,7 +17,7 @@ from tests.support.issuers.minting import signer
 from authplane.controlplane.serving.runtime.control_plane import Control, ControlSettings, Rebuilt, Told
 from authplane.runtime.issuers.issuers import IssuerOptions
 from authplane.runtime.servers.listen import UnixAddress
-from authplane.sources.runtime.folder import Folder
+from authplane.sources.runtime.read_folder import Folder
 
 KEY = signer("ES256", "k1")
 NATIVE: Final = "  bodyInspection: Native"

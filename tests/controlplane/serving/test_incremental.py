@@ -10,7 +10,7 @@ from tests.support.resources.graph_views import plain_hosts, secure_hosts
 from authplane.controlplane.graph.model.programming import NoProxy
 from authplane.controlplane.render.rendered import render_graph
 from authplane.controlplane.serving.generation import Generation, build_generation
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 from authplane.xds.server.served_types import TypeUrl
 
 INCLUDING = PROXY.replace("  routes:", "  includes:\n  - {name: app, conditions: [{prefix: /app}]}\n  routes:")

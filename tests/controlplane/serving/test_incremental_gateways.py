@@ -18,10 +18,10 @@ from tests.support.resources.graph_views import authorizations_on, hosts_on
 from authplane.controlplane.graph.model.programming import NoProxy
 from authplane.controlplane.graph.model.route_authorization import Enforced
 from authplane.controlplane.graph.model.target_placements import Placing
-from authplane.controlplane.render.native.native_decisions import Placed, placed_of
+from authplane.controlplane.render.native.native_enforcement import Placed, placed_of
 from authplane.controlplane.serving.generation import Generation, build_generation
 from authplane.core.envoy_releases import CURRENT, OLDEST
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 from authplane.xds.server.served_types import TypeUrl
 
 OTHER: Final = "https://login.example"

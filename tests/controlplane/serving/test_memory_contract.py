@@ -24,7 +24,7 @@ from authplane.controlplane.graph.model.programming import NoProxy
 from authplane.controlplane.render.resource_parts import Bodies
 from authplane.controlplane.serving.generation import Generation, build_generation
 from authplane.core.memo import Generations, Same
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 from authplane.xds.server.served_types import TypeUrl
 
 OF_GATEWAYS: Final = (

@@ -14,8 +14,8 @@ from tests.support.issuers.minting import key_set, signer
 
 from authplane.controlplane.serving.runtime.native_keys import OFTEN, NativeKeys, follow_keys
 from authplane.policy.identity.tokens.export_keys import render_jwks
-from authplane.policy.identity.tokens.freshness import Bounds
 from authplane.policy.identity.tokens.issuer import Schedule
+from authplane.policy.identity.tokens.key_lifetime import Bounds
 from authplane.policy.identity.tokens.keys import KeySet, parse_key_set
 from authplane.policy.identity.tokens.verify import Demands
 from authplane.runtime.issuers.issuers import IssuerOptions

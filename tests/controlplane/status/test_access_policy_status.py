@@ -25,9 +25,9 @@ from authplane.controlplane.status.access_policy_status import (
 from authplane.controlplane.status.enforced_condition import enforced_condition
 from authplane.core.names import Ref
 from authplane.policy.compile.compile_policies import CONTROLLER, compile_policies
-from authplane.policy.placement.placed_entries import STRICT
-from authplane.policy.placement.ways_to_target import Passages
-from authplane.policy.rules.policy_targets import Aim
+from authplane.policy.placement.entry_placement import STRICT
+from authplane.policy.placement.target_routes import TargetRoutes
+from authplane.policy.rules.policy_targets import PolicyTarget
 
 P = Ref("AccessPolicy", "default", "p")
 T0, T1 = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
@@ -40,7 +40,7 @@ PROGRAMMED = Condition(
 def ancestors(*documents: str, **more: Any) -> tuple[Ancestor, ...]:
     made = compiled(*documents)
     enforced = partial(
-        enforced_condition, made.standings[P], policies=made.policies, passages=Passages(made.policies, {})
+        enforced_condition, made.standings[P], policies=made.policies, passages=TargetRoutes(made.policies, {})
     )
     return build_ancestors(made.standings[P], enforced=enforced, **more)
 
@@ -195,7 +195,7 @@ def entry(name: str, controller: str = "x.example/controller", **more: Any) -> d
 
 def ours(*names: str, status: str = "True") -> tuple[Ancestor, ...]:
     condition = Condition(type="Accepted", status=status, reason="Accepted", message="")
-    return tuple(Ancestor(aim=Aim(Ref("Backend", "default", name)), conditions=(condition,)) for name in names)
+    return tuple(Ancestor(aim=PolicyTarget(Ref("Backend", "default", name)), conditions=(condition,)) for name in names)
 
 
 @pytest.mark.requirement("R71", "R72")
@@ -227,13 +227,13 @@ def test_a_policy_that_concerns_nothing_has_no_entries() -> None:
 def test_a_full_list_gets_no_entry_more_and_the_target_says_so() -> None:
     stored = [entry(f"n{index}") for index in range(16)]
     merged = merge_ancestors(stored, ours("shop"), generation=1, now=T0)
-    assert merged == Merged(ancestors=stored, changed=False, left_out=(Aim(SHOP),))
+    assert merged == Merged(ancestors=stored, changed=False, left_out=(PolicyTarget(SHOP),))
     loaded = load(BACKEND, f"{policy(rule())}\nstatus: {json.dumps({'ancestors': stored})}")
     made = compile_policies(loaded.resources)
     [protected, _] = build_target_conditions(made, loaded.resources, SHOP)
     assert (protected.type, protected.status, protected.reason) == ("Protected", "True", "PolicyStatusFull")
     room = merge_ancestors(stored[:15], ours("shop", "cafe"), generation=1, now=T0)
-    assert (len(room.ancestors), room.left_out) == (16, (Aim(Ref("Backend", "default", "cafe")),))
+    assert (len(room.ancestors), room.left_out) == (16, (PolicyTarget(Ref("Backend", "default", "cafe")),))
 
 
 @pytest.mark.requirement("R75")
@@ -249,7 +249,7 @@ def test_a_newer_condition_is_not_put_back_and_its_time_changes_only_with_its_st
 
 def test_an_entry_with_defaults_left_out_is_known_as_ours() -> None:
     stored = [entry("edge", CONTROLLER, ancestorRef={"name": "edge", "namespace": "default"})]
-    gateway = Ancestor(aim=Aim(EDGE), conditions=ours("x")[0].conditions)
+    gateway = Ancestor(aim=PolicyTarget(EDGE), conditions=ours("x")[0].conditions)
     merged = merge_ancestors(stored, (gateway,), generation=1, now=T0)
     assert len(merged.ancestors) == 1
     assert merged.ancestors[0]["ancestorRef"] == {"name": "edge", "namespace": "default"}

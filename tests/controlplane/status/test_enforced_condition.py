@@ -12,12 +12,12 @@ from authplane.controlplane.status.access_policy_status import Condition
 from authplane.controlplane.status.enforced_condition import LONGEST_MESSAGE, bounded, enforced_condition
 from authplane.core.envoy_releases import CURRENT, Release
 from authplane.core.names import Ref
-from authplane.policy.attached.attachments import Target
+from authplane.policy.attached.attachments import RequestTarget
+from authplane.policy.placement.entry_placement import ASKS, CHOSEN, STRICT
 from authplane.policy.placement.grpc_entries import PORTS, TOKENS
-from authplane.policy.placement.placed_entries import ASKS, CHOSEN, STRICT
-from authplane.policy.placement.placed_sources import NO_KEYS
 from authplane.policy.placement.placement_plan import SCREENED
-from authplane.policy.placement.ways_to_target import UNTOLD, Passages
+from authplane.policy.placement.source_placement import NO_KEYS
+from authplane.policy.placement.target_routes import UNTOLD, TargetRoutes
 
 P: Final = Ref("AccessPolicy", "default", "p")
 NATIVE: Final = settings("{bodyInspection: Native}")
@@ -38,13 +38,13 @@ ALL: Final = "nothing is granted: everything is denied"
 
 def enforced(
     *documents: str,
-    reached: dict[Target, frozenset[str] | None] | None = None,
+    reached: dict[RequestTarget, frozenset[str] | None] | None = None,
     envoy: Release | None = CURRENT,
     target: int = 0,
 ) -> Condition:
     made = compiled(*documents)
     standing = made.standings[P]
-    passages = Passages(made.policies, reached or {}, envoy)
+    passages = TargetRoutes(made.policies, reached or {}, envoy)
     return enforced_condition(standing, standing.targets[target], made.policies, passages)
 
 
@@ -161,10 +161,10 @@ def test_a_policy_that_asks_about_requests_leaves_the_others_to_the_server() -> 
 def test_a_gateways_policy_may_be_enforced_by_envoy_on_some_ways_and_not_on_others() -> None:
     targets = "[{kind: Gateway, name: edge}, {kind: Gateway, name: edge, sectionName: admin}]"
     documents = (NATIVE, BACKEND, STRICT_OTHER, GATEWAY, policy(rule(), targets=targets))
-    reached: dict[Target, frozenset[str] | None] = {
-        Target(backend=SHOP, gateway=EDGE, section="web"): None,
-        Target(backend=OTHER, gateway=EDGE, section="web"): None,
-        Target(backend=SHOP, gateway=EDGE, section="admin"): None,
+    reached: dict[RequestTarget, frozenset[str] | None] = {
+        RequestTarget(backend=SHOP, gateway=EDGE, section="web"): None,
+        RequestTarget(backend=OTHER, gateway=EDGE, section="web"): None,
+        RequestTarget(backend=SHOP, gateway=EDGE, section="admin"): None,
     }
     entries = "rule rule-0, entries 0:InlineTools, base_protocol"
     assert enforced(*documents, reached=reached) == condition(
@@ -175,7 +175,7 @@ def test_a_gateways_policy_may_be_enforced_by_envoy_on_some_ways_and_not_on_othe
 
 def test_tokens_are_judged_by_the_server_until_their_keys_are_there() -> None:
     documents = (NATIVE, BACKEND, policy(rule(OIDC)))
-    target = Target(backend=SHOP)
+    target = RequestTarget(backend=SHOP)
     assert enforced(*documents, reached={target: frozenset()}) == condition(
         "CallOut", f"rule rule-0, entries 0:InlineTools, base_protocol: by the policy server, it {NO_KEYS}"
     )

@@ -22,7 +22,7 @@ from authplane.dataplane.config.read.decode_resource import (
 )
 from authplane.dataplane.filters.calls import Side
 from authplane.dataplane.filters.registry import Scope
-from authplane.dataplane.filters.standard import standard_registry
+from authplane.dataplane.filters.standard_filters import standard_registry
 from authplane.xds.client.watched_types import Invalid
 
 Decode = Callable[[bytes, Scope], Any]

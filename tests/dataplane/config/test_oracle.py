@@ -23,7 +23,7 @@ from authplane.dataplane.config.read.decode_resource import (
     decode_routes,
 )
 from authplane.dataplane.filters.registry import Registry
-from authplane.dataplane.filters.standard import standard_registry
+from authplane.dataplane.filters.standard_filters import standard_registry
 from authplane.xds.client.watched_types import Invalid
 
 LISTENER: Final = "envoy.config.listener.v3.Listener"

@@ -11,7 +11,7 @@ from tests.dataplane.config.test_oracle import DECODERS, TABLES, Script
 from tests.support.grpc.native_client import native_verdicts
 
 from authplane.core.problems import Problem
-from authplane.dataplane.filters.standard import standard_registry
+from authplane.dataplane.filters.standard_filters import standard_registry
 from authplane.xds.client.watched_types import Invalid
 
 AMOUNT: Final = 250

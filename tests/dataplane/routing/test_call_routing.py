@@ -24,7 +24,7 @@ from authplane.dataplane.config.read.decode_resource import decode_listener, dec
 from authplane.dataplane.config.routes import RouteConfiguration, VirtualHost
 from authplane.dataplane.filters.calls import Call, Code, Metadata, Side, Stop
 from authplane.dataplane.filters.registry import Kept, Scope, State
-from authplane.dataplane.filters.standard import standard_registry
+from authplane.dataplane.filters.standard_filters import standard_registry
 from authplane.dataplane.routing.authority_hosts import HostTable
 from authplane.dataplane.routing.call_routing import (
     NO_AUTHORITY,

@@ -22,7 +22,7 @@ from authplane.dataplane.config.read.decode_resource import decode_routes
 from authplane.dataplane.config.routes import NO_OVERRIDES, Override, Overrides
 from authplane.dataplane.filters.calls import Side
 from authplane.dataplane.filters.registry import State
-from authplane.dataplane.filters.standard import standard_registry
+from authplane.dataplane.filters.standard_filters import standard_registry
 from authplane.dataplane.routing.call_routing import build_route_table
 from authplane.dataplane.routing.overrides import Effective, Mismatch, effective_chain
 from authplane.xds.client.watched_types import Invalid

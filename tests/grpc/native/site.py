@@ -29,7 +29,7 @@ from authplane.authserver.engine.wire import with_context
 from authplane.devkit.policies.checking import Circumstances, _Keyring, check
 from authplane.devkit.policies.request_files import AskedRequest
 from authplane.grpc import XdsServerCredentials
-from authplane.policy.attached.attachments import Target
+from authplane.policy.attached.attachments import RequestTarget
 from authplane.policy.check.check_context import TARGET, TARGET_METADATA
 from authplane.policy.check.decision import Allow, Deny, Unavailable
 from authplane.policy.check.request import Peer, Request
@@ -166,7 +166,7 @@ class Site:
         """Who decides what."""
         assert self.compiled is not None
         policies = self.compiled.policies
-        way = policies.chain(Target(backend=SHOP))
+        way = policies.chain(RequestTarget(backend=SHOP))
         assert way is not None
         return place_grpc(way, policies.settings)
 
@@ -177,7 +177,7 @@ class Site:
         headers = tuple((name, value if isinstance(value, str) else _text(value)) for name, value in sent.metadata)
         request = Request(method="POST", path=path, query=query, headers=headers, destination=Peer(port=self.port))
         asked = AskedRequest(
-            target=Target(backend=SHOP), request=request, certificate=pair_of(sent.caller).certificate.decode()
+            target=RequestTarget(backend=SHOP), request=request, certificate=pair_of(sent.caller).certificate.decode()
         )
         given = Circumstances(now=datetime.now(UTC), answer=answer, means=MEANS)
         match check(self.compiled.policies, asked, given).verdict.decision:

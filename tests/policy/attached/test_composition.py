@@ -20,7 +20,7 @@ from authplane.core.names import ObjectName, Ref
 from authplane.policy.attached.attachments import Policies, build_attachment
 from authplane.policy.rules.access_settings import Composition, Settings
 from authplane.policy.rules.external_service import ExternalService, OverGrpc
-from authplane.policy.rules.policy_targets import Aim
+from authplane.policy.rules.policy_targets import PolicyTarget
 from authplane.policy.rules.rule_model import (
     AnyPolicy,
     AnySource,
@@ -156,7 +156,7 @@ def built(level: list[Drawn], kind: str) -> list[AnyPolicy]:
 def test_every_decision_and_every_question_is_as_the_model_says(
     gateway: list[Drawn], backend: list[Drawn], composition: Composition, tool: bool
 ) -> None:
-    aims = {Aim(EDGE): built(gateway, "g"), Aim(SHOP): built(backend, "b")}
+    aims = {PolicyTarget(EDGE): built(gateway, "g"), PolicyTarget(SHOP): built(backend, "b")}
     held = Policies(
         settings=Settings(composition=composition, allow_unprotected=True),
         attachments=MappingProxyType({aim: build_attachment(aim, each) for aim, each in aims.items()}),
@@ -181,8 +181,8 @@ def test_a_policy_more_never_allows_more_where_all_must_allow(backend: list[Draw
     fewer = [each for number, each in enumerate(backend) if number != index]
     words = []
     for level in (backend, fewer):
-        attachment = build_attachment(Aim(SHOP), built(level, "b"))
-        held = Policies(attachments=MappingProxyType({Aim(SHOP): attachment}))
+        attachment = build_attachment(PolicyTarget(SHOP), built(level, "b"))
+        held = Policies(attachments=MappingProxyType({PolicyTarget(SHOP): attachment}))
         words.append(word(judge(held, asked, workload(), Services(**ANSWERS))))
     assert words[0] != "allow" or words[1] == "allow"
 

@@ -5,10 +5,10 @@ from tests.support.policies.compiled import policies
 from tests.support.policies.documents import BACKEND, GATEWAY, policy, rule, settings
 from tests.support.policies.names import EDGE, SHOP
 
-from authplane.policy.attached.attachments import Target
+from authplane.policy.attached.attachments import RequestTarget
 from authplane.policy.attached.unprotected import unprotected_backends, unprotected_problems
 
-WEB, ADMIN = (Target(backend=SHOP, gateway=EDGE, section=name) for name in ("web", "admin"))
+WEB, ADMIN = (RequestTarget(backend=SHOP, gateway=EDGE, section=name) for name in ("web", "admin"))
 OF_WEB = policy(rule(), targets="[{kind: Gateway, name: edge, sectionName: web}]")
 CASES = {
     "no way leads there": ((), "every request is denied."),
@@ -20,7 +20,7 @@ CASES = {
 
 @pytest.mark.requirement("R30")
 @pytest.mark.parametrize(("ways", "words"), CASES.values(), ids=CASES.keys())
-def test_the_ways_are_named_on_which_nothing_protects(ways: tuple[Target, ...], words: str | None) -> None:
+def test_the_ways_are_named_on_which_nothing_protects(ways: tuple[RequestTarget, ...], words: str | None) -> None:
     made = policies(BACKEND, GATEWAY, OF_WEB, settings("{unprotectedBackends: Deny}"))
     said = [(ref, problem.message) for ref, problem in unprotected_problems(made, ways)]
     assert [ref for ref, _ in said] == list(unprotected_backends(made, ways)) == ([SHOP] if words else [])

@@ -7,9 +7,9 @@ from tests.support.policies.names import SHOP
 
 from authplane.core.names import Ref
 from authplane.policy.compile.compile_policies import PolicyCompiler, compile_policies
-from authplane.policy.rules.policy_targets import Aim
+from authplane.policy.rules.policy_targets import PolicyTarget
 from authplane.policy.rules.rule_model import AnyPolicy
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 
 OTHER = BACKEND.replace("name: shop}", "name: other}", 1)
 
@@ -20,7 +20,7 @@ def passes(*texts: dict[str, str]) -> list[tuple[AnyPolicy, ...]]:
     for files in texts:
         for name, text in files.items():
             library.changed(name, text.encode())
-        found.append(compiler.compile(library.current().resources).policies.attachments[Aim(SHOP)].policies)
+        found.append(compiler.compile(library.current().resources).policies.attachments[PolicyTarget(SHOP)].policies)
     return found
 
 

@@ -11,9 +11,9 @@ from tests.support.policies.names import EDGE, SHOP
 from authplane.core.names import Ref
 from authplane.policy.compile.compile_policies import PolicyCompiler, compile_policies
 from authplane.policy.rules.access_settings import Options
-from authplane.policy.rules.policy_targets import Aim
+from authplane.policy.rules.policy_targets import PolicyTarget
 from authplane.policy.rules.rule_model import Unusable
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 
 P = Ref("AccessPolicy", "default", "p")
 
@@ -97,7 +97,7 @@ def test_a_target_is_of_the_policys_own_namespace_and_its_group_follows_from_its
     elsewhere = BACKEND.replace("{name: shop}", "{name: shop, namespace: other}")
     made = compiled(BACKEND, elsewhere, policy(rule(), targets=f"[{{{group}kind: Backend, name: shop}}]"))
     assert errors(made) == []
-    assert [aim for aim, attachment in made.policies.attachments.items() if attachment.policies] == [Aim(SHOP)]
+    assert [aim for aim, attachment in made.policies.attachments.items() if attachment.policies] == [PolicyTarget(SHOP)]
 
 
 @pytest.mark.requirement("I10")
@@ -115,7 +115,7 @@ def test_a_policy_without_targets_is_inert_and_says_so() -> None:
         ["spec.targetRefs: the policy protects nothing: it has no targets [NoTargets]"],
     )
     assert made.standings[P].targets == ()
-    assert made.policies.attachments[Aim(SHOP)].policies == ()
+    assert made.policies.attachments[PolicyTarget(SHOP)].policies == ()
 
 
 def test_a_target_that_is_not_there_is_said_and_the_others_are_protected() -> None:
@@ -264,7 +264,7 @@ def test_the_sixth_policy_of_a_target_is_one_too_many_everywhere_and_denies() ->
     assert [(each.accepted, each.reason) for each in late.targets] == [(False, "LimitPerTargetExceeded")] * 2
     others = [each for ref, each in made.standings.items() if ref != late.ref]
     assert [standing.accepted for each in others for standing in each.targets] == [True] * 5
-    cafe = made.policies.attachments[Aim(Ref("Backend", "default", "cafe"))]
+    cafe = made.policies.attachments[PolicyTarget(Ref("Backend", "default", "cafe"))]
     assert [(type(each), each.ref.name) for each in cafe.policies] == [(Unusable, "a-late-one")]
 
 
@@ -292,7 +292,7 @@ def test_policies_come_by_age_then_by_name_and_those_without_a_time_last() -> No
         policy(rule(), name="a", created="2026-02-01T00:00:00Z"),
         policy(rule(), name="b", created="2026-01-01T00:00:00Z"),
     )
-    assert [each.ref.name for each in made.policies.attachments[Aim(SHOP)].policies] == ["b", "a", "c", "d"]
+    assert [each.ref.name for each in made.policies.attachments[PolicyTarget(SHOP)].policies] == ["b", "a", "c", "d"]
 
 
 # --- Policies that cannot be read
@@ -364,7 +364,7 @@ def test_a_document_that_has_not_changed_is_not_read_again() -> None:
     first = compiler.compile(library.current().resources)
     library.changed("b.yaml", policy(rule(), name="q").encode())
     second = compiler.compile(library.current().resources)
-    before, after = (each.policies.attachments[Aim(SHOP)].policies for each in (first, second))
+    before, after = (each.policies.attachments[PolicyTarget(SHOP)].policies for each in (first, second))
     assert before[0].rules is after[0].rules  # type: ignore[union-attr]
     assert [each.ref.name for each in after] == ["p", "q"]
     assert second == compile_policies(library.current().resources)

@@ -7,7 +7,7 @@ from tests.support.policies.external_services import SERVICES, external
 from tests.support.policies.names import SHOP
 
 from authplane.core.names import Ref
-from authplane.policy.rules.policy_targets import Aim
+from authplane.policy.rules.policy_targets import PolicyTarget
 from authplane.policy.rules.rule_model import AnySource, Family, Inline, McpGrant, Method, Policy, Unusable
 
 P = Ref("AccessPolicy", "default", "p")
@@ -208,7 +208,7 @@ def test_a_policy_with_a_mistake_says_where_and_denies_its_target(rules: str, me
     found = errors(made)
     assert len(found) == 1
     assert found[0].startswith(message)
-    assert [type(each) for each in made.policies.attachments[Aim(SHOP)].policies] == [Unusable]
+    assert [type(each) for each in made.policies.attachments[PolicyTarget(SHOP)].policies] == [Unusable]
     [standing] = made.standings[P].targets
     assert (standing.accepted, standing.reason) == (False, made.problems[P][-1].reason)
 
@@ -293,7 +293,7 @@ def test_an_entry_with_a_member_of_another_type_is_refused(name: str, member: st
     made = compiled(BACKEND, SERVICES, policy(rule(authorization=entry)))
     said = f"spec.rules[0].authorization[0].{name}: an authorization of type CEL has no {name!r} [Invalid]"
     assert said in [str(each) for each in made.problems[P]]
-    assert isinstance(made.policies.attachments[Aim(SHOP)].policies[0], Unusable)
+    assert isinstance(made.policies.attachments[PolicyTarget(SHOP)].policies[0], Unusable)
 
 
 WIDER = {
@@ -315,7 +315,7 @@ def test_expressions_that_may_hold_for_more_than_meant_are_refused_under_strict(
 def test_what_may_be_wider_than_meant_is_refused_under_strict(name: str) -> None:
     made = compiled(BACKEND, settings("{strict: true}"), policy(SOFT[name][0]))
     assert [each.startswith(SOFT[name][1]) for each in errors(made)] == [True]
-    assert isinstance(made.policies.attachments[Aim(SHOP)].policies[0], Unusable)
+    assert isinstance(made.policies.attachments[PolicyTarget(SHOP)].policies[0], Unusable)
 
 
 UNREADABLE = {
@@ -339,13 +339,13 @@ def test_a_policy_that_its_kind_refuses_denies_its_target(rules: str) -> None:
     if "targetRefs" in rules:
         text = text.replace("  targetRefs: [{kind: Backend, name: shop}]\n", "", 1)
     made = compiled(BACKEND, SERVICES, text)
-    assert [type(each) for each in made.policies.attachments[Aim(SHOP)].policies] == [Unusable]
+    assert [type(each) for each in made.policies.attachments[PolicyTarget(SHOP)].policies] == [Unusable]
 
 
 @pytest.mark.requirement("I3", "T09")
 def test_a_rule_without_source_is_for_everybody() -> None:
     made = compiled(BACKEND, policy(anybody(ADD)))
-    [held] = made.policies.attachments[Aim(SHOP)].policies
+    [held] = made.policies.attachments[PolicyTarget(SHOP)].policies
     assert isinstance(held, Policy)
     assert held.rules[0].source == AnySource()
 
@@ -369,7 +369,7 @@ def test_parameters_name_what_a_method_is_about(method: str) -> None:
         BACKEND, policy(inline(f"mcp: {{methods: [{{name: {method}, params: [a, b]}}]}}"), kind="XAccessPolicy")
     )
     assert errors(made) == []
-    [held] = made.policies.attachments[Aim(SHOP)].policies
+    [held] = made.policies.attachments[PolicyTarget(SHOP)].policies
     assert isinstance(held, Policy)
     assert held.rules[0].entries == (Inline(mcp=McpGrant(methods=(Method(method, frozenset({"a", "b"})),))),)
 
@@ -377,7 +377,7 @@ def test_parameters_name_what_a_method_is_about(method: str) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_family_means_all_its_methods_and_nothing_else(family: str) -> None:
     made = compiled(BACKEND, policy(inline(f"mcp: {{methods: [{{name: {family}}}]}}"), kind="XAccessPolicy"))
-    [held] = made.policies.attachments[Aim(SHOP)].policies
+    [held] = made.policies.attachments[PolicyTarget(SHOP)].policies
     assert isinstance(held, Policy)
     assert held.rules[0].entries == (Inline(mcp=McpGrant(methods=(Family(f"{family}/"),))),)
     named = compiled(

@@ -17,7 +17,7 @@ from authplane.policy.check.decision import Deny
 from authplane.policy.check.request import Peer, Request
 from authplane.policy.compile.compile_policies import Compiled
 from authplane.policy.placement.grpc_reach import Anybody, Callers, Nobody, Reach, Workloads, build_reach
-from authplane.policy.rules.policy_targets import Aim
+from authplane.policy.rules.policy_targets import PolicyTarget
 from authplane.policy.verdicts.effects import Granted
 
 SERVER = BACKEND.replace("{type: MCP, mcp: {serviceName: shop, port: 80}}", "{type: GRPC, grpc: {port: 50051}}")
@@ -117,7 +117,7 @@ def test_a_denial_has_neither_a_body_nor_its_type() -> None:
 
 
 def reach_of(made: Compiled) -> Reach:
-    return build_reach(made.policies.attachments[Aim(SHOP)], made.policies.settings.composition)
+    return build_reach(made.policies.attachments[PolicyTarget(SHOP)], made.policies.settings.composition)
 
 
 ONE, TWO, BOTH = Workloads(frozenset({AGENT})), Workloads(frozenset({OTHER})), Workloads(frozenset({AGENT, OTHER}))

@@ -10,11 +10,11 @@ from tests.support.policies.mcp_requests import ADD_CALL
 from authplane.cel.check.program import compile_expression
 from authplane.controlplane.status.access_policy_status import build_ancestors
 from authplane.core.names import Ref
-from authplane.policy.attached.attachments import Target
+from authplane.policy.attached.attachments import RequestTarget
 from authplane.policy.compile.compile_policies import Compiled, PolicyCompiler, Standing
 from authplane.policy.rules.access_settings import Options
-from authplane.policy.rules.policy_targets import Aim
-from authplane.sources.library import Library
+from authplane.policy.rules.policy_targets import PolicyTarget
+from authplane.sources.document_versions import Library
 
 TWO = Options(most_per_namespace=2)
 SAID = "metadata.namespace: the namespace 'default' has 2 older policies; so this one denies what it protects"
@@ -40,7 +40,10 @@ DOCUMENTS = (
 
 def words(made: Compiled) -> dict[str, str]:
     backends = [aim.ref for aim in made.policies.attachments if aim.ref.kind == "Backend"]
-    return {ref.name: word(judge(made.policies, ADD_CALL, workload(), target=Target(backend=ref))) for ref in backends}
+    return {
+        ref.name: word(judge(made.policies, ADD_CALL, workload(), target=RequestTarget(backend=ref)))
+        for ref in backends
+    }
 
 
 @pytest.mark.requirement("T06", "R37")
@@ -49,7 +52,7 @@ def test_the_youngest_policies_of_a_crowded_namespace_deny_and_others_are_as_the
     assert words(made) == {"a": "403", "b": "allow", "c": "allow", "d": "allow"}
     ref = Ref("AccessPolicy", "default", "a")
     assert [str(each) for each in made.problems[ref]] == [f"{SAID} [LimitPerNamespaceExceeded]"]
-    aim = Aim(Ref("Backend", "default", "a"))
+    aim = PolicyTarget(Ref("Backend", "default", "a"))
     assert made.standings[ref].targets == (
         Standing(
             aim, accepted=False, reason="LimitPerNamespaceExceeded", message=f"{SAID} [LimitPerNamespaceExceeded]"

@@ -10,7 +10,7 @@ from tests.support.resources.graph_views import plain_hosts
 
 from authplane.controlplane.graph.build import build_graph
 from authplane.policy.compile.compile_policies import compile_policies
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 
 DENY = settings("{unprotectedBackends: Deny}")
 GLOBAL = """

@@ -14,7 +14,7 @@ from tests.support.policies.judging import NOW, judge, word
 from tests.support.policies.mcp_requests import ADD_CALL, INITIALIZE, LIST, call, request
 from tests.support.policies.names import AGENT, EDGE, OTHER, SHOP, TO_SHOP
 
-from authplane.policy.attached.attachments import Policies, Target
+from authplane.policy.attached.attachments import Policies, RequestTarget
 from authplane.policy.check.decision import Allow
 from authplane.policy.check.request import Request
 from authplane.policy.decide.decide import decide
@@ -86,7 +86,7 @@ def test_only_what_depends_on_sender_and_tool_alone_is_remembered(name: str) -> 
 def test_the_same_question_is_decided_once_by_all_policies_on_the_way() -> None:
     gateway = policy(rule(), name="g", targets="[{kind: Gateway, name: edge}]")
     known = policies(BACKEND, GATEWAY, policy(rule()), gateway)
-    target = Target(backend=SHOP, gateway=EDGE)
+    target = RequestTarget(backend=SHOP, gateway=EDGE)
 
     def verdict(asked: Request, **more: Any) -> Verdict:
         found = decide(known, target, asked, workload(), NOW, **more)

@@ -13,7 +13,7 @@ from tests.support.policies.mcp_requests import ADD_CALL, INITIALIZE, LIST, call
 from tests.support.policies.names import AGENT, EDGE, ISSUER, OTHER, THROUGH_EDGE, TO_SHOP
 
 from authplane.core.names import Ref
-from authplane.policy.attached.attachments import NO_POLICIES, Target
+from authplane.policy.attached.attachments import NO_POLICIES, RequestTarget
 from authplane.policy.check.decision import Allow, Deny, Unavailable
 from authplane.policy.check.request import Request
 from authplane.policy.identity.tokens.token_outcome import Reason, Refused
@@ -126,7 +126,7 @@ def test_a_backend_that_nobody_protects_is_closed_unless_a_setting_opens_it() ->
 @pytest.mark.requirement("R30")
 def test_a_service_behind_a_gateway_that_nobody_protects_is_open() -> None:
     for made in (policies(BACKEND, GATEWAY), policies(BACKEND, GATEWAY, OPEN)):
-        assert word(judge(made, target=Target(gateway=EDGE, section="web"))) == "allow"
+        assert word(judge(made, target=RequestTarget(gateway=EDGE, section="web"))) == "allow"
 
 
 @pytest.mark.requirement("R30")
@@ -138,16 +138,18 @@ def test_a_policy_of_the_gateway_protects_a_backend_without_one() -> None:
 
 
 UNKNOWN = {
-    "no such backend": Target(backend=Ref("Backend", "default", "gone")),
-    "the backend of another kind": Target(backend=Ref("XBackend", "default", "shop")),
-    "no such gateway": Target(backend=Ref("Backend", "default", "shop"), gateway=Ref("Gateway", "default", "gone")),
-    "no such listener": Target(gateway=Ref("Gateway", "default", "edge"), section="gone"),
-    "nowhere": Target(),
+    "no such backend": RequestTarget(backend=Ref("Backend", "default", "gone")),
+    "the backend of another kind": RequestTarget(backend=Ref("XBackend", "default", "shop")),
+    "no such gateway": RequestTarget(
+        backend=Ref("Backend", "default", "shop"), gateway=Ref("Gateway", "default", "gone")
+    ),
+    "no such listener": RequestTarget(gateway=Ref("Gateway", "default", "edge"), section="gone"),
+    "nowhere": RequestTarget(),
 }
 
 
 @pytest.mark.parametrize("target", UNKNOWN.values(), ids=UNKNOWN.keys())
-def test_nothing_is_known_of_a_target_that_is_not_known(target: Target) -> None:
+def test_nothing_is_known_of_a_target_that_is_not_known(target: RequestTarget) -> None:
     verdict = judge(policies(BACKEND, GATEWAY), target=target)
     assert verdict.decision == Unavailable(cause="the target of the request is not known")
 
@@ -159,7 +161,7 @@ def test_before_the_first_policies_nothing_is_known() -> None:
 @pytest.mark.requirement("R50")
 def test_on_the_way_to_something_else_than_an_mcp_server_no_tool_is_granted() -> None:
     made = policies(GATEWAY, policy(rule(), targets="[{kind: Gateway, name: edge}]"))
-    gateway = Target(gateway=Ref("Gateway", "default", "edge"))
+    gateway = RequestTarget(gateway=Ref("Gateway", "default", "edge"))
     verdict = judge(made, ADD_CALL, workload(), target=gateway)
     assert (word(verdict), verdict.grounds.reason) == ("403", "not_an_mcp_request")
     expression = policy(

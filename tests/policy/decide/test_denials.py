@@ -16,7 +16,7 @@ from tests.support.policies.names import THROUGH_EDGE, TO_SHOP
 
 from authplane.authserver.engine.replies import sendable_form
 from authplane.authserver.engine.wire import render_decision
-from authplane.policy.attached.attachments import Policies, Target
+from authplane.policy.attached.attachments import Policies, RequestTarget
 from authplane.policy.check.decision import Decision, Deny
 from authplane.policy.decide.decide import EXPLAINING
 from authplane.policy.decide.denials import RpcDenial
@@ -95,7 +95,7 @@ def scoped(*scopes: str) -> str:
     return OIDC.replace("audiences: [shop]", f"audiences: [shop], scopes: [{', '.join(scopes)}]")
 
 
-def challenged(made: Policies, proof: Proof, target: Target = TO_SHOP) -> str:
+def challenged(made: Policies, proof: Proof, target: RequestTarget = TO_SHOP) -> str:
     """Return the scopes that a challenge names; empty if there is none."""
     denied = denial(judge(made, ADD_CALL, proof, target=target))
     assert denied.http_status == 403
@@ -234,7 +234,7 @@ def test_a_host_that_no_address_can_have_is_not_repeated() -> None:
 def test_who_does_not_speak_mcp_is_denied_in_plain_text() -> None:
     edge = "[{kind: Gateway, name: edge}]"
     made = policies(GATEWAY, policy(rule(authorization="[{type: Inline, paths: [/x]}]"), targets=edge))
-    denied = denial(judge(made, ADD_CALL, workload(), target=Target(gateway=THROUGH_EDGE.gateway)))
+    denied = denial(judge(made, ADD_CALL, workload(), target=RequestTarget(gateway=THROUGH_EDGE.gateway)))
     assert (denied.http_status, denied.headers, denied.body) == (
         403,
         (("content-type", "text/plain; charset=utf-8"),),

@@ -18,7 +18,7 @@ from authplane.policy.attached.attachments import Policies
 from authplane.policy.check.decision import Allow, Deny
 from authplane.policy.decide.decide import decide
 from authplane.policy.rules.external_service import ExternalService, OverGrpc, OverHttp
-from authplane.policy.rules.policy_targets import Aim
+from authplane.policy.rules.policy_targets import PolicyTarget
 from authplane.policy.rules.rule_model import Asked
 from authplane.policy.verdicts.effects import Ask, Busy, Declined, Granted, NoAnswer, Outcome
 from authplane.policy.verdicts.verdict import Verdict
@@ -214,7 +214,7 @@ PARSED = {
 @pytest.mark.parametrize(("written", "want"), PARSED.values(), ids=PARSED.keys())
 def test_how_a_service_is_asked(written: str, want: ExternalService) -> None:
     rules = anybody(f"[{{type: ExternalAuth, externalAuth: {written}}}]")
-    attachment = made(rules).attachments[Aim(SHOP)]
+    attachment = made(rules).attachments[PolicyTarget(SHOP)]
     assert attachment.policies[0].rules[0].entries == (Asked(want),)  # type: ignore[union-attr]
 
 

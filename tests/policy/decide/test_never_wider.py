@@ -17,7 +17,7 @@ from tests.support.policies.names import THROUGH_EDGE, TO_SHOP
 from authplane.core.names import Ref
 from authplane.policy.compile.compile_policies import PolicyCompiler
 from authplane.policy.verdicts.effects import Declined, Granted, NoAnswer, Outcome
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 
 AWAY = "{type: ExternalAuth, externalAuth: {protocol: HTTP, backendRef: {name: away, namespace: infra, port: 9000}}}"
 DOCUMENTS = {

@@ -13,10 +13,10 @@ from tests.support.policies.mcp_requests import ADD_CALL, request
 from tests.support.policies.names import EDGE
 
 from authplane.core.names import Ref
-from authplane.policy.attached.attachments import Policies, Target
+from authplane.policy.attached.attachments import Policies, RequestTarget
 from authplane.policy.check.request import Malformed, Request
 
-THROUGH = Target(gateway=EDGE)
+THROUGH = RequestTarget(gateway=EDGE)
 """To a Service behind the Gateway: nothing but HTTP."""
 EDGE_TARGET = "[{kind: Gateway, name: edge}]"
 
@@ -130,7 +130,7 @@ def test_methods_are_compared_to_the_letter_and_preflights_are_no_exception(meth
 
 
 CAFE = BACKEND.replace("shop", "cafe")
-TO_CAFE = Target(backend=Ref("Backend", "default", "cafe"))
+TO_CAFE = RequestTarget(backend=Ref("Backend", "default", "cafe"))
 
 
 @pytest.mark.requirement("E17")
@@ -141,7 +141,7 @@ def test_the_context_chooses_the_policy_and_the_host_must_be_one_of_its_own() ->
         return policy(anybody(entry), kind="XAccessPolicy", name=name, targets=target)
 
     made = policies(BACKEND, CAFE, hosts("shop"), hosts("cafe"))
-    to_shop = Target(backend=Ref("Backend", "default", "shop"))
+    to_shop = RequestTarget(backend=Ref("Backend", "default", "shop"))
     got = {
         (host, str(target.backend)): word(judge(made, replace(ADD_CALL, host=f"{host}.example"), target=target))
         for host in ("shop", "cafe")
@@ -158,7 +158,7 @@ def test_the_context_chooses_the_policy_and_the_host_must_be_one_of_its_own() ->
 @pytest.mark.requirement("E17")
 def test_who_is_asked_about_a_target_that_nobody_knows_cannot_tell() -> None:
     made = policies(BACKEND, policy(anybody("[{type: CEL, cel: 'true'}]")))
-    for target in (TO_CAFE, Target(), Target(gateway=EDGE)):
+    for target in (TO_CAFE, RequestTarget(), RequestTarget(gateway=EDGE)):
         assert word(judge(made, ADD_CALL, workload(), target=target)) == "unavailable"
 
 

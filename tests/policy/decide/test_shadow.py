@@ -21,11 +21,11 @@ from authplane.policy.decide.decide import EXPLAINING
 from authplane.policy.decide.request_case import Means
 from authplane.policy.identity.tokens.token_outcome import Reason, Refused
 from authplane.policy.rules.access_settings import Options
-from authplane.policy.rules.policy_targets import Aim
+from authplane.policy.rules.policy_targets import PolicyTarget
 from authplane.policy.rules.rule_model import Unusable
 from authplane.policy.verdicts.effects import Granted
 from authplane.policy.verdicts.verdict import Shadowed, Would
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 
 BACKEND = f"{OPEN}---{SHOP_BACKEND}"
 SHADOW = "  mode: Shadow"
@@ -228,14 +228,16 @@ def test_a_policy_in_shadow_that_has_no_room_at_one_target_is_asked_at_none() ->
     both = "[{kind: Backend, name: shop}, {kind: Backend, name: cafe}]"
     crowd = [shadow(rule(), name=f"a{each}") for each in range(5)]
     made = compiled(BACKEND, cafe, *crowd, shadow(rule(), targets=both)).policies
-    assert [len(made.attachments[Aim(Ref("Backend", "default", name))].shadows) for name in ("shop", "cafe")] == [5, 0]
+    assert [
+        len(made.attachments[PolicyTarget(Ref("Backend", "default", name))].shadows) for name in ("shop", "cafe")
+    ] == [5, 0]
 
 
 def test_unusable_policies_in_shadow_are_not_asked_without_end() -> None:
     attachment = compiled(
         BACKEND, *(shadow("[{name: a}, {name: a}]", name=f"s{each}") for each in range(9))
     ).policies.attachments
-    found = attachment[Aim(SHOP)].shadows
+    found = attachment[PolicyTarget(SHOP)].shadows
     assert [type(each) for each in found] == [Unusable] * 5
 
 

@@ -20,7 +20,7 @@ from authplane.controlplane.graph.gateway.protection import read_protection
 from authplane.controlplane.status.access_policy_status import build_ancestors
 from authplane.devkit.policies.checking import Circumstances, check
 from authplane.devkit.policies.request_files import AskedRequest, AssumedToken
-from authplane.policy.attached.attachments import Target
+from authplane.policy.attached.attachments import RequestTarget
 from authplane.policy.compile.compile_policies import Compiled
 from authplane.policy.decide.decide import EXPLAINING, MEANS
 from authplane.policy.identity.tokens.token_outcome import Reason, Refused
@@ -94,7 +94,7 @@ ANSWERS: dict[str, Outcome] = {"grants": Granted(), "declines": Declined(http_st
 WAYS = {
     "to the backend": TO_SHOP,
     "through the Gateway": THROUGH_EDGE,
-    "through a listener": Target(backend=TO_SHOP.backend, gateway=THROUGH_EDGE.gateway, section="web"),
+    "through a listener": RequestTarget(backend=TO_SHOP.backend, gateway=THROUGH_EDGE.gateway, section="web"),
 }
 
 

@@ -10,15 +10,15 @@ from tests.support.policies.documents import anybody, policy, rule, settings
 from tests.support.policies.external_services import SERVICES, asks, external
 from tests.support.policies.names import AGENT, OTHER, SHOP
 
-from authplane.policy.attached.attachments import Target
+from authplane.policy.attached.attachments import RequestTarget
 from authplane.policy.identity.workload_identity.identity_headers import IDENTITY_HEADERS
+from authplane.policy.placement.entry_placement import ASKS, CHOSEN, COMMA
 from authplane.policy.placement.grpc_entries import ALL_HEADERS, PORTS, TOKENS, VALUE, WORDY, Grant
 from authplane.policy.placement.grpc_plan import MANY, SHADOWED, ByServer, CallPlace, Grants, GrpcPlan, place_grpc
 from authplane.policy.placement.grpc_reach import Anybody, Nobody, Reach, Workloads
-from authplane.policy.placement.placed_entries import ASKS, CHOSEN, COMMA
-from authplane.policy.placement.placed_sources import NO_WORKLOAD
 from authplane.policy.placement.placement_model import CallOut
 from authplane.policy.placement.placement_plan import SCREENED
+from authplane.policy.placement.source_placement import NO_WORKLOAD
 
 GET: Final = "/shop.Orders/Get"
 ME: Final = frozenset({AGENT})
@@ -33,7 +33,7 @@ WORKLOAD_TOKENS: Final = (
 
 def plan(*documents: str) -> GrpcPlan:
     made = compiled(SERVER, SERVICES, *documents).policies
-    way = made.chain(Target(backend=SHOP))
+    way = made.chain(RequestTarget(backend=SHOP))
     assert way is not None
     return place_grpc(way, made.settings)
 

@@ -26,10 +26,10 @@ from authplane.policy.identity.tokens.issuer_url import IssuerUrl
 from authplane.policy.mcp.base_methods import is_base
 from authplane.policy.mcp.mcp_refusal import McpRefusal
 from authplane.policy.mcp.message_limits import McpLimits
+from authplane.policy.placement.entry_placement import place_base, place_entry
 from authplane.policy.placement.native_requests import build_front
-from authplane.policy.placement.placed_entries import place_base, place_entry
-from authplane.policy.placement.placed_sources import place_source
 from authplane.policy.placement.placement_model import Native, Sender, Terms
+from authplane.policy.placement.source_placement import place_source
 from authplane.policy.rules.access_settings import BodyInspection, Settings
 from authplane.policy.rules.rule_model import Entry, Everything, Family, Inline, McpGrant, Method, Oidc, Tools
 

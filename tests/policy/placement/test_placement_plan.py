@@ -23,11 +23,11 @@ from tests.support.policies.names import AGENT, ISSUER, SHOP, THROUGH_EDGE, TO_S
 from authplane.cel.envoy.request_checks import PRESENT, Equals, Every, Header, Metadata, every
 from authplane.cel.envoy.translate import Condition
 from authplane.core.envoy_releases import CURRENT
-from authplane.policy.attached.attachments import Policies, Target
+from authplane.policy.attached.attachments import Policies, RequestTarget
 from authplane.policy.mcp.message_limits import McpLimits
+from authplane.policy.placement.accepted_differences import ACCEPTED_DIFFERENCES, Effect
+from authplane.policy.placement.entry_placement import ASKS, CHOSEN, STRICT
 from authplane.policy.placement.native_requests import build_front
-from authplane.policy.placement.placed_entries import ASKS, CHOSEN, STRICT
-from authplane.policy.placement.placed_sources import NO_KEYS
 from authplane.policy.placement.placement_model import (
     CallOut,
     Choices,
@@ -45,7 +45,7 @@ from authplane.policy.placement.placement_plan import (
     UNUSABLE,
     place_chain,
 )
-from authplane.policy.placement.residues import RESIDUES, Effect
+from authplane.policy.placement.source_placement import NO_KEYS
 from authplane.policy.rules.access_settings import BodyInspection, Composition, Placement
 
 NATIVE: Final = BodyInspection.NATIVE
@@ -62,7 +62,7 @@ def plan(
     *documents: str,
     bodies: BodyInspection = NATIVE,
     placement: Placement = AUTO,
-    target: Target = TO_SHOP,
+    target: RequestTarget = TO_SHOP,
     choices: Choices = CHOICES,
 ) -> Plan:
     made: Policies = compiled(BACKEND, *documents).policies
@@ -258,10 +258,10 @@ def test_an_entry_is_granted_to_its_sender_alone_and_others_are_not_asked_about(
 
 
 def test_every_known_difference_has_its_reason() -> None:
-    assert all(each.what and each.why for each in RESIDUES)
-    bodies = [each for each in RESIDUES if each.body]
+    assert all(each.what and each.why for each in ACCEPTED_DIFFERENCES)
+    bodies = [each for each in ACCEPTED_DIFFERENCES if each.body]
     assert bodies
-    assert len({each.key for each in RESIDUES}) == len(RESIDUES)
+    assert len({each.key for each in ACCEPTED_DIFFERENCES}) == len(ACCEPTED_DIFFERENCES)
     assert all(
         each.effect is Effect.WIDER and each.why.startswith("only with bodyInspection: Native") for each in bodies
     )

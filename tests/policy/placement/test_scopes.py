@@ -1,8 +1,8 @@
 """How long a scope may be that Envoy looks for."""
 
 from authplane.policy.identity.tokens.issuer_url import IssuerUrl
-from authplane.policy.placement.placed_sources import SCOPE, place_source
 from authplane.policy.placement.placement_model import CallOut, Sender
+from authplane.policy.placement.source_placement import SCOPE, place_source
 from authplane.policy.rules.access_settings import Settings
 from authplane.policy.rules.rule_model import Oidc
 

@@ -21,8 +21,8 @@ from authplane.cel.envoy.translate import Condition
 from authplane.controlplane.render.native.rbac_policies import workload
 from authplane.policy.identity.workload_identity.certificate_identity import PeerCertificates
 from authplane.policy.identity.workload_identity.spiffe import SpiffeId
-from authplane.policy.placement.placed_sources import place_source
 from authplane.policy.placement.placement_model import Sender
+from authplane.policy.placement.source_placement import place_source
 from authplane.policy.rules.access_settings import Settings
 from authplane.policy.rules.rule_model import Spiffe
 from authplane.runtime.child_processes import Line

@@ -14,7 +14,7 @@ from tests.support.policies.mcp_requests import ADD_CALL
 from authplane.core.names import ObjectName
 from authplane.policy.rules.backend_tls import BackendTls, SystemTrust, Tls, TlsRefused, read_backend_tls
 from authplane.policy.rules.external_service import ExternalService, OverGrpc
-from authplane.policy.rules.policy_targets import Aim
+from authplane.policy.rules.policy_targets import PolicyTarget
 from authplane.policy.rules.rule_model import Asked
 from authplane.policy.verdicts.effects import Granted
 
@@ -140,7 +140,7 @@ alone_or_beside = pytest.mark.parametrize(
 @alone_or_beside
 def test_an_external_service_is_asked_over_the_tls_of_its_policy(asked: str) -> None:
     made = compiled(BACKEND, SERVICE, CA, tls_policy(), asked)
-    attachment = made.policies.attachments[Aim(next(iter(made.policies.attachments)).ref)]
+    attachment = made.policies.attachments[PolicyTarget(next(iter(made.policies.attachments)).ref)]
     want = ExternalService(service=ObjectName("default", "authz"), port=9000, protocol=OverGrpc(), tls=VERIFIED)
     entries = attachment.policies[0].rules[0].entries  # type: ignore[union-attr]
     assert [each for each in entries if isinstance(each, Asked)] == [Asked(want)]

@@ -9,9 +9,9 @@ from tests.support.policies.judging import judge, word
 from tests.support.policies.mcp_requests import request
 from tests.support.policies.names import EDGE
 
-from authplane.policy.attached.attachments import Target
+from authplane.policy.attached.attachments import RequestTarget
 
-SERVICE = Target(gateway=EDGE, section="web")
+SERVICE = RequestTarget(gateway=EDGE, section="web")
 """Something behind a Gateway that is no MCP server."""
 REACHED = ("/", "/mcp", "/mcp/", "/mcp/a", "/mcpx", "/other")
 

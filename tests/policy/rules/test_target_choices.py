@@ -8,14 +8,14 @@ from tests.support.policies.documents import BACKEND, GATEWAY, policy, rule, set
 from tests.support.policies.names import THROUGH_EDGE, TO_SHOP
 
 from authplane.core.names import Ref
-from authplane.policy.attached.attachments import Target
+from authplane.policy.attached.attachments import RequestTarget
 from authplane.policy.compile.compile_policies import Compiled
 from authplane.policy.rules.access_settings import BodyInspection, Placement
 from authplane.policy.rules.target_choices import BODY_INSPECTION, IDLE_TIMEOUT, PLACEMENT
 
 AUTO, CALL_OUT = Placement.AUTO, Placement.CALL_OUT
 STRICT, NATIVE = BodyInspection.STRICT, BodyInspection.NATIVE
-LISTENER: Final = Target(backend=THROUGH_EDGE.backend, gateway=THROUGH_EDGE.gateway, section="admin")
+LISTENER: Final = RequestTarget(backend=THROUGH_EDGE.backend, gateway=THROUGH_EDGE.gateway, section="admin")
 
 
 def annotated(document: str, placement: str | None = None, bodies: str | None = None) -> str:
@@ -60,7 +60,7 @@ CASES: Final = {
 
 @pytest.mark.parametrize("target", [THROUGH_EDGE, LISTENER], ids=["gateway", "listener"])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_of_what_is_written_the_stricter_holds(case: Case, target: Target) -> None:
+def test_of_what_is_written_the_stricter_holds(case: Case, target: RequestTarget) -> None:
     made = compiled(
         annotated(BACKEND, *case.backend), annotated(GATEWAY, *case.gateway), settings(case.configured), policy(rule())
     )
@@ -71,7 +71,7 @@ def test_of_what_is_written_the_stricter_holds(case: Case, target: Target) -> No
 
 def test_an_xbackend_chooses_too() -> None:
     document = annotated(BACKEND.replace("kind: Backend", "kind: XBackend").replace("v1alpha1", "v0alpha0"), "CallOut")
-    way = compiled(document).policies.chain(Target(backend=Ref("XBackend", "default", "shop")))
+    way = compiled(document).policies.chain(RequestTarget(backend=Ref("XBackend", "default", "shop")))
     assert way is not None
     assert (way.placement, way.body_inspection) == (CALL_OUT, STRICT)
 

@@ -24,7 +24,7 @@ from authplane.policy.decide.request_case import NOBODY, Case, Identity
 from authplane.policy.identity.tokens.frozen_json import freeze
 from authplane.policy.identity.tokens.token_outcome import Verified
 from authplane.policy.placement.native_requests import BODY_METADATA, EXTRACTED
-from authplane.policy.placement.placed_sources import header_key
+from authplane.policy.placement.source_placement import header_key
 from authplane.policy.rules.access_settings import Settings
 from authplane.runtime.child_processes import Line
 from authplane.runtime.envoy_process import run_envoy

@@ -31,8 +31,8 @@ from authplane.controlplane.render.dump import json_text
 from authplane.controlplane.render.envoy_bootstrap import static_bootstrap
 from authplane.controlplane.render.rendered import render_graph
 from authplane.policy.check.request import Request
-from authplane.policy.identity.tokens.freshness import Bounds
 from authplane.policy.identity.tokens.issuer import Schedule
+from authplane.policy.identity.tokens.key_lifetime import Bounds
 from authplane.policy.verdicts.verdict import Grounds, Verdict
 from authplane.runtime.child_processes import Child, Line, run_process
 from authplane.runtime.envoy_process import Envoy, run_envoy

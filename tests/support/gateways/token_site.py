@@ -30,7 +30,7 @@ from authplane.runtime.child_processes import Child, Line, run_process
 from authplane.runtime.envoy_process import Envoy, run_envoy
 from authplane.runtime.issuers.issuers import IssuerOptions
 from authplane.runtime.servers.listen import UnixAddress
-from authplane.sources.runtime.folder import Folder
+from authplane.sources.runtime.read_folder import Folder
 from authplane.xds.server.stream_messages import Nacked
 
 ALLOWED: Final = 400

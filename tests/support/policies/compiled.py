@@ -5,7 +5,7 @@ from authplane.policy.attached.attachments import Policies
 from authplane.policy.compile.compile_policies import Compiled, compile_policies
 from authplane.policy.rules.access_settings import Options
 from authplane.resources.loaded_resources import Loaded
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 
 
 def load(*documents: str) -> Loaded:

@@ -6,7 +6,7 @@ from tests.support.policies.callers import Proof
 from tests.support.policies.mcp_requests import ADD_CALL
 from tests.support.policies.names import TO_SHOP
 
-from authplane.policy.attached.attachments import Policies, Target
+from authplane.policy.attached.attachments import Policies, RequestTarget
 from authplane.policy.check.decision import Allow, Deny, Unavailable
 from authplane.policy.check.request import Request
 from authplane.policy.decide.decide import MEANS, decide
@@ -40,7 +40,7 @@ def judge(  # noqa: PLR0913 (as above)
     proof: Proof | None = None,
     services: Services | None = None,
     *,
-    target: Target = TO_SHOP,
+    target: RequestTarget = TO_SHOP,
     means: Means = MEANS,
 ) -> Verdict:
     """Decide, with external services that answer at once."""

@@ -12,7 +12,7 @@ from authplane.controlplane.serving.generation import Generation, build_generati
 from authplane.controlplane.status.resource_status import Status
 from authplane.core.names import Ref
 from authplane.core.problems import Severity
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 from authplane.sources.required_targets import RequiredTargets
 
 ECHO = """

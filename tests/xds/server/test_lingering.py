@@ -7,7 +7,7 @@ import pytest
 from envoy.config.core.v3.extension_pb2 import TypedExtensionConfig
 from envoy.extensions.filters.http.jwt_authn.v3 import config_pb2 as pb
 
-from authplane.controlplane.render.native.native_decisions import Provider
+from authplane.controlplane.render.native.native_enforcement import Provider
 from authplane.controlplane.render.native.token_filter import render_tokens
 from authplane.xds.server.delta import DeltaSession
 from authplane.xds.server.lingering.lingering_state import LINGER

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import ClassVar
 
-from authplane.policy.attached.attachments import NO_POLICIES, Policies, Target
+from authplane.policy.attached.attachments import NO_POLICIES, Policies, RequestTarget
 from authplane.policy.attached.request_target import GATEWAY, NOWHERE, parse_target
 from authplane.policy.check.check_context import TARGET
 from authplane.policy.check.request import Request
@@ -22,7 +22,7 @@ class AccessPolicies:
 
     name: ClassVar = "policy"
 
-    def __init__(self, identifier: Identifier, *, means: Means = MEANS, unnamed: Target = NOWHERE) -> None:
+    def __init__(self, identifier: Identifier, *, means: Means = MEANS, unnamed: RequestTarget = NOWHERE) -> None:
         self._identifier = identifier
         self._unnamed = unnamed
         self._means = means
@@ -48,7 +48,7 @@ class AccessPolicies:
         self,
         review: ReviewToken,
         policies: Policies,
-        target: Target,
+        target: RequestTarget,
         request: Request,
         evidence: RequestEvidence,
         now: datetime,

@@ -33,9 +33,9 @@ from authplane.policy.identity.workload_identity.reviewing import ReviewToken
 from authplane.policy.verdicts.effects import Ask, Effect, Outcome, Work
 from authplane.runtime.child_processes import owned_tasks
 from authplane.runtime.servers.admin import Obstacle, admin_pages
-from authplane.sources.runtime.folder import Folder
-from authplane.sources.runtime.last_good import LastGood
+from authplane.sources.runtime.last_good_store import LastGood
 from authplane.sources.runtime.listing import list_files
+from authplane.sources.runtime.read_folder import Folder
 
 
 class PlanError(Exception):

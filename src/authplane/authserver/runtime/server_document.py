@@ -20,7 +20,7 @@ from authplane.resources.kinds.authorization_server import (
 )
 from authplane.resources.kinds.authorization_server import Condition as Written
 from authplane.resources.loaded_resources import Loaded
-from authplane.sources.runtime.folder import Folder
+from authplane.sources.runtime.read_folder import Folder
 
 
 class DocumentError(Exception):

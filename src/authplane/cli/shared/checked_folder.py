@@ -8,7 +8,7 @@ from authplane.controlplane.graph.build import build_graph
 from authplane.controlplane.status.findings import build_findings
 from authplane.policy.compile.compile_policies import PolicyCompiler
 from authplane.resources.documents import Finding
-from authplane.sources.library import Loaded
+from authplane.sources.document_versions import Loaded
 
 
 class Checked(NamedTuple):

@@ -5,8 +5,8 @@ from typing import Annotated, TypeAlias
 
 from authplane.cli.shared.output import fail
 from authplane.cli.shared.parameters import Argument
-from authplane.sources.library import Loaded
-from authplane.sources.runtime.folder import Folder, FolderError
+from authplane.sources.document_versions import Loaded
+from authplane.sources.runtime.read_folder import Folder, FolderError
 
 FolderArgument: TypeAlias = Annotated[
     Path, Argument(metavar="DIR", help="A folder of YAML files, at any depth; or one file.")

@@ -14,7 +14,7 @@ from authplane.runtime.envoy_process import EnvoyError
 from authplane.runtime.log import LogFormat
 from authplane.runtime.servers.admin import AdminSettings
 from authplane.runtime.servers.listen import AddressInvalidError, ListenError, parse_address
-from authplane.sources.runtime.folder import FolderError
+from authplane.sources.runtime.read_folder import FolderError
 
 AddressOption: TypeAlias = Annotated[str, Option(help="host:port, :port or unix:/path.")]
 TlsCertOption: TypeAlias = Annotated[str, Option(help="PEM file with the certificate chain; empty is plaintext.")]

@@ -15,7 +15,7 @@ from authplane.devkit.policies.policy_lint import lint_policies
 from authplane.devkit.strict_files import LARGEST, Text, parse_text
 from authplane.resources.documents import Finding
 from authplane.runtime.issuers.issuer_keys import fetch_keys
-from authplane.sources.runtime.folder import Folder, FolderError, shown
+from authplane.sources.runtime.read_folder import Folder, FolderError, shown
 
 KeysOption: TypeAlias = Annotated[
     Path | None,

@@ -8,11 +8,11 @@ from authplane.controlplane.graph.model.graph_model import Graph
 from authplane.controlplane.graph.model.host_model import checks_of
 from authplane.controlplane.graph.model.port_model import hosts_of
 from authplane.controlplane.graph.model.target_placements import Placing
-from authplane.policy.attached.attachments import Target
+from authplane.policy.attached.attachments import RequestTarget
 from authplane.policy.attached.request_target import parse_target
 
 
-def reached_targets(graph: Graph) -> Mapping[Target, frozenset[str]]:
+def reached_targets(graph: Graph) -> Mapping[RequestTarget, frozenset[str]]:
     """Return every target that requests are checked for, with the issuers whose keys proxies have there.
 
     They are in the order in which they are served; gRPC servers come last.
@@ -23,15 +23,15 @@ def reached_targets(graph: Graph) -> Mapping[Target, frozenset[str]]:
     }
 
 
-def reached_placings(graph: Graph) -> Mapping[Target, Placing | None]:
+def reached_placings(graph: Graph) -> Mapping[RequestTarget, Placing | None]:
     """Return the same targets, with what stands before them as far as proxies are told of it."""
-    found: dict[Target, Placing | None] = {}
+    found: dict[RequestTarget, Placing | None] = {}
     for check in checks_of(hosts_of(graph.gateways)):
         context = dict(check.context)
         found[parse_target(context.get(TARGET), context.get(GATEWAY))] = check.placing
-    return found | {Target(backend=server.ref): None for server in graph.grpc_servers}
+    return found | {RequestTarget(backend=server.ref): None for server in graph.grpc_servers}
 
 
-def routed_targets(built: Built) -> tuple[Target, ...]:
+def routed_targets(built: Built) -> tuple[RequestTarget, ...]:
     """Return every target that documents lead to, checked or not, be it served at the moment or not."""
-    return (*built.gateways.ways, *(Target(backend=server.ref) for server in built.graph.grpc_servers))
+    return (*built.gateways.ways, *(RequestTarget(backend=server.ref) for server in built.graph.grpc_servers))

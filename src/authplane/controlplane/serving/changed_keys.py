@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from authplane.controlplane.serving.editions import Snapshots
 from authplane.controlplane.serving.generation import Generation
-from authplane.sources.library import Loaded
+from authplane.controlplane.serving.release_snapshots import Snapshots
+from authplane.sources.document_versions import Loaded
 
 
 def rekeyed(before: Generation | None, loaded: Loaded, keys: Mapping[str, str]) -> Generation | None:

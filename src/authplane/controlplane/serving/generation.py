@@ -12,18 +12,18 @@ from authplane.controlplane.graph.model.programming import NotServed, Programmin
 from authplane.controlplane.graph.reached_targets import reached_placings, reached_targets, routed_targets
 from authplane.controlplane.graph.upstreams.policy_connection import PolicyServer
 from authplane.controlplane.render.rendered import Rendered, render_graph
-from authplane.controlplane.serving.editions import Snapshots
+from authplane.controlplane.serving.release_snapshots import Snapshots
 from authplane.controlplane.status.findings import build_findings
 from authplane.controlplane.status.gateway_status import build_gateway_status
 from authplane.controlplane.status.policy_status import Observed, with_policies
 from authplane.controlplane.status.remembered_enforcement import RememberedEnforcement
 from authplane.controlplane.status.resource_status import Status, build_status
 from authplane.core.envoy_releases import CURRENT, Release
-from authplane.policy.attached.attachments import Target
+from authplane.policy.attached.attachments import RequestTarget
 from authplane.policy.compile.compile_policies import Compiled, PolicyCompiler
-from authplane.policy.placement.ways_to_target import Passages
+from authplane.policy.placement.target_routes import TargetRoutes
 from authplane.resources.documents import Finding
-from authplane.sources.library import Loaded
+from authplane.sources.document_versions import Loaded
 from authplane.xds.server.served_types import TypeUrl
 from authplane.xds.server.snapshot import Snapshot, change
 
@@ -66,7 +66,7 @@ class Generation:
         return build_findings(self.loaded, self.built, self.compiled)
 
     @property
-    def routed(self) -> tuple[Target, ...]:
+    def routed(self) -> tuple[RequestTarget, ...]:
         """The targets that documents lead to, whether requests are checked there or not."""
         return routed_targets(self.built)
 
@@ -90,14 +90,14 @@ class Generation:
         self.told.next_generation(reached_placings(self.built.graph), envoy)
         return with_policies(statuses, loaded, self.compiled, Observed(passages, self.routed, self.told, without_keys))
 
-    def passages(self, envoy: Release | None = CURRENT, *, served: bool = False) -> Passages:
+    def passages(self, envoy: Release | None = CURRENT, *, served: bool = False) -> TargetRoutes:
         """Return the ways on which requests come to what policies protect.
 
         Unless they are ``served``, the keys of all issuers count as known: nobody has looked for them.
         """
-        reached: Mapping[Target, frozenset[str] | None] = reached_targets(self.built.graph)
+        reached: Mapping[RequestTarget, frozenset[str] | None] = reached_targets(self.built.graph)
         plans = self.memory.gateways.placements.shared.plans
-        return Passages(self.compiled.policies, reached if served else dict.fromkeys(reached), envoy, plans)
+        return TargetRoutes(self.compiled.policies, reached if served else dict.fromkeys(reached), envoy, plans)
 
 
 def build_generation(

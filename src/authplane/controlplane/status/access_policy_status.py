@@ -17,7 +17,7 @@ from authplane.policy.compile.compile_policies import (
     PolicyStanding,
     Standing,
 )
-from authplane.policy.rules.policy_targets import BACKENDS, GROUPS, Aim
+from authplane.policy.rules.policy_targets import BACKENDS, GROUPS, PolicyTarget
 from authplane.policy.rules.rule_model import Unusable
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.agentic import Backend, XBackend
@@ -46,7 +46,7 @@ class Condition:
 class Ancestor:
     """How it stands with a policy at one target."""
 
-    aim: Aim
+    aim: PolicyTarget
     conditions: tuple[Condition, ...]
 
 
@@ -56,7 +56,7 @@ class Merged:
 
     ancestors: list[dict[str, Any]]
     changed: bool
-    left_out: tuple[Aim, ...] = ()
+    left_out: tuple[PolicyTarget, ...] = ()
     """Targets whose entry would have been one too many: there the policy cannot be implemented, and denies."""
 
 
@@ -129,7 +129,7 @@ def build_target_conditions(
 
     Unless it is ``exposed``, policies of Gateways stand on every way to a backend that has none of its own.
     """
-    attachment = compiled.policies.attachments.get(Aim(ref))
+    attachment = compiled.policies.attachments.get(PolicyTarget(ref))
     open_ = compiled.policies.settings.allow_unprotected or ref.kind not in BACKENDS
     protected = (_protected(attachment, exposed=exposed, allow=open_),) if attachment is not None else ()
     table: Mapping[Any, Backend | XBackend]
@@ -214,7 +214,7 @@ def _with_warnings(message: str, warnings: tuple[Problem, ...]) -> str:
     return f"{message}; warnings: {'; '.join(str(each) for each in warnings)}" if warnings else message
 
 
-def ancestor_ref(aim: Aim) -> dict[str, str]:
+def ancestor_ref(aim: PolicyTarget) -> dict[str, str]:
     """Return how a target is referred to in a status."""
     usual = _AGENTIC if aim.ref.kind in BACKENDS else _GATEWAY if aim.ref.kind == "Gateway" else ""
     group = usual if aim.group is None or aim.group in GROUPS.get(aim.ref.kind, ()) else aim.group

@@ -8,8 +8,8 @@ from authplane.core.names import Ref
 from authplane.policy.attached.attachments import Policies
 from authplane.policy.compile.compile_policies import PolicyStanding, Standing
 from authplane.policy.placement.placement_model import CallOut, Decider, Place, PlacedPolicy
-from authplane.policy.placement.ways_to_target import Passages
-from authplane.policy.rules.policy_targets import Aim
+from authplane.policy.placement.target_routes import TargetRoutes
+from authplane.policy.rules.policy_targets import PolicyTarget
 from authplane.policy.rules.rule_model import Unusable
 
 LONGEST_MESSAGE: Final = 1024
@@ -21,7 +21,7 @@ _UNASKED: Final = "where nothing is enforced, gRPC servers and Envoys before 1.3
 _Entry: TypeAlias = tuple[str, str]
 
 
-def enforced_condition(standing: PolicyStanding, at: Standing, policies: Policies, passages: Passages) -> Condition:
+def enforced_condition(standing: PolicyStanding, at: Standing, policies: Policies, passages: TargetRoutes) -> Condition:
     """Say who enforces a policy at one of its targets; one that is not accepted denies there, or is nowhere."""
     if standing.shadow:
         return _condition("Enforced", False, "Shadow", _shadowed(at, passages))
@@ -41,7 +41,7 @@ def enforced_condition(standing: PolicyStanding, at: Standing, policies: Policie
     return _placed([placed for _, placed in found], where, by_server=deciders <= {Decider.SERVER})
 
 
-def _shadowed(at: Standing, passages: Passages) -> str:
+def _shadowed(at: Standing, passages: TargetRoutes) -> str:
     if not at.accepted:
         return "the policy is not enforced"
     found = passages.past(at.aim)
@@ -51,7 +51,7 @@ def _shadowed(at: Standing, passages: Passages) -> str:
 
 
 def _refused(ref: Ref, at: Standing, policies: Policies) -> Condition:
-    attachments = (policies.attachments.get(aim) for aim in (at.aim, Aim(at.aim.ref)))
+    attachments = (policies.attachments.get(aim) for aim in (at.aim, PolicyTarget(at.aim.ref)))
     denying = (
         each for attachment in attachments if attachment is not None for each in attachment.policies if each.ref == ref
     )

@@ -8,7 +8,7 @@ from authplane.core.problems import Severity
 from authplane.policy.attached.unprotected import unprotected_problems
 from authplane.policy.compile.compile_policies import Compiled
 from authplane.resources.documents import Finding, Place
-from authplane.sources.library import Loaded
+from authplane.sources.document_versions import Loaded
 
 
 def build_findings(loaded: Loaded, built: Built, compiled: Compiled) -> tuple[Finding, ...]:

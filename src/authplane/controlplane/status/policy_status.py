@@ -26,10 +26,10 @@ from authplane.controlplane.status.resource_status import (
 from authplane.controlplane.status.tls_policy_status import tls_policy_statuses
 from authplane.core.names import Ref
 from authplane.core.problems import Problem
-from authplane.policy.attached.attachments import Target
+from authplane.policy.attached.attachments import RequestTarget
 from authplane.policy.attached.unprotected import unprotected_backends
 from authplane.policy.compile.compile_policies import Compiled, PolicyStanding, Standing
-from authplane.policy.placement.ways_to_target import Passages
+from authplane.policy.placement.target_routes import TargetRoutes
 from authplane.policy.rules.policy_targets import BACKENDS, GROUPS
 from authplane.resources.kinds.agentic import XAccessPolicyV0
 from authplane.resources.loaded_resources import Loaded
@@ -40,9 +40,9 @@ _GROUP: Final = "agentic.networking.x-k8s.io"
 class Observed(NamedTuple):
     """What is known about policies besides the documents."""
 
-    passages: Callable[[], Passages]
+    passages: Callable[[], TargetRoutes]
     """Finds the ways on which requests come to what they protect."""
-    routed: tuple[Target, ...] = ()
+    routed: tuple[RequestTarget, ...] = ()
     """The targets that requests come to, whether they are checked or not."""
     told: RememberedEnforcement | None = None
     """What was said before of the same ways: whoever has it all need not look for them."""

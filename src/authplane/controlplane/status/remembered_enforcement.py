@@ -9,9 +9,9 @@ from authplane.controlplane.status.access_policy_status import Condition
 from authplane.core.envoy_releases import Release
 from authplane.core.memo import Memo
 from authplane.core.names import Ref
-from authplane.policy.attached.attachments import Target
+from authplane.policy.attached.attachments import RequestTarget
 from authplane.policy.compile.compile_policies import PolicyStanding, Standing
-from authplane.policy.rules.policy_targets import Aim
+from authplane.policy.rules.policy_targets import PolicyTarget
 
 _Ways: TypeAlias = Sequence[Placing | None]
 
@@ -20,10 +20,10 @@ class RememberedEnforcement:
     """Conditions that were told, with what stood on the ways that they speak of."""
 
     def __init__(self) -> None:
-        self._told: Memo[tuple[Ref, Aim], Condition] = Memo()
+        self._told: Memo[tuple[Ref, PolicyTarget], Condition] = Memo()
         self._ways: Mapping[Ref, _Ways] = {}
 
-    def next_generation(self, reached: Mapping[Target, Placing | None], envoy: Release | None) -> None:
+    def next_generation(self, reached: Mapping[RequestTarget, Placing | None], envoy: Release | None) -> None:
         """Forget what is told no longer; ``reached`` is what stands before the targets that something leads to.
 
         What was told of proxies of another release of Envoy is told no longer.

@@ -41,8 +41,8 @@ from authplane.runtime.run_until_stopped import Stop, first_of
 from authplane.runtime.servers.admin import AdminSettings, admin_pages, serve_admin
 from authplane.runtime.servers.listen import Address, TcpAddress, UnixAddress, claim
 from authplane.runtime.wait_until_listening import reachable
-from authplane.sources.runtime.folder import LOOSEN_AFTER, Folder
-from authplane.sources.runtime.last_good import LastGood
+from authplane.sources.runtime.last_good_store import LastGood
+from authplane.sources.runtime.read_folder import LOOSEN_AFTER, Folder
 
 NODE: Final = "authplane-run"
 _GRACE: Final = 1.0

@@ -20,7 +20,7 @@ from authplane.dataplane.filters.calls import Call, Side
 from authplane.dataplane.filters.composite.authority_dependence import asks_authority
 from authplane.dataplane.filters.composite.wire import EXECUTE_NAME, SKIP_NAME, composite_kinds
 from authplane.dataplane.filters.registry import Scope, Trust
-from authplane.dataplane.filters.standard import standard_registry
+from authplane.dataplane.filters.standard_filters import standard_registry
 from authplane.devkit.matching.message_files import TYPE, fill, spelled
 from authplane.devkit.strict_files import Text, located
 from authplane.matching.explain_tree import Explanation, Step

@@ -20,7 +20,7 @@ from authplane.devkit.identities.signing import SigningKey
 from authplane.devkit.identities.throwaway_certificates import Leaf, Usage, create_authority, issue
 from authplane.devkit.policies.request_files import AskedRequest
 from authplane.devkit.strict_files import Text, json_object, located
-from authplane.policy.attached.attachments import Policies, Target
+from authplane.policy.attached.attachments import Policies, RequestTarget
 from authplane.policy.check.request import Peer, Request
 from authplane.policy.compile.compile_policies import Compiled, compile_policies
 from authplane.policy.decide.decide import EXPLAINING, decide
@@ -32,7 +32,7 @@ from authplane.policy.identity.tokens.keys import KeySet, parse_key_set
 from authplane.policy.identity.tokens.token_outcome import Reason, Refused
 from authplane.policy.identity.tokens.verify import NotReady, Trust
 from authplane.policy.identity.workload_identity.certificate_identity import Svid, parse_svid
-from authplane.policy.rules.policy_targets import Aim
+from authplane.policy.rules.policy_targets import PolicyTarget
 from authplane.policy.verdicts.effects import Ask, Effect, NoAnswer, Outcome
 from authplane.policy.verdicts.verdict import Shadowed, Verdict, VerdictFlow, Would
 from authplane.resources.documents import Finding
@@ -54,7 +54,7 @@ class Enforced:
 
     loaded: Loaded
     compiled: Compiled
-    routed: tuple[Target, ...] = ()
+    routed: tuple[RequestTarget, ...] = ()
     """The targets that documents lead to."""
 
     @property
@@ -228,6 +228,6 @@ def _gaps(policies: Policies, asked: AskedRequest, token: Token, unasked: Iterab
         if aim.ref.kind == "Gateway"
     )
     backend = asked.target.backend
-    known = policies.attachments.get(Aim(backend)) if backend is not None else None
+    known = policies.attachments.get(PolicyTarget(backend)) if backend is not None else None
     if guarded and asked.target.gateway is None and known is not None and known.mcp:
         yield f"not asked: the policies of Gateways, since none leads to {backend}; target.gateway names one"

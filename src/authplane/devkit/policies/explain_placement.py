@@ -7,14 +7,14 @@ from typing import Any, Final
 from authplane.controlplane.serving.generation import Generation
 from authplane.core.envoy_releases import CURRENT, Release, known_release
 from authplane.core.names import Ref
-from authplane.policy.attached.attachments import Attachment, Policies, PolicyChain, Target
-from authplane.policy.placement.placed_sources import SKEW, TWO_NAMES
+from authplane.policy.attached.attachments import Attachment, Policies, PolicyChain, RequestTarget
+from authplane.policy.placement.accepted_differences import ACCEPTED_DIFFERENCES
 from authplane.policy.placement.placement_model import CallOut, Decider, PlacedPolicy, Plan
 from authplane.policy.placement.placement_plan import OLD
-from authplane.policy.placement.residues import RESIDUES
-from authplane.policy.placement.ways_to_target import UNTOLD, Passage, Passages
+from authplane.policy.placement.source_placement import SKEW, TWO_NAMES
+from authplane.policy.placement.target_routes import UNTOLD, TargetRoute, TargetRoutes
 from authplane.policy.rules.access_settings import BodyInspection, Placement
-from authplane.policy.rules.policy_targets import BACKENDS, Aim
+from authplane.policy.rules.policy_targets import BACKENDS, PolicyTarget
 from authplane.policy.rules.rule_model import Policy, Screen, Unusable
 from authplane.policy.rules.target_choices import BODY_INSPECTION, PLACEMENT, Chosen
 
@@ -76,15 +76,15 @@ def explain(generation: Generation, envoy: Release = CURRENT) -> tuple[Explained
     )
 
 
-def _others(reached: Iterable[Passage], policies: Policies, passages: Passages) -> Iterator[Passage]:
+def _others(reached: Iterable[TargetRoute], policies: Policies, passages: TargetRoutes) -> Iterator[TargetRoute]:
     """Yield what stands before targets that no request is checked for: nothing leads there, or protects them."""
     seen = {ref for each in reached for ref in (each.target.backend, each.target.gateway)}
     for aim, attachment in sorted(policies.attachments.items(), key=lambda each: each[0]):
         if not aim.section and aim.ref not in seen and (aim.ref.kind in BACKENDS or attachment.policies):
-            yield from passages.past(Aim(aim.ref))
+            yield from passages.past(PolicyTarget(aim.ref))
 
 
-def _explained(passage: Passage, policies: Policies, passages: Passages, *, reached: bool = True) -> Explained:
+def _explained(passage: TargetRoute, policies: Policies, passages: TargetRoutes, *, reached: bool = True) -> Explained:
     target, chain, plan = passage.target, passage.chain, passage.plan
     native = plan.decider in {Decider.ENVOY, Decider.BOTH} and not policies.closed
     return Explained(
@@ -100,20 +100,20 @@ def _explained(passage: Passage, policies: Policies, passages: Passages, *, reac
     )
 
 
-def _place(target: Target) -> str:
+def _place(target: RequestTarget) -> str:
     if target.gateway is None:
         return ""
     return f"{target.gateway}/{target.section}" if target.section else str(target.gateway)
 
 
-def _decider(passage: Passage, policies: Policies) -> Decider:
+def _decider(passage: TargetRoute, policies: Policies) -> Decider:
     denied = passage.target.backend is not None and not policies.settings.allow_unprotected
     if policies.closed or (passage.plan.decider is Decider.NOBODY and denied):
         return Decider.SERVER
     return passage.plan.decider
 
 
-def _note(passage: Passage, policies: Policies, *, reached: bool) -> str:
+def _note(passage: TargetRoute, policies: Policies, *, reached: bool) -> str:
     if policies.closed:
         return f"nothing is allowed: {policies.closed}"
     if passage.plan.decider is Decider.NOBODY:
@@ -136,7 +136,7 @@ def _policy(placed: PlacedPolicy, chain: PolicyChain) -> ExplainedPolicy:
     )
 
 
-def _shadows(passage: Passage, passages: Passages) -> Iterator[ExplainedPolicy]:
+def _shadows(passage: TargetRoute, passages: TargetRoutes) -> Iterator[ExplainedPolicy]:
     note = _shadow_note(passage, passages)
     for shadow in passage.chain.shadows:
         for attachment in shadow.attachments:
@@ -144,7 +144,7 @@ def _shadows(passage: Passage, passages: Passages) -> Iterator[ExplainedPolicy]:
                 yield ExplainedPolicy(ref=policy.ref, entries=(), note=note)
 
 
-def _shadow_note(passage: Passage, passages: Passages) -> str:
+def _shadow_note(passage: TargetRoute, passages: TargetRoutes) -> str:
     if passages.evaluates_shadows(passage):
         return EVALUATED
     return TOO_OLD if passage.chain.attachments[-1].mcp else OPEN_SERVER
@@ -177,7 +177,7 @@ _CHANGES: Final = (
 """What may be chosen instead, the smallest change first."""
 
 
-def _advice(passage: Passage, passages: Passages) -> Iterator[str]:
+def _advice(passage: TargetRoute, passages: TargetRoutes) -> Iterator[str]:
     change = next((each for each in _CHANGES if _helps(each, passage, passages)), None)
     if change is not None and change.placement is not None:
         strict = [attachment for attachment in passage.chain.attachments if attachment.placement is Placement.CALL_OUT]
@@ -195,7 +195,7 @@ def _advice(passage: Passage, passages: Passages) -> Iterator[str]:
     yield from dict.fromkeys(_FOR_REASONS[each] for each in reasons if each in _FOR_REASONS)
 
 
-def _helps(change: Chosen, passage: Passage, passages: Passages) -> bool:
+def _helps(change: Chosen, passage: TargetRoute, passages: TargetRoutes) -> bool:
     """Tell whether Envoy would decide more if something less strict were chosen."""
     other = _changed(passage.chain, change)
     return _natives(passages.plan(passage.target, other)) > _natives(passage.plan)
@@ -220,7 +220,7 @@ def _policies(plan: Plan) -> Iterator[PlacedPolicy]:
         yield from attachment.policies
 
 
-def _less_strict(wanted: str, strict: Sequence[Attachment], passage: Passage) -> str:
+def _less_strict(wanted: str, strict: Sequence[Attachment], passage: TargetRoute) -> str:
     """Say where to write something; if what is stricter is written anywhere, it has to go."""
     where = " and ".join(str(attachment.aim.ref) for attachment in strict)
     return f"set {wanted} on {where or passage.target.backend or passage.target.gateway}"
@@ -236,7 +236,9 @@ def explanation_record(found: Iterable[Explained], envoy: Release) -> dict[str, 
     return {
         "envoy": str(envoy),
         "targets": [_target_record(each) for each in targets],
-        "leftToBackends": [{"what": each.what, "why": each.why} for each in RESIDUES if each.body and trusting],
+        "leftToBackends": [
+            {"what": each.what, "why": each.why} for each in ACCEPTED_DIFFERENCES if each.body and trusting
+        ],
     }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from authplane.resources.loaded_resources import Loaded
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 from authplane.sources.required_targets import RequiredTargets
 from authplane.sources.runtime.listing import Entry, list_files, shown
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeAlias
 from authplane.core.names import Ref
 from authplane.core.problems import Path
 from authplane.devkit.strict_files import Text, bytes_of, json_object, located, read_as, take
-from authplane.policy.attached.attachments import Target
+from authplane.policy.attached.attachments import RequestTarget
 from authplane.policy.check.answer_headers import fit_name
 from authplane.policy.check.request import Peer, Request
 from authplane.policy.identity.workload_identity.spiffe import NotSpiffe, parse_spiffe_id
@@ -105,7 +105,7 @@ class AssumedToken:
 class AskedRequest:
     """A request to be judged. What its peer shows is not in it yet, but for a token in Authorization."""
 
-    target: Target
+    target: RequestTarget
     request: Request
     spiffe_id: str = ""
     """Assumed to be proved by the peer's certificate."""
@@ -235,15 +235,15 @@ def _peer_faults(peer: WrittenPeer, headers: Mapping[str, tuple[str, ...]]) -> _
         yield ("peer", "token"), "expected a JWT on one line, which has its claims in it"
 
 
-def _target(written: WrittenTarget) -> Target:
+def _target(written: WrittenTarget) -> RequestTarget:
     ref = Ref(written.kind, written.namespace, written.name)
     if written.kind == "Gateway":
-        return Target(gateway=ref, section=written.section_name)
+        return RequestTarget(gateway=ref, section=written.section_name)
     through = written.gateway
     if through is None:
-        return Target(backend=ref)
+        return RequestTarget(backend=ref)
     gateway = Ref("Gateway", through.namespace, through.name)
-    return Target(backend=ref, gateway=gateway, section=through.section_name)
+    return RequestTarget(backend=ref, gateway=gateway, section=through.section_name)
 
 
 def _request(written: WrittenRequest, inner: _Inner, time: datetime | None) -> Request:

@@ -9,8 +9,8 @@ from authplane.core.problems import Problem
 from authplane.devkit.policies.checking import Enforced
 from authplane.devkit.policies.request_files import AskedRequest
 from authplane.devkit.strict_files import Text
-from authplane.policy.attached.attachments import Policies, Target
-from authplane.policy.rules.policy_targets import Aim
+from authplane.policy.attached.attachments import Policies, RequestTarget
+from authplane.policy.rules.policy_targets import PolicyTarget
 from authplane.resources.documents import Finding
 
 
@@ -26,7 +26,7 @@ def find_way(asked: AskedRequest, enforced: Enforced, text: Text) -> AskedReques
     if not fitting:
         lost = bool(ways) and target.gateway is not None
         return replace(asked, remarks=(_no_way(target),)) if lost else asked
-    groups: dict[tuple[Ref, ...], list[Target]] = defaultdict(list)
+    groups: dict[tuple[Ref, ...], list[RequestTarget]] = defaultdict(list)
     for each in fitting:
         groups[_policies(each, policies)].append(each)
     if len(groups) > 1:
@@ -38,33 +38,33 @@ def find_way(asked: AskedRequest, enforced: Enforced, text: Text) -> AskedReques
     return replace(asked, target=fitting[0], remarks=remark)
 
 
-def _ways(target: Target, enforced: Enforced) -> Iterator[Target]:
+def _ways(target: RequestTarget, enforced: Enforced) -> Iterator[RequestTarget]:
     """Yield the ways to a target, each through one listener."""
     if target.backend is not None:
         yield from (each for each in enforced.routed if each.backend == target.backend and each.gateway is not None)
     else:
         aims = enforced.policies.attachments
-        yield from (Target(gateway=aim.ref, section=aim.section) for aim in aims if aim.section)
+        yield from (RequestTarget(gateway=aim.ref, section=aim.section) for aim in aims if aim.section)
 
 
-def _is_meant(way: Target, target: Target) -> bool:
+def _is_meant(way: RequestTarget, target: RequestTarget) -> bool:
     return target.gateway in {None, way.gateway} and target.section in {"", way.section}
 
 
-def _policies(way: Target, policies: Policies) -> tuple[Ref, ...]:
-    attachment = policies.attachments.get(Aim(way.gateway, way.section)) if way.gateway is not None else None
+def _policies(way: RequestTarget, policies: Policies) -> tuple[Ref, ...]:
+    attachment = policies.attachments.get(PolicyTarget(way.gateway, way.section)) if way.gateway is not None else None
     return () if attachment is None else tuple(each.ref for each in (*attachment.policies, *attachment.shadows))
 
 
-def _listener(way: Target) -> str:
+def _listener(way: RequestTarget) -> str:
     return f"{way.gateway}/{way.section}" if way.section else str(way.gateway)
 
 
-def _no_way(target: Target) -> str:
+def _no_way(target: RequestTarget) -> str:
     return f"not possible: no route leads from {_listener(target)} to {target.backend}"
 
 
-def _ambiguity(target: Target, groups: Iterable[tuple[tuple[Ref, ...], list[Target]]]) -> str:
+def _ambiguity(target: RequestTarget, groups: Iterable[tuple[tuple[Ref, ...], list[RequestTarget]]]) -> str:
     ways = (
         f"{', '.join(map(_listener, listeners))} ({', '.join(map(str, refs)) or 'no policy'})"
         for refs, listeners in groups

@@ -14,7 +14,7 @@ from authplane.policy.identity.tokens.issuer import Issuer
 from authplane.policy.identity.workload_identity.spiffe import SpiffeId, parse_spiffe_id
 from authplane.policy.mcp.base_methods import BaseMode
 from authplane.policy.rules.access_settings import BodyInspection, Placement, Settings
-from authplane.policy.rules.policy_targets import BACKENDS, Aim
+from authplane.policy.rules.policy_targets import BACKENDS, PolicyTarget
 from authplane.policy.rules.rule_model import (
     Account,
     AnyPolicy,
@@ -40,7 +40,7 @@ class Attachment:
     about whom they select; then the others, the oldest first.
     """
 
-    aim: Aim
+    aim: PolicyTarget
     policies: tuple[AnyPolicy, ...] = ()
     """Those that are enforced; all else that an attachment says is about them."""
     shadows: tuple[AnyPolicy, ...] = ()
@@ -65,7 +65,7 @@ class Attachment:
 
 
 def build_attachment(
-    aim: Aim,
+    aim: PolicyTarget,
     policies: Iterable[AnyPolicy],
     shadows: Iterable[AnyPolicy] = (),
     *,
@@ -92,12 +92,12 @@ def build_attachment(
     )
 
 
-AttachmentMemo: TypeAlias = Memo[Aim, Attachment]
+AttachmentMemo: TypeAlias = Memo[PolicyTarget, Attachment]
 
 
 def ensure_attachment(  # noqa: PLR0913 (all that one is made of)
     memo: AttachmentMemo,
-    aim: Aim,
+    aim: PolicyTarget,
     policies: Sequence[AnyPolicy],
     shadows: Sequence[AnyPolicy],
     *,
@@ -139,7 +139,7 @@ def uses_certificates(attachment: Attachment) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class RequestTarget:
     """Where a request goes: through a Gateway's listener, to a backend; one of the two may be missing."""
 
     backend: Ref | None = None
@@ -147,11 +147,13 @@ class Target:
     section: str = ""
 
 
-def attachments_before(target: Target, known: Mapping[Aim, Attachment]) -> tuple[Attachment, ...] | None:
+def attachments_before(
+    target: RequestTarget, known: Mapping[PolicyTarget, Attachment]
+) -> tuple[Attachment, ...] | None:
     """Return the attachments before a target, from which its chain follows; None for a target that is not known."""
-    aims = [] if target.gateway is None else [Aim(target.gateway, target.section)]
+    aims = [] if target.gateway is None else [PolicyTarget(target.gateway, target.section)]
     if target.backend is not None:
-        aims.append(Aim(target.backend))
+        aims.append(PolicyTarget(target.backend))
     attachments = tuple(attachment for aim in aims if (attachment := known.get(aim)) is not None)
     return attachments if aims and len(attachments) == len(aims) else None
 
@@ -184,7 +186,7 @@ class Policies:
     """Everything that decisions need, by target: what stands before one costs nothing to another."""
 
     settings: Settings = field(default_factory=Settings)
-    attachments: Mapping[Aim, Attachment] = field(default_factory=lambda: MappingProxyType({}))
+    attachments: Mapping[PolicyTarget, Attachment] = field(default_factory=lambda: MappingProxyType({}))
     """For every backend, every Gateway and every listener that there is."""
     issuers: tuple[Issuer, ...] = ()
     """Whose tokens are of use anywhere; nobody else is ever asked for keys."""
@@ -197,7 +199,7 @@ class Policies:
     """Why nothing can be allowed; empty if something can."""
     trusted: Trusted = field(init=False, repr=False, compare=False)
     """Whom what proves workloads may come from."""
-    _ways: dict[Target, PolicyChain] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _ways: dict[RequestTarget, PolicyChain] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         trusted = Trusted(
@@ -209,14 +211,14 @@ class Policies:
         )
         object.__setattr__(self, "trusted", trusted)
 
-    def reviews(self, target: Target) -> bool:
+    def reviews(self, target: RequestTarget) -> bool:
         """Tell whether somebody who comes to a target may be known by a token that the cluster has to review."""
         if self.closed or not self.settings.workloads.reviewed:
             return False
         chain = self.chain(target)
         return chain is not None and any(attachment.accounts for attachment in chain.attachments)
 
-    def chain(self, target: Target) -> PolicyChain | None:
+    def chain(self, target: RequestTarget) -> PolicyChain | None:
         """Return what stands before a target; None for one that is not known. Built once for each."""
         known = self._ways.get(target)
         if known is not None:

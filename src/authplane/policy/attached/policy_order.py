@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from authplane.policy.rules.access_settings import Options
-from authplane.policy.rules.policy_targets import Aim
+from authplane.policy.rules.policy_targets import PolicyTarget
 from authplane.policy.rules.rule_model import AnyPolicy, Screen, Unusable
 
 
@@ -14,12 +14,12 @@ class Stands:
     """Everything that stands somewhere: what is enforced, and what is only asked."""
 
     options: Options
-    enforced: dict[Aim, list[AnyPolicy]] = field(default_factory=dict)
-    shadows: dict[Aim, list[AnyPolicy]] = field(default_factory=dict)
-    _taken: Counter[Aim] = field(default_factory=Counter)
-    _screens: Counter[Aim] = field(default_factory=Counter)
+    enforced: dict[PolicyTarget, list[AnyPolicy]] = field(default_factory=dict)
+    shadows: dict[PolicyTarget, list[AnyPolicy]] = field(default_factory=dict)
+    _taken: Counter[PolicyTarget] = field(default_factory=Counter)
+    _screens: Counter[PolicyTarget] = field(default_factory=Counter)
 
-    def put(self, aims: Iterable[Aim], policy: AnyPolicy, *, shadow: bool) -> None:
+    def put(self, aims: Iterable[PolicyTarget], policy: AnyPolicy, *, shadow: bool) -> None:
         """Put a policy before its targets, or into their shadow as long as there is room: each is asked each time."""
         for aim in dict.fromkeys(aims):
             if shadow:
@@ -31,7 +31,7 @@ class Stands:
                 self._taken[aim] += not isinstance(policy, Unusable)
                 self._screens[aim] += isinstance(policy, Screen)
 
-    def crowd(self, aims: Sequence[Aim], *, shadow: bool, screen: bool) -> str:
+    def crowd(self, aims: Sequence[PolicyTarget], *, shadow: bool, screen: bool) -> str:
         """Say which target has no room for one more policy; empty if all have. Shadows take none from the others."""
         for counted, most, what in self._limits(aims, shadow=shadow, screen=screen):
             crowded = next((aim for aim in aims if counted.get(aim, 0) >= most), None)
@@ -42,8 +42,8 @@ class Stands:
         return ""
 
     def _limits(
-        self, aims: Sequence[Aim], *, shadow: bool, screen: bool
-    ) -> Iterator[tuple[Mapping[Aim, int], int, str]]:
+        self, aims: Sequence[PolicyTarget], *, shadow: bool, screen: bool
+    ) -> Iterator[tuple[Mapping[PolicyTarget, int], int, str]]:
         most = self.options.most_per_target
         if shadow:
             yield {aim: len(self.shadows.get(aim, ())) for aim in aims}, most, "policies in shadow"

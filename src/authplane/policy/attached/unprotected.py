@@ -5,8 +5,8 @@ from typing import Final
 
 from authplane.core.names import Ref
 from authplane.core.problems import Problem, Severity
-from authplane.policy.attached.attachments import Policies, Target
-from authplane.policy.rules.policy_targets import BACKENDS, Aim
+from authplane.policy.attached.attachments import Policies, RequestTarget
+from authplane.policy.rules.policy_targets import BACKENDS, PolicyTarget
 
 UNPROTECTED: Final = "Unprotected"
 SHADOW_ONLY: Final = "ShadowOnly"
@@ -14,7 +14,7 @@ _DENIED: Final = "is denied. Add an AccessPolicy that names it, or set unprotect
 _ALLOWED: Final = "is allowed (unprotectedBackends: Allow). Add an AccessPolicy that names it"
 
 
-def unprotected_backends(policies: Policies, routed: Iterable[Target]) -> tuple[Ref, ...]:
+def unprotected_backends(policies: Policies, routed: Iterable[RequestTarget]) -> tuple[Ref, ...]:
     """Return the Backends that some request reaches without a policy, neither theirs nor one of the Gateway, sorted.
 
     ``routed`` are the targets that requests come to. One that nothing leads to counts if it has no policy itself.
@@ -22,25 +22,25 @@ def unprotected_backends(policies: Policies, routed: Iterable[Target]) -> tuple[
     return tuple(_open_ways(policies, routed))
 
 
-def unprotected_problems(policies: Policies, routed: Iterable[Target]) -> Iterator[tuple[Ref, Problem]]:
+def unprotected_problems(policies: Policies, routed: Iterable[RequestTarget]) -> Iterator[tuple[Ref, Problem]]:
     """Yield a warning about every such Backend; where nothing at all is allowed there is no need to warn."""
     effect = _ALLOWED if policies.settings.allow_unprotected else _DENIED
     for ref, ways in () if policies.closed else _open_ways(policies, routed).items():
-        shadows = policies.attachments[Aim(ref)].shadows
+        shadows = policies.attachments[PolicyTarget(ref)].shadows
         names = ", ".join(str(policy.ref) for policy in shadows)
         who = f"only policies in shadow name it ({names})" if shadows else "no policy protects it"
         reason = SHADOW_ONLY if shadows else UNPROTECTED
         yield ref, Problem((), reason, f"{who}: every request{ways} {effect}", Severity.WARNING)
 
 
-def _open_ways(policies: Policies, routed: Iterable[Target]) -> dict[Ref, str]:
+def _open_ways(policies: Policies, routed: Iterable[RequestTarget]) -> dict[Ref, str]:
     """Return the Backends, sorted, with words for the ways that lead to each without a policy, if others have one."""
     bare = {
         aim.ref
         for aim, attachment in policies.attachments.items()
         if aim.ref.kind in BACKENDS and not attachment.policies
     }
-    ways: dict[Ref, list[Target]] = {ref: [] for ref in sorted(bare)}
+    ways: dict[Ref, list[RequestTarget]] = {ref: [] for ref in sorted(bare)}
     for target in routed:
         if target.backend in ways:
             ways[target.backend].append(target)
@@ -48,12 +48,12 @@ def _open_ways(policies: Policies, routed: Iterable[Target]) -> dict[Ref, str]:
     for ref, targets in ways.items():
         unguarded = [each for each in targets if not _is_guarded(each, policies)]
         if unguarded or not targets:
-            names = sorted({str(Aim(each.gateway, each.section)) for each in unguarded if each.gateway})
+            names = sorted({str(PolicyTarget(each.gateway, each.section)) for each in unguarded if each.gateway})
             found[ref] = f" through {', '.join(names)}" if names and len(unguarded) < len(targets) else ""
     return found
 
 
-def _is_guarded(target: Target, policies: Policies) -> bool:
+def _is_guarded(target: RequestTarget, policies: Policies) -> bool:
     chain = policies.chain(target)
     # What is not known is denied, whatever the settings say.
     return chain is None or chain.guarded

@@ -20,7 +20,7 @@ from authplane.policy.rules.backend_tls import BackendTlsPolicies, read_backend_
 from authplane.policy.rules.policy_targets import (
     BACKENDS,
     GROUPS,
-    Aim,
+    PolicyTarget,
     Written,
     absence,
     all_in,
@@ -49,7 +49,7 @@ _CROWDED: Final = "LimitPerTargetExceeded"
 class Standing:
     """How it stands with a policy at one of its targets."""
 
-    aim: Aim
+    aim: PolicyTarget
     accepted: bool
     reason: str
     message: str
@@ -115,7 +115,7 @@ class _Settled:
 class _Excess:
     """A policy that its namespace has no room for, and what is said of it, which takes no time in later passes."""
 
-    aims: tuple[Aim, ...]
+    aims: tuple[PolicyTarget, ...]
     problems: Problems
     policy: Unusable
     standing: PolicyStanding
@@ -247,7 +247,7 @@ def _settle(draft: Draft, work: _Pass) -> None:
         work.stands.put(present, policy, shadow=draft.shadow)
     elif not draft.shadow or refusal.reason != _CROWDED:
         # Whoever names a listener that is not there meant some part of that Gateway.
-        aims = (aim if exists(work.resources, aim) else Aim(aim.ref) for aim in draft.aims)
+        aims = (aim if exists(work.resources, aim) else PolicyTarget(aim.ref) for aim in draft.aims)
         denied = Unusable(ref=draft.ref, reason=refusal.reason, message=refusal.message)
         work.stands.put(aims, denied, shadow=draft.shadow)
     work.standings[draft.ref] = PolicyStanding(
@@ -264,7 +264,7 @@ def _settle(draft: Draft, work: _Pass) -> None:
         work.settled.now[draft.ref] = _Settled(made, problems, work.standings[draft.ref])
 
 
-def _refusal(draft: Draft, present: list[Aim], work: _Pass, problems: Problems) -> Problem | None:
+def _refusal(draft: Draft, present: list[PolicyTarget], work: _Pass, problems: Problems) -> Problem | None:
     """Return why a policy is not accepted at any of its targets; None if it is."""
     wrong = [each for each in problems.errors if each.reason not in UNRESOLVED]
     if wrong:
@@ -287,12 +287,12 @@ def _is_full(draft: Draft, resources: Resources) -> bool:
     return others + len(set(draft.aims)) > MOST_ANCESTORS
 
 
-def _standing(aim: Aim, refusal: Problem | None, draft: Draft, work: _Pass) -> Standing:
+def _standing(aim: PolicyTarget, refusal: Problem | None, draft: Draft, work: _Pass) -> Standing:
     if not exists(work.resources, aim):
         message = absence(work.resources, aim)
-        if aim.section and exists(work.resources, Aim(aim.ref)):
+        if aim.section and exists(work.resources, PolicyTarget(aim.ref)):
             denied = Unusable(ref=draft.ref, reason="TargetNotFound", message=message)
-            work.stands.put([Aim(aim.ref)], denied, shadow=draft.shadow)
+            work.stands.put([PolicyTarget(aim.ref)], denied, shadow=draft.shadow)
         if refusal is None:
             return Standing(aim, accepted=False, reason="TargetNotFound", message=message)
     if refusal is None:
@@ -307,7 +307,7 @@ def _place_excess(excess: _Excess, work: _Pass) -> None:
     work.problems[ref] = excess.problems
     work.standings[ref] = excess.standing
     for aim in () if excess.shadow else excess.aims:
-        meant = aim if not aim.section or exists(work.resources, aim) else Aim(aim.ref)
+        meant = aim if not aim.section or exists(work.resources, aim) else PolicyTarget(aim.ref)
         work.stands.put((meant,), excess.policy, shadow=False)
 
 
@@ -318,7 +318,7 @@ def _place_broken(work: _Pass) -> None:
             aims = all_in(work.resources, ref.namespace)
         else:
             meant = (Ref(meant_kind(each.kind), each.namespace, each.name) for each in targets)
-            aims = tuple(Aim(each) for each in meant if each.kind in GROUPS)
+            aims = tuple(PolicyTarget(each) for each in meant if each.kind in GROUPS)
         message = "the policy cannot be read"
         work.stands.put(aims, Unusable(ref=ref, reason="Invalid", message=message), shadow=False)
         work.standings[ref] = PolicyStanding(
@@ -348,19 +348,19 @@ def _guards(work: _Pass) -> Iterator[Attachment]:
     enforced, shadowed = work.stands.enforced, work.stands.shadows
     for kind, names in (("Backend", work.resources.backends), ("XBackend", work.resources.x_backends)):
         for name, backend in names.items():
-            aim = Aim(Ref(kind, name.namespace, name.name))
+            aim = PolicyTarget(Ref(kind, name.namespace, name.name))
             mcp = not is_grpc(work.resources, aim.ref)
             chosen = _chosen(backend, aim.ref, work)
             yield ensure_attachment(
                 work.attachments, aim, enforced.get(aim, ()), shadowed.get(aim, ()), mcp=mcp, chosen=chosen
             )
     for ref, sections in listeners(work.resources).items():
-        whole = Aim(ref)
+        whole = PolicyTarget(ref)
         common, shadows = enforced.get(whole, []), shadowed.get(whole, [])
         chosen = _chosen(work.resources.gateways.get(ref.object_name), ref, work)
         yield ensure_attachment(work.attachments, whole, common, shadows, mcp=True, chosen=chosen)
         for section in sections:
-            aim = Aim(ref, section)
+            aim = PolicyTarget(ref, section)
             own = _by_age(common, enforced.get(aim, []), work)
             cast = _by_age(shadows, shadowed.get(aim, []), work)
             yield ensure_attachment(work.attachments, aim, own, cast, mcp=True, chosen=chosen)

@@ -12,7 +12,7 @@ from authplane.policy.compile.service_references import parse_external
 from authplane.policy.mcp.base_methods import BaseMode
 from authplane.policy.rules.access_settings import Options, Settings
 from authplane.policy.rules.external_service import ExternalService
-from authplane.policy.rules.policy_targets import Aim, Written, parse_targets
+from authplane.policy.rules.policy_targets import PolicyTarget, Written, parse_targets
 from authplane.policy.rules.rule_model import AnySource, Asked, Entry, Rule
 from authplane.resources.kinds.agentic import AccessPolicy, AccessRule, ExternalAuth, XAccessPolicy, XAccessPolicyV0
 
@@ -24,7 +24,7 @@ class Draft:
     ref: Ref
     generation: int
     seniority: tuple[str, str, str]
-    aims: tuple[Aim, ...]
+    aims: tuple[PolicyTarget, ...]
     shadow: bool
     """The policy is asked and not heeded."""
     rules: tuple[Rule, ...]

@@ -6,7 +6,7 @@ from typing import Final, assert_never
 
 from authplane.cel.evaluate.evaluation import evaluate
 from authplane.core.header_edits import HeaderEdits
-from authplane.policy.attached.attachments import Attachment, Policies, PolicyChain, Target
+from authplane.policy.attached.attachments import Attachment, Policies, PolicyChain, RequestTarget
 from authplane.policy.check.answer_headers import may_send
 from authplane.policy.check.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.check.request import Request
@@ -44,7 +44,13 @@ _JUDGED: Final = frozenset(
 
 
 def decide(  # noqa: PLR0913 (a decision has as many parts)
-    policies: Policies, target: Target, request: Request, evidence: Evidence, now: datetime, *, means: Means = MEANS
+    policies: Policies,
+    target: RequestTarget,
+    request: Request,
+    evidence: Evidence,
+    now: datetime,
+    *,
+    means: Means = MEANS,
 ) -> Verdict | VerdictFlow:
     """Judge a request to a target: at once, or in a flow if an external service has to be asked.
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from authplane.policy.check.request import Request
-from authplane.policy.external_authorization.question_hops import HOPS_HEADER
+from authplane.policy.external_authorization.check_hops import HOPS_HEADER
 from authplane.policy.identity.workload_identity.identity_headers import headers_to_strip
 
 PARTIAL: Final = "x-envoy-auth-partial-body"

@@ -11,8 +11,8 @@ from google.protobuf.struct_pb2 import Struct
 
 from authplane.core.header_edits import HeaderEdits
 from authplane.policy.check.request import Peer, Request
+from authplane.policy.external_authorization.check_hops import HOPS, hops_of
 from authplane.policy.external_authorization.forwarded_headers import PARTIAL, told_headers
-from authplane.policy.external_authorization.question_hops import HOPS, hops_of
 from authplane.policy.external_authorization.service_replies import added_headers, build_declined, is_for_proxies
 from authplane.policy.rules.external_service import OverGrpc
 from authplane.policy.verdicts.effects import Ask, Declined, Granted, NoAnswer

@@ -11,9 +11,9 @@ from authplane.cel.syntax.source_text import render_text
 from authplane.cel.syntax.tree import Const
 from authplane.policy.identity.workload_identity.spiffe import names_workload
 from authplane.policy.mcp.header_front import canonical_path
-from authplane.policy.placement.placed_entries import ASKS, COMMA, NO_MCP
-from authplane.policy.placement.placed_sources import NO_WORKLOAD
+from authplane.policy.placement.entry_placement import ASKS, COMMA, NO_MCP
 from authplane.policy.placement.placement_model import CallOut
+from authplane.policy.placement.source_placement import NO_WORKLOAD
 from authplane.policy.rules.rule_model import (
     Account,
     AnySource,

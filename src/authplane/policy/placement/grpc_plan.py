@@ -7,10 +7,9 @@ from typing import Final, TypeAlias
 from authplane.core.names import Ref
 from authplane.policy.attached.attachments import Attachment, PolicyChain
 from authplane.policy.identity.workload_identity.identity_headers import IDENTITY_HEADERS
+from authplane.policy.placement.entry_placement import CHOSEN
 from authplane.policy.placement.grpc_entries import Grant, grant_of
 from authplane.policy.placement.grpc_reach import Reach, build_reach
-from authplane.policy.placement.placed_entries import CHOSEN
-from authplane.policy.placement.placed_sources import ANYBODY
 from authplane.policy.placement.placement_model import (
     CallOut,
     Decider,
@@ -21,6 +20,7 @@ from authplane.policy.placement.placement_model import (
     Plan,
 )
 from authplane.policy.placement.placement_plan import SCREENED
+from authplane.policy.placement.source_placement import ANYBODY
 from authplane.policy.rules.access_settings import Composition, Placement, Settings
 from authplane.policy.rules.rule_model import AnyPolicy, Policy, Screen, Source, Unusable, entry_words, issuers_of
 

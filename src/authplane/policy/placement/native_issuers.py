@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from authplane.policy.attached.attachments import Attachment, Policies, rules_of
 from authplane.policy.identity.tokens.issuer import Issuer
-from authplane.policy.placement.placed_sources import place_source
 from authplane.policy.placement.placement_model import Sender
+from authplane.policy.placement.source_placement import place_source
 from authplane.policy.rules.access_settings import BodyInspection, Placement, Settings
 from authplane.policy.rules.policy_targets import BACKENDS
 from authplane.policy.rules.rule_model import Oidc, Screen

@@ -6,9 +6,8 @@ from typing import Final, assert_never
 from authplane.policy.attached.attachments import Attachment, PolicyChain, rules_of
 from authplane.policy.decide.evaluate_rules import BASE
 from authplane.policy.mcp.base_methods import BaseMode
+from authplane.policy.placement.entry_placement import ASKS, CHOSEN, place_base, place_entry
 from authplane.policy.placement.native_requests import build_front, has_odd_id
-from authplane.policy.placement.placed_entries import ASKS, CHOSEN, place_base, place_entry
-from authplane.policy.placement.placed_sources import ANYBODY, place_source
 from authplane.policy.placement.placement_model import (
     CallOut,
     Choices,
@@ -22,6 +21,7 @@ from authplane.policy.placement.placement_model import (
     Sender,
     Terms,
 )
+from authplane.policy.placement.source_placement import ANYBODY, place_source
 from authplane.policy.rules.access_settings import BodyInspection, Placement, Settings
 from authplane.policy.rules.rule_model import (
     AnyPolicy,

@@ -10,7 +10,7 @@ from authplane.resources.nameable_targets import (
     DEFAULT_GATEWAY,
     DEFAULT_LISTENER,
     GROUPS,
-    Aim,
+    PolicyTarget,
     Written,
     absence,
     exists,
@@ -29,7 +29,7 @@ __all__ = [
     "DEFAULT_GATEWAY",
     "DEFAULT_LISTENER",
     "GROUPS",
-    "Aim",
+    "PolicyTarget",
     "Written",
     "absence",
     "all_in",
@@ -45,13 +45,13 @@ __all__ = [
 ]
 
 
-def parse_targets(written: tuple[TargetRef, ...], namespace: str, problems: Problems) -> tuple[Aim, ...]:
+def parse_targets(written: tuple[TargetRef, ...], namespace: str, problems: Problems) -> tuple[PolicyTarget, ...]:
     """Read the targets of a policy, each once; what no policy can protect is reported.
 
     What is spelled almost like something that a policy can protect is taken for it: so it denies, until the mistake is
     corrected.
     """
-    found: dict[Aim, None] = {}
+    found: dict[PolicyTarget, None] = {}
     with problems.at("spec", "targetRefs"):
         if not written:
             problems.warn("NoTargets", "the policy protects nothing: it has no targets")
@@ -64,7 +64,7 @@ def parse_targets(written: tuple[TargetRef, ...], namespace: str, problems: Prob
     return tuple(found)
 
 
-def _parse_target(written: TargetRef, namespace: str, problems: Problems) -> Aim:
+def _parse_target(written: TargetRef, namespace: str, problems: Problems) -> PolicyTarget:
     kind = meant_kind(written.kind)
     if kind != written.kind or written.group not in {None, *GROUPS.get(kind, ())} or kind not in GROUPS:
         problems.add("UnsupportedTarget", kind_problem(written))
@@ -73,9 +73,9 @@ def _parse_target(written: TargetRef, namespace: str, problems: Problems) -> Aim
         with problems.at("sectionName"):
             problems.add("Invalid", "only a Gateway has sections")
         section = ""
-    return Aim(Ref(kind, namespace, written.name), section, written.group)
+    return PolicyTarget(Ref(kind, namespace, written.name), section, written.group)
 
 
-def all_in(resources: Resources, namespace: str) -> tuple[Aim, ...]:
+def all_in(resources: Resources, namespace: str) -> tuple[PolicyTarget, ...]:
     """Return everything in a namespace that a policy could protect."""
-    return tuple(Aim(ref) for kind in GROUPS for ref in named(resources, kind) if ref.namespace == namespace)
+    return tuple(PolicyTarget(ref) for kind in GROUPS for ref in named(resources, kind) if ref.namespace == namespace)

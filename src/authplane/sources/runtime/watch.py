@@ -9,8 +9,8 @@ from typing import Final, NamedTuple, Protocol
 import structlog
 
 from authplane.core.holdoff import Holdoff
-from authplane.sources.runtime.folder import Folder, FolderError
 from authplane.sources.runtime.inotify import ANYTHING, NOTHING, Inotify, Seen
+from authplane.sources.runtime.read_folder import Folder, FolderError
 
 _log: Final = structlog.stdlib.get_logger()
 

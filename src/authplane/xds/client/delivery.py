@@ -12,7 +12,7 @@ from authplane.xds.client.resource_cache import Entry, Held, Key, Setback, Stand
 from authplane.xds.client.resource_names import parse_name
 from authplane.xds.client.watch_events import Fault, Trouble
 from authplane.xds.client.watched_types import ResourceType
-from authplane.xds.server.refusal import clean_message
+from authplane.xds.server.client_text import clean_message
 
 Entries: TypeAlias = Mapping[str, Entry]
 

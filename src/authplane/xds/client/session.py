@@ -15,7 +15,7 @@ from authplane.xds.client.resource_cache import Dumped, Entry, Key, Setback, Sta
 from authplane.xds.client.resource_names import parse_name
 from authplane.xds.client.watch_events import NOTHING, Failed, Fault, Trouble, events_between
 from authplane.xds.client.watched_types import ResourceType
-from authplane.xds.server.refusal import clean_message
+from authplane.xds.server.client_text import clean_message
 
 PATIENCE: Final = 15.0
 """Seconds after which a resource that a server has not sent does not exist."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Final
 
-from authplane.xds.server.refusal import clean_node
+from authplane.xds.server.client_text import clean_node
 
 INSTANCE: Final = "#"
 """Stands in a node id between a name of the certificate and whatever tells the instances apart that share it.

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from authplane.xds.server.refusal import clean_node
+from authplane.xds.server.client_text import clean_node
 from authplane.xds.server.served_types import TypeUrl
 
 MOST_NAMES: Final = 100_000

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final, Generic, TypeVar
 
 from authplane.xds.server.lingering.lingering_state import Lingering
-from authplane.xds.server.refusal import clean_message, mentioned
+from authplane.xds.server.nacks import note_nack
 from authplane.xds.server.served_types import BREAK_ORDER, LEFT_TO_CLIENTS, MAKE_ORDER, TypeUrl
 from authplane.xds.server.snapshot import NO_RESOURCES, Snapshot, same
 from authplane.xds.server.stream_messages import Acked, Event, Nacked, Standing, XdsName
@@ -77,13 +77,7 @@ class Rollout(Generic[R]):
             if subscription.manner is Manner.FULL_SET:
                 subscription.refused.clear()
             return Acked(node=node, type_url=subscription.type_url, version=sent.version)
-        names = tuple(sorted(sent.names))
-        named = mentioned(names, error)
-        culprits = sent.updated.keys() & named or sent.updated.keys()
-        held = subscription.held
-        message = clean_message(error)
-        subscription.refused |= {name: message for name in culprits if same(held.get(name), sent.updated[name])}
-        subscription.put_back(sent.taken)
+        nack = note_nack(subscription, sent, error)
         self._refused |= bool(sent.taken) or self._still_wanted(subscription)
         for following in _FOLLOWING.get(subscription.type_url, ()):
             self._expected.pop(following, None)
@@ -91,8 +85,8 @@ class Rollout(Generic[R]):
             node=node,
             type_url=subscription.type_url,
             version=sent.version,
-            names=named or names,
-            message=message,
+            names=nack.names,
+            message=nack.message,
         )
 
     def advance(self, now: float) -> list[R]:

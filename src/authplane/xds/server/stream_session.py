@@ -4,8 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from authplane.xds.server.client_text import clean_node
 from authplane.xds.server.node_identity import changed_node
-from authplane.xds.server.refusal import clean_node
 from authplane.xds.server.rollout import PATIENCE, Rollout
 from authplane.xds.server.served_types import TypeUrl
 from authplane.xds.server.snapshot import Snapshot

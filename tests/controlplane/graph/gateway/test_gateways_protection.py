@@ -17,7 +17,7 @@ from authplane.controlplane.graph.upstreams.policy_connection import POLICY_CLUS
 from authplane.controlplane.status import gateway_status
 from authplane.core.names import Ref
 from authplane.policy.attached import request_target
-from authplane.policy.attached.attachments import Target
+from authplane.policy.attached.attachments import RequestTarget
 from authplane.policy.attached.request_target import parse_target
 from authplane.policy.check import check_context
 from authplane.policy.compile import compile_policies as compiling
@@ -148,7 +148,7 @@ def test_whoever_decides_reads_the_target_from_the_context() -> None:
         assert isinstance(enforced, Enforced)
         context = dict(enforced.context)
         target = parse_target(context.get(check_context.TARGET), context.get(request_target.GATEWAY))
-        assert target == Target(backend=backend, gateway=Ref("Gateway", "default", "edge"), section="two")
+        assert target == RequestTarget(backend=backend, gateway=Ref("Gateway", "default", "edge"), section="two")
 
 
 GLOBAL = """

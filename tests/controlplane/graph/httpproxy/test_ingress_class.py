@@ -7,7 +7,7 @@ from tests.support.resources.graph_views import secure_hosts
 from authplane.controlplane.graph.model.route_model import Respond
 from authplane.controlplane.serving.generation import build_generation
 from authplane.core.names import ObjectName
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 
 NGINX = "annotations: {kubernetes.io/ingress.class: nginx}"
 OURS = """

@@ -7,7 +7,7 @@ from tests.support.resources.graph_views import plain_hosts, refused, secure_hos
 
 from authplane.controlplane.serving.generation import build_generation
 from authplane.core.names import Ref
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 
 OPEN = (
     PROXY.replace("{name: web}", "{name: wild}")

@@ -6,7 +6,7 @@ import pytest
 
 from authplane.controlplane.graph.model.reference_grants import may_refer
 from authplane.core.names import Ref
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 
 ROUTE: Final = Ref("HTTPRoute", "web", "r")
 BACKEND: Final = Ref("Backend", "tools", "mcp")

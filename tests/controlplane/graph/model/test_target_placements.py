@@ -13,9 +13,9 @@ from authplane.controlplane.render.listeners.filter_chain import EXT_AUTHZ
 from authplane.controlplane.render.native.native_filters import DECIDE
 from authplane.controlplane.serving.generation import Generation, build_generation
 from authplane.core.names import ObjectName, Ref
-from authplane.policy.attached.attachments import Target
+from authplane.policy.attached.attachments import RequestTarget
 from authplane.policy.compile.compile_policies import compile_policies
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 
 GATEWAY = """
 apiVersion: gateway.networking.k8s.io/v1
@@ -48,7 +48,9 @@ spec:
 UNUSABLE = settings("{issuers: [{url: 'http://issuer.example'}]}")
 """Can be read, and makes no settings."""
 WHERE = ("Backend/default/shop", "Gateway/default/edge/web")
-SHOP = Target(backend=Ref("Backend", "default", "shop"), gateway=Ref("Gateway", "default", "edge"), section="web")
+SHOP = RequestTarget(
+    backend=Ref("Backend", "default", "shop"), gateway=Ref("Gateway", "default", "edge"), section="web"
+)
 
 
 def library(*documents: str) -> Library:

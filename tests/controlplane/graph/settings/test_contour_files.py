@@ -9,7 +9,7 @@ from tests.support.resources.contour_documents import World, world
 from authplane.controlplane.graph.model.route_authorization import Enforced
 from authplane.controlplane.graph.reports import Reports
 from authplane.controlplane.graph.settings.gateway_settings import read_settings
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 
 OPEN = """
 apiVersion: projectcontour.io/v1

@@ -10,7 +10,7 @@ from authplane.controlplane.graph.model.upstreams import EndpointGroup, Extensio
 from authplane.controlplane.serving.generation import Generation, build_generation
 from authplane.core.names import ObjectName
 from authplane.resources.service_endpoints import Endpoint
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 
 TARGET = "  - {name: auth, port: 9443}\n"
 OTHER = AUTH.replace("auth", "other").replace("10.0.0.2", "10.0.0.3")

@@ -12,7 +12,7 @@ from authplane.dataplane.filters.calls import Call, Change, Code, Flow, Mutation
 from authplane.dataplane.filters.composite.filter import Choice, Composite
 from authplane.dataplane.filters.composite.wire import parse_choice, parse_composite
 from authplane.dataplane.filters.registry import FilterType, Packed, Scope, State, Structured, Trust
-from authplane.dataplane.filters.standard import standard_registry
+from authplane.dataplane.filters.standard_filters import standard_registry
 
 
 class Times:

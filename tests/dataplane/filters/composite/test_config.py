@@ -24,7 +24,7 @@ from authplane.dataplane.filters.composite.filter import Choice, Composite, Exec
 from authplane.dataplane.filters.composite.native.wire import CARRIER
 from authplane.dataplane.filters.composite.wire import COMPOSITE_NAME, OVERRIDE_NAME, TYPE_NAME, composite_type
 from authplane.dataplane.filters.fault.filter import Fault
-from authplane.dataplane.filters.standard import standard_registry
+from authplane.dataplane.filters.standard_filters import standard_registry
 from authplane.grpc.matching import (
     by_header,
     cel,

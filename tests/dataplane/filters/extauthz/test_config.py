@@ -23,7 +23,7 @@ from authplane.dataplane.filters.extauthz.wire import (
 )
 from authplane.dataplane.filters.headers import Rules
 from authplane.dataplane.filters.registry import Packed, Registry, Scope
-from authplane.dataplane.filters.standard import standard_registry
+from authplane.dataplane.filters.standard_filters import standard_registry
 from authplane.matching.fractions import Fraction
 from authplane.matching.string_matchers import Contains, Exact, Prefix, Suffix
 

@@ -4,8 +4,8 @@ from typing import Final
 import pytest
 
 from authplane.policy.identity.tokens.discovery import Metadata, Rejected, discovery_urls, parse_metadata
-from authplane.policy.identity.tokens.freshness import Bounds, lifetime
 from authplane.policy.identity.tokens.issuer_url import IssuerUrl
+from authplane.policy.identity.tokens.key_lifetime import Bounds, lifetime
 
 URL: Final = "https://login.example.com/tenant"
 ISSUER: Final = IssuerUrl(url=URL, literal=URL)

@@ -20,8 +20,8 @@ from authplane.policy.identity.tokens.export_keys import render_jwks
 from authplane.policy.identity.tokens.issuer_url import IssuerUrl
 from authplane.policy.identity.tokens.token_outcome import Verified
 from authplane.policy.identity.tokens.verify import Demands, Trust
-from authplane.policy.placement.placed_sources import header_key, place_source
 from authplane.policy.placement.placement_model import Sender
+from authplane.policy.placement.source_placement import header_key, place_source
 from authplane.policy.rules.access_settings import IssuerSettings, Settings
 from authplane.policy.rules.rule_model import Oidc
 from authplane.runtime.child_processes import Line

@@ -19,8 +19,8 @@ import structlog
 
 from authplane.authserver.backends.runtime.upstream_trust import NobodyTrustedError, trusted_certificates, trusting
 from authplane.core.names import ObjectName
-from authplane.policy.external_authorization.http_questions import HttpQuestion, build_question, read_answer
-from authplane.policy.external_authorization.question_hops import MOST_HOPS, hops_of
+from authplane.policy.external_authorization.check_hops import MOST_HOPS, hops_of
+from authplane.policy.external_authorization.http_checks import HttpQuestion, build_question, read_answer
 from authplane.policy.external_authorization.wire import parse_answer, render_question
 from authplane.policy.rules.backend_tls import BackendTls
 from authplane.policy.rules.external_service import OverGrpc, OverHttp

@@ -30,7 +30,7 @@ from authplane.core.names import Ref
 from authplane.core.problems import Problem, Severity
 from authplane.resources.documents import Finding, Place
 from authplane.resources.loaded_resources import Loaded
-from authplane.sources.runtime.folder import Folder
+from authplane.sources.runtime.read_folder import Folder
 from authplane.sources.runtime.watch import rebuilds
 
 LARGEST_FILE: Final = 16 * 2**20

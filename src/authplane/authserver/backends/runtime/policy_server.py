@@ -8,15 +8,15 @@ from typing import Final, NamedTuple
 import structlog
 
 from authplane.authserver.backends.access_policies import AccessPolicies
-from authplane.authserver.backends.runtime.asked_services import asked_endpoints
 from authplane.authserver.backends.runtime.cel_watch import WatchedExpressions
+from authplane.authserver.backends.runtime.external_endpoints import asked_endpoints
 from authplane.authserver.backends.runtime.external_services import ExternalServices, external_services
 from authplane.authserver.plan.server_plan import PolicyPlan
 from authplane.authserver.records.runtime.metrics import Metrics, ReloadMetrics
 from authplane.authserver.records.runtime.verdict_metrics import AccessMetrics, VerdictCounts
 from authplane.cel.evaluate.remembered_results import RememberedExpressions
 from authplane.core.problems import Severity
-from authplane.policy.attached.attachments import Target
+from authplane.policy.attached.attachments import RequestTarget
 from authplane.policy.attached.request_target import NOWHERE, parse_target
 from authplane.policy.compile.compile_policies import Compiled, PolicyCompiler
 from authplane.policy.decide.request_case import Means
@@ -33,8 +33,8 @@ from authplane.runtime.background import beside
 from authplane.runtime.child_processes import owned_tasks, place_of
 from authplane.runtime.clock import stopwatch
 from authplane.runtime.issuers.issuers import IssuerOptions, Issuers, follow_issuers
-from authplane.sources.runtime.folder import Folder
-from authplane.sources.runtime.last_good import LastGood
+from authplane.sources.runtime.last_good_store import LastGood
+from authplane.sources.runtime.read_folder import Folder
 from authplane.sources.runtime.watch import rebuilds
 
 __all__ = ["NOWHERE", "KeptPolicies", "keep_policies", "unnamed_target"]
@@ -55,7 +55,7 @@ _RELEVANT: Final = POLICIES | {
 }
 
 
-def unnamed_target(plan: PolicyPlan) -> Target:
+def unnamed_target(plan: PolicyPlan) -> RequestTarget:
     """Return what a check is about whose route does not say it; nothing is allowed to nowhere."""
     return parse_target(plan.target or None, plan.gateway or None)
 

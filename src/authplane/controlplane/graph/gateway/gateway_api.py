@@ -21,7 +21,7 @@ from authplane.controlplane.graph.gateway.http_routes import Attached, RouteMemo
 from authplane.controlplane.graph.gateway.mcp_backends import BackendMemo, Backends, build_backends
 from authplane.controlplane.graph.gateway.protection import NOTHING_PROTECTED, Protection, read_protection
 from authplane.controlplane.graph.gateway.route_entries import Checks
-from authplane.controlplane.graph.gateway.route_rules import Beside, CoversOf
+from authplane.controlplane.graph.gateway.route_rules import CoversOf, RouteContext
 from authplane.controlplane.graph.model.host_model import checks_of, forwards_of
 from authplane.controlplane.graph.model.port_model import Certificate, Port, PortMemory, hosts_of
 from authplane.controlplane.graph.model.target_placements import PlacementMemory, Placements
@@ -34,7 +34,7 @@ from authplane.controlplane.graph.upstreams.service_clusters import Clusters
 from authplane.core.memo import Memo, Watched
 from authplane.core.names import ObjectName, Ref
 from authplane.core.problems import Problems
-from authplane.policy.attached.attachments import Target
+from authplane.policy.attached.attachments import RequestTarget
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.configuration import AuthplaneConfigurationSpec, GatewaySettings
 from authplane.resources.kinds.gateway import HTTPRoute
@@ -58,7 +58,7 @@ class Gateways:
     routes: tuple[RouteOutcome, ...] = ()
     backends: Backends = field(default_factory=lambda: MappingProxyType({}))
     protection: Protection = NOTHING_PROTECTED
-    ways: tuple[Target, ...] = ()
+    ways: tuple[RequestTarget, ...] = ()
     """Which listeners lead to which backends, each once; a Gateway of our own is among them."""
     usable: bool = True
     """Otherwise the configuration is not, and nothing is served."""
@@ -110,7 +110,7 @@ def build_gateways(  # noqa: PLR0913, PLR0917 (each of them decides something)
     protection = read_protection(resources)
     backends = build_backends(resources, settings, spec.gateway.ca_file, clusters, reports, memory.backends)
     build = _Build(
-        beside=Beside(resources=resources, clusters=clusters, backends=backends, covers=CoversOf(protection)),
+        beside=RouteContext(resources=resources, clusters=clusters, backends=backends, covers=CoversOf(protection)),
         protection=protection,
         checks=Checks(
             service=policy_service(server, spec.max_request_body),
@@ -132,7 +132,7 @@ def build_gateways(  # noqa: PLR0913, PLR0917 (each of them decides something)
 class _Build:
     """What Gateways are built from."""
 
-    beside: Beside
+    beside: RouteContext
     protection: Protection
     checks: Checks
     taken: Collection[int]

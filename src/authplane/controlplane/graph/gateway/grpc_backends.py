@@ -21,10 +21,10 @@ from authplane.controlplane.graph.upstreams.policy_connection import OverSocket,
 from authplane.core.addresses import parse_ip_address
 from authplane.core.names import Ref
 from authplane.core.problems import Problems
-from authplane.policy.attached.attachments import Policies, Target, uses_certificates
+from authplane.policy.attached.attachments import Policies, RequestTarget, uses_certificates
 from authplane.policy.placement.grpc_plan import place_grpc
 from authplane.policy.placement.grpc_reach import ANYBODY_ANYWHERE, NOBODY_ANYWHERE
-from authplane.policy.rules.policy_targets import Aim
+from authplane.policy.rules.policy_targets import PolicyTarget
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.agentic import GrpcBackend
 
@@ -77,7 +77,7 @@ def _judged(ref: Ref, policies: Policies | None, check: PolicyCheck, *, protecte
     """Say who comes into question; whoever decides by other documents than we know is asked about everybody."""
     if not protected:
         return Judged(reach=NOBODY_ANYWHERE, check=check)
-    way = policies.chain(Target(backend=ref)) if policies is not None and not policies.closed else None
+    way = policies.chain(RequestTarget(backend=ref)) if policies is not None and not policies.closed else None
     if policies is None or way is None or not way.guarded:
         return Judged(reach=ANYBODY_ANYWHERE, check=check)
     plan = place_grpc(way, policies.settings)
@@ -153,7 +153,7 @@ def _target(where: Where) -> str:
 
 def _doubt(ref: Ref, written: GrpcBackend, policies: Policies | None, problems: Problems) -> None:
     """Warn where policies ask for certificates that nobody can show."""
-    attachment = policies.attachments.get(Aim(ref)) if policies is not None else None
+    attachment = policies.attachments.get(PolicyTarget(ref)) if policies is not None else None
     asked = written.tls is not None and written.tls.client_ca_provider is not None
     if attachment is not None and uses_certificates(attachment) and not asked:
         with problems.at("tls"):

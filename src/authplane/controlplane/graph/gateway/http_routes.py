@@ -10,13 +10,13 @@ from authplane.controlplane.graph.gateway.gateway_hosts import Attachment, Liste
 from authplane.controlplane.graph.gateway.gateway_listeners import Fault, Listener
 from authplane.controlplane.graph.gateway.protection import Protection
 from authplane.controlplane.graph.gateway.route_entries import Checks, Entries, Front, front_of
-from authplane.controlplane.graph.gateway.route_rules import Beside, ReadRoute, Rule, read_route
+from authplane.controlplane.graph.gateway.route_rules import ReadRoute, RouteContext, Rule, read_route
 from authplane.controlplane.graph.model.host_model import Host
 from authplane.controlplane.graph.model.hostnames import ANY, closest, common_name, hostname_problem
 from authplane.core.memo import Memo, Tables, Watched
 from authplane.core.names import ObjectName
 from authplane.core.problems import Problem, Problems
-from authplane.policy.attached.attachments import Target
+from authplane.policy.attached.attachments import RequestTarget
 from authplane.policy.attached.request_target import parse_target
 from authplane.resources.kinds.gateway import HTTPRoute, ParentRef
 
@@ -43,7 +43,7 @@ class RouteOutcome:
     """Where it is attached, sorted."""
     backends: frozenset[str]
     """The clusters that it sends requests to."""
-    ways: tuple[Target, ...]
+    ways: tuple[RequestTarget, ...]
     """Which listeners it leads from to which backends, whether those listeners are served or not."""
 
 
@@ -78,7 +78,7 @@ def attach_routes(  # noqa: PLR0913, PLR0917 (each of them decides something)
     routes: Mapping[ObjectName, HTTPRoute],
     listeners: Sequence[Listener],
     protection: Protection,
-    beside: Beside,
+    beside: RouteContext,
     checks: Checks,
     report: Callable[[ObjectName], Problems],
     memory: RouteMemory | None = None,
@@ -123,7 +123,7 @@ def _by_name(outcome: RouteOutcome) -> tuple[str, str]:
     return (outcome.name.namespace, outcome.name.name)
 
 
-def _tables(routes: Mapping[ObjectName, HTTPRoute], beside: Beside, checks: Checks) -> Tables:
+def _tables(routes: Mapping[ObjectName, HTTPRoute], beside: RouteContext, checks: Checks) -> Tables:
     """Return what the build of a route may look at; of all else, a change is a change for every route."""
     return {
         "routes": routes,
@@ -139,7 +139,7 @@ def _tables(routes: Mapping[ObjectName, HTTPRoute], beside: Beside, checks: Chec
 class _Build:
     """Builds what one route comes to, with eyes for nothing but the tables."""
 
-    def __init__(self, fronts: Mapping[str, Front], ports: "_Ports", beside: Beside, checks: Checks) -> None:
+    def __init__(self, fronts: Mapping[str, Front], ports: "_Ports", beside: RouteContext, checks: Checks) -> None:
         self._fronts = fronts
         self._ports = ports
         self._beside = beside
@@ -147,7 +147,7 @@ class _Build:
 
     def route(self, name: ObjectName, tables: Tables) -> BuiltRoute:
         """Build a route."""
-        beside = Beside(
+        beside = RouteContext(
             resources=replace(self._beside.resources, grants=tables["grants"], backends=tables["documents"]),
             clusters=tables["clusters"],
             backends=tables["backends"],
@@ -174,7 +174,7 @@ class _Build:
         return BuiltRoute(outcome=outcome, attached=attached, found=tuple(problems))
 
 
-def _ways(listeners: Iterable[Listener], rules: Sequence[Rule]) -> Iterator[Target]:
+def _ways(listeners: Iterable[Listener], rules: Sequence[Rule]) -> Iterator[RequestTarget]:
     backends = dict.fromkeys(backend.target for rule in rules for backend in rule.backends)
     for listener in dict.fromkeys(listeners):
         for target in backends:

@@ -92,7 +92,7 @@ class CoversOf(Covers):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class RouteContext:
     """What routes are built from beside their own document."""
 
     resources: Resources
@@ -101,7 +101,7 @@ class Beside:
     covers: Covers
 
 
-def read_route(route: HTTPRoute, hostnames: tuple[str, ...], beside: Beside, problems: Problems) -> ReadRoute:
+def read_route(route: HTTPRoute, hostnames: tuple[str, ...], beside: RouteContext, problems: Problems) -> ReadRoute:
     """Read the rules of a route; an error in one costs the route, a backend that cannot be found its share.
 
     What ``problems`` knows already of the route counts too: a route with a hostname that is none is not served.
@@ -125,7 +125,7 @@ def read_route(route: HTTPRoute, hostnames: tuple[str, ...], beside: Beside, pro
 class _Read:
     """Reads the rules of one HTTPRoute."""
 
-    def __init__(self, name: ObjectName, beside: Beside, problems: Problems) -> None:
+    def __init__(self, name: ObjectName, beside: RouteContext, problems: Problems) -> None:
         self._ref = Ref("HTTPRoute", name.namespace, name.name)
         self._beside = beside
         self._problems = problems

@@ -9,8 +9,8 @@ from authplane.cel.envoy.translate import Condition
 from authplane.core.memo import Held, Same, Tables, Watched
 from authplane.policy.attached.attachments import Policies, PolicyChain, attachments_before
 from authplane.policy.attached.request_target import parse_target
-from authplane.policy.placement.known_plans import Plans
 from authplane.policy.placement.placement_model import Token
+from authplane.policy.placement.plan_cache import Plans
 from authplane.policy.rules.access_settings import Settings
 
 

@@ -15,7 +15,7 @@ from authplane.controlplane.graph.model.host_model import (
 from authplane.controlplane.graph.model.route_authorization import AuthorizationService, Enforced, Shadow
 from authplane.controlplane.render.ext_authz_filter import manner_of
 from authplane.controlplane.render.listeners.filter_chain import EXT_AUTHZ, Chain, Guard, guard_name
-from authplane.controlplane.render.native.native_decisions import Provider, possible_of, requirement_name
+from authplane.controlplane.render.native.native_enforcement import Provider, possible_of, requirement_name
 from authplane.controlplane.render.native.native_filters import Natives, join
 from authplane.core.envoy_releases import CURRENT, Release
 from authplane.core.memo import Memo, Same

@@ -26,11 +26,11 @@ from authplane.controlplane.render.ext_authz_filter import (
     render_disabled,
     render_filter,
 )
-from authplane.controlplane.render.native.native_decisions import placed_of, requirement_name
+from authplane.controlplane.render.native.native_enforcement import placed_of, requirement_name
 from authplane.controlplane.render.native.native_filters import SWITCHED_OFF, Natives, native_changes, native_filters
 from authplane.controlplane.render.native.rbac_policies import granted_matcher
 from authplane.controlplane.render.stripped_headers import STRIP, render_strip
-from authplane.policy.placement.placed_sources import CERTIFICATE_HEADER
+from authplane.policy.placement.source_placement import CERTIFICATE_HEADER
 
 EXT_AUTHZ: Final = "envoy.filters.http.ext_authz"
 _ROUTER: Final = "envoy.filters.http.router"

@@ -21,7 +21,7 @@ from authplane.controlplane.render.native.denial_replies import ROUTE as METADAT
 from authplane.controlplane.render.native.denial_replies import local_replies, mcp_refusals
 from authplane.controlplane.render.native.native_filters import Natives
 from authplane.controlplane.render.native.rbac_policies import DECIDED_BY, FOUND, slot_prefix
-from authplane.controlplane.render.native.request_fronts import RBAC_METADATA
+from authplane.controlplane.render.native.request_classification import RBAC_METADATA
 from authplane.core.timeouts import After, UseDefault
 
 _LONGEST_REQUEST: Final = After(timedelta(seconds=60))

@@ -21,9 +21,9 @@ from google.protobuf.wrappers_pb2 import BoolValue, UInt32Value
 
 from authplane.controlplane.graph.model.programming import TOKENS
 from authplane.controlplane.render.envoy_pieces import FROM_ADS, pack, type_url
-from authplane.controlplane.render.native.native_decisions import Placed
+from authplane.controlplane.render.native.native_enforcement import Placed
 from authplane.controlplane.render.native.rbac_policies import deny_everything, refuse_the_known
-from authplane.controlplane.render.native.request_fronts import find_nothing, render_front
+from authplane.controlplane.render.native.request_classification import find_nothing, render_front
 from authplane.controlplane.render.native.shadow_rules import count_only
 from authplane.controlplane.render.newer_fields import EXTRACTION_RULES, REJECT_DUPLICATE_KEYS
 from authplane.controlplane.render.varint import varint

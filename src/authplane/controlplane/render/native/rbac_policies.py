@@ -19,7 +19,7 @@ from authplane.cel.envoy.request_checks import ALWAYS, Not
 from authplane.cel.envoy.translate import Condition
 from authplane.cel.envoy.wire import render_policy
 from authplane.controlplane.render.envoy_pieces import pack
-from authplane.controlplane.render.native.request_fronts import RBAC_METADATA, fit_for_judging, recognised
+from authplane.controlplane.render.native.request_classification import RBAC_METADATA, fit_for_judging, recognised
 from authplane.policy.placement.placement_model import NO_IDS, Native, PlacedAttachment, PlacedPolicy, Plan, Sender
 from authplane.policy.rules.access_settings import Composition
 from authplane.policy.rules.rule_model import AnySource

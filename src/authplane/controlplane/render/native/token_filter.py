@@ -9,8 +9,8 @@ from google.protobuf.empty_pb2 import Empty
 
 from authplane.controlplane.graph.model.programming import TOKENS
 from authplane.controlplane.render.envoy_pieces import pack
-from authplane.controlplane.render.native.native_decisions import Provider
-from authplane.policy.placement.placed_sources import failure_key, header_key
+from authplane.controlplane.render.native.native_enforcement import Provider
+from authplane.policy.placement.source_placement import failure_key, header_key
 
 _REMEMBERED: Final = 1000
 """How many tokens of an issuer each thread of Envoy remembers, so that it need not verify them again."""

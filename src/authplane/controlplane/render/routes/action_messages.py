@@ -42,17 +42,17 @@ _CODES: Final = {
 }
 
 
-class Beside(NamedTuple):
+class TargetExtras(NamedTuple):
     """What a target adds that is authorized by itself."""
 
     removed: list[str]
     changes: dict[str, Any]
 
 
-_NOTHING: Final = Beside([], {})
+_NOTHING: Final = TargetExtras([], {})
 
 
-def add_action(message: pb.Route, route: Route, beside: Sequence[Beside] = ()) -> None:
+def add_action(message: pb.Route, route: Route, beside: Sequence[TargetExtras] = ()) -> None:
     """Put into a route what it does; ``beside`` is for each of its targets, or for none."""
     match route.action:
         case Forward():
@@ -77,7 +77,7 @@ def add_action(message: pb.Route, route: Route, beside: Sequence[Beside] = ()) -
 # --- Sending on
 
 
-def _forward(forward: Forward, path: PathMatch, beside: Sequence[Beside]) -> pb.RouteAction:
+def _forward(forward: Forward, path: PathMatch, beside: Sequence[TargetExtras]) -> pb.RouteAction:
     message = pb.RouteAction(timeout=limit(forward.response_timeout), idle_timeout=limit(forward.idle_timeout))
     if forward.rewrite is not None:
         _rewrite(message, path, forward.rewrite)
@@ -105,7 +105,7 @@ def _is_plain(target: Target) -> bool:
     return not target.host and target.request_headers == NO_EDITS and target.response_headers == NO_EDITS
 
 
-def _share(target: Target, otherwise: str, beside: Beside) -> pb.WeightedCluster.ClusterWeight:
+def _share(target: Target, otherwise: str, beside: TargetExtras) -> pb.WeightedCluster.ClusterWeight:
     share = pb.WeightedCluster.ClusterWeight(
         name=target.cluster or NOWHERE,
         weight=UInt32Value(value=target.weight),

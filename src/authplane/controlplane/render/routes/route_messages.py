@@ -26,9 +26,9 @@ from authplane.controlplane.render.envoy_pieces import pack
 from authplane.controlplane.render.listeners.filter_chain import Chain, per_route
 from authplane.controlplane.render.native.denial_replies import MCP_ROUTE, challenge_fields
 from authplane.controlplane.render.native.denial_replies import ROUTE as METADATA
-from authplane.controlplane.render.native.native_decisions import Placed, placed_of
+from authplane.controlplane.render.native.native_enforcement import Placed, placed_of
 from authplane.controlplane.render.resource_parts import Part
-from authplane.controlplane.render.routes.action_messages import Beside, add_action
+from authplane.controlplane.render.routes.action_messages import TargetExtras, add_action
 from authplane.controlplane.render.routes.match_messages import render_match
 from authplane.controlplane.render.stripped_headers import STRIP, render_strip_more, stripped_names
 from authplane.policy.decide.denials import realm_of, scopes_of
@@ -86,13 +86,13 @@ def _route(route: Route, common: Common) -> pb.Route:
     return message
 
 
-def _beside(authorization: RouteAuthorization, common: Common) -> Beside:
+def _beside(authorization: RouteAuthorization, common: Common) -> TargetExtras:
     changes = per_route(common.chain, authorization)
     if isinstance(common.reserved, ServiceHeaders) and common.reserved.more:
         names = stripped_names(common.reserved.more, authorization)
         if names:
             changes[STRIP] = pack(render_strip_more(names))
-    return Beside(_removed(authorization, common), changes)
+    return TargetExtras(_removed(authorization, common), changes)
 
 
 def _removed(authorization: RouteAuthorization, common: Common) -> list[str]:

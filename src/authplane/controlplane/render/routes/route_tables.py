@@ -18,7 +18,7 @@ from authplane.controlplane.render.native.native_filters import SWITCHED_OFF, ta
 from authplane.controlplane.render.resource_parts import Part, Single, Whole, message_of
 from authplane.controlplane.render.routes.route_messages import Common, answer, route_parts, unmatched
 from authplane.controlplane.render.stripped_headers import STRIP
-from authplane.policy.placement.placed_sources import CERTIFICATE_HEADER
+from authplane.policy.placement.source_placement import CERTIFICATE_HEADER
 
 _BAD_REQUEST: Final = 400
 _NOT_FOUND: Final = 404

@@ -37,7 +37,7 @@ from authplane.runtime.run_until_stopped import first_of
 from authplane.runtime.servers.grpc_server import Tls
 from authplane.runtime.servers.http_server import HttpRequest, HttpResponse, serve_http
 from authplane.runtime.servers.listen import Address, ListenError
-from authplane.sources.runtime.folder import Folder
+from authplane.sources.runtime.read_folder import Folder
 from authplane.sources.runtime.watch import rebuilds
 from authplane.xds.server.stream_messages import Acked
 

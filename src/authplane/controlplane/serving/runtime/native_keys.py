@@ -11,9 +11,9 @@ import structlog
 
 from authplane.core.holdoff import Holdoff
 from authplane.policy.identity.tokens.export_keys import Withheld, render_jwks
-from authplane.policy.identity.tokens.freshness import Bounds
 from authplane.policy.identity.tokens.issuer import Issuer, Schedule, Standing
 from authplane.policy.identity.tokens.issuer_events import IssuerEvent
+from authplane.policy.identity.tokens.key_lifetime import Bounds
 from authplane.policy.identity.tokens.verify import Trust
 from authplane.runtime.issuers.issuers import IssuerOptions, Issuers, follow_issuers
 from authplane.sources.runtime.watch import LONGEST, QUIET

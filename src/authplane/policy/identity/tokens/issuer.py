@@ -9,7 +9,6 @@ from typing import Final, TypeAlias
 
 from authplane.core.strict_json import NotStrict
 from authplane.policy.identity.tokens.discovery import Metadata, Rejected, discovery_urls, parse_metadata
-from authplane.policy.identity.tokens.freshness import Bounds, lifetime
 from authplane.policy.identity.tokens.issuer_events import (
     Fetched,
     FetchFailed,
@@ -19,6 +18,7 @@ from authplane.policy.identity.tokens.issuer_events import (
     keys_changed,
 )
 from authplane.policy.identity.tokens.issuer_url import IssuerUrl
+from authplane.policy.identity.tokens.key_lifetime import Bounds, lifetime
 from authplane.policy.identity.tokens.keys import KeySet, parse_key_set
 from authplane.policy.identity.tokens.verify import Demands, NotReady, Trust
 

@@ -16,9 +16,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 from authplane.resources.file_documents import Source
 from authplane.runtime.background import beside
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 from authplane.sources.required_targets import RequiredTargets
-from authplane.sources.runtime.last_good import Gone, LastGood, State
+from authplane.sources.runtime.last_good_store import Gone, LastGood, State
 from authplane.sources.runtime.listing import SECOND, Entry, FolderError, Listing, Plain, Stamp, list_files, shown
 
 __all__ = ["LARGEST_FILE", "Folder", "FolderError", "Progress", "shown"]

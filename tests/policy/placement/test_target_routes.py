@@ -9,47 +9,47 @@ from tests.support.policies.names import EDGE, SHOP, TO_SHOP
 
 from authplane.core.envoy_releases import OLDEST
 from authplane.core.names import Ref
-from authplane.policy.attached.attachments import Policies, PolicyChain, Target
+from authplane.policy.attached.attachments import Policies, PolicyChain, RequestTarget
 from authplane.policy.compile.compile_policies import PolicyCompiler
-from authplane.policy.placement.known_plans import Plans
 from authplane.policy.placement.placement_model import Choices, Decider, Plan
 from authplane.policy.placement.placement_plan import place_chain
-from authplane.policy.placement.ways_to_target import Passages
+from authplane.policy.placement.plan_cache import Plans
+from authplane.policy.placement.target_routes import TargetRoutes
 from authplane.policy.rules.access_settings import BodyInspection, Composition, Placement
-from authplane.policy.rules.policy_targets import Aim
-from authplane.sources.library import Library
+from authplane.policy.rules.policy_targets import PolicyTarget
+from authplane.sources.document_versions import Library
 
 NATIVE: Final = settings("{bodyInspection: Native}")
-WEB, ADMIN = (Target(backend=SHOP, gateway=EDGE, section=each) for each in ("web", "admin"))
-SERVICE: Final = Target(gateway=EDGE, section="web")
+WEB, ADMIN = (RequestTarget(backend=SHOP, gateway=EDGE, section=each) for each in ("web", "admin"))
+SERVICE: Final = RequestTarget(gateway=EDGE, section="web")
 REACHED: Final = dict.fromkeys((WEB, ADMIN, SERVICE))
 
 
-def targets(aim: Aim, reached: dict[Target, None] = REACHED) -> list[Target]:
-    passages = Passages(policies(BACKEND, GATEWAY, policy(rule())), reached)
+def targets(aim: PolicyTarget, reached: dict[RequestTarget, None] = REACHED) -> list[RequestTarget]:
+    passages = TargetRoutes(policies(BACKEND, GATEWAY, policy(rule())), reached)
     return [each.target for each in passages.past(aim)]
 
 
 def test_a_backend_a_gateway_and_a_listener_each_have_the_ways_past_them() -> None:
-    assert targets(Aim(SHOP)) == [WEB, ADMIN]
-    assert targets(Aim(EDGE)) == [WEB, ADMIN, SERVICE]
-    assert targets(Aim(EDGE, "admin")) == [ADMIN]
+    assert targets(PolicyTarget(SHOP)) == [WEB, ADMIN]
+    assert targets(PolicyTarget(EDGE)) == [WEB, ADMIN, SERVICE]
+    assert targets(PolicyTarget(EDGE, "admin")) == [ADMIN]
 
 
 def test_what_nothing_leads_to_is_looked_at_alone() -> None:
-    assert targets(Aim(SHOP), {}) == [TO_SHOP]
-    assert targets(Aim(EDGE, "web"), {}) == [SERVICE]
+    assert targets(PolicyTarget(SHOP), {}) == [TO_SHOP]
+    assert targets(PolicyTarget(EDGE, "web"), {}) == [SERVICE]
 
 
 def test_what_is_not_there_has_no_ways() -> None:
-    assert targets(Aim(Ref("Backend", "default", "none"))) == []
-    assert targets(Aim(EDGE, "none")) == []
-    assert list(Passages(policies(BACKEND), dict.fromkeys([Target()]))) == []
+    assert targets(PolicyTarget(Ref("Backend", "default", "none"))) == []
+    assert targets(PolicyTarget(EDGE, "none")) == []
+    assert list(TargetRoutes(policies(BACKEND), dict.fromkeys([RequestTarget()]))) == []
 
 
 def test_every_target_that_something_leads_to_has_its_plan() -> None:
     made = policies(NATIVE, BACKEND, GATEWAY, policy(rule()))
-    found = list(Passages(made, REACHED))
+    found = list(TargetRoutes(made, REACHED))
     assert [(each.target, each.plan.decider) for each in found] == [
         (WEB, Decider.ENVOY),
         (ADMIN, Decider.ENVOY),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from authplane.resources.loaded_resources import Loaded
-from authplane.sources.runtime.folder import Folder, FolderError, shown
+from authplane.sources.runtime.read_folder import Folder, FolderError, shown
 
 
 def service(name: str) -> str:

@@ -37,7 +37,7 @@ from authplane.policy.identity.tokens.issuer_url import IssuerUrl
 from authplane.policy.identity.tokens.verify import Demands
 from authplane.policy.identity.workload_identity.service_account import ServiceAccount
 from authplane.policy.identity.workload_identity.workload_authorities import SvidAuthority, WorkloadTokens
-from authplane.policy.placement.placed_entries import (
+from authplane.policy.placement.entry_placement import (
     ASKS,
     CHOSEN,
     COMMA,
@@ -49,7 +49,8 @@ from authplane.policy.placement.placed_entries import (
     place_base,
     place_entry,
 )
-from authplane.policy.placement.placed_sources import (
+from authplane.policy.placement.placement_model import CallOut, Native, Sender, Terms
+from authplane.policy.placement.source_placement import (
     AGE,
     NO_KEYS,
     SCOPE,
@@ -60,7 +61,6 @@ from authplane.policy.placement.placed_sources import (
     header_key,
     place_source,
 )
-from authplane.policy.placement.placement_model import CallOut, Native, Sender, Terms
 from authplane.policy.rules.access_settings import BodyInspection, IssuerSettings, Placement, Settings
 from authplane.policy.rules.external_service import ExternalService, OverGrpc
 from authplane.policy.rules.rule_model import (

@@ -8,25 +8,25 @@ from typing import Final
 from authplane.core.envoy_releases import CURRENT, Release
 from authplane.core.memo import Same
 from authplane.core.names import Ref
-from authplane.policy.attached.attachments import Policies, PolicyChain, Target
+from authplane.policy.attached.attachments import Policies, PolicyChain, RequestTarget
 from authplane.policy.placement.grpc_plan import place_grpc, plan_in_server
-from authplane.policy.placement.known_plans import Plans
 from authplane.policy.placement.placement_model import CallOut, Choices, Decider, Native, PlacedPolicy, Plan
-from authplane.policy.rules.policy_targets import BACKENDS, Aim
+from authplane.policy.placement.plan_cache import Plans
+from authplane.policy.rules.policy_targets import BACKENDS, PolicyTarget
 
 UNTOLD: Final = "stands before an Envoy that is older than 1.36, or does not say which it is"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
+class TargetRoute:
     """One way: the target that a request names, what stands before it, and how that is enforced."""
 
-    target: Target
+    target: RequestTarget
     chain: PolicyChain
     plan: Plan
 
 
-class Passages:
+class TargetRoutes:
     """Finds the ways past a target. ``reached`` are the targets that something leads to.
 
     With each target stand the addresses of the issuers whose keys Envoy is given there; None stands for all. Without a
@@ -37,7 +37,7 @@ class Passages:
     def __init__(
         self,
         policies: Policies,
-        reached: Mapping[Target, frozenset[str] | None],
+        reached: Mapping[RequestTarget, frozenset[str] | None],
         envoy: Release | None = CURRENT,
         plans: Plans | None = None,
     ) -> None:
@@ -45,17 +45,17 @@ class Passages:
         self._reached = reached
         self._envoy = envoy
         self._plans = plans or Plans()
-        self._made: dict[tuple[Target, Same], Plan] = {}
-        self._past: dict[tuple[Ref, str], list[Target]] = defaultdict(list)
+        self._made: dict[tuple[RequestTarget, Same], Plan] = {}
+        self._past: dict[tuple[Ref, str], list[RequestTarget]] = defaultdict(list)
         for target in reached:
             for aim in _aims(target):
                 self._past[aim.ref, aim.section].append(target)
 
-    def __iter__(self) -> Iterator[Passage]:
+    def __iter__(self) -> Iterator[TargetRoute]:
         """Yield the ways to all targets that something leads to."""
         return self._found(self._reached)
 
-    def evaluates_shadows(self, passage: Passage) -> bool:
+    def evaluates_shadows(self, passage: TargetRoute) -> bool:
         """Tell whether somebody evaluates the policies in shadow on a way: whoever is asked anyway, or Envoy."""
         chain, target = passage.chain, passage.target
         if chain.guarded or not chain.attachments[-1].mcp:
@@ -65,18 +65,22 @@ class Passages:
             return True
         return all(self.plan(target, each).decider is Decider.ENVOY for each in chain.shadows)
 
-    def past(self, aim: Aim) -> tuple[Passage, ...]:
+    def past(self, aim: PolicyTarget) -> tuple[TargetRoute, ...]:
         """Return the ways that lead past what a policy protects; if there is none, what would hold if there were."""
-        alone = Target(backend=aim.ref) if aim.ref.kind in BACKENDS else Target(gateway=aim.ref, section=aim.section)
+        alone = (
+            RequestTarget(backend=aim.ref)
+            if aim.ref.kind in BACKENDS
+            else RequestTarget(gateway=aim.ref, section=aim.section)
+        )
         return tuple(self._found(self._past.get((aim.ref, aim.section), [alone])))
 
-    def _found(self, targets: Mapping[Target, object] | list[Target]) -> Iterator[Passage]:
+    def _found(self, targets: Mapping[RequestTarget, object] | list[RequestTarget]) -> Iterator[TargetRoute]:
         for target in targets:
             chain = self._policies.chain(target)
             if chain is not None:
-                yield Passage(target=target, chain=chain, plan=self.plan(target, chain))
+                yield TargetRoute(target=target, chain=chain, plan=self.plan(target, chain))
 
-    def plan(self, target: Target, chain: PolicyChain) -> Plan:
+    def plan(self, target: RequestTarget, chain: PolicyChain) -> Plan:
         """Say who would enforce what if ``way`` stood before a target."""
         known = (target, Same(chain))
         plan = self._made.get(known) or self._place(target, chain)
@@ -85,18 +89,18 @@ class Passages:
             return plan_in_server(plan, place_grpc(chain, self._policies.settings)) if chain.guarded else plan
         return plan if self._envoy is not None else _asked(plan, UNTOLD)
 
-    def _place(self, target: Target, chain: PolicyChain) -> Plan:
+    def _place(self, target: RequestTarget, chain: PolicyChain) -> Plan:
         choices = Choices(envoy=self._envoy or CURRENT, keys=self._reached.get(target))
         return self._plans.ensure(chain, self._policies.settings, choices)
 
 
-def _aims(target: Target) -> Iterator[Aim]:
+def _aims(target: RequestTarget) -> Iterator[PolicyTarget]:
     if target.backend is not None:
-        yield Aim(target.backend)
+        yield PolicyTarget(target.backend)
     if target.gateway is not None:
-        yield Aim(target.gateway)
+        yield PolicyTarget(target.gateway)
         if target.section:
-            yield Aim(target.gateway, target.section)
+            yield PolicyTarget(target.gateway, target.section)
 
 
 def _asked(plan: Plan, reason: str) -> Plan:

@@ -24,7 +24,7 @@ from authplane.resources.loaded_resources import Claim, Held, Loaded, Origins
 from authplane.resources.resource_tables import Tables
 from authplane.resources.stencils import Stencils
 from authplane.sources.admission import Admission, Arrived, InForce, Waiting, admit, difference
-from authplane.sources.loosening import Around, exempts
+from authplane.sources.loosening import LooseningContext, exempts
 from authplane.sources.unreadable_policies import (
     doubt_in,
     lost_files,
@@ -177,7 +177,7 @@ class Library:
             return Admission(arrived, {})
         self._note_moves(arrived, touched)
         configuration = self._resource(_SETTINGS)
-        around = Around(
+        around = LooseningContext(
             exempts=bool(self._exempting),
             any_policy=isinstance(configuration, AuthplaneConfiguration)
             and configuration.spec.policy_composition == "Any",

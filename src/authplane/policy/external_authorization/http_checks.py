@@ -6,8 +6,8 @@ from typing import Final
 
 from authplane.core.header_edits import HeaderEdits
 from authplane.policy.check.answer_headers import fit_name
+from authplane.policy.external_authorization.check_hops import HOPS_HEADER, hops_of
 from authplane.policy.external_authorization.forwarded_headers import told_headers
-from authplane.policy.external_authorization.question_hops import HOPS_HEADER, hops_of
 from authplane.policy.external_authorization.service_replies import build_declined, is_for_proxies
 from authplane.policy.mcp.header_front import canonical_path
 from authplane.policy.rules.external_service import OverHttp

@@ -13,10 +13,10 @@ from tests.support.resources.contour_documents import whole
 from authplane.controlplane.graph.model.programming import TOKENS
 from authplane.controlplane.render.rendered import snapshot_of
 from authplane.controlplane.render.resource_parts import Bodies
-from authplane.controlplane.serving.editions import depends_on_release
 from authplane.controlplane.serving.generation import Generation, build_generation
+from authplane.controlplane.serving.release_snapshots import depends_on_release
 from authplane.core.envoy_releases import CURRENT, NEWEST, OLDEST, Release, first_alike
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 from authplane.xds.server.served_types import TypeUrl
 
 RELEASES: Final = (None, *(Release(1, minor) for minor in range(OLDEST.minor, NEWEST.minor + 1)))

@@ -2,7 +2,8 @@
 
 import pytest
 
-from authplane.xds.server.refusal import clean_message, clean_node, mentioned
+from authplane.xds.server.client_text import clean_message, clean_node
+from authplane.xds.server.nacks import mentioned
 
 MENTIONS = {
     "a listener as Envoy writes it": ("Error adding/updating listener(s) web: no filter\n", ("web",)),

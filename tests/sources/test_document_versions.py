@@ -10,7 +10,7 @@ from authplane.resources.documents import Place, Resources
 from authplane.resources.kinds.configuration import AuthplaneConfiguration
 from authplane.resources.kinds.core import EndpointSlice, Service, ServicePort, ServiceSpec
 from authplane.resources.kinds.meta import Meta
-from authplane.sources.library import Library, Loaded
+from authplane.sources.document_versions import Library, Loaded
 
 
 def service(name: str, port: int | str = 80) -> str:

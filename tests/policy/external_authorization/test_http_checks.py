@@ -7,8 +7,8 @@ import pytest
 from authplane.core.header_edits import HeaderEdits
 from authplane.core.names import ObjectName
 from authplane.policy.check.request import Request
-from authplane.policy.external_authorization.http_questions import HttpQuestion, build_question, read_answer
-from authplane.policy.external_authorization.question_hops import HOPS, HOPS_HEADER, hops_of
+from authplane.policy.external_authorization.check_hops import HOPS, HOPS_HEADER, hops_of
+from authplane.policy.external_authorization.http_checks import HttpQuestion, build_question, read_answer
 from authplane.policy.external_authorization.service_replies import added_headers, build_declined, client_headers
 from authplane.policy.rules.external_service import ExternalService, OverHttp
 from authplane.policy.verdicts.effects import Ask, Declined, Granted, NoAnswer

@@ -13,8 +13,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from authplane.controlplane.serving.runtime.control_socket import NotLiveError, xds_address
-from authplane.sources.runtime.folder import Folder
-from authplane.sources.runtime.last_good import LastGood, default_state_dir
+from authplane.sources.runtime.last_good_store import LastGood, default_state_dir
+from authplane.sources.runtime.read_folder import Folder
 
 BROKEN = "kind: ["
 

@@ -4,7 +4,7 @@ from tests.support.dataplane.driven_calls import CALL, Watched, no_effects, pack
 from authplane.dataplane.filters.calls import Proceed, Side
 from authplane.dataplane.filters.registry import Packed, Registry, Scope, Trust
 from authplane.dataplane.filters.router.wire import ROUTER, Router, parse_router
-from authplane.dataplane.filters.standard import standard_registry
+from authplane.dataplane.filters.standard_filters import standard_registry
 
 SCOPE = Scope(side=Side.SERVER, trust=Trust(), registry=Registry.of())
 

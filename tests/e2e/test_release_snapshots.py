@@ -27,7 +27,7 @@ from authplane.core.envoy_releases import Release
 from authplane.runtime.child_processes import Line
 from authplane.runtime.envoy_process import run_envoy
 from authplane.runtime.servers.listen import UnixAddress
-from authplane.sources.library import Library
+from authplane.sources.document_versions import Library
 from authplane.xds.server.snapshot import Snapshot
 
 CALL = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "add", "arguments": {}}}
