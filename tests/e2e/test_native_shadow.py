@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
-from tests.e2e.test_native import NATIVE, in_shadow, rule, tools
-from tests.support.gateways.mcp_gateway import McpGateway, mcp_gateway, policy
+from tests.e2e.test_native import OPEN, in_shadow, rule, tools
+from tests.support.gateways.mcp_gateway import ALLOW, McpGateway, mcp_gateway, policy
 from tests.support.mcp.mcp_checks import AGENT
 
+CALL_OUT = f"  placement: CallOut\n{ALLOW}"
 PLANNED = in_shadow(policy(f"[{rule(tools('add'))}]", name="planned"))
 BODIES = {
     "another protocol": b'{"a":1}',
@@ -14,6 +15,8 @@ BODIES = {
     "nothing": b"",
     "a member twice": b'{"jsonrpc":"2.0","jsonrpc":"2.0","id":1,"method":"tools/list"}',
     "several messages": b'[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]',
+    "40 kB": b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%s"}}' % (b"x" * 40_000),
+    "100 kB": b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%s"}}' % (b"x" * 100_000),
     "a large message": b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%s"}}' % (b"x" * 3_000_000),
 }
 
@@ -32,11 +35,14 @@ async def answers(it: McpGateway) -> dict[str, tuple[int, str]]:
 
 
 @pytest.mark.real
-async def test_what_only_a_policy_in_shadow_reads_is_not_refused_by_the_filter_that_reads_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("settings", [OPEN, CALL_OUT], ids=["native", "call-out"])
+async def test_what_only_a_policy_in_shadow_reads_is_not_refused_by_the_filter_that_reads_it(
+    tmp_path: Path, settings: str
+) -> None:
     found = {}
     for name, policies in {"open": "", "tried out": PLANNED}.items():
         root = tmp_path / name
         root.mkdir()
-        async with mcp_gateway(root, policies, settings=NATIVE) as it:
+        async with mcp_gateway(root, policies, settings=settings) as it:
             found[name] = await answers(it)
     assert found["tried out"] == found["open"]

@@ -141,8 +141,6 @@ def _held(services: Iterable[AuthorizationService], natives: Natives | None) -> 
 
     Where the whole body goes along, Envoy makes the room for it by itself.
     """
-    # A gap: checks of policies in shadow go without the rest of a body too, and no room is made for those. There, Envoy
-    # answers 413 to some bodies of more than 32 KiB, which would have gone through without the policy.
-    bodies = [each.body for each in services if each.body is not None and each.body.partial and not each.by_policies]
+    bodies = [each.body for each in services if each.body is not None and each.body.partial]
     twice = [natives.most_bytes] if natives is not None and natives.reads_twice else []
     return max((*(each.most_bytes for each in bodies), *twice), default=0)
