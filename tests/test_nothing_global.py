@@ -83,6 +83,7 @@ def changed_by(node: ast.AST) -> Iterator[str]:
             pass
 
 
+@pytest.mark.slow
 def test_nothing_fills_up_in_a_module_without_a_reason() -> None:
     found = {f"{module.__name__}.{name}" for module in pure_modules() for name in caches(module)}
     assert found == ALLOWED.keys()

@@ -152,6 +152,7 @@ WITHOUT_SAMPLES = {"authplane_cel_failures_total"}
 """Metrics that have no sample as long as nothing is wrong."""
 
 
+@pytest.mark.real
 @pytest.mark.requirement("O02")
 async def test_the_dashboard_and_the_alerts_ask_for_metrics_and_labels_that_exist(tmp_path: Path) -> None:
     async with running(tmp_path) as (scene, envoy):

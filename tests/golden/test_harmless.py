@@ -89,6 +89,7 @@ def test_no_extension_runs_code(outputs: list[Any]) -> None:
     assert not any(list(every(output, name)) for output in outputs for name in ("inlineCode", "defaultSourceCode"))
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("E12")
 def test_paths_are_made_canonical_on_every_listener(outputs: list[Any]) -> None:
     managers = [each for output in outputs for each in messages(for_envoy(output), "HttpConnectionManager")]

@@ -101,12 +101,14 @@ async def test_a_denied_call_is_not_sent(open_channel: Any, cart: Cart, authorit
     assert cart.calls == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_call_ends_at_its_deadline_while_a_filter_waits(open_channel: Any, cart: Cart, kind: str) -> None:
     error = await open_channel(Sleeping(60)).refusal(kind, timeout=0.3)
     assert (error.code(), cart.calls) == (grpc.StatusCode.DEADLINE_EXCEEDED, 0)
 
 
+@pytest.mark.slow
 async def test_a_call_has_no_more_time_for_waiting(open_channel: Any, cart: Cart) -> None:
     cart.hold.clear()
     error = await open_channel(Sleeping(0.2)).refusal(timeout=0.4)

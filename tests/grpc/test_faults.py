@@ -88,6 +88,7 @@ FAULTS: dict[str, Callable[[Authority], None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("EA-5", "EA-36")
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
 def test_without_a_decision_calls_are_refused(
@@ -104,6 +105,7 @@ def test_without_a_decision_calls_are_refused(
     assert cart.calls == 0
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("EA-4", "EA-5")
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
 def test_who_wants_it_so_gets_calls_without_a_decision_and_they_are_marked(
@@ -131,6 +133,7 @@ def test_a_service_that_dies_and_returns_is_asked_again(serve: Serve, cart: Cart
     assert cart.calls >= 2
 
 
+@pytest.mark.slow
 def test_a_hanging_service_holds_no_call_past_its_deadline(serve: Serve, cart: Cart, authority: Authority) -> None:
     authority.hold.clear()
     port = serve(cart, filters=[ext_authz(authority.target, credentials=None, timeout=None)])
@@ -144,6 +147,7 @@ def test_a_hanging_service_holds_no_call_past_its_deadline(serve: Serve, cart: C
     assert cart.calls == 0
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("EA-5", "EA-36")
 @pytest.mark.parametrize("ends", ["cancelled", "late"])
 def test_a_call_that_ends_before_its_decision_never_reaches_its_handler(

@@ -92,6 +92,7 @@ def test_a_server_made_for_envoy_is_asked_in_its_form(serve: Serve, cart: Cart, 
         assert refusal(channel, metadata=(("x-user", "bob"),)).code() is grpc.StatusCode.PERMISSION_DENIED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "trace",
     [

@@ -86,6 +86,7 @@ async def test_requests_may_be_named(port: int, filters: tuple[Doing, ...]) -> N
         assert await aio_many(iter((b"a", b"b")), PATIENCE) == b"ab"
 
 
+@pytest.mark.slow
 def test_filters_that_wait_one_after_the_other_have_no_more_time_than_the_call(port: int, cart: Cart) -> None:
     with authplane.grpc.channel(f"127.0.0.1:{port}", filters=[Sleeping(0.3)] * 60) as channel:
         ended = threading.Event()

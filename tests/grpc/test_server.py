@@ -152,6 +152,7 @@ def test_filters_run_in_order_and_the_first_that_stops_ends_it(serve: Serve, car
     assert ("x-why-bin", b"\0\xff") in [tuple(each) for each in error.trailing_metadata()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_call_ends_at_its_deadline_while_a_filter_waits(serve: Serve, cart: Cart, channel_to: Any, kind: str) -> None:
     error = refusal(channel_to(serve(cart, filters=[Sleeping(60)])), kind, timeout=0.3)

@@ -201,6 +201,7 @@ def forged(text: str) -> str:
     return f"{text.rpartition('.')[0]}.{'A' * 86}"
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("W02")
 @pytest.mark.parametrize(
     ("way", "kind", "spoil"),
@@ -221,6 +222,7 @@ async def test_a_token_that_a_server_refuses_is_read_again(
         await renewed(lambda: asyncio.to_thread(call, kind), file, text)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("W02")
 @pytest.mark.parametrize(
     ("way", "kind", "spoil"),

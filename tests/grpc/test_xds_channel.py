@@ -174,6 +174,7 @@ async def test_filters_of_the_listener_judge_calls_before_they_go_out(
     assert cart.calls == 1
 
 
+@pytest.mark.slow
 async def test_an_endpoint_that_was_away_is_tried_every_two_seconds(control: Control) -> None:
     attempts: asyncio.Queue[float] = asyncio.Queue()
 

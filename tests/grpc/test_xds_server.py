@@ -186,6 +186,7 @@ def test_calls_fail_while_there_are_no_routes(
     assert cart.calls == 0
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("SL-7")
 def test_a_server_goes_on_without_its_control_plane(xds_serve: Any, connect: Any, cart: Cart, control: Control) -> None:
     with controlling() as own:

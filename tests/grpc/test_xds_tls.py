@@ -61,6 +61,7 @@ def control() -> Iterator[Control]:
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("EA-21", "EA-22")
 def test_a_listener_may_ask_for_mutual_tls_and_stop_asking(
     stack: str, control: Control, cart: Cart, authority: Authority, mesh: Mesh

@@ -58,6 +58,7 @@ def test_a_server_that_is_not_there_is_an_error(address: Address, why: str) -> N
     assert str(caught.value) == why
 
 
+@pytest.mark.slow
 async def test_a_server_that_gives_no_page_is_an_error() -> None:
     async def why(address: Address) -> str:
         with pytest.raises(NotAnsweredError) as caught:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 import grpc
+import pytest
 from tests.support.pages import ROOT
 
 _OPTION: Final = re.compile(r"grpc\.[a-z0-9_.]+")
@@ -24,6 +25,7 @@ def options_in(path: Path) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_grpcio_knows_every_option_that_we_set() -> None:
     [library] = [file.read_bytes() for file in Path(grpc.__file__).parent.glob("_cython/cygrpc*.so")]
     used = {option for path in (ROOT / "src").rglob("*.py") for option in options_in(path)}

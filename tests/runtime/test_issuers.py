@@ -216,6 +216,7 @@ async def test_a_packed_answer_is_read(there: IssuerServer) -> None:
         assert kids(issuers, there) == ["new"]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("J26", "J34")
 @pytest.mark.parametrize("kind", ["one byte at a time", "chunks without end", "silence"])
 async def test_a_slow_answer_is_cut_off(there: IssuerServer, kind: str) -> None:
@@ -452,6 +453,7 @@ async def test_a_key_can_be_wanted_from_another_thread(there: IssuerServer) -> N
         await there.until(lambda issuer: issuer.asked[-2:] == ["/keys", "/keys"])
 
 
+@pytest.mark.slow
 async def test_a_handshake_that_takes_too_long_leaves_no_connection() -> None:
     left = asyncio.Event()
 

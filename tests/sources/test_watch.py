@@ -84,6 +84,7 @@ def poll(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
+@pytest.mark.slow
 async def test_each_kind_of_change_is_one_rebuild(tmp_path: Path, poll: bool) -> None:
     async with watching(tmp_path, poll=poll) as seen:
         (tmp_path / "first.yaml").write_text(service("changed"), encoding="utf-8")
@@ -98,6 +99,7 @@ async def test_each_kind_of_change_is_one_rebuild(tmp_path: Path, poll: bool) ->
     assert seen.states == [("changed",), ("added", "changed"), ("again", "changed"), ("again",)]
 
 
+@pytest.mark.slow
 async def test_a_renamed_file_is_one_rebuild_with_the_same_resources(tmp_path: Path, poll: bool) -> None:
     async with watching(tmp_path, poll=poll) as seen:
         (tmp_path / "first.yaml").rename(tmp_path / "second.yaml")
@@ -105,6 +107,7 @@ async def test_a_renamed_file_is_one_rebuild_with_the_same_resources(tmp_path: P
     assert seen.states == [("first",)]
 
 
+@pytest.mark.slow
 async def test_a_file_replaced_as_editors_do_is_one_rebuild(tmp_path: Path, poll: bool) -> None:
     async with watching(tmp_path, poll=poll) as seen:
         (tmp_path / ".first.yaml.swp").write_text("x", encoding="utf-8")
@@ -117,6 +120,7 @@ async def test_a_file_replaced_as_editors_do_is_one_rebuild(tmp_path: Path, poll
     assert seen.states == [("edited",)]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("F02")
 async def test_a_file_is_read_when_its_writer_has_closed_it(tmp_path: Path) -> None:
     async with watching(tmp_path, poll=False) as seen:
@@ -172,6 +176,7 @@ async def test_a_storm_of_writes_is_few_rebuilds(tmp_path: Path, poll: bool) -> 
     assert len(seen.states) <= 10
 
 
+@pytest.mark.slow
 async def test_new_rights_alone_are_no_rebuild(tmp_path: Path, poll: bool) -> None:
     async with watching(tmp_path, poll=poll) as seen:
         seen.folder.scans.clear()
@@ -186,6 +191,7 @@ async def test_new_rights_alone_are_no_rebuild(tmp_path: Path, poll: bool) -> No
     assert seen.states == [("second",)]
 
 
+@pytest.mark.slow
 async def test_the_swap_of_a_mounted_config_map_is_one_rebuild(tmp_path: Path, poll: bool) -> None:
     async with watching(tmp_path, poll=poll) as seen:
         (tmp_path / "..1").mkdir()
@@ -202,6 +208,7 @@ async def test_the_swap_of_a_mounted_config_map_is_one_rebuild(tmp_path: Path, p
     assert seen.states == [("first", "one"), ("first", "two")]
 
 
+@pytest.mark.slow
 async def test_a_folder_that_goes_and_comes_back_keeps_everything(tmp_path: Path, poll: bool) -> None:
     root = tmp_path / "conf"
     root.mkdir()
@@ -229,6 +236,7 @@ async def test_a_folder_that_goes_and_comes_back_keeps_everything(tmp_path: Path
     ]
 
 
+@pytest.mark.slow
 async def test_a_single_file_is_watched_even_if_it_is_replaced(tmp_path: Path, poll: bool) -> None:
     file = tmp_path / "one.yaml"
     file.write_text(service("a"), encoding="utf-8")
@@ -244,6 +252,7 @@ async def test_a_single_file_is_watched_even_if_it_is_replaced(tmp_path: Path, p
     assert seen.states == [("a",), ("b",), ("c",)]
 
 
+@pytest.mark.slow
 async def test_changes_are_polled_where_the_system_cannot_report_them(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(service("a"), encoding="utf-8")
 
@@ -268,6 +277,7 @@ async def test_changes_are_polled_where_the_system_cannot_report_them(tmp_path: 
     assert [log["event"] for log in logs] == ["changes are looked for from time to time: the system cannot report them"]
 
 
+@pytest.mark.slow
 async def test_a_folder_that_is_made_anew_is_watched_again(tmp_path: Path, poll: bool) -> None:
     root = tmp_path / "conf"
     root.mkdir()
@@ -282,6 +292,7 @@ async def test_a_folder_that_is_made_anew_is_watched_again(tmp_path: Path, poll:
         await seen.until("three")
 
 
+@pytest.mark.slow
 async def test_a_link_to_another_version_of_the_folder_is_followed(tmp_path: Path, poll: bool) -> None:
     for name in ("1", "2"):
         (tmp_path / name).mkdir()
@@ -295,6 +306,7 @@ async def test_a_link_to_another_version_of_the_folder_is_followed(tmp_path: Pat
         await seen.until("three")
 
 
+@pytest.mark.slow
 async def test_only_the_files_that_the_system_names_are_looked_at(tmp_path: Path) -> None:
     async with watching(tmp_path, poll=False) as seen:
         (tmp_path / "first.yaml").write_text(service("a"), encoding="utf-8")
@@ -307,6 +319,7 @@ async def test_only_the_files_that_the_system_names_are_looked_at(tmp_path: Path
     assert seen.folder.hints == [None, {f"{tmp_path}/first.yaml"}, None, {f"{tmp_path}/sub/b.yaml"}]
 
 
+@pytest.mark.slow
 async def test_nothing_wakes_up_more_than_once_a_second_while_nothing_changes(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(service("a"), encoding="utf-8")
     idle = asyncio.Event()
@@ -368,6 +381,7 @@ class Policies:
         return self.states[-1][0]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("F12")
 async def test_a_policy_that_goes_stays_until_its_file_has_been_quiet(tmp_path: Path, poll: bool) -> None:
     quiet = 1.0
@@ -393,6 +407,7 @@ async def test_a_policy_that_goes_stays_until_its_file_has_been_quiet(tmp_path: 
         task.cancel()
 
 
+@pytest.mark.slow
 async def test_a_policy_that_comes_back_in_time_was_never_gone(tmp_path: Path) -> None:
     file = tmp_path / "all.yaml"
     file.write_text(policy("a"), encoding="utf-8")
@@ -408,6 +423,7 @@ async def test_a_policy_that_comes_back_in_time_was_never_gone(tmp_path: Path) -
     assert {names for _, names, _ in seen.states} == {("a",)}
 
 
+@pytest.mark.slow
 async def test_a_file_that_is_saved_again_and_again_waits_ten_times_as_long_at_most(tmp_path: Path) -> None:
     """Otherwise what it tightens would wait for ever, together with what it loosens."""
     file = tmp_path / "all.yaml"

@@ -49,6 +49,7 @@ def mutant(text: str) -> Mutant:
     return found
 
 
+@pytest.mark.real
 def test_only_a_test_that_passes_without_the_change_kills_it(project: Trials) -> None:
     assert project.fate(mutant("flipped"), [FAILING, SOUND]) is Fate.KILLED
     assert project.failing() == [FAILING]

@@ -581,6 +581,7 @@ async def test_nobody_there_is_no_answer(protocol: OverGrpc | OverHttp) -> None:
         assert await services.ask(ask(protocol)) == NoAnswer("the service has no endpoints")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", [OverGrpc(), OverHttp()])
 async def test_who_does_not_answer_in_time_has_not_answered(protocol: OverGrpc | OverHttp) -> None:
     # The system takes the connection, and nobody reads it.

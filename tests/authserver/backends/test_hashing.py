@@ -127,6 +127,7 @@ async def test_an_outcome_without_a_name_is_not_kept() -> None:
         assert await runs_again(pool, "a", b"")
 
 
+@pytest.mark.slow
 async def test_few_outcomes_are_kept_and_the_oldest_goes_first() -> None:
     with HashPool() as pool:
         for number in range(MOST_LEFT + 1):

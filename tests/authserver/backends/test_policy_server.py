@@ -73,6 +73,7 @@ async def test_thousands_of_expressions_are_compiled_while_the_old_ones_decide(t
         assert max(gaps) < (clock() - begun) / 2
 
 
+@pytest.mark.slow
 async def test_an_issuer_is_followed_as_long_as_a_policy_names_it(tmp_path: Path) -> None:
     def written(url: str) -> str:
         source = f"{{type: OIDC, oidc: {{issuerUrl: '{url}', audiences: [a]}}}}"

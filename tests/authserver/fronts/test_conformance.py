@@ -116,6 +116,7 @@ async def test_every_call_ends_as_it_should_and_the_server_lives(front: Front) -
         assert await _end(address, CASES["a check"]) == ALLOWED
 
 
+@pytest.mark.slow
 @both
 async def test_a_path_that_is_not_text_ends_its_call_only(front: Front) -> None:
     with capture_logs():

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from authplane.authserver.fronts.runtime.pyvoy.fleet import Fleet
@@ -125,6 +126,7 @@ async def test_a_worker_that_does_not_answer_counts_as_it_last_did(tmp_path: Pat
     assert (found["authplane_checks_total a allow"], found.get("authplane_workers grpc")) == (3, None)
 
 
+@pytest.mark.slow
 async def test_a_worker_that_hangs_holds_nobody_up_for_long(tmp_path: Path) -> None:
     async def hang(_: HttpRequest) -> HttpResponse:
         await asyncio.Event().wait()

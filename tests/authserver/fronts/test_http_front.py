@@ -120,6 +120,7 @@ async def test_two_cookies_stay_two() -> None:
 QUESTION: Final = Question(method="GET", target="/slow", headers=((b"host", b"a"),))
 
 
+@pytest.mark.slow
 async def test_no_decision_in_time_and_one_check_too_many_are_undecided() -> None:
     began = asyncio.Event()
 

@@ -204,6 +204,7 @@ async def test_bytes_that_are_no_request_end_the_stream(ads: Server, delta: bool
         assert await client.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("X16")
 async def test_a_request_of_a_hundred_megabytes_is_not_read(ads: Server) -> None:
     port = await ads.serve()

@@ -108,6 +108,7 @@ async def with_keys(world: World, *signers: Signer) -> None:
     await world.until(lambda it: it.kids() == wanted)
 
 
+@pytest.mark.slow
 async def test_tokens_are_the_servers_until_keys_come_and_then_envoys(world: World) -> None:
     world.write()
     async with world.running():
@@ -131,6 +132,7 @@ async def test_other_keys_change_the_filter_that_verifies_tokens_and_nothing_els
             assert world.last.keys
 
 
+@pytest.mark.slow
 async def test_keys_that_are_too_old_leave_tokens_to_the_server_again(world: World) -> None:
     world.issuer.publish(OLD)
     world.write()
@@ -141,6 +143,7 @@ async def test_keys_that_are_too_old_leave_tokens_to_the_server_again(world: Wor
         assert (world.extensions(), world.last.keys) == ([TOKENS], True)
 
 
+@pytest.mark.slow
 async def test_an_edit_keeps_the_keys_and_is_taken_while_an_issuer_cannot_be_reached(world: World) -> None:
     world.write()
     async with world.running():

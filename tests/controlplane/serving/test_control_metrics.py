@@ -144,6 +144,7 @@ async def test_clients_count_by_release_and_by_what_they_answer(scene: Scene) ->
         assert scene.value("nacks_total", type="listener") == 1
 
 
+@pytest.mark.slow
 async def test_documents_and_changes_count(scene: Scene) -> None:
     async with scene.serving():
         file = scene.folder / "all.yaml"

@@ -46,6 +46,7 @@ def kids(keys: NativeKeys) -> dict[str, list[str]]:
     return {url: [each["kid"] for each in json.loads(text)["keys"]] for url, text in keys.take().items()}
 
 
+@pytest.mark.slow
 async def test_keys_come_change_and_are_told_once_each(there: IssuerServer) -> None:
     async with follow_keys(options()) as keys:
         changes = keys.changes()
@@ -64,6 +65,7 @@ async def test_keys_come_change_and_are_told_once_each(there: IssuerServer) -> N
         await changes.aclose()
 
 
+@pytest.mark.slow
 async def test_the_same_keys_again_are_no_news(there: IssuerServer) -> None:
     async with follow_keys(options()) as keys:
         changes = keys.changes()
@@ -81,6 +83,7 @@ async def test_the_same_keys_again_are_no_news(there: IssuerServer) -> None:
         await changes.aclose()
 
 
+@pytest.mark.slow
 async def test_an_issuer_that_cannot_be_reached_has_no_keys_and_keeps_nobody_waiting(
     there: IssuerServer, tmp_path: Path
 ) -> None:
@@ -98,6 +101,7 @@ async def test_an_issuer_that_cannot_be_reached_has_no_keys_and_keeps_nobody_wai
         await changes.aclose()
 
 
+@pytest.mark.slow
 async def test_keys_that_are_too_old_are_taken_back(there: IssuerServer) -> None:
     now = 0.0
     async with follow_keys(options(clock=lambda: now, schedule=replace(HURRIED, max_stale=1.0))) as keys:
@@ -112,6 +116,7 @@ async def test_keys_that_are_too_old_are_taken_back(there: IssuerServer) -> None
         await changes.aclose()
 
 
+@pytest.mark.slow
 async def test_keys_that_envoy_cannot_use_are_withheld_and_somebody_is_told_why(there: IssuerServer) -> None:
     there.answers["/keys"] = response(key_set(OLD.jwk(), NEW.jwk(kid=None)))
     with capture_logs() as lines:
@@ -130,6 +135,7 @@ async def test_keys_that_envoy_cannot_use_are_withheld_and_somebody_is_told_why(
     assert lines == [{"event": why, "log_level": "info", "issuer": there.url, "why": "it has a key without a name"}]
 
 
+@pytest.mark.slow
 async def test_who_is_no_longer_followed_has_no_keys_and_is_not_asked(there: IssuerServer) -> None:
     async with follow_keys(options()) as keys:
         changes = keys.changes()

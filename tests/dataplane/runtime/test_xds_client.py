@@ -175,6 +175,7 @@ async def test_watchers_share_a_subscription_that_ends_with_the_last_of_them(ads
         call.end()
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("XC-9")
 async def test_a_server_that_refuses_the_client_makes_the_resource_unavailable(ads: ScriptedAds) -> None:
     told = Told()
@@ -202,6 +203,7 @@ async def test_bytes_that_are_no_response_end_the_stream(ads: ScriptedAds) -> No
         call.end()
 
 
+@pytest.mark.slow
 async def test_a_server_that_does_not_read_is_given_up() -> None:
     closed = asyncio.Event()
 
@@ -226,6 +228,7 @@ async def test_a_server_that_does_not_read_is_given_up() -> None:
             await closed.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("XC-3")
 async def test_a_server_that_dies_leaves_the_resource_in_use_and_returns_with_other_versions() -> None:
     server, told = ScriptedAds(), Told()
@@ -256,6 +259,7 @@ async def test_a_server_that_dies_leaves_the_resource_in_use_and_returns_with_ot
         call.end()
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("XC-8")
 async def test_the_second_server_serves_while_the_first_cannot_be_reached_and_the_first_returns() -> None:
     first, second, told = ScriptedAds(), ScriptedAds(), Told()
@@ -293,6 +297,7 @@ async def test_nobody_there_is_said_with_the_reason() -> None:
             assert target in event.fault.message
 
 
+@pytest.mark.slow
 async def test_who_accepts_connections_and_never_says_a_word_is_given_up() -> None:
     told = Told()
     with socket.socket() as silent:
