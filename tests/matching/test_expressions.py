@@ -9,7 +9,8 @@ from xds.type.v3 import cel_pb2 as expression_pb
 
 from authplane.cel.calls.call_vocabulary import SERVER_CALLS, compile_call_expression
 from authplane.cel.calls.wire import checked_expression
-from authplane.cel.check.program import Program, Result
+from authplane.cel.check.expression_result import Result
+from authplane.cel.check.program import Program
 from authplane.core.problems import Problems
 from authplane.dataplane.filters.call_attributes import CallAttributes
 from authplane.matching.expressions.expression_matcher import ExpressionMatcher, ExtractedText

@@ -8,8 +8,7 @@ from authplane.cli.shared.folder_argument import FolderArgument
 from authplane.cli.shared.output import Output, OutputOption, findings_summary, print_finding, print_json, print_line
 from authplane.cli.shared.parameters import Option
 from authplane.cli.shared.policy_files import read_enforced
-from authplane.controlplane.status.findings import has_errors
-from authplane.controlplane.status.status_json import finding_record
+from authplane.controlplane.status.findings import finding_record, has_errors
 from authplane.devkit.policies.policy_lint import lint_policies
 
 

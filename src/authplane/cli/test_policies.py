@@ -13,7 +13,7 @@ from authplane.cli.shared.folder_argument import FolderArgument
 from authplane.cli.shared.output import Output, OutputOption, count, fail, print_finding, print_json
 from authplane.cli.shared.parameters import Option
 from authplane.cli.shared.policy_files import KeysOption, read_text, stop_at, warn_of_errors
-from authplane.controlplane.status.status_json import finding_record
+from authplane.controlplane.status.findings import finding_record
 from authplane.core.problems import printable
 from authplane.devkit.policies.checking import Circumstances, Keys, parse_keys
 from authplane.devkit.policies.junit import junit_xml

@@ -15,8 +15,7 @@ from authplane.cli.shared.output import (
     print_json,
     print_line,
 )
-from authplane.controlplane.status.findings import has_errors
-from authplane.controlplane.status.status_json import finding_record
+from authplane.controlplane.status.findings import finding_record, has_errors
 
 
 def validate(folder: FolderArgument, output: OutputOption = Output.TEXT) -> None:

@@ -13,7 +13,8 @@ from tests.support.resources.contour_documents import World
 
 from authplane.cli.main import build_app
 from authplane.controlplane.graph.model.programming import Answered, NotServed, Programming
-from authplane.controlplane.status.status_json import Transitions, finding_record
+from authplane.controlplane.status.findings import finding_record
+from authplane.controlplane.status.status_json import Transitions
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SHOP = service("shop", 9000)

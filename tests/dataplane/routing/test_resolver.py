@@ -38,8 +38,7 @@ from authplane.dataplane.runtime.channels.xds_targets import failure
 from authplane.xds.bootstrap.credentials import Insecure
 from authplane.xds.bootstrap.xds_bootstrap import Bootstrap, XdsServer
 from authplane.xds.client.watched_types import Decoded
-from authplane.xds.server.served_types import TypeUrl
-from authplane.xds.server.stream_messages import XdsName
+from authplane.xds.server.served_types import TypeUrl, XdsName
 
 SOURCE: Final = XdsServer(uri="a", channel_creds=Insecure())
 BOOTSTRAP: Final = Bootstrap(servers=(SOURCE,))

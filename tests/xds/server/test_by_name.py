@@ -5,10 +5,10 @@ from typing import Protocol
 import pytest
 
 from authplane.xds.server.delta import DeltaSession
-from authplane.xds.server.served_types import TypeUrl
+from authplane.xds.server.served_types import TypeUrl, XdsName
 from authplane.xds.server.snapshot import Snapshot
 from authplane.xds.server.sotw import SotwSession
-from authplane.xds.server.stream_messages import DeltaRequest, SotwRequest, Standing, XdsName
+from authplane.xds.server.stream_messages import DeltaRequest, SotwRequest, Standing
 
 OURS = "grpc/shop/cart/0.0.0.0:1"
 EDGE: XdsName = (TypeUrl.LISTENER, "edge")

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from authplane.cel.calls.call_header_names import with_small_names
-from authplane.cel.check.program import Program, Result, compile_expression
+from authplane.cel.check.expression_result import Result
+from authplane.cel.check.program import Program, compile_expression
 from authplane.cel.check.regex_patterns import pattern_size
 from authplane.cel.syntax.expression_problem import CelProblem, Reason, problem_at
 from authplane.cel.syntax.source_text import render_text

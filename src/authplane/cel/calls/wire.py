@@ -10,7 +10,8 @@ from cel.expr import checked_pb2 as pb
 
 from authplane.cel.calls.call_header_names import with_small_names
 from authplane.cel.calls.call_vocabulary import SERVER_CALLS, compile_call_expression
-from authplane.cel.check.program import Program, Result
+from authplane.cel.check.expression_result import Result
+from authplane.cel.check.program import Program
 from authplane.cel.syntax.expression_problem import CelProblem
 from authplane.cel.syntax.source_text import render_text
 from authplane.cel.syntax.tree_shape import is_same

@@ -1,31 +1,21 @@
 """Expressions, from text to what can be evaluated."""
 
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from authplane.cel.check.engine import BOOL, DYN, STRING, compile_text, load, result_type, type_name
-from authplane.cel.check.forbidden_parts import check_tree
+from authplane.cel.check.expression_result import Result
 from authplane.cel.syntax.expression_problem import CelProblem, Reason, problem_at
-from authplane.cel.syntax.read_paths import Read, find_reads
+from authplane.cel.syntax.read_paths import Read
 from authplane.cel.syntax.tree import Node
 from authplane.cel.syntax.vocabulary import MAPS, Kind, Vocabulary
-from authplane.cel.wire.expressions import parse_tree, sorted_bytes
+
+if TYPE_CHECKING:
+    # Only named here: it brings the engine, and most who know programs have none to compile.
+    from authplane.cel.check.checked_text import Checked
 
 LARGEST_TEXT: Final = 4_096
 """In bytes."""
-
-
-class Result(Enum):
-    """What the result of an expression must be."""
-
-    BOOL = "bool"
-    PERHAPS_BOOL = "bool, or known only when a request comes"
-    STRING = "string"
-
-
-_RESULTS: Final = {Result.BOOL: (BOOL,), Result.PERHAPS_BOOL: (BOOL, DYN), Result.STRING: (STRING,)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +71,10 @@ def compile_expression(
     unreadable = _unreadable(text)
     if unreadable is not None:
         return (unreadable,)
-    compiled = compile_text(text, vocabulary)
-    if isinstance(compiled, tuple):
-        return compiled
-    returns = result_type(compiled)
-    checked = sorted_bytes(compiled.serialize())
-    tree = parse_tree(checked)
-    if tree is None:
-        return (CelProblem(reason=Reason.NOT_ALLOWED, message="it has a macro that is not known here"),)
-    reads, bare = find_reads(tree, vocabulary)
-    problems = check_tree(tree, text, vocabulary, bare)
-    if returns is None or returns not in _RESULTS[result]:
-        wanted = type_name(_RESULTS[result][0])
-        said = f"the result is no {wanted}" if returns is None else f"the result is {type_name(returns)}, not {wanted}"
-        problems = (problem_at(text, tree.at, Reason.NOT_BOOL, said), *problems)
-    return problems or _program(text, vocabulary, checked, tree, reads)
+    from authplane.cel.check.checked_text import check_text  # noqa: PLC0415 (without expressions, nobody needs the engine: 0.05 s)
+
+    found = check_text(text, vocabulary, result)
+    return found if isinstance(found, tuple) else _program(text, vocabulary, found)
 
 
 def _unreadable(text: str) -> CelProblem | None:
@@ -112,22 +91,17 @@ def _unreadable(text: str) -> CelProblem | None:
     return None
 
 
-def _program(
-    text: str, vocabulary: Vocabulary, checked: bytes, tree: Node, reads: tuple[Read, ...]
-) -> Program | tuple[CelProblem, ...]:
-    running = load(checked, vocabulary)
-    if isinstance(running, CelProblem):
-        return (running,)
+def _program(text: str, vocabulary: Vocabulary, found: "Checked") -> Program:
     return Program(
         text=text,
         vocabulary=vocabulary,
-        checked=checked,
-        tree=tree,
-        reads=reads,
-        steps=tuple(_step(each) for each in reads),
-        empty=tuple(sorted(vocabulary.roots & vocabulary.namespaces & {_root(each) for each in reads})),
-        untyped=running.return_type() == DYN,
-        running=running,
+        checked=found.form,
+        tree=found.tree,
+        reads=found.reads,
+        steps=tuple(_step(each) for each in found.reads),
+        empty=tuple(sorted(vocabulary.roots & vocabulary.namespaces & {_root(each) for each in found.reads})),
+        untyped=found.untyped,
+        running=found.running,
     )
 
 

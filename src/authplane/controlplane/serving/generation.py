@@ -21,6 +21,7 @@ from authplane.controlplane.status.resource_status import Status, build_status
 from authplane.core.envoy_releases import CURRENT, Release
 from authplane.policy.attached.attachments import RequestTarget
 from authplane.policy.compile.compile_policies import Compiled, PolicyCompiler
+from authplane.policy.placement.plan_cache import Plans
 from authplane.policy.placement.target_routes import TargetRoutes
 from authplane.resources.documents import Finding
 from authplane.sources.document_versions import Loaded
@@ -96,7 +97,7 @@ class Generation:
         Unless they are ``served``, the keys of all issuers count as known: nobody has looked for them.
         """
         reached: Mapping[RequestTarget, frozenset[str] | None] = reached_targets(self.built.graph)
-        plans = self.memory.gateways.placements.shared.plans
+        plans = Plans(self.memory.gateways.placements.shared.plans)
         return TargetRoutes(self.compiled.policies, reached if served else dict.fromkeys(reached), envoy, plans)
 
 

@@ -30,8 +30,7 @@ from authplane.core.problems import Problem, Severity, dotted
 from authplane.resources.documents import Finding, Resources
 from authplane.resources.kinds.agentic import Backend, XBackend
 from authplane.resources.kinds.gateway import ParentRef
-from authplane.xds.server.served_types import TypeUrl
-from authplane.xds.server.stream_messages import XdsName
+from authplane.xds.server.served_types import TypeUrl, XdsName
 
 CONTROLLER: Final = "authplane.dev/controller"
 """Who we are in statuses of the Gateway API."""

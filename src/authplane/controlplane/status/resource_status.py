@@ -11,7 +11,7 @@ from authplane.controlplane.graph.reports import condition_type, in_contours_wor
 from authplane.core.names import Ref
 from authplane.core.problems import Problem, Severity, dotted
 from authplane.resources.documents import Finding, Resources, StoredAncestor
-from authplane.xds.server.stream_messages import XdsName
+from authplane.xds.server.served_types import XdsName
 
 _LONGEST_MESSAGE: Final = 32760
 _KINDS: Final = {

@@ -18,26 +18,10 @@ from authplane.controlplane.status.resource_status import (
     SubCondition,
 )
 from authplane.core.names import Ref
-from authplane.core.problems import dotted
 from authplane.resources.catalogue import POLICIES, TLS_POLICY
-from authplane.resources.documents import Finding
 
 _AIMED: Final = POLICIES | {TLS_POLICY}
 """Kinds whose status has an entry for each target."""
-
-
-def finding_record(finding: Finding) -> dict[str, Any]:
-    """Return a problem as ``authplane validate -o json`` prints it."""
-    return {
-        "file": finding.place.file,
-        "line": finding.place.line,
-        "column": finding.place.column,
-        "resource": str(finding.ref) if finding.ref else "",
-        "path": dotted(finding.problem.path),
-        "reason": finding.problem.reason,
-        "message": finding.problem.message,
-        "severity": finding.problem.severity.value,
-    }
 
 
 class Transitions:

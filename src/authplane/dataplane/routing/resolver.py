@@ -14,8 +14,7 @@ from authplane.dataplane.config.routes import RouteConfiguration, clusters_of
 from authplane.dataplane.filters.calls import Endpoint
 from authplane.dataplane.routing.authority_hosts import HostTable
 from authplane.dataplane.routing.channel_targets import Group, dns_group, endpoint_groups
-from authplane.xds.server.served_types import TypeUrl
-from authplane.xds.server.stream_messages import XdsName
+from authplane.xds.server.served_types import TypeUrl, XdsName
 
 _MOST_DEPTH: Final = 16
 

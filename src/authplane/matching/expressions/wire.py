@@ -7,7 +7,8 @@ from xds.type.matcher.v3 import cel_pb2 as pb
 from xds.type.v3 import cel_pb2 as expression_pb
 
 from authplane.cel.calls.wire import parse_checked
-from authplane.cel.check.program import Program, Result
+from authplane.cel.check.expression_result import Result
+from authplane.cel.check.program import Program
 from authplane.cel.syntax.vocabulary import Vocabulary
 from authplane.core.problems import Problems
 from authplane.matching.expressions.expression_matcher import ExpressionMatcher, ExtractedText

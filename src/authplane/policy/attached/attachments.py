@@ -9,8 +9,8 @@ from typing import Final, TypeAlias
 from authplane.cel.syntax.read_members import NOTHING, Members, join_members
 from authplane.core.memo import Memo, Same
 from authplane.core.names import Ref
-from authplane.policy.identity.evidence import Trusted
 from authplane.policy.identity.tokens.issuer import Issuer
+from authplane.policy.identity.trusted import Trusted
 from authplane.policy.identity.workload_identity.spiffe import SpiffeId, parse_spiffe_id
 from authplane.policy.mcp.base_methods import BaseMode
 from authplane.policy.rules.access_settings import BodyInspection, Placement, Settings

@@ -12,17 +12,14 @@ from authplane.policy.identity.tokens.bearer import Bearer, parse_bearer
 from authplane.policy.identity.tokens.compact_tokens import unverified_issuer
 from authplane.policy.identity.tokens.inspector import TokenInspector
 from authplane.policy.identity.tokens.token_outcome import Reason, Refused, Verified
+from authplane.policy.identity.trusted import Trusted
 from authplane.policy.identity.workload_identity.certificate_identity import PeerCertificates
 from authplane.policy.identity.workload_identity.peer_outcome import NoIdentity, Why
 from authplane.policy.identity.workload_identity.reviewing import ReviewOutcome, ReviewToken
 from authplane.policy.identity.workload_identity.service_account import ServiceAccount, spiffe_id_of
 from authplane.policy.identity.workload_identity.spiffe import SpiffeId
 from authplane.policy.identity.workload_identity.token_review import Cluster, Judgement, ReviewUnavailable, TokenReviews
-from authplane.policy.identity.workload_identity.workload_authorities import (
-    NO_WORKLOAD_TOKENS,
-    ClusterAuthority,
-    WorkloadTokens,
-)
+from authplane.policy.identity.workload_identity.workload_authorities import ClusterAuthority, WorkloadTokens
 from authplane.policy.identity.workload_identity.workload_tokens import Projected
 
 Token: TypeAlias = Verified | Refused | Absent | Unfit
@@ -47,20 +44,6 @@ class Evidence(Protocol):
 
     def token(self) -> Token:
         """Return what the token in Authorization proves."""
-
-
-class Trusted(NamedTuple):
-    """Whom certificates and tokens of workloads may come from."""
-
-    trust_domains: Collection[str] = frozenset()
-    """Those whose certificates count."""
-    own_domain: str = "cluster.local"
-    """The one in which ServiceAccounts have their ids."""
-    workloads: WorkloadTokens = NO_WORKLOAD_TOKENS
-    strangers: frozenset[str] = frozenset()
-    """What issuers call themselves whom only policies in shadow name: to all others they are unknown."""
-    shadow_domains: Collection[str] = frozenset()
-    """The trust domains whose certificates count for policies in shadow."""
 
 
 class Identifier:

@@ -12,8 +12,8 @@ from authplane.policy.rules.access_settings import Settings
 class Plans:
     """Makes plans, and knows those that somebody holds: however many targets they are for, they are made once."""
 
-    def __init__(self) -> None:
-        self._held: Held[object, Plan] = Held()
+    def __init__(self, held: Held[object, Plan] | None = None) -> None:
+        self._held: Held[object, Plan] = Held() if held is None else held
 
     def ensure(self, chain: PolicyChain, settings: Settings, choices: Choices) -> Plan:
         """Return what `place_chain` does; the same policies and settings give the same object."""

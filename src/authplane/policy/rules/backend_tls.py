@@ -6,13 +6,8 @@ A Service that a policy names is never reached without TLS: where the policy can
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, TypeAlias
-
-from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.serialization import Encoding
 
 from authplane.core.addresses import parse_ip_address
 from authplane.core.names import ObjectName, Ref
@@ -230,24 +225,12 @@ def _authority(ref: CaRef, namespace: str, resources: Resources, problems: Probl
         why = "cannot be read" if Ref(ref.kind, namespace, ref.name) in resources.broken else "not found"
         problems.add("InvalidCACertificateRef", f'{ref.kind} "{name}" {why}')
         return b""
-    pem = _certificates(text)
+    from authplane.policy.rules.ca_certificates import rewrite_certificates  # noqa: PLC0415 (few have any to read, and cryptography takes 0.06 s)
+
+    pem = rewrite_certificates(text)
     if not pem:
         problems.add("InvalidCACertificateRef", f'{ref.kind} "{name}" holds no readable certificates under {_KEY!r}')
     return pem
-
-
-# Each pass reads those of all policies, and there are several passes in a generation: 53 µs for one certificate, 0.1 µs
-# for one that is known.
-@lru_cache(maxsize=1024)
-def _certificates(text: bytes) -> bytes:
-    """Return the certificates in a text, written anew; nothing if anything is wrong with one."""
-    try:
-        found = x509.load_pem_x509_certificates(text)
-        for each in found:
-            each.public_key()
-    except (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion):
-        return b""
-    return b"".join(each.public_bytes(Encoding.PEM) for each in found)
 
 
 def _close(resources: Resources, services: dict[ObjectName, dict[str, Tls]]) -> Iterator[tuple[str, str]]:

@@ -6,9 +6,9 @@ from typing import Final, Generic, TypeVar
 
 from authplane.xds.server.lingering.lingering_state import Lingering
 from authplane.xds.server.nacks import note_nack
-from authplane.xds.server.served_types import BREAK_ORDER, LEFT_TO_CLIENTS, MAKE_ORDER, TypeUrl
+from authplane.xds.server.served_types import BREAK_ORDER, LEFT_TO_CLIENTS, MAKE_ORDER, TypeUrl, XdsName
 from authplane.xds.server.snapshot import NO_RESOURCES, Snapshot, same
-from authplane.xds.server.stream_messages import Acked, Event, Nacked, Standing, XdsName
+from authplane.xds.server.stream_messages import Acked, Event, Nacked, Standing
 from authplane.xds.server.subscription import Answer, Manner, Scope, Sent, Subscription
 
 PATIENCE: Final = 5.0

@@ -1,7 +1,7 @@
 """The resource types that we serve and the order in which they reach a client."""
 
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 
 class TypeUrl(StrEnum):
@@ -15,6 +15,9 @@ class TypeUrl(StrEnum):
     EXTENSION = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
     """The configuration of a filter that a listener names and does not hold."""
 
+
+XdsName: TypeAlias = tuple[TypeUrl, str]
+"""A type and the name of a resource of that type."""
 
 MAKE_ORDER: Final = (
     TypeUrl.CLUSTER,

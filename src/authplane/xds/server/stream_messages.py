@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Generic, TypeAlias, TypeVar
 
 from authplane.core.envoy_releases import Release
-from authplane.xds.server.served_types import TypeUrl
+from authplane.xds.server.served_types import TypeUrl, XdsName
 from authplane.xds.server.snapshot import Versioned
 
 
@@ -94,9 +94,6 @@ class Refused:
 
 
 Event: TypeAlias = Acked | Nacked | Refused
-
-XdsName: TypeAlias = tuple[TypeUrl, str]
-"""A type and the name of a resource of that type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,8 +22,7 @@ from authplane.policy.identity.workload_identity.identity_headers import IDENTIT
 from authplane.policy.placement.grpc_entries import Grant
 from authplane.policy.placement.grpc_plan import Grants
 from authplane.policy.placement.grpc_reach import Anybody, Nobody, Reach, Workloads
-from authplane.xds.server.served_types import TypeUrl
-from authplane.xds.server.stream_messages import XdsName
+from authplane.xds.server.served_types import TypeUrl, XdsName
 
 AGENT = "spiffe://example.org/agent"
 CART = Ref("Backend", "default", "cart")

@@ -22,7 +22,6 @@ from authplane.core.addresses import parse_ip_address
 from authplane.core.names import Ref
 from authplane.core.problems import Problems
 from authplane.policy.attached.attachments import Policies, RequestTarget, uses_certificates
-from authplane.policy.placement.grpc_plan import place_grpc
 from authplane.policy.placement.grpc_reach import ANYBODY_ANYWHERE, NOBODY_ANYWHERE
 from authplane.policy.rules.policy_targets import PolicyTarget
 from authplane.resources.documents import Resources
@@ -80,6 +79,8 @@ def _judged(ref: Ref, policies: Policies | None, check: PolicyCheck, *, protecte
     way = policies.chain(RequestTarget(backend=ref)) if policies is not None and not policies.closed else None
     if policies is None or way is None or not way.guarded:
         return Judged(reach=ANYBODY_ANYWHERE, check=check)
+    from authplane.policy.placement.grpc_plan import place_grpc  # noqa: PLC0415 (few have gRPC servers, and it brings CEL: 0.1 s)
+
     plan = place_grpc(way, policies.settings)
     return Judged(reach=plan.reach, check=check, grants=plan.grants)
 

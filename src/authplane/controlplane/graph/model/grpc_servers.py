@@ -1,13 +1,16 @@
 """gRPC servers that enforce policies by themselves: what they are told, in no protocol's vocabulary."""
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from authplane.core.names import Ref
 from authplane.core.timeouts import Timeout
-from authplane.policy.placement.grpc_plan import Grants
 from authplane.policy.placement.grpc_reach import Reach
 from authplane.xds.server.served_types import BY_NAME
+
+if TYPE_CHECKING:
+    # Only named here: who has no gRPC server need not know how one is told of policies.
+    from authplane.policy.placement.grpc_plan import Grants
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +46,7 @@ class Judged:
 
     reach: Reach
     check: PolicyCheck
-    grants: Grants | None = None
+    grants: "Grants | None" = None
     """What a server that understands it grants without asking."""
 
 

@@ -10,8 +10,7 @@ from authplane.controlplane.graph.model.host_model import Host, checks_of, forwa
 from authplane.controlplane.graph.model.port_model import PlainPort, Port
 from authplane.controlplane.graph.model.upstreams import ExtensionCluster, Plaintext
 from authplane.core.names import ObjectName, Ref
-from authplane.xds.server.served_types import TypeUrl
-from authplane.xds.server.stream_messages import XdsName
+from authplane.xds.server.served_types import TypeUrl, XdsName
 
 HTTP_LISTENER = "ingress_http"
 HTTPS_LISTENER = "ingress_https"

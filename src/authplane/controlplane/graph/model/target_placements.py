@@ -3,25 +3,27 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from authplane.cel.envoy.translate import Condition
 from authplane.core.memo import Held, Same, Tables, Watched
 from authplane.policy.attached.attachments import Policies, PolicyChain, attachments_before
 from authplane.policy.attached.request_target import parse_target
-from authplane.policy.placement.placement_model import Token
-from authplane.policy.placement.plan_cache import Plans
 from authplane.policy.rules.access_settings import Settings
+
+if TYPE_CHECKING:
+    # Only named here: who builds routes plans nothing, and planning brings much.
+    from authplane.cel.envoy.translate import Condition
+    from authplane.policy.placement.placement_model import Plan, Token
 
 
 @dataclass(frozen=True, slots=True)
 class SharedPlans:
     """What targets with the same policies have in common, as long as one of them is there."""
 
-    plans: Plans = field(default_factory=Plans)
+    plans: "Held[object, Plan]" = field(default_factory=Held)
     rendered: Held[Same, Any] = field(default_factory=Held)
     """What was rendered of plans."""
-    tokens: Held[tuple[str, Condition], Token] = field(default_factory=Held)
+    tokens: "Held[tuple[str, Condition], Token]" = field(default_factory=Held)
     """Equal ones as one object: whoever compares those of all targets need not look at all that is said of them."""
 
 

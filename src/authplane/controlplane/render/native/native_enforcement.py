@@ -21,6 +21,7 @@ from authplane.core.envoy_releases import Release
 from authplane.core.memo import Held, Same
 from authplane.policy.identity.tokens.issuer_url import IssuerUrl
 from authplane.policy.placement.placement_model import Choices, Decider, PlacedEntry, Plan, Sender, Token
+from authplane.policy.placement.plan_cache import Plans
 from authplane.policy.rules.access_settings import Settings, issuer_settings
 from authplane.policy.rules.rule_model import Oidc
 
@@ -102,7 +103,8 @@ def _recall(placing: Placing, asked: _Asked) -> Placed | None:
 def _answer(placing: Placing, envoy: Release) -> _Answer:
     choices, settings = Choices(envoy=envoy, keys=placing.keys), placing.settings
     chains = (placing.chain, *placing.chain.shadows)
-    plan, *shadows = held = tuple(placing.shared.plans.ensure(each, settings, choices) for each in chains)
+    plans = Plans(placing.shared.plans)
+    plan, *shadows = held = tuple(plans.ensure(each, settings, choices) for each in chains)
     if plan.decider is Decider.SERVER or any(each.decider is not Decider.ENVOY for each in shadows):
         return _Answer(held, None)
     # The same plans were made with the same settings.

@@ -10,7 +10,7 @@ from authplane.dataplane.routing.resource_types import ResourceTypes
 from authplane.xds.client.watch_events import Ambient, Changed, Event
 from authplane.xds.client.watch_events import Failed as Gone
 from authplane.xds.client.watched_types import ResourceType
-from authplane.xds.server.stream_messages import XdsName
+from authplane.xds.server.served_types import XdsName
 
 T = TypeVar("T")
 

@@ -1,0 +1,20 @@
+"""Whom policies trust to say who sends a request."""
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from authplane.policy.identity.workload_identity.workload_authorities import NO_WORKLOAD_TOKENS, WorkloadTokens
+
+
+class Trusted(NamedTuple):
+    """Whom certificates and tokens of workloads may come from."""
+
+    trust_domains: Collection[str] = frozenset()
+    """Those whose certificates count."""
+    own_domain: str = "cluster.local"
+    """The one in which ServiceAccounts have their ids."""
+    workloads: WorkloadTokens = NO_WORKLOAD_TOKENS
+    strangers: frozenset[str] = frozenset()
+    """What issuers call themselves whom only policies in shadow name: to all others they are unknown."""
+    shadow_domains: Collection[str] = frozenset()
+    """The trust domains whose certificates count for policies in shadow."""
