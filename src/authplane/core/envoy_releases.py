@@ -1,8 +1,9 @@
 """Releases of Envoy, as far as conditions depend on them."""
 
 import re
-from dataclasses import dataclass
 from typing import Final, Self
+
+from authplane.core.values import dataclass
 
 _MCP: Final = "envoy.filters.http.mcp"
 _MCP_BEFORE: Final = "mcp_proxy"

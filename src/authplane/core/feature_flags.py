@@ -1,8 +1,9 @@
 """Environment variables that switch features off."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from authplane.core.values import dataclass
 
 _PREFIX: Final = "GRPC_EXPERIMENTAL_XDS_"
 _OFF: Final = frozenset({"false", "f", "0", "no", "n", "off"})

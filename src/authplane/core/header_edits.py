@@ -1,7 +1,8 @@
 """Header edits."""
 
-from dataclasses import dataclass
 from typing import Final
+
+from authplane.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

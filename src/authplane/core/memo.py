@@ -28,9 +28,10 @@ Tests hold all of it, through the whole pipeline: ``tests/controlplane/serving/t
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 from weakref import WeakValueDictionary
+
+from authplane.core.values import dataclass
 
 K = TypeVar("K")
 V = TypeVar("V")

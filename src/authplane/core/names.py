@@ -1,6 +1,6 @@
 """Names of Kubernetes-style objects."""
 
-from dataclasses import dataclass
+from authplane.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,9 +1,10 @@
 """Problems found in configuration, each with the path to the field at fault."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
+
+from authplane.core.values import dataclass
 
 MOST: Final = 10_000
 """How many errors of one document are told: one of a few megabytes could have a million, each with a long path."""

@@ -8,8 +8,9 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
+
+from authplane.core.values import dataclass
 
 Json: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None
 

@@ -1,9 +1,10 @@
 """Timeouts as policy authors write them."""
 
 import re
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, TypeAlias
+
+from authplane.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,18 @@
 
 `dataclass` is that of the standard library for type checkers, and for whoever uses a value: same constructor, equality,
 hash, text, patterns and errors. It differs in when work is done. The standard library writes and compiles six functions
-for every class at import, used or not: 0.65 ms each, and `authplane validate` imports 550 classes. Here a frozen
-class with slots gets its constructor when the first value is made; the rest is shared or needs no code of its own
-(docs/decisions/0026-install-what-one-needs.md has the measurements).
+for every class at import, used or not: 0.5 ms each, and `authplane validate` imports 500 classes. Here a frozen
+class with slots gets its constructor when the first value is made, equality and hash when they are first asked for; the
+rest is shared (docs/decisions/0026-install-what-one-needs.md has the measurements).
 
-Whatever else a class asks for (no slots, an order, a base that is a dataclass) is left to the standard library.
+Whatever else a class asks for (no slots, an order, a base that is a dataclass) is left to the standard library. An
+`InitVar` is refused: nothing would pass it to ``__post_init__``.
 """
 
 import dataclasses
 import inspect
 from collections.abc import Callable
-from operator import attrgetter
+from functools import partial
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -39,16 +40,21 @@ def _define(plain: type[_T], *, kw_only: bool) -> type[_T]:
     made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True, kw_only=kw_only)(plain)
     made.__dataclass_params__.frozen = True  # classes of the standard library that derive from it look
     fields = dataclasses.fields(made)
+    if any(isinstance(each.type, dataclasses.InitVar) for each in made.__dataclass_fields__.values()):
+        raise TypeError(f"{plain.__qualname__} has an InitVar, which authplane.core.values does not know")
     given: dict[str, object] = {"__setattr__": _refuse_to_set, "__delattr__": _refuse_to_delete}
     if "__init__" not in written:
-        given["__init__"], given["__signature__"] = _late_constructor(made), _LateSignature()
+        given["__init__"] = _late(made, "__init__", partial(_constructor, made))
+        given["__signature__"] = _LateSignature()
     if "__repr__" not in written:
         given["__repr__"] = _text
     if "__eq__" not in written:
-        given["__eq__"] = _equality([each.name for each in fields if each.compare])
+        compared = [each.name for each in fields if each.compare]
+        given["__eq__"] = _late(made, "__eq__", partial(_equality, compared))
     # A class that writes its own equality has None here, as Python put it.
     if plain.__dict__.get("__hash__") is None:
-        given["__hash__"] = _hash([each.name for each in fields if (each.compare if each.hash is None else each.hash)])
+        hashed = [each.name for each in fields if (each.compare if each.hash is None else each.hash)]
+        given["__hash__"] = _late(made, "__hash__", partial(_hash, hashed))
     if "__getstate__" not in written:
         given["__getstate__"], given["__setstate__"] = _state, _restore
     for name, method in given.items():
@@ -57,17 +63,19 @@ def _define(plain: type[_T], *, kw_only: bool) -> type[_T]:
     return result
 
 
-def _late_constructor(made: Any) -> Callable[..., None]:
-    def __init__(self: object, *positional: object, **named: object) -> None:  # noqa: N807 (it becomes that method)
-        made.__init__ = _constructor(made)
-        made.__init__(self, *positional, **named)
+def _late(made: Any, method: str, write: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
+    """Return a method that writes the real one, puts it into its place and calls it."""
 
-    return __init__
+    def late(self: object, *positional: object, **named: object) -> Any:
+        setattr(made, method, write())
+        return getattr(made, method)(self, *positional, **named)
+
+    return late
 
 
 def _constructor(made: Any) -> Callable[..., None]:
     """Write the constructor of a class, as the standard library does."""
-    scope: dict[str, Any] = {"put": object.__setattr__, "absent": dataclasses.MISSING}
+    scope: dict[str, Any] = {"__put__": object.__setattr__, "__absent__": dataclasses.MISSING}
     positional: list[str] = ["self"]
     named: list[str] = []
     body: list[str] = []
@@ -76,25 +84,24 @@ def _constructor(made: Any) -> Callable[..., None]:
         default, factory = field.default, field.default_factory
         value = name
         if factory is not dataclasses.MISSING:
-            scope[f"make_{name}"] = factory
-            value = f"make_{name}() if {name} is absent else {name}" if field.init else f"make_{name}()"
-            written = f"{name}=absent"
+            scope[f"__make_{name}__"] = factory
+            value = f"__make_{name}__() if {name} is __absent__ else {name}" if field.init else f"__make_{name}__()"
+            written = f"{name}=__absent__"
         elif default is not dataclasses.MISSING:
-            scope[f"default_{name}"] = default
-            value = name if field.init else f"default_{name}"
-            written = f"{name}=default_{name}"
+            scope[f"__default_{name}__"] = default
+            value = name if field.init else f"__default_{name}__"
+            written = f"{name}=__default_{name}__"
         else:
             written = name
         if field.init:
             (named if field.kw_only else positional).append(written)
         elif value == name:
             continue  # `__post_init__` sets it
-        body.append(f" put(self, {name!r}, {value})")
+        body.append(f" __put__(self, {name!r}, {value})")
     if hasattr(made, "__post_init__"):
         body.append(" self.__post_init__()")
     arguments = ", ".join([*positional, *(["*", *named] if named else [])])
-    exec(f"def __init__({arguments}):\n" + ("\n".join(body) or " pass"), scope)  # noqa: S102 (our own classes' names)
-    constructor: Callable[..., None] = scope["__init__"]
+    constructor = _write("__init__", arguments, "\n".join(body) or " pass", scope)
     constructor.__qualname__ = f"{made.__qualname__}.__init__"
     return constructor
 
@@ -120,27 +127,24 @@ def _default(field: "dataclasses.Field[Any]") -> object:
     return inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
 
 
-def _equality(names: list[str]) -> Callable[[Any, Any], bool]:
-    key = attrgetter(*(names or ("__class__",)))
-    if len(names) == 1:
-
-        def __eq__(self: object, other: object) -> bool:  # noqa: N807 (it becomes that method)
-            # As tuples: what is the same object is equal.
-            return (key(self),) == (key(other),) if other.__class__ is self.__class__ else NotImplemented
-
-    else:
-
-        def __eq__(self: object, other: object) -> bool:  # noqa: N807 (it becomes that method)
-            return key(self) == key(other) if other.__class__ is self.__class__ else NotImplemented
-
-    return __eq__
+def _equality(names: list[str]) -> Callable[..., bool]:
+    ours, theirs = _tuple("self", names), _tuple("other", names)
+    equal = f"{ours} == {theirs} if other.__class__ is self.__class__ else NotImplemented"
+    return _write("__eq__", "self, other", f" return {equal}", {})
 
 
-def _hash(names: list[str]) -> Callable[[Any], int]:
-    if not names:
-        return lambda _self: hash(())
-    key = attrgetter(*names)
-    return lambda self: hash(key(self))
+def _hash(names: list[str]) -> Callable[..., int]:
+    return _write("__hash__", "self", f" return hash({_tuple('self', names)})", {})
+
+
+def _tuple(value: str, names: list[str]) -> str:
+    return f"({''.join(f'{value}.{name}, ' for name in names)})"
+
+
+def _write(name: str, arguments: str, body: str, scope: dict[str, Any]) -> Callable[..., Any]:
+    exec(f"def {name}({arguments}):\n{body}", scope)  # noqa: S102 (of the names in our own classes)
+    written: Callable[..., Any] = scope[name]
+    return written
 
 
 @recursive_repr()

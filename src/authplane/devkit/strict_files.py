@@ -5,10 +5,10 @@ import binascii
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from authplane.core.problems import Path, Problem
+from authplane.core.values import dataclass
 from authplane.resources.documents import Finding, Place
 from authplane.resources.typed.shapes import INVALID, Report, read_fields, shape_of
 from authplane.resources.yaml.locate import locate

@@ -13,7 +13,6 @@ What a branch leads to is an action, which may be any message, or another tree.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from envoy.config.core.v3 import base_pb2, extension_pb2
@@ -32,6 +31,7 @@ from xds.type.matcher.v3 import string_pb2 as string_pb
 from authplane.cel.calls.call_vocabulary import CLIENT_CALLS, SERVER_CALLS
 from authplane.cel.calls.wire import checked_expression
 from authplane.core.problems import Problems
+from authplane.core.values import dataclass
 from authplane.dataplane.filters.calls import Side
 from authplane.matching.tree_wire import DEEPEST
 from authplane.matching.wire import parse_header_input, parse_string_matcher

@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 import grpc
 
 from authplane.core.feature_flags import parse_guards
+from authplane.core.values import dataclass
 from authplane.dataplane.filters.calls import Side
 from authplane.dataplane.filters.extauthz.wire import DEFAULT_OPTIONS, ExtAuthzOptions
 from authplane.dataplane.filters.registry import FilterConfig, FilterType, Kept, Registry

@@ -4,10 +4,10 @@ What is not tried is left out, as the search leaves it out.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, assert_never, runtime_checkable
 
 from authplane.core.problems import Path, printable
+from authplane.core.values import dataclass
 from authplane.matching.matcher_tree import (
     Act,
     And,

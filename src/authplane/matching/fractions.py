@@ -1,7 +1,8 @@
 """A share of all calls."""
 
-from dataclasses import dataclass
 from typing import Final
+
+from authplane.core.values import dataclass
 
 MILLION: Final = 1_000_000
 

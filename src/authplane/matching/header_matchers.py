@@ -5,9 +5,9 @@ A header that is missing matches nothing, whether or not the matcher is inverted
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never
 
+from authplane.core.values import dataclass
 from authplane.matching.string_matchers import StringMatcher, matches
 
 Lookup: TypeAlias = Callable[[str], str | None]

@@ -7,8 +7,10 @@ shorter one, and in the end with ``on_no_match``.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, assert_never
+
+from authplane.core.values import dataclass
 
 S = TypeVar("S")
 A = TypeVar("A")

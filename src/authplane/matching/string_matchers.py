@@ -1,10 +1,12 @@
 """Matchers of text."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeAlias, assert_never
 
 import re2  # type: ignore[import-untyped]
+
+from authplane.core.values import dataclass
 
 _LOWER: Final = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 

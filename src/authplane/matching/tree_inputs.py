@@ -2,10 +2,11 @@
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import attrgetter
 from typing import Final, Protocol, assert_never
 
+from authplane.core.values import dataclass
 from authplane.matching.string_matchers import Contains, Exact, Prefix, Regex, StringMatcher, Suffix, as_test
 
 

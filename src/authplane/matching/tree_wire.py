@@ -4,12 +4,13 @@ What a tree may have in it is given by `Kinds`: a value with the inputs, matcher
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from authplane.core.problems import Problems, printable
+from authplane.core.values import dataclass
 from authplane.matching.matcher_tree import (
     Act,
     And,

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, TypeAlias, cast
 
@@ -10,6 +9,7 @@ from authplane.core.addresses import parse_ip_address
 from authplane.core.names import Ref
 from authplane.core.problems import Problem, Severity
 from authplane.core.text import shorten
+from authplane.core.values import dataclass
 from authplane.resources.catalogue import KINDS, OWNED_GROUPS, OWNED_KINDS, POLICIES, TLS_POLICY, Resource
 from authplane.resources.contour_files import BARE_REF, holds_file, is_bare_file, read_bare_file, read_config_map
 from authplane.resources.documents import StoredAncestor

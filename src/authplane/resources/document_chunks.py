@@ -6,11 +6,11 @@ error costs one document, and a document that has not changed is not read again,
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from authplane.core.names import Ref
 from authplane.core.problems import Path, Problem, Severity
+from authplane.core.values import dataclass
 from authplane.resources.catalogue import Resource
 from authplane.resources.decode_document import Decoded, Foreign, parse_document
 from authplane.resources.documents import StoredAncestor

@@ -1,12 +1,13 @@
 """The documents of one generation, immutable and indexed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import NamedTuple
 
 from authplane.core.names import ObjectName, Ref
 from authplane.core.problems import Problem
+from authplane.core.values import dataclass
 from authplane.resources.kinds.agentic import AccessPolicy, Backend, XAccessPolicy, XAccessPolicyV0, XBackend
 from authplane.resources.kinds.authorization_server import AuthorizationServer
 from authplane.resources.kinds.backend_tls_policy import BackendTLSPolicy

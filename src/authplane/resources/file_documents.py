@@ -1,12 +1,12 @@
 """The content of one file as documents."""
 
 from collections.abc import Iterable, MutableMapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 from authplane.core.names import Ref
 from authplane.core.problems import Problem
+from authplane.core.values import dataclass
 from authplane.resources.document_chunks import Chunk, is_error, split_documents
 from authplane.resources.document_keys import key_of
 from authplane.resources.stencils import Stencils

@@ -1,11 +1,12 @@
 """The findings of one file."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from authplane.core.names import Ref
 from authplane.core.problems import Problem
+from authplane.core.values import dataclass
 from authplane.resources.document_chunks import is_error
 from authplane.resources.documents import Finding, Place
 from authplane.resources.file_documents import Source

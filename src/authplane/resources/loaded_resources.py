@@ -1,12 +1,13 @@
 """One generation of everything that was read."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from authplane.core.names import Ref
 from authplane.core.problems import Path
+from authplane.core.values import dataclass
 from authplane.resources.document_chunks import Chunk, Doc
 from authplane.resources.document_keys import key_of
 from authplane.resources.documents import Finding, Place, Resources

@@ -1,11 +1,12 @@
 """What policies can name: Backends and Gateways of their own namespace, and whether those exist."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from authplane.core.names import Ref
+from authplane.core.values import dataclass
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.agentic import AccessPolicy, TargetRef, XAccessPolicy, XAccessPolicyV0
 

@@ -1,9 +1,8 @@
 """The endpoints behind a port of a Service, as its EndpointSlices have them."""
 
-from dataclasses import dataclass
-
 from authplane.core.addresses import parse_ip_address
 from authplane.core.names import ObjectName, Ref
+from authplane.core.values import dataclass
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.core import EndpointSlice, Service, ServicePort
 

@@ -13,9 +13,9 @@ and is ready to be served after 4.0 s instead of 7.3 s (`make bench ARGS=load`),
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from authplane.core.values import dataclass
 from authplane.resources.document_chunks import Chunk, build_chunk, chunk_of
 from authplane.resources.yaml.nodes import Entry, Fields, Items, Node, Parsed, Scalar, Shared, parse_nodes
 

@@ -8,11 +8,12 @@ import sys
 from asyncio.subprocess import SubprocessStreamProtocol
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from traceback import extract_tb
 from typing import Final, TypeAlias
+
+from authplane.core.values import dataclass
 
 _LONGEST_LINE: Final = 1024 * 1024
 _LAST_WORDS: Final = 1.0

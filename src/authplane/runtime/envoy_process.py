@@ -15,12 +15,13 @@ import signal
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from authplane.core.values import dataclass
 from authplane.runtime.child_processes import Child, Line, LineSink, run_process
 from authplane.runtime.clients.ask_page import Reply, ask
 from authplane.runtime.servers.listen import UnixAddress

@@ -7,10 +7,11 @@ into force together.
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from authplane.core.names import Ref
+from authplane.core.values import dataclass
 from authplane.resources.catalogue import Resource
 from authplane.resources.document_chunks import Chunk
 from authplane.resources.document_keys import key_of

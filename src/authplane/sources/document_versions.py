@@ -7,12 +7,13 @@ can be, and what is broken in it is known to be broken.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 from weakref import WeakValueDictionary
 
 from authplane.core.names import Ref
+from authplane.core.values import dataclass
 from authplane.resources.catalogue import POLICIES, TLS_POLICY, Resource
 from authplane.resources.document_chunks import Chunk
 from authplane.resources.document_keys import key_of

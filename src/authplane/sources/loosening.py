@@ -5,9 +5,10 @@ or a file that is not finished, so it waits. What cannot be said for sure counts
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias, assert_never
 
+from authplane.core.values import dataclass
 from authplane.resources.catalogue import Resource
 from authplane.resources.kinds.agentic import (
     AccessPolicy,

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias, assert_never
 
 from authplane.authserver.engine.backend import Backend
+from authplane.core.values import dataclass
 from authplane.policy.check.decision import Deny
 from authplane.policy.check.request import Request
 

@@ -6,7 +6,6 @@ decision" and may then let the call through. So only `Unavailable` is said with 
 
 import re
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeAlias, assert_never
 
@@ -14,6 +13,7 @@ from authplane.authserver.engine.backend import Judgement, JudgementFlow
 from authplane.authserver.engine.backend_choice import Choice
 from authplane.authserver.engine.check_engine import Failed, Pending
 from authplane.authserver.engine.replies import sendable_form
+from authplane.core.values import dataclass
 from authplane.policy.check.answer_headers import fit_name
 from authplane.policy.check.decision import Allow, Decision, Deny, Unavailable
 from authplane.policy.check.request import Malformed, Request

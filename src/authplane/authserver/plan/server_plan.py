@@ -1,11 +1,11 @@
 """The plan of an authorization server: one value, made once, that every process of the server reads."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
 from authplane.authserver.engine.backend_choice import Condition
 from authplane.authserver.engine.http_check import Form
+from authplane.core.values import dataclass
 from authplane.runtime.log import LogFormat
 from authplane.runtime.servers.admin import AdminSettings
 from authplane.runtime.servers.listen import Address, TlsPaths
@@ -108,7 +108,7 @@ class FrontPlan:
     address: Address
     form: Form | None = None
     """How HTTP checks are asked; without it gRPC is served."""
-    tls: TlsPaths = TlsPaths()  # noqa: RUF009 (frozen)
+    tls: TlsPaths = TlsPaths()
     workers: int = 1
     """Processes that share the port; a unix socket has one, and so has grpcio."""
     largest_message: int = 4 * 1024 * 1024

@@ -6,11 +6,11 @@ it works, nothing else does. So what enters is plain, free of NUL, and of bounde
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from authplane.cel.check.expression_outcome import Code, Failed
+from authplane.core.values import dataclass
 
 MOST_STRING: Final = 32_768
 """The bytes of one string."""

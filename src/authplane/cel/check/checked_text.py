@@ -1,6 +1,5 @@
 """Checks the text of an expression: what the engine says of it, and what we do besides."""
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from authplane.cel.check.engine import BOOL, DYN, STRING, compile_text, load, result_type, type_name
@@ -11,6 +10,7 @@ from authplane.cel.syntax.read_paths import Read, find_reads
 from authplane.cel.syntax.tree import Node
 from authplane.cel.syntax.vocabulary import Vocabulary
 from authplane.cel.wire.expressions import parse_tree, sorted_bytes
+from authplane.core.values import dataclass
 
 _RESULTS: Final = {Result.BOOL: (BOOL,), Result.PERHAPS_BOOL: (BOOL, DYN), Result.STRING: (STRING,)}
 

@@ -4,13 +4,13 @@ The engine stops after 10,000 steps of all loops together, but a step may be lon
 So what a step does with strings and lists is counted, for the largest data that `admissible_data` lets through.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from authplane.cel.check.admissible_data import MOST_ELEMENTS, MOST_STRING
 from authplane.cel.check.regex_patterns import pattern_size
 from authplane.cel.syntax.tree import Call, Const, Entries, Items, Loop, Node, parts, path_of, walk
 from authplane.cel.syntax.vocabulary import MAPS, Kind, Macro, Vocabulary
+from authplane.core.values import dataclass
 
 MOST_WORK: Final = 5_000_000
 """In units of about 0.1 microseconds."""

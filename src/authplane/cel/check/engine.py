@@ -6,7 +6,6 @@ what was checked on plain dicts.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from authplane.cel.syntax.syntax_errors import reword_syntax
 from authplane.cel.syntax.vocabulary import Kind, Vocabulary
 from authplane.cel.wire.expressions import PACKAGE, build_types, message_name
 from authplane.cel.wire.numbers import NUMBER, WRITTEN, write_whole_numbers
+from authplane.core.values import dataclass
 
 BOOL: Final = cel.Type.BOOL
 DYN: Final = cel.Type.DYN

@@ -1,7 +1,6 @@
 """What is allowed in an expression, and probably not meant."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -11,6 +10,7 @@ from authplane.cel.syntax.expression_problem import position
 from authplane.cel.syntax.source_text import render_text
 from authplane.cel.syntax.tree import Call, Const, Has, Ident, Loop, Node, Select, path_of, walk
 from authplane.cel.syntax.vocabulary import Kind, Macro, Vocabulary
+from authplane.core.values import dataclass
 
 _EXACT: Final = 2**53
 _ARITHMETIC: Final = frozenset({"_+_", "_-_", "_*_", "_/_", "_%_"})

@@ -1,8 +1,9 @@
 """What an expression says about a request."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
+
+from authplane.core.values import dataclass
 
 
 class Code(StrEnum):

@@ -1,6 +1,6 @@
 """Expressions, from text to what can be evaluated."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -9,6 +9,7 @@ from authplane.cel.syntax.expression_problem import CelProblem, Reason, problem_
 from authplane.cel.syntax.read_paths import Read
 from authplane.cel.syntax.tree import Node
 from authplane.cel.syntax.vocabulary import MAPS, Kind, Vocabulary
+from authplane.core.values import dataclass
 
 if TYPE_CHECKING:
     # Only named here: it brings the engine, and most who know programs have none to compile.

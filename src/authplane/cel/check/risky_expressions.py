@@ -4,12 +4,12 @@
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from authplane.cel.syntax.read_paths import read_path
 from authplane.cel.syntax.tree import Call, Const, Has, Loop, Node, Select, parts, path_of
 from authplane.cel.syntax.vocabulary import MAPS, Vocabulary
+from authplane.core.values import dataclass
 
 Paths: TypeAlias = frozenset[tuple[str, ...]]
 

@@ -6,8 +6,9 @@ Envoy itself makes one, and for whether there is one at all.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+from authplane.core.values import dataclass
 
 # --- Tests of a value
 

@@ -4,7 +4,7 @@ One condition that Envoy refuses costs the whole listener or route table. So wha
 answer otherwise than we do, is found here, and is a reason to leave the expression to the policy server.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias, assert_never
 
 from authplane.cel.check.program import Program
@@ -17,6 +17,7 @@ from authplane.cel.syntax.tree import Call, Const, Entries, Has, Ident, Items, L
 from authplane.cel.syntax.vocabulary import MAPS, Variable
 from authplane.cel.wire.expressions import parse_overloads
 from authplane.core.envoy_releases import Release
+from authplane.core.values import dataclass
 
 _UNREAD: Final = {
     "request.mcp.params": "reads tool arguments",

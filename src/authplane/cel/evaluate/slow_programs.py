@@ -1,7 +1,9 @@
 """Stops programs that are slow again and again: a single-threaded server has no time for them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
+
+from authplane.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,6 @@
 """Shows why a program holds or not: the value of every part of it, and what would have to change."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from authplane.cel.check.engine import ERROR, TYPE, load, plain_value, type_name
@@ -16,6 +15,7 @@ from authplane.cel.syntax.source_text import render_text
 from authplane.cel.syntax.tree import Const, Has, Ident, Items, Loop, Node, parts, path_of, walk
 from authplane.cel.syntax.vocabulary import TYPES
 from authplane.cel.wire.expressions import parse_parts
+from authplane.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """What is wrong with an expression, and where in its text."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from authplane.core.values import dataclass
 
 
 class Reason(StrEnum):

@@ -1,11 +1,12 @@
 """Which members of an object an expression reads, at any depth."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final
 
 from authplane.cel.syntax.tree import Call, Const, Has, Loop, Node, Select, parts, path_of, walk
+from authplane.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

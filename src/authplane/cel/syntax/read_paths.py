@@ -1,10 +1,10 @@
 """Which parts of the data an expression reads, so that nothing else is made or handed to the engine."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from authplane.cel.syntax.tree import Call, Const, Has, Node, parts, path_of
 from authplane.cel.syntax.vocabulary import MAPS, Variable, Vocabulary
+from authplane.core.values import dataclass
 
 _RESERVED: Final = frozenset({"false", "in", "null", "true"})
 

@@ -1,10 +1,10 @@
 """The syntax tree of a checked expression, with macros as they were written."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from authplane.cel.syntax.vocabulary import Macro
+from authplane.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
 """What an expression may speak about: variables with types, functions and macros; another set for each context."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from types import MappingProxyType
 from typing import Final
+
+from authplane.core.values import dataclass
 
 
 class Kind(StrEnum):

@@ -1,7 +1,7 @@
 """The graph, built in named passes."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from authplane.controlplane.graph.build_memory import Memory
 from authplane.controlplane.graph.gateway.gateway_api import NO_GATEWAYS, Gateways, build_gateways
@@ -31,6 +31,7 @@ from authplane.controlplane.graph.upstreams.service_clusters import ServiceClust
 from authplane.controlplane.graph.upstreams.service_tls import read_service_tls
 from authplane.core.names import ObjectName, Ref
 from authplane.core.problems import Problem
+from authplane.core.values import dataclass
 from authplane.policy.attached.attachments import Policies
 from authplane.resources.documents import Resources
 

@@ -1,6 +1,6 @@
 """What one build of the graph leaves to the next."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from authplane.controlplane.graph.gateway.gateway_api import GatewayMemory
 from authplane.controlplane.graph.httpproxy.proxy_ports import Root
@@ -11,6 +11,7 @@ from authplane.controlplane.graph.upstreams.extension_services import ExtensionM
 from authplane.controlplane.graph.upstreams.service_clusters import ClusterMemo
 from authplane.core.memo import Memo, Watched
 from authplane.core.names import ObjectName, Ref
+from authplane.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,6 @@
 """Envoy's start-up configuration: one that asks a control plane, and one that has everything in it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, TypeAlias, assert_never
 
@@ -32,6 +31,7 @@ from authplane.controlplane.render.envoy_pieces import FROM_ADS, duration, pack,
 from authplane.controlplane.render.rendered import Rendered
 from authplane.controlplane.render.stat_tags import stats_config
 from authplane.core.addresses import parse_ip_address
+from authplane.core.values import dataclass
 
 _ADS_CLUSTER: Final = "authplane-control"
 _CONNECTIONS: Final = 50_000

@@ -1,6 +1,5 @@
 """The configuration of Envoy's external authorization filter, and what a route changes about it."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, TypeAlias, assert_never
 
@@ -27,6 +26,7 @@ from authplane.controlplane.render.envoy_pieces import duration
 from authplane.controlplane.render.newer_fields import SHADOW_MODE
 from authplane.controlplane.render.varint import varint
 from authplane.core.timeouts import After, Disabled, Timeout, UseDefault
+from authplane.core.values import dataclass
 
 NOBODY: Final = "authplane/nobody"
 """A cluster that never exists: a check that was not told whom to ask gets no answer."""

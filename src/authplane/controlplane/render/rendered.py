@@ -1,7 +1,6 @@
 """The whole graph as Envoy resources."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
@@ -23,6 +22,7 @@ from authplane.controlplane.render.resource_parts import Bodies, Part, Resource,
 from authplane.controlplane.render.routes.route_tables import route_tables_of
 from authplane.controlplane.render.secret_messages import render_secret
 from authplane.core.envoy_releases import CURRENT, Release
+from authplane.core.values import dataclass
 from authplane.xds.server.served_types import TypeUrl
 from authplane.xds.server.snapshot import Snapshot
 

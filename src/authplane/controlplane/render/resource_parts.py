@@ -5,13 +5,13 @@ a listener with ten thousand filter chains is the bytes of the listener and the 
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from google.protobuf.message import Message
 
 from authplane.controlplane.render.varint import varint
 from authplane.core.memo import Generations, Memo, Same
+from authplane.core.values import dataclass
 
 M = TypeVar("M", bound=Message)
 

@@ -1,7 +1,7 @@
 """One generation of the configuration: from documents to what proxies get."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, partial
 from types import MappingProxyType
 from typing import TypeAlias
@@ -19,6 +19,7 @@ from authplane.controlplane.status.policy_status import Observed, with_policies
 from authplane.controlplane.status.remembered_enforcement import RememberedEnforcement
 from authplane.controlplane.status.resource_status import Status, build_status
 from authplane.core.envoy_releases import CURRENT, Release
+from authplane.core.values import dataclass
 from authplane.policy.attached.attachments import RequestTarget
 from authplane.policy.compile.compile_policies import Compiled, PolicyCompiler
 from authplane.policy.placement.plan_cache import Plans

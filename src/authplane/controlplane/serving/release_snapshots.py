@@ -1,6 +1,5 @@
 """What proxies of different releases of Envoy get of one generation."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from authplane.controlplane.graph.model.graph_model import Graph
@@ -9,6 +8,7 @@ from authplane.controlplane.graph.model.port_model import hosts_of
 from authplane.controlplane.render.rendered import snapshot_of
 from authplane.controlplane.render.resource_parts import Bodies
 from authplane.core.envoy_releases import CURRENT, Release, first_alike, known_release
+from authplane.core.values import dataclass
 from authplane.xds.server.snapshot import Snapshot
 
 _USUAL: Final = first_alike(CURRENT)

@@ -1,13 +1,13 @@
 """The status of policies and of what they protect, as Kubernetes stores it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from authplane.core.names import Ref
 from authplane.core.problems import Problem
+from authplane.core.values import dataclass
 from authplane.policy.attached.attachments import Attachment
 from authplane.policy.compile.compile_policies import (
     CONTROLLER,

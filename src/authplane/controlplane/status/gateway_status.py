@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from authplane.controlplane.graph.build import Built
@@ -27,6 +26,7 @@ from authplane.controlplane.status.resource_status import (
 )
 from authplane.core.names import ObjectName, Ref
 from authplane.core.problems import Problem, Severity, dotted
+from authplane.core.values import dataclass
 from authplane.resources.documents import Finding, Resources
 from authplane.resources.kinds.agentic import Backend, XBackend
 from authplane.resources.kinds.gateway import ParentRef

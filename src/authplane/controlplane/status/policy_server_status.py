@@ -1,12 +1,13 @@
 """What status says of the connection to the policy server, as the control plane tried it."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Final
 
 from authplane.controlplane.status.resource_status import Condition, Status
 from authplane.core.names import Ref
+from authplane.core.values import dataclass
 
 _TYPE: Final = "PolicyServerReady"
 

@@ -1,7 +1,6 @@
 """Status of each resource, as Kubernetes stores it, from what the passes found."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, assert_never
 
 from authplane.controlplane.graph.build import Built
@@ -10,6 +9,7 @@ from authplane.controlplane.graph.model.upstreams import ExtensionCluster
 from authplane.controlplane.graph.reports import condition_type, in_contours_words
 from authplane.core.names import Ref
 from authplane.core.problems import Problem, Severity, dotted
+from authplane.core.values import dataclass
 from authplane.resources.documents import Finding, Resources, StoredAncestor
 from authplane.xds.server.served_types import XdsName
 

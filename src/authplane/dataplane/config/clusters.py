@@ -1,9 +1,9 @@
 """Clusters and the endpoints in them."""
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from authplane.core.values import dataclass
 from authplane.dataplane.config.metadata import NO_METADATA, ResourceMetadata
 from authplane.dataplane.config.security import ClientTls
 from authplane.dataplane.filters.calls import Endpoint

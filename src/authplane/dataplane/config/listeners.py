@@ -1,9 +1,9 @@
 """Listeners: what a server listens on and obeys, and what a client obeys."""
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from authplane.core.values import dataclass
 from authplane.dataplane.config.routes import RouteConfiguration
 from authplane.dataplane.config.security import ServerTls
 from authplane.dataplane.filters.calls import Endpoint

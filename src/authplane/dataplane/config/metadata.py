@@ -1,8 +1,8 @@
 """Metadata of resources, for filters that ask for it."""
 
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from authplane.core.values import dataclass
 from authplane.dataplane.config.frozen import FrozenMap
 from authplane.dataplane.filters.filter_metadata import NO_METADATA as NO_FILTER_METADATA
 from authplane.dataplane.filters.filter_metadata import FilterMetadata

@@ -1,9 +1,9 @@
 """Routes as a RouteConfiguration has them."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from authplane.core.values import dataclass
 from authplane.dataplane.config.frozen import FrozenMap
 from authplane.dataplane.config.metadata import NO_METADATA, ResourceMetadata
 from authplane.dataplane.filters.registry import FilterType

@@ -1,8 +1,8 @@
 """TLS as resources describe it: certificates by the names of providers that the bootstrap has."""
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from authplane.core.values import dataclass
 from authplane.matching.string_matchers import StringMatchers
 
 

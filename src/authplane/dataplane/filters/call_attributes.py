@@ -4,7 +4,6 @@ import binascii
 import re
 from base64 import b64decode
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from typing import Final
@@ -13,6 +12,7 @@ from authplane.cel.calls.call_vocabulary import CLIENT_CALLS, CLUSTER_METADATA, 
 from authplane.cel.check.admissible_data import Admitted, admit, admit_texts
 from authplane.cel.evaluate.facts import ABSENT, Absent, Fact, build_fact
 from authplane.cel.syntax.vocabulary import Vocabulary
+from authplane.core.values import dataclass
 from authplane.dataplane.filters.call_headers import lookup_in
 from authplane.dataplane.filters.calls import Call, Connection, Endpoint, Side
 from authplane.dataplane.filters.filter_metadata import FilterMetadata

@@ -6,12 +6,12 @@ lets go of what it holds also when the call is cancelled.
 """
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, IntEnum
 from typing import Final, Protocol, TypeAlias
 
 from authplane.core.addresses import parse_ip_address
+from authplane.core.values import dataclass
 from authplane.dataplane.filters.filter_metadata import NO_METADATA, FilterMetadata
 
 Metadata: TypeAlias = tuple[tuple[str, str | bytes], ...]

@@ -1,12 +1,13 @@
 """What routes and clusters say to filters: JSON objects by the names of those whom they are for."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Final
 
 from authplane.cel.check.admissible_data import Admitted, admit
 from authplane.cel.check.expression_outcome import Failed
+from authplane.core.values import dataclass
 
 _EXACT: Final = 2**53
 """Up to here every integer is a double of its own."""

@@ -1,10 +1,11 @@
 """Headers of a call: which are well-formed, which may be changed, and how they change."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias, assert_never
 
 from authplane.core.text import shorten
+from authplane.core.values import dataclass
 from authplane.dataplane.filters.calls import Change, Metadata, Mutation
 from authplane.matching.string_matchers import Regex, matches
 

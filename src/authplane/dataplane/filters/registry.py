@@ -5,11 +5,12 @@ what judges calls. Nothing here knows protobuf: a filter's ``wire`` module reads
 """
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias, TypeVar
 
 from authplane.core.problems import Problem
+from authplane.core.values import dataclass
 from authplane.dataplane.filters.calls import Running, Side
 from authplane.xds.bootstrap.credentials import ServiceCredentials, TlsFiles
 from authplane.xds.bootstrap.xds_bootstrap import Bootstrap, XdsServer

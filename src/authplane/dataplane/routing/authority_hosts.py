@@ -1,8 +1,8 @@
 """Which virtual host serves an authority."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from authplane.core.values import dataclass
 from authplane.dataplane.config.routes import VirtualHost
 from authplane.matching.string_matchers import lower
 

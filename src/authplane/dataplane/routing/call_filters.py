@@ -1,9 +1,9 @@
 """What the calls of a server or a client are judged by: everything is built when the configuration comes."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from authplane.core.values import dataclass
 from authplane.dataplane.config.listeners import ChainMatch, ConnectionManager, FilterChain, ServerListener, SourceType
 from authplane.dataplane.filters.calls import Call, Code, Side, Stop
 from authplane.dataplane.filters.registry import FilterConfig, State

@@ -1,10 +1,11 @@
 """Where a call goes and which filters judge it: everything is built when the configuration comes."""
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from typing import Final, TypeAlias
 
+from authplane.core.values import dataclass
 from authplane.dataplane.config.listeners import ConnectionManager
 from authplane.dataplane.config.metadata import NO_METADATA, ResourceMetadata, shown_to_filters
 from authplane.dataplane.config.routes import (

@@ -1,10 +1,10 @@
 """Endpoints as grpcio's own load balancing can use them: a target and the name of a policy."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from ipaddress import IPv4Address, ip_address
 from typing import Final
 
+from authplane.core.values import dataclass
 from authplane.dataplane.config.clusters import Balancing, Cluster, ClusterEndpoints, Drop, LocalityEndpoints
 from authplane.dataplane.filters.calls import Endpoint
 from authplane.matching.fractions import is_drawn

@@ -1,11 +1,11 @@
 """Which filter chain of a server serves a connection (gRFC A36)."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import TypeAlias
 
 from authplane.core.addresses import parse_ip_address
+from authplane.core.values import dataclass
 from authplane.dataplane.config.listeners import ChainMatch, FilterChain, ServerListener, SourceType
 from authplane.dataplane.filters.calls import Endpoint
 from authplane.dataplane.filters.networks import Network

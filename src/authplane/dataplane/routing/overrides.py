@@ -1,8 +1,8 @@
 """What holds for a filter on a route: the most specific level that mentions it."""
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from authplane.core.values import dataclass
 from authplane.dataplane.config.listeners import HttpFilter
 from authplane.dataplane.config.routes import Override, Overrides
 

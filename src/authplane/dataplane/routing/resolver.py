@@ -1,12 +1,13 @@
 """From the name of a Listener to everything that belongs to it: what to watch, and the whole once it is known."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from authplane.core.addresses import parse_ip_address
 from authplane.core.text import shorten
+from authplane.core.values import dataclass
 from authplane.dataplane.config.clusters import AggregateOf, Cluster, ClusterEndpoints, DnsEndpoint, EdsEndpoints
 from authplane.dataplane.config.listeners import ApiListener, ConnectionManager, Listener, RouteName, ServerListener
 from authplane.dataplane.config.metadata import ResourceMetadata

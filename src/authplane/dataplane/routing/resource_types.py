@@ -1,9 +1,9 @@
 """The four types of resources, as a client of xDS asks for them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
+from authplane.core.values import dataclass
 from authplane.dataplane.config.clusters import Cluster, ClusterEndpoints
 from authplane.dataplane.config.listeners import Listener
 from authplane.dataplane.config.read.decode_resource import (

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +9,7 @@ import structlog
 
 from authplane.authserver.records.runtime.metrics import Metrics
 from authplane.controlplane.serving.runtime.control_socket import NotLiveError, live_address
+from authplane.core.values import dataclass
 from authplane.devkit.diagnosis.envoy_stats import STATS, StatsInvalidError, parse_envoy_stats
 from authplane.devkit.diagnosis.server_counts import METRICS, MetricsInvalidError, parse_server_counts
 from authplane.devkit.diagnosis.tallies import By, Tally, add_up

@@ -4,7 +4,6 @@ A probe is a function from what is examined to rows. To add one, write the funct
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, TypeAlias, assert_never
 
@@ -12,6 +11,7 @@ from authplane.controlplane.serving.generation import Generation
 from authplane.controlplane.serving.runtime.handshake import Accepted, Greeting, NotTried, Refused, greet_once
 from authplane.controlplane.serving.runtime.policy_server_probe import REMEDIES, dialled, dialled_with
 from authplane.core.problems import Severity
+from authplane.core.values import dataclass
 from authplane.policy.attached.unprotected import unprotected_problems
 from authplane.policy.rules.policy_targets import BACKENDS
 from authplane.runtime.servers.listen import Address

@@ -1,9 +1,11 @@
 """How often which rule decided what, whoever counted it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import TypeAlias
+
+from authplane.core.values import dataclass
 
 
 class By(StrEnum):

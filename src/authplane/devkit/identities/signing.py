@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from joserfc.jwk import ECKey
 from joserfc.jws import JWSRegistry, serialize_compact
 
 from authplane.core.secret import Secret
+from authplane.core.values import dataclass
 
 _ALGORITHM: Final = "ES256"
 _REGISTRY: Final = JWSRegistry(algorithms=[_ALGORITHM])

@@ -1,6 +1,5 @@
 """Throw-away certificates: a CA and what it signs, for trying things out and for tests."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from ipaddress import ip_address
@@ -12,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from authplane.core.secret import Secret
+from authplane.core.values import dataclass
 
 _SKEW: Final = timedelta(minutes=5)
 """Certificates start a little before they are made: clocks differ."""

@@ -1,6 +1,5 @@
 """The folder of a development issuer: keys and certificates that nobody should trust in earnest."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -11,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from authplane.core.addresses import parse_ip_address
 from authplane.core.secret import Secret
+from authplane.core.values import dataclass
 from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, Usage, create_authority, issue
 
 LIFETIME: Final = timedelta(days=90)

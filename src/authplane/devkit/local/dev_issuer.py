@@ -3,7 +3,6 @@
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from http import HTTPStatus
@@ -12,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import structlog
 
+from authplane.core.values import dataclass
 from authplane.devkit.identities.signing import SigningKey
 from authplane.devkit.local.dev_folder import (
     LIFETIME,

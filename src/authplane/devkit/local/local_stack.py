@@ -8,7 +8,6 @@ import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, TypeAlias
@@ -28,6 +27,7 @@ from authplane.controlplane.render.envoy_bootstrap import ControlPlane, UnixSock
 from authplane.controlplane.serving.runtime.control_metrics import ControlMetrics
 from authplane.controlplane.serving.runtime.control_plane import Control, ControlSettings, Told
 from authplane.controlplane.serving.runtime.native_keys import OFTEN
+from authplane.core.values import dataclass
 from authplane.devkit.diagnosis.decision_counts import answer_counts
 from authplane.devkit.local.dev_issuer import IssuerPlan, serve_issuer
 from authplane.devkit.local.workspace import Workspace

@@ -1,6 +1,5 @@
 """The folder in which `authplane run` keeps what it makes: certificates and the quickstart's resources."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Final
 
 from cryptography import x509
 
+from authplane.core.values import dataclass
 from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, create_authority, issue
 from authplane.devkit.local.dev_folder import WorkloadFiles, prepare_issuer, write_workload
 

@@ -4,12 +4,13 @@ import re
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from types import MappingProxyType
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 from authplane.core.problems import Path
+from authplane.core.values import dataclass
 from authplane.dataplane.filters.calls import Call, Endpoint, PeerCertificate, Side
 from authplane.dataplane.filters.filter_metadata import FilterMetadata
 from authplane.devkit.strict_files import Text, json_object, located, read_as, take

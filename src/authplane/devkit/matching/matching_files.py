@@ -1,7 +1,7 @@
 """Trees of the unified matcher that somebody has written to a file, and the way a call takes through them."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
 from envoy.extensions.common.matching.v3 import extension_matcher_pb2 as matching_pb
@@ -15,6 +15,7 @@ from authplane.cel.check.expression_outcome import Failed
 from authplane.cel.explain.explain_expression import Hidden, Part, Shown, explain
 from authplane.cel.syntax.vocabulary import Vocabulary
 from authplane.core.problems import Path, Problem, Problems, Severity
+from authplane.core.values import dataclass
 from authplane.dataplane.filters.call_attributes import VOCABULARIES
 from authplane.dataplane.filters.calls import Call, Side
 from authplane.dataplane.filters.composite.authority_dependence import asks_authority

@@ -6,7 +6,7 @@ id, a signature for claims. What is made up is said.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias, assert_never
@@ -16,6 +16,7 @@ from authplane.controlplane.graph.build import build_graph
 from authplane.controlplane.graph.reached_targets import routed_targets
 from authplane.core.problems import printable
 from authplane.core.strict_json import NotStrict
+from authplane.core.values import dataclass
 from authplane.devkit.identities.signing import SigningKey
 from authplane.devkit.identities.throwaway_certificates import Leaf, Usage, create_authority, issue
 from authplane.devkit.policies.request_files import AskedRequest

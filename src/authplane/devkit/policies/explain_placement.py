@@ -1,12 +1,13 @@
 """Who decides what before every target, and what could be otherwise."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from authplane.controlplane.serving.generation import Generation
 from authplane.core.envoy_releases import CURRENT, Release, known_release
 from authplane.core.names import Ref
+from authplane.core.values import dataclass
 from authplane.policy.attached.attachments import Attachment, Policies, PolicyChain, RequestTarget
 from authplane.policy.placement.accepted_differences import ACCEPTED_DIFFERENCES
 from authplane.policy.placement.placement_model import CallOut, Decider, PlacedPolicy, Plan

@@ -1,12 +1,12 @@
 """Tests of policies: requests with what is expected of them."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from authplane.core.names import Ref
 from authplane.core.problems import Problem
+from authplane.core.values import dataclass
 from authplane.devkit.policies.check_records import check_record
 from authplane.devkit.policies.checking import Circumstances, Enforced, check, enforce
 from authplane.devkit.policies.policy_folders import load_paths, match_paths

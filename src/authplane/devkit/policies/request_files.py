@@ -3,13 +3,14 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from authplane.core.names import Ref
 from authplane.core.problems import Path
+from authplane.core.values import dataclass
 from authplane.devkit.strict_files import Text, bytes_of, json_object, located, read_as, take
 from authplane.policy.attached.attachments import RequestTarget
 from authplane.policy.check.answer_headers import fit_name

@@ -1,7 +1,6 @@
 """Matchers that ask an expression."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from authplane.cel.calls.call_vocabulary import HEADERS
@@ -9,6 +8,7 @@ from authplane.cel.check.expression_outcome import HOLDS, Outcome
 from authplane.cel.check.program import Program
 from authplane.cel.evaluate.evaluation import evaluate, evaluate_text
 from authplane.cel.evaluate.facts import Fact
+from authplane.core.values import dataclass
 
 Reads: TypeAlias = tuple[tuple[str, tuple[str, ...] | None], ...]
 """Variables by their dotted names, each with the keys of a map that are read; None means the whole."""

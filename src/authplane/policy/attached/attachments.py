@@ -1,7 +1,7 @@
 """Which policies stand before which target."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 from authplane.cel.syntax.read_members import NOTHING, Members, join_members
 from authplane.core.memo import Memo, Same
 from authplane.core.names import Ref
+from authplane.core.values import dataclass
 from authplane.policy.identity.tokens.issuer import Issuer
 from authplane.policy.identity.trusted import Trusted
 from authplane.policy.identity.workload_identity.spiffe import SpiffeId, parse_spiffe_id

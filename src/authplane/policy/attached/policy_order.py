@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from authplane.core.values import dataclass
 from authplane.policy.rules.access_settings import Options
 from authplane.policy.rules.policy_targets import PolicyTarget
 from authplane.policy.rules.rule_model import AnyPolicy, Screen, Unusable

@@ -2,9 +2,10 @@
 
 import binascii
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
+from authplane.core.values import dataclass
 from authplane.policy.check.answer_headers import fit_value
 from authplane.policy.check.request import Request
 from authplane.policy.check.user_names import LONGEST_USER, fit_user

@@ -1,9 +1,9 @@
 """What an authorization check concludes."""
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from authplane.core.header_edits import NO_EDITS, HeaderEdits
+from authplane.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

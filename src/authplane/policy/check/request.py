@@ -1,11 +1,13 @@
 """The request that an authorization check is about."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias
+
+from authplane.core.values import dataclass
 
 Headers: TypeAlias = dict[str, str] | Iterable[tuple[str, str]]
 """Some headers: by name in lower case, each once and none with an odd name; or all of them, as they came."""

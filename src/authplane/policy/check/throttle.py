@@ -1,9 +1,10 @@
 """Limits how often passwords can be guessed."""
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import Final
+
+from authplane.core.values import dataclass
 
 MOST: Final = 10_000
 """How many buckets of a kind are kept; the one that was used longest ago goes first."""

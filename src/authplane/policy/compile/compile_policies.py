@@ -1,7 +1,7 @@
 """All policies at once: from documents to what stands before each target, and what is to be said of each policy."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -9,6 +9,7 @@ from typing import Final
 from authplane.core.memo import Generations, Memo, Same
 from authplane.core.names import Ref
 from authplane.core.problems import Problem, Problems
+from authplane.core.values import dataclass
 from authplane.policy.attached.attachments import Attachment, AttachmentMemo, Policies, ensure_attachment, trust_domains
 from authplane.policy.attached.policy_order import Stands, each_once
 from authplane.policy.compile.followed_issuers import followed_issuers, names_of

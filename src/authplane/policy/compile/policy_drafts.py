@@ -1,10 +1,10 @@
 """One policy document as rules, as far as it can be said without looking at any other."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from authplane.core.names import Ref
 from authplane.core.problems import Path, Problem, Problems
+from authplane.core.values import dataclass
 from authplane.policy.compile.grpc_limits import Unknown, unknown_in_rule, unknown_in_service
 from authplane.policy.compile.rule_entries import SKIP_BASE, Reading, parse_entries
 from authplane.policy.compile.rule_sources import parse_source

@@ -1,9 +1,10 @@
 """Policies with what they refer to."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from authplane.core.problems import Problems
+from authplane.core.values import dataclass
 from authplane.policy.compile.policy_drafts import Draft
 from authplane.policy.compile.service_references import resolve
 from authplane.policy.rules.backend_tls import BackendTlsPolicies

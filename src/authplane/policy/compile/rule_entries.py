@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -11,6 +10,7 @@ from authplane.cel.check.program import Program, compile_expression
 from authplane.cel.syntax.vocabulary import ACCESS_POLICY
 from authplane.core.names import Ref
 from authplane.core.problems import Problems
+from authplane.core.values import dataclass
 from authplane.policy.check.answer_headers import fit_name
 from authplane.policy.compile.service_references import parse_external
 from authplane.policy.rules.rule_model import (

@@ -1,8 +1,8 @@
 """How a client is told that its request goes no further."""
 
-from dataclasses import dataclass
 from typing import Final
 
+from authplane.core.values import dataclass
 from authplane.policy.attached.attachments import Attachment
 from authplane.policy.check.answer_headers import may_send
 from authplane.policy.check.basic import LONGEST_REALM

@@ -1,7 +1,6 @@
 """One request under judgement: whatever rules ask about it is found out when the first of them asks, and once."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -10,6 +9,7 @@ from authplane.cel.check.expression_outcome import Code, Failed
 from authplane.cel.check.expression_outcome import Outcome as CelOutcome
 from authplane.cel.check.program import Program
 from authplane.cel.evaluate.facts import ABSENT, Fact, Lookup, build_fact
+from authplane.core.values import dataclass
 from authplane.policy.attached.attachments import PolicyChain
 from authplane.policy.check.request import Request
 from authplane.policy.explain.tracing import Tracer

@@ -1,8 +1,7 @@
 """What was tried on the way to a decision, for people."""
 
-from dataclasses import dataclass
-
 from authplane.cel.explain.explain_expression import Explanation
+from authplane.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

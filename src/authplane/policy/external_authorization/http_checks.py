@@ -1,10 +1,10 @@
 """Questions over HTTP: the request's own method and path below a prefix; the status 200 allows."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from authplane.core.header_edits import HeaderEdits
+from authplane.core.values import dataclass
 from authplane.policy.check.answer_headers import fit_name
 from authplane.policy.external_authorization.check_hops import HOPS_HEADER, hops_of
 from authplane.policy.external_authorization.forwarded_headers import told_headers

@@ -6,11 +6,11 @@ data, and logging changes the server: they need a rule of their own.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, assert_never
 
+from authplane.core.values import dataclass
 from authplane.policy.mcp.mcp_calls import (
     ClientResponse,
     EndSession,

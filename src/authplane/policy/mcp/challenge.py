@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never
 
+from authplane.core.values import dataclass
 from authplane.policy.check.basic import fit_realm
 
 _SCOPE: Final = re.compile(r"[!#-\[\]-~]{1,1024}")

@@ -1,10 +1,10 @@
 """How an MCP client is told that its request goes no further."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from json.encoder import encode_basestring_ascii
 from typing import Final, assert_never
 
+from authplane.core.values import dataclass
 from authplane.policy.mcp.challenge import BadToken, Challenge, MoreScope, NoToken, render_challenge
 from authplane.policy.mcp.mcp_calls import McpCall, RpcId, id_of
 from authplane.policy.mcp.mcp_refusal import Fault, McpRefusal

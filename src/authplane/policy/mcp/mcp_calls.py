@@ -1,9 +1,10 @@
 """What a request to an MCP server asks for."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeAlias, assert_never
 
+from authplane.core.values import dataclass
 from authplane.policy.mcp.mcp_versions import ProtocolVersion
 
 RpcId: TypeAlias = str

@@ -1,9 +1,9 @@
 """Why a request to an MCP server is not even judged."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from authplane.core.values import dataclass
 from authplane.policy.mcp.mcp_calls import RpcId
 
 PARSE_ERROR: Final = -32700

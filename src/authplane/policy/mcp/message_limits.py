@@ -1,9 +1,10 @@
 """How large a message to an MCP server may be."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from authplane.core.strict_json import Limits
+from authplane.core.values import dataclass
 
 LARGEST_BODY: Final = 1024 * 1024
 LONGEST_ID: Final = 1024

@@ -3,9 +3,10 @@
 Documentation and tests read them. The differential tests fail for a difference that is not among them.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from authplane.core.values import dataclass
 
 
 class Effect(StrEnum):

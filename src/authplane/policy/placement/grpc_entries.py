@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, assert_never
 
 from authplane.cel.calls.call_vocabulary import HEADERS, SERVER_CALLS, compile_call_expression
 from authplane.cel.check.program import Program
 from authplane.cel.syntax.source_text import render_text
 from authplane.cel.syntax.tree import Const
+from authplane.core.values import dataclass
 from authplane.policy.identity.workload_identity.spiffe import names_workload
 from authplane.policy.mcp.header_front import canonical_path
 from authplane.policy.placement.entry_placement import ASKS, COMMA, NO_MCP

@@ -1,10 +1,11 @@
 """What a gRPC server grants by itself: calls that the policy engine would grant, told without asking it."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from authplane.core.names import Ref
+from authplane.core.values import dataclass
 from authplane.policy.attached.attachments import Attachment, PolicyChain
 from authplane.policy.identity.workload_identity.identity_headers import IDENTITY_HEADERS
 from authplane.policy.placement.entry_placement import CHOSEN

@@ -5,10 +5,10 @@ it may refuse at once what is left out, and has to ask about the rest.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias, assert_never
 
+from authplane.core.values import dataclass
 from authplane.policy.attached.attachments import Attachment
 from authplane.policy.rules.access_settings import Composition
 from authplane.policy.rules.rule_model import (

@@ -1,6 +1,5 @@
 """Where a rule is enforced, as values."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -8,6 +7,7 @@ from authplane.cel.envoy.request_checks import PRESENT, Header
 from authplane.cel.envoy.translate import NOBODY, Condition, Who
 from authplane.core.envoy_releases import CURRENT, Release
 from authplane.core.names import Ref
+from authplane.core.values import dataclass
 from authplane.policy.rules.access_settings import BodyInspection, Composition, Placement
 from authplane.policy.rules.rule_model import Oidc, Source
 

@@ -2,12 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from authplane.core.envoy_releases import CURRENT, Release
 from authplane.core.memo import Same
 from authplane.core.names import Ref
+from authplane.core.values import dataclass
 from authplane.policy.attached.attachments import Policies, PolicyChain, RequestTarget
 from authplane.policy.placement.grpc_plan import place_grpc, plan_in_server
 from authplane.policy.placement.placement_model import CallOut, Choices, Decider, Native, PlacedPolicy, Plan

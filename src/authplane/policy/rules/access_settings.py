@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import timedelta
 from enum import StrEnum
 from types import MappingProxyType
@@ -11,6 +11,7 @@ from typing import Final
 from authplane.core.names import ObjectName, Ref
 from authplane.core.problems import Problems
 from authplane.core.timeouts import After, UseDefault, parse_timeout
+from authplane.core.values import dataclass
 from authplane.policy.identity.tokens.claims import LONGEST_SKEW, Times
 from authplane.policy.identity.tokens.issuer import Reach
 from authplane.policy.identity.tokens.issuer_url import IssuerUrl, parse_issuer_url

@@ -5,13 +5,14 @@ A Service that a policy names is never reached without TLS: where the policy can
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from authplane.core.addresses import parse_ip_address
 from authplane.core.names import ObjectName, Ref
 from authplane.core.problems import Problem, Problems
+from authplane.core.values import dataclass
 from authplane.resources.catalogue import TLS_POLICY
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.backend_tls_policy import BackendTLSPolicy, BackendTlsValidation, CaRef

@@ -1,9 +1,9 @@
 """External authorization services, as the Gateway API's HTTPExternalAuthFilter describes them."""
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from authplane.core.names import ObjectName
+from authplane.core.values import dataclass
 from authplane.policy.rules.backend_tls import BackendTls
 
 

@@ -1,13 +1,14 @@
 """Who may do what: rules as values, the same for whoever enforces them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from authplane.cel.check.program import Program
 from authplane.cel.syntax.read_members import NOTHING, Members, find_members
 from authplane.core.names import Ref
+from authplane.core.values import dataclass
 from authplane.policy.identity.tokens.issuer_url import IssuerUrl
 from authplane.policy.identity.workload_identity.service_account import ServiceAccount
 from authplane.policy.mcp.base_methods import BaseMode

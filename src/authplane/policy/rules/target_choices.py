@@ -1,10 +1,10 @@
 """What a backend or a Gateway chooses for the policies before it, in its annotations."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from authplane.core.problems import Problems
+from authplane.core.values import dataclass
 from authplane.policy.rules.access_settings import BodyInspection, Placement
 
 PLACEMENT: Final = "authplane.dev/placement"

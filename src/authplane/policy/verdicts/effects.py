@@ -5,11 +5,12 @@ the decision. One that needs nothing just returns the decision.
 """
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from authplane.core.header_edits import NO_EDITS, HeaderEdits
+from authplane.core.values import dataclass
 from authplane.policy.check.decision import Decision
 from authplane.policy.check.request import Request
 from authplane.policy.identity.workload_identity.reviewing import ReviewOutcome, ReviewToken

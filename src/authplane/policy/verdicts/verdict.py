@@ -1,11 +1,11 @@
 """What a decision rests on."""
 
 from collections.abc import Generator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from authplane.core.header_edits import NO_EDITS, HeaderEdits
+from authplane.core.values import dataclass
 from authplane.policy.check.decision import Decision
 from authplane.policy.verdicts.effects import Declined, Effect, Outcome
 

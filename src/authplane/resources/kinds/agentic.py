@@ -4,9 +4,9 @@ Who wrote the upstream kinds changed their mind more than once about shapes: a l
 All of them are read. What the kinds mean differs as well; that is for those who compile policies.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
+from authplane.core.values import dataclass
 from authplane.resources.kinds.meta import LABEL, Meta
 from authplane.resources.typed.schema import Filled, Length, OneOf, OneOrMany, Range
 

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 from authplane.core.problems import Path, Problem
+from authplane.core.values import dataclass
 from authplane.resources.kinds.meta import LABEL, Meta
 from authplane.resources.typed.schema import Filled, Length, Matches, OneOf, Range
 

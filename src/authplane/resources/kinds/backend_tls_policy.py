@@ -1,9 +1,10 @@
 """Gateway API's BackendTLSPolicy: Services that are reached over TLS."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, ClassVar
 
+from authplane.core.values import dataclass
 from authplane.resources.kinds.meta import NOTHING, Meta
 from authplane.resources.typed.schema import Length, Named, OneOf, Upstream
 

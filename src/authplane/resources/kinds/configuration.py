@@ -1,8 +1,8 @@
 """Our own kind: AuthplaneConfiguration."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
+from authplane.core.values import dataclass
 from authplane.resources.kinds.contour_policies import NamespacedName
 from authplane.resources.kinds.contour_settings import ContourSettings
 from authplane.resources.kinds.meta import Meta

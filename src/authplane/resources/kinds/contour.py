@@ -5,9 +5,9 @@ controller must judge (references, durations, combinations) is for the graph.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
+from authplane.core.values import dataclass
 from authplane.resources.kinds.contour_policies import (
     PORT,
     WEIGHT,

@@ -4,11 +4,12 @@ It stands under ``contour.yaml`` in a ConfigMap ``contour``, or is a file by its
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, ClassVar, Final
 
 from authplane.core.names import Ref
 from authplane.core.problems import Path
+from authplane.core.values import dataclass
 from authplane.resources.kinds.contour_policies import (
     COUNT,
     Authorization,

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, ClassVar, Final
 
+from authplane.core.values import dataclass
 from authplane.resources.kinds.meta import NOTHING
 from authplane.resources.typed.schema import Filled, Length, Matches, Named, OneOf, Range, Upstream
 

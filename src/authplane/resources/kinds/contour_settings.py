@@ -1,8 +1,8 @@
 """Contour's settings for the whole process, in a ContourConfiguration or in ours."""
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
+from authplane.core.values import dataclass
 from authplane.resources.kinds.contour_policies import DNS_NAME, Authorization, CircuitBreakers, NamespacedName
 from authplane.resources.kinds.meta import Meta
 from authplane.resources.typed.schema import Filled, Length, Named, OneOf, Range, Upstream

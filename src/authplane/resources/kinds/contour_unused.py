@@ -1,9 +1,9 @@
 """Policies of an HTTPProxy that have no effect here: they are read, so that what Contour refuses is refused."""
 
 import re
-from dataclasses import dataclass
 from typing import Annotated, Final
 
+from authplane.core.values import dataclass
 from authplane.resources.kinds.contour_policies import COUNT, HeaderValue
 from authplane.resources.typed.schema import Given, Length, Matches, Named, OneOf, Range
 

@@ -1,11 +1,12 @@
 """Kubernetes' own kinds: Service, Secret, ConfigMap, EndpointSlice."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Final
 
 from authplane.core.secret import Secret as Hidden
+from authplane.core.values import dataclass
 from authplane.resources.kinds.meta import NOTHING, Meta
 from authplane.resources.typed.schema import Base64, Length, Named, OneOf, Range, Upstream
 

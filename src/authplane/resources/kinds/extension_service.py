@@ -1,9 +1,9 @@
 """Contour's ExtensionService."""
 
 import re
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
+from authplane.core.values import dataclass
 from authplane.resources.kinds.contour_policies import (
     PORT,
     WEIGHT,

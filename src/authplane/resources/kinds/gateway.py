@@ -1,9 +1,10 @@
 """Gateway API's kinds: Gateway, HTTPRoute and ReferenceGrant."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, ClassVar, Final
 
+from authplane.core.values import dataclass
 from authplane.resources.kinds.meta import NOTHING, Meta
 from authplane.resources.typed.schema import Given, Length, Named, OneOf, Range, Upstream
 

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Final
 
 from authplane.core.names import ObjectName
+from authplane.core.values import dataclass
 from authplane.resources.typed.schema import Length, Matches, Upstream
 
 NAME: Final = Matches(re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"), "web-1")

@@ -1,9 +1,9 @@
 """``AuthplaneConfiguration.spec``: what holds for all AccessPolicies."""
 
 import re
-from dataclasses import dataclass
 from typing import Annotated, Final, TypeAlias
 
+from authplane.core.values import dataclass
 from authplane.resources.kinds.contour_policies import NamespacedName
 from authplane.resources.typed.schema import Filled, Length, Matches, OneOf, Range
 

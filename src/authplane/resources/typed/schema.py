@@ -6,9 +6,10 @@ variable ``UPSTREAM`` names the fields that the upstream kind has and we do not 
 that a text stands for where the document has no mapping.
 """
 
-from dataclasses import dataclass
 from re import Pattern
 from typing import TypeAlias
+
+from authplane.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ import binascii
 import difflib
 import types
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from types import MappingProxyType
@@ -14,6 +14,7 @@ from typing import Annotated, Final, TypeAlias, Union, get_args, get_origin, get
 from authplane.core.problems import Path, Problem, Severity
 from authplane.core.secret import Secret
 from authplane.core.text import shorten
+from authplane.core.values import dataclass
 from authplane.resources.typed.schema import Base64, Filled, Given, Limit, Named, OneOrMany, Unused, Upstream
 from authplane.resources.typed.schema_limits import breach
 from authplane.resources.yaml.nodes import Entry, Fields, Items, Node, Scalar, Shared, Value, is_null, value_of

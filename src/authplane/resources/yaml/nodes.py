@@ -8,12 +8,12 @@ that a number with leading zeros is text.
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeGuard
 
 import yaml
 
 from authplane.core.problems import Path, Problem
+from authplane.core.values import dataclass
 
 DEEPEST: Final = 64
 """How many lists and mappings may stand inside one another."""

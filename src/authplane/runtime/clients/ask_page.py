@@ -2,12 +2,12 @@
 
 import asyncio
 import os
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, assert_never
 
 import httpcore2
 
+from authplane.core.values import dataclass
 from authplane.runtime.servers.listen import Address, TcpAddress, UnixAddress
 
 _LARGEST: Final = 64 * 1024 * 1024

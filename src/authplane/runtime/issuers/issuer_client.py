@@ -5,7 +5,6 @@ import os
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +12,7 @@ import httpcore2
 
 from authplane.core.problems import printable
 from authplane.core.text import shorten
+from authplane.core.values import dataclass
 from authplane.policy.identity.tokens.issuer import HttpAnswer, Reach
 from authplane.runtime.clients.careful_network import CarefulNetwork
 from authplane.runtime.clients.private_networks import PublicNetwork

@@ -7,12 +7,13 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, TypeAlias, assert_never
 
 import structlog
 
 from authplane.core.problems import printable
+from authplane.core.values import dataclass
 from authplane.policy.identity.tokens.issuer import Fetch, Issuer, IssuerState, Schedule, Standing
 from authplane.policy.identity.tokens.issuer_events import (
     Fetched,

@@ -3,7 +3,6 @@
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from http import HTTPMethod, HTTPStatus
 from ipaddress import ip_address
 from typing import Final, Protocol, TypeAlias, assert_never
@@ -12,6 +11,7 @@ import structlog
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from authplane.core.problems import printable
+from authplane.core.values import dataclass
 from authplane.runtime.child_processes import place_of
 from authplane.runtime.servers.admin_hosts import KnownHosts
 from authplane.runtime.servers.http_server import HttpLimits, HttpRequest, HttpResponse, Respond, serve_http

@@ -6,10 +6,10 @@ rebinding). The browser still names the page's host, so a server that knows its 
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final
 
 from authplane.core.addresses import is_loopback, parse_ip_address
+from authplane.core.values import dataclass
 from authplane.runtime.servers.listen import Address, UnixAddress
 
 # RFC 9110 §7.2: Host = uri-host [ ":" port ]

@@ -6,7 +6,6 @@ import os
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import responses
 from typing import Final, TypeAlias, assert_never
@@ -14,6 +13,7 @@ from typing import Final, TypeAlias, assert_never
 import h11
 import structlog
 
+from authplane.core.values import dataclass
 from authplane.runtime.child_processes import owned_tasks, place_of
 from authplane.runtime.servers.listen import (
     Address,

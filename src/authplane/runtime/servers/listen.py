@@ -10,11 +10,11 @@ import errno
 import os
 import socket
 import ssl
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias, assert_never
 
 from authplane.core.secret import Secret
+from authplane.core.values import dataclass
 
 _LONGEST_PATH: Final = 107
 """What a unix socket's address has room for, in bytes."""

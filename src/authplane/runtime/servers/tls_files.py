@@ -2,12 +2,12 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import structlog
 
+from authplane.core.values import dataclass
 from authplane.runtime.servers.listen import ServerTls, TlsUnusableError, read_server_tls
 
 _log: Final = structlog.stdlib.get_logger()

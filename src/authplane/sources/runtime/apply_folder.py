@@ -11,9 +11,9 @@ import shutil
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from authplane.core.values import dataclass
 from authplane.sources.runtime.listing import APPLIED, SWITCH, FolderError, Listing, Stamp, list_files
 
 

@@ -7,9 +7,11 @@ import json
 import os
 import stat
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final, NamedTuple, Self
+
+from authplane.core.values import dataclass
 
 
 class FolderError(Exception):

@@ -1,9 +1,9 @@
 """Credentials of channels, as a bootstrap names them."""
 
 import re
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from authplane.core.values import dataclass
 from authplane.xds.bootstrap.json_fields import Fields
 
 _DURATION: Final = re.compile(r"([0-9]{1,12})(\.[0-9]{1,9})?s")

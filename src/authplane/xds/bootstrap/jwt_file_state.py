@@ -3,11 +3,11 @@
 A state machine: calls and finished reads come in with the time, answers go out. Nothing is read unless a call starts.
 """
 
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from authplane.core.backoff import backoff_delay
 from authplane.core.secret import Secret
+from authplane.core.values import dataclass
 from authplane.xds.bootstrap.jwt_token import NotToken, Token, parse_token
 
 _EARLY: Final = 30.0

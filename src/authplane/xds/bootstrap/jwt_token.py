@@ -3,11 +3,11 @@
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from authplane.core.secret import Secret
 from authplane.core.strict_json import Limits, NotStrict, parse_json
+from authplane.core.values import dataclass
 
 MOST_BYTES: Final = 1024 * 1024
 """How large the file of a token may be."""

@@ -5,7 +5,7 @@ Types are held strictly and every problem is reported; fields that nobody knows 
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, TypeVar
@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from authplane.core.feature_flags import FeatureFlags
 from authplane.core.problems import Problem, Problems
 from authplane.core.strict_json import Limits, NotStrict, parse_json
+from authplane.core.values import dataclass
 from authplane.xds.bootstrap.credentials import (
     CallCredentials,
     ChannelCredentials,

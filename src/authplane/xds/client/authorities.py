@@ -1,7 +1,8 @@
 """Authorities: whose resources come from which servers."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from authplane.core.values import dataclass
 from authplane.xds.bootstrap.xds_bootstrap import Bootstrap, XdsServer
 from authplane.xds.client.resource_cache import Entry, Key, Standing
 

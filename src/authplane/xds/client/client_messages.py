@@ -1,8 +1,8 @@
 """What goes over a client's streams, and what a session wants done."""
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from authplane.core.values import dataclass
 from authplane.xds.bootstrap.xds_bootstrap import Node, XdsServer
 from authplane.xds.client.watch_events import Event
 

@@ -1,10 +1,11 @@
 """What a client and one server have said to each other, on the present stream and before it."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from authplane.core.backoff import backoff_delay
+from authplane.core.values import dataclass
 from authplane.xds.bootstrap.xds_bootstrap import Node, XdsServer
 from authplane.xds.client.client_messages import Link, Request
 from authplane.xds.client.resource_cache import Key

@@ -1,9 +1,10 @@
 """Brings what a response says into the cache."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
+from authplane.core.values import dataclass
 from authplane.xds.bootstrap.xds_bootstrap import Feature, XdsServer
 from authplane.xds.client.client_messages import Report, Response
 from authplane.xds.client.conversation import Topic

@@ -1,11 +1,12 @@
 """Reads the resources of a response: which can be used, and everything that is wrong with the others."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from authplane.core.problems import printable
 from authplane.core.text import shorten
+from authplane.core.values import dataclass
 from authplane.xds.client.client_messages import Item, Response
 from authplane.xds.client.resource_names import parse_name
 from authplane.xds.client.watched_types import Decoded, Invalid, ResourceType, Source

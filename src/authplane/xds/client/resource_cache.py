@@ -1,8 +1,9 @@
 """What a client holds of one resource."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 
+from authplane.core.values import dataclass
 from authplane.xds.bootstrap.xds_bootstrap import Node, XdsServer
 from authplane.xds.client.watch_events import NOTHING, Fault, View
 

@@ -1,8 +1,9 @@
 """Names of resources: plain ones, and ``xdstp:`` ones, which say whose they are."""
 
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes, urlsplit
+
+from authplane.core.values import dataclass
 
 _SCHEME: Final = "xdstp:"
 _PATH: Final = "/:@!$&'()*+,;="

@@ -1,9 +1,10 @@
 """What watchers are told."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, Generic, TypeAlias, TypeVar
+
+from authplane.core.values import dataclass
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

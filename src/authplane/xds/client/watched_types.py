@@ -1,10 +1,10 @@
 """What a client must know of a type of resources to ask for them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
 from authplane.core.problems import Problem
+from authplane.core.values import dataclass
 from authplane.xds.bootstrap.xds_bootstrap import XdsServer
 
 T_co = TypeVar("T_co", covariant=True)

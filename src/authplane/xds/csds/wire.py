@@ -1,7 +1,6 @@
 """Messages of the client status discovery service. No secret leaves in them."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from envoy.admin.v3 import config_dump_shared_pb2 as admin_pb
@@ -12,6 +11,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.timestamp_pb2 import Timestamp
 from udpa.annotations import sensitive_pb2
 
+from authplane.core.values import dataclass
 from authplane.xds.client.resource_cache import ClientDump, Dumped, Standing
 from authplane.xds.client.wire import render_node
 

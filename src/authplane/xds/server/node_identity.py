@@ -1,10 +1,10 @@
 """Who a client is, by its verified certificate, and what of a snapshot is for it."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Final
 
+from authplane.core.values import dataclass
 from authplane.xds.server.client_text import clean_node
 
 INSTANCE: Final = "#"

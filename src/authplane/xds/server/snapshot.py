@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Final, Protocol, Self, assert_never
 
 from authplane.core.envoy_releases import Release
+from authplane.core.values import dataclass
 from authplane.xds.server.node_identity import Role
 from authplane.xds.server.served_types import BY_NAME, TypeUrl
 

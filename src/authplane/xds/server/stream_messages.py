@@ -1,11 +1,12 @@
 """What goes over an xDS stream, and what a session reports, as plain values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Generic, TypeAlias, TypeVar
 
 from authplane.core.envoy_releases import Release
+from authplane.core.values import dataclass
 from authplane.xds.server.served_types import TypeUrl, XdsName
 from authplane.xds.server.snapshot import Versioned
 

@@ -1,10 +1,11 @@
 """What one client wants of one type, and what it holds of it."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from typing import Final, assert_never
 
+from authplane.core.values import dataclass
 from authplane.xds.server.served_types import LEFT_TO_CLIENTS, TypeUrl
 from authplane.xds.server.snapshot import Collection, Versioned, same
 

@@ -5,8 +5,9 @@ Both mix password and salt into a digest over and over. They are here to read ol
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+from authplane.core.values import dataclass
 
 _ALPHABET: Final = "./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _APR1_ROUNDS: Final = 1000

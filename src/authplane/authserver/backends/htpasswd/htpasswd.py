@@ -1,7 +1,7 @@
 """The htpasswd backend: HTTP Basic against lists of users."""
 
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from functools import lru_cache
 from math import ceil
@@ -13,6 +13,7 @@ from authplane.authserver.backends.htpasswd.users import UserList
 from authplane.authserver.backends.htpasswd.verified_credentials import LIFETIME, CacheCounts, Verified
 from authplane.core.header_edits import HeaderEdits
 from authplane.core.secret import Secret
+from authplane.core.values import dataclass
 from authplane.policy.check.auth_headers import context_headers, spoofed_headers
 from authplane.policy.check.basic import Absent, Credentials, Unfit, challenge, header_form, parse_credentials
 from authplane.policy.check.client_address import client_address

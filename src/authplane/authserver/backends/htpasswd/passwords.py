@@ -8,12 +8,13 @@ import binascii
 import hashlib
 import hmac
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias, assert_never
 
 import bcrypt
 
 from authplane.authserver.backends.htpasswd.crypts import SHA256, SHA512, apr1, sha_crypt
+from authplane.core.values import dataclass
 
 HIGHEST_COST: Final = 14
 """Of bcrypt; each step doubles the work, and 14 is about a second."""

@@ -1,13 +1,13 @@
 """Realms: which users hold where, and how several lists become one."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from authplane.authserver.backends.htpasswd.passwords import PasswordHash
 from authplane.authserver.backends.htpasswd.users import UserList, shown
 from authplane.core.problems import Problem, Severity
+from authplane.core.values import dataclass
 from authplane.policy.check.basic import fit_realm
 
 OPERATOR: Final = ""

@@ -1,7 +1,6 @@
 """Users in Secrets, annotated as contour-authserver reads them."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from authplane.authserver.backends.htpasswd.label_selectors import EVERYTHING, Selector
@@ -9,6 +8,7 @@ from authplane.authserver.backends.htpasswd.user_realms import Declared
 from authplane.authserver.backends.htpasswd.users import parse_users
 from authplane.core.names import Ref
 from authplane.core.problems import Problem
+from authplane.core.values import dataclass
 from authplane.policy.check.basic import fit_realm
 from authplane.resources.kinds.core import Secret
 

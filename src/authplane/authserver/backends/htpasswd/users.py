@@ -1,12 +1,12 @@
 """Lists of users with their password hashes, as htpasswd files write them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple, Self
 
 from authplane.authserver.backends.htpasswd.passwords import PasswordHash, Unusable, effort, parse_hash, weakness
 from authplane.core.problems import Problem, Severity, printable
+from authplane.core.values import dataclass
 from authplane.policy.check.user_names import LONGEST_USER, fit_user
 from authplane.resources.yaml.nodes import Spot
 

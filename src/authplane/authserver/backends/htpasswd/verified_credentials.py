@@ -2,10 +2,10 @@
 
 import hashlib
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Final
 
 from authplane.core.secret import Secret
+from authplane.core.values import dataclass
 from authplane.policy.check.basic import Credentials
 
 LIFETIME: Final = 300.0

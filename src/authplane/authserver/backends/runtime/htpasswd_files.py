@@ -11,7 +11,7 @@ import stat
 import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -28,6 +28,7 @@ from authplane.authserver.backends.htpasswd.user_secrets import (
 from authplane.authserver.backends.htpasswd.users import ParsedUsers, parse_users
 from authplane.core.names import Ref
 from authplane.core.problems import Problem, Severity
+from authplane.core.values import dataclass
 from authplane.resources.documents import Finding, Place
 from authplane.resources.loaded_resources import Loaded
 from authplane.sources.runtime.read_folder import Folder

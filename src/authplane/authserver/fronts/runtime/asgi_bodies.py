@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
+from authplane.core.values import dataclass
 from authplane.runtime.child_processes import owned_tasks
 
 T = TypeVar("T")

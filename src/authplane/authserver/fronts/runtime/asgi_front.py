@@ -7,7 +7,6 @@ for an allowance, and a client can choose the path and the content type that rea
 import re
 import struct
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -23,6 +22,7 @@ from authplane.authserver.fronts.runtime.asgi_bodies import (
     whole_body,
 )
 from authplane.authserver.records.runtime.traces import NO_TRACE, caller_trace
+from authplane.core.values import dataclass
 from authplane.policy.check.check_context import TARGET, TARGET_METADATA
 from authplane.runtime.servers.health_check import HealthFault, check_health
 from authplane.runtime.servers.service_names import SERVICES

@@ -19,7 +19,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias, assert_never
@@ -27,6 +26,7 @@ from typing import Final, Protocol, TypeAlias, assert_never
 import structlog
 
 from authplane.authserver.records.decision_record import time_text
+from authplane.core.values import dataclass
 from authplane.runtime.child_processes import place_of
 
 _log: Final = structlog.stdlib.get_logger()

@@ -14,10 +14,10 @@ that where it takes protobuf over HTTP.
 import os
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from authplane.authserver.records.decision_record import Record
+from authplane.core.values import dataclass
 from authplane.runtime.extras import ExtraMissingError, require_extra
 
 _LONGEST: Final = 512

@@ -5,7 +5,7 @@ Without any Gateway there is one of our own, on a port of this machine, which le
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -34,6 +34,7 @@ from authplane.controlplane.graph.upstreams.service_clusters import Clusters
 from authplane.core.memo import Memo, Watched
 from authplane.core.names import ObjectName, Ref
 from authplane.core.problems import Problems
+from authplane.core.values import dataclass
 from authplane.policy.attached.attachments import RequestTarget
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.configuration import AuthplaneConfigurationSpec, GatewaySettings

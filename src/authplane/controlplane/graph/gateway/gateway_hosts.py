@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TypeAlias
 
@@ -15,6 +15,7 @@ from authplane.controlplane.graph.model.match_model import Exact, Match
 from authplane.controlplane.graph.model.route_authorization import Enforced, Unprotected
 from authplane.controlplane.graph.model.route_model import ResourceMetadata, Route
 from authplane.core.memo import Memo
+from authplane.core.values import dataclass
 from authplane.policy.mcp.resource_metadata import metadata_path
 
 

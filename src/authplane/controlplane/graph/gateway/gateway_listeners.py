@@ -5,7 +5,7 @@ port answers for it, since that one may ask for less of its clients.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from authplane.controlplane.graph.model.hostnames import ANY, hostname_problem
@@ -14,6 +14,7 @@ from authplane.controlplane.graph.model.reference_grants import may_refer
 from authplane.controlplane.graph.tls.tls_secrets import Unusable, ca_bundle, server_certificate
 from authplane.core.names import ObjectName, Ref
 from authplane.core.problems import Problems
+from authplane.core.values import dataclass
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.gateway import AllowedRoutes, FrontendValidation, Gateway, GatewayListener, SecretRef
 

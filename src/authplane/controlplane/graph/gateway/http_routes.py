@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Final
 
@@ -16,6 +16,7 @@ from authplane.controlplane.graph.model.hostnames import ANY, closest, common_na
 from authplane.core.memo import Memo, Tables, Watched
 from authplane.core.names import ObjectName
 from authplane.core.problems import Problem, Problems
+from authplane.core.values import dataclass
 from authplane.policy.attached.attachments import RequestTarget
 from authplane.policy.attached.request_target import parse_target
 from authplane.resources.kinds.gateway import HTTPRoute, ParentRef

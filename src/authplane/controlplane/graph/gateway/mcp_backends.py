@@ -1,7 +1,7 @@
 """Backends: where the requests for an MCP server go."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -25,6 +25,7 @@ from authplane.core.memo import Tables, Watched
 from authplane.core.names import ObjectName, Ref
 from authplane.core.problems import Problem, Problems, Severity
 from authplane.core.timeouts import Disabled, Timeout, UseDefault, parse_timeout
+from authplane.core.values import dataclass
 from authplane.policy.rules.backend_tls import TlsRefused
 from authplane.policy.rules.target_choices import IDLE_TIMEOUT
 from authplane.resources.documents import Resources

@@ -7,12 +7,13 @@ nothing, and asks nobody for a token: it is only known what it names, since it i
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final
 
 from authplane.core.names import ObjectName
 from authplane.core.problems import Problems
+from authplane.core.values import dataclass
 from authplane.policy.compile.policy_drafts import is_shadow
 from authplane.policy.identity.tokens.issuer_url import parse_issuer_url
 from authplane.policy.mcp.challenge import fit_scope, fit_url

@@ -1,7 +1,7 @@
 """What HTTPRoutes come to at a listener: routes, where they stand, and who checks which requests."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from authplane.controlplane.graph.gateway.gateway_hosts import Entry
@@ -21,6 +21,7 @@ from authplane.controlplane.graph.model.route_authorization import (
 from authplane.controlplane.graph.model.route_model import Forward, Route, Target
 from authplane.controlplane.graph.model.target_placements import Placing, Placings
 from authplane.core.names import ObjectName
+from authplane.core.values import dataclass
 from authplane.policy.check.client_address import TRUSTED_HOPS
 
 TARGET: Final = "authplane.target"

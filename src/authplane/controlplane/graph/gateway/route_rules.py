@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias, assert_never
 
 from authplane.controlplane.graph.gateway.gateway_listeners import Fault
@@ -16,6 +15,7 @@ from authplane.controlplane.graph.upstreams.service_clusters import Clusters, Wa
 from authplane.core.names import ObjectName, Ref
 from authplane.core.problems import Problems, Severity
 from authplane.core.timeouts import After, Disabled, Timeout, UseDefault
+from authplane.core.values import dataclass
 from authplane.policy.rules.policy_targets import is_grpc
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.gateway import HTTPBackendRef, HTTPRoute, HTTPRouteRule

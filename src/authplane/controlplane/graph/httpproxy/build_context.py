@@ -1,7 +1,6 @@
 """What a host is built from beside its own HTTPProxy."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from authplane.controlplane.graph.model.route_authorization import HostAuthorization
 from authplane.controlplane.graph.model.upstreams import Extension
@@ -9,6 +8,7 @@ from authplane.controlplane.graph.reports import Reports
 from authplane.controlplane.graph.settings.gateway_settings import Settings
 from authplane.controlplane.graph.upstreams.service_clusters import Clusters
 from authplane.core.names import ObjectName
+from authplane.core.values import dataclass
 from authplane.resources.documents import Resources
 
 

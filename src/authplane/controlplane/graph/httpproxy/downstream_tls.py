@@ -1,7 +1,7 @@
 """TLS towards clients: which certificate is shown, which versions are spoken, and whose certificates are asked for."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from authplane.controlplane.graph.httpproxy.build_context import BuildContext
 from authplane.controlplane.graph.model.port_model import Certificate, ClientCertificates, Forwarded
@@ -16,6 +16,7 @@ from authplane.controlplane.graph.tls.tls_secrets import (
 )
 from authplane.core.names import ObjectName
 from authplane.core.problems import Problems
+from authplane.core.values import dataclass
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.contour import ClientValidation, Tls
 

@@ -1,12 +1,12 @@
 """References to ExtensionServices."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from authplane.controlplane.graph.model.upstreams import Extension
 from authplane.core.names import ObjectName, Ref
 from authplane.core.problems import Problems
+from authplane.core.values import dataclass
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.contour_policies import ExtensionRef
 

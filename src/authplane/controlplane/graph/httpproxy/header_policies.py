@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Container
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from authplane.controlplane.graph.model.header_names import canonical_header, is_header_name
 from authplane.core.header_edits import NO_EDITS, HeaderEdits
 from authplane.core.problems import Problems
+from authplane.core.values import dataclass
 from authplane.resources.kinds.contour_policies import HeadersPolicy
 
 _HOST: Final = "host"

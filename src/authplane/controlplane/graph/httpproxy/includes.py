@@ -1,7 +1,6 @@
 """The HTTPProxies that a root includes, each at its place."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from authplane.controlplane.graph.httpproxy.route_conditions import (
@@ -14,6 +13,7 @@ from authplane.controlplane.graph.httpproxy.route_conditions import (
 from authplane.controlplane.graph.model.match_model import Match
 from authplane.core.names import ObjectName, Ref
 from authplane.core.problems import Problems
+from authplane.core.values import dataclass
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.contour import HTTPProxy
 

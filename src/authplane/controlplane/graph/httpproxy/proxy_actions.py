@@ -1,7 +1,7 @@
 """What a route does: send requests on, redirect them or answer them."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from authplane.controlplane.graph.httpproxy.header_policies import SERVICE_REQUEST, SERVICE_RESPONSE, read_headers
@@ -12,6 +12,7 @@ from authplane.controlplane.graph.upstreams.service_clusters import Clusters, Wa
 from authplane.core.names import ObjectName
 from authplane.core.problems import Problems
 from authplane.core.timeouts import Timeout, UseDefault, parse_schema_timeout
+from authplane.core.values import dataclass
 from authplane.resources.kinds import contour
 from authplane.resources.kinds.contour_policies import TimeoutPolicy
 

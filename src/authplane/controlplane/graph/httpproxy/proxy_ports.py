@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from authplane.controlplane.graph.httpproxy.downstream_tls import DownstreamTls
@@ -26,6 +26,7 @@ from authplane.controlplane.graph.model.programming import (
 )
 from authplane.core.names import Ref
 from authplane.core.problems import Problem
+from authplane.core.values import dataclass
 from authplane.resources.kinds.configuration import Listeners
 
 Found = Mapping[Ref, tuple[Problem, ...]]

@@ -1,6 +1,6 @@
 """Routes of a root HTTPProxy and of those that it includes."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from authplane.controlplane.graph.httpproxy.build_context import BuildContext
@@ -28,6 +28,7 @@ from authplane.controlplane.graph.model.route_authorization import (
 from authplane.controlplane.graph.model.route_model import Forward, Respond, Route
 from authplane.core.names import ObjectName, Ref
 from authplane.core.problems import Problems
+from authplane.core.values import dataclass
 from authplane.resources.kinds import contour
 from authplane.resources.kinds.contour_policies import AuthPolicy
 

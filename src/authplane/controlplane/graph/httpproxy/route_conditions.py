@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, assert_never
 
 from authplane.controlplane.graph.model.canonical_paths import path_problem
@@ -20,6 +19,7 @@ from authplane.controlplane.graph.model.match_model import (
     TextTest,
 )
 from authplane.core.problems import Problems
+from authplane.core.values import dataclass
 from authplane.resources.kinds.contour_policies import HeaderCondition, MatchCondition, QueryParameterCondition
 
 _PATH: Final = "PathMatchConditionsNotValid"

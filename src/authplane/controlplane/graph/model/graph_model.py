@@ -4,7 +4,7 @@ Every value here is valid: what is not has been left out and reported.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final
 
@@ -12,6 +12,7 @@ from authplane.controlplane.graph.model.grpc_servers import GrpcServer
 from authplane.controlplane.graph.model.port_model import Address, Certificate, Port
 from authplane.controlplane.graph.model.upstreams import CertificateFiles, Cluster
 from authplane.core.timeouts import Timeout, UseDefault
+from authplane.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

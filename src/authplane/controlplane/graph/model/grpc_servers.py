@@ -1,10 +1,10 @@
 """gRPC servers that enforce policies by themselves: what they are told, in no protocol's vocabulary."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from authplane.core.names import Ref
 from authplane.core.timeouts import Timeout
+from authplane.core.values import dataclass
 from authplane.policy.placement.grpc_reach import Reach
 from authplane.xds.server.served_types import BY_NAME
 

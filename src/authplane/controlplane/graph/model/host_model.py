@@ -1,12 +1,12 @@
 """Hosts, and their routes in the order of precedence."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from authplane.controlplane.graph.model.route_authorization import Enforced, HeaderNames
 from authplane.controlplane.graph.model.route_model import Forward, Route
 from authplane.core.names import ObjectName
+from authplane.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

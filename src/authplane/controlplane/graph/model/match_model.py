@@ -1,8 +1,9 @@
 """Which requests a route takes."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
+
+from authplane.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,7 +1,7 @@
 """Where clients come in, what they are shown and asked for in TLS, and which hosts they find."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeAlias
 
 from authplane.controlplane.graph.model.host_model import Host, RouteTable
@@ -9,6 +9,7 @@ from authplane.controlplane.graph.model.upstreams import NO_LIMITS, TlsLimits
 from authplane.core.memo import Memo
 from authplane.core.names import ObjectName
 from authplane.core.secret import Secret
+from authplane.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,7 +1,7 @@
 """Whether proxies accepted what a resource became."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -10,6 +10,7 @@ from authplane.controlplane.graph.model.host_model import Host, checks_of, forwa
 from authplane.controlplane.graph.model.port_model import PlainPort, Port
 from authplane.controlplane.graph.model.upstreams import ExtensionCluster, Plaintext
 from authplane.core.names import ObjectName, Ref
+from authplane.core.values import dataclass
 from authplane.xds.server.served_types import TypeUrl, XdsName
 
 HTTP_LISTENER = "ingress_http"

@@ -3,12 +3,12 @@
 A route is `Unprotected`, `Disabled` or `Enforced`: there is no value that a forgotten case could leave open.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
 from authplane.controlplane.graph.model.target_placements import Placing
 from authplane.core.timeouts import Timeout
+from authplane.core.values import dataclass
 from authplane.resources.kinds.contour_policies import AuthPolicy
 
 

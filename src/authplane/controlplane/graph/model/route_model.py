@@ -1,6 +1,5 @@
 """What happens to the requests that a route takes."""
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from authplane.controlplane.graph.model.match_model import Match
@@ -9,6 +8,7 @@ from authplane.controlplane.graph.model.route_authorization import ByTarget, Rou
 from authplane.controlplane.graph.model.upstreams import Mirror
 from authplane.core.header_edits import NO_EDITS, HeaderEdits
 from authplane.core.timeouts import Timeout, UseDefault
+from authplane.core.values import dataclass
 
 # --- Sending on
 

@@ -1,11 +1,12 @@
 """What stands before the targets of proxies, so that whoever renders it can place the rules."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from authplane.core.memo import Held, Same, Tables, Watched
+from authplane.core.values import dataclass
 from authplane.policy.attached.attachments import Policies, PolicyChain, attachments_before
 from authplane.policy.attached.request_target import parse_target
 from authplane.policy.rules.access_settings import Settings

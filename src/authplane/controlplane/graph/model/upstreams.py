@@ -3,12 +3,12 @@
 Every value here is valid: what is not has been left out and reported.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
 
 from authplane.core.names import ObjectName
 from authplane.core.timeouts import Timeout, UseDefault
+from authplane.core.values import dataclass
 from authplane.resources.service_endpoints import Endpoint
 
 

@@ -1,7 +1,6 @@
 """What holds for the whole gateway: from an AuthplaneConfiguration and what Contour reads."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeVar
 
@@ -18,6 +17,7 @@ from authplane.controlplane.graph.settings.settings_places import (
 from authplane.core.names import ObjectName
 from authplane.core.problems import Path
 from authplane.core.timeouts import Disabled, Timeout, UseDefault, parse_timeout
+from authplane.core.values import dataclass
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.configuration import Listeners
 from authplane.resources.kinds.contour_policies import Authorization, CircuitBreakers, NamespacedName

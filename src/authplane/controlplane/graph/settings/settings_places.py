@@ -1,11 +1,11 @@
 """Where the settings of the installation stand: in our configuration, and in everything that Contour reads."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from authplane.core.names import Ref
 from authplane.core.problems import Path, dotted
+from authplane.core.values import dataclass
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.configuration import AuthplaneConfiguration
 from authplane.resources.kinds.contour_file import BARE, CONFIG_MAP, KEY, path_in_file

@@ -1,7 +1,6 @@
 """Reads certificates, keys and revocation lists, and writes them anew."""
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -12,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 from authplane.core.secret import Secret as Hidden
+from authplane.core.values import dataclass
 
 _PEM_LIST: Final = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
 

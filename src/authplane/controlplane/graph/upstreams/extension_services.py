@@ -1,7 +1,6 @@
 """ExtensionServices to clusters."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, Generic, TypeAlias, TypeVar
 
@@ -23,6 +22,7 @@ from authplane.core.memo import Tables, Watched
 from authplane.core.names import ObjectName, Ref
 from authplane.core.problems import Path, Problem, Problems
 from authplane.core.timeouts import Timeout, UseDefault, parse_schema_timeout
+from authplane.core.values import dataclass
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.extension_service import ExtensionService, ExtensionServiceSpec
 

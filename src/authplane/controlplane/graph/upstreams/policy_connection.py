@@ -1,7 +1,6 @@
 """The authorization server that decides by AccessPolicies, as Envoy reaches it."""
 
 import re
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, TypeAlias
 
@@ -31,6 +30,7 @@ from authplane.core.addresses import is_loopback
 from authplane.core.names import ObjectName
 from authplane.core.problems import Problems
 from authplane.core.timeouts import After, Timeout, UseDefault, parse_timeout
+from authplane.core.values import dataclass
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.configuration import PolicyServer as Written
 

@@ -1,12 +1,12 @@
 """Services and the endpoints behind their ports."""
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from authplane.controlplane.graph.reports import Reports
 from authplane.controlplane.graph.settings.gateway_settings import ExternalNames, NameRules
 from authplane.controlplane.graph.upstreams.external_names import external_host, external_name_problem
 from authplane.core.names import ObjectName, Ref
+from authplane.core.values import dataclass
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.core import Service
 from authplane.resources.service_endpoints import Endpoint, Unresolved, ready_endpoints, tcp_port, usable_address

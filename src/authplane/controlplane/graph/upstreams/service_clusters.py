@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from typing import Final, TypeAlias, assert_never
 
@@ -29,6 +29,7 @@ from authplane.core.memo import Tables, Watched
 from authplane.core.names import ObjectName
 from authplane.core.problems import Problem, Problems, Severity
 from authplane.core.timeouts import Timeout, UseDefault
+from authplane.core.values import dataclass
 from authplane.policy.rules.backend_tls import TlsRefused
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.contour_policies import UpstreamValidation

@@ -1,11 +1,12 @@
 """TLS towards Services as BackendTLSPolicies have it."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from authplane.controlplane.graph.model.upstreams import CaFile, VerifiedTls
 from authplane.controlplane.graph.settings.gateway_settings import Settings
 from authplane.controlplane.graph.tls.upstream_tls import shown_certificate
 from authplane.core.problems import Problems
+from authplane.core.values import dataclass
 from authplane.policy.rules.backend_tls import BackendTlsPolicies, SystemTrust, TlsRefused, read_backend_tls
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.configuration import GatewaySettings

@@ -1,7 +1,6 @@
 """What connection managers have to know of the requests that they pass on."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,6 +18,7 @@ from authplane.controlplane.render.native.native_enforcement import Provider, po
 from authplane.controlplane.render.native.native_filters import Natives, join
 from authplane.core.envoy_releases import CURRENT, Release
 from authplane.core.memo import Memo, Same
+from authplane.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

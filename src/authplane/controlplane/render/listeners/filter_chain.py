@@ -1,7 +1,7 @@
 """HTTP filters: one order for every connection manager."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 from typing import Final
@@ -30,6 +30,7 @@ from authplane.controlplane.render.native.native_enforcement import placed_of, r
 from authplane.controlplane.render.native.native_filters import SWITCHED_OFF, Natives, native_changes, native_filters
 from authplane.controlplane.render.native.rbac_policies import granted_matcher
 from authplane.controlplane.render.stripped_headers import STRIP, render_strip
+from authplane.core.values import dataclass
 from authplane.policy.placement.source_placement import CERTIFICATE_HEADER
 
 EXT_AUTHZ: Final = "envoy.filters.http.ext_authz"

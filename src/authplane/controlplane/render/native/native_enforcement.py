@@ -1,7 +1,7 @@
 """What Envoy decides by itself before a target, and what its filters are told for that."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from authplane.controlplane.render.native.rbac_policies import policies_of, rend
 from authplane.controlplane.render.native.shadow_rules import render_shadow
 from authplane.core.envoy_releases import Release
 from authplane.core.memo import Held, Same
+from authplane.core.values import dataclass
 from authplane.policy.identity.tokens.issuer_url import IssuerUrl
 from authplane.policy.placement.placement_model import Choices, Decider, PlacedEntry, Plan, Sender, Token
 from authplane.policy.placement.plan_cache import Plans

@@ -5,7 +5,6 @@ server is asked.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
 
@@ -28,6 +27,7 @@ from authplane.controlplane.render.native.shadow_rules import count_only
 from authplane.controlplane.render.newer_fields import EXTRACTION_RULES, REJECT_DUPLICATE_KEYS
 from authplane.controlplane.render.varint import varint
 from authplane.core.envoy_releases import Release
+from authplane.core.values import dataclass
 from authplane.policy.mcp.mcp_answers import DenialFormat
 from authplane.policy.placement.native_requests import BODY_METADATA, EXTRACTED
 from authplane.policy.placement.placement_model import Token

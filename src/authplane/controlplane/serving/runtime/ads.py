@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 import grpc
@@ -30,6 +29,7 @@ from authplane.controlplane.serving.runtime.ads_stream import (
 )
 from authplane.core.addresses import is_loopback
 from authplane.core.envoy_releases import CURRENT, Release
+from authplane.core.values import dataclass
 from authplane.runtime.servers.grpc_server import Tls, serve_grpc
 from authplane.runtime.servers.health import health_service
 from authplane.runtime.servers.listen import Address, ListenError, UnixAddress

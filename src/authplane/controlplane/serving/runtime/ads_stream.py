@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Generic, TypeAlias, TypeVar, assert_never
 
 import grpc
 
 from authplane.core.envoy_releases import CURRENT, Release
+from authplane.core.values import dataclass
 from authplane.xds.server.delta import DeltaSession
 from authplane.xds.server.node_identity import Role
 from authplane.xds.server.snapshot import Editions, Snapshot

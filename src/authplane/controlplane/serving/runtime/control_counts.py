@@ -3,12 +3,12 @@
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
 from authplane.controlplane.serving.runtime.ads_stream import AdsEvent
 from authplane.controlplane.status.policy_server_status import Tried
+from authplane.core.values import dataclass
 from authplane.runtime.issuers.issuer_metrics import Followed
 from authplane.xds.server.served_types import TypeUrl
 from authplane.xds.server.stream_messages import Acked, Nacked

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 import structlog
@@ -25,6 +25,7 @@ from authplane.controlplane.status.policy_server_status import with_policy_serve
 from authplane.controlplane.status.resource_status import Status
 from authplane.controlplane.status.status_json import Transitions
 from authplane.core.problems import Severity
+from authplane.core.values import dataclass
 from authplane.policy.compile.compile_policies import PolicyCompiler
 from authplane.policy.identity.tokens.issuer import Issuer
 from authplane.policy.placement.native_issuers import native_issuers

@@ -8,11 +8,11 @@ import asyncio
 import os
 import ssl
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias, assert_never
 
 from authplane.core.secret import Secret
+from authplane.core.values import dataclass
 from authplane.runtime.servers.listen import Address, TcpAddress, UnixAddress
 
 LIMIT: Final = 5.0

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, assert_never
 
@@ -23,6 +22,7 @@ from authplane.controlplane.serving.runtime.handshake import (
 )
 from authplane.controlplane.serving.runtime.server_monitor import Greeter
 from authplane.controlplane.status.policy_server_status import Trial, Tried
+from authplane.core.values import dataclass
 from authplane.runtime.servers.listen import Address, TcpAddress, UnixAddress, parse_address
 
 PAGE: Final = "/policy-server"

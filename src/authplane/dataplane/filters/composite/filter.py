@@ -1,9 +1,10 @@
 """The filter: its configuration, and what it does with a call."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias, assert_never
 
+from authplane.core.values import dataclass
 from authplane.dataplane.filters.calls import Call, Code, Flow, Running, Stop
 from authplane.dataplane.filters.chain import passed, run_filters
 from authplane.dataplane.filters.composite.authority_dependence import asks_authority

@@ -6,10 +6,10 @@ share a decision only if the service could not tell them apart.
 
 from collections import OrderedDict
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from authplane.core.values import dataclass
 from authplane.dataplane.filters.calls import Flight, Metadata
 from authplane.dataplane.filters.extauthz.service_decision import Allow, Decision
 from authplane.xds.bootstrap.jwt_token import Token, parse_token

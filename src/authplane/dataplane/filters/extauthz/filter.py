@@ -1,9 +1,10 @@
 """The filter: its configuration, and what it does with a call."""
 
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias, assert_never
 
+from authplane.core.values import dataclass
 from authplane.dataplane.filters.calls import (
     Answered,
     Ask,

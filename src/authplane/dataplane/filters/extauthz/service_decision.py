@@ -1,8 +1,8 @@
 """What an authorization service says of a call."""
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from authplane.core.values import dataclass
 from authplane.dataplane.filters.calls import Code, Metadata, Mutation, Stop
 from authplane.dataplane.filters.headers import NO_EDITS, Edits
 

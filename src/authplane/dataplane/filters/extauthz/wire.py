@@ -1,7 +1,6 @@
 """``ExtAuthz`` to our value, and the filter as the registry knows it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from envoy.extensions.filters.http.ext_authz.v3 import ext_authz_pb2 as pb
@@ -10,6 +9,7 @@ from google.protobuf.message import DecodeError
 
 from authplane.core.feature_flags import FeatureFlags
 from authplane.core.problems import Problem, Problems
+from authplane.core.values import dataclass
 from authplane.dataplane.filters.calls import Code, Side
 from authplane.dataplane.filters.extauthz.check.shown_call import CheckForm, Shown, check_form
 from authplane.dataplane.filters.extauthz.decision_cache import Caching

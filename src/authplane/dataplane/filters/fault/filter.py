@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never
 
+from authplane.core.values import dataclass
 from authplane.dataplane.filters.call_headers import lookup_in
 from authplane.dataplane.filters.calls import Call, Code, Flow, Proceed, Running, Stop, Wait
 from authplane.dataplane.filters.grpc_status import code_of_http

@@ -1,9 +1,10 @@
 """The filter: its configuration, and what it does with a call."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final
 
+from authplane.core.values import dataclass
 from authplane.dataplane.filters.calls import Call, Code, Flow, Proceed, Running, Stop
 from authplane.dataplane.filters.rbac.rbac_rules import Need, Rule, is_known, keeps, needs_of
 from authplane.dataplane.filters.registry import State

@@ -3,13 +3,13 @@
 Permissions and principals are made of the same rules: what a call does, and who makes it.
 """
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import TypeAlias, assert_never
 
 from authplane.core.addresses import parse_ip_address
+from authplane.core.values import dataclass
 from authplane.dataplane.filters.call_headers import AUTHORITY, lookup_in
 from authplane.dataplane.filters.calls import Call, Connection, PeerCertificate
 from authplane.dataplane.filters.networks import Network

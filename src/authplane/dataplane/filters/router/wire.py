@@ -1,12 +1,12 @@
 """``Router`` to our value; its fields do not count."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from envoy.extensions.filters.http.router.v3 import router_pb2 as pb
 from google.protobuf.message import DecodeError
 
 from authplane.core.problems import Problem
+from authplane.core.values import dataclass
 from authplane.dataplane.filters.calls import Call, Flow, Proceed, Running, Side
 from authplane.dataplane.filters.registry import FilterType, Packed, Scope, State
 

@@ -1,9 +1,10 @@
 """What the calls of a server or a channel are judged by, and how a call looks to filters."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, Protocol
 
+from authplane.core.values import dataclass
 from authplane.dataplane.filters.calls import Call, Connection, Metadata, Mutation, Proceed, Side, Verdict
 from authplane.dataplane.filters.filter_metadata import NO_METADATA
 from authplane.dataplane.filters.headers import mutated

@@ -3,13 +3,13 @@
 import json
 from base64 import b64decode
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Any, Final
 from urllib.parse import unquote
 
 from authplane.core.addresses import parse_ip_address
+from authplane.core.values import dataclass
 from authplane.dataplane.filters.calls import Endpoint
 from authplane.dataplane.runtime.calls.grpcio_internals import cygrpc
 

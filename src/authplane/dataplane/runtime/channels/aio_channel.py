@@ -4,13 +4,13 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 import grpc
 import grpc.aio
 
+from authplane.core.values import dataclass
 from authplane.dataplane.filters.calls import Stop
 from authplane.dataplane.runtime.calls.drivers import drive_on_loop, effect_on_loop
 from authplane.dataplane.runtime.channels.bind_call import (

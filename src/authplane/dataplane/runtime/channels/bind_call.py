@@ -4,11 +4,11 @@ It is the same for threads and for event loops, which differ only in how they wa
 """
 
 from collections.abc import Callable, Generator, Hashable
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import grpc
 
+from authplane.core.values import dataclass
 from authplane.dataplane.filters.calls import Call, Code, Effect, Outcome, Proceed, Stop
 from authplane.dataplane.filters.chain import run_chain
 from authplane.dataplane.routing.call_routing import Routed

@@ -1,11 +1,11 @@
 """Tokens from files that calls of our channels need."""
 
 from collections.abc import Generator
-from dataclasses import dataclass
 from typing import Final
 
 import grpc
 
+from authplane.core.values import dataclass
 from authplane.dataplane.filters.calls import Stop
 from authplane.dataplane.runtime.connections.channel_pool import PooledChannel
 from authplane.dataplane.runtime.connections.jwt_calls import failure_of, tell_refused

@@ -1,12 +1,12 @@
 """Where the calls of a channel go, and what they are judged by."""
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, assert_never
 
 import grpc
 import grpc.aio
 
+from authplane.core.values import dataclass
 from authplane.dataplane.config.clusters import Drop
 from authplane.dataplane.filters.calls import Call, Code, Metadata, Side, Stop
 from authplane.dataplane.routing.channel_targets import drop_category

@@ -6,12 +6,12 @@ object is there at once, and is awaited.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
 import grpc
 
+from authplane.core.values import dataclass
 from authplane.dataplane.filters.calls import Stop
 from authplane.dataplane.runtime.calls.drivers import drive, effect_on_thread
 from authplane.dataplane.runtime.channels.bind_call import AskedCall, AwaitPlan, Step, TakeChannel, bind_call

@@ -3,12 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import grpc
 import grpc.aio
 
+from authplane.core.values import dataclass
 from authplane.dataplane.filters.calls import Stop
 from authplane.dataplane.filters.registry import Kept
 from authplane.dataplane.routing.resolver import ClientConfiguration, Failed, Known, Resolution, resolve_client

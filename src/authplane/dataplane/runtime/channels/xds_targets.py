@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
 import grpc
 import grpc.aio
 
+from authplane.core.values import dataclass
 from authplane.dataplane.config.security import ClientTls, SystemRoots
 from authplane.dataplane.filters.calls import Call, Code, Side, Stop
 from authplane.dataplane.filters.registry import State

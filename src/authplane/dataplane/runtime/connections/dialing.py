@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from time import monotonic
@@ -15,6 +14,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from authplane.core.secret import Secret
+from authplane.core.values import dataclass
 from authplane.dataplane.runtime.connections.jwt_file import JwtFileCredentials
 from authplane.dataplane.runtime.connections.token_source import TokenSource
 from authplane.xds.bootstrap.credentials import GoogleDefault, IdentityFiles, Insecure, ServiceCredentials, TlsFiles

@@ -6,12 +6,12 @@ to fail a call and to learn how it ended: so each kind has its own.
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, cast
 
 import grpc
 
+from authplane.core.values import dataclass
 from authplane.dataplane.runtime.connections.deadlines import Deadline
 from authplane.dataplane.runtime.connections.failed_call import FailedCall
 from authplane.dataplane.runtime.connections.jwt_calls import failure_of, joined, tell_refused

@@ -1,8 +1,9 @@
 """Whether a server serves."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from authplane.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,13 @@
 
 import logging
 import socket
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 import grpc
 
 from authplane.core.addresses import parse_ip_address
+from authplane.core.values import dataclass
 from authplane.dataplane.config.listeners import ServerListener
 from authplane.dataplane.config.security import ServerTls
 from authplane.dataplane.filters.calls import Code, Endpoint, Stop

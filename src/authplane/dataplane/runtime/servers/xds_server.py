@@ -3,11 +3,11 @@
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import grpc
 
+from authplane.core.values import dataclass
 from authplane.dataplane.routing.call_filters import ServerRules
 from authplane.dataplane.routing.resolver import Failed, ServerConfiguration, resolve_server
 from authplane.dataplane.routing.resource_types import ResourceTypes

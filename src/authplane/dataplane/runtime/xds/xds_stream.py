@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import grpc
 import grpc.aio
 
+from authplane.core.values import dataclass
 from authplane.dataplane.runtime.connections.dialing import CredentialsUnusableError, Dialer
 from authplane.xds.client.client_messages import Request, Response
 from authplane.xds.client.wire import parse_response, render_request

@@ -1,9 +1,10 @@
 """The signature algorithms that can be allowed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
+
+from authplane.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

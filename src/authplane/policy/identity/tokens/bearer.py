@@ -1,9 +1,10 @@
 """Where a request carries its token (RFC 6750): in Authorization, and nowhere else."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
+from authplane.core.values import dataclass
 from authplane.policy.check.basic import Absent, Unfit
 from authplane.policy.check.request import Request
 

@@ -1,9 +1,9 @@
 """What the claims of a token must say, and what rules ask of them."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from authplane.core.values import dataclass
 from authplane.policy.identity.tokens.token_outcome import Reason
 
 LONGEST_SKEW: Final = 120.0

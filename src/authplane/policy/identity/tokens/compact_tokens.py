@@ -1,10 +1,11 @@
 """Signed tokens in their compact form: how they are taken apart before anything in them is believed."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeAlias
 
 from authplane.core.strict_json import Json, Limits, NotStrict, parse_json
+from authplane.core.values import dataclass
 from authplane.policy.identity.tokens.base64url import decode_base64url
 from authplane.policy.identity.tokens.token_outcome import Reason
 

@@ -1,12 +1,12 @@
 """What an issuer publishes about itself, and where."""
 
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
 from authplane.core.problems import printable
 from authplane.core.strict_json import Limits, NotStrict, parse_json
 from authplane.core.text import shorten
+from authplane.core.values import dataclass
 from authplane.policy.identity.tokens.issuer_url import IssuerUrl, host_of, parse_https_url
 
 LARGEST_DOCUMENT: Final = 1024 * 1024

@@ -1,13 +1,13 @@
 """The keys of an issuer for Envoy, so that its jwt_authn filter verifies what `verify` does and nothing else."""
 
 import json
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
+from authplane.core.values import dataclass
 from authplane.policy.identity.tokens.algorithms import ALGORITHMS
 from authplane.policy.identity.tokens.base64url import encode_base64url
 from authplane.policy.identity.tokens.keys import KeySet, VerificationKey

@@ -4,10 +4,11 @@ Times are seconds on a clock that never goes back; how far they are spread is an
 """
 
 from collections import OrderedDict
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, TypeAlias
 
 from authplane.core.strict_json import NotStrict
+from authplane.core.values import dataclass
 from authplane.policy.identity.tokens.discovery import Metadata, Rejected, discovery_urls, parse_metadata
 from authplane.policy.identity.tokens.issuer_events import (
     Fetched,

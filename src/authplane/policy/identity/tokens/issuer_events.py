@@ -1,8 +1,8 @@
 """What happens with an issuer, for logs, metrics and alerts."""
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from authplane.core.values import dataclass
 from authplane.policy.identity.tokens.discovery import Metadata
 from authplane.policy.identity.tokens.keys import Ignored, KeySet
 

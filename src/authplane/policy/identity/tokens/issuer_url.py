@@ -1,13 +1,13 @@
 """Addresses of issuers, as policies write them."""
 
 import re
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from authplane.core.addresses import is_loopback
 from authplane.core.problems import Problems
 from authplane.core.text import shorten
+from authplane.core.values import dataclass
 
 INVALID: Final = "InvalidIssuer"
 LONGEST: Final = 2048

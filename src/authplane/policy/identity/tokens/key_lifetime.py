@@ -1,8 +1,9 @@
 """How long an answer may be kept, as HTTP says it."""
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from authplane.core.values import dataclass
 
 SHORTEST: Final = 60.0
 LONGEST: Final = 24 * 3600.0

@@ -1,12 +1,13 @@
 """The keys of an issuer, as JSON Web Key Sets publish them (RFC 7517)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from authplane.core.problems import printable
 from authplane.core.strict_json import Limits, NotStrict, parse_json
 from authplane.core.text import shorten
+from authplane.core.values import dataclass
 from authplane.policy.identity.tokens.algorithms import ALGORITHMS
 from authplane.policy.identity.tokens.base64url import decode_base64url
 from authplane.policy.identity.tokens.compact_tokens import LONGEST_KID

@@ -1,10 +1,10 @@
 """Remembers tokens that were verified, by a hash of their text."""
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, NamedTuple
 
+from authplane.core.values import dataclass
 from authplane.policy.identity.tokens.token_outcome import Verified
 from authplane.policy.identity.tokens.verify import Keyring, Trust
 

@@ -1,12 +1,13 @@
 """What comes of looking at a token."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
 from authplane.cel.check.admissible_data import Admitted, admit
 from authplane.cel.check.expression_outcome import Failed
+from authplane.core.values import dataclass
 from authplane.policy.identity.tokens.frozen_json import FrozenJson, thaw
 
 

@@ -1,8 +1,9 @@
 """Verifies tokens: from text to claims that an issuer has signed."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol
 
+from authplane.core.values import dataclass
 from authplane.policy.identity.tokens.algorithms import ALGORITHMS, DEFAULT_ALGORITHMS
 from authplane.policy.identity.tokens.claims import Times, fault_in_claims
 from authplane.policy.identity.tokens.compact_tokens import Compact, TokenLimits, parse_compact

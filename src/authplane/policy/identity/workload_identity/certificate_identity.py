@@ -6,7 +6,6 @@ principal can come from other names than SPIFFE allows, and a proxy can be told 
 
 from collections import OrderedDict
 from collections.abc import Collection
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 from urllib.parse import unquote_to_bytes
@@ -15,6 +14,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from authplane.core.values import dataclass
 from authplane.policy.identity.workload_identity.peer_outcome import NoIdentity, Why
 from authplane.policy.identity.workload_identity.spiffe import NotSpiffe, SpiffeId, parse_spiffe_id
 

@@ -1,7 +1,8 @@
 """What comes of asking who a peer is."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from authplane.core.values import dataclass
 
 
 class Why(StrEnum):

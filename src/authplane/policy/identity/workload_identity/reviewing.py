@@ -1,9 +1,9 @@
 """How the cluster is asked about a token of a ServiceAccount, and what it can answer."""
 
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from authplane.core.secret import Secret
+from authplane.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

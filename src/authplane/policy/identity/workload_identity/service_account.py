@@ -1,9 +1,9 @@
 """Kubernetes ServiceAccounts: how policies, SPIFFE ids and tokens name them."""
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
+from authplane.core.values import dataclass
 from authplane.policy.identity.workload_identity.spiffe import SpiffeId
 
 _LABEL: Final = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"

@@ -1,8 +1,9 @@
 """SPIFFE ids: one spelling each, compared to the letter."""
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from authplane.core.values import dataclass
 
 LONGEST_ID: Final = 2048
 """In bytes, and all of them are ASCII."""

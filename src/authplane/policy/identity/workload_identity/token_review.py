@@ -6,10 +6,11 @@ here waits.
 
 from collections import OrderedDict
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias, assert_never
 
 from authplane.core.secret import Secret
+from authplane.core.values import dataclass
 from authplane.policy.check.throttle import Buckets, Rate
 from authplane.policy.identity.tokens.algorithms import DEFAULT_ALGORITHMS
 from authplane.policy.identity.tokens.compact_tokens import Compact, parse_compact

@@ -1,10 +1,11 @@
 """Whose tokens stand for workloads. Nobody's do unless it is said."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from authplane.core.values import dataclass
 from authplane.policy.identity.tokens.issuer_url import IssuerUrl
 from authplane.policy.identity.tokens.token_outcome import Verified
 from authplane.policy.identity.workload_identity.peer_outcome import NoIdentity

@@ -1,9 +1,9 @@
 """What the tokens of workloads prove, once their signatures are verified: JWT-SVIDs and projected tokens."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from authplane.core.values import dataclass
 from authplane.policy.identity.tokens.claims import audience_fits
 from authplane.policy.identity.tokens.token_outcome import Verified
 from authplane.policy.identity.workload_identity.peer_outcome import NoIdentity, Why

@@ -9,7 +9,6 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
@@ -17,6 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from authplane.authserver.records.runtime.joined_metrics import join_metrics, metrics_text
 from authplane.authserver.records.runtime.metrics import Metrics
+from authplane.core.values import dataclass
 from authplane.runtime.child_processes import owned_tasks
 from authplane.runtime.clients.ask_page import Reply, ask
 from authplane.runtime.servers.listen import UnixAddress

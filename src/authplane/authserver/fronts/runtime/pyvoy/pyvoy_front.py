@@ -8,7 +8,7 @@ import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +22,7 @@ from authplane.authserver.fronts.runtime.pyvoy.worker import SOCKET, worker_envi
 from authplane.authserver.fronts.runtime.pyvoy.worker_certificates import Certificates
 from authplane.authserver.fronts.runtime.pyvoy.worker_watchdog import hangs
 from authplane.authserver.plan.server_plan import FrontLimits, FrontPlan, ServerPlan
+from authplane.core.values import dataclass
 from authplane.runtime.child_processes import Line, LineSink, Stream, owned_tasks, run_process
 from authplane.runtime.envoy_process import Envoy, EnvoyEndedError, EnvoyError, EnvoySettings, run_envoy, shim_folder
 from authplane.runtime.log import settled

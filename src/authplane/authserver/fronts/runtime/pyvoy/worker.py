@@ -9,7 +9,6 @@ import importlib
 import os
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import structlog
@@ -23,6 +22,7 @@ from authplane.authserver.fronts.runtime.http_front import HttpApplication, Http
 from authplane.authserver.fronts.runtime.reflection import PATHS, Reflection
 from authplane.authserver.plan.plan_text import plan_text, read_plan
 from authplane.authserver.plan.server_plan import FrontPlan, ServerPlan
+from authplane.core.values import dataclass
 from authplane.runtime.child_processes import place_of
 from authplane.runtime.log import set_up_log
 from authplane.runtime.servers.http_server import Respond, serve_http

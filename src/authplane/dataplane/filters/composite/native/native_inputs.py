@@ -1,10 +1,11 @@
 """Inputs of trees by which a server grants calls as the policy engine would."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
 
+from authplane.core.values import dataclass
 from authplane.dataplane.filters.calls import Call
 from authplane.policy.check.answer_headers import fit_name
 from authplane.policy.identity.workload_identity.certificate_identity import Svid, fault_in_svid, parse_svid

@@ -1,8 +1,8 @@
 """What an authorization service is shown of a call."""
 
-from dataclasses import dataclass
 from enum import Enum
 
+from authplane.core.values import dataclass
 from authplane.matching.string_matchers import StringMatchers, matches_any
 
 

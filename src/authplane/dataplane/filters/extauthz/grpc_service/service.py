@@ -1,10 +1,10 @@
 """A service on the side."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from authplane.core.secret import Secret
+from authplane.core.values import dataclass
 from authplane.dataplane.filters.calls import Metadata
 from authplane.dataplane.filters.headers import is_protected, name_fault, value_fault
 from authplane.xds.bootstrap.credentials import ChannelCredentials
