@@ -9,7 +9,7 @@ from tests.support.envoy.releases import VERSIONS, Version
 from tests.support.gateways.mcp_gateway import mcp_gateway, policy
 from tests.support.issuers.minting import ISSUER
 
-from authplane.policy.identity.tokens.claims import DEFAULT_SKEW
+from authplane.policy.identity.tokens.check_claims import DEFAULT_SKEW
 
 SHORT = 3
 

@@ -51,7 +51,7 @@ from authplane.dataplane.filters.calls import (
     Unanswered,
 )
 from authplane.dataplane.filters.chain import run_chain
-from authplane.dataplane.filters.extauthz.grpc_service.service import SideChannel
+from authplane.dataplane.filters.extauthz.service_config.service import SideChannel
 from authplane.dataplane.filters.extensions.wire import parse_message
 from authplane.dataplane.filters.registry import FilterType, Packed, Scope, State, Trust
 from authplane.dataplane.filters.standard_filters import standard_registry

@@ -9,7 +9,7 @@ from authplane.authserver.records.decision_record import Conclusion
 from authplane.cel.check.expression_lint import Doubt
 from authplane.cel.check.expression_outcome import Code
 from authplane.cel.syntax.expression_problem import Reason as CelReason
-from authplane.dataplane.filters.extauthz.check.wire import CACHE_NAMESPACE
+from authplane.dataplane.filters.extauthz.check_messages.wire import CACHE_NAMESPACE
 from authplane.policy.decide.denials import RESOURCE
 from authplane.policy.decide.match_rules import Miss
 from authplane.policy.external_authorization.check_hops import HOPS, HOPS_HEADER

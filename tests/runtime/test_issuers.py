@@ -14,7 +14,7 @@ from tests.support.issuers.issuer_server import METADATA, IssuerServer, issuer_s
 from tests.support.issuers.minting import NOW, Signer, claims, key_set, signer
 
 from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, create_authority, issue
-from authplane.policy.identity.tokens.claims import Times
+from authplane.policy.identity.tokens.check_claims import Times
 from authplane.policy.identity.tokens.inspector import TokenInspector
 from authplane.policy.identity.tokens.issuer import HttpAnswer, Reach, Schedule
 from authplane.policy.identity.tokens.issuer_events import (

@@ -13,7 +13,7 @@ from tests.support.clients.npm import node_modules
 from tests.support.issuers.oidc_provider import AUDIENCE, OidcProvider, oidc_provider
 
 from authplane.core.problems import Problems
-from authplane.policy.identity.tokens.claims import audience_fits, scopes_fit
+from authplane.policy.identity.tokens.check_claims import audience_fits, scopes_fit
 from authplane.policy.identity.tokens.inspector import TokenInspector
 from authplane.policy.identity.tokens.issuer import Issuer, Reach, Schedule
 from authplane.policy.identity.tokens.issuer_events import IssuerEvent, KeysChanged

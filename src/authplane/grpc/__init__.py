@@ -28,10 +28,10 @@ from authplane.dataplane.filters.calls import (
     Unanswered,
     Wait,
 )
-from authplane.dataplane.filters.extauthz.check.shown_call import CheckForm, Shown
+from authplane.dataplane.filters.extauthz.authorize_call import ExtAuthz, FailClosed, FailOpen
+from authplane.dataplane.filters.extauthz.check_messages.shown_call import CheckForm, Shown
 from authplane.dataplane.filters.extauthz.decision_cache import Caching
-from authplane.dataplane.filters.extauthz.filter import ExtAuthz, FailClosed, FailOpen
-from authplane.dataplane.filters.extauthz.grpc_service.service import GrpcService, SideChannel
+from authplane.dataplane.filters.extauthz.service_config.service import GrpcService, SideChannel
 from authplane.dataplane.filters.extauthz.wire import ExtAuthzOptions
 from authplane.dataplane.filters.headers import Rules
 from authplane.dataplane.filters.registry import FilterConfig, FilterType, Packed, Registry, Scope, State, Structured

@@ -8,10 +8,10 @@ from google.protobuf.message import Message
 
 from authplane.core.problems import Problems
 from authplane.dataplane.filters.calls import Metadata, Side
-from authplane.dataplane.filters.extauthz.check.shown_call import CheckForm, Shown, check_form
+from authplane.dataplane.filters.extauthz.authorize_call import FAIL_CLOSED, ExtAuthz, FailurePolicy
+from authplane.dataplane.filters.extauthz.check_messages.shown_call import CheckForm, Shown, check_form
 from authplane.dataplane.filters.extauthz.decision_cache import Caching
-from authplane.dataplane.filters.extauthz.filter import FAIL_CLOSED, ExtAuthz, FailurePolicy
-from authplane.dataplane.filters.extauthz.grpc_service.service import GrpcService, NamedCredentials, SideChannel
+from authplane.dataplane.filters.extauthz.service_config.service import GrpcService, NamedCredentials, SideChannel
 from authplane.dataplane.filters.extensions.wire import parse_filter
 from authplane.dataplane.filters.registry import FilterConfig, Packed, Registry, Scope, Trust
 from authplane.dataplane.filters.standard_filters import standard_registry

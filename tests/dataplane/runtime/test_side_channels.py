@@ -17,7 +17,12 @@ from tests.support.grpc.tls_channels import server_credentials
 
 from authplane.core.secret import Secret
 from authplane.dataplane.filters.calls import Answered, Ask, Code, Outcome, Unanswered
-from authplane.dataplane.filters.extauthz.grpc_service.service import AccessToken, NamedCredentials, SideChannel, XdsOr
+from authplane.dataplane.filters.extauthz.service_config.service import (
+    AccessToken,
+    NamedCredentials,
+    SideChannel,
+    XdsOr,
+)
 from authplane.dataplane.runtime.connections.side_channels import (
     AioSideChannels,
     CallEndedError,

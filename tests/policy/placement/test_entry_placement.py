@@ -32,7 +32,7 @@ from authplane.cel.envoy.translate import NOBODY, Certified, Claims, Condition, 
 from authplane.cel.syntax.source_text import render_text
 from authplane.core.envoy_releases import Release
 from authplane.core.names import ObjectName
-from authplane.policy.identity.tokens.claims import Times
+from authplane.policy.identity.tokens.check_claims import Times
 from authplane.policy.identity.tokens.issuer_url import IssuerUrl
 from authplane.policy.identity.tokens.verify import Demands
 from authplane.policy.identity.workload_identity.service_account import ServiceAccount

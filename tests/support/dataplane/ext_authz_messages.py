@@ -9,7 +9,7 @@ from envoy.service.auth.v3 import external_auth_pb2 as pb
 from google.protobuf import any_pb2
 from google.protobuf.message import Message
 
-from authplane.dataplane.filters.extauthz.grpc_service.service import GrpcService, SideChannel
+from authplane.dataplane.filters.extauthz.service_config.service import GrpcService, SideChannel
 from authplane.dataplane.filters.registry import Trust
 from authplane.xds.bootstrap.credentials import IdentityFiles, Insecure, ServiceCredentials, TlsFiles
 

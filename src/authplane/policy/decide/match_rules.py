@@ -11,7 +11,7 @@ from authplane.policy.check.request import Request
 from authplane.policy.decide.request_case import NOBODY, Case, Identity
 from authplane.policy.explain.tracing import is_secret
 from authplane.policy.identity.evidence import Token
-from authplane.policy.identity.tokens.claims import audience_fits, scopes_fit
+from authplane.policy.identity.tokens.check_claims import audience_fits, scopes_fit
 from authplane.policy.identity.tokens.token_outcome import Reason, Refused, Verified
 from authplane.policy.identity.workload_identity.peer_outcome import Why
 from authplane.policy.mcp.base_methods import UPSTREAM_BASE, is_base

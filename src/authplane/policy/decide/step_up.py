@@ -12,7 +12,7 @@ from typing import TypeAlias
 from authplane.policy.attached.attachments import Attachment
 from authplane.policy.decide.evaluate_rules import judge
 from authplane.policy.decide.request_case import Case
-from authplane.policy.identity.tokens.claims import scopes_of
+from authplane.policy.identity.tokens.check_claims import scopes_of
 from authplane.policy.identity.tokens.token_outcome import Verified
 from authplane.policy.rules.access_settings import Composition
 from authplane.policy.rules.rule_model import Oidc, Policy

@@ -27,7 +27,7 @@ from authplane.cel.envoy.request_checks import (
 )
 from authplane.cel.envoy.translate import TRUE, Certified, Claims, Condition, Members
 from authplane.cel.syntax.tree import Node
-from authplane.policy.identity.tokens.claims import LATEST_TIME
+from authplane.policy.identity.tokens.check_claims import LATEST_TIME
 from authplane.policy.identity.tokens.verify import Demands
 from authplane.policy.identity.workload_identity.spiffe import names_workload
 from authplane.policy.placement.placement_model import CallOut, Sender, Token

@@ -12,7 +12,7 @@ from authplane.core.names import ObjectName, Ref
 from authplane.core.problems import Problems
 from authplane.core.timeouts import After, UseDefault, parse_timeout
 from authplane.core.values import dataclass
-from authplane.policy.identity.tokens.claims import LONGEST_SKEW, Times
+from authplane.policy.identity.tokens.check_claims import LONGEST_SKEW, Times
 from authplane.policy.identity.tokens.issuer import Reach
 from authplane.policy.identity.tokens.issuer_url import IssuerUrl, parse_issuer_url
 from authplane.policy.identity.tokens.verify import JWT_SVIDS, Demands

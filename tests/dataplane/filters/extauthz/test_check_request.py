@@ -13,8 +13,8 @@ from tests.support.authservers.answers import parse_check
 from tests.support.dataplane.driven_calls import CALL, CLIENT_CALL, STARTED, Wire, call
 
 from authplane.dataplane.filters.calls import Call, Endpoint, PeerCertificate
-from authplane.dataplane.filters.extauthz.check.shown_call import CheckForm, Shown
-from authplane.dataplane.filters.extauthz.check.wire import Questions
+from authplane.dataplane.filters.extauthz.check_messages.shown_call import CheckForm, Shown
+from authplane.dataplane.filters.extauthz.check_messages.wire import Questions
 from authplane.matching.string_matchers import Exact, Prefix
 from authplane.policy.check.request import Request
 

@@ -11,7 +11,7 @@ from tests.support.dataplane.ext_authz_messages import allowed, denied, header
 from authplane.authserver.engine.wire import render_decision
 from authplane.core.header_edits import HeaderEdits
 from authplane.dataplane.filters.calls import Change, Code, Mutation
-from authplane.dataplane.filters.extauthz.check.wire import CACHE_NAMESPACE, read_reply
+from authplane.dataplane.filters.extauthz.check_messages.wire import CACHE_NAMESPACE, read_reply
 from authplane.dataplane.filters.extauthz.service_decision import Allow, Deny, Failed, Outcome
 from authplane.dataplane.filters.headers import LONGEST, Edits, Rules
 from authplane.policy.check.decision import Allow as PolicyAllow

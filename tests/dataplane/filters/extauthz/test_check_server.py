@@ -28,10 +28,10 @@ from authplane.dataplane.filters.calls import (
     Verdict,
 )
 from authplane.dataplane.filters.chain import run_chain
-from authplane.dataplane.filters.extauthz.check.shown_call import CheckForm, Shown
+from authplane.dataplane.filters.extauthz.authorize_call import FAILURE_MARK, ExtAuthz, FailOpen
+from authplane.dataplane.filters.extauthz.check_messages.shown_call import CheckForm, Shown
 from authplane.dataplane.filters.extauthz.decision_cache import Caching
-from authplane.dataplane.filters.extauthz.filter import FAILURE_MARK, ExtAuthz, FailOpen
-from authplane.dataplane.filters.extauthz.grpc_service.service import SideChannel
+from authplane.dataplane.filters.extauthz.service_config.service import SideChannel
 
 PARENT: Final = ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 Answer = Callable[[pb.CheckRequest], pb.CheckResponse | bytes]

@@ -11,9 +11,9 @@ from tests.support.dataplane.ext_authz_messages import CHANNEL, SERVICE, TARGET,
 
 from authplane.core.feature_flags import FeatureFlags
 from authplane.dataplane.filters.calls import Code, Side
-from authplane.dataplane.filters.extauthz.check.shown_call import CheckForm, Shown
+from authplane.dataplane.filters.extauthz.authorize_call import ExtAuthz, FailOpen
+from authplane.dataplane.filters.extauthz.check_messages.shown_call import CheckForm, Shown
 from authplane.dataplane.filters.extauthz.decision_cache import Caching
-from authplane.dataplane.filters.extauthz.filter import ExtAuthz, FailOpen
 from authplane.dataplane.filters.extauthz.wire import (
     ExtAuthzOptions,
     ExtAuthzOverride,

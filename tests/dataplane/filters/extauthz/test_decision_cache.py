@@ -32,9 +32,9 @@ from authplane.dataplane.filters.calls import (
     Until,
     Verdict,
 )
-from authplane.dataplane.filters.extauthz.check.wire import CACHE_NAMESPACE
+from authplane.dataplane.filters.extauthz.authorize_call import ExtAuthz
+from authplane.dataplane.filters.extauthz.check_messages.wire import CACHE_NAMESPACE
 from authplane.dataplane.filters.extauthz.decision_cache import Caching, DecisionCache, lifetime_of
-from authplane.dataplane.filters.extauthz.filter import ExtAuthz
 from authplane.dataplane.filters.extauthz.service_decision import Allow, Decision, Deny
 from authplane.dataplane.filters.headers import Edits
 

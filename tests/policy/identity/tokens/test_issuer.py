@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.issuers.minting import ISSUER, Signer, key_set, signer
 
-from authplane.policy.identity.tokens.claims import Times
+from authplane.policy.identity.tokens.check_claims import Times
 from authplane.policy.identity.tokens.discovery import Metadata
 from authplane.policy.identity.tokens.issuer import (
     MOST_KIDS,

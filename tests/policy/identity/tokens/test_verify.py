@@ -11,7 +11,7 @@ from tests.support.issuers.keyrings import Ring, keys, ring, trust, verify
 from tests.support.issuers.minting import ISSUER, NOW, Signer, claims, mint, segment, signer
 
 from authplane.policy.identity.tokens.algorithms import ALGORITHMS, DEFAULT_ALGORITHMS
-from authplane.policy.identity.tokens.claims import Times
+from authplane.policy.identity.tokens.check_claims import Times
 from authplane.policy.identity.tokens.token_outcome import Outcome, Reason, Refused, Verified
 from authplane.policy.identity.tokens.verify import DEFAULT_TYPES, Demands, NotReady, Trust
 

@@ -11,10 +11,10 @@ from authplane.core.feature_flags import FeatureFlags
 from authplane.core.problems import Problem, Problems
 from authplane.core.values import dataclass
 from authplane.dataplane.filters.calls import Code, Side
-from authplane.dataplane.filters.extauthz.check.shown_call import CheckForm, Shown, check_form
+from authplane.dataplane.filters.extauthz.authorize_call import FAIL_CLOSED, ExtAuthz, FailOpen
+from authplane.dataplane.filters.extauthz.check_messages.shown_call import CheckForm, Shown, check_form
 from authplane.dataplane.filters.extauthz.decision_cache import Caching
-from authplane.dataplane.filters.extauthz.filter import FAIL_CLOSED, ExtAuthz, FailOpen
-from authplane.dataplane.filters.extauthz.grpc_service.wire import NO_SERVICE, parse_grpc_service
+from authplane.dataplane.filters.extauthz.service_config.wire import NO_SERVICE, parse_grpc_service
 from authplane.dataplane.filters.grpc_status import code_of_http
 from authplane.dataplane.filters.headers import NO_RULES
 from authplane.dataplane.filters.registry import FilterType, Packed, Parse, Scope, Trust

@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 
 from authplane.dataplane.filters.calls import Answered, Ask, Code, Metadata, Outcome, Unanswered
-from authplane.dataplane.filters.extauthz.grpc_service.service import (
+from authplane.dataplane.filters.extauthz.service_config.service import (
     NamedChannelCredentials,
     NamedCredentials,
     SideChannel,

@@ -5,7 +5,7 @@ from typing import Final, Protocol
 
 from authplane.core.values import dataclass
 from authplane.policy.identity.tokens.algorithms import ALGORITHMS, DEFAULT_ALGORITHMS
-from authplane.policy.identity.tokens.claims import Times, fault_in_claims
+from authplane.policy.identity.tokens.check_claims import Times, fault_in_claims
 from authplane.policy.identity.tokens.compact_tokens import Compact, TokenLimits, parse_compact
 from authplane.policy.identity.tokens.frozen_json import freeze
 from authplane.policy.identity.tokens.keys import KeySet, VerificationKey

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from authplane.core.values import dataclass
-from authplane.policy.identity.tokens.claims import audience_fits
+from authplane.policy.identity.tokens.check_claims import audience_fits
 from authplane.policy.identity.tokens.token_outcome import Verified
 from authplane.policy.identity.workload_identity.peer_outcome import NoIdentity, Why
 from authplane.policy.identity.workload_identity.service_account import ServiceAccount, account_of_user

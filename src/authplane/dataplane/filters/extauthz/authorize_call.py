@@ -23,10 +23,10 @@ from authplane.dataplane.filters.calls import (
 )
 from authplane.dataplane.filters.calls import Outcome as EffectOutcome
 from authplane.dataplane.filters.chain import passed
-from authplane.dataplane.filters.extauthz.check.shown_call import Shown
-from authplane.dataplane.filters.extauthz.check.wire import METHOD, PLAIN_ALLOW, Questions, read_reply
+from authplane.dataplane.filters.extauthz.check_messages.shown_call import Shown
+from authplane.dataplane.filters.extauthz.check_messages.wire import METHOD, PLAIN_ALLOW, Questions, read_reply
 from authplane.dataplane.filters.extauthz.decision_cache import Caching, DecisionCache, lifetime_of
-from authplane.dataplane.filters.extauthz.grpc_service.service import GrpcService
+from authplane.dataplane.filters.extauthz.service_config.service import GrpcService
 from authplane.dataplane.filters.extauthz.service_decision import Allow, Deny, Failed, Outcome
 from authplane.dataplane.filters.extauthz.trace_context import trace_of
 from authplane.dataplane.filters.headers import NO_RULES, Rules, edited, replaced, without

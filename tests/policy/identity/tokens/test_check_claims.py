@@ -2,7 +2,7 @@ from typing import Any, Final
 
 import pytest
 
-from authplane.policy.identity.tokens.claims import audience_fits, scopes_fit, scopes_of
+from authplane.policy.identity.tokens.check_claims import audience_fits, scopes_fit, scopes_of
 
 AUDIENCES: Final[dict[str, tuple[dict[str, Any], bool]]] = {
     "the one": ({"aud": "a"}, True),

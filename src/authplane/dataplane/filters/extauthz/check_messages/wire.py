@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 
 from authplane.core.problems import printable
 from authplane.dataplane.filters.calls import Call, Change, Connection, Endpoint, Metadata, Mutation
-from authplane.dataplane.filters.extauthz.check.shown_call import CheckForm, Shown, shows_header
+from authplane.dataplane.filters.extauthz.check_messages.shown_call import CheckForm, Shown, shows_header
 from authplane.dataplane.filters.extauthz.service_decision import Allow, Deny, Failed, Outcome
 from authplane.dataplane.filters.grpc_status import code_of_http
 from authplane.dataplane.filters.headers import Edits, Review, Rules, mutated

@@ -12,8 +12,8 @@ from google.protobuf.message import DecodeError
 
 from authplane.core.problems import Problems
 from authplane.core.secret import Secret
-from authplane.dataplane.filters.extauthz.grpc_service.dial_targets import target_fault
-from authplane.dataplane.filters.extauthz.grpc_service.service import (
+from authplane.dataplane.filters.extauthz.service_config.dial_targets import target_fault
+from authplane.dataplane.filters.extauthz.service_config.service import (
     AccessToken,
     GrpcService,
     NamedChannelCredentials,

@@ -19,8 +19,14 @@ from authplane.dataplane.filters.calls import (
     Unanswered,
     Verdict,
 )
-from authplane.dataplane.filters.extauthz.check.wire import Questions
-from authplane.dataplane.filters.extauthz.filter import FAIL_CLOSED, FAILURE_MARK, ExtAuthz, FailOpen, FailurePolicy
+from authplane.dataplane.filters.extauthz.authorize_call import (
+    FAIL_CLOSED,
+    FAILURE_MARK,
+    ExtAuthz,
+    FailOpen,
+    FailurePolicy,
+)
+from authplane.dataplane.filters.extauthz.check_messages.wire import Questions
 from authplane.dataplane.filters.extauthz.wire import ExtAuthzOverride
 from authplane.dataplane.filters.headers import Rules
 from authplane.matching.fractions import Fraction

@@ -24,8 +24,8 @@ from tests.support.dataplane.ext_authz_messages import (
 
 from authplane.core.problems import Problems
 from authplane.core.secret import Secret
-from authplane.dataplane.filters.extauthz.grpc_service.dial_targets import target_fault
-from authplane.dataplane.filters.extauthz.grpc_service.service import (
+from authplane.dataplane.filters.extauthz.service_config.dial_targets import target_fault
+from authplane.dataplane.filters.extauthz.service_config.service import (
     AccessToken,
     GrpcService,
     NamedChannelCredentials,
@@ -33,7 +33,7 @@ from authplane.dataplane.filters.extauthz.grpc_service.service import (
     SideChannel,
     XdsOr,
 )
-from authplane.dataplane.filters.extauthz.grpc_service.wire import parse_grpc_service
+from authplane.dataplane.filters.extauthz.service_config.wire import parse_grpc_service
 from authplane.dataplane.filters.registry import Trust
 from authplane.xds.bootstrap.credentials import GoogleDefault, IdentityFiles, Insecure, TlsFiles
 
