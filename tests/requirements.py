@@ -604,6 +604,7 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     # O: what operators see
     "O01": "Control plane and policy server say whether they live and are ready, and have metrics for Prometheus",
     "O02": "Dashboards and alert rules use only metrics that the programs and Envoy have",
+    "O03": "A Service without ready endpoints that gets requests is a warning of validate, status and run",
     # F: threats by files
     "F01": "Links and paths that lead outside the folder are refused; Kubernetes' own links work",
     "F02": "A file that is being written is read when its writer has closed it, or when two looks agree",

@@ -226,3 +226,13 @@ def test_the_page_about_installing_lists_the_commands_of_each_part() -> None:
 
 def test_an_unknown_command_is_a_usage_error() -> None:
     assert invoke("nonsense").exit_code == 2
+
+
+@pytest.mark.parametrize("command", ["validate", "status"])
+def test_a_service_without_endpoints_is_named_and_is_no_error(folder: Path, command: str) -> None:
+    echo = folder / "echo.yaml"
+    echo.write_text(echo.read_text(encoding="utf-8").split("---", maxsplit=1)[0], encoding="utf-8")
+    result = invoke(command, str(folder))
+    assert result.exit_code == 0
+    assert 'Service "default/echo" has no ready endpoint for port 80' in result.stdout
+    assert "NoReadyEndpoints" in result.stdout

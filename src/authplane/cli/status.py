@@ -16,6 +16,7 @@ from authplane.controlplane.graph.model.programming import NotServed
 from authplane.controlplane.serving.runtime.control_socket import NotLiveError, ask_live
 from authplane.controlplane.status.gateway_status import CONTROLLER
 from authplane.controlplane.status.status_json import Transitions
+from authplane.resources.service_endpoints import NO_ENDPOINTS
 from authplane.runtime.clock import now
 
 _COLOURS = {"True": "green", "False": "red", "Unknown": "yellow"}
@@ -90,4 +91,6 @@ def _reasons(conditions: list[dict[str, Any]]) -> list[str]:
         good = "False" if condition["type"] == "Conflicted" else "True"
         if condition["status"] != good and not condition.get("errors"):
             lines.append(f"{condition['reason']}: {condition['message']}")
+        elif condition["type"] == "ResolvedRefs" and condition["message"]:
+            lines.append(f"{NO_ENDPOINTS}: {condition['message']}")
     return lines

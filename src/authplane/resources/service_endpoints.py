@@ -1,10 +1,12 @@
 """The endpoints behind a port of a Service, as its EndpointSlices have them."""
 
+from typing import Final
+
 from authplane.core.addresses import parse_ip_address
 from authplane.core.names import ObjectName, Ref
 from authplane.core.values import dataclass
 from authplane.resources.documents import Resources
-from authplane.resources.kinds.core import EndpointSlice, Service, ServicePort
+from authplane.resources.kinds.core import SERVICE_LABEL, EndpointSlice, Service, ServicePort
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -35,6 +37,23 @@ def ready_endpoints(resources: Resources, name: ObjectName, port: int) -> tuple[
         return tcp
     slices = resources.endpoint_slices.get(name, ())
     return tuple(sorted({endpoint for slice_ in slices for endpoint in _ready(slice_, tcp)}))
+
+
+NO_ENDPOINTS: Final = "NoReadyEndpoints"
+"""The reason of a warning about a Service that nothing answers for."""
+
+
+def no_endpoints_message(resources: Resources, name: ObjectName, port: int) -> str:
+    """Say why a port of a Service has no ready endpoint, and what to do; `ready_endpoints` found none."""
+    service, slices = resources.services[name], resources.endpoint_slices.get(name, ())
+    tcp = tcp_port(service, port)
+    named = "" if isinstance(tcp, Unresolved) else tcp.name
+    wrong = f'Service "{name}" has no ready endpoint for port {port}, so Envoy cannot send requests to it.'
+    if not slices:
+        return f'{wrong} Add an EndpointSlice with the label "{SERVICE_LABEL}: {name.name}".'
+    if not any(each.name == named and each.protocol == "TCP" for slice_ in slices for each in slice_.ports):
+        return f'{wrong} Add a TCP port with the name "{named}" to its EndpointSlices.'
+    return f"{wrong} Start the program behind it, or correct endpoints[] of its EndpointSlices."
 
 
 def tcp_port(service: Service, port: int) -> ServicePort | Unresolved:

@@ -41,6 +41,7 @@ CONDITION_TYPES: Final[Mapping[str, str]] = MappingProxyType(
         "TLSConfigNotValid": "TLSError",
         "TLSIncompatibleFeatures": "TLSError",
         "UpstreamNotVerified": "TLSError",
+        "NoReadyEndpoints": "ServiceError",
         "OnlyOneMirror": "ServiceError",
         "ResponseHeadersPolicyInvalid": "ServiceError",
         "ServiceUnresolvedReference": "ServiceError",

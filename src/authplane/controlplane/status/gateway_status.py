@@ -30,6 +30,7 @@ from authplane.core.values import dataclass
 from authplane.resources.documents import Finding, Resources
 from authplane.resources.kinds.agentic import Backend, XBackend
 from authplane.resources.kinds.gateway import ParentRef
+from authplane.resources.service_endpoints import NO_ENDPOINTS
 from authplane.xds.server.served_types import TypeUrl, XdsName
 
 CONTROLLER: Final = "authplane.dev/controller"
@@ -135,12 +136,14 @@ class _Build:
         names = {name for each in route.listeners for name in self._listener_names(served[each])}
         names |= {name for cluster in route.backends for name in _cluster_names(cluster)}
         programmed = self._programmed(frozenset(names) if route.listeners else frozenset(), "NotAttached")
+        fault = route.unresolved
+        resolved = self._resolved_refs(ref) if fault is None else _unless("ResolvedRefs", fault)
         return Status(
             ref=ref,
             api_version=_VERSIONS["HTTPRoute"],
             generation=self.resources.http_routes[route.name].metadata.generation,
             conditions=self._outdated(ref),
-            parents=tuple(_parent(each, route.unresolved, programmed) for each in route.parents),
+            parents=tuple(_parent(each, resolved, programmed) for each in route.parents),
         )
 
     def _backend(self, backend: Backend | XBackend) -> Status:
@@ -184,9 +187,18 @@ class _Build:
     def _resolved_as(self, ref: Ref, *, resolved: bool) -> Condition:
         errors = [each for each in self.problems.get(ref, ()) if each.severity is Severity.ERROR]
         if resolved:
-            return _unless("ResolvedRefs", None)
+            return self._resolved_refs(ref)
         words = "; ".join(f"{dotted(each.path)}: {each.message}" for each in errors)
         return _unless("ResolvedRefs", Fault(errors[0].reason, words))
+
+    def _resolved_refs(self, ref: Ref) -> Condition:
+        """Say that all references were found, and in the message whether one leads to a Service without endpoints.
+
+        Conditions of the Gateway API have no list of warnings.
+        """
+        warnings = [each for each in self.problems.get(ref, ()) if each.reason == NO_ENDPOINTS]
+        words = "; ".join(f"{dotted(each.path)}: {each.message}" for each in warnings)
+        return Condition(type="ResolvedRefs", status="True", reason="ResolvedRefs", message=words)
 
     def _protected(self, ref: Ref) -> Condition:
         if self.gateways.protection.backend(ref.object_name) is not None:
@@ -227,10 +239,10 @@ def _unless(kind: str, fault: Fault | None) -> Condition:
     return Condition(type=kind, status="False", reason=fault.reason, message=fault.message)
 
 
-def _parent(parent: Parent, unresolved: Fault | None, programmed: Condition) -> ParentStatus:
+def _parent(parent: Parent, resolved: Condition, programmed: Condition) -> ParentStatus:
     return ParentStatus(
         ref=tuple(_written(parent.ref)),
-        conditions=(_unless("Accepted", parent.not_accepted), _unless("ResolvedRefs", unresolved), programmed),
+        conditions=(_unless("Accepted", parent.not_accepted), resolved, programmed),
     )
 
 

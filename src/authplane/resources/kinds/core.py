@@ -10,6 +10,8 @@ from authplane.core.values import dataclass
 from authplane.resources.kinds.meta import NOTHING, Meta
 from authplane.resources.typed.schema import Base64, Length, Named, OneOf, Range, Upstream
 
+SERVICE_LABEL: Final = "kubernetes.io/service-name"
+"""The label that names the Service of an EndpointSlice."""
 PROTOCOLS: Final = OneOf(("TCP", "UDP", "SCTP"))
 _NO_DATA: Final[Mapping[str, Hidden[bytes]]] = MappingProxyType({})
 
@@ -119,4 +121,4 @@ class EndpointSlice:
     @property
     def service(self) -> str:
         """The name of the Service in the slice's own namespace; empty if it serves none."""
-        return self.metadata.labels.get("kubernetes.io/service-name", "")
+        return self.metadata.labels.get(SERVICE_LABEL, "")

@@ -19,6 +19,7 @@ from authplane.core.values import dataclass
 from authplane.policy.rules.policy_targets import is_grpc
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.gateway import HTTPBackendRef, HTTPRoute, HTTPRouteRule
+from authplane.resources.service_endpoints import NO_ENDPOINTS
 
 _AGENTIC: Final = frozenset({"agentic.networking.x-k8s.io", "agentic.prototype.x-k8s.io"})
 
@@ -169,7 +170,7 @@ class _Read:
             return self._protected(target, ref.weight, host)
         else:
             return RuleBackend(
-                target=None, tokens=None, cluster=self._service(target, ref.port), weight=ref.weight, host=host
+                target=None, tokens=None, cluster=self._service(target, ref), weight=ref.weight, host=host
             )
         return RuleBackend(target=None, tokens=None, cluster=None, weight=ref.weight)
 
@@ -193,12 +194,14 @@ class _Read:
             idle=found.idle,
         )
 
-    def _service(self, ref: Ref, port: int | None) -> str | None:
-        if port is None:
+    def _service(self, ref: Ref, written: HTTPBackendRef) -> str | None:
+        if written.port is None:
             self._add("BackendNotFound", f'a port of Service "{ref.object_name}" must be given')
             return None
-        found = self._beside.clusters[Wanted(service=ref.object_name, port=port)]
+        found = self._beside.clusters[Wanted(service=ref.object_name, port=written.port)]
         for each in found.problems:
+            if each.reason == NO_ENDPOINTS and not written.weight:
+                continue
             message = each.message.removeprefix("Spec.Routes unresolved service reference: ")
             if each.severity is Severity.ERROR:
                 self._add("BackendNotFound", message)

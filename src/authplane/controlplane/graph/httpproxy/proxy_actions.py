@@ -101,7 +101,7 @@ def _target(
 ) -> Target | None:
     request = read_headers(service.request_headers_policy, SERVICE_REQUEST, problems)
     response = read_headers(service.response_headers_policy, SERVICE_RESPONSE, problems)
-    cluster = ensure_cluster(clusters, replace(wanted, host=request.host or wanted.host), problems)
+    cluster = ensure_cluster(clusters, replace(wanted, host=request.host or wanted.host), problems, idle=not weight)
     if cluster is None:
         return None
     return Target(

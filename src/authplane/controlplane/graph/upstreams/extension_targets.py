@@ -9,7 +9,7 @@ from authplane.core.names import ObjectName
 from authplane.core.problems import Problems
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.extension_service import ExtensionService
-from authplane.resources.service_endpoints import Unresolved
+from authplane.resources.service_endpoints import NO_ENDPOINTS, Unresolved, no_endpoints_message
 
 _MOST_WEIGHT: Final = 2**32 - 1
 _BREAKERS: Final = (
@@ -40,6 +40,8 @@ def build_destinations(
                 case ExternalAddress(host, port):
                     names.append(ExternalName(service=service, weight=weight, host=host, port=port))
                 case endpoints:
+                    if weight and not endpoints:
+                        problems.warn(NO_ENDPOINTS, no_endpoints_message(resources, service, target.port))
                     groups.append(EndpointGroup(service=service, weight=weight, endpoints=endpoints))
     with problems.at("services"):
         if names and groups:

@@ -34,7 +34,7 @@ from authplane.policy.rules.backend_tls import TlsRefused
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.contour_policies import UpstreamValidation
 from authplane.resources.kinds.core import Service
-from authplane.resources.service_endpoints import Unresolved
+from authplane.resources.service_endpoints import NO_ENDPOINTS, Unresolved, no_endpoints_message
 
 _TLS: Final = frozenset({"h2", "tls"})
 _VERSIONS: Final = {"": HttpVersion.HTTP1, "tls": HttpVersion.HTTP1, "h2": HttpVersion.HTTP2, "h2c": HttpVersion.HTTP2}
@@ -59,7 +59,7 @@ class Wanted:
 class Found:
     """What a route sees of what it asked for: the name of a cluster or none, and what there is to say about it.
 
-    The endpoints are no part of it: where they come and go, no route changes.
+    The endpoints are no part of it, only a warning if there is none: where they come and go, no route changes.
     """
 
     name: str | None
@@ -70,10 +70,15 @@ Clusters: TypeAlias = Mapping[Wanted, Found]
 """Has an answer to every wish."""
 
 
-def ensure_cluster(clusters: Clusters, wanted: Wanted, problems: Problems) -> str | None:
-    """Return the name of the cluster for what is wanted; None if there can be none, which is an error."""
+def ensure_cluster(clusters: Clusters, wanted: Wanted, problems: Problems, *, idle: bool = False) -> str | None:
+    """Return the name of the cluster for what is wanted; None if there can be none, which is an error.
+
+    One that is ``idle`` gets no requests, so it needs no endpoints.
+    """
     found = clusters[wanted]
     for each in found.problems:
+        if idle and each.reason == NO_ENDPOINTS:
+            continue
         with problems.at(*each.path):
             (problems.add if each.severity is Severity.ERROR else problems.warn)(each.reason, each.message)
     return found.name
@@ -137,6 +142,8 @@ class _Build:
                 )
             problems.add(reason, f"Spec.Routes unresolved service reference: {message}")
             return None
+        if not found:
+            problems.warn(NO_ENDPOINTS, no_endpoints_message(self._resources, wanted.service, wanted.port))
         service = self._resources.services[wanted.service]
         protocol = wanted.protocol if wanted.protocol is not None else annotated_protocol(service, wanted.port)
         server_name = _server_name(wanted, found) if protocol in _TLS else ""
