@@ -1,0 +1,212 @@
+"""Every message says what is wrong and what to do, in the words of the glossary.
+
+A message is full sentences: what is wrong with the value, then the remedy, which begins with an imperative, or is
+``Supported: …``, ``Expected …`` or ``Ignore this if intended.``
+"""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.house.messages import PASSED_ON, UNKNOWN, Message, found_messages
+
+SOURCE: Final = Path(__file__).parents[2] / "src" / "authplane"
+
+NOT_YET: Final = (
+    "authserver/",
+    "cel/",
+    "cli/",
+    "controlplane/",
+    "core/",
+    "dataplane/",
+    "devkit/",
+    "grpc/",
+    "matching/",
+    "policy/",
+    "resources/",
+    "runtime/",
+    "sources/",
+    "xds/",
+)
+"""Folders whose texts are not yet written by these rules. This list only shrinks."""
+
+NO_PROBLEMS: Final = {
+    "policy.rules.rule_model.Expression": "an expression as a policy has it",
+    "xds.client.client_messages.Report": "the words of the xDS server",
+    "xds.server.nacks.Nack": "the words of the proxy",
+    "xds.server.stream_messages.Nacked": "the words of the proxy",
+}
+"""Classes with a field ``message`` that is no problem of ours: what it is."""
+
+PASSES_ON: Final[dict[str, str]] = {}
+"""``file:function`` whose message ends with a part that the walker cannot resolve: why it has a remedy all the same."""
+
+NO_REMEDY: Final[dict[str, str]] = {}
+"""The beginning of a message that has no remedy: why there is none."""
+
+VERBS: Final = (
+    r"Add|Allow|Ask|Change|Check|Choose|Close|Configure|Connect|Copy|Correct|Create|Declare|Delete|Disable"
+    r"|Enable|Encode|End|Escape|Fetch|Fix|Free|Generate|Get|Give|Grant|Increase|Install|Issue|Keep|Leave|List"
+    r"|Lower|Make|Merge|Mount|Move|Name|Open|Pass|Point|Put|Quote|Raise|Read|Reduce|Refer|Remove|Rename|Renew"
+    r"|Repair|Replace|Report|Restart|Restore|Retry|Run|Save|See|Select|Send|Set|Shorten|Sign|Specify|Split|Start"
+    r"|Stop|Store|Trust|Try|Turn|Update|Upgrade|Use|Wait|Write"
+)
+REMEDY: Final = re.compile(
+    rf"(?:(?:To|For|If|In|Otherwise|Either)\b[^.]*, )?(?:{VERBS}|{VERBS.lower()})\b"
+    r"|Supported: |Expected |Ignore this\b|Did you mean "
+)
+SENTENCES: Final = re.compile(r"(?<=[.?!])\s+|(?<=[.?!][\"')])\s+")
+LOWER: Final = re.compile(
+    r"(?:a|an|and|another|cannot|every|it|its|must|no|none|not|one|only|the|there|these|this|until)\b"
+)
+
+AVOIDED: Final = {
+    r"authorization servers?\b": "authorization service, or policy server",
+    r"\b(?:is|are|was|be|been) told\b": "an active verb: 'the server sends …'",
+    r"\b[Ww]hoever\b": "the actor",
+    r"\b[Nn]obody\b": "'no client', 'no one'",
+    r"\basked (?:about|for)\b": "call-out, check, request",
+    r"\blets?\b[^.]{0,30}\bpass(?:es)?\b": "grants, allows",
+    r"\bcannot tell\b": "unavailable, 'no decision'",
+    r"\bstands?\b": "is, applies",
+    r"\bholds?\b": "has, contains, applies",
+    r"\bso be it\b": "Ignore this if intended.",
+    r"\bif that is meant\b": "Ignore this if intended.",
+    r"\bwhat there is\b": "Supported: …",
+    r"\bhas to be said\b": "is required",
+}
+"""Words that the glossary replaces, and what to write."""
+SAID_BY_OTHERS: Final[dict[str, str]] = {}
+"""``file: text`` with such a word: why it is right there."""
+
+
+def _done(file: str) -> bool:
+    return not file.startswith(NOT_YET)
+
+
+def _complaint(text: str) -> str | None:
+    """Say what a message lacks."""
+    plain = text.strip()
+    if plain.endswith((PASSED_ON, f"{PASSED_ON}.")):
+        return None
+    if plain.strip(f". {UNKNOWN}") == "" or plain.endswith(UNKNOWN):
+        return "ends with an unknown part"
+    if LOWER.match(plain):
+        return "starts with a small letter"
+    last = SENTENCES.split(plain)[-1]
+    if not plain.endswith(".") and not (last.startswith("Did you mean ") and plain.endswith("?")):
+        return "has no period at its end"
+    return None if REMEDY.match(last) else "has no remedy as its last sentence"
+
+
+def _faults(messages: Iterable[Message]) -> Iterator[tuple[str, str]]:
+    """Yield the file and a line for each message at fault."""
+    for (file, line, function), group in groupby(messages, key=lambda each: each[:3]):
+        texts = [each.text for each in group]
+        for text in texts:
+            whole = [each for each in texts if each != text and each.startswith(text)]
+            if text != text.rstrip() and whole:
+                continue  # A function returns "" if there is nothing wrong, and the message is not built.
+            complaint = _complaint(text)
+            if complaint == "ends with an unknown part" and f"{file}:{function}" in PASSES_ON:
+                continue
+            if complaint is not None and not text.startswith(tuple(NO_REMEDY)):
+                yield file, f"src/authplane/{file}:{line} {function}() {complaint}: {text}"
+
+
+def _avoided(path: Path) -> Iterator[str]:
+    """Yield texts with words that the glossary replaces."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    file = path.relative_to(SOURCE).as_posix()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in docstrings:
+            continue
+        for pattern, instead in AVOIDED.items():
+            found = re.search(pattern, node.value) if " " in node.value else None
+            if found is not None and f"{file}: {node.value.strip()}" not in SAID_BY_OTHERS:
+                yield f"src/authplane/{file}:{node.lineno} has {found[0]!r}; write {instead}: {node.value}"
+
+
+@pytest.fixture(scope="module")
+def messages() -> tuple[Message, ...]:
+    return tuple(found_messages(SOURCE, NO_PROBLEMS))
+
+
+def test_every_message_says_what_to_do(messages: tuple[Message, ...]) -> None:
+    faults = [fault for file, fault in _faults(messages) if _done(file)]
+    assert not faults, "\n".join(["say what is wrong, then what to do:", *faults])
+
+
+def test_texts_use_the_words_of_the_glossary() -> None:
+    paths = sorted(SOURCE.rglob("*.py"))
+    found = [each for path in paths if _done(path.relative_to(SOURCE).as_posix()) for each in _avoided(path)]
+    assert not found, "\n".join(found)
+
+
+def test_folders_that_are_done_are_not_listed_any_more(messages: tuple[Message, ...]) -> None:
+    open_faults = {file for file, _ in _faults(messages)} | {
+        path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py") if any(_avoided(path))
+    }
+    done = [folder for folder in NOT_YET if not any(file.startswith(folder) for file in open_faults)]
+    assert done == [], "take these out of NOT_YET"
+
+
+def test_every_documented_exception_is_needed(messages: tuple[Message, ...]) -> None:
+    files = {f"{each.file}:{each.function}" for each in messages}
+    assert [each for each in PASSES_ON if each not in files] == []
+    assert [each for each in NO_REMEDY if not any(message.text.startswith(each) for message in messages)] == []
+
+
+WRITTEN: Final = '''
+from typing import NamedTuple
+
+LIMIT = "Use at most 10."
+
+class Wrong(NamedTuple):
+    path: tuple
+    message: str
+
+class UserError(Exception):
+    """A user reads it."""
+
+def check(problems, value, other):
+    problems.add("Reason", f"{value!r} is bad")
+    problems.warn("Reason", "It is bad. " + LIMIT)
+    words = "It is worse. Remove it." if other else "it is worst. Remove it."
+    problems.add("Reason", words)
+    problems.add("Reason", other.message)
+    _pass_on(problems, "it is late. Wait.")
+    seen.add(value)
+    raise UserError(_said(value))
+
+def _pass_on(problems, why):
+    return Wrong((), f"No answer: {why}")
+
+def _said(value):
+    return f"{value} cannot be read."
+'''
+
+
+def test_the_walker_finds_messages_however_they_are_built(tmp_path: Path) -> None:
+    package = tmp_path / "written"
+    package.mkdir()
+    (package / "module.py").write_text(WRITTEN, encoding="utf-8")
+    assert [each.text for each in found_messages(package)] == [
+        f"{UNKNOWN} is bad",
+        "It is bad. Use at most 10.",
+        "It is worse. Remove it.",
+        "it is worst. Remove it.",
+        PASSED_ON,
+        "No answer: it is late. Wait.",
+        f"{UNKNOWN} cannot be read.",
+    ]
+    assert [fault.partition(" ")[2].partition(": ")[0] for _, fault in _faults(found_messages(package))] == [
+        "check() has no period at its end",
+        "check() starts with a small letter",
+        "check() has no remedy as its last sentence",
+    ]
