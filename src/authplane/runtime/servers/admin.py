@@ -1,4 +1,4 @@
-"""The admin port: whether the process lives, whether it is ready, and its metrics. Nothing else, and no secrets."""
+"""The admin port: liveness, readiness and metrics of the process. It shows no secrets."""
 
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -27,11 +27,11 @@ CONTROL_ADDRESS: Final = TcpAddress(host="127.0.0.1", port=9095)
 """The default of the control plane: both can run on one machine."""
 
 Obstacle: TypeAlias = Callable[[], str | Awaitable[str]]
-"""Says what keeps a part from being ready, in a few words of ours; empty means that it is ready."""
+"""Returns why a part is not ready; an empty string if it is ready."""
 
 
 class Counted(Protocol):
-    """What has metrics: a process, or several."""
+    """A source of metrics: one process, or several."""
 
     def text(self) -> bytes | Awaitable[bytes]:
         """Write all metrics, in the form of `CONTENT_TYPE`."""
@@ -47,13 +47,13 @@ class AdminSettings:
 
     address: Address
     public: bool = False
-    """Allow an address that other machines can reach: they are not asked who they are."""
+    """Allow an address that other machines can reach. They are not authenticated."""
     names: tuple[str, ...] = ()
     """Host names that requests may use, besides loopback hosts and the address."""
 
 
 class AdminExposedError(ListenError):
-    """The admin port would be open to other machines, and nobody said that it may be."""
+    """The admin port would be open to other machines, and the settings do not allow that."""
 
 
 def serve_admin(settings: AdminSettings, pages: Respond) -> AbstractAsyncContextManager[Address]:
@@ -66,14 +66,16 @@ def serve_admin(settings: AdminSettings, pages: Respond) -> AbstractAsyncContext
     address = settings.address
     if not settings.public and not _is_local(address):
         raise AdminExposedError(
-            f"the admin port would be open to other machines on {address}, without authentication:"
-            " choose an address such as 127.0.0.1:9091, or allow it explicitly"
+            f"Refusing to serve /metrics on {address}: other machines could read it without authentication."
+            " Use an address such as 127.0.0.1:9091, or --metrics-public."
         )
     known = KnownHosts(address, settings.names)
 
     async def respond(request: HttpRequest) -> HttpResponse:
         if not known.knows(request.header("host")):
-            return _page(HTTPStatus.MISDIRECTED_REQUEST, "unknown host: add it with --metrics-host\n")
+            return _page(
+                HTTPStatus.MISDIRECTED_REQUEST, "The Host header is unknown. Add the host with --metrics-host.\n"
+            )
         answer = pages(request)
         return answer if isinstance(answer, HttpResponse) else await answer
 
@@ -81,7 +83,7 @@ def serve_admin(settings: AdminSettings, pages: Respond) -> AbstractAsyncContext
 
 
 def admin_pages(metrics: Counted, parts: Mapping[str, Obstacle]) -> Callable[[HttpRequest], Awaitable[HttpResponse]]:
-    """Answer ``/healthz``, ``/readyz`` and ``/metrics``."""
+    """Build the pages ``/healthz``, ``/readyz`` and ``/metrics``."""
 
     async def health() -> HttpResponse:
         return _page(HTTPStatus.OK, "alive\n")
@@ -99,16 +101,16 @@ def admin_pages(metrics: Counted, parts: Mapping[str, Obstacle]) -> Callable[[Ht
     async def respond(request: HttpRequest) -> HttpResponse:
         page = pages.get(request.target.partition("?")[0])
         if page is None:
-            return _page(HTTPStatus.NOT_FOUND, "there are /healthz, /readyz and /metrics\n")
+            return _page(HTTPStatus.NOT_FOUND, "No such page. Supported: /healthz, /readyz, /metrics.\n")
         if request.method not in {HTTPMethod.GET, HTTPMethod.HEAD}:
-            return _page(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are answered\n", ("allow", "GET, HEAD"))
+            return _page(HTTPStatus.METHOD_NOT_ALLOWED, "Use GET or HEAD.\n", ("allow", "GET, HEAD"))
         return await page()
 
     return respond
 
 
 def _is_local(address: Address) -> bool:
-    """Tell whether only this machine can reach an address, by every meaning that its name has."""
+    """Tell whether only this machine can reach an address, for every IP address that its name resolves to."""
     match address:
         case UnixAddress():
             return True
@@ -118,7 +120,7 @@ def _is_local(address: Address) -> bool:
             try:
                 found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             except OSError:
-                # Whoever cannot find the name cannot listen there either, and says so better.
+                # Listening fails with a better message if the name does not resolve.
                 return True
             return all(ip_address(str(where[0]).partition("%")[0]).is_loopback for *_, where in found)
         case _:
@@ -137,9 +139,9 @@ async def _obstacle(name: str, part: Obstacle) -> str:
     try:
         told = part()
         return told if isinstance(told, str) else await told
-    except Exception as error:  # noqa: BLE001 (a part that cannot tell is not ready, and the others have their say)
-        _log.error("readiness unknown", part=name, error=place_of(error))
-        return "cannot tell"
+    except Exception as error:  # noqa: BLE001 (a part that fails is not ready, and the page still shows the other parts)
+        _log.error("readiness check failed", part=name, error=place_of(error))
+        return "The readiness check failed."
 
 
 def _page(status: HTTPStatus, text: str, *headers: tuple[str, str]) -> HttpResponse:

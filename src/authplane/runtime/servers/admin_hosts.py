@@ -1,7 +1,7 @@
-"""Whom admin pages answer, by the host that a request names.
+"""Which Host headers admin pages accept.
 
-A web page of anybody can let its own name lead to 127.0.0.1 and then read what a browser gets from there (DNS
-rebinding). The browser still names the page's host, so a server that knows its own names does not answer.
+A malicious web page can point its own DNS name at 127.0.0.1 and read what the browser gets from there (DNS rebinding).
+The browser still sends the page's host name. So the server rejects requests with a host name that is not its own.
 """
 
 import re
@@ -19,18 +19,18 @@ _EVERYWHERE: Final = frozenset({"", "0", "0.0.0.0", "::"})  # noqa: S104 (compar
 
 @dataclass(frozen=True, slots=True)
 class KnownHosts:
-    """The hosts by which a server of ours is asked."""
+    """The Host headers that a server accepts."""
 
     address: Address
-    """Where it listens."""
+    """The address that it listens on."""
     names: Collection[str] = ()
-    """Other names of it, as the operator says."""
+    """Further names, set by the operator."""
 
     def knows(self, written: str) -> bool:
         """Tell whether a Host header names this machine, the server's own address, or one of its names.
 
-        No web page can be at a unix socket. A server that listens everywhere is asked by any address of its machine,
-        which it does not know; an address is no name that somebody else could let lead here.
+        Browsers cannot reach a unix socket. A server on all interfaces accepts any IP address: it does not know
+        those of its machine, and DNS rebinding needs a name.
         """
         if isinstance(self.address, UnixAddress):
             return True

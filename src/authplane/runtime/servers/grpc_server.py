@@ -1,4 +1,4 @@
-"""What our gRPC servers have in common: how they take an address, and how they stay."""
+"""How our gRPC servers bind an address, and how they are replaced when they end."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -15,13 +15,13 @@ from authplane.runtime.servers.listen import Address, AddressTakenError, ServerT
 from authplane.runtime.servers.tls_files import TlsFiles
 
 Tls: TypeAlias = ServerTls | TlsFiles
-"""What a server shows: always the same, or what its files hold."""
+"""The certificate of a server: fixed, or read from files that may change."""
 
 
 _LOOK: Final = 0.1
-"""How often a server is looked after, in seconds."""
+"""Seconds between two looks at a server."""
 _PATIENCE: Final = 5.0
-"""How many seconds a port may take to become free."""
+"""Maximum seconds until a port is free again."""
 
 _log: Final = structlog.stdlib.get_logger()
 
@@ -32,8 +32,8 @@ async def serve_grpc(
 ) -> AsyncGenerator[Address]:
     """Serve while the block runs; yields the address with the port that was really taken.
 
-    Raises a `ListenError` if the address cannot be had. grpcio ends a server whose client sends a path that is not
-    UTF-8: another one takes its place, and calls in progress have ``grace`` seconds to finish, as when the block ends.
+    Raises a `ListenError` if the address is taken. grpcio ends a server when a client sends a path that is not UTF-8.
+    This function then starts a new server. Calls in progress have ``grace`` seconds to finish, as at the block's end.
     """
     claim(address)
     kept = _Kept(build, tls, grace=grace)
@@ -48,7 +48,7 @@ async def serve_grpc(
 
 
 class _Kept:
-    """A server that is replaced when it ends by itself."""
+    """A server that is replaced when it ends unexpectedly."""
 
     def __init__(self, build: Callable[[], grpc.aio.Server], tls: Tls | None, *, grace: float) -> None:
         self._build = build
@@ -67,12 +67,12 @@ class _Kept:
         await self._server.stop(self._grace)
 
     async def keep(self, bound: Address, tasks: asyncio.TaskGroup) -> NoReturn:
-        """Look after the server for ever."""
+        """Replace the server whenever it ends, forever."""
         while True:
             try:
                 await self._server.wait_for_termination(_LOOK)
-            except Exception as error:  # noqa: BLE001 (whatever ended it, checks need a server)
-                _log.error("gRPC server ended and is replaced", error=place_of(error))
+            except Exception as error:  # noqa: BLE001 (checks need a server, whatever the error)
+                _log.error("replacing a gRPC server that ended", error=place_of(error))
                 tasks.create_task(self._server.stop(self._grace))
                 await self._replace(bound)
 
@@ -89,15 +89,15 @@ class _Kept:
 
 
 def bind(server: grpc.aio.Server, address: Address, tls: Tls | None) -> Address:
-    """Take an address for a server; returns it with the port that was really taken.
+    """Bind a server to an address; returns the address with the actual port.
 
-    Only this user can connect to a unix socket. Call `claim` first: its sentence says more.
+    Only this user can connect to a unix socket. Call `claim` first: its error message says more.
     """
     target = f"[::]:{address.port}" if isinstance(address, TcpAddress) and not address.host else str(address)
     try:
         port = server.add_insecure_port(target) if tls is None else server.add_secure_port(target, _credentials(tls))
     except RuntimeError as error:
-        raise AddressTakenError(f"cannot listen on {address}: another program may be listening there") from error
+        raise AddressTakenError(address, "another program may be listening there") from error
     match address:
         case TcpAddress(host=host):
             return TcpAddress(host=host, port=port)
@@ -122,7 +122,7 @@ def _credentials(tls: Tls) -> grpc.ServerCredentials:
                 found = tls.renewed()
                 return None if found is None else _configuration(found)
 
-            # gRPC takes None for "no change", which its types do not say.
+            # For gRPC, None means "no change"; its type hints omit that.
             fetch = cast("Callable[[], grpc.ServerCertificateConfiguration]", renewed)
             return grpc.dynamic_ssl_server_credentials(
                 _configuration(tls.current), fetch, require_client_authentication=tls.client_ca is not None

@@ -13,7 +13,7 @@ _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 
 
 def health_service(services: Collection[str], *, serving: Callable[[], bool] = lambda: True) -> grpc.GenericRpcHandler:
-    """Answer for the server as a whole and for each of ``services``; NOT_FOUND for others."""
+    """Build the health service of a server and of each of ``services``; other names get NOT_FOUND."""
 
     async def check(body: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         reply = check_health(body, services, serving=serving())

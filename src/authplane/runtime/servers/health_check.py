@@ -1,4 +1,4 @@
-"""What the gRPC health service answers, whatever carries it."""
+"""Responses of the gRPC health service, for every transport."""
 
 from collections.abc import Collection
 from typing import Final, NamedTuple
@@ -14,14 +14,14 @@ _NOT_SERVING: Final = Int32Value(value=2).SerializeToString()
 
 
 class HealthFault(NamedTuple):
-    """Why there is no answer: a gRPC status."""
+    """The gRPC status of a failed health check."""
 
     code: int
     message: str
 
 
 def check_health(body: bytes, services: Collection[str], *, serving: bool) -> bytes | HealthFault:
-    """Answer for the server as a whole and for each of ``services``."""
+    """Build the response for the server (empty name) or for one of ``services``."""
     try:
         # HealthCheckRequest has one field, number 1, a string: on the wire it is a StringValue.
         service = StringValue.FromString(body).value

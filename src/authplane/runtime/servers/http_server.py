@@ -29,7 +29,7 @@ _log: Final = structlog.stdlib.get_logger()
 
 _CHUNK: Final = 64 * 1024
 _LINGER: Final = 1.0
-"""How many seconds a client that was refused may go on sending."""
+"""Seconds that a client may go on sending after its request was rejected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,19 +38,19 @@ class HttpRequest:
 
     method: str
     target: str
-    """Path and query as they came."""
+    """Path and query as received."""
     headers: tuple[tuple[str, str], ...] = ()
     """Names in lower case."""
     body: bytes = b""
 
     def header(self, name: str) -> str:
-        """Return the first value of a header, or an empty text; ``name`` is in lower case."""
+        """Return the first value of a header, or an empty string; ``name`` is in lower case."""
         return next((value for each, value in self.headers if each == name), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpResponse:
-    """A whole response; its length is added when it is sent."""
+    """A whole response. The server adds the length."""
 
     status: int
     headers: tuple[tuple[str, str], ...] = ()
@@ -62,20 +62,20 @@ Respond: TypeAlias = Callable[[HttpRequest], HttpResponse | Awaitable[HttpRespon
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpLimits:
-    """What one connection may cost."""
+    """Limits of a server and its connections."""
 
     largest_body: int = 1024 * 1024
     largest_head: int = 64 * 1024
     """Bytes of the request line and all headers."""
     most_headers: int = 100
     patience: float = 10.0
-    """Seconds in which a whole request must arrive, and a response be taken."""
+    """Maximum seconds to receive a request, and to send a response."""
     idle: float = 60.0
-    """Seconds after a response in which the next request must begin."""
+    """Maximum seconds between a response and the next request of a connection."""
     connections: int = 1000
-    """With more, the one that has waited longest for its client is closed: first those that never sent a request."""
+    """Maximum open connections. Beyond it, the server closes an idle one: first those that never sent a request."""
     grace: float = 2.0
-    """Seconds in which requests that have arrived are answered when the server stops."""
+    """Seconds for pending responses when the server stops."""
 
 
 _LIMITS: Final = HttpLimits()
@@ -87,8 +87,8 @@ async def serve_http(
 ) -> AsyncGenerator[Address]:
     """Serve while the block runs, over HTTPS with ``tls``; yields the address with the port that was really taken.
 
-    Raises a `ListenError` if the address cannot be had or the certificate cannot be used. An exception in ``respond``
-    is logged and answered with 500.
+    Raises a `ListenError` if the address is taken or the certificate is not usable. If ``respond`` raises, the server
+    logs the error and responds with 500.
     """
     claim(address)
     context = None if tls is None else _context(tls)
@@ -113,14 +113,14 @@ async def serve_http(
 
 
 def _make_room(connections: "Mapping[asyncio.Task[None], _Connection]") -> bool:
-    """End the connection that is missed the least; False if every one of them is being answered.
+    """Close the idle connection that is needed least; returns False if all connections have a pending response.
 
-    Whoever opens many connections and is slow on all of them must not keep others out.
+    A client with many slow connections must not lock out other clients.
     """
     waiting = [(each.served > 0, task) for task, each in connections.items() if not each.answering and not each.ended]
     if not waiting:
         return False
-    # Of equals the oldest: that is the order in which they are.
+    # The mapping is in order of age, so this picks the oldest.
     _, task = min(waiting, key=lambda each: each[0])
     connections[task].ended = True
     task.cancel()
@@ -128,7 +128,7 @@ def _make_room(connections: "Mapping[asyncio.Task[None], _Connection]") -> bool:
 
 
 async def _finish(connections: "Mapping[asyncio.Task[None], _Connection]", grace: float) -> None:
-    """End connections: those with a request that has arrived after its answer, within ``grace`` seconds."""
+    """Close all connections. Pending responses have ``grace`` seconds."""
     answering = []
     for task, connection in connections.items():
         if connection.finish():
@@ -148,7 +148,10 @@ def _context(tls: TlsPaths) -> ssl.SSLContext:
     try:
         context.load_cert_chain(tls.certificate, tls.key)
     except OSError as error:
-        raise TlsUnusableError(f"{tls.certificate} and {tls.key} are not a certificate and its private key") from error
+        raise TlsUnusableError(
+            f"{tls.certificate} and {tls.key} are not a certificate and its private key."
+            " Use PEM files that belong together."
+        ) from error
     return context
 
 
@@ -169,7 +172,7 @@ async def _listen(
             case _:
                 assert_never(address)
     except OSError as error:
-        raise AddressTakenError(f"cannot listen on {address}: {error.strerror}") from error
+        raise AddressTakenError(address, error.strerror or "") from error
 
 
 def _bound(address: Address, server: asyncio.Server) -> Address:
@@ -251,7 +254,7 @@ class _Connection:
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
 
     async def _begins(self) -> bool:
-        """Wait for the first bytes of a request; False means that the client has left, or sends none in time."""
+        """Wait for the first bytes of a request; returns False if the client closed the connection."""
         if self._http.trailing_data[0]:
             return True
         async with asyncio.timeout(self._limits.idle if self.served else self._limits.patience):
@@ -260,14 +263,14 @@ class _Connection:
         return bool(data)
 
     async def _request(self) -> HttpRequest | None:
-        """Read a whole request; None means that the client has left."""
+        """Read a whole request; None if the client closed the connection."""
         head = await self._event()
         if not isinstance(head, h11.Request):
             return None
         if len(head.headers) > self._limits.most_headers:
             raise _RefusedError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in head.headers}:
-            # Another server on the way may have taken the other one for the body's end.
+            # A proxy in front may use the other header to find the end of the body (request smuggling).
             raise _RefusedError(HTTPStatus.BAD_REQUEST)
         body = bytearray()
         if self._http.they_are_waiting_for_100_continue:
@@ -286,7 +289,7 @@ class _Connection:
         )
 
     async def _event(self) -> h11.Event | None:
-        """Return what comes next in the request; None means that nothing more will."""
+        """Return the next event of the request; None at the end of the connection."""
         while (event := self._http.next_event()) is h11.NEED_DATA:
             self._http.receive_data(await self._reader.read(_CHUNK))
         return event if isinstance(event, h11.Event) else None
@@ -298,10 +301,10 @@ class _Connection:
                 await self._linger()
 
     async def _linger(self) -> None:
-        """Let the client send for a while: a connection that is closed meanwhile takes our answer away from it."""
+        """Read for a while: closing the connection while the client sends would discard our response."""
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(_LINGER):
-                if self._writer.can_write_eof():  # TLS has no half of a connection
+                if self._writer.can_write_eof():  # TLS cannot close one direction
                     self._writer.write_eof()
                 while await self._reader.read(_CHUNK):
                     pass
@@ -323,7 +326,7 @@ async def _responded(respond: Respond, request: HttpRequest) -> HttpResponse:
     try:
         response = respond(request)
         return response if isinstance(response, HttpResponse) else await response
-    except Exception as error:  # noqa: BLE001 (a failing page must not end the connection without a word)
+    except Exception as error:  # noqa: BLE001 (a failing page must not close the connection without a response)
         path = request.target.partition("?")[0]
         _log.error("request failed", method=request.method, path=path, error=place_of(error))
         return HttpResponse(status=500)

@@ -15,21 +15,27 @@ from typing import Final, TypeAlias, assert_never
 
 from authplane.core.secret import Secret
 from authplane.core.values import dataclass
+from authplane.runtime.servers.port_holder import find_port_holder
 
 _LONGEST_PATH: Final = 107
-"""What a unix socket's address has room for, in bytes."""
+"""Maximum length of the path of a unix socket, in bytes."""
 
 
 class ListenError(Exception):
-    """A server cannot start; the message is a sentence for its user."""
+    """A server cannot start. The message says why and what to do."""
 
 
 class AddressInvalidError(ListenError):
-    """The text is no address."""
+    """The text is not an address."""
 
 
 class AddressTakenError(ListenError):
     """Another program listens there, or this one may not."""
+
+    def __init__(self, address: "Address", why: str, remedy: str = "Stop it, or choose another address.") -> None:
+        self.fact = f"Cannot listen on {address}: {why}."
+        """The message without its remedy, for callers that know a better one."""
+        super().__init__(f"{self.fact} {remedy}")
 
 
 class TlsUnusableError(ListenError):
@@ -76,14 +82,14 @@ def parse_address(text: str) -> Address:
         and (bare != host or ":" not in host)
     )
     if not valid or any(character.isspace() for character in host):
-        raise AddressInvalidError(f"{text!r} is not an address such as 127.0.0.1:9090, :9090 or unix:/run/authz.sock")
+        raise AddressInvalidError(f"{text!r} is not an address. Use 127.0.0.1:9090, :9090 or unix:/run/authz.sock.")
     return TcpAddress(host=bare, port=int(port))
 
 
 def claim(address: Address) -> None:
-    """Make sure that ``address`` is free; raises `AddressTakenError` with the reason.
+    """Check that ``address`` is free; raises `AddressTakenError` with the reason.
 
-    A server that finds a unix socket in its way removes it, even when another server answers there: so ask first.
+    gRPC servers replace an existing unix socket even if another server listens on it. This check prevents that.
     """
     match address:
         case TcpAddress(port=0):
@@ -98,55 +104,56 @@ def claim(address: Address) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerTls:
-    """What a server shows, and which clients it accepts."""
+    """The certificate of a server, and which clients it accepts."""
 
     certificate: bytes
     key: Secret[bytes]
     client_ca: bytes | None = None
-    """With it, a client without a certificate of this CA is refused."""
+    """If set, clients need a certificate that this CA signed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsPaths:
-    """PEM files of a server; empty paths mean none."""
+    """PEM files of a server. An empty path means no file."""
 
     certificate: str = ""
     key: str = ""
     ca: str = ""
-    """With it, a client without a certificate of this CA is refused."""
+    """If set, clients need a certificate that this CA signed."""
 
     def __bool__(self) -> bool:
         return bool(self.certificate or self.key or self.ca)
 
 
 def read_server_tls(*, certificate: str, key: str, ca: str = "") -> ServerTls | None:
-    """Read PEM files; all empty means no TLS, anything else that is not usable raises `TlsUnusableError`."""
+    """Read PEM files. Returns None if all paths are empty; raises `TlsUnusableError` for unusable files."""
     if not (certificate or key or ca):
         return None
     if not (certificate and key):
-        raise TlsUnusableError("TLS needs a certificate and its key: give both paths")
+        raise TlsUnusableError("TLS needs a certificate and its private key. Set both paths.")
     found = ServerTls(certificate=_read(certificate), key=Secret(_read(key)), client_ca=_read(ca) if ca else None)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(certificate, key, password="")
     except (ssl.SSLError, OSError) as error:
         raise TlsUnusableError(
-            f"{certificate} and {key} are not a certificate and its private key ({error})"
+            f"{certificate} and {key} are not a certificate and its private key ({error})."
+            " Use PEM files that belong together."
         ) from error
     if found.client_ca is not None:
         try:
             context.load_verify_locations(cadata=found.client_ca.decode("ascii"))
         except (ssl.SSLError, UnicodeDecodeError) as error:
-            raise TlsUnusableError(f"{ca} holds no CA certificate in PEM form") from error
+            raise TlsUnusableError(f"{ca} has no CA certificate. Use a PEM file.") from error
     return found
 
 
 def _unix(text: str) -> UnixAddress:
     path = text.removeprefix("unix:").removeprefix("//")
     if not path or "\0" in path:
-        raise AddressInvalidError(f"{text!r} names no socket: write unix:/run/authz.sock")
+        raise AddressInvalidError(f"{text!r} has no path. Use unix:/run/authz.sock.")
     if len(os.fsencode(path)) > _LONGEST_PATH:
-        raise AddressInvalidError(f"the path of {text!r} is longer than the {_LONGEST_PATH} bytes a socket may have")
+        raise AddressInvalidError(f"The path of {text!r} is longer than {_LONGEST_PATH} bytes. Use a shorter path.")
     return UnixAddress(path=path)
 
 
@@ -154,7 +161,9 @@ def _claim_port(address: TcpAddress) -> None:
     try:
         found = socket.getaddrinfo(address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        raise AddressInvalidError(f"{address.host!r} is not an address of this machine") from error
+        raise AddressInvalidError(
+            f"{address.host!r} is not an address of this machine. Use an address or a name of this machine."
+        ) from error
     for family, kind, protocol, _, where in found:
         try:
             with socket.socket(family, kind, protocol) as probe:
@@ -164,19 +173,21 @@ def _claim_port(address: TcpAddress) -> None:
                 probe.bind(where)
                 probe.listen(1)
         except OSError as error:
-            # Every interface means those that there are: a machine may have no IPv6.
+            # An empty host means the interfaces of this machine, which may have no IPv6.
             if address.host or error.errno not in {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}:
-                raise AddressTakenError(_why(address, error)) from error
+                raise _taken(address, error) from error
 
 
 def _claim_path(address: UnixAddress) -> None:
     path = Path(address.path)
     if not path.parent.is_dir():
-        raise AddressInvalidError(f"cannot listen on {address}: there is no folder {path.parent}")
+        raise AddressInvalidError(
+            f"Cannot listen on {address}: the folder {path.parent} does not exist. Create it, or choose another path."
+        )
     if not path.exists():
         return
     if not path.is_socket():
-        raise AddressTakenError(f"cannot listen on {address}: the path exists and is not a socket")
+        raise AddressTakenError(address, "the path exists and is not a socket", "Choose another path.")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1)
         try:
@@ -184,17 +195,19 @@ def _claim_path(address: UnixAddress) -> None:
         except ConnectionRefusedError:
             return
         except OSError as error:
-            raise AddressTakenError(_why(address, error)) from error
-    raise AddressTakenError(f"cannot listen on {address}: another program listens there")
+            raise _taken(address, error) from error
+    raise AddressTakenError(address, "another program listens there")
 
 
-def _why(address: Address, error: OSError) -> str:
-    reason = "another program listens there" if error.errno == errno.EADDRINUSE else os.strerror(error.errno or 0)
-    return f"cannot listen on {address}: {reason}"
+def _taken(address: Address, error: OSError) -> AddressTakenError:
+    if error.errno != errno.EADDRINUSE:
+        return AddressTakenError(address, os.strerror(error.errno or 0), "Choose another address.")
+    holder = find_port_holder(address.port) if isinstance(address, TcpAddress) else None
+    return AddressTakenError(address, f"{holder or 'another program'} listens there")
 
 
 def _read(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise TlsUnusableError(f"cannot read {path}: {error.strerror}") from error
+        raise TlsUnusableError(f"Cannot read {path}: {error.strerror}. Use a file that this user can read.") from error

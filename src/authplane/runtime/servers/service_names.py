@@ -1,10 +1,10 @@
-"""The names of the gRPC services that an authorization server has, whatever carries them."""
+"""Names of the gRPC services of an authorization service, for every transport."""
 
 from typing import Final
 
 SERVICE: Final = "envoy.service.auth.v3.Authorization"
 SERVICES: Final = (SERVICE, "envoy.service.auth.v2.Authorization")
-"""The older version has the same messages, but for fields that we do not read or send."""
+"""The older version has the same messages, except for fields that we neither read nor send."""
 HEALTH: Final = "grpc.health.v1.Health"
 REFLECTIONS: Final = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
 """Both have the same messages on the wire."""

@@ -1,4 +1,4 @@
-"""Certificates in files, which somebody renews while a server runs."""
+"""Certificate files that may be renewed while a server runs."""
 
 import logging
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from authplane.runtime.servers.listen import ServerTls, TlsUnusableError, read_s
 _log: Final = structlog.stdlib.get_logger()
 
 Tell: TypeAlias = Callable[[int, str], None]
-"""Takes a level of the log and a sentence."""
+"""Takes a log level and a message."""
 _Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
 
 
@@ -23,24 +23,24 @@ def _tell_log(level: int, sentence: str) -> None:
 
 @dataclass(slots=True)
 class TlsFiles:
-    """The TLS of a server, as its files say at the moment; files that cannot be used leave it as it was.
+    """The current TLS of a server. Unusable files leave the last good version in force.
 
-    gRPC asks at each handshake, from threads of its own. Two that ask at once both read, which does no harm.
+    gRPC calls this at each handshake, from its own threads. Two concurrent reads do no harm.
     """
 
     certificate: str
     key: str
     ca: str
     current: ServerTls
-    """What holds now."""
+    """What is in force."""
     _stamp: _Stamp
     _tell: Tell
 
     @classmethod
     def open(cls, *, certificate: str, key: str, ca: str = "", tell: Tell = _tell_log) -> "TlsFiles | None":
-        """Read PEM files; all empty means no TLS, anything else that is not usable raises `TlsUnusableError`.
+        """Read PEM files. Returns None if all paths are empty; raises `TlsUnusableError` for unusable files.
 
-        What happens to them later is told to the log of our own servers, or where the program says.
+        ``tell`` gets a message for each later change; by default it goes to the log.
         """
         stamp = _stamp_of(certificate, key, ca)
         current = read_server_tls(certificate=certificate, key=key, ca=ca)
@@ -48,11 +48,11 @@ class TlsFiles:
 
     @property
     def client_ca(self) -> bytes | None:
-        """Who must have signed a client's certificate."""
+        """The CA of client certificates; None if clients need no certificate."""
         return self.current.client_ca
 
     def renewed(self) -> ServerTls | None:
-        """Return what the files hold if that is new and can be used."""
+        """Return the content of the files if it is new and usable."""
         stamp = _stamp_of(self.certificate, self.key, self.ca)
         if stamp == self._stamp:
             return None
@@ -60,16 +60,16 @@ class TlsFiles:
         try:
             found = read_server_tls(certificate=self.certificate, key=self.key, ca=self.ca)
         except TlsUnusableError as error:
-            # A certificate without its key yet, for instance: the next handshake finds both.
+            # For instance, the certificate is new and the key is not yet. The next handshake reads both.
             self._tell(
                 logging.WARNING,
-                f"the TLS files changed and cannot be used; what was read before stays in force: {error}",
+                f"rejected changed TLS files; the last good version stays in force: {error}",
             )
             return None
         if found is None or found == self.current:
             return None
         self.current = found
-        self._tell(logging.INFO, f"the TLS files were read again: {self.certificate}")
+        self._tell(logging.INFO, f"loaded changed TLS files: {self.certificate}")
         return found
 
 

@@ -298,7 +298,9 @@ def _holder(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, where = found[0]
         holder = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise AddressInvalidError(f"{host!r} is not an address of this machine") from error
+        raise AddressInvalidError(
+            f"{host!r} is not an address of this machine. Use an address or a name of this machine."
+        ) from error
     try:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -307,7 +309,7 @@ def _holder(host: str, port: int) -> socket.socket:
         holder.bind(where)
     except OSError as error:
         holder.close()
-        raise AddressTakenError(f"cannot listen on {TcpAddress(host=host, port=port)}: {error.strerror}") from error
+        raise AddressTakenError(TcpAddress(host=host, port=port), error.strerror or "") from error
     return holder
 
 

@@ -29,7 +29,7 @@ class Certificates:
         self._stamp = self._stat()
         tls = read_server_tls(certificate=given.certificate, key=given.key, ca=given.ca)
         if tls is None:
-            raise TlsUnusableError("TLS needs a certificate and its key: give both paths")
+            raise TlsUnusableError("TLS needs a certificate and its private key. Set both paths.")
         self._current = tls
         self._told = ""
         self.files: Mapping[str, Path] = {name: folder / f"{name}.json" for name in render_secrets(tls)}
