@@ -22,62 +22,61 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "a rule of Envoy": Case({"decided": {ID: "shop/a.v1/r/0:CEL"}}, "allowed in Envoy by shop/a.v1/r/0:CEL"),
+    "a rule of Envoy": Case({"decided": {ID: "shop/a.v1/r/0:CEL"}}, "allowed by Envoy with shop/a.v1/r/0:CEL"),
     "rules of several policies": Case(
-        {"decided": {ID: "native/all", **BOTH}}, "allowed in Envoy by shop/a.v1/r/0:CEL and shop/b/r/base"
+        {"decided": {ID: "native/all", **BOTH}}, "allowed by Envoy with shop/a.v1/r/0:CEL and shop/b/r/base"
     ),
     "who is asked about was not decided in Envoy": Case(
-        {"decided": {ID: "~ask", **BOTH}}, "allowed by the authorization server"
+        {"decided": {ID: "~ask", **BOTH}}, "allowed by the authorization service"
     ),
     "what Envoy never judges": Case(
-        {"decided": {ID: "!ask"}}, "allowed by the authorization server, since Envoy does not judge such requests"
+        {"decided": {ID: "!ask"}}, "allowed by the authorization service, because Envoy does not decide such requests"
     ),
     "what Envoy never judges, denied": Case(
         {"decided": {ID: "!ask"}, "details": "ext_authz_denied"},
-        "denied by the authorization server, since Envoy does not judge such requests",
+        "denied by the authorization service, because Envoy does not decide such requests",
     ),
     "too large": Case(
         {"status": 413, "details": "direct_response", "authorization": None},
-        "refused in Envoy before any policy: its body is larger than maxRequestBody",
+        "rejected by Envoy before any policy: body is larger than maxRequestBody",
     ),
-    "nobody was asked": Case({"decided": None}, "allowed by the authorization server"),
+    "nobody was asked": Case({"decided": None}, "allowed by the authorization service"),
     "denied in Envoy": Case(
         {"details": "rbac_access_denied_matched_policy[none]", "policies": "shop/a.v1 shop/b"},
-        "denied in Envoy: no rule of shop/a.v1 or shop/b grants it",
+        "denied by Envoy: no rule of shop/a.v1 or shop/b grants it",
     ),
     "denied in Envoy as somebody known": Case(
         {"details": "rbac_access_denied_matched_policy[known]", "policies": "shop/b", "decided": {ID: "known"}},
-        "denied in Envoy: no rule of shop/b grants it",
+        "denied by Envoy: no rule of shop/b grants it",
     ),
     "denied in Envoy by nobody knows which": Case(
         {"details": "rbac_access_denied_matched_policy[none]", "policies": None},
-        "denied in Envoy: no rule grants it",
+        "denied by Envoy: no rule grants it",
     ),
     "denied in Envoy as somebody unknown": Case(
         {"details": "rbac_access_denied_matched_policy[none]", "policies": "shop/b", "status": 401},
-        "denied in Envoy: no rule of shop/b grants it, and the sender is not known",
+        "denied by Envoy: no rule of shop/b grants it, and the request has no valid identity",
     ),
     "not as MCP clients ask": Case(
         {"details": "mcp_reject_no_mcp"},
-        "refused in Envoy before any policy: mcp_reject_no_mcp, "
-        "since its method, Content-Type or Accept is not one of MCP",
+        "rejected by Envoy before any policy: mcp_reject_no_mcp, method, Content-Type or Accept is not valid in MCP",
     ),
     "not a message": Case(
         {"details": "mcp_parse_error"},
-        "refused in Envoy before any policy: mcp_parse_error, since its body is too large or no JSON",
+        "rejected by Envoy before any policy: mcp_parse_error, body is too large or not JSON",
     ),
     "a token that cannot be read": Case(
-        {"details": "jwt_authn_access_denied"}, "refused in Envoy before any policy: jwt_authn_access_denied"
+        {"details": "jwt_authn_access_denied"}, "rejected by Envoy before any policy: jwt_authn_access_denied"
     ),
-    "denied elsewhere": Case({"details": "ext_authz_denied"}, "denied by the authorization server"),
+    "denied elsewhere": Case({"details": "ext_authz_denied"}, "denied by the authorization service"),
     "no answer": Case(
-        {"details": "ext_authz_error", "decided": {ID: "!ask"}}, "refused: no decision of the authorization server"
+        {"details": "ext_authz_error", "decided": {ID: "!ask"}}, "rejected: the authorization service made no decision"
     ),
     "no check": Case({"authorization": "unprotected"}, "unprotected"),
     "a check that is not heeded": Case(
-        {"authorization": "shadow"}, "not enforced: authorization is only tried out here"
+        {"authorization": "shadow"}, "not enforced: authorization is in shadow mode on this route"
     ),
-    "to https": Case({"status": 301, "details": "direct_response", "authorization": None}, "redirected to https"),
+    "to https": Case({"status": 301, "details": "direct_response", "authorization": None}, "redirected to HTTPS"),
 }
 
 

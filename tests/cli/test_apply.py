@@ -27,7 +27,7 @@ def test_what_is_good_is_applied_and_read_from_there(staged: Path, tmp_path: Pat
     files = len(list(staged.iterdir()))
     result = invoke("apply", staged, tmp_path / "live")
     assert (result.exit_code, " ".join(result.stdout.split())) == (
-        0, f"applied {files} files to {tmp_path}/live: {files} added, 0 changed, 0 removed",
+        0, f"Applied {files} files to {tmp_path}/live: {files} added, 0 changed, 0 removed.",
     )  # fmt: skip
     assert invoke("validate", tmp_path / "live").exit_code == 0
 
@@ -41,7 +41,7 @@ def test_an_error_leaves_everything_as_it_was(staged: Path, tmp_path: Path) -> N
     result = invoke("apply", staged, live)
     assert result.exit_code == 1
     assert f"{staged}/bad.yaml:1" in result.stderr
-    assert "nothing was applied: 1 error" in result.stderr
+    assert "was not changed. Fix the errors above and apply again." in result.stderr
     assert [each.name for each in live.iterdir()] == ["mine.yaml"]
 
 

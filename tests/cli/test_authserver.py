@@ -146,7 +146,7 @@ BAD = {
     "no selector": (["htpasswd", "--file", "x", "--selector", "a in b"], "is not a label selector"),
     "no realm": (["htpasswd", "--file", "x", "--auth-realm", "a\x01"], "cannot be the name of a realm"),
     "workers of grpcio": (["testserver", "--engine", "grpcio", "--workers", "2"], "use --engine pyvoy"),
-    "an unknown form": (["testserver", "--http-form", "other"], "is not one of"),
+    "an unknown form": (["testserver", "--http-form", "other"], "is not a form of HTTP checks. Supported: "),
 }
 
 

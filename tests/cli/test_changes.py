@@ -13,7 +13,7 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "nothing": Case({}, "nothing changed for Envoy"),
+    "nothing": Case({}, "no change for Envoy"),
     "several kinds": Case(
         {"listeners changed": ["a"], "routes removed": ["b#1", "c#1"]}, "listeners changed: a; routes removed: b, c"
     ),

@@ -65,7 +65,7 @@ def test_conditions_redirects_and_whose_a_route_is_are_shown(tmp_path: Path) -> 
         f"  /team/x/ {team} → default/echo/80 under /y/ as origin.example  {checked}  from default/team",
         f"  /team/x {team} → default/echo/80 under /y as origin.example  {checked}  from default/team",
         "  /moved → redirect 302 to /here…  authorization disabled",
-        f"  /gone → answer 502  {checked}",
+        f"  /gone → respond 502  {checked}",
         f"  /port → redirect 302 to …:8443/…  {checked}",
         f"  / → default/echo/80 (0), default/auth/9443 (2)  {checked}",
     ]
@@ -73,7 +73,7 @@ def test_conditions_redirects_and_whose_a_route_is_are_shown(tmp_path: Path) -> 
 
 def test_a_trial_says_that_nothing_is_enforced(tmp_path: Path) -> None:
     lines = compiled(tmp_path, "Shadow")
-    assert "  /gone → answer 502  extension/default/auth is asked within 1 s, and nothing is enforced" in lines
+    assert "  /gone → respond 502  checked by extension/default/auth within 1 s, not enforced" in lines
 
 
 NATIVE = f"""{configuration(Path("/run"), (), "  bodyInspection: Native")}
@@ -109,4 +109,4 @@ def test_what_proxies_of_a_release_get_is_shown(tmp_path: Path) -> None:
 def test_a_release_that_is_none_is_a_usage_error(tmp_path: Path) -> None:
     result = CliRunner().invoke(build_app(), ["compile", str(tmp_path), "--envoy", "newest"], env={"COLUMNS": "200"})
     assert result.exit_code == 2
-    assert "'newest' is not a release such as 1.39" in result.output
+    assert "'newest' is not an Envoy release. Use MAJOR.MINOR, such as 1.39." in result.output

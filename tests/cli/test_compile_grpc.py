@@ -42,11 +42,11 @@ def test_every_server_is_shown_with_who_judges_its_calls(tmp_path: Path) -> None
     assert result.exit_code == 0, result.output
     checked = "checked by ipv4:127.0.0.1:9443 within 5 s, fails closed"
     assert result.stdout.splitlines() == [
-        "gRPC server Backend/default/cart, Listener grpc/default/cart/0.0.0.0:50051, clients show certificates",
-        f"  /shop.Cart/Get  denied, but for spiffe://example.org/web: {checked}",
+        "gRPC server Backend/default/cart, Listener grpc/default/cart/0.0.0.0:50051, requires client certificates",
+        f"  /shop.Cart/Get  denied, except for spiffe://example.org/web: {checked}",
         f"  /grpc.health.v1.Health/*  {checked}",
         "  every other call  denied",
-        "  servers of authplane.grpc grant by themselves what they can judge: authplane explain",
+        "  authplane.grpc servers decide native rules themselves: see authplane explain",
         "gRPC server Backend/default/open, Listener grpc/default/open/0.0.0.0:50052",
         "  every call  unprotected",
     ]

@@ -39,10 +39,10 @@ async def test_by_default_the_control_plane_listens_on_a_socket_of_its_user(
     async with run_process(argv, sink=sink, grace=5, environment=dict(os.environ)):
 
         async def listens() -> bool:
-            return any("control plane listens" in line.text for line in lines)
+            return any("control plane listening" in line.text for line in lines)
 
         await eventually(listens)
-        (said,) = (json.loads(line.text) for line in lines if "control plane listens" in line.text)
+        (said,) = (json.loads(line.text) for line in lines if "control plane listening" in line.text)
         socket = runtime / "authplane" / "xds.sock"
         assert said["address"] == f"unix:{socket}"
         assert stat.S_IMODE(socket.stat().st_mode) == 0o600

@@ -62,7 +62,7 @@ async def test_a_person_sees_one_table(tmp_path: Path) -> None:
         shop/other     r      0:CEL          Envoy, with other policies        3       0          0
         shop/tools.v1  reads  0:InlineTools  Envoy                            12       0          0
         shop/tools.v1  reads  1:CEL          policy server                     5       0          0
-        -: no rule granted the request. Which policies stood before it is in Envoy's access log.
+        -: no rule granted the request. Envoy's access log names the policies of the target.
     """)
 
 
@@ -84,7 +84,8 @@ async def test_who_does_not_answer_is_named_and_the_rest_is_shown() -> None:
     assert result.exit_code == 1
     assert "shop/tools.v1  reads  1:CEL  policy server" in result.stdout
     assert result.stderr == (
-        "authplane: Envoy at 127.0.0.1:1 cannot be asked: Connection refused: its decisions are missing\n"
+        "authplane: Envoy at 127.0.0.1:1 cannot be asked: Connection refused. Its decisions are missing."
+        " Set --envoy to an address that answers, or to '' for none.\n"
     )
 
 
@@ -106,7 +107,7 @@ async def test_who_answers_something_else_is_named() -> None:
 async def test_before_the_first_decision_there_is_a_sentence() -> None:
     async with answering({"/stats": '{"stats": []}'}) as envoy:
         result = await decisions("--envoy", str(envoy), "--server", "")
-    assert (result.exit_code, result.stdout) == (0, "no decisions yet\n")
+    assert (result.exit_code, result.stdout) == (0, "No decisions yet.\n")
 
 
 async def test_an_address_that_is_none_is_a_usage_error() -> None:

@@ -306,7 +306,7 @@ def test_people_get_a_table(tmp_path: Path) -> None:
         "    AccessPolicy/default/p  rule-0  base_protocol  native\n"
         "    AccessPolicy/default/p  rule-1  0:CEL          call-out  uses exists()\n"
         "    AccessPolicy/default/p  rule-1  base_protocol  native\n"
-        "With bodyInspection: Native these are left to the JSON parser of Backend/default/shop:\n"
+        "With bodyInspection: Native, the JSON parser of Backend/default/shop must handle these cases:\n"
         f"{left}"
     )
 
@@ -314,15 +314,18 @@ def test_people_get_a_table(tmp_path: Path) -> None:
 def test_people_are_told_what_to_change_and_that_there_are_errors(tmp_path: Path) -> None:
     result = run(tmp_path, annotated(BACKEND, placement="callout"), SHOP, policy(rule()))
     assert result.exit_code == 0
-    assert "    to leave less to the policy server: set authplane.dev/placement: Auto on Backend/default/shop\n" in (
+    assert "    to make more rules native: set authplane.dev/placement: Auto on Backend/default/shop\n" in (
         result.stdout
     )
-    assert result.stderr == "1 error, 0 warnings: run authplane validate to see them\n"
+    assert result.stderr == "1 error, 0 warnings. Run authplane validate to list them.\n"
 
 
 def test_an_empty_folder_has_nothing_to_explain(tmp_path: Path) -> None:
     result = CliRunner().invoke(build_app(), ["explain", str(tmp_path)])
-    assert (result.exit_code, result.stdout) == (0, "there is nothing that policies could protect\n")
+    assert (result.exit_code, result.stdout) == (
+        0,
+        "The folder has no Backend or Gateway that a policy can protect. Add one, or run authplane validate.\n",
+    )
 
 
 @pytest.mark.parametrize("text", ["", "1", "one", "1.39.3.4", "1.x", "-1.39"])
@@ -330,7 +333,7 @@ def test_what_is_no_release_is_a_usage_error(text: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(build_app(), ["explain", str(tmp_path), f"--envoy={text}"])
     assert (result.exit_code, result.stderr) == (
         2,
-        f"authplane: {text!r} is not a release of Envoy such as 1.39\n",
+        f"authplane: {text!r} is not an Envoy release. Use MAJOR.MINOR, such as 1.39.\n",
     )
 
 

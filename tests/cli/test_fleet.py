@@ -113,7 +113,7 @@ def test_a_document_that_cannot_be_served_is_told_line_by_line(text: str, want: 
     assert result.exit_code == 1
     *found, last = result.stderr.splitlines()
     assert [line.removeprefix(f"{tmp_path}/").rpartition(" (")[0] for line in found] == want
-    assert last.startswith(f"authplane: {file} cannot be served: ")
+    assert last.startswith(f"authplane: Cannot serve {file}: it has ")
 
 
 def test_the_document_is_no_error_in_a_folder_of_a_control_plane(tmp_path: Path) -> None:

@@ -287,7 +287,7 @@ async def test_a_writer_that_pauses_opens_nothing_and_what_opens_waits(folder: P
             await server.says("worse.yaml")
             assert await strangers_do_not()
             begun = time.monotonic()
-        await server.says("a change that loosens waits until its file is quiet")
+        await server.says("delayed a change that removes protection until its file stays unchanged")
         assert await strangers_do_not() or time.monotonic() - begun >= quiet
         await eventually(strangers_pass)
         assert time.monotonic() - begun >= quiet

@@ -137,7 +137,10 @@ def test_policies_with_errors_deny_and_that_is_said(folder: Path) -> None:
     write(folder / "a.test.yaml", ALLOWED)
     result = invoke("shop")
     assert (result.exit_code, "policy_unusable" in result.stdout) == (1, True)
-    assert result.stderr == "2 errors in policies, which deny what they protect; see authplane lint shop\n"
+    assert result.stderr == (
+        "2 errors in policies. Invalid policies deny all requests to their targets."
+        " Run authplane lint shop to list them.\n"
+    )
 
 
 def test_results_are_written_for_ci(folder: Path) -> None:

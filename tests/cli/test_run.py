@@ -97,8 +97,8 @@ async def test_it_serves_tells_what_happens_follows_edits_and_stops_at_once(run:
             assert "authplane_log_lines_lost_total 0.0" in metrics
             assert "authplane_control_documents_with_errors 0.0" in metrics
         assert [await run.status(path) for path in ("/allow", "/secret?token=1", "/public")] == [200, 401, 200]
-        await run.says("/allow  allowed by the authorization server")
-        await run.says("/secret  denied by the authorization server")
+        await run.says("/allow  allowed by the authorization service")
+        await run.says("/secret  denied by the authorization service")
         await run.says("/public  not checked: authorization is disabled on this route")
         assert not any("token" in line.text for line in run.lines)
         path = run.folder / "echo.yaml"

@@ -245,7 +245,7 @@ async def _place(stage: Stage, placement: Placement) -> None:
     draft.replace(path)
 
     async def rebuilt() -> bool:
-        return any('"event": "rebuilt"' in line for line in stage.lines[before:])
+        return any('"event": "rebuilt configuration"' in line for line in stage.lines[before:])
 
     await eventually(rebuilt, limit=_PATIENCE)
 

@@ -113,11 +113,11 @@ async def test_decisions_of_envoy_and_of_the_policy_server_stand_in_one_table(tm
             assert (await http.post("/shop", content=b"{", headers=headers)).status_code == 400
         async with it.site.http_client() as http:
             assert (await it.site.call(http, "add")).status_code == 403
-        await it.says("/shop  allowed in Envoy by default/shop/work/0:InlineTools")
-        await it.says("/shop  allowed by the authorization server")
-        await it.says("/shop  denied by the authorization server")
-        await it.says("/shop  denied in Envoy: no rule of default/shop grants it")
-        await it.says("/shop  refused in Envoy before any policy: mcp_parse_error")
+        await it.says("/shop  allowed by Envoy with default/shop/work/0:InlineTools")
+        await it.says("/shop  allowed by the authorization service")
+        await it.says("/shop  denied by the authorization service")
+        await it.says("/shop  denied by Envoy: no rule of default/shop grants it")
+        await it.says("/shop  rejected by Envoy before any policy: mcp_parse_error")
         assert await it.decisions() == {
             "decisions": [
                 row("", "", "Envoy", policy="", denied=1),
@@ -140,8 +140,8 @@ async def test_rules_of_several_policies_are_each_named(tmp_path: Path) -> None:
             assert (await it.site.call(http, "add")).status_code == 200
             assert (await it.site.call(http, "wipe")).status_code == 403
         granted = "default/one.v1/work/0:InlineTools and default/two/work/0:InlineTools"
-        await it.says(f"/shop  allowed in Envoy by {granted}")
-        await it.says("/shop  denied in Envoy: no rule of default/one.v1 or default/two grants it")
+        await it.says(f"/shop  allowed by Envoy with {granted}")
+        await it.says("/shop  denied by Envoy: no rule of default/one.v1 or default/two grants it")
         told = await it.decisions()
         assert told["decisions"] == [
             row("", "", "Envoy", policy="", denied=1),

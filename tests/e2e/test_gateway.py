@@ -272,7 +272,7 @@ async def test_no_request_gets_through_unchecked_while_the_configuration_changes
     second = EXTENSION.replace("metadata: {name: auth}", "metadata: {name: second}")
     it.write("second.yaml", second)
     for index in range(8):
-        rebuilds = it.count("control", '"event": "rebuilt"')
+        rebuilds = it.count("control", '"event": "rebuilt configuration"')
         # In turn: another service, another timeout (both change the filter chain), another context, another host.
         text = proxy(authorization=f"      authPolicy: {{context: {{round: '{index}'}}}}")
         if index % 2:
@@ -288,7 +288,7 @@ async def test_no_request_gets_through_unchecked_while_the_configuration_changes
                 authorization=f"      failOpen: {index % 2 == 0}".lower().replace("failopen", "failOpen"),
             ),
         )
-        while it.count("control", '"event": "rebuilt"') == rebuilds:
+        while it.count("control", '"event": "rebuilt configuration"') == rebuilds:
             assert await it.raw_status("/secret") == 401
         for _ in range(10):
             assert await it.status("/secret") == 401
@@ -300,7 +300,7 @@ async def test_what_envoy_refuses_shows_in_status_and_log(it: Gateway) -> None:
     # An address that this machine does not have: valid for us, impossible for Envoy.
     text = (it.folder / "gateway.yaml").read_text(encoding="utf-8")
     it.write("gateway.yaml", text.replace("address: 127.0.0.1", "address: 203.0.113.1"))
-    await it.says("control", "proxy refused the configuration")
+    await it.says("control", "proxy rejected configuration")
     programmed = (await status_of_web(it))["Programmed"]
     assert programmed["reason"] == "Rejected"
     assert "203.0.113.1" in programmed["message"]

@@ -8,8 +8,8 @@ from tests.support.gateways.status_conditions import conditions
 REFUSED = "203.0.113.1"
 """An address that this machine does not have: valid for us, impossible for Envoy."""
 
-REFUSAL = "proxy refused the configuration"
-REBUILT = '"event": "rebuilt"'
+REFUSAL = "proxy rejected configuration"
+REBUILT = '"event": "rebuilt configuration"'
 
 
 def host(name: str, authorization: str = "") -> str:

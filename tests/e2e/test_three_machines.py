@@ -181,7 +181,7 @@ async def running(site: Site, commands: list[list[str]], stack: AsyncExitStack) 
     await stack.enter_async_context(site.program("policy", [*policy[1:], *metrics, "--decision-log", ""]))
     await stack.enter_async_context(site.program("control", [*control[1:], *metrics]))
     await site.says("policy", "authorization server listens")
-    await site.says("control", "control plane listens")
+    await site.says("control", "control plane listening")
     code, start = await site.ask(*map(site.local, bootstrap[1 : bootstrap.index(">")]))
     assert code == 0
 

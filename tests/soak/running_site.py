@@ -47,7 +47,7 @@ class World:
     def __post_init__(self) -> None:
         folder, ports = str(self.folder), self.ports
         state = ("--state-dir", str(self.root / "state"))
-        self.control = _authplane("control plane", "control plane listens", "control", folder, *state,
+        self.control = _authplane("control plane", "control plane listening", "control", folder, *state,
             "--address", f"unix:{self.root}/xds.sock", "--metrics-address", "")  # fmt: skip
         self.policy = _authplane("policy server", _LISTENS, "authserver", "policy", folder, *state,
             "--address", f"127.0.0.1:{ports.policy}", "--metrics-address", f"127.0.0.1:{ports.metrics}",

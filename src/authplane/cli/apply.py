@@ -11,13 +11,13 @@ from authplane.sources.runtime.apply_folder import ApplyError, apply_folder
 
 
 def apply(
-    staged: Annotated[Path, Argument(metavar="STAGED", help="The folder with the new files.")],
-    folder: Annotated[Path, Argument(metavar="DIR", help="The folder that programs read.")],
+    staged: Annotated[Path, Argument(metavar="STAGED", help="Folder with the new files.")],
+    folder: Annotated[Path, Argument(metavar="DIR", help="Folder to replace; programs read this one.")],
 ) -> None:
-    """Check a folder of resources and give its content to another, all files at once.
+    """Validate a folder of resources and publish its files to another folder in one step.
 
-    Exit status 1 if anything in STAGED is an error; then DIR stays as it is. Files of DIR that are not in STAGED are
-    removed.
+    Files that are in DIR but not in STAGED are removed. Exit status: 0 if the files were published, 1 if STAGED has
+    errors. With errors, DIR does not change.
 
     Example: authplane apply ./next ./gateway
     """
@@ -25,10 +25,13 @@ def apply(
     for finding in findings:
         print_finding(finding, to_stderr=True)
     if has_errors(findings):
-        fail(f"nothing was applied: {findings_summary(findings)} in {staged}")
+        fail(
+            f"{staged} has {findings_summary(findings)}. {folder} was not changed. Fix the errors above and apply"
+            " again."
+        )
     try:
         applied = apply_folder(staged, folder)
     except ApplyError as error:
         fail(str(error))
     said = f"{applied.added} added, {applied.changed} changed, {applied.removed} removed"
-    print_line(f"applied {count(applied.files, 'file')} to {folder}: {said}")
+    print_line(f"Applied {count(applied.files, 'file')} to {folder}: {said}.")

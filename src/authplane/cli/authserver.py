@@ -13,10 +13,13 @@ from authplane.cli.shared.parameters import Argument, Option, command, group
 from authplane.sources.runtime.last_good_store import default_state_dir
 from authplane.sources.runtime.read_folder import LOOSEN_AFTER
 
-authserver = group("authserver", "Answer the authorization checks of Envoy.")
+authserver = group(
+    "authserver",
+    "Run an authorization service for Envoy (ext_authz).\n\nExample: authplane authserver policy ./gateway",
+)
 
 PollOption: TypeAlias = Annotated[
-    bool, Option("--poll", help="Look for changes of folders from time to time, where the system tells of none.")
+    bool, Option("--poll", help="Poll folders for changes; use this where the file system sends no change events.")
 ]
 
 
@@ -24,12 +27,12 @@ PollOption: TypeAlias = Annotated[
 @with_front
 def serve_test_backend(
     mode: Annotated[
-        Mode, Option(help="all authorizes every request; path only those whose path contains 'allow'.")
+        Mode, Option(help="Requests to allow: all, or path for those whose path contains 'allow'.")
     ] = Mode.ALL,
     *,
     front: Front,
 ) -> None:
-    """Authorize for trying things out: every request, or by path.
+    """Allow every request, or requests by path, for tests.
 
     Example: authplane authserver testserver --mode path
 
@@ -42,26 +45,33 @@ def serve_test_backend(
 @command(authserver, "htpasswd")
 @with_front
 def serve_htpasswd(
-    file: Annotated[
-        list[str] | None, Option(help="[REALM=]PATH of a password file; may be given several times.")
+    file: Annotated[list[str] | None, Option(help="Password file, as PATH or REALM=PATH; repeatable.")] = None,
+    folder: Annotated[
+        Path | None, Option(help="Folder of resources with annotated Secrets that contain users.")
     ] = None,
-    folder: Annotated[Path | None, Option(help="A folder of resources whose annotated Secrets hold users.")] = None,
-    auth_realm: Annotated[str, Option(help="The realm of routes whose context names none.")] = "default",
-    selector: Annotated[str, Option(help="A label selector for Secrets.")] = "",
-    watch_namespaces: Annotated[str, Option(help="Namespaces of Secrets, with commas; empty is all.")] = "",
-    strict: Annotated[bool, Option("--strict", help="Refuse weak password hashes.")] = False,
+    auth_realm: Annotated[str, Option(help="Realm of routes whose context does not set one.")] = "default",
+    selector: Annotated[str, Option(help="Label selector for Secrets.")] = "",
+    watch_namespaces: Annotated[
+        str, Option(help="Comma-separated namespaces to read Secrets from; empty means all.")
+    ] = "",
+    strict: Annotated[bool, Option("--strict", help="Reject weak password hashes.")] = False,
     forward_credentials: Annotated[
-        bool, Option("--forward-credentials", help="Leave the Authorization header for the origin.")
+        bool, Option("--forward-credentials", help="Forward the Authorization header to the origin.")
     ] = False,
     trusted_hops: Annotated[
-        int, Option(min=0, max=100, help="Number of proxies before Envoy; attempts are counted per client.")
+        int,
+        Option(
+            min=0,
+            max=100,
+            help="Number of trusted proxies in front of Envoy; failed attempts count per client address.",
+        ),
     ] = 0,
     poll: PollOption = False,
     state_dir: StateDirOption = None,
     *,
     front: Front,
 ) -> None:
-    """Authorize users with a password (HTTP Basic), from htpasswd files or Secrets.
+    """Authenticate users by password (HTTP Basic) from htpasswd files or Secrets.
 
     Example: authplane authserver htpasswd --file users.htpasswd --auth-realm shop
 
@@ -85,22 +95,26 @@ def serve_htpasswd(
 @command(authserver, "policy")
 @with_front
 def serve_policies(
-    folder: Annotated[Path, Argument(metavar="DIR", help="A folder of resources with AccessPolicies.")],
+    folder: Annotated[Path, Argument(metavar="DIR", help="Folder of resources with AccessPolicies.")],
     allow_private_issuers: Annotated[
         bool,
-        Option("--allow-private-issuers", help="For development: fetch keys from private networks as well."),
+        Option("--allow-private-issuers", help="Fetch issuer keys from private networks too; for development."),
     ] = False,
     target: Annotated[
-        str, Option(help="Backend/NAMESPACE/NAME that checks are about whose route names none, as over HTTP.")
+        str, Option(help="Target of checks that name none, as Backend/NAMESPACE/NAME; HTTP checks name none.")
     ] = "",
-    gateway: Annotated[str, Option(help="Gateway/NAMESPACE/NAME, or with /LISTENER, that they come through.")] = "",
+    gateway: Annotated[
+        str, Option(help="Gateway of such checks, as Gateway/NAMESPACE/NAME or Gateway/NAMESPACE/NAME/LISTENER.")
+    ] = "",
     poll: PollOption = False,
     state_dir: StateDirOption = None,
     loosen_after: LoosenAfterOption = LOOSEN_AFTER,
     *,
     front: Front,
 ) -> None:
-    """Authorize by the AccessPolicies of a folder, which is watched: a change holds from the next request on.
+    """Decide checks by the AccessPolicies of a folder.
+
+    The policy server watches the folder and applies a change from the next check on.
 
     Example: authplane authserver policy ./gateway --address unix:/run/authplane/policy.sock --workers 2
     """
@@ -121,14 +135,14 @@ def serve_policies(
 def serve_document(
     file: Annotated[
         Path,
-        Argument(metavar="FILE", help="A file with one AuthorizationServer.", existing_file=True),
+        Argument(metavar="FILE", help="File with one AuthorizationServer resource.", existing_file=True),
     ],
     poll: PollOption = False,
     state_dir: StateDirOption = None,
     *,
     front: Front,
 ) -> None:
-    """Authorize with several backends, chosen by the route's context, by host or by path.
+    """Serve several backends that are selected by context, host or path.
 
     Example: authplane authserver serve authserver.yaml --workers 2
     """
@@ -138,7 +152,7 @@ def serve_document(
         except DocumentError as error:
             for finding in error.findings:
                 print_finding(finding, to_stderr=True)
-            fail(f"{file} cannot be served: {findings_summary(error.findings)}")
+            fail(f"Cannot serve {file}: it has {findings_summary(error.findings)}. Fix the errors above.")
     front.serve(*branches)
 
 

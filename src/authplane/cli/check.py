@@ -38,18 +38,23 @@ _COLOURS = {"allow": "green", "deny": "red", "unavailable": "yellow"}
 def check_requests(
     folder: FolderArgument,
     request: Annotated[
-        Path, Option("--request", metavar="FILE", help="A request, or a list of them.", show_default=False)
+        Path,
+        Option("--request", metavar="FILE", help="YAML file with a request or a list of requests.", show_default=False),
     ],
-    explain: Annotated[bool, Option("--explain", help="Show everything that was tried, as a tree.")] = False,
+    explain: Annotated[
+        bool, Option("--explain", help="Show every evaluated policy, rule and expression as a tree.")
+    ] = False,
     keys: KeysOption = None,
     fetch: FetchOption = False,
     allow_private_issuers: PrivateOption = False,
-    ask: Annotated[bool, Option("--ask", help="Ask external services, as a server does.")] = False,
+    ask: Annotated[
+        bool, Option("--ask", help="Call external authorization services, as the policy server does.")
+    ] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Tell how requests would be judged by the AccessPolicies of a folder, and why.
+    """Evaluate requests against the AccessPolicies of a folder and show each decision with its reason.
 
-    The decision is in the output: the exit status is 0 whatever it is, and 1 if the file has a mistake.
+    Exit status: 0 for every decision, 1 if a file has an error.
 
     Example: authplane check ./gateway --request call.yaml --explain
     """

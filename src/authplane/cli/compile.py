@@ -34,18 +34,18 @@ def compile_folder(
     folder: FolderArgument,
     output: OutputOption = Output.TEXT,
     bootstrap: Annotated[
-        bool, Option("--bootstrap", help="Print a complete static Envoy configuration, keys included.")
+        bool, Option("--bootstrap", help="Print a complete static Envoy configuration, including private keys.")
     ] = False,
     show_secrets: Annotated[
-        bool, Option("--show-secrets", help="Print private keys, which are left out otherwise.")
+        bool, Option("--show-secrets", help="Print private keys; by default they are redacted.")
     ] = False,
     envoy: Annotated[
-        str, Option("--envoy", metavar="RELEASE", help="For proxies of this release of Envoy, such as 1.38.")
+        str, Option("--envoy", metavar="RELEASE", help="Envoy release to compile for, such as 1.38.")
     ] = str(CURRENT),
 ) -> None:
-    """Show what a folder of resources becomes in Envoy and in gRPC servers.
+    """Show the configuration of Envoy and of gRPC servers that a folder of resources compiles to.
 
-    Problems do not stop it: what is invalid is left out, as it would be from the running gateway.
+    Invalid resources are left out, as in a running gateway; run authplane validate to list their problems.
 
     Example: authplane compile ./gateway -o json
 
@@ -53,7 +53,9 @@ def compile_folder(
     """
     release = Release.parse(envoy)
     if release is None:
-        raise click.BadParameter(f"{envoy!r} is not a release such as {CURRENT}", param_hint="--envoy")
+        raise click.BadParameter(
+            f"{envoy!r} is not an Envoy release. Use MAJOR.MINOR, such as {CURRENT}.", param_hint="--envoy"
+        )
     generation = read_generation(folder)
     if bootstrap:
         click.echo(json_text(static_bootstrap(generation.rendered_for(known_release(release)))), nl=False)
@@ -68,7 +70,7 @@ def compile_folder(
 def _warn(generation: Generation) -> None:
     findings = generation.findings
     if findings:
-        err.print(f"[yellow]{findings_summary(findings)}[/]: run authplane validate to see them")
+        err.print(f"[yellow]{findings_summary(findings)}.[/] Run authplane validate to list them.")
 
 
 def _summary(graph: graph_model.Graph) -> Iterator[str]:
@@ -77,17 +79,20 @@ def _summary(graph: graph_model.Graph) -> Iterator[str]:
     for server in graph.grpc_servers:
         yield from _grpc_server(server)
     if not (graph.ports or graph.grpc_servers):
-        yield "no virtual host can be served"
+        yield (
+            "No virtual host and no gRPC server can be served. Add an HTTPProxy, a Gateway or a Backend, or run"
+            " authplane validate."
+        )
 
 
 def _grpc_server(server: GrpcServer) -> Iterator[str]:
-    clients = ", clients show certificates" if server.tls is not None and server.tls.clients else ""
+    clients = ", requires client certificates" if server.tls is not None and server.tls.clients else ""
     yield f"[bold]gRPC server {escape(str(server.ref))}[/], Listener {escape(server.listener)}{clients}"
     match server.authorization:
         case Open():
             yield "  every call  [dim]unprotected[/]"
         case Closed():
-            yield "  every call  [red]denied[/]: the Backend or the configuration has a mistake"
+            yield "  every call  [red]denied[/]: the Backend or the AuthplaneConfiguration is invalid"
         case Judged(reach=reach, check=check, grants=grants):
             calls = [(path, callers) for path, callers in reach.paths]
             calls += [(f"{prefix}*", callers) for prefix, callers in reach.prefixes]
@@ -95,7 +100,7 @@ def _grpc_server(server: GrpcServer) -> Iterator[str]:
             for path, callers in (*calls, (rest, reach.others)):
                 yield f"  {escape(path)}  {_callers(callers, check)}"
             if grants is not None:
-                yield "  [green]servers of authplane.grpc grant by themselves what they can judge[/]: authplane explain"
+                yield "  [green]authplane.grpc servers decide native rules themselves[/]: see authplane explain"
         case _:
             assert_never(server.authorization)
 
@@ -106,7 +111,7 @@ def _callers(callers: Callers, check: PolicyCheck) -> str:
         case Nobody():
             return "[red]denied[/]"
         case Workloads(ids=ids):
-            return f"denied, but for {escape(', '.join(sorted(ids)))}: {asked}"
+            return f"denied, except for {escape(', '.join(sorted(ids)))}: {asked}"
         case Anybody():
             return asked
         case _:
@@ -131,8 +136,8 @@ def _chain(chain: port_model.TlsChain, where: str) -> Iterator[str]:
     shown = ", ".join(map(str, chain.certificates))
     for host in chain.table.hosts:
         unnamed = bool(host.proxies) and chain.hostname == ANY
-        place = "for clients that do not name it in TLS" if unnamed else where
-        clients = ", clients show certificates" if chain.clients is not None and not host.proxies else ""
+        place = "for clients without SNI" if unnamed else where
+        clients = ", requires client certificates" if chain.clients is not None and not host.proxies else ""
         yield f"[bold]https://{escape(host.name)}[/] {place}, certificate {escape(shown)}{clients}"
         yield from _routes(host)
 
@@ -160,7 +165,7 @@ def _backends(
 
 
 def _cluster(target: route_model.Target) -> str:
-    return target.cluster.removeprefix("service/") if target.cluster is not None else "answer 500"
+    return target.cluster.removeprefix("service/") if target.cluster is not None else "respond 500"
 
 
 def _match(match: match_model.Match) -> str:
@@ -191,9 +196,9 @@ def _action(action: route_model.Action) -> str:
         case route_model.Redirect():
             return _redirect(action)
         case route_model.Respond(status=status):
-            return f"answer {status}"
+            return f"respond {status}"
         case route_model.ResourceMetadata(path=path):
-            return f"who issues tokens for {path}"
+            return f"OAuth protected resource metadata of {path}"
         case _:
             assert_never(action)
 
@@ -217,7 +222,7 @@ def _redirect(redirect: route_model.Redirect) -> str:
     host = redirect.host or ("…" if redirect.scheme or redirect.port is not None else "")
     port = f":{redirect.port}" if redirect.port is not None else ""
     prefix = f"{redirect.prefix}…" if redirect.prefix is not None else ""
-    path = redirect.path or prefix or ("/…" if host else "the same address")
+    path = redirect.path or prefix or ("/…" if host else "the same URL")
     return f"redirect {redirect.status} to {scheme}{host}{port}{path}"
 
 
@@ -235,7 +240,7 @@ def _authorization(authorization: route_authorization.RouteAuthorization) -> str
                 case route_authorization.FailOpen():
                     return f"[yellow]checked by {name}[/] within {wait}, fails open"
                 case route_authorization.Shadow():
-                    return f"[yellow]{name} is asked[/] within {wait}, and nothing is enforced"
+                    return f"[yellow]checked by {name}[/] within {wait}, not enforced"
                 case _:
                     assert_never(service.on_failure)
         case _:

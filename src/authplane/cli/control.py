@@ -48,39 +48,44 @@ log = structlog.stdlib.get_logger()
 def control(
     folder: FolderArgument,
     address: Annotated[
-        str, Option(help="host:port, :port or unix:/path; by default a socket that only this user can open.")
+        str,
+        Option(
+            help="Address to listen on: host:port, :port or unix:/path. Default: a socket that only this user can open."
+        ),
     ] = "",
     tls_cert_path: TlsCertOption = "",
     tls_key_path: TlsKeyOption = "",
     tls_ca_path: TlsCaOption = "",
     node_name: Annotated[
-        NodeName, Option(help="The names of a client's certificate of which its node id must be one.")
+        NodeName, Option(help="Kind of name in the client certificate that must equal the node id.")
     ] = NodeName.SAN,
     envoy_node: Annotated[
         list[str] | None,
         Option(
-            help="A name in the certificates of Envoys; repeatable. Clients with other names are gRPC servers, which"
-            " get no keys. By default all are Envoys."
+            help="Name in an Envoy's client certificate; repeatable. Clients with other names are gRPC servers and"
+            " receive no private keys. Default: every client is an Envoy."
         ),
     ] = None,
     poll: Annotated[
-        bool, Option("--poll", help="Look for changes from time to time, where the system does not tell of them.")
+        bool,
+        Option("--poll", help="Poll the folder for changes; use this where the file system sends no change events."),
     ] = False,
     state_dir: StateDirOption = None,
     loosen_after: LoosenAfterOption = LOOSEN_AFTER,
     allow_private_issuers: Annotated[
         bool,
-        Option("--allow-private-issuers", help="For development: fetch keys from private networks as well."),
+        Option("--allow-private-issuers", help="Fetch issuer keys from private networks too; for development."),
     ] = False,
     metrics_address: MetricsOption = str(CONTROL_ADDRESS),
     metrics_public: MetricsPublicOption = False,
     metrics_host: MetricsHostOption = None,
     log_format: LogFormatOption = LogFormat.AUTO,
 ) -> None:
-    """Serve a folder of resources to Envoy over xDS (ADS, state of the world and delta).
+    """Compile a folder of resources and serve it to Envoy and gRPC servers over xDS.
 
-    The configuration holds private keys: an address that other machines can reach needs all three TLS files, and each
-    Envoy a certificate in which its node id is a name.
+    Clients use ADS, state of the world or delta. The configuration contains private keys. An address that other
+    machines can reach therefore requires all three TLS files, and each Envoy needs a client certificate with its node
+    id as a name.
 
     Example: authplane control ./gateway
 
@@ -107,7 +112,7 @@ def serve_control(folder: Folder, settings: ControlSettings, admin: AdminSetting
     async def program(stop: Stop) -> None:
         plane = Control(folder, tell)
         async with _serve_admin(plane, admin), plane.serve(settings) as bound:
-            log.info("control plane listens", address=str(bound), folder=str(folder.root))
+            log.info("control plane listening", address=str(bound), folder=str(folder.root))
             await first_of(stop.asked, lambda: plane.follow(settings))
 
     run_program(program)
@@ -129,11 +134,15 @@ async def _serve_admin(plane: Control, settings: AdminSettings | None) -> AsyncG
 
 
 def tell(told: Told) -> None:
-    """Write what the control plane says to the log."""
+    """Log an event of the control plane."""
     match told:
         case Rebuilt(difference=difference, appeared=appeared, resolved=resolved, seconds=seconds, keys=keys):
             for held in told.held:
-                log.warning("a change that loosens waits until its file is quiet", file=held.file, why=held.why)
+                log.warning(
+                    "delayed a change that removes protection until its file stays unchanged",
+                    file=held.file,
+                    why=held.why,
+                )
             for finding in appeared:
                 level = log.error if finding.problem.severity is Severity.ERROR else log.warning
                 level(
@@ -143,7 +152,7 @@ def tell(told: Told) -> None:
                     reason=finding.problem.reason,
                 )
             changes = {key: _short(names) for key, names in difference.items()}
-            event = "rebuilt with the keys of issuers" if keys else "rebuilt"
+            event = "rebuilt configuration with issuer keys" if keys else "rebuilt configuration"
             log.info(event, seconds=round(seconds, 3), problems_resolved=resolved, **changes)
         case Connected(node=node, peer=peer):
             log.info("proxy connected", node=node, peer=peer)
@@ -153,10 +162,10 @@ def tell(told: Told) -> None:
         case PolicyServerTried(tried, remedy):
             _tell_tried(tried, remedy)
         case Acked(node=node, type_url=type_url, version=version):
-            log.debug("accepted", node=node, type=type_url.name.lower(), version=version)
+            log.debug("proxy accepted configuration", node=node, type=type_url.name.lower(), version=version)
         case Nacked(node=node, type_url=type_url, version=version, names=names, message=message):
             log.error(
-                "proxy refused the configuration",
+                "proxy rejected configuration",
                 node=node,
                 type=type_url.name.lower(),
                 version=version,
@@ -172,7 +181,7 @@ def _tell_tried(tried: Tried, remedy: str) -> None:
         case Trial.ACCEPTED:
             log.info("policy server accepts connections", address=tried.address)
         case Trial.NOT_TRIED:
-            log.info("policy server not tried", address=tried.address, why=tried.why)
+            log.info("did not probe the policy server", address=tried.address, why=tried.why)
         case Trial.UNREACHABLE | Trial.HANDSHAKE:
             log.error("cannot connect to the policy server", address=tried.address, why=tried.why, fix=remedy)
         case _:

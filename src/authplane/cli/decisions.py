@@ -27,19 +27,19 @@ _EFFECTS: Final = {
 
 FolderArgument: TypeAlias = Annotated[
     Path | None,
-    Argument(metavar="[DIR]", help="The folder of a running authplane run, which is asked."),
+    Argument(metavar="[DIR]", help="Folder that authplane run serves; its counts are read."),
 ]
 EnvoyOption: TypeAlias = Annotated[
     list[str] | None,
     Option(
-        help=f"Where Envoy's admin interface listens, {_ENVOY} by default; once for each Envoy, empty asks none.",
+        help=f"Address of an Envoy admin interface; repeatable, empty means none. Default: {_ENVOY}.",
         show_default=False,
     ),
 ]
 ServerOption: TypeAlias = Annotated[
     list[str] | None,
     Option(
-        help=f"Where a policy server has its metrics, {ADMIN_ADDRESS} by default; once for each, empty asks none.",
+        help=f"Metrics address of a policy server; repeatable, empty means none. Default: {ADMIN_ADDRESS}.",
         show_default=False,
     ),
 ]
@@ -51,10 +51,10 @@ def decisions(
     server: ServerOption = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Show how often which rule of which policy decided, in Envoy and in the policy server.
+    """Count the decisions of each policy and rule in Envoy and in the policy server.
 
-    Counts begin when Envoy or the server starts; those of Envoy's rules also when it replaces a listener.
-    Exit status 1: somebody did not answer, and the rest is shown.
+    Counts start at zero when Envoy or the policy server starts. Envoy also resets the counts of its own rules when it
+    replaces a listener. Exit status: 1 if an Envoy or a policy server does not answer; the other counts are shown.
 
     Example: authplane decisions --envoy 127.0.0.1:9901 --server 127.0.0.1:9091
 
@@ -93,12 +93,16 @@ def _print(counted: Counted) -> None:
         line = escape("  ".join(cells))
         out.print(line if number else f"[bold]{line}[/]")
     if not counted.tallies and not counted.silent:
-        out.print("no decisions yet")
+        out.print("No decisions yet.")
     if any(each.by is By.ENVOY and not each.policy for each in counted.tallies):
-        out.print("[dim]-: no rule granted the request. Which policies stood before it is in Envoy's access log.[/]")
+        out.print("[dim]-: no rule granted the request. Envoy's access log names the policies of the target.[/]")
     for each in counted.silent:
-        who = "Envoy" if each.by is By.ENVOY else "the policy server"
-        err.print(f"[red]authplane:[/] {who} at {escape(each.address)} {escape(each.why)}: its decisions are missing")
+        who = "Envoy" if each.by is By.ENVOY else "The policy server"
+        option = "--envoy" if each.by is By.ENVOY else "--server"
+        err.print(
+            f"[red]authplane:[/] {who} at {escape(each.address)} {escape(each.why)}. Its decisions are missing."
+            f" Set {option} to an address that answers, or to '' for none."
+        )
 
 
 def _row(tally: Tally) -> tuple[str, ...]:

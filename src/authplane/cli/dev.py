@@ -1,4 +1,4 @@
-"""`authplane dev`: identities to try things out with."""
+"""`authplane dev`: identities for development."""
 
 import json
 import re
@@ -31,7 +31,11 @@ from authplane.policy.identity.workload_identity.spiffe import NotSpiffe, parse_
 from authplane.runtime.log import LogFormat, set_up_log
 from authplane.runtime.servers.listen import AddressInvalidError, ListenError, TcpAddress, parse_address
 
-dev = group("dev", "Make identities to try things out with: an issuer, tokens, certificates. Not for production.")
+dev = group(
+    "dev",
+    "Create an issuer, tokens and certificates for development, not for production.\n\nExample: authplane dev token"
+    " --sub alice --aud shop",
+)
 
 _OPTIONS: Final = {"iss": "--issuer", "sub": "--sub", "aud": "--aud", "exp": "--expires", "iat": "--expires"}
 _LIMITS: Final = Limits(most_bytes=64 * 1024)
@@ -39,35 +43,42 @@ _LONGEST_NAME: Final = 64
 _HOST: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
 
 FolderOption: TypeAlias = Annotated[
-    Path, Option("--folder", metavar="DIR", help="Where keys and certificates are kept, or made.")
+    Path, Option("--folder", metavar="DIR", help="Folder for keys and certificates; missing files are created.")
 ]
 
 
 @command(dev, "issuer")
 def issuer(
-    address: Annotated[str, Option("--address", metavar="ADDRESS", help="Where to listen: host:port or :port.")] = str(
-        DEV_ADDRESS
-    ),
+    address: Annotated[
+        str, Option("--address", metavar="ADDRESS", help="Address to listen on: host:port or :port.")
+    ] = str(DEV_ADDRESS),
     folder: FolderOption = DEV_FOLDER,
     name: Annotated[
-        str, Option("--name", metavar="HOST", help="How others call this machine, if not as in --address.")
+        str, Option("--name", metavar="HOST", help="Host name in the issuer URL. Default: the host of --address.")
     ] = "",
-    public: Annotated[bool, Option("--public", help="Let other machines reach it.")] = False,
-    log_format: Annotated[LogFormat, Option(help="How logs are written.")] = LogFormat.AUTO,
+    public: Annotated[bool, Option("--public", help="Allow an address that other machines can reach.")] = False,
+    log_format: Annotated[
+        LogFormat, Option(help="Log format: auto (text on a terminal, otherwise JSON), text or json.")
+    ] = LogFormat.AUTO,
 ) -> None:
-    """Serve a tiny issuer of tokens over HTTPS: its discovery document and its keys. Not for production.
+    """Serve the discovery document and the keys of a development issuer over HTTPS.
 
     Example: authplane dev issuer --folder .authplane/dev
     """
     where = _address(address)
     if not public and not is_loopback(where.host):
         fail(
-            f"{address} can be reached from other machines: whoever trusts this issuer is at risk; add --public",
+            f"Other machines can reach {address}, and anyone with this folder can sign tokens. Use a loopback"
+            " address, or add --public.",
             status=2,
         )
     plan = IssuerPlan(folder=folder, address=where, name=name)
     if not _HOST.fullmatch(plan.host) and parse_ip_address(plan.host) is None:
-        fail(f"{shorten(plan.host, _LONGEST_NAME)!r} is not a host such as issuer.example or 127.0.0.1", status=2)
+        fail(
+            f"{shorten(plan.host, _LONGEST_NAME)!r} is not a host name or an IP address. Use a host such as"
+            " issuer.example or 127.0.0.1.",
+            status=2,
+        )
     set_up_log(log_format)
     try:
         run_issuer(plan, datetime.now(UTC), _tell)
@@ -77,24 +88,31 @@ def issuer(
 
 @command(dev, "token")
 def token(
-    sub: Annotated[str, Option("--sub", metavar="NAME", help="Who the token is for.", show_default=False)],
+    sub: Annotated[str, Option("--sub", metavar="NAME", help="Subject of the token (claim sub).", show_default=False)],
     aud: Annotated[
         list[str] | None,
-        Option("--aud", metavar="NAME", help="What it is meant for; may be given several times."),
+        Option("--aud", metavar="NAME", help="Audience of the token (claim aud); repeatable."),
     ] = None,
     claim: Annotated[
         list[str] | None,
-        Option("--claim", metavar="NAME=TEXT", help="Another claim; NAME:=JSON for what is no text. Several."),
+        Option(
+            "--claim",
+            metavar="NAME=TEXT",
+            help="Further claim; use NAME:=JSON for a value that is not a string. Repeatable.",
+        ),
     ] = None,
     issuer_url: Annotated[
-        str, Option("--issuer", metavar="URL", help="The issuer; by default the one served from the folder last.")
+        str,
+        Option(
+            "--issuer", metavar="URL", help="Issuer URL (claim iss). Default: the issuer that this folder served last."
+        ),
     ] = "",
     expires: Annotated[
-        str, Option("--expires", metavar="DURATION", help="How long it holds; -1h makes one that has ended.")
+        str, Option("--expires", metavar="DURATION", help="Token lifetime; a negative value creates an expired token.")
     ] = "1h",
     folder: FolderOption = DEV_FOLDER,
 ) -> None:
-    """Print a token that the development issuer has signed.
+    """Print a token that is signed with the key of the development issuer.
 
     Example: authplane dev token --sub alice --aud shop --claim group=admin --claim 'roles:=["reader"]'
     """
@@ -104,7 +122,7 @@ def token(
     for text in claim or ():
         name, value = _claim(text)
         if name in claims:
-            fail(f"the claim {name!r} is given twice", status=2)
+            fail(f"Claim {name!r} is set twice. Remove one of the --claim options.", status=2)
         claims[name] = value
     if issuer_url:
         problems = Problems()
@@ -120,28 +138,40 @@ def token(
 
 @command(dev, "spiffe")
 def spiffe(
-    id_: Annotated[str, Option("--id", metavar="ID", help="spiffe://<trust domain>/<path>.", show_default=False)],
+    id_: Annotated[
+        str,
+        Option(
+            "--id", metavar="ID", help="SPIFFE ID of the workload: spiffe://<trust domain>/<path>.", show_default=False
+        ),
+    ],
     name: Annotated[
-        str, Option("--name", metavar="NAME", help="What the files are called; by default the end of the id.")
+        str,
+        Option("--name", metavar="NAME", help="File name of certificate and key. Default: the last segment of the ID."),
     ] = "",
-    expires: Annotated[str, Option("--expires", metavar="DURATION", help="How long it holds, up to 2160h.")] = "24h",
+    expires: Annotated[
+        str, Option("--expires", metavar="DURATION", help="Certificate lifetime, at most 2160h.")
+    ] = "24h",
     folder: FolderOption = DEV_FOLDER,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Write a client certificate for a workload, signed by a CA of the folder. Not for production.
+    """Write a client certificate for a workload, signed by a development CA.
 
     Example: authplane dev spiffe --id spiffe://cluster.local/ns/default/sa/agent
     """
     parsed = parse_spiffe_id(id_)
     if isinstance(parsed, NotSpiffe) or not parsed.path:
-        why = parsed.why if isinstance(parsed, NotSpiffe) else "it names no workload"
-        fail(f"{shorten(id_, _LONGEST_NAME)!r} is not the SPIFFE id of a workload: {why}", status=2)
+        why = parsed.why if isinstance(parsed, NotSpiffe) else "it has no path"
+        fail(
+            f"{shorten(id_, _LONGEST_NAME)!r} is not a workload's SPIFFE ID: {why}. Use spiffe://<trust"
+            " domain>/<path>.",
+            status=2,
+        )
     lifetime = _duration(expires)
     if not timedelta() < lifetime <= LIFETIME:
-        fail(f"{expires!r} is not a duration up to 2160h such as '24h'", status=2)
+        fail(f"{expires!r} is not a duration from 0s to 2160h. Use a duration such as '24h'.", status=2)
     called = name or parsed.path.rpartition("/")[2]
     if "/" in called or called.startswith(".") or len(called) > _LONGEST_NAME:
-        fail(f"{shorten(called, _LONGEST_NAME)!r} cannot be the name of a file; choose another --name", status=2)
+        fail(f"{shorten(called, _LONGEST_NAME)!r} is not a valid file name. Set --name to another name.", status=2)
     try:
         made = dev_workload(folder, id_, called, now=datetime.now(UTC), lifetime=lifetime)
     except DevFolderError as error:
@@ -158,7 +188,7 @@ def _address(text: str) -> TcpAddress:
     except AddressInvalidError as error:
         fail(str(error), status=2)
     if not isinstance(found, TcpAddress):
-        fail("an issuer has an address that begins with https://, so it cannot listen on a unix socket", status=2)
+        fail("An issuer cannot listen on a unix socket, because its URL starts with https://. Use host:port.", status=2)
     return found
 
 
@@ -168,28 +198,32 @@ def _claim(text: str) -> tuple[str, Any]:
     is_json = name.endswith(":")
     name = name.removesuffix(":")
     if not equals or not name:
-        fail(f"{shorten(text, _LONGEST_NAME)!r} is not a claim such as group=admin or admin:=true", status=2)
+        fail(
+            f"{shorten(text, _LONGEST_NAME)!r} is not a claim. Use NAME=TEXT or NAME:=JSON, such as group=admin or"
+            " admin:=true.",
+            status=2,
+        )
     if name in _OPTIONS:
-        fail(f"the claim {name!r} is given by {_OPTIONS[name]}", status=2)
+        fail(f"Claim {name!r} has its own option. Use {_OPTIONS[name]}.", status=2)
     if not is_json:
         return name, value
     parsed = parse_json(value.encode(errors="surrogateescape"), _LIMITS)
     if isinstance(parsed, NotStrict):
-        fail(f"the value of the claim {name!r} is refused: {parsed.why}", status=2)
+        fail(f"The value of claim {name!r} is not valid JSON: {parsed.why}. Use NAME=TEXT for a string.", status=2)
     return name, parsed
 
 
 def _duration(text: str) -> timedelta:
-    """Read a duration; with a minus, one that is over."""
+    """Parse a duration; a leading minus makes it negative."""
     found = parse_timeout(text.removeprefix("-"))
     if not isinstance(found, After):
-        fail(f"{text!r} is not a duration such as '1h' or '90s'", status=2)
+        fail(f"{text!r} is not a duration. Use a duration such as '1h' or '90s'.", status=2)
     return -found.duration if text.startswith("-") else found.duration
 
 
 def _tell(running: RunningIssuer) -> None:
-    """Say how policies come to trust the issuer."""
-    out.print("[yellow]A development issuer, not for production.[/] In a policy: ", end="")
+    """Print the settings that make policies trust the issuer."""
+    out.print("[yellow]Development issuer, not for production.[/] In a policy: ", end="")
     click.echo(f"issuerUrl: {running.url}")
     issuers = [{"url": running.url, "caFile": str(running.ca_file.resolve()), "allowPrivateNetwork": True}]
     click.echo(f"In AuthplaneConfiguration:   issuers: {json.dumps(issuers)}")

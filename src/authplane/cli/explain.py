@@ -29,14 +29,14 @@ _PLACES: Final = {"native": "green", "call-out": "yellow"}
 
 def explain_placement(
     folder: FolderArgument,
-    envoy: Annotated[str, Option("--envoy", metavar="RELEASE", help="The release of Envoy before the targets.")] = str(
+    envoy: Annotated[str, Option("--envoy", metavar="RELEASE", help="Envoy release in front of the targets.")] = str(
         CURRENT
     ),
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Tell which rules of AccessPolicies Envoy decides by itself, which the policy server decides, and why.
+    """Show which rules of AccessPolicies Envoy decides, which the policy server decides, and why.
 
-    The keys of all issuers count as known. Problems do not stop it: a policy that has one denies what it protects.
+    The command assumes that the keys of all issuers are available. An invalid policy denies all requests to its target.
 
     Example: authplane explain ./gateway
 
@@ -44,7 +44,7 @@ def explain_placement(
     """
     release = Release.parse(envoy)
     if release is None:
-        fail(f"{envoy!r} is not a release of Envoy such as {CURRENT}", status=2)
+        fail(f"{envoy!r} is not an Envoy release. Use MAJOR.MINOR, such as {CURRENT}.", status=2)
     generation = read_generation(folder)
     found = explain(generation, release)
     if output is Output.JSON:
@@ -53,12 +53,12 @@ def explain_placement(
         for line in _lines(found):
             out.print(line)
     if generation.findings:
-        err.print(f"[yellow]{findings_summary(generation.findings)}[/]: run authplane validate to see them")
+        err.print(f"[yellow]{findings_summary(generation.findings)}.[/] Run authplane validate to list them.")
 
 
 def _lines(found: Sequence[Explained]) -> Iterator[str]:
     if not found:
-        yield "there is nothing that policies could protect"
+        yield "The folder has no Backend or Gateway that a policy can protect. Add one, or run authplane validate."
     for each in found:
         where = " -> ".join(filter(None, (each.gateway, each.backend)))
         yield f"[bold]{escape(where)}[/]  [{_COLOURS[each.decider]}]{each.decider}[/]"
@@ -68,10 +68,10 @@ def _lines(found: Sequence[Explained]) -> Iterator[str]:
             yield f"    [dim]placement: {each.placement}, bodyInspection: {each.body_inspection}[/]"
             yield from _table(each.policies)
         for advice in each.advice:
-            yield f"    to leave less to the policy server: {escape(advice)}"
+            yield f"    to make more rules native: {escape(advice)}"
     trusting = dict.fromkeys(each.backend for each in found if each.trusts_parser)
     if trusting:
-        yield f"With bodyInspection: Native these are left to the JSON parser of {escape(', '.join(trusting))}:"
+        yield f"With bodyInspection: Native, the JSON parser of {escape(', '.join(trusting))} must handle these cases:"
         yield from (f"    {escape(residue.what)}" for residue in ACCEPTED_DIFFERENCES if residue.body)
 
 

@@ -14,12 +14,12 @@ from authplane.devkit.policies.policy_lint import lint_policies
 
 def lint(
     folder: FolderArgument,
-    strict: Annotated[bool, Option("--strict", help="Fail on warnings too.")] = False,
+    strict: Annotated[bool, Option("--strict", help="Exit with status 1 on warnings too.")] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Look for mistakes in AccessPolicies, and for what is allowed and probably not meant.
+    """Find errors and probably unintended grants in AccessPolicies.
 
-    Exit status 1 if anything is an error; with --strict also if anything is found at all.
+    Exit status: 1 if there is an error; with --strict also if there is a warning.
 
     Example: authplane lint ./gateway --strict
     """

@@ -20,9 +20,9 @@ class Entry(NamedTuple):
     place: str
     """Module and name, below this package."""
     sentence: str
-    """The first line of its help. A test holds it to the docstring."""
+    """The first line of its help; a test compares it with the docstring."""
     extra: str = ""
-    """What must be installed besides the plain package."""
+    """The extra that the command requires."""
     hidden: bool = False
 
 
@@ -35,13 +35,15 @@ COMMANDS: Final[Mapping[str, Entry]] = MappingProxyType(
         ),
         "control": Entry(
             "control:control",
-            "Serve a folder of resources to Envoy over xDS (ADS, state of the world and delta).",
+            "Compile a folder of resources and serve it to Envoy and gRPC servers over xDS.",
             extra="gateway",
         ),
-        "authserver": Entry("authserver:authserver", "Answer the authorization checks of Envoy.", extra="gateway"),
-        "validate": Entry("validate:validate", "Check a folder of resources and name every problem in one pass."),
+        "authserver": Entry(
+            "authserver:authserver", "Run an authorization service for Envoy (ext_authz).", extra="gateway"
+        ),
+        "validate": Entry("validate:validate", "Check a folder of resources and list every problem."),
         "apply": Entry(
-            "apply:apply", "Check a folder of resources and give its content to another, all files at once."
+            "apply:apply", "Validate a folder of resources and publish its files to another folder in one step."
         ),
         "status": Entry("status:status", "Show the status of every resource, as Kubernetes would store it."),
         "doctor": Entry(
@@ -49,47 +51,45 @@ COMMANDS: Final[Mapping[str, Entry]] = MappingProxyType(
         ),
         "decisions": Entry(
             "decisions:decisions",
-            "Show how often which rule of which policy decided, in Envoy and in the policy server.",
+            "Count the decisions of each policy and rule in Envoy and in the policy server.",
         ),
         "explain": Entry(
             "explain:explain_placement",
-            "Tell which rules of AccessPolicies Envoy decides by itself, which the policy server decides, and why.",
+            "Show which rules of AccessPolicies Envoy decides, which the policy server decides, and why.",
         ),
         "compile": Entry(
-            "compile:compile_folder", "Show what a folder of resources becomes in Envoy and in gRPC servers."
+            "compile:compile_folder",
+            "Show the configuration of Envoy and of gRPC servers that a folder of resources compiles to.",
         ),
         "bootstrap": Entry(
-            "bootstrap:bootstrap", "Print the start-up configuration of an Envoy that asks a control plane."
+            "bootstrap:bootstrap", "Print an Envoy bootstrap configuration that connects to a control plane."
         ),
         "check": Entry(
-            "check:check_requests", "Tell how requests would be judged by the AccessPolicies of a folder, and why."
+            "check:check_requests",
+            "Evaluate requests against the AccessPolicies of a folder and show each decision with its reason.",
         ),
-        "match": Entry("match:match_calls", "Tell which branch of a matcher tree calls of gRPC take, and why."),
+        "match": Entry("match:match_calls", "Show which branch of a matcher tree each gRPC call matches, and why."),
         "test": Entry(
             "test_policies:run_policy_tests",
             "Run the tests of AccessPolicies: all files of a folder that are called *.test.yaml.",
         ),
-        "lint": Entry(
-            "lint:lint", "Look for mistakes in AccessPolicies, and for what is allowed and probably not meant."
-        ),
+        "lint": Entry("lint:lint", "Find errors and probably unintended grants in AccessPolicies."),
         "schema": Entry("print_schema:print_schema", "Print the JSON Schema of the resources, for editors and for CI."),
-        "dev": Entry(
-            "dev:dev", "Make identities to try things out with: an issuer, tokens, certificates. Not for production."
-        ),
-        "echo": Entry("echo:echo", "Answer every request with what reached the origin.", hidden=True),
+        "dev": Entry("dev:dev", "Create an issuer, tokens and certificates for development, not for production."),
+        "echo": Entry("echo:echo", "Answer every request with a description of the request that arrived.", hidden=True),
     }
 )
 
 
 class Program(Group):
-    """Commands whose modules are imported when they are called; a list of them imports none."""
+    """Imports the module of a command when it is called; listing the commands imports none."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
         return list(COMMANDS)
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; one whose packages are not installed ends the program with a sentence."""
+        """Import a command; if its packages are not installed, exit with an error."""
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
@@ -102,8 +102,8 @@ class Program(Group):
         return found if isinstance(found, click.Group) else build_command(found, cmd_name, hidden=entry.hidden)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; what it imports late and cannot find is named by its extra too."""
-        with _naming_extras("a part of this command"):
+        """Run the command; if a late import fails, exit with an error that names the extra."""
+        with _naming_extras("This command"):
             return super().invoke(ctx)
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -114,7 +114,7 @@ class Program(Group):
 
 @contextmanager
 def _without_collection() -> Generator[None]:
-    """Collect no garbage while modules are imported, nor look at them later: nearly all that is made then stays."""
+    """Disable garbage collection during imports and freeze the result: nearly all of these objects stay alive."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -164,7 +164,7 @@ def build_app() -> Program:
     )
     return Program(
         "authplane",
-        help="One authorization plane for Envoy, gRPC and MCP.",
+        help="Authorize requests to Envoy, gRPC servers and MCP servers.\n\nExample: authplane run",
         params=[version],
         no_args_is_help=True,
         context_settings=SETTINGS,

@@ -16,16 +16,18 @@ from authplane.devkit.policies.check_records import tree_lines
 
 
 def match_calls(
-    tree: Annotated[Path, Argument(metavar="TREE", help="A Matcher, or the configuration of a composite filter.")],
-    request: Annotated[
-        Path, Option("--request", metavar="FILE", help="A call, or a list of them.", show_default=False)
+    tree: Annotated[
+        Path, Argument(metavar="TREE", help="File with a Matcher or the configuration of a composite filter.")
     ],
-    explain: Annotated[bool, Option("--explain", help="Show everything that was tried, as a tree.")] = False,
+    request: Annotated[
+        Path, Option("--request", metavar="FILE", help="YAML file with a call or a list of calls.", show_default=False)
+    ],
+    explain: Annotated[bool, Option("--explain", help="Show every evaluated matcher and input as a tree.")] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Tell which branch of a matcher tree calls of gRPC take, and why.
+    """Show which branch of a matcher tree each gRPC call matches, and why.
 
-    The exit status is 0 whether or not something matches, and 1 if a file has a mistake.
+    Exit status: 0 with or without a match, 1 if a file has an error.
 
     Example: authplane match tree.yaml --request call.yaml --explain
     """

@@ -28,8 +28,9 @@ _WORST = ("False", "Unknown", "True")
 def status(folder: FolderArgument, output: OutputOption = Output.TEXT) -> None:
     """Show the status of every resource, as Kubernetes would store it.
 
-    A control plane that runs for the folder is asked, so that what proxies refused is shown too. Of policies
-    it says who decides: Envoy (Native), the policy server (CallOut) or both (Mixed); `authplane explain` says why.
+    If a control plane serves the folder, the status includes configuration that proxies rejected. The column ENFORCED
+    shows whether Envoy (Native), the policy server (CallOut) or both (Mixed) decide a policy; authplane explain
+    shows the reason.
 
     Example: authplane status ./gateway -o json
     """
@@ -57,7 +58,7 @@ def _records(folder: Path) -> list[dict[str, Any]]:
 
 
 def _conditions(status: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Return the conditions of a resource, then those of its parts that we wrote."""
+    """Return the conditions of a resource, then those that authplane wrote for its parts."""
     yield from status.get("conditions", ())
     for part in (*status.get("listeners", ()), *status.get("parents", ()), *status.get("ancestors", ())):
         if isinstance(part, dict) and part.get("controllerName", CONTROLLER) == CONTROLLER:
@@ -70,7 +71,7 @@ def _state(kinds: tuple[str, ...], conditions: list[dict[str, Any]]) -> str:
 
 
 def _enforced(conditions: Iterable[dict[str, Any]]) -> str:
-    """Say in a word how a policy is enforced, at all its targets; empty for everything else."""
+    """Return how a policy is enforced at its targets; empty for other resources."""
     return ", ".join(dict.fromkeys(each["reason"] for each in conditions if each["type"] == "Enforced"))
 
 

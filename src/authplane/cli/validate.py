@@ -19,9 +19,9 @@ from authplane.controlplane.status.findings import finding_record, has_errors
 
 
 def validate(folder: FolderArgument, output: OutputOption = Output.TEXT) -> None:
-    """Check a folder of resources and name every problem in one pass.
+    """Check a folder of resources and list every problem.
 
-    Exit status 1 if anything is an error.
+    Exit status: 1 if there is an error; warnings do not count.
 
     Example: authplane validate ./gateway
     """

@@ -1,4 +1,4 @@
-"""A folder with everything that follows from it."""
+"""A folder and the configuration that it compiles to."""
 
 from pathlib import Path
 
@@ -7,5 +7,5 @@ from authplane.controlplane.serving.generation import Generation, build_generati
 
 
 def read_generation(root: Path) -> Generation:
-    """Read a folder and build everything that follows; a folder that cannot be read ends the command."""
+    """Read and compile a folder; exit with an error if it cannot be read."""
     return build_generation(read_folder(root))

@@ -1,4 +1,4 @@
-"""A folder with its problems, and nothing that only proxies need: what renders for Envoy is not even imported."""
+"""A folder and its problems; this module imports nothing that renders for Envoy."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -12,14 +12,14 @@ from authplane.sources.document_versions import Loaded
 
 
 class Checked(NamedTuple):
-    """What a folder holds, and what is wrong with it."""
+    """The resources of a folder and its problems."""
 
     loaded: Loaded
     findings: tuple[Finding, ...]
 
 
 def check_folder(root: Path) -> Checked:
-    """Read a folder and find every problem; a folder that cannot be read ends the command."""
+    """Read a folder and find every problem; exit with an error if it cannot be read."""
     loaded = read_folder(root)
     compiled = PolicyCompiler().compile(loaded.resources)
     built = build_graph(loaded.resources, policies=compiled.policies)

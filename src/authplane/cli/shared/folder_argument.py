@@ -9,12 +9,12 @@ from authplane.sources.document_versions import Loaded
 from authplane.sources.runtime.read_folder import Folder, FolderError
 
 FolderArgument: TypeAlias = Annotated[
-    Path, Argument(metavar="DIR", help="A folder of YAML files, at any depth; or one file.")
+    Path, Argument(metavar="DIR", help="Folder with YAML files at any depth, or one file.")
 ]
 
 
 def read_folder(root: Path) -> Loaded:
-    """Read a folder; one that cannot be read ends the command."""
+    """Read a folder; exit with an error if it cannot be read."""
     try:
         folder = Folder(root)
         folder.scan()

@@ -1,4 +1,4 @@
-"""The options that every authorization server has, declared once."""
+"""Options that all authorization services share."""
 
 import functools
 import inspect
@@ -38,31 +38,35 @@ _FORMS: dict[str, Form] = {
 
 PublicOption: TypeAlias = Annotated[
     bool,
-    Option("--public", help="Let other machines ask without a certificate; never with policies."),
+    Option(
+        "--public", help="Accept checks from other machines without client certificates; not available for policies."
+    ),
 ]
 EngineOption: TypeAlias = Annotated[
-    Engine, Option(help="grpcio is one process and portable; pyvoy runs Python inside Envoy.")
+    Engine, Option(help="Server engine: grpcio (one process, portable) or pyvoy (Python inside Envoy).")
 ]
-WorkersOption: TypeAlias = Annotated[int, Option(min=1, max=64, help="Processes that share the port (pyvoy).")]
+WorkersOption: TypeAlias = Annotated[
+    int, Option(min=1, max=64, help="Number of processes that share the port (pyvoy only).")
+]
 InFlightOption: TypeAlias = Annotated[
-    int, Option(min=1, help="How many checks may wait at a time; the next is told at once that it cannot.")
+    int, Option(min=1, help="Maximum number of pending checks; further checks are rejected immediately.")
 ]
-HttpAddressOption: TypeAlias = Annotated[str, Option(help="Where HTTP checks are answered; empty is nowhere.")]
+HttpAddressOption: TypeAlias = Annotated[str, Option(help="Address for HTTP checks; empty disables them.")]
 HttpFormOption: TypeAlias = Annotated[
     str,
     Option(
-        help="How HTTP checks are asked: same (Envoy), forwarded (Traefik: X-Forwarded-*), original (nginx: "
-        "X-Original-*). The last two trust the proxy to replace what clients send."
+        help="Form of HTTP checks: same (Envoy), forwarded (Traefik: X-Forwarded-*), original (nginx: "
+        "X-Original-*). With the last two, the proxy must overwrite these headers in client requests."
     ),
 ]
 DecisionLogOption: TypeAlias = Annotated[
-    str, Option(help="A file for a line per decision; - is standard output, empty is none.")
+    str, Option(help="File for the decision log, one line per decision; - means standard output, empty disables it.")
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Front:
-    """How a server is reached, and where it writes what happens."""
+    """The addresses, TLS files and logs of an authorization service."""
 
     address: AddressOption = "127.0.0.1:9443"
     public: PublicOption = False
@@ -81,10 +85,10 @@ class Front:
     log_format: LogFormatOption = LogFormat.AUTO
 
     def serve(self, *branches: BranchPlan) -> None:
-        """Serve until the program is stopped; what is wrong with the options ends it with one sentence."""
+        """Serve until the program is stopped; exit with an error if an option is invalid."""
         set_up_log(self.log_format)
         if self.http_form not in _FORMS:
-            fail(f"{self.http_form!r} is not one of {', '.join(_FORMS)}", status=2)
+            fail(f"{self.http_form!r} is not a form of HTTP checks. Supported: {', '.join(_FORMS)}.", status=2)
         with serving():
             try:
                 serve_checks(self.plan(*branches))
@@ -94,7 +98,7 @@ class Front:
                 fail(str(error))
 
     def plan(self, *branches: BranchPlan) -> ServerPlan:
-        """Return what these options and backends say; raises a `ListenError` for what is no address."""
+        """Return the plan of these options and backends; raises a `ListenError` for an invalid address."""
         return ServerPlan(
             branches=branches,
             fronts=tuple(self._fronts()),
@@ -115,7 +119,7 @@ class Front:
 
 
 def with_front(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `Front` besides its own; it gets them as ``front``."""
+    """Add the options of `Front` to a command, which receives them as ``front``."""
     own = inspect.signature(command, eval_str=True)
     common = inspect.signature(Front, eval_str=True).parameters
     parameters = [*(each for each in own.parameters.values() if each.name != "front"), *common.values()]

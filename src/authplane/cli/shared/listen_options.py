@@ -1,4 +1,4 @@
-"""Options and errors that every command that listens shares."""
+"""Options and errors of all commands that listen."""
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -16,16 +16,16 @@ from authplane.runtime.servers.admin import AdminSettings
 from authplane.runtime.servers.listen import AddressInvalidError, ListenError, parse_address
 from authplane.sources.runtime.read_folder import FolderError
 
-AddressOption: TypeAlias = Annotated[str, Option(help="host:port, :port or unix:/path.")]
-TlsCertOption: TypeAlias = Annotated[str, Option(help="PEM file with the certificate chain; empty is plaintext.")]
+AddressOption: TypeAlias = Annotated[str, Option(help="Address to listen on: host:port, :port or unix:/path.")]
+TlsCertOption: TypeAlias = Annotated[str, Option(help="PEM file with the certificate chain; empty means plaintext.")]
 TlsKeyOption: TypeAlias = Annotated[str, Option(help="PEM file with the private key.")]
 TlsCaOption: TypeAlias = Annotated[
-    str, Option(help="PEM file with a CA: only clients with a certificate of it are served.")
+    str, Option(help="PEM file with a CA certificate; clients must present a certificate of this CA.")
 ]
 StateDirOption: TypeAlias = Annotated[
     Path | None,
     Option(
-        help="Private folder for the last good versions of files; the default is $STATE_DIRECTORY, or"
+        help="Private folder for the last good versions of files. Default: $STATE_DIRECTORY, or"
         " authplane in $XDG_STATE_HOME.",
         show_default=False,
     ),
@@ -34,22 +34,26 @@ LoosenAfterOption: TypeAlias = Annotated[
     float,
     Option(
         min=0.0,
-        help="Seconds that a file must be unchanged before a change that takes protection away takes effect.",
+        help="Seconds that a file must stay unchanged before a change that removes protection is applied.",
     ),
 ]
-MetricsOption: TypeAlias = Annotated[str, Option(help="Address of /healthz, /readyz and /metrics; empty serves none.")]
+MetricsOption: TypeAlias = Annotated[
+    str, Option(help="Address of /healthz, /readyz and /metrics; empty disables them.")
+]
 MetricsPublicOption: TypeAlias = Annotated[
     bool, Option("--metrics-public", help="Allow other machines to read these pages without authentication.")
 ]
 MetricsHostOption: TypeAlias = Annotated[
     list[str] | None,
-    Option(help="Host name that requests for these pages may use, besides localhost and the address; repeatable."),
+    Option(help="Further host name in requests for these pages, besides localhost and the address; repeatable."),
 ]
-LogFormatOption: TypeAlias = Annotated[LogFormat, Option(help="auto is text on a terminal, JSON elsewhere.")]
+LogFormatOption: TypeAlias = Annotated[
+    LogFormat, Option(help="Log format: auto (text on a terminal, otherwise JSON), text or json.")
+]
 
 
 def admin_settings(address: str, names: Sequence[str] | None, *, public: bool) -> AdminSettings | None:
-    """Return where admin pages are served; None is nowhere."""
+    """Return the settings of the admin pages; None disables them."""
     if not address:
         return None
     return AdminSettings(address=parse_address(address), public=public, names=tuple(names or ()))
@@ -57,7 +61,7 @@ def admin_settings(address: str, names: Sequence[str] | None, *, public: bool) -
 
 @contextmanager
 def serving() -> Generator[None]:
-    """Turn what can go wrong with a server's surroundings into one sentence."""
+    """Exit with one error message if an address, a folder, a port or Envoy cannot be used."""
     try:
         yield
     except (AddressInvalidError, FolderError) as error:

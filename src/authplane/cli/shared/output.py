@@ -1,6 +1,6 @@
-"""How commands print: text for people, JSON for programs, one sentence for what went wrong.
+"""How commands print: text for people, JSON for programs, one error message on standard error.
 
-Nothing here needs rich, which costs as much at start as everything else here; `console` has it for tables and markup.
+This module does not import rich, which doubles the start-up time; `console` does, for tables and markup.
 """
 
 import json
@@ -17,24 +17,24 @@ from authplane.resources.documents import Finding
 
 
 class Output(StrEnum):
-    """The form of what a command prints."""
+    """The output format of a command."""
 
     TEXT = "text"
     JSON = "json"
 
 
-OutputOption: TypeAlias = Annotated[Output, Option("-o", "--output", help="text is for people, json for programs.")]
+OutputOption: TypeAlias = Annotated[Output, Option("-o", "--output", help="Output format: text or json.")]
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON, as it is: no colours, no wrapping."""
+    """Print a value as JSON, without colours or wrapping."""
     click.echo(json.dumps(value, indent=2))
 
 
 def print_line(text: str, *, to_stderr: bool = False) -> None:
-    """Print a line as it is; its colours only on a terminal that has them."""
+    """Print a line unchanged; colours appear only on a terminal that supports them."""
     plain = "NO_COLOR" in os.environ or os.environ.get("TERM") in {"dumb", "unknown"}
     click.echo(text, err=to_stderr, color=False if plain else None)
 
@@ -49,7 +49,7 @@ def print_finding(finding: Finding, *, to_stderr: bool = False) -> None:
 
 
 def fail(sentence: str, *, status: int = 1) -> NoReturn:
-    """Say what is wrong on standard error and stop."""
+    """Print an error on standard error and exit."""
     print_line(f"{click.style('authplane:', fg='red')} {sentence}", to_stderr=True)
     raise click.exceptions.Exit(status)
 

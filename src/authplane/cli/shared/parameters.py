@@ -1,4 +1,4 @@
-"""Parameters of commands, declared in the signature of a function and given to click.
+"""Declares command parameters in function signatures and builds click commands from them.
 
 click alone starts in a quarter of the time of a library that derives commands from signatures by itself
 (docs/decisions/0026-install-what-one-needs.md). A parameter's annotation has its type and an `Option` or `Argument`.
@@ -113,7 +113,7 @@ def build_command(function: Callable[..., None], name: str, *, hidden: bool = Fa
 
 def _build_parameter(parameter: inspect.Parameter) -> click.Parameter:
     if get_origin(parameter.annotation) is not Annotated:
-        raise TypeError(f"the parameter {parameter.name} is neither an Option nor an Argument")
+        raise TypeError(f"parameter {parameter.name} is neither an Option nor an Argument")
     declared_type, declared, *_ = get_args(parameter.annotation)
     required = parameter.default is inspect.Parameter.empty
     default = {} if required else {"default": _shown(parameter.default)}
@@ -125,7 +125,7 @@ def _build_parameter(parameter: inspect.Parameter) -> click.Parameter:
             kind = path if _without_none(declared_type) is Path else click.STRING
             return click.Argument([parameter.name], type=kind, metavar=metavar, help=text, **default)
         case _:
-            raise TypeError(f"the parameter {parameter.name} is neither an Option nor an Argument")
+            raise TypeError(f"parameter {parameter.name} is neither an Option nor an Argument")
 
 
 def _build_option(name: str, declared_type: Any, declared: Option, default: dict[str, Any]) -> click.Option:
@@ -164,7 +164,7 @@ def _kind(declared_type: Any, declared: Option) -> click.ParamType[Any]:
         return click.STRING
     if isinstance(declared_type, type) and issubclass(declared_type, Enum):
         return _OneOf(declared_type)
-    raise TypeError(f"a command line has no {declared_type!r}")
+    raise TypeError(f"{declared_type!r} is not a type of command-line parameters")
 
 
 class _OneOf(click.Choice[Enum]):

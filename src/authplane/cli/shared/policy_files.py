@@ -1,4 +1,4 @@
-"""What commands about policies read: folders as a server reads them, and files that are no resources."""
+"""Reads the files of commands about policies: folders, as the policy server reads them, requests and keys."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,17 +19,17 @@ from authplane.sources.runtime.read_folder import Folder, FolderError, shown
 
 KeysOption: TypeAlias = Annotated[
     Path | None,
-    Option("--keys", metavar="FILE", help="Key sets by issuer: {https://issuer.example: {keys: [...]}}."),
+    Option("--keys", metavar="FILE", help="File with key sets by issuer: {https://issuer.example: {keys: [...]}}."),
 ]
-FetchOption: TypeAlias = Annotated[bool, Option("--fetch", help="Fetch the keys of issuers, as a server does.")]
+FetchOption: TypeAlias = Annotated[bool, Option("--fetch", help="Fetch issuer keys, as the policy server does.")]
 PrivateOption: TypeAlias = Annotated[
     bool,
-    Option("--allow-private-issuers", help="With --fetch: issuers may be on this machine or a private network."),
+    Option("--allow-private-issuers", help="Allow --fetch to connect to this machine and to private networks."),
 ]
 
 
 def read_enforced(root: Path) -> Enforced:
-    """Read a folder and compile its policies; a folder that cannot be read ends the command."""
+    """Read a folder and compile its policies; exit with an error if it cannot be read."""
     try:
         folder = Folder(root)
         folder.scan()
@@ -39,17 +39,17 @@ def read_enforced(root: Path) -> Enforced:
 
 
 def read_text(path: Path, *, binary: str = "") -> Text:
-    """Read a file; one that cannot be read ends the command."""
+    """Read a file; exit with an error if it cannot be read."""
     try:
         with path.open("rb") as opened:
             content = opened.read(LARGEST + 1)
     except OSError as error:
-        fail(f"{path} cannot be read: {error.strerror}", status=2)
+        fail(f"Cannot read {path}: {error.strerror}. Check the path and its permissions.", status=2)
     return parse_text(shown(str(path)), content, binary=binary)
 
 
 def read_keys(enforced: Enforced, path: Path | None, *, fetch: bool, allow_private: bool) -> Keys:
-    """Return the keys that tokens are verified with: those of the file, and of the others those that are fetched."""
+    """Return the keys that verify tokens: those of the file, then fetched keys of the other issuers."""
     found: Keys = {}
     if path is not None:
         found, findings = parse_keys(read_text(path))
@@ -60,12 +60,16 @@ def read_keys(enforced: Enforced, path: Path | None, *, fetch: bool, allow_priva
     fetched = fetch_keys(missing, allow_private_networks=allow_private)
     for url, why in fetched.failures.items():
         err.print("[yellow]warning:[/] ", end="")
-        err.print(f"no keys of {url}: {why}", markup=False)
+        err.print(
+            f"Cannot fetch keys of issuer {url}: {why}. Tokens of this issuer stay unverified; pass its keys with"
+            " --keys.",
+            markup=False,
+        )
     return {**found, **fetched.keys}
 
 
 def warn_of_errors(sets: Iterable[Enforced], where: Path) -> None:
-    """Say on standard error that policies have errors: what they protect is denied, which may be all there is to it."""
+    """Say on standard error that policies are invalid, which may explain a denial."""
     errors = {
         finding
         for enforced in sets
@@ -73,12 +77,15 @@ def warn_of_errors(sets: Iterable[Enforced], where: Path) -> None:
         if finding.problem.severity is Severity.ERROR
     }
     if errors:
-        said = f"{count(len(errors), 'error')} in policies, which deny what they protect; see authplane lint {where}"
+        said = (
+            f"{count(len(errors), 'error')} in policies. Invalid policies deny all requests to their targets."
+            f" Run authplane lint {where} to list them."
+        )
         err.print(said, markup=False)
 
 
 def stop_at(findings: tuple[Finding, ...]) -> None:
-    """Print findings on standard error, and end the command if one is an error."""
+    """Print findings on standard error; exit if one of them is an error."""
     for finding in findings:
         print_finding(finding, to_stderr=True)
     if any(finding.problem.severity is Severity.ERROR for finding in findings):
