@@ -108,29 +108,29 @@ def test_attributes_of_the_connection_are_for_servers_only(text: str) -> None:
     assert isinstance(read(sent), Program)
     found = read(sent, CLIENT_CALLS)
     assert isinstance(found, list)
-    assert "is not known here; names begin with request, xds [ExpressionUndeclared]" in found[0]
+    assert "is not defined. Supported variables: request, xds. [ExpressionUndeclared]" in found[0]
 
 
 REFUSED = {
-    'request.path == string("a")': "string() is not allowed here",
-    'type(request.path) == type("")': "type() is not allowed here",
-    'dyn(request.path) == "a"': "dyn() is not allowed here",
-    'request.path == "a" ? true : false': "?: is not allowed here",
-    'request.path + "a" == "ab"': "texts, bytes and lists cannot be joined here",
-    '[1] + [2] == [1, 2] || b"a" + b"b" == b"ab"': "texts, bytes and lists cannot be joined here",
-    "xds.route_metadata.filter_metadata.a.b + xds.route_metadata.filter_metadata.a.c == 1": "cannot be joined here",
-    "[1, 2].all(x, x > 0)": "all() is not allowed here",
-    "[1, 2].exists(x, x > 0)": "exists() is not allowed here",
-    "[1, 2].exists_one(x, x > 0)": "exists_one() is not allowed here",
-    "[1, 2].map(x, x > 0) == [true]": "map() is not allowed here",
-    "[1, 2].filter(x, x > 0) == [1]": "filter() is not allowed here",
-    'request.path.matches("(abc){40}")': "the pattern is too large",
-    "request.path.matches(request.host)": "must be written in the expression",
+    'request.path == string("a")': "string() is not supported here",
+    'type(request.path) == type("")': "type() is not supported here",
+    'dyn(request.path) == "a"': "dyn() is not supported here",
+    'request.path == "a" ? true : false': "?: is not supported here",
+    'request.path + "a" == "ab"': "+ does not join strings, bytes or lists here",
+    '[1] + [2] == [1, 2] || b"a" + b"b" == b"ab"': "+ does not join strings, bytes or lists here",
+    "xds.route_metadata.filter_metadata.a.b + xds.route_metadata.filter_metadata.a.c == 1": "+ does not join",
+    "[1, 2].all(x, x > 0)": "all() is not supported here",
+    "[1, 2].exists(x, x > 0)": "exists() is not supported here",
+    "[1, 2].exists_one(x, x > 0)": "exists_one() is not supported here",
+    "[1, 2].map(x, x > 0) == [true]": "map() is not supported here",
+    "[1, 2].filter(x, x > 0) == [1]": "filter() is not supported here",
+    'request.path.matches("(abc){40}")': "The pattern is too large",
+    "request.path.matches(request.host)": "is not a literal",
     "int == int": "int is a type",
     'request.nothing == ""': "request has no member nothing",
-    'response.code == "1"': "response.code is not known here",
-    "request.path": "the result is string, not bool",
-    "xds.route_metadata.filter_metadata.a.b": "the result is dyn, not bool",
+    'response.code == "1"': "response.code is not defined",
+    "request.path": "The result is string, not bool",
+    "xds.route_metadata.filter_metadata.a.b": "The result is dyn, not bool",
 }
 
 
@@ -198,99 +198,149 @@ class Hostile(NamedTuple):
 
 
 HOSTILE = {
-    "nothing at all": Hostile(Expr(), "expr.expr_kind: must be set [ExpressionNotAllowed]"),
+    "nothing at all": Hostile(
+        Expr(), "expr.expr_kind: The expression is empty. Set one of the fields of expr_kind. [ExpressionNotAllowed]"
+    ),
     "an operand that is not there": Hostile(
-        call("_==_", Expr(), text("a")), "expr.call_expr.args[0].expr_kind: must be set [ExpressionNotAllowed]"
+        call("_==_", Expr(), text("a")),
+        (
+            "expr.call_expr.args[0].expr_kind: The expression is empty. Set one of the fields of "
+            "expr_kind. [ExpressionNotAllowed]"
+        ),
     ),
     "a call without a function": Hostile(
-        call("", EQUAL), "expr.call_expr.function: '' is not allowed here [ExpressionNotAllowed]"
+        call("", EQUAL),
+        (
+            "expr.call_expr.function: '' is not supported here. Rewrite the expression without it. "
+            "[ExpressionNotAllowed]"
+        ),
     ),
     "an unknown function": Hostile(
-        call("exec", EQUAL), "expr.call_expr.function: 'exec' is not allowed here [ExpressionNotAllowed]"
+        call("exec", EQUAL),
+        (
+            "expr.call_expr.function: 'exec' is not supported here. Rewrite the expression "
+            "without it. [ExpressionNotAllowed]"
+        ),
     ),
     "a function in the name of another": Hostile(
         call("size(request) == 1 || size", EQUAL),
-        "expr.call_expr.function: 'size(request) == 1 || size' is not allowed here [ExpressionNotAllowed]",
+        (
+            "expr.call_expr.function: 'size(request) == 1 || size' is not supported here. Rewrite the "
+            "expression without it. [ExpressionNotAllowed]"
+        ),
     ),
     "an expression in a name": Hostile(
         call("_==_", ident("request.path == '' || request"), text("a")),
-        "expr.call_expr.args[0].ident_expr: \"request.path == '' || request\" is not known here; "
-        "names begin with connection, request, source, xds [ExpressionUndeclared]",
+        "expr.call_expr.args[0].ident_expr: \"request.path == '' || request\" is not defined. "
+        "Supported variables: connection, request, source, xds. [ExpressionUndeclared]",
     ),
     "a name of the engine's own": Hostile(
         ident("@result"),
-        "expr.ident_expr: '@result' is not known here; names begin with connection, request, source, xds "
+        "expr.ident_expr: '@result' is not defined. Supported variables: connection, request, source, xds. "
         "[ExpressionUndeclared]",
     ),
     "an operator with too many operands": Hostile(
         call("_&&_", EQUAL, EQUAL, EQUAL),
-        "expr.call_expr: _&&_ has other operands than it takes [ExpressionNotAllowed]"
+        "expr.call_expr: _&&_ has the wrong operands. Compile the expression again. [ExpressionNotAllowed]",
     ),
     "an operator with too few operands": Hostile(
-        call("_==_", EQUAL), "expr.call_expr: _==_ has other operands than it takes [ExpressionNotAllowed]"
+        call("_==_", EQUAL),
+        "expr.call_expr: _==_ has the wrong operands. Compile the expression again. [ExpressionNotAllowed]",
     ),
     "an operator with a target": Hostile(
         call("_==_", path(), text("/"), target=EQUAL),
-        "expr.call_expr: _==_ has other operands than it takes [ExpressionNotAllowed]",
+        "expr.call_expr: _==_ has the wrong operands. Compile the expression again. [ExpressionNotAllowed]",
     ),
     "the ternary": Hostile(
         call("_?_:_", EQUAL, EQUAL, EQUAL),
-        "expr.call_expr.function: '_?_:_' is not allowed here [ExpressionNotAllowed]"
+        (
+            "expr.call_expr.function: '_?_:_' is not supported here. Rewrite the expression without it. "
+            "[ExpressionNotAllowed]"
+        ),
     ),
     "a conversion to string": Hostile(
         call("_==_", call("string", path()), text("/")),
-        "expr.call_expr.args[0].call_expr.function: 'string' is not allowed here [ExpressionNotAllowed]",
+        (
+            "expr.call_expr.args[0].call_expr.function: 'string' is not supported here. Rewrite the "
+            "expression without it. [ExpressionNotAllowed]"
+        ),
     ),
     "a loop": Hostile(
-        loop(), "expr.comprehension_expr: loops such as all() and exists() are not allowed here [ExpressionNotAllowed]"
+        loop(),
+        (
+            "expr.comprehension_expr: Loops such as all() and exists() are not supported here. Rewrite the "
+            "expression without them. [ExpressionNotAllowed]"
+        ),
     ),
     "a message": Hostile(
         Expr(struct_expr=Expr.CreateStruct(message_name="google.protobuf.Any")),
-        "expr.struct_expr: messages are not allowed here [ExpressionNotAllowed]",
+        (
+            "expr.struct_expr: Messages are not supported here. Rewrite the expression without them. "
+            "[ExpressionNotAllowed]"
+        ),
     ),
     "an entry without a key": Hostile(
         Expr(struct_expr=Expr.CreateStruct(entries=[Expr.CreateStruct.Entry(value=EQUAL)])),
-        "expr.struct_expr.entries[0]: is no key with its value [ExpressionNotAllowed]",
+        (
+            "expr.struct_expr.entries[0]: The entry is optional or has no key. Set map_key and remove "
+            "optional_entry. [ExpressionNotAllowed]"
+        ),
     ),
     "an optional element": Hostile(
         Expr(list_expr=Expr.CreateList(elements=[EQUAL], optional_indices=[0])),
-        "expr.list_expr: optional elements are not allowed here [ExpressionNotAllowed]",
+        "expr.list_expr: Optional elements are not supported here. Remove them. [ExpressionNotAllowed]",
     ),
     "a number that is none": Hostile(
         call("_<_", number(float("nan")), number(float("inf"))),
-        "expr.call_expr.args[0].const_expr: is no finite number [ExpressionNotAllowed]",
+        "expr.call_expr.args[0].const_expr: The number is not finite. Use a finite number. [ExpressionNotAllowed]",
     ),
     "a constant without a value": Hostile(
         call("_==_", Expr(const_expr=Constant()), text("")),
-        "expr.call_expr.args[0].const_expr: is a constant of a kind that is not allowed here [ExpressionNotAllowed]",
+        (
+            "expr.call_expr.args[0].const_expr: The constant has an unsupported type. Use null, bool, int, uint, "
+            "double, string or bytes. [ExpressionNotAllowed]"
+        ),
     ),
     "a NUL character": Hostile(
         call("_==_", path(), text("/\0")),
-        'expr: a string has a NUL character, which no input may have (at 1:17 of request.path == "/\\U00000000") '
+        'expr: 1:17 of request.path == "/\\U00000000": The string contains a NUL character. Remove it. '
         "[ExpressionNotAllowed]",
     ),
-    "a large constant": Hostile(call("_==_", path(), text("a" * 5000)), "expr: the expression has 5018 bytes"),
-    "a huge constant": Hostile(call("_==_", path(), text("a" * LARGEST)), f"bytes, and {LARGEST} are allowed"),
-    "operands of other types than is said": Hostile(
-        call("_<_", path(), number(1.0)), "expr: < cannot be applied to (string, double) (at 1:14"
+    "a large constant": Hostile(call("_==_", path(), text("a" * 5000)), 'expr: 1:1 of request.path == "aaa'),
+    "a huge constant": Hostile(
+        call("_==_", path(), text("a" * LARGEST)), (f"bytes; the maximum is {LARGEST}. Shorten it.")
     ),
-    "a result of another type than is said": Hostile(path(), "expr: the result is string, not bool (at 1:8"),
-    "a namespace as a value": Hostile(call("_==_", ident("request"), ident("request")), "expr: request is not a value"),
+    "operands of other types than is said": Hostile(
+        call("_<_", path(), number(1.0)), "expr: 1:14 of request.path < 1.0: < cannot be applied to (string, double)."
+    ),
+    "a result of another type than is said": Hostile(
+        path(), "expr: 1:8 of request.path: The result is string, not bool."
+    ),
+    "a namespace as a value": Hostile(
+        call("_==_", ident("request"), ident("request")), ": request is not a value. Use one of its members: "
+    ),
     "strings joined": Hostile(
-        call("_==_", call("_+_", path(), path()), text("")), "texts, bytes and lists cannot be joined here"
+        call("_==_", call("_+_", path(), path()), text("")), "+ does not join strings, bytes or lists here"
     ),
     "a pattern that is too large": Hostile(
-        call("matches", text("(abc){40}"), target=path()), "the pattern is too large"
+        call("matches", text("(abc){40}"), target=path()), "The pattern is too large"
     ),
-    "a pattern that is none": Hostile(call("matches", text("("), target=path()), "is not a regular expression of RE2"),
+    "a pattern that is none": Hostile(
+        call("matches", text("("), target=path()), "is not a valid RE2 regular expression"
+    ),
     "much deeper than is allowed": Hostile(
-        deep(45), f"expr{'.call_expr.args[0]' * 39}.call_expr: is nested too deep [ExpressionTooLarge]"
+        deep(45),
+        (
+            f"expr{'.call_expr.args[0]' * 39}.call_expr: The expression is nested too deeply. Simplify it. "
+            "[ExpressionTooLarge]"
+        ),
     ),
     "one name with more members than is allowed": Hostile(
-        ident("request" + ".a" * 900), "expr.ident_expr: is nested too deep [ExpressionTooLarge]"
+        ident("request" + ".a" * 900),
+        "expr.ident_expr: The expression is nested too deeply. Simplify it. [ExpressionTooLarge]",
     ),
-    "deeper than is allowed": Hostile(deep(35), "expr: the expression is nested too deep"),
-}  # fmt: skip
+    "deeper than is allowed": Hostile(deep(35), ": The expression is nested too deeply. Simplify it."),
+}
 
 
 @pytest.mark.requirement("CEL-3")
@@ -349,7 +399,12 @@ def test_references_that_say_something_else_are_a_problem(lie: Callable[[pb.Chec
 def test_a_known_overload_does_not_make_a_function_known() -> None:
     message = boolean(call("exec", path()))
     message.reference_map[1].overload_id.append("equals")
-    assert read(message) == ["expr.call_expr.function: 'exec' is not allowed here [ExpressionNotAllowed]"]
+    assert read(message) == [
+        (
+            "expr.call_expr.function: 'exec' is not supported here. Rewrite the expression "
+            "without it. [ExpressionNotAllowed]"
+        )
+    ]
 
 
 def test_references_and_places_may_be_missing_as_they_are_not_believed() -> None:
@@ -378,9 +433,13 @@ def test_ids_that_are_all_the_same_do_not_matter() -> None:
 def test_a_result_that_is_not_said_to_be_a_bool_is_a_problem() -> None:
     message = boolean(EQUAL)
     message.type_map[1].primitive = pb.Type.STRING
-    assert read(message) == ["type_map: the type of the result is not bool [ExpressionNotBool]"]
+    assert read(message) == [
+        ("type_map: The result is not bool. Write an expression that returns bool. [ExpressionNotBool]")
+    ]
     message.ClearField("type_map")
-    assert read(message) == ["type_map: the type of the result is not known [ExpressionNotBool]"]
+    assert read(message) == [
+        ("type_map: The type of the result is not set. Compile the expression with a type checker. [ExpressionNotBool]")
+    ]
 
 
 SPELLINGS = {
@@ -649,7 +708,9 @@ def test_a_pattern_has_a_hundred_instructions_and_no_more() -> None:
     assert isinstance(compile_call_expression(f'request.path.matches("{largest}")', SERVER_CALLS), Program)
     found = compile_call_expression(f'request.path.matches("{larger}")', SERVER_CALLS)
     assert isinstance(found, tuple)
-    assert found[0].message == "the pattern is too large: RE2 makes 101 instructions of it, 100 at most"
+    assert found[0].message.startswith(
+        "The pattern is too large: it compiles to 101 RE2 instructions; the maximum is 100"
+    )
 
 
 @pytest.mark.parametrize(("members", "taken"), [(38, True), (39, False)])

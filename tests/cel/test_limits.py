@@ -83,10 +83,10 @@ def test_what_people_write_is_affordable(text: str) -> None:
 
 def test_why_an_expression_is_too_costly_is_said() -> None:
     assert said(TOO_COSTLY["four loops in each other"]) == [
-        "1:15: loops within loops take about 100,000,000 steps, and 10,000 are allowed [TooCostly]"
+        "1:15: Nested loops take about 100,000,000 steps; the maximum is 10,000. Remove a loop. [TooCostly]"
     ]
     assert said(TOO_COSTLY["comparing everything in a loop"]) == [
-        "1:18: it may take too long: do less with long strings and lists inside of loops [TooCostly]"
+        "1:18: The evaluation can take too long. Use fewer operations on long strings and lists in loops. [TooCostly]"
     ]
 
 
@@ -139,21 +139,24 @@ def test_the_worst_of_what_is_taken_does_not_hold_the_interpreter_for_long(text:
 
 
 PATTERNS = {
-    "from a claim": ("identity.a.matches(identity.b)", "must be written in the expression, not come from data"),
-    "made of parts": ("identity.a.matches('^' + 'a')", "must be written in the expression, not come from data"),
-    "called as a function": ("matches(identity.a, '[')", "is not a regular expression of RE2: missing ]: ["),
+    "from a claim": ("identity.a.matches(identity.b)", "is not a literal. Write it as a string in the expression."),
+    "made of parts": ("identity.a.matches('^' + 'a')", "is not a literal. Write it as a string in the expression."),
+    "called as a function": (
+        "matches(identity.a, '[')",
+        "is not a valid RE2 regular expression: missing ]: [. Correct it.",
+    ),
     "repeated too often": (
         "identity.a.matches('(a{1000}){1000}')",
-        "is not a regular expression of RE2: invalid repetition size: {1000}",
+        "is not a valid RE2 regular expression: invalid repetition size: {1000}. Correct it.",
     ),
     "looking back": (
         r"identity.a.matches('(a)\\1')",
-        "is not a regular expression of RE2: invalid escape sequence: \\1",
+        "is not a valid RE2 regular expression: invalid escape sequence: \\1. Correct it.",
     ),
-    "too long": (f"identity.a.matches('{'a' * 257}')", "is longer than 256 characters"),
+    "too long": (f"identity.a.matches('{'a' * 257}')", "is longer than 256 characters. Shorten it."),
     "too large": (
         r"identity.a.matches('^\\p{L}{1,64}$')",
-        "is too large: RE2 makes 76,609 instructions of it, and 2,000 are allowed",
+        "is too large: it compiles to 76,609 RE2 instructions; the maximum is 2,000. Simplify it.",
     ),
 }
 
@@ -162,7 +165,7 @@ PATTERNS = {
 @pytest.mark.parametrize(("text", "why"), PATTERNS.values(), ids=PATTERNS.keys())
 def test_a_pattern_that_is_not_surely_quick_is_refused(text: str, why: str) -> None:
     assert [(each.reason, each.message) for each in problems(text)] == [
-        (Reason.REGEX, f"the pattern of matches() {why}")
+        (Reason.REGEX, f"The pattern of matches() {why}")
     ]
 
 

@@ -88,7 +88,7 @@ UNGUARDED = {
 
 @pytest.mark.parametrize(("text", "name"), UNGUARDED.values(), ids=UNGUARDED.keys())
 def test_a_read_without_asking_is_flagged(text: str, name: str) -> None:
-    message = f"{name} may be missing: the expression fails then, and denies; guard it with has() or in"
+    message = f"{name} can be missing; the expression then fails and grants nothing. Guard it with has() or in."
     assert message in [each.message for each in lint(program(text))]
 
 
@@ -98,7 +98,8 @@ def test_an_error_that_an_alternative_absorbs_is_flagged() -> None:
     assert lint(program(text)) == (
         Remark(
             doubt=Doubt.ABSORBED_ERROR,
-            message="if identity.group is missing, this side of || fails, and the other side alone decides; guard it",
+            message="If identity.group is missing, this side of || fails and the other side decides. Guard it "
+            "with has() or in.",
             line=1,
             column=9,
         ),
@@ -157,7 +158,7 @@ def test_careful_expressions_raise_no_doubt(text: str) -> None:
 
 def test_remarks_are_in_the_order_of_the_text() -> None:
     remarks = lint(program("identity.b == 'a' &&\n  identity.a == 'b' && identity.b == 'c'"))
-    assert [str(each).partition(":  ")[0][:20] for each in remarks] == ["1:9: identity.b may ", "2:11: identity.a may"]
+    assert [str(each).partition(":  ")[0][:20] for each in remarks] == ["1:9: identity.b can ", "2:11: identity.a can"]
 
 
 ABSENT = {

@@ -172,7 +172,7 @@ def test_the_whole_answer_says_what_was_tried_and_assumed(folder: Path) -> None:
         "entry": "0:CEL",
         "granted": False,
         "reason": "cel_false",
-        "hints": ['identity.group would have to be "admin"; it is "user"'],
+        "hints": ['identity.group must be "admin"; it is "user"'],
         "expression": {
             "text": 'identity.group == "admin"',
             "line": 1,

@@ -105,9 +105,9 @@ def test_an_explanation_shows_values_and_parts_of_expressions() -> None:
         "         │  ├─ yes: header x-tier contains 'new' (it is 'gold,new')\n"
         '         │  └─ yes: request.headers["x-none"] == "a" || source.port > 1024\n'
         '         │     ├─ no: request.headers["x-none"] == "a" '
-        "(it fails: something that the expression reads is not there)\n"
+        "(it fails: a field that the expression reads is missing)\n"
         '         │     │  └─ no: request.headers["x-none"] '
-        "(it fails: something that the expression reads is not there)\n"
+        "(it fails: a field that the expression reads is missing)\n"
         "         │     └─ yes: source.port > 1024\n"
         "         │        └─ source.port (it is 4711)\n"
         f"         └─ yes: action execute {name}, {name} for 12.5000% of calls\n"

@@ -171,4 +171,4 @@ async def test_an_expression_about_connections_is_refused(
     tree = first_match(when(cel("source.ip == ''"), then=skip()), when(header("x").is_("a"), then=skip()))
     publish(composite(tree))
     assert (await ways.refusal()).code() is UNAVAILABLE
-    assert "'source' is not known here; names begin with request, xds" in control.wait_for_nack()
+    assert "'source' is not defined. Supported variables: request, xds" in control.wait_for_nack()

@@ -96,7 +96,7 @@ WRONG: dict[str, tuple[Message, Side, str]] = {
         r"filter_chain must be set \[FilterMissing\]; "
         r"xds_matcher\.matcher_tree\.exact_match_map\.map\.b\.action\.typed_config\.",
     ),
-    "what only servers know": (CONNECTION, Side.CLIENT, "'source' is not known here"),
+    "what only servers know": (CONNECTION, Side.CLIENT, "'source' is not defined"),
 }  # fmt: skip
 
 

@@ -87,7 +87,10 @@ def test_text_bytes_and_nothing_are_refused() -> None:
 def test_a_result_that_is_no_bool_is_refused_with_its_path() -> None:
     message = pb.CelMatcher(expr_match=expression("request.path", Result.STRING))
     assert read(message) == [
-        "expr_match.cel_expr_checked.type_map: the type of the result is not bool [ExpressionNotBool]"
+        (
+            "expr_match.cel_expr_checked.type_map: The result is not bool. Write an expression that returns bool. "
+            "[ExpressionNotBool]"
+        )
     ]
 
 
@@ -111,5 +114,8 @@ def test_an_extraction_gives_a_text_and_nothing_else() -> None:
     assert extract(b"\xff") == ["the bytes are no xds.type.v3.CelExtractString [Unreadable]"]
     message = expression_pb.CelExtractString(expr_extract=expression('request.path == "/"'))
     assert extract(message) == [
-        "expr_extract.cel_expr_checked.type_map: the type of the result is not string [ExpressionNotBool]"
+        (
+            "expr_extract.cel_expr_checked.type_map: The result is not string. Write an expression that returns "
+            "string. [ExpressionNotBool]"
+        )
     ]

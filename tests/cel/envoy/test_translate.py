@@ -22,7 +22,7 @@ ISSUER: Final = Claims("https://issuer.example")
 AGENT: Final = Members((("spiffe_id", "spiffe://cluster.local/ns/default/sa/agent"),))
 ACCOUNT: Final = Members((("service_account", "agent"), ("namespace", "default")))
 
-NUMBER_AS_TEXT: Final = "writes as text what may be a number or a time, which Envoy writes otherwise"
+NUMBER_AS_TEXT: Final = "converts a number or a time to a string, which Envoy formats differently"
 
 TOKEN: Final = 'metadata.filter_metadata["envoy.filters.http.jwt_authn"]["https://issuer.example"]'
 MCP: Final = 'metadata.filter_metadata["envoy.filters.http.mcp"]'
@@ -132,57 +132,57 @@ REFUSED: Final[dict[str, tuple[str, Who, tuple[str, ...]]]] = {
     "whether there are arguments": (
         "has(request.mcp.params)",
         NOBODY,
-        ("asks whether there is any request.mcp.params",),
+        ("tests whether request.mcp.params is present",),
     ),
-    "whether it is MCP": ("has(request.mcp)", NOBODY, ("asks whether there is any request.mcp",)),
-    "scope": ('identity.scope == "a"', ISSUER, ("reads identity.scope, which Envoy is told to take apart",)),
-    "scp": ('"a" in identity["scp"]', ISSUER, ("reads identity.scp, which Envoy is told to take apart",)),
+    "whether it is MCP": ("has(request.mcp)", NOBODY, ("tests whether request.mcp is present",)),
+    "scope": ('identity.scope == "a"', ISSUER, ("reads identity.scope, which Envoy splits into single scopes",)),
+    "scp": ('"a" in identity["scp"]', ISSUER, ("reads identity.scp, which Envoy splits into single scopes",)),
     "whether there are scopes": (
         "has(identity.scope)",
         ISSUER,
-        ("reads identity.scope, which Envoy is told to take apart",),
+        ("reads identity.scope, which Envoy splits into single scopes",),
     ),
-    "all claims": ("size(identity) == 1", ISSUER, ("reads all claims, not one by its name",)),
+    "all claims": ("size(identity) == 1", ISSUER, ("reads all claims instead of one by name",)),
     "a claim whose name comes with the request": (
         "identity[request.method] == 1",
         ISSUER,
-        ("reads all claims, not one by its name",),
+        ("reads all claims instead of one by name",),
     ),
-    "all headers": ("size(request.headers) == 1", NOBODY, ("reads all headers, not one by its name",)),
+    "all headers": ("size(request.headers) == 1", NOBODY, ("reads all headers instead of one by name",)),
     "a header whose name comes with the request": (
         'request.headers[request.query] == "a"',
         NOBODY,
-        ("reads all headers, not one by its name",),
+        ("reads all headers instead of one by name",),
     ),
-    "whether there are headers": ("has(request.headers)", NOBODY, ("asks whether there is any request.headers",)),
+    "whether there are headers": ("has(request.headers)", NOBODY, ("tests whether request.headers is present",)),
     "a header in upper case": (
         'request.headers["X-A"] == "a"',
         NOBODY,
-        ("names the header X-A, and names of headers are in lower case",),
+        ("names the header X-A; header names are lower case",),
     ),
     "the token itself": (
         'request.headers.authorization == "a"',
         NOBODY,
-        ("reads the header authorization, which Envoy's filters see otherwise",),
+        ("reads the header authorization, which Envoy's filters see differently",),
     ),
     "a pseudo-header": (
         'request.headers[":path"] == "a"',
         NOBODY,
-        ("reads the header :path, which Envoy's filters see otherwise",),
+        ("reads the header :path, which Envoy's filters see differently",),
     ),
     "a large pattern": (
         'request.method.matches("^[A-Za-z0-9._-]{1,64}$")',
         NOBODY,
-        ("has a regular expression that is larger than Envoy accepts",),
+        ("uses a regular expression that is larger than Envoy accepts",),
     ),
-    "a large number": ("identity.a == 9007199254740993", ISSUER, ("has a number that is too large to be exact",)),
+    "a large number": ("identity.a == 9007199254740993", ISSUER, ("uses a number that is too large to be exact",)),
     "a large unsigned number": (
         "identity.a == 9007199254740993u",
         ISSUER,
-        ("has a number that is too large to be exact",),
+        ("uses a number that is too large to be exact",),
     ),
-    "lists that are joined": ("[1] + [2] == [1, 2]", NOBODY, ("joins texts or lists",)),
-    "who knows what is joined": ("identity.a + identity.b == 1", ISSUER, ("joins texts or lists",)),
+    "lists that are joined": ("[1] + [2] == [1, 2]", NOBODY, ("concatenates strings or lists",)),
+    "who knows what is joined": ("identity.a + identity.b == 1", ISSUER, ("concatenates strings or lists",)),
     "a time zone": ('request.time.getHours("Europe/Berlin") == 1', NOBODY, ("uses a time zone",)),
     "a number as text": ("string(identity.a) == string(identity.b)", ISSUER, (NUMBER_AS_TEXT,)),
     "a calculated number as text": ('string(identity.a + 0.2) == "0.3"', ISSUER, (NUMBER_AS_TEXT,)),
@@ -204,12 +204,12 @@ REFUSED: Final[dict[str, tuple[str, Who, tuple[str, ...]]]] = {
     "a type of protobuf": (
         "type(request.time) == google.protobuf.Timestamp",
         NOBODY,
-        ("compares with the type google.protobuf.Timestamp",),
+        ("compares types (google.protobuf.Timestamp)",),
     ),
     "every reason is said, and once": (
         "identity.a.all(x, x == 1) && identity.b.all(x, x == 1) && request.mcp.params.a == 9007199254740993",
         ISSUER,
-        ("uses all()", "reads tool arguments", "has a number that is too large to be exact"),
+        ("uses all()", "reads tool arguments", "uses a number that is too large to be exact"),
     ),
 }
 
@@ -263,7 +263,7 @@ def test_texts_are_joined_and_made_where_the_release_can_be_told_to() -> None:
     condition = translate(both, ISSUER, Release(1, 37))
     assert isinstance(condition, Condition)
     assert (condition.conversion, condition.concatenation, condition.reads_mcp) == (True, True, False)
-    assert translate(both, ISSUER, Release(1, 36)) == ("joins texts or lists",)
+    assert translate(both, ISSUER, Release(1, 36)) == ("concatenates strings or lists",)
     assert translate(program('string(identity.a) == "b"'), ISSUER, Release(1, 36)) == ("uses string()",)
 
 
@@ -311,5 +311,5 @@ def test_the_message_is_written_with_ids_of_its_own() -> None:
 
 def test_no_loop_is_ever_written() -> None:
     loop = Loop(id=0, at=0, macro=Macro.ALL, variable="x", over=condition_nodes.literal(1), test=None, result=None)
-    with pytest.raises(ValueError, match="no loops"):
+    with pytest.raises(ValueError, match="neither loops"):
         render_condition(loop)

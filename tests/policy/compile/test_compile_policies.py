@@ -257,7 +257,7 @@ SOFT = {
     ),
     "negation only": (
         rule(authorization="""[{type: CEL, cel: '!(request.path == "/a")'}]"""),
-        "spec.rules[0].authorization[0].cel: 1:1: it only says what must not be",
+        "spec.rules[0].authorization[0].cel: 1:1: The expression only excludes values",
     ),
     "an upper-case header": (
         rule(authorization="""[{type: CEL, cel: '"X-Foo" in request.headers && request.headers["X-Foo"] == "a"'}]"""),

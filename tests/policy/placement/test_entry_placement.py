@@ -158,7 +158,7 @@ CALL_OUTS: Final[dict[str, tuple[Entry, str]]] = {
     "values with commas": (Inline(headers=(("a", "b,c"),)), COMMA),
     "the token": (
         Inline(headers=(("authorization", "a"),)),
-        "reads the header authorization, which Envoy's filters see otherwise",
+        "reads the header authorization, which Envoy's filters see differently",
     ),
 }
 READERS: Final[dict[str, Entry]] = {

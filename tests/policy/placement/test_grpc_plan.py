@@ -105,7 +105,10 @@ ENTRIES: Final = {
     ),
     "an expression with a loop": Case(
         cel('["a"].exists(x, x == request.path)'),
-        CallOut("has an expression that gRPC servers do not take: exists() is not allowed here"),
+        CallOut(
+            "has an expression that gRPC servers do not take: exists() is not supported here. Rewrite the "
+            "expression without it."
+        ),
     ),
     "an expression that is written without blanks": Case(
         cel("||".join(f'!(request.path=="{each}")' for each in range(160))), CallOut(WORDY)
@@ -113,7 +116,10 @@ ENTRIES: Final = {
     "an expression that needs escapes": Case(cel(f'request.path == r"{chr(92) * 3900}a"'), CallOut(WORDY)),
     "an expression with a choice": Case(
         cel('request.path == "/a.B/C" ? true : false'),
-        CallOut("has an expression that gRPC servers do not take: ?: is not allowed here"),
+        CallOut(
+            "has an expression that gRPC servers do not take: ?: is not supported here. Rewrite the "
+            "expression without it."
+        ),
     ),
 }
 

@@ -30,30 +30,30 @@ _FUNCTIONS: Final = (OPERATORS - {"_?_:_"}) | frozenset({
 _EVERYWHERE: Final = (
     Variable(name="request.path", kind=Kind.STRING, about="The full name of the method: `/shop.Cart/Add`."),
     Variable(name="request.url_path", kind=Kind.STRING, about="The same as `request.path`."),
-    Variable(name="request.host", kind=Kind.STRING, about="The authority of the call; absent where it is unknown."),
+    Variable(name="request.host", kind=Kind.STRING, about="The authority of the call; absent if unknown."),
     Variable(name="request.method", kind=Kind.STRING, about="Always `POST`."),
     Variable(
         name=HEADERS,
         kind=Kind.TEXTS,
-        about="Headers by their names in any case; several values of one name are joined by a comma, "
-        "and those of a `-bin` header are base64.",
+        about="Headers by name, in any case. Several values of one header are joined by a comma; "
+        "those of a `-bin` header are base64.",
     ),
     Variable(name="request.referer", kind=Kind.STRING, about="The header `referer`; empty if it is missing."),
     Variable(name="request.useragent", kind=Kind.STRING, about="The header `user-agent`; empty if it is missing."),
     Variable(name="request.id", kind=Kind.STRING, about="The header `x-request-id`; empty if it is missing."),
-    Variable(name="request.query", kind=Kind.STRING, about="Always empty: paths of gRPC have no query."),
+    Variable(name="request.query", kind=Kind.STRING, about="Always empty: gRPC paths have no query."),
     Variable(name="request.scheme", kind=Kind.STRING, about="Always absent."),
     Variable(name="request.protocol", kind=Kind.STRING, about="Always absent."),
     Variable(name="request.time", kind=Kind.TIMESTAMP, about="Always absent."),
     Variable(
         name=ROUTE_METADATA,
         kind=Kind.MEMBERS,
-        about="The `filter_metadata` of the route that the call takes; empty without a route.",
+        about="The `filter_metadata` of the call's route; empty without a route.",
     ),
     Variable(
         name=CLUSTER_METADATA,
         kind=Kind.MEMBERS,
-        about="The `filter_metadata` of the cluster that the call goes to; empty on servers.",
+        about="The `filter_metadata` of the call's cluster; empty on servers.",
     ),
 )
 _ON_SERVERS: Final = (
@@ -63,13 +63,13 @@ _ON_SERVERS: Final = (
     Variable(
         name="connection.requested_server_name",
         kind=Kind.STRING,
-        about="The name that the client asked for in TLS; empty if it named none.",
+        about="The server name (SNI) that the client sent in TLS; empty without one.",
     ),
     Variable(name="connection.tls_version", kind=Kind.STRING, about="Such as `TLSv1.3`; empty without TLS."),
     Variable(
         name="connection.sha256_peer_certificate_digest",
         kind=Kind.STRING,
-        about="The SHA-256 of the client's certificate in lower-case hexadecimal digits; empty if it showed none.",
+        about="The SHA-256 of the client's certificate in lower-case hexadecimal digits; empty without one.",
     ),
 )
 
@@ -107,15 +107,18 @@ def compile_call_expression(
 def _problems(node: Node, program: Program, overloads: dict[int, frozenset[str]]) -> Iterator[CelProblem]:
     match node:
         case Ident(name=name) if name not in program.vocabulary.roots:
-            message = f"{name} is a type, and types are not values here"
+            message = f"{name} is a type; types are not values here. Rewrite the expression without it."
             yield problem_at(program.text, node.at, Reason.NOT_ALLOWED, message)
         case Call(function="_+_") if not overloads.get(node.id, frozenset()) <= _NUMERIC:
-            message = "+ is for numbers and times only: texts, bytes and lists cannot be joined here"
+            message = "+ does not join strings, bytes or lists here. Use it with numbers and times only."
             yield problem_at(program.text, node.at, Reason.NOT_ALLOWED, message)
         case Call(function="matches", args=(*_, Const(value=str(pattern)) as where)):
             size = pattern_size(pattern)
             if size > LARGEST_PATTERN:
-                message = f"the pattern is too large: RE2 makes {size} instructions of it, {LARGEST_PATTERN} at most"
+                message = (
+                    f"The pattern is too large: it compiles to {size} RE2 instructions; "
+                    f"the maximum is {LARGEST_PATTERN}. Simplify it."
+                )
                 yield problem_at(program.text, where.at, Reason.REGEX, message)
         case _:
             pass

@@ -30,7 +30,8 @@ def parse_checked(
 ) -> Program | None:
     """Read an expression that somebody else has checked, and check it; None is a problem."""
     if message.ByteSize() > LARGEST:
-        problems.add("ExpressionTooLarge", f"has {message.ByteSize()} bytes, and {LARGEST} are allowed")
+        said = f"The expression has {message.ByteSize()} bytes; the maximum is {LARGEST}. Shorten it."
+        problems.add("ExpressionTooLarge", said)
         return None
     before = problems.error_count
     _check_result(message, result, problems)
@@ -45,7 +46,8 @@ def parse_checked(
                 problems.add(f"Expression{each.reason}", _sentence(each, render_text(tree)))
             return None
         if not is_same(tree, program.tree):
-            problems.add("ExpressionUnsupported", "cannot be written as text of the same meaning")
+            said = "The expression has no equivalent text. Compile it from text with a standard CEL compiler."
+            problems.add("ExpressionUnsupported", said)
             return None
         return program
 
@@ -62,14 +64,14 @@ def _check_result(message: pb.CheckedExpr, result: Result, problems: Problems) -
     """Report an expression that is not even said to be what is wanted."""
     wanted = pb.Type.STRING if result is Result.STRING else pb.Type.BOOL
     if message.expr.id not in message.type_map:
-        said = "is not known"
+        said = "The type of the result is not set. Compile the expression with a type checker."
     elif message.type_map[message.expr.id].primitive == wanted:
         return
     else:
-        said = f"is not {result.value}"
+        said = f"The result is not {result.value}. Write an expression that returns {result.value}."
     with problems.at("type_map"):
-        problems.add("ExpressionNotBool", f"the type of the result {said}")
+        problems.add("ExpressionNotBool", said)
 
 
 def _sentence(problem: CelProblem, text: str) -> str:
-    return f"{problem.message} (at {problem.line}:{problem.column} of {shorten(text, 200)})"
+    return f"{problem.line}:{problem.column} of {shorten(text, 200)}: {problem.message}"

@@ -38,12 +38,17 @@ def check_text(text: str, vocabulary: Vocabulary, result: Result) -> Checked | t
     form = sorted_bytes(compiled.serialize())
     tree = parse_tree(form)
     if tree is None:
-        return (CelProblem(reason=Reason.NOT_ALLOWED, message="it has a macro that is not known here"),)
+        return (
+            CelProblem(
+                reason=Reason.NOT_ALLOWED, message="The macro is not supported. Rewrite the expression without it."
+            ),
+        )
     reads, bare = find_reads(tree, vocabulary)
     problems = check_tree(tree, text, vocabulary, bare)
     if returns is None or returns not in _RESULTS[result]:
         wanted = type_name(_RESULTS[result][0])
-        said = f"the result is no {wanted}" if returns is None else f"the result is {type_name(returns)}, not {wanted}"
+        found = f"not {wanted}" if returns is None else f"{type_name(returns)}, not {wanted}"
+        said = f"The result is {found}. Write an expression that returns {wanted}."
         problems = (problem_at(text, tree.at, Reason.NOT_BOOL, said), *problems)
     if problems:
         return problems

@@ -86,7 +86,7 @@ def load(checked: bytes, vocabulary: Vocabulary) -> Any | CelProblem:
     try:
         return engine_for(vocabulary).running.deserialize(write_whole_numbers(checked, _written))
     except RuntimeError:
-        return CelProblem(reason=Reason.NOT_ALLOWED, message="the engine cannot run it")
+        return CelProblem(reason=Reason.NOT_ALLOWED, message="The CEL engine cannot run this expression. Simplify it.")
 
 
 def plain_value(result: Any) -> Any:
@@ -130,15 +130,16 @@ def _parse_problems(message: str, vocabulary: Vocabulary) -> Iterator[CelProblem
 
 def _reworded(said: str, vocabulary: Vocabulary) -> tuple[Reason, str]:
     if _DEEP.search(said):
-        return Reason.TOO_LARGE, "the expression is nested too deep"
+        return Reason.TOO_LARGE, "The expression is nested too deeply. Simplify it."
     if found := _FIELD.search(said):
         return Reason.UNDECLARED, _no_member(found[2].replace("__", "."), found[1], vocabulary)
     if found := _NAME.search(said):
         known = ", ".join(sorted(vocabulary.roots))
-        return Reason.UNDECLARED, f"{found[1]} is not known here; variables begin with {known}"
+        return Reason.UNDECLARED, f"{found[1]} is not defined. Supported variables: {known}."
     if found := _OVERLOAD.search(said):
         function = found[1].strip("@").replace("_", " ").strip()
-        return Reason.TYPE, f"{function} cannot be applied to ({_without_package(found[2])})"
+        operands = _without_package(found[2])
+        return Reason.TYPE, f"{function} cannot be applied to ({operands}). Use operands of types that match."
     if _SYNTAX.search(said):
         return Reason.SYNTAX, reword_syntax(said)
     return Reason.SYNTAX if "yntax" in said else Reason.TYPE, _without_package(said)
@@ -146,8 +147,8 @@ def _reworded(said: str, vocabulary: Vocabulary) -> tuple[Reason, str]:
 
 def _no_member(namespace: str, member: str, vocabulary: Vocabulary) -> str:
     hint = dict(vocabulary.hints).get(f"{namespace}.{member}")
-    known = hint or f"it has {', '.join(vocabulary.members(namespace))}"
-    return f"{namespace} has no member {member}: {known}"
+    known = hint or f"Supported: {', '.join(vocabulary.members(namespace))}."
+    return f"{namespace} has no member {member}. {known}"
 
 
 def type_name(kind: Any) -> str:

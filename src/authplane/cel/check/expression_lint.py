@@ -63,9 +63,10 @@ def _remark(text: str, node: Node, doubt: Doubt, message: str) -> Remark:
 
 def _whole(tree: Node, program: Program) -> Iterator[tuple[Node, Doubt, str]]:
     if not program.reads:
-        yield tree, Doubt.CONSTANT, "it reads nothing of the request: the answer is always the same"
+        message = "The expression does not read the request, so its result never changes. Use request or identity."
+        yield tree, Doubt.CONSTANT, message
     elif _only_denies(tree):
-        message = "it only says what must not be: whatever is not named here is allowed; say what must be"
+        message = "The expression only excludes values, so it allows all others. List the allowed values instead."
         yield tree, Doubt.NEGATION_ONLY, message
 
 
@@ -91,31 +92,35 @@ def _risky(program: Program) -> Iterator[tuple[Node, Doubt, str]]:
     for risk in find_risks(program.tree, program.vocabulary):
         name = render_text(risk.node)
         if risk.absorbed:
-            message = f"if {name} is missing, this side of || fails, and the other side alone decides; guard it"
+            message = (
+                f"If {name} is missing, this side of || fails and the other side decides. Guard it with has() or in."
+            )
             yield risk.node, Doubt.ABSORBED_ERROR, message
         else:
-            message = f"{name} may be missing: the expression fails then, and denies; guard it with has() or in"
+            message = f"{name} can be missing; the expression then fails and grants nothing. Guard it with has() or in."
             yield risk.node, Doubt.UNGUARDED, message
 
 
 def _part(node: Node, vocabulary: Vocabulary) -> Iterator[tuple[Node, Doubt, str]]:
     key = _header_key(node, vocabulary)
     if key is not None and key != key.lower():
-        yield node, Doubt.UPPER_CASE_HEADER, f"names of headers are in lower case: write {key.lower()}, not {key}"
+        yield node, Doubt.UPPER_CASE_HEADER, f"Header names are lower case. Write {key.lower()}, not {key}."
     match node:
         case Call(function="_==_" | "_!=_", args=args):
             yield from _comparison(node, args)
         case Call(function=function, args=(left, right)) if function in _ARITHMETIC:
             for one, other in ((left, right), (right, left)):
                 if _is_integer(one) and _is_member(other, vocabulary):
-                    message = f"{render_text(other)} is a double, and cannot be added to an integer: write 1.0, not 1"
+                    message = f"{render_text(other)} is a double and cannot be added to an integer. Write 1.0, not 1."
                     yield node, Doubt.INT_ARITHMETIC, message
         case Call(function="matches", args=(*_, Const(value=str(pattern)))) if not _is_anchored(pattern):
-            yield node, Doubt.UNANCHORED, "matches() looks anywhere in the text: begin with ^ and end with $"
+            message = "matches() searches the whole string. Start the pattern with ^ and end it with $."
+            yield node, Doubt.UNANCHORED, message
         case Loop(macro=Macro.ALL, over=over):
-            yield node, Doubt.ALL_OF_NOTHING, f"it is true if {render_text(over)} is empty"
+            message = f"all() is true if {render_text(over)} is empty. Test size() too, or ignore this if intended."
+            yield node, Doubt.ALL_OF_NOTHING, message
         case Const(value=int(number)) if not isinstance(number, bool) and abs(number) > _EXACT:
-            yield node, Doubt.IMPRECISE_INT, "numbers of this size are not exact: compare them as strings"
+            yield node, Doubt.IMPRECISE_INT, "Integers of this size are not exact. Compare them as strings."
         case _:
             pass
 
@@ -123,7 +128,7 @@ def _part(node: Node, vocabulary: Vocabulary) -> Iterator[tuple[Node, Doubt, str
 def _comparison(node: Node, args: tuple[Node, ...]) -> Iterator[tuple[Node, Doubt, str]]:
     types = {each.name for each in args if isinstance(each, Ident)}
     if any(isinstance(each, Call) and each.function == "type" for each in args) and types & {"int", "uint"}:
-        yield node, Doubt.NEVER_INT, "numbers of requests and tokens are never integers: compare with double"
+        yield node, Doubt.NEVER_INT, "Numbers in requests and tokens are doubles. Compare the type with double."
 
 
 def _header_key(node: Node, vocabulary: Vocabulary) -> str | None:

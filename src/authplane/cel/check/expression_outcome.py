@@ -28,21 +28,21 @@ class Code(StrEnum):
 
 
 SENTENCES: Final = {
-    Code.NO_SUCH_KEY: "something that the expression reads is not there",
-    Code.NO_SUCH_OVERLOAD: "a value has another type than the expression needs",
-    Code.INDEX_OUT_OF_RANGE: "a list is shorter than the expression needs",
-    Code.ARITHMETIC: "a calculation has no result",
+    Code.NO_SUCH_KEY: "a field that the expression reads is missing",
+    Code.NO_SUCH_OVERLOAD: "a value has the wrong type for the expression",
+    Code.INDEX_OUT_OF_RANGE: "a list index is out of range",
+    Code.ARITHMETIC: "a calculation overflows or divides by zero",
     Code.CONVERSION: "a value cannot be converted",
-    Code.REGEX: "a regular expression cannot be used",
-    Code.TOO_COSTLY: "the evaluation takes too many steps",
+    Code.REGEX: "a regular expression is invalid",
+    Code.TOO_COSTLY: "the evaluation exceeds the step limit",
     Code.NOT_BOOL: "the result is not a bool",
-    Code.NUL_IN_INPUT: "the input has a NUL character",
-    Code.NOT_UNICODE: "the input has text that is not Unicode",
-    Code.STRING_TOO_LONG: "the input has a string that is too long",
+    Code.NUL_IN_INPUT: "the input contains a NUL character",
+    Code.NOT_UNICODE: "the input contains text that is not valid Unicode",
+    Code.STRING_TOO_LONG: "the input contains a string that is too long",
     Code.INPUT_TOO_LARGE: "the input is too large",
-    Code.NUMBER_OUT_OF_RANGE: "the input has a number that is out of range",
-    Code.WRONG_TYPE: "the input has a value of an unexpected type",
-    Code.TRIPPED: "the expression was too slow too often",
+    Code.NUMBER_OUT_OF_RANGE: "the input contains a number that is out of range",
+    Code.WRONG_TYPE: "the input contains a value of an unexpected type",
+    Code.TRIPPED: "the expression is suspended because it was too slow too often",
     Code.EVALUATION_FAILED: "the expression cannot be evaluated",
 }
 

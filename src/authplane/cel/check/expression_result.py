@@ -7,5 +7,5 @@ class Result(Enum):
     """What the result of an expression must be."""
 
     BOOL = "bool"
-    PERHAPS_BOOL = "bool, or known only when a request comes"
+    PERHAPS_BOOL = "bool, or a type that is known only at run time"
     STRING = "string"

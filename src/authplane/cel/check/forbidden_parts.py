@@ -37,15 +37,18 @@ class _Checker:
     def scoped(self, node: Node, variables: frozenset[str], depth: int) -> Iterator[CelProblem]:
         """Check names, and which of them a macro's variable hides."""
         if depth > DEEPEST:
-            yield self._problem(node, Reason.TOO_LARGE, f"the expression is nested deeper than {DEEPEST}")
+            yield self._problem(
+                node, Reason.TOO_LARGE, f"The expression has more than {DEEPEST} nested levels. Simplify it."
+            )
             return
         inside = variables
         match node:
             case Ident(name=name) if name not in variables | self._vocabulary.roots | TYPES:
-                yield self._problem(node, Reason.UNDECLARED, f"{name} is not known here")
+                known = ", ".join(sorted(self._vocabulary.roots))
+                yield self._problem(node, Reason.UNDECLARED, f"{name} is not defined. Supported variables: {known}.")
             case Loop(variable=variable):
                 if variable in variables | self._vocabulary.roots | TYPES:
-                    yield self._problem(node, Reason.SHADOWING, f"{variable} has a meaning already: use another name")
+                    yield self._problem(node, Reason.SHADOWING, f"{variable} is already defined. Use another name.")
                 inside = variables | {variable}
             case _:
                 pass
@@ -57,15 +60,15 @@ class _Checker:
         """Check one part of the expression."""
         match node:
             case Message(name=name):
-                yield self._problem(node, Reason.NOT_ALLOWED, f"messages such as {name}{{}} are not allowed")
+                yield self._unsupported(node, f"Message {name}{{}}")
             case Const(value=str(value)) if "\0" in value:
-                yield self._problem(node, Reason.NOT_ALLOWED, "a string has a NUL character, which no input may have")
+                yield self._problem(node, Reason.NOT_ALLOWED, "The string contains a NUL character. Remove it.")
             case Has() if Macro.HAS not in self._vocabulary.macros:
-                yield self._problem(node, Reason.NOT_ALLOWED, "has() is not allowed here")
+                yield self._unsupported(node, "has()")
             case Loop(macro=macro) if macro not in self._vocabulary.macros:
-                yield self._problem(node, Reason.NOT_ALLOWED, f"{macro}() is not allowed here")
+                yield self._unsupported(node, f"{macro}()")
             case Call(function=function) if function not in self._vocabulary.functions:
-                yield self._problem(node, Reason.NOT_ALLOWED, f"{_spelled(function)} is not allowed here")
+                yield self._unsupported(node, _spelled(function))
             case Call(function="matches", args=args) if args:
                 yield from self._pattern(args[-1])
             case _:
@@ -74,26 +77,30 @@ class _Checker:
     def namespace(self, bare: Bare) -> CelProblem:
         """Say that a namespace is no value."""
         members = ", ".join(self._vocabulary.members(bare.name))
-        return self._problem(bare.node, Reason.TYPE, f"{bare.name} is not a value: use one of its members {members}")
+        return self._problem(bare.node, Reason.TYPE, f"{bare.name} is not a value. Use one of its members: {members}.")
 
     def cost(self, tree: Node) -> Iterator[CelProblem]:
         """Check how long the expression may take."""
         cost = estimate(tree, self._vocabulary)
         if cost.steps > MOST_STEPS:
-            message = f"loops within loops take about {cost.steps:,} steps, and {MOST_STEPS:,} are allowed"
+            message = f"Nested loops take about {cost.steps:,} steps; the maximum is {MOST_STEPS:,}. Remove a loop."
             yield self._problem(tree, Reason.TOO_COSTLY, message)
         elif cost.work > MOST_WORK:
-            message = "it may take too long: do less with long strings and lists inside of loops"
+            message = "The evaluation can take too long. Use fewer operations on long strings and lists in loops."
             yield self._problem(tree, Reason.TOO_COSTLY, message)
 
     def _pattern(self, pattern: Node) -> Iterator[CelProblem]:
         if not isinstance(pattern, Const) or not isinstance(pattern.value, str):
-            message = "the pattern of matches() must be written in the expression, not come from data"
+            message = "The pattern of matches() is not a literal. Write it as a string in the expression."
             yield self._problem(pattern, Reason.REGEX, message)
             return
         wrong = pattern_problem(pattern.value)
         if wrong:
-            yield self._problem(pattern, Reason.REGEX, f"the pattern of matches() {wrong}")
+            yield self._problem(pattern, Reason.REGEX, f"The pattern of matches() {wrong}")
+
+    def _unsupported(self, node: Node, what: str) -> CelProblem:
+        message = f"{what} is not supported here. Rewrite the expression without it."
+        return self._problem(node, Reason.NOT_ALLOWED, message)
 
     def _problem(self, node: Node, reason: Reason, message: str) -> CelProblem:
         return problem_at(self._text, node.at, reason, message)

@@ -83,12 +83,12 @@ def _unreadable(text: str) -> CelProblem | None:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        return CelProblem(reason=Reason.SYNTAX, message="the expression is not Unicode text")
+        return CelProblem(reason=Reason.SYNTAX, message="The expression is not valid Unicode. Use UTF-8 text.")
     if size > LARGEST_TEXT:
-        message = f"the expression has {size} bytes, and {LARGEST_TEXT} are allowed"
+        message = f"The expression has {size} bytes; the maximum is {LARGEST_TEXT}. Shorten it."
         return CelProblem(reason=Reason.TOO_LARGE, message=message)
     if "\0" in text:
-        return problem_at(text, text.index("\0"), Reason.SYNTAX, "the expression has a NUL character")
+        return problem_at(text, text.index("\0"), Reason.SYNTAX, "The expression contains a NUL character. Remove it.")
     return None
 
 

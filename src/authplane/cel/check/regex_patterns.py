@@ -13,11 +13,13 @@ LARGEST: Final = 2_000
 def pattern_problem(pattern: str) -> str:
     """Say why a pattern is not taken, or nothing."""
     if len(pattern) > LONGEST:
-        return f"is longer than {LONGEST} characters"
+        return f"is longer than {LONGEST} characters. Shorten it."
     size = _size(pattern)
     if isinstance(size, str):
-        return f"is not a regular expression of RE2: {size}"
-    return f"is too large: RE2 makes {size:,} instructions of it, and {LARGEST:,} are allowed" if size > LARGEST else ""
+        return f"is not a valid RE2 regular expression: {size}. Correct it."
+    if size > LARGEST:
+        return f"is too large: it compiles to {size:,} RE2 instructions; the maximum is {LARGEST:,}. Simplify it."
+    return ""
 
 
 def pattern_size(pattern: str) -> int:

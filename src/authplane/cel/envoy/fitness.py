@@ -37,24 +37,24 @@ def fault_in_leaf(node: Const | Ident | Loop | Message) -> str:
     """Say why a literal, the name of a type, a loop or a message is not for Envoy, or nothing."""
     match node:
         case Const(value=Unsigned(value=number) | int(number)):
-            return "has a number that is too large to be exact" if abs(number) > LARGEST_INTEGER else ""
+            return "uses a number that is too large to be exact" if abs(number) > LARGEST_INTEGER else ""
         case Const():
             return ""
         case Ident(name=name):
-            return "" if name in _NAMES else f"compares with the type {name}"
+            return "" if name in _NAMES else f"compares types ({name})"
         case Loop(macro=macro):
             return f"uses {macro}()"
         case Message(name=name):
-            return f"makes a message {name}"
+            return f"constructs a message {name}"
 
 
 def fault_in_header(name: str) -> str:
     """Say why a header is not looked at by Envoy, or nothing."""
     if name != name.lower():
         # Here no header has that name; Envoy does not look at the case.
-        return f"names the header {name}, and names of headers are in lower case"
+        return f"names the header {name}; header names are lower case"
     if name in _DIFFERENT or not _HEADER.fullmatch(name):
-        return f"reads the header {name}, which Envoy's filters see otherwise"
+        return f"reads the header {name}, which Envoy's filters see differently"
     return ""
 
 
@@ -63,7 +63,7 @@ def fault_in_call(node: Call, overloads: frozenset[str], envoy: Release) -> str:
     match node:
         case Call(function="matches", args=(*_, Const(value=str(pattern)))):
             large = pattern_size(pattern) > LARGEST_PATTERN
-            return "has a regular expression that is larger than Envoy accepts" if large else ""
+            return "uses a regular expression that is larger than Envoy accepts" if large else ""
         case Call(function="string" | "_+_"):
             return _fault_in_text(node, overloads, envoy) or fault_in_time(node, overloads)
         case Call(function=function, args=args) if function.startswith("get") and args:
@@ -78,11 +78,11 @@ def _fault_in_text(node: Call, overloads: frozenset[str], envoy: Release) -> str
     """Say why what is written or joined as text is not for Envoy, or nothing."""
     if node.function == "_+_":
         joined = _NUMERIC | {"add_string"} if envoy.converts_strings else _NUMERIC
-        return "" if overloads <= joined else "joins texts or lists"
+        return "" if overloads <= joined else "concatenates strings or lists"
     if not envoy.converts_strings:
         return "uses string()"
     fit = overloads <= _WRITTEN
-    return "" if fit else "writes as text what may be a number or a time, which Envoy writes otherwise"
+    return "" if fit else "converts a number or a time to a string, which Envoy formats differently"
 
 
 def is_too_deep(tree: Node) -> bool:

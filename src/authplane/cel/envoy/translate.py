@@ -21,8 +21,8 @@ from authplane.core.values import dataclass
 
 _UNREAD: Final = {
     "request.mcp.params": "reads tool arguments",
-    "request.headers": "reads all headers, not one by its name",
-    "identity": "reads all claims, not one by its name",
+    "request.headers": "reads all headers instead of one by name",
+    "identity": "reads all claims instead of one by name",
 }
 
 
@@ -94,7 +94,7 @@ def translate(program: Program, who: Who, envoy: Release) -> Condition | tuple[s
     translator = _Translator(program, who, envoy)
     tree = translator.node(program.tree)
     if not translator.refused and is_too_deep(tree):
-        translator.refuse("is nested deeper than Envoy reads")
+        translator.refuse("is nested deeper than Envoy supports")
     if translator.refused:
         return tuple(translator.refused)
     return Condition(
@@ -179,7 +179,7 @@ class _Translator:
             return condition_nodes.has(self._path(above), node.field)
         name = ".".join((*above, node.field))
         tests = presence(self._envoy, knows_method="request.mcp.method" in self._program.variables)
-        return tests[name] if name in tests else self.refuse(f"asks whether there is any {name}")
+        return tests[name] if name in tests else self.refuse(f"tests whether {name} is present")
 
     def _found(self, path: tuple[str, ...]) -> tuple[Variable | None, tuple[str, ...]]:
         return read_path(path, self._program.vocabulary) or (None, ())
@@ -217,7 +217,7 @@ class _Translator:
         elif variable != "identity":
             fault = "reads tool arguments"
         elif isinstance(self._who, Claims) and key in {"scope", "scp"}:
-            fault = f"reads identity.{key}, which Envoy is told to take apart"
+            fault = f"reads identity.{key}, which Envoy splits into single scopes"
         if fault:
             return self.refuse(fault)
         return self._identity() if variable == "identity" else condition_nodes.name(variable)

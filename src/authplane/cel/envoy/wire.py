@@ -179,7 +179,7 @@ class _Writer:
             case Entries(pairs=pairs):
                 self._fill_map(made.struct_expr, pairs)
             case Loop() | Message():
-                raise ValueError("Envoy takes no loops and no messages in conditions")
+                raise ValueError("Envoy conditions support neither loops nor messages")
             case _:
                 assert_never(node)
 

@@ -11,14 +11,14 @@ from authplane.cel.syntax.tree import Call, Const, Has, Items, Node, path_of
 _MOST: Final = 10
 
 _TEXT_TESTS: Final = {
-    "startsWith": "begin with",
+    "startsWith": "start with",
     "endsWith": "end with",
     "contains": "contain",
     "matches": "match",
 }
 _OPPOSITE: Final = {"_<_": "_>=_", "_>=_": "_<_", "_>_": "_<=_", "_<=_": "_>_", "_==_": "_!=_", "_!=_": "_==_"}
 _WORDS: Final = {
-    "_==_": "be", "_!=_": "be something other than", "_<_": "be less than", "_<=_": "be at most",
+    "_==_": "be", "_!=_": "not be", "_<_": "be less than", "_<=_": "be at most",
     "_>_": "be more than", "_>=_": "be at least",
 }  # fmt: skip
 _TURNED: Final = {"_<_": "_>_", "_>_": "_<_", "_<=_": "_>=_", "_>=_": "_<=_"}
@@ -56,7 +56,7 @@ class _Hints:
     def _asked(self, node: Node, *, to: bool) -> str:
         match node:
             case Has(operand=operand, field=field):
-                return f"{render_text(operand)}.{field} would have to be {'there' if to else 'absent'}"
+                return f"{render_text(operand)}.{field} must be {'present' if to else 'absent'}"
             case Call(function="@in", args=(element, Items() as container)):
                 return self._sentence(element, f"be {'one' if to else 'none'} of {render_text(container)}")
             case Call(function="@in", args=(element, container)):
@@ -65,7 +65,7 @@ class _Hints:
                 verb = _TEXT_TESTS[function] if to else f"not {_TEXT_TESTS[function]}"
                 return self._sentence(target, f"{verb} {render_text(argument)}")
             case _:
-                return f"{render_text(node)} would have to be {'true' if to else 'false'}"
+                return f"{render_text(node)} must be {'true' if to else 'false'}"
 
     def _compared(self, function: str, left: Node, right: Node) -> list[str]:
         if isinstance(left, Const) and not isinstance(right, Const):
@@ -73,7 +73,7 @@ class _Hints:
         return [self._sentence(left, f"{_WORDS[function]} {render_text(right)}")]
 
     def _sentence(self, node: Node, should: str) -> str:
-        return f"{render_text(node)} would have to {should}{self._now(node)}"
+        return f"{render_text(node)} must {should}{self._now(node)}"
 
     def _now(self, node: Node) -> str:
         """Say what a path is now, unless it is secret."""
@@ -81,11 +81,11 @@ class _Hints:
         if path_of(node) is None:
             return ""
         if isinstance(value, Failed):
-            return "; it is not there" if value.code is Code.NO_SUCH_KEY else ""
+            return "; it is missing" if value.code is Code.NO_SUCH_KEY else ""
         return "" if value is None or self._secret(node) else f"; it is {shown(value)}"
 
 
 def _either(ways: list[list[str]]) -> list[str]:
     """Join alternatives: each is what has to change together."""
     said = [" and ".join(way) for way in ways if way]
-    return [" or else ".join(said)] if said else []
+    return [", or ".join(said)] if said else []

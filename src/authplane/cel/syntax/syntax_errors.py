@@ -6,17 +6,17 @@ from typing import Final
 _EXPECTED: Final = re.compile(r"'([^']+)'")
 
 _END: Final = "<EOF>"
-_VALUE: Final = "a value, such as a name, a text or a number"
-_OPERATOR: Final = "an operator, such as && or ==, or the end"
+_VALUE: Final = "a value such as a name, a string or a number"
+_OPERATOR: Final = "an operator such as && or ==, or the end"
 _INSTEAD: Final = {
-    "and": "Write && for and",
-    "or": "Write || for or",
-    "=": "Write == to compare",
-    "&": "Write && for and",
-    "|": "Write || for or",
-    "is": "Write == to compare",
-    "if": "Write condition ? value : other value",
-    ";": "Join conditions by && or ||",
+    "and": "Write && instead of and.",
+    "or": "Write || instead of or.",
+    "=": "Write == to compare.",
+    "&": "Write &&.",
+    "|": "Write ||.",
+    "is": "Write == to compare.",
+    "if": "Write condition ? value : other value.",
+    ";": "Join conditions with && or ||.",
 }
 _QUOTES: Final = ('"', "'")
 _FOLLOWS: Final = "<<nil>> parsetree"
@@ -49,12 +49,13 @@ def _unfit(report: re.Match[str]) -> str:
 def _unknown(report: re.Match[str]) -> str:
     token = report[1].strip()
     if token.startswith(_QUOTES):
-        return f"expected a text that ends on its line, with escapes that exist; found {token}"
-    return _with_remedy(f"expected a part of an expression; found '{token}'", token)
+        return f"Expected a string that ends on its line and has valid escapes; found {token}."
+    return _with_remedy(f"Expected a part of an expression; found '{token}'.", token)
 
 
 def _reserved(report: re.Match[str]) -> str:
-    return _with_remedy(f"'{report[1]}' is a reserved word and cannot be a name", report[1])
+    said = f"'{report[1]}' is a reserved word and cannot be a name."
+    return _with_remedy(said, report[1]) if report[1] in _INSTEAD else f"{said} Use another name."
 
 
 def _expectation(text: str) -> str:
@@ -66,11 +67,11 @@ def _expectation(text: str) -> str:
 
 def _expected(wanted: str, found: str) -> str:
     there = "the end" if found == _END else f"'{found}'"
-    return _with_remedy(f"expected {wanted}; found {there}", found)
+    return _with_remedy(f"Expected {wanted}; found {there}.", found)
 
 
 def _with_remedy(said: str, word: str) -> str:
-    return f"{said}. {_INSTEAD[word]}" if word in _INSTEAD else said
+    return f"{said} {_INSTEAD[word]}" if word in _INSTEAD else said
 
 
 _WORDS: Final = (

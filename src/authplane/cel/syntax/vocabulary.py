@@ -109,11 +109,11 @@ ACCESS_POLICY: Final = Vocabulary(
         Variable(name="request.path", kind=Kind.STRING, about="The path without the query: `/mcp`."),
         Variable(name="request.url_path", kind=Kind.STRING, about="The same as `request.path`."),
         Variable(name="request.query", kind=Kind.STRING, about="The query without the question mark; empty if none."),
-        Variable(name="request.host", kind=Kind.STRING, about="The host that the client asked for."),
+        Variable(name="request.host", kind=Kind.STRING, about="The requested host."),
         Variable(
             name="request.headers",
             kind=Kind.TEXTS,
-            about="Headers by their names in lower case; several values of one name are joined by a comma.",
+            about="Headers by lower-case name. Several values of one header are joined by a comma.",
         ),
         Variable(
             name="request.time", kind=Kind.TIMESTAMP, about="When the proxy received the request; absent if unknown."
@@ -125,19 +125,22 @@ ACCESS_POLICY: Final = Vocabulary(
         Variable(
             name="request.mcp.params",
             kind=Kind.MEMBERS,
-            about="The arguments of a `tools/call`; for other methods their parameters.",
+            about="The arguments of a `tools/call`; for other methods, their parameters.",
         ),
         Variable(
             name="identity",
             kind=Kind.MEMBERS,
-            about="Who asks. OIDC: every claim of the token. SPIFFE: `spiffe_id`. "
-            "ServiceAccount: `service_account` and `namespace`. Empty for a rule without source.",
+            about="The sender. OIDC: every claim of the token. SPIFFE: `spiffe_id`. "
+            "ServiceAccount: `service_account` and `namespace`. Empty in a rule without `source`.",
         ),
     ),
     hints=(
-        ("request.body", "the body of an MCP request is read already: use request.mcp.tool_name or request.mcp.params"),
-        ("request.mcp.name", "use request.mcp.tool_name"),
-        ("request.mcp.arguments", "use request.mcp.params, which holds the arguments of a tools/call"),
+        (
+            "request.body",
+            "The body of an MCP request is already parsed. Use request.mcp.tool_name or request.mcp.params.",
+        ),
+        ("request.mcp.name", "Use request.mcp.tool_name."),
+        ("request.mcp.arguments", "Use request.mcp.params, which contains the arguments of a tools/call."),
     ),
 )
 """The context of the CEL rules of an AccessPolicy whose targets are MCP backends."""

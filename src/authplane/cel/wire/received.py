@@ -64,9 +64,11 @@ class _Reader:
             case "struct_expr":
                 return self._struct(expr.struct_expr)
             case "comprehension_expr":
-                self._refuse("loops such as all() and exists() are not allowed here")
+                self._refuse(
+                    "Loops such as all() and exists() are not supported here. Rewrite the expression without them."
+                )
             case _:
-                self._refuse("must be set")
+                self._refuse("The expression is empty. Set one of the fields of expr_kind.")
         return None
 
     def _const(self, constant: syntax_pb2.Constant) -> Const | None:
@@ -77,12 +79,14 @@ class _Reader:
             case "uint64_value":
                 value = Unsigned(constant.uint64_value)
             case "double_value" if not math.isfinite(constant.double_value):
-                self._refuse("is no finite number")
+                self._refuse("The number is not finite. Use a finite number.")
                 return None
             case "bool_value" | "int64_value" | "double_value" | "string_value" | "bytes_value" as kind:
                 value = getattr(constant, kind)
             case _:
-                self._refuse("is a constant of a kind that is not allowed here")
+                self._refuse(
+                    "The constant has an unsupported type. Use null, bool, int, uint, double, string or bytes."
+                )
                 return None
         return Const(**_PLACE, value=value)
 
@@ -92,7 +96,8 @@ class _Reader:
         if root not in self._vocabulary.roots or not all(map(_NAME.fullmatch, members)):
             known = ", ".join(sorted(self._vocabulary.roots))
             self._problems.add(
-                "ExpressionUndeclared", f"{printable(shorten(name, 80))!r} is not known here; names begin with {known}"
+                "ExpressionUndeclared",
+                f"{printable(shorten(name, 80))!r} is not defined. Supported variables: {known}.",
             )
             return None
         if self._depth + len(members) >= _DEEPEST:
@@ -124,7 +129,7 @@ class _Reader:
             return node
         path = ".".join(path_of(node) or ())
         if reference.name.removeprefix(".") != path or reference.overload_id or reference.HasField("value"):
-            self._problems.add("ExpressionReference", f"{path} is said to refer to something else")
+            self._problems.add("ExpressionReference", _misleading(path))
             return None
         return node
 
@@ -133,7 +138,8 @@ class _Reader:
         function = call.function
         if function not in self._vocabulary.functions:
             with self._problems.at("function"):
-                self._refuse(f"{printable(shorten(function, 80))!r} is not allowed here")
+                said = f"{printable(shorten(function, 80))!r} is not supported here. Rewrite the expression without it."
+                self._refuse(said)
         else:
             self._check_reference(function, self._references.get(expr.id))
             self._check_form(call)
@@ -151,29 +157,29 @@ class _Reader:
             return
         wrong = [each for each in reference.overload_id if not _overload(function).fullmatch(each)]
         if wrong or reference.HasField("value") or reference.name not in {"", function}:
-            self._problems.add("ExpressionReference", f"{function} is said to be something else")
+            self._problems.add("ExpressionReference", _misleading(function))
 
     def _check_form(self, call: Expr.Call) -> None:
         operator = not _NAME.fullmatch(call.function)
         if operator and (call.HasField("target") or len(call.args) != _ARITY.get(call.function, 2)):
-            self._refuse(f"{call.function} has other operands than it takes")
+            self._refuse(f"{call.function} has the wrong operands. Compile the expression again.")
 
     def _list(self, items: Expr.CreateList) -> Items | None:
         if items.optional_indices:
-            self._refuse("optional elements are not allowed here")
+            self._refuse("Optional elements are not supported here. Remove them.")
             return None
         values = self._nodes("elements", items.elements)
         return None if values is None else Items(**_PLACE, values=values)
 
     def _struct(self, struct: Expr.CreateStruct) -> Entries | None:
         if struct.message_name:
-            self._refuse("messages are not allowed here")
+            self._refuse("Messages are not supported here. Rewrite the expression without them.")
             return None
         pairs = []
         for index, entry in enumerate(struct.entries):
             with self._problems.at("entries", index):
                 if entry.optional_entry or not entry.HasField("map_key"):
-                    self._refuse("is no key with its value")
+                    self._refuse("The entry is optional or has no key. Set map_key and remove optional_entry.")
                     return None
                 with self._problems.at("map_key"):
                     key = self.node(entry.map_key)
@@ -192,10 +198,14 @@ class _Reader:
         return whole if len(whole) == len(found) else None
 
     def _too_deep(self) -> None:
-        self._problems.add("ExpressionTooLarge", "is nested too deep")
+        self._problems.add("ExpressionTooLarge", "The expression is nested too deeply. Simplify it.")
 
     def _refuse(self, message: str) -> None:
         self._problems.add("ExpressionNotAllowed", message)
+
+
+def _misleading(name: str) -> str:
+    return f"reference_map resolves {name} to something else. Compile the expression again."
 
 
 _PLACE: Final[dict[str, Any]] = {"id": 0, "at": 0}

@@ -260,7 +260,7 @@ def test_what_expressions_may_read_depends_on_the_side() -> None:
     assert isinstance(read(message), Composite)
     found = read(message, CLIENT)
     assert isinstance(found, list)
-    assert "'source' is not known here" in found[0]
+    assert "'source' is not defined" in found[0]
     assert found[0].startswith(
         "xds_matcher.matcher_list.matchers[0].predicate.single_predicate.custom_match.typed_config."
         "expr_match.cel_expr_checked.expr.call_expr.args[0].select_expr.operand.ident_expr: "
