@@ -7,7 +7,7 @@ STUBS  := typings/.generated
 # A second release of Envoy, for tests and measurements: two of them cannot share one environment.
 SECOND := $(VENV)/envoy-second
 
-.PHONY: run test test-fast lint bench fuzz differential mutation soak format lock clean curl
+.PHONY: run test test-fast lint docs bench fuzz differential mutation soak format lock clean curl
 .DEFAULT_GOAL := test
 
 run: $(STAMP) curl
@@ -25,6 +25,11 @@ lint: $(STAMP) $(STUBS)
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+# The documentation as a site in .site; to read it with search: python3 -m http.server --directory .site
+docs: $(STAMP)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "The site is in .site. To read it: python3 -m http.server --directory .site"
 
 bench: $(STAMP) $(SECOND)/.installed
 	@$(BIN)/python -m bench $(ARGS)
@@ -66,7 +71,7 @@ lock:
 	  --generate-hashes --no-header --no-annotate --upgrade -o requirements-envoy.lock
 
 clean:
-	rm -rf $(VENV) typings .authplane
+	rm -rf $(VENV) typings .authplane .site
 
 $(STAMP): requirements.lock tools/make_venv.py
 	@$(PYTHON) tools/make_venv.py $(VENV) requirements.lock

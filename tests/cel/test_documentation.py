@@ -14,7 +14,7 @@ from authplane.cel.check.program import LARGEST_TEXT
 from authplane.cel.evaluate import slow_programs
 from authplane.cel.syntax.vocabulary import ACCESS_POLICY, FUNCTIONS, OPERATORS, Macro
 
-PAGE: Final = (Path(__file__).parents[2] / "docs" / "cel.md").read_text(encoding="utf-8")
+PAGE: Final = (Path(__file__).parents[2] / "docs" / "reference" / "cel.md").read_text(encoding="utf-8")
 ROWS: Final = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in PAGE.splitlines() if line[:1] == "|"]
 
 

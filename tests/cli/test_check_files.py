@@ -92,14 +92,18 @@ def test_what_cannot_be_understood_is_not_judged(text: str, words: str, folder: 
     assert "Traceback" not in result.stderr
 
 
-STEPS = [step for step in steps(ROOT / "docs" / "policies.md") if arguments(step)[1] != "dev"]
+PAGES = [
+    ROOT / "docs" / "how-to" / f"{name}.md"
+    for name in ("identify-workloads", "test-policies", "try-policies-in-shadow", "write-policies")
+]
+STEPS = [step for page in PAGES for step in steps(page) if arguments(step)[1] != "dev"]
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.command)
-def test_the_page_about_policies_shows_what_is_printed(
+def test_the_pages_about_policies_show_what_is_printed(
     step: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for block in blocks(ROOT / "docs" / "policies.md"):
+    for block in (block for page in PAGES for block in blocks(page)):
         if block.language == "yaml":
             file = tmp_path / block.text.partition("\n")[0].removeprefix("# ")
             file.parent.mkdir(exist_ok=True)

@@ -176,20 +176,20 @@ def test_findings_have_their_place(tmp_path: Path) -> None:
     assert text.endswith("0 errors, 1 warning\n")
 
 
-def test_the_page_about_policies_has_every_reason() -> None:
+def test_the_page_about_tests_has_every_reason_of_lint() -> None:
     source = read(ROOT / "src" / "authplane" / "devkit" / "policies" / "policy_lint.py")
     reasons = {*re.findall(r'"([A-Z][a-z]+(?:[A-Z][a-z]+)+)"', source), UNPROTECTED, SHADOW_ONLY} - KINDS
     assert {"AnybodyMay", "PrivateIssuer"} < reasons
-    page = read(ROOT / "docs" / "policies.md")
+    page = read(ROOT / "docs" / "how-to" / "test-policies.md")
     assert {reason for reason in reasons if f"`{reason}`" not in page} == set()
 
 
-def test_the_page_about_policies_explains_every_reason_of_a_decision() -> None:
+def test_the_page_about_decisions_explains_every_reason() -> None:
     folder = ROOT / "src" / "authplane" / "policy" / "decide"
     sources = (folder / f"{name}.py" for name in ("match_rules", "evaluate_rules", "decide"))
     constants = re.findall(r'"((?:external:)?[a-z]+(?:_[a-z]+)+)"', "".join(map(read, sources)))
     others = {"service_account", "short_of", "spiffe_id", "too_large"}
-    page = read(ROOT / "docs" / "policies.md")
+    page = read(ROOT / "docs" / "reference" / "decision-reasons.md")
     missing = {each for each in constants if f"`{each}`" not in page and f"`{each}:…`" not in page}
     assert missing - others == set()
 

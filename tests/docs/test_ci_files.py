@@ -1,4 +1,4 @@
-"""The hooks for pre-commit and the step for GitHub Actions do what docs/ci.md says."""
+"""The hooks for pre-commit and the step for GitHub Actions do what docs/how-to/check-in-ci.md says."""
 
 import os
 import subprocess
@@ -57,7 +57,11 @@ def test_the_step_for_github_actions_validates_lints_and_tests() -> None:
 
 
 def test_the_page_names_hooks_and_inputs_that_exist() -> None:
-    hooks, action = [yaml.safe_load(each.text) for each in blocks(ROOT / "docs" / "ci.md") if each.language == "yaml"]
+    hooks, action = [
+        yaml.safe_load(each.text)
+        for each in blocks(ROOT / "docs" / "how-to" / "check-in-ci.md")
+        if each.language == "yaml"
+    ]
     named = [each["id"] for repo in hooks["repos"] for each in repo["hooks"]]
     assert named == [each["id"] for each in HOOKS]
     assert set(action["steps"][1]["with"]) <= set(ACTION["inputs"])

@@ -15,7 +15,7 @@ from authplane.dataplane.filters.composite.wire import parse_composite
 from authplane.dataplane.filters.registry import MOST_DEPTH, Packed, Scope, Trust
 from authplane.dataplane.filters.standard_filters import standard_registry
 
-PAGE: Final = ROOT / "docs" / "composite.md"
+PAGE: Final = ROOT / "docs" / "how-to" / "choose-filters-per-call.md"
 TEXT: Final = " ".join(read(PAGE).split())
 
 

@@ -9,7 +9,7 @@ from authplane.controlplane.graph.model.port_model import Address
 from authplane.controlplane.graph.model.upstreams import VerifiedTls
 
 ALONE, WITH_GATEWAY, OVER_TLS = [
-    block.text for block in blocks(ROOT / "docs" / "gateway.md") if block.language == "yaml"
+    block.text for block in blocks(ROOT / "docs" / "how-to" / "serve-mcp-servers.md") if block.language == "yaml"
 ]
 
 

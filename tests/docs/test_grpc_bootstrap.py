@@ -9,7 +9,7 @@ from tests.support.pages import ROOT, blocks, read
 from authplane.core.feature_flags import FeatureFlags
 from authplane.xds.bootstrap.xds_bootstrap import Bootstrap, parse_bootstrap
 
-PAGE = ROOT / "docs" / "grpc-bootstrap.md"
+PAGE = ROOT / "docs" / "reference" / "grpc-bootstrap.md"
 
 
 @pytest.mark.requirement("BS-5")

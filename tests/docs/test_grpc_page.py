@@ -1,4 +1,4 @@
-"""The programs on the page about gRPC are the examples, and the examples work."""
+"""The programs on the pages about gRPC are the examples, and the examples work."""
 
 import asyncio
 import builtins
@@ -28,10 +28,10 @@ import authplane.grpc.aio
 from authplane.grpc import Serving, filter_registry, server
 
 FOLDER = ROOT / "examples" / "grpc"
-PAGE = ROOT / "docs" / "grpc.md"
+PAGES = [ROOT / "docs" / "how-to" / name for name in ("filter-grpc-calls.md", "configure-grpc-over-xds.md")]
 
 
-SHOWN = [block.text for block in blocks(PAGE) if block.language == "python"]
+SHOWN = [block.text for page in PAGES for block in blocks(page) if block.language == "python"]
 EXAMPLES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.py"))}
 
 
@@ -45,7 +45,7 @@ def example(name: str) -> ModuleType:
     return module
 
 
-def test_the_page_shows_every_example_whole() -> None:
+def test_the_pages_show_every_example_whole() -> None:
     assert {name for name, text in EXAMPLES.items() if text in SHOWN} == set(EXAMPLES)
 
 
@@ -60,7 +60,7 @@ def test_every_program_on_the_page_runs_with_the_imports_that_it_shows(text: str
 
 
 def test_the_page_names_nothing_that_a_program_cannot_import() -> None:
-    page = PAGE.read_text(encoding="utf-8")
+    page = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     named = set(re.findall(r"`([A-Z][a-z]\w+)(?:\([^`]*\))?`", page))
     elsewhere = {"CheckResponse", *dir(builtins)}
     assert named - elsewhere - set(authplane.grpc.__all__) == set()

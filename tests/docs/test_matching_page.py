@@ -16,7 +16,7 @@ from authplane.dataplane.filters.composite.wire import TYPE_NAME, parse_composit
 from authplane.dataplane.filters.registry import Packed, Scope, Trust
 from authplane.dataplane.filters.standard_filters import standard_registry
 
-PAGE: Final = ROOT / "docs" / "matching.md"
+PAGE: Final = ROOT / "docs" / "how-to" / "try-matcher-trees.md"
 
 
 @pytest.fixture

@@ -21,7 +21,10 @@ from authplane.cli.main import build_app
 EXAMPLES = sorted(path.parent.name for path in (ROOT / "examples").glob("*/README.md"))
 WARNED = {"contour-teams": ["AuthShadow"]}
 """The warnings that examples have, because they show what deserves one."""
-WRITTEN = ("policies.md", "placement.md")
+WRITTEN = [
+    ROOT / "docs" / "how-to" / f"{name}.md"
+    for name in ("choose-placement", "identify-workloads", "test-policies", "try-policies-in-shadow", "write-policies")
+]
 """The pages whose documents are files that their commands read."""
 ENDING = {"validate", "status", "explain", "compile", "bootstrap", "check", "test", "lint", "--version", "--help"}
 """The commands that end by themselves; every command does with ``--help``."""
@@ -47,7 +50,7 @@ CHECKED = [step for step in EVERY if is_checked(step)]
 def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Copy the examples, as a user would, and make their Secrets; and the files that pages show."""
     place = tmp_path_factory.mktemp("docs")
-    for block in (block for page in WRITTEN for block in blocks(ROOT / "docs" / page)):
+    for block in (block for page in WRITTEN for block in blocks(page)):
         if block.language == "yaml":
             file = place / block.text.partition("\n")[0].removeprefix("# ")
             file.parent.mkdir(exist_ok=True)
@@ -134,7 +137,11 @@ def test_what_a_page_leaves_out_is_the_only_thing_that_may_differ() -> None:
 
 def test_the_yaml_of_the_page_for_users_of_contour_stands_in_an_example() -> None:
     examples = [path.read_text(encoding="utf-8") for path in (ROOT / "examples").glob("*/*.yaml")]
-    shown = [block.text for block in blocks(ROOT / "docs" / "contour.md") if block.language == "yaml"]
+    pages = [
+        ROOT / "docs" / "how-to" / name for name in ("authorize-with-httpproxy.md", "limit-httpproxy-authorization.md")
+    ]
+    shown = [block.text for page in pages for block in blocks(page) if block.language == "yaml"]
+    assert len(shown) > 5
     assert [text for text in shown if not any(text in example for example in examples)] == []
 
 
@@ -171,11 +178,11 @@ def test_the_commands_of_groups_are_looked_at() -> None:
 
 @pytest.mark.parametrize(("command", "options"), commands().items(), ids=commands().keys())
 def test_the_page_of_the_command_line_has_every_option(command: str, options: set[str]) -> None:
-    page = read(ROOT / "docs" / "cli.md")
+    page = "\n".join(read(page) for page in sorted((ROOT / "docs" / "reference" / "cli").glob("*.md")))
     flags = re.MULTILINE | re.DOTALL
-    [section] = re.findall(rf"^##+ authplane {command}\b.*?(?=^##+ |\Z)", page, flags)
+    [section] = re.findall(rf"^##? authplane {command}\b.*?(?=^##? |\Z)", page, flags)
     if command.startswith("authserver "):
-        [shared] = re.findall(r"^### Options of every authorization server\b.*?(?=^## |\Z)", page, flags)
+        [shared] = re.findall(r"^## Options of every authorization server\b.*?(?=^##? |\Z)", page, flags)
         section += shared
     missing = {
         option for option in options - {"--output"} if f"{option}`" not in section and f"{option} " not in section

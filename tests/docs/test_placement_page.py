@@ -4,7 +4,7 @@ from tests.support.pages import ROOT, read
 
 from authplane.policy.placement.accepted_differences import ACCEPTED_DIFFERENCES
 
-PAGE = read(ROOT / "docs" / "placement.md")
+PAGE = read(ROOT / "docs" / "explanation" / "placement.md")
 
 
 def test_the_page_lists_every_known_difference_and_no_other() -> None:

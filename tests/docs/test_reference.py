@@ -32,10 +32,12 @@ from authplane.resources.typed.schema import OneOrMany
 from authplane.resources.typed.shapes import shape_of
 
 SOURCE = ROOT / "src" / "authplane"
-STATUS = read(ROOT / "docs" / "status.md")
-OBSERVABILITY = read(ROOT / "docs" / "observability.md")
-OPERATIONS = read(ROOT / "docs" / "operations.md")
-RESOURCES = read(ROOT / "docs" / "resources.md")
+REFERENCE = ROOT / "docs" / "reference"
+CONDITIONS = read(REFERENCE / "status.md")
+REASONS = "\n".join(map(read, sorted((REFERENCE / "reasons").glob("*.md"))))
+METRICS = read(REFERENCE / "metrics.md")
+OVERVIEW = read(REFERENCE / "resources" / "index.md")
+RESOURCES = "\n".join(map(read, sorted((REFERENCE / "resources").glob("*.md"))))
 
 _REASON = re.compile(r"[A-Z][A-Za-z]+")
 _REPORTS = {
@@ -118,17 +120,16 @@ def test_the_walk_finds_reasons_in_every_form() -> None:
 
 
 @pytest.mark.slow
-def test_the_status_page_lists_every_reason_and_no_other() -> None:
-    conditions, listed = STATUS.split("## Reasons and what to do")
-    named = {cells[3].strip("`") for cells in rows(conditions) if cells[3].startswith("`")}
-    named |= {cells[0].strip("`") for cells in rows(listed) if cells[0] != "reason"}
+def test_the_pages_list_every_reason_and_no_other() -> None:
+    named = {cells[3].strip("`") for cells in rows(CONDITIONS) if cells[3].startswith("`")}
+    named |= {cells[0].strip("`") for cells in rows(REASONS) if cells[0].startswith("`")}
     assert named == reasons()
 
 
-def test_the_status_page_gives_each_reason_its_type() -> None:
+def test_the_pages_give_each_reason_its_type() -> None:
     wrong = [
         cells
-        for cells in rows(STATUS.split("## Reasons and what to do")[1])
+        for cells in rows(REASONS)
         if len(cells) == 3
         and re.fullmatch(r"`\w+`", cells[1])
         and condition_type(cells[0].strip("`")) != cells[1].strip("`")
@@ -206,7 +207,7 @@ def documented(section: str) -> dict[str, Described]:
 
     Rows are supported, items of the list say how others are treated, or that they are those of another field.
     """
-    [text] = re.findall(rf"^## {section}\n(.*?)(?=^## |\Z)", RESOURCES, re.MULTILINE | re.DOTALL)
+    [text] = re.findall(rf"^##? {section}\n(.*?)(?=^##? |\Z)", RESOURCES, re.MULTILINE | re.DOTALL)
     found = {cells[0].strip("`"): Described("supported", cells[1]) for cells in rows(text) if cells[0] != "field"}
     items = re.findall(r"^- (\w+) in (`[^`]+`|the document):((?:.|\n  )+)", text, re.MULTILINE)
     for treatment, where, names in items:
@@ -254,7 +255,7 @@ def test_the_resources_page_has_the_fields_that_every_kind_has() -> None:
 
 
 def test_the_resources_page_lists_the_kinds() -> None:
-    overview = RESOURCES.split("## How fields are treated")[0]
+    overview = OVERVIEW.split("## How fields are treated")[0]
     listed = {
         (version, re.sub(r"\[(\w+)\].*", r"\1", cells[0]))
         for cells in rows(overview)[1:]
@@ -280,7 +281,7 @@ def _of_policies() -> AccessMetrics:
     return AccessMetrics("a", counts, _Followed(), lambda: 1)
 
 
-async def test_the_operations_page_has_every_metric_with_its_labels_and_no_other() -> None:
+async def test_the_page_of_metrics_has_every_metric_with_its_labels_and_no_other() -> None:
     metrics = Metrics()
     metrics.checks("a")
     metrics.cache("a", CacheCounts())
@@ -289,7 +290,7 @@ async def test_the_operations_page_has_every_metric_with_its_labels_and_no_other
     fleet = Fleet(metrics)
     with fleet.member("grpc", 0, "nowhere"):
         text = (await fleet.text()).decode()
-    [section] = re.findall(r"^## Health, readiness and metrics\n(.*?)(?=^## )", OPERATIONS, re.MULTILINE | re.DOTALL)
+    [section] = re.findall(r"^# Health, readiness and metrics\n(.*?)(?=^## )", METRICS, re.MULTILINE | re.DOTALL)
     assert listed_metrics(section) == known_metrics(text)
 
 
@@ -325,13 +326,13 @@ class _Controlled:
     )
 
 
-def test_the_page_on_observability_has_every_metric_of_the_control_plane_and_no_other() -> None:
-    [section] = re.findall(r"^## Metrics of the control plane\n(.*?)(?=^## )", OBSERVABILITY, re.MULTILINE | re.DOTALL)
+def test_the_page_of_metrics_has_every_metric_of_the_control_plane_and_no_other() -> None:
+    [section] = re.findall(r"^## Metrics of the control plane\n(.*?)(?=^## )", METRICS, re.MULTILINE | re.DOTALL)
     assert listed_metrics(section) == known_metrics(ControlMetrics(_Controlled()).text().decode())
 
 
 def test_the_page_of_the_command_line_shows_a_document_that_can_be_served(tmp_path: Path) -> None:
-    [block] = [block for block in blocks(ROOT / "docs" / "cli.md") if block.language == "yaml"]
+    [block] = [block for block in blocks(REFERENCE / "cli" / "authserver.md") if block.language == "yaml"]
     file = tmp_path / "authserver.yaml"
     file.write_text(block.text, encoding="utf-8")
     assert [branch.name for branch in read_branches(file)] == ["staff", "demo"]

@@ -10,7 +10,7 @@ import pytest
 from tests.support.pages import ROOT, blocks, name_of, read
 
 HOUSE = ROOT / "src" / "authplane"
-ARCHITECTURE = ROOT / "docs" / "architecture.md"
+ARCHITECTURE = ROOT / "docs" / "explanation" / "architecture.md"
 JOURNEYS = sorted((ROOT / "docs" / "journeys").glob("*.md"))
 GUIDES = [ROOT / "CONTRIBUTING.md", ROOT / "README.md", ARCHITECTURE, *JOURNEYS]
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
@@ -137,7 +137,7 @@ def test_the_picture_is_the_folders(page: Path) -> None:
 
 
 def test_the_page_of_the_architecture_links_to_every_journey() -> None:
-    assert [page.name for page in JOURNEYS if f"(journeys/{page.name})" not in read(ARCHITECTURE)] == []
+    assert [page.name for page in JOURNEYS if f"(../journeys/{page.name})" not in read(ARCHITECTURE)] == []
 
 
 @pytest.mark.parametrize("package", sorted(HOUSE.rglob("__init__.py")), ids=lambda path: path.parent.name)

@@ -31,7 +31,7 @@ from authplane.runtime.servers.listen import TcpAddress
 PATIENCE: Final = START_LIMIT
 CONTROL, POLICY, EDGE, NOBODY = "127.0.0.11", "127.0.0.12", "127.0.0.13", "127.0.0.14"
 MACHINES: Final = {"control.internal:": f"{CONTROL}:", "policy.internal:": f"{POLICY}:"}
-PAGE: Final = ROOT / "docs" / "operations.md"
+PAGE: Final = ROOT / "docs" / "how-to" / "run-on-three-machines.md"
 LEAVES: Final = {"control": Usage.SERVER, "policy": Usage.SERVER, "edge": Usage.CLIENT}
 
 

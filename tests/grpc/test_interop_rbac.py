@@ -1,4 +1,7 @@
-"""Rules of rbac end calls alike on servers of grpcio, grpc-go and ours; docs/grpc-differences.md has the exceptions."""
+"""Rules of rbac end calls alike on servers of grpcio, grpc-go and ours.
+
+docs/reference/grpc-differences.md has the exceptions.
+"""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

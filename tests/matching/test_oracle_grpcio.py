@@ -1,6 +1,6 @@
 """grpcio's own composite filter takes the branches that we take, and refuses the trees that we refuse.
 
-Where it differs, docs/matching.md says so, and a test here would fail if it did not differ any more.
+Where it differs, docs/how-to/try-matcher-trees.md says so, and a test here would fail if it did not differ any more.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Expressions mean what the conformance cases of the CEL specification say, as far as they are allowed here.
 
-docs/cel.md names the cases that come out otherwise. ``conformance.txt`` tells for each part of the specification how
-many cases there are that ours says the same of, and why the others cannot be asked.
+docs/reference/cel.md names the cases that come out otherwise. ``conformance.txt`` tells for each part of the
+specification how many cases there are that ours says the same of, and why the others cannot be asked.
 """
 
 import re
@@ -27,7 +27,7 @@ from authplane.core.problems import Problems
 
 pytestmark = pytest.mark.real
 
-DOCS: Final = Path(__file__).parents[2] / "docs" / "cel.md"
+DOCS: Final = Path(__file__).parents[2] / "docs" / "reference" / "cel.md"
 SUMMARY: Final = Path(__file__).parent / "conformance.txt"
 EXTENSIONS: Final = {
     "bindings_ext", "block_ext", "encoders_ext", "macros2", "math_ext", "optionals", "proto2_ext", "string_ext",

@@ -1,7 +1,8 @@
 """Servers and channels of grpcio with filters: named in code, or configured by xDS.
 
 Filters or an xDS bootstrap come in; servers and channels go out that have the interface of grpcio's own. `server` and
-`channel` are for programs with threads, `authplane.grpc.aio` has the same for event loops. docs/grpc.md describes them.
+`channel` are for programs with threads, `authplane.grpc.aio` has the same for event loops.
+`docs/how-to/filter-grpc-calls.md` describes them.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What grpcio's own xDS client refuses, we refuse; where we differ, docs/grpc-differences.md says so."""
+"""What grpcio's own xDS client refuses, we refuse; where we differ, docs/reference/grpc-differences.md says so."""
 
 import asyncio
 import re
@@ -123,7 +123,7 @@ def test_we_take_what_the_table_says(kind: str, name: str, registry: Registry) -
 
 
 def test_every_difference_is_documented_and_no_other() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "grpc-differences.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "grpc-differences.md").read_text(encoding="utf-8")
     _, accepted, refused = re.split(r"^## (?:Accepted|Refused) by us.*$", page, flags=re.MULTILINE)
     row = re.compile(r"^\| ([a-z ]+) \| ([^|]+) \| [^|]+ \|$", re.MULTILINE)
     listed = {

@@ -49,7 +49,7 @@ KNOWN: Final = frozenset(
         ("domains", "DomainInvalid"),
     }
 )
-"""Fields and reasons by which we refuse what grpcio takes; docs/grpc-differences.md says why."""
+"""Fields and reasons by which we refuse what grpcio takes; docs/reference/grpc-differences.md says why."""
 
 
 @pytest.mark.real

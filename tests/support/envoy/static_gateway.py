@@ -41,7 +41,7 @@ GRPC: Final[Mapping[str, Any]] = {
 
 def documented(language: str) -> str:
     """Return the configuration that the page about HTTP checks shows."""
-    page = Path(__file__).parents[3] / "docs" / "http-checks.md"
+    page = Path(__file__).parents[3] / "docs" / "how-to" / "answer-http-checks.md"
     [found] = re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     return str(found)
 
