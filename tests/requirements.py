@@ -294,7 +294,7 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "R29": "As soon as a policy targets a backend, what is not granted is denied",
     "R30": "A backend that no policy protects is denied by default and shows Protected=False; a setting opens it",
     "R31": "Base protocol methods go to matched sources with an authorization; two other modes can be set",
-    "R32": "InlineTools grants only tools/call with a listed name, byte for byte",
+    "R32": "InlineTools grants only tools/call with a listed name, byte for byte, or of every tool by [*] alone",
     "R33": "CEL grants only on boolean true; errors, other types and overruns deny and are counted",
     "R34": "CEL applies to every method, not only tools/call",
     "R35": "ExternalAuth grants only on an allow; errors, timeouts and unreachable services deny",

@@ -50,6 +50,7 @@ def of(text: str, *want: str) -> Case:
     return Case((BACKEND, policy(text)), list(want))
 
 
+ALL = "[{type: InlineTools, tools: ['*']}]"
 UNREACHABLE = "spec.rules[1] RuleUnreachable"
 EVERYBODY = "spec.rules[0] AnybodyMay"
 
@@ -57,6 +58,13 @@ CASES = {
     "nothing to say": of(rule()),
     "the same rule": of(rules((SPIFFE, ADD), (SPIFFE, ADD)), UNREACHABLE),
     "fewer tools": of(rules((SPIFFE, TWO), (SPIFFE, ADD)), UNREACHABLE),
+    "some of all tools": of(rules((SPIFFE, ALL), (SPIFFE, ADD)), UNREACHABLE),
+    "all tools twice": of(rules((SPIFFE, ALL), (SPIFFE, ALL)), UNREACHABLE),
+    "all tools after some": of(rules((SPIFFE, ADD), (SPIFFE, ALL))),
+    "a pattern of tools": of(
+        rule(authorization="[{type: InlineTools, tools: ['get_*']}]"),
+        "spec.rules[0].authorization[0].tools[0] ToolNotPattern",
+    ),
     "more tools": of(rules((SPIFFE, ADD), (SPIFFE, TWO))),
     "fewer workloads": of(rules((BOTH, ADD), (SPIFFE, ADD)), UNREACHABLE),
     "more workloads": of(rules((SPIFFE, ADD), (BOTH, ADD))),

@@ -174,7 +174,10 @@ class _Drafts:
             return {"type": "ExternalAuth", "externalAuth": self._external()}
         # The later XAccessPolicy has no list of tools, and Inline instead.
         inline = version == V1 or kind < 0.55
-        return self._inline() if inline else {"type": "InlineTools", "tools": self._some(TOOLS)}
+        return self._inline() if inline else {"type": "InlineTools", "tools": self._tools()}
+
+    def _tools(self) -> list[str]:
+        return ["*"] if self._random.random() < 0.15 else self._some(TOOLS)
 
     def _external(self) -> dict[str, Any]:
         name = SERVICE if self._random.random() < 0.9 else "gone"

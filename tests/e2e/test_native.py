@@ -70,6 +70,27 @@ async def test_what_a_native_rule_says_needs_no_policy_server(tmp_path: Path, en
 
 
 @both
+async def test_all_tools_are_granted_natively_and_by_the_policy_server_alike(tmp_path: Path, envoy: Version) -> None:
+    written = policy(f"""[{rule(tools("'*'"))}]""", "shop", "asked")
+    apart = {"asked": "authplane.dev/placement: CallOut"}
+    names = ("shop", "asked")
+    gateway = mcp_gateway(tmp_path, written, backends=names, annotations=apart, settings=NATIVE, envoy=envoy)
+    async with gateway as it, deciding(it), it.http_client(spiffe_id=AGENT) as http:
+        headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+        said = {name: list[tuple[str, int, bool]]() for name in names}
+        for name in names:
+            for method in ("tools/call", "prompts/get"):
+                body = {"jsonrpc": "2.0", "id": 7, "method": method, "params": {"name": "wipe"}}
+                answer = await http.post(f"/{name}", json=body, headers=headers)
+                said[name].append((method, answer.status_code, bool(it.decided)))
+        assert said == {
+            "shop": [("tools/call", 400, False), ("prompts/get", 403, False)],
+            "asked": [("tools/call", 400, True), ("prompts/get", 403, True)],
+        }
+        assert await call(it, "wipe", OTHER) == 403
+
+
+@both
 async def test_only_what_no_native_rule_grants_and_another_could_is_asked_about(tmp_path: Path, envoy: Version) -> None:
     loop = cel('[request.mcp.tool_name].exists(x, x == "read_file")')
     mixed = (rule(tools("add"), loop), rule(tools("wipe"), spiffe_id=OTHER))

@@ -108,6 +108,11 @@ CASES = {
     "a source is another": Case(policy(rule()), policy(rule(SPIFFE)), "has a rule that is new or wider"),
     "a tool goes": Case(policy(rule()), policy(rule(tools="add")), QUIET),
     "a tool comes": Case(policy(rule()), policy(rule(tools="add, sub, rm")), "has a rule that is new or wider"),
+    "all tools come": Case(policy(rule()), policy(rule(tools="'*'")), "has a rule that is new or wider"),
+    "all tools alone": Case(
+        policy(rule(tools="add, '*'")), policy(rule(tools="'*'")), "has a rule that is new or wider"
+    ),
+    "some of all tools": Case(policy(rule(tools="'*'")), policy(rule()), QUIET),
     "all tools go": Case(policy(rule()), policy(rule(tools="")), "has a rule that is new or wider"),
     "the authorization goes": Case(
         policy(rule()), policy(f"{{source: {TOKEN}}}"), "has a rule that is new or wider"

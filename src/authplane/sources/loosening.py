@@ -6,7 +6,7 @@ or a file that is not finished, so it waits. What cannot be said for sure counts
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 from authplane.core.values import dataclass
 from authplane.resources.catalogue import Resource
@@ -31,6 +31,7 @@ from authplane.resources.kinds.extension_service import ExtensionService
 from authplane.resources.kinds.gateway import Gateway, HTTPRoute, ReferenceGrant
 from authplane.resources.kinds.meta import Meta
 
+_ALL_TOOLS: Final = "*"
 _Policy: TypeAlias = AccessPolicy | XAccessPolicyV0 | XAccessPolicy
 
 
@@ -217,7 +218,10 @@ def _narrower(new: AccessRule, old: AccessRule) -> bool:
 
 
 def _fewer(new: tuple[str, ...] | None, old: tuple[str, ...] | None) -> bool:
-    return new == old or (bool(new) and bool(old) and _among(new or (), old or ()))
+    if new == old or not new or not old:
+        return new == old
+    # One list has all tools; beside others the name means nothing that could be compared.
+    return _ALL_TOOLS not in new and (old == (_ALL_TOOLS,) or _among(new, old))
 
 
 def _fewer_entries(new: tuple[AuthorizationEntry, ...] | None, old: tuple[AuthorizationEntry, ...] | None) -> bool:

@@ -100,6 +100,15 @@ WRONG = {
         rule(authorization="[{type: InlineTools, tools: [a], cel: 'true'}]"),
         f"spec.rules[0].authorization[0].cel: {ONLY.format('InlineTools', chr(39) + 'cel' + chr(39))} [Invalid]",
     ),
+    "all tools beside another": (
+        rule(authorization="[{type: InlineTools, tools: [add, '*']}]"),
+        "spec.rules[0].authorization[0].tools[1]: '*' grants all tools and must be the only name. Remove it, or remove"
+        " the other names. [Invalid]",
+    ),
+    "all tools in the first form beside another": (
+        f"[{{source: {SPIFFE}, tools: ['*', add]}}]",
+        "spec.rules[0].tools[0]: '*' grants all tools and must be the only name. Remove it, or remove",
+    ),
     "tools twice": (
         f"[{{source: {SPIFFE}, tools: [a], authorization: {ADD}}}]",
         "spec.rules[0].tools: 'tools' and 'authorization' cannot both be given [Invalid]",
@@ -254,6 +263,11 @@ SOFT = {
     "a trust domain alone": (
         rule("{type: SPIFFE, spiffe: 'spiffe://td'}"),
         "spec.rules[0].source.spiffe[0]: 'spiffe://td' names no workload",
+    ),
+    "a pattern of tools": (
+        rule(authorization="[{type: InlineTools, tools: [add, 'get_*']}]"),
+        "spec.rules[0].authorization[0].tools[1]: 'get_*' is not a pattern: it grants only a tool with exactly this"
+        " name. List each tool, or use a CEL expression on request.mcp.tool_name. [ToolNotPattern]",
     ),
     "negation only": (
         rule(authorization="""[{type: CEL, cel: '!(request.path == "/a")'}]"""),

@@ -65,6 +65,7 @@ from authplane.policy.rules.access_settings import BodyInspection, IssuerSetting
 from authplane.policy.rules.external_service import ExternalService, OverGrpc
 from authplane.policy.rules.rule_model import (
     Account,
+    AllTools,
     AnySource,
     Asked,
     Entry,
@@ -99,6 +100,7 @@ CONDITIONS: Final[dict[str, tuple[Entry, Check, str]]] = {
         "true",
     ),
     "no tools": (Tools(frozenset()), Every((Metadata(METHOD, (Equals("tools/call"),)), Some())), "true"),
+    "all tools": (AllTools(), Metadata(METHOD, (Equals("tools/call"),)), "true"),
     "methods": (
         Inline(methods=frozenset({"PUT", "GET"})),
         Some((Header(":method", Equals("GET")), Header(":method", Equals("PUT")))),
@@ -163,6 +165,7 @@ CALL_OUTS: Final[dict[str, tuple[Entry, str]]] = {
 }
 READERS: Final[dict[str, Entry]] = {
     "tools": Tools(frozenset({"a"})),
+    "all tools": AllTools(),
     "MCP methods": Inline(mcp=McpGrant(methods=(Family("tools/"),))),
     "expressions about tools": Expression(program=program('request.mcp.tool_name == "a"')),
 }

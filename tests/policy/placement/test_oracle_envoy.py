@@ -31,7 +31,7 @@ from authplane.policy.placement.native_requests import build_front
 from authplane.policy.placement.placement_model import Native, Sender, Terms
 from authplane.policy.placement.source_placement import place_source
 from authplane.policy.rules.access_settings import BodyInspection, Settings
-from authplane.policy.rules.rule_model import Entry, Everything, Family, Inline, McpGrant, Method, Oidc, Tools
+from authplane.policy.rules.rule_model import AllTools, Entry, Everything, Family, Inline, McpGrant, Method, Oidc, Tools
 
 pytestmark = pytest.mark.real
 
@@ -45,6 +45,7 @@ def rpc(method: str, *, id_: object = 1, **params: object) -> str:
 
 ENTRIES: Final[dict[str, Entry]] = {
     "tools": Tools(frozenset({"add", "read"})),
+    "all tools": AllTools(),
     "everything": Everything(),
     "methods": Inline(methods=frozenset({"GET", "PUT"})),
     "paths": Inline(paths=("/mcp", "/a/*", "/a%20b")),

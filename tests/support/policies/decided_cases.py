@@ -38,6 +38,7 @@ SAME_PATH = 'request.path == "/mcp"'
 NOTHING = f"[{{source: {SPIFFE}}}]"
 ACCOUNT = "{type: ServiceAccount, serviceAccount: {name: agent}}"
 
+ALL_TOOLS = rule(authorization="[{type: InlineTools, tools: ['*']}]")
 CASES = {
     # InlineTools
     "a listed tool": Case(rule(), ADD_CALL, workload(), "allow"),
@@ -53,6 +54,18 @@ CASES = {
     "a task under a tools rule": Case(rule(), request("tasks/get", {"taskId": "add"}), workload(), "403"),
     "a tool call without an id": Case(rule(), call("sub", id=None), workload(), "403"),
     "an allowed tool call without an id": Case(rule(), call(id=None), workload(), "allow"),
+    "all tools": Case(ALL_TOOLS, call("wipe"), workload(), "allow"),
+    "all tools, one that is called so": Case(ALL_TOOLS, call("*"), workload(), "allow"),
+    "all tools, without an id": Case(ALL_TOOLS, call("wipe", id=None), workload(), "allow"),
+    "all tools, base": Case(ALL_TOOLS, LIST, workload(), "allow"),
+    "all tools, of another workload": Case(ALL_TOOLS, ADD_CALL, workload(OTHER), "403"),
+    "all tools and no prompt": Case(ALL_TOOLS, PROMPT, workload(), "403"),
+    "all tools and no resource": Case(ALL_TOOLS, READ, workload(), "403"),
+    "all tools and no task": Case(ALL_TOOLS, request("tasks/get", {"taskId": "add"}), workload(), "403"),
+    "a tool that begins alike": Case(
+        rule(authorization="[{type: InlineTools, tools: ['ad*']}]"), ADD_CALL, workload(), "403"
+    ),
+    "all tools in the first form": Case(f"[{{source: {SPIFFE}, tools: ['*']}}]", call("wipe"), workload(), "allow"),
     "the first form of rules": Case(f"[{{source: {SPIFFE}, tools: [add]}}]", ADD_CALL, workload(), "allow"),
     # Nothing granted
     "no authorization": Case(NOTHING, ADD_CALL, workload(), "403"),

@@ -11,6 +11,7 @@ from authplane.policy.attached.unprotected import SHADOW_ONLY, unprotected_probl
 from authplane.policy.rules.access_settings import Composition
 from authplane.policy.rules.rule_model import (
     Account,
+    AllTools,
     AnyPolicy,
     AnySource,
     Asked,
@@ -134,8 +135,8 @@ def _covers_entry(wider: Entry, other: Entry, *, same_source: bool) -> bool:
     match wider, other:
         case Everything(), _:
             return not isinstance(other, Asked)
-        case Tools(names), Tools(others):
-            return others <= names
+        case Tools() | AllTools(), Tools() | AllTools():
+            return isinstance(wider, AllTools) or (isinstance(other, Tools) and other.names <= wider.names)
         case Expression(program=program), Expression(program=another):
             # Another source means another identity.
             return program.text == another.text and (same_source or "identity" not in program.variables)

@@ -5,7 +5,7 @@ from typing import Final, TypeAlias
 
 from authplane.core.problems import Path
 from authplane.policy.rules.external_service import ExternalService
-from authplane.policy.rules.rule_model import Asked, Entry, Expression, Inline, Tools, reads_mcp
+from authplane.policy.rules.rule_model import AllTools, Asked, Entry, Expression, Inline, Tools, reads_mcp
 from authplane.resources.kinds.agentic import AccessRule
 
 Unknown: TypeAlias = tuple[Path, str]
@@ -37,7 +37,7 @@ def unknown_in_service(path: Path, service: ExternalService | None) -> Iterator[
 
 def _unknown_in_entry(entry: Entry) -> Iterator[Unknown]:
     match entry:
-        case Tools():
+        case Tools() | AllTools():
             yield ("tools",), _BODY
         case Inline(mcp=mcp, hosts=hosts):
             if mcp is not None:

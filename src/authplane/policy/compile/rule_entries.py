@@ -14,6 +14,7 @@ from authplane.core.values import dataclass
 from authplane.policy.check.answer_headers import fit_name
 from authplane.policy.compile.service_references import parse_external
 from authplane.policy.rules.rule_model import (
+    AllTools,
     Asked,
     Entry,
     Everything,
@@ -34,6 +35,8 @@ from authplane.resources.kinds.agentic import (
     PathRule,
 )
 
+ALL_TOOLS: Final = "*"
+"""As the only name in a list of tools: every tool."""
 MATCH_BASE: Final = "MATCH_BASE_PROTOCOL_METHODS"
 SKIP_BASE: Final = "SKIP_BASE_PROTOCOL_METHODS"
 
@@ -78,10 +81,10 @@ class Reading:
 def parse_entries(rule: AccessRule, reading: Reading, problems: Problems) -> tuple[Entry, ...]:
     """Read what a rule grants; what has a problem is left out."""
     if rule.tools is not None:
-        with problems.at("tools"):
-            if rule.authorization is not None:
+        if rule.authorization is not None:
+            with problems.at("tools"):
                 problems.add("Invalid", "'tools' and 'authorization' cannot both be given")
-        return _tools(rule.tools)
+        return _tools(rule.tools, problems)
     if rule.authorization is None and reading.missing_grants:
         said = "without 'authorization' this rule grants everything; in an AccessPolicy it would grant nothing"
         problems.warn("GrantsEverything", said)
@@ -107,7 +110,7 @@ def _parse_entry(written: AuthorizationEntry, reading: Reading, problems: Proble
             problems.add("Invalid", f"an authorization of type {written.type} has no {name!r}")
     match written:
         case AuthorizationEntry(type="InlineTools", tools=tuple() as tools):
-            return _tools(tools)
+            return _tools(tools, problems)
         case AuthorizationEntry(type="CEL", cel=CelRule() as cel):
             return _expression(cel, reading, problems)
         case AuthorizationEntry(type="ExternalAuth", external_auth=external) if external is not None:
@@ -140,9 +143,23 @@ def _asked(written: ExternalAuth, reading: Reading, problems: Problems) -> tuple
     return () if service is None else (Asked(service),)
 
 
-def _tools(names: tuple[str, ...]) -> tuple[Tools, ...]:
+def _tools(names: tuple[str, ...], problems: Problems) -> tuple[Tools | AllTools, ...]:
+    """Read the tools that are granted: ``*`` alone is all of them, every other name is meant to the letter."""
+    if names == (ALL_TOOLS,):
+        return (AllTools(),)
+    before = problems.error_count
+    with problems.at("tools"):
+        for index, name in enumerate(names):
+            with problems.at(index):
+                if name == ALL_TOOLS:
+                    said = f"{name!r} grants all tools and must be the only name. Remove it, or remove the other names."
+                    problems.add("Invalid", said)
+                elif ALL_TOOLS in name:
+                    said = f"{name!r} is not a pattern: it grants only a tool with exactly this name. "
+                    remedy = "List each tool, or use a CEL expression on request.mcp.tool_name."
+                    problems.warn("ToolNotPattern", f"{said}{remedy}")
     # An empty list grants nothing, not even the base protocol.
-    return (Tools(frozenset(names)),) if names else ()
+    return (Tools(frozenset(names)),) if names and problems.error_count == before else ()
 
 
 def _expression(written: CelRule, reading: Reading, problems: Problems) -> tuple[Expression, ...]:

@@ -21,6 +21,7 @@ from authplane.policy.mcp.mcp_refusal import McpRefusal
 from authplane.policy.mcp.refusal_remedies import REMEDIES
 from authplane.policy.rules.rule_model import (
     Account,
+    AllTools,
     AnySource,
     Entry,
     Everything,
@@ -62,6 +63,7 @@ UNKNOWN: Final = frozenset({Miss.NOT_READY, Miss.NOT_REVIEWED, Miss.NOT_VERIFIED
 """Where nobody can tell whether the source matches."""
 
 NO_MCP: Final = "not_an_mcp_request"
+TOOL_NOT_LISTED: Final = "tool_not_listed"
 NOT_A_TOOL: Final = "not_a_tool_call"
 CEL_FALSE: Final = "cel_false"
 CEL_ERROR: Final = "cel_error:"
@@ -155,10 +157,10 @@ def token_identity(token: Verified) -> Identity:
 def obstacle(entry: Entry, case: Case, identity: Identity) -> str:
     """Say why an entry does not grant the request; empty means that it does. External services are not asked here."""
     match entry:
-        case Tools(names):
+        case Tools() | AllTools():
             call = case.call()
             if isinstance(call, ToolCall):
-                return "" if call.name in names else "tool_not_listed"
+                return "" if isinstance(entry, AllTools) or call.name in entry.names else TOOL_NOT_LISTED
             return _no_call(call) or NOT_A_TOOL
         case Expression():
             return _cel_obstacle(entry, case, identity)

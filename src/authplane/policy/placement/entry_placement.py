@@ -34,6 +34,7 @@ from authplane.policy.mcp.mcp_versions import ProtocolVersion
 from authplane.policy.placement.placement_model import CallOut, Native, Place, Terms
 from authplane.policy.rules.access_settings import BodyInspection, Placement
 from authplane.policy.rules.rule_model import (
+    AllTools,
     Asked,
     Entry,
     Everything,
@@ -72,8 +73,9 @@ def place_entry(entry: Entry, who: Who, terms: Terms, *, is_mcp: bool) -> Place:
     if obstacle:
         return CallOut(obstacle)
     match entry:
-        case Tools(names):
-            return Native(Condition(check=_called(terms.envoy, Method(TOOLS_CALL, names)), reads_mcp=True))
+        case Tools() | AllTools():
+            granted = Method(TOOLS_CALL, entry.names if isinstance(entry, Tools) else None)
+            return Native(Condition(check=_called(terms.envoy, granted), reads_mcp=True))
         case Inline():
             return _inline(entry, terms.envoy)
         case Expression(program=program):

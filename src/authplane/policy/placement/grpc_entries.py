@@ -16,6 +16,7 @@ from authplane.policy.placement.placement_model import CallOut
 from authplane.policy.placement.source_placement import NO_WORKLOAD
 from authplane.policy.rules.rule_model import (
     Account,
+    AllTools,
     AnySource,
     Asked,
     Entry,
@@ -64,7 +65,7 @@ def grant_of(source: Source, entry: Entry) -> Grant | CallOut | None:
     if isinstance(ids, CallOut):
         return ids
     match entry:
-        case Tools():
+        case Tools() | AllTools():
             return CallOut(NO_MCP)
         case Asked():
             return CallOut(ASKS)

@@ -81,6 +81,11 @@ class Tools:
 
 
 @dataclass(frozen=True, slots=True)
+class AllTools:
+    """Calls of every tool, and nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
 class Method:
     """An MCP method, and the names, addresses or ids it may be about; None is any."""
 
@@ -141,7 +146,7 @@ class Everything:
     """Every request."""
 
 
-Entry: TypeAlias = Tools | Inline | Expression | Asked | Everything
+Entry: TypeAlias = Tools | AllTools | Inline | Expression | Asked | Everything
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +225,7 @@ AnyPolicy: TypeAlias = Policy | Screen | Unusable
 def entry_words(entry: Entry, index: int) -> str:
     """Name an entry of a rule for people and logs: its place and its type."""
     match entry:
-        case Tools():
+        case Tools() | AllTools():
             kind = "InlineTools"
         case Inline():
             kind = "Inline"
@@ -236,7 +241,7 @@ def entry_words(entry: Entry, index: int) -> str:
 def reads_mcp(entry: Entry) -> bool:
     """Tell whether an entry depends on what an MCP request says."""
     match entry:
-        case Tools():
+        case Tools() | AllTools():
             return True
         case Inline(mcp=mcp):
             return mcp is not None

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from authplane.policy.check.decision import Allow
 from authplane.policy.identity.tokens.token_outcome import Verified
 from authplane.policy.rules.rule_model import (
+    AllTools,
     AnyPolicy,
     AnySource,
     Entry,
@@ -78,7 +79,7 @@ def _proof(source: Source) -> Proof | None:
 
 def _is_narrow(entry: Entry) -> bool:
     match entry:
-        case Tools() | Everything():
+        case Tools() | AllTools() | Everything():
             return True
         case Expression(program=program):
             return _READS.issuperset(program.variables)
