@@ -235,6 +235,17 @@ def test_denials_that_name_scopes_or_say_something_need_the_server() -> None:
     ]
 
 
+def test_who_is_granted_nothing_by_a_rule_is_told_so_by_the_server_where_others_need_a_token() -> None:
+    nothing = "[]"
+    cases = (
+        (rule(OIDC, ADD), rule(SPIFFE, nothing)),
+        (rule(OIDC, ADD), f"[{{authorization: {nothing}}}]"),
+        (rule(SPIFFE, ADD), rule(SPIFFE, nothing)),
+    )
+    made = [plan(policy(f"[{one[1:-1]}, {other[1:-1]}]")).worded for one, other in cases]
+    assert made == [True, False, False]
+
+
 def test_an_entry_is_granted_to_its_sender_alone_and_others_are_not_asked_about() -> None:
     made = plan(policy(f"[{rule()[1:-1]}, {rule(OIDC, GROUP)[1:-1]}, {rule(SPIFFE, ANY_A)[1:-1]}]"))
     [attachment] = made.attachments

@@ -191,5 +191,6 @@ class Plan:
     """Holds for messages whose id Envoy cannot repeat in a denial: those that it does not grant, the server denies.
     None if Envoy reads no messages."""
     worded: bool = False
-    """Some denial says more than Envoy knows: which scopes are missing, what the rule's author has to say, or the id of
-    an MCP message that Envoy does not read. Whatever Envoy does not grant is then the server's to deny."""
+    """Some denial says more than Envoy knows: which scopes are missing, what the rule's author has to say, the id of an
+    MCP message that Envoy does not read, or that the sender's rule grants nothing. Whatever Envoy does not grant is
+    then the server's to deny."""

@@ -1,6 +1,6 @@
 """How everything that stands before a target is enforced."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, assert_never
 
 from authplane.policy.attached.attachments import Attachment, PolicyChain, rules_of
@@ -66,7 +66,7 @@ def place_chain(chain: PolicyChain, settings: Settings, choices: Choices) -> Pla
         decider=_decider(chain, attachments),
         front=build_front(choices.envoy, settings.limits.body, is_mcp=chain.is_mcp, reads_mcp=chain.reads_mcp),
         odd_id=has_odd_id(choices.envoy) if chain.is_mcp and chain.reads_mcp else None,
-        worded=any(map(_is_worded, rules)) or (chain.is_mcp and not chain.reads_mcp),
+        worded=_is_worded(rules) or (chain.is_mcp and not chain.reads_mcp),
     )
 
 
@@ -178,6 +178,13 @@ def _asks_everybody(policy: Policy) -> bool:
     return any(isinstance(rule.source, AnySource) and rule.asked for rule in policy.rules)
 
 
-def _is_worded(rule: Rule) -> bool:
-    said = any(isinstance(entry, Expression) and entry.message for entry in rule.entries)
-    return said or (isinstance(rule.source, Oidc) and bool(rule.source.scopes))
+def _is_worded(rules: Sequence[Rule]) -> bool:
+    """Tell whether some denial says more than Envoy knows.
+
+    Envoy recognises senders by the entries of their rules. A sender whose rule has none gets 403 and is not asked for a
+    token, as only the policy server can tell.
+    """
+    said = any(isinstance(entry, Expression) and entry.message for rule in rules for entry in rule.entries)
+    tokens = [rule.source for rule in rules if isinstance(rule.source, Oidc)]
+    barred = any(not rule.entries and not isinstance(rule.source, AnySource) for rule in rules)
+    return said or any(source.scopes for source in tokens) or (bool(tokens) and barred)
