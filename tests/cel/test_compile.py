@@ -132,7 +132,7 @@ REFUSED = {
         [("1:8: [ ] cannot be applied to (request, string). Use operands of types that match. [Type]")],
     ),
     "has of something that is no member": Case(
-        "has(request.headers['a'])", ["1:20: has() argument must be a field selection [Type]"]
+        "has(request.headers['a'])", ["1:20: has() argument must be a field selection. Correct the expression. [Type]"]
     ),
     "a message": Case(
         "google.protobuf.Struct{}.x == 1",

@@ -142,7 +142,7 @@ def _reworded(said: str, vocabulary: Vocabulary) -> tuple[Reason, str]:
         return Reason.TYPE, f"{function} cannot be applied to ({operands}). Use operands of types that match."
     if _SYNTAX.search(said):
         return Reason.SYNTAX, reword_syntax(said)
-    return Reason.SYNTAX if "yntax" in said else Reason.TYPE, _without_package(said)
+    return Reason.SYNTAX if "yntax" in said else Reason.TYPE, f"{_without_package(said)}. Correct the expression."
 
 
 def _no_member(namespace: str, member: str, vocabulary: Vocabulary) -> str:

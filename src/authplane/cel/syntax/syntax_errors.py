@@ -30,7 +30,7 @@ def reword_syntax(said: str) -> str:
     for pattern, words in _WORDS:
         if found := pattern.fullmatch(bare):
             return words(found)
-    return bare
+    return f"{bare}. Correct the expression."
 
 
 def _found(report: re.Match[str]) -> str:
