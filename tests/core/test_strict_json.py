@@ -12,9 +12,9 @@ from authplane.core.strict_json import Limits, NotStrict, parse_json
 LIMITS = Limits(most_bytes=100_000)
 
 REFUSED: dict[str, tuple[bytes, str]] = {
-    "a member twice": (b'{"a":1,"a":2}', "a member stands twice"),
-    "a member twice, once escaped": (rb'{"name":1,"na\u006de":2}', "a member stands twice"),
-    "a member twice, deep inside": (b'{"x":[{"a":1,"a":[]}]}', "a member stands twice"),
+    "a member twice": (b'{"a":1,"a":2}', "a member is repeated"),
+    "a member twice, once escaped": (rb'{"name":1,"na\u006de":2}', "a member is repeated"),
+    "a member twice, deep inside": (b'{"x":[{"a":1,"a":[]}]}', "a member is repeated"),
     "not UTF-8": (b'{"a":"\xff"}', "not UTF-8"),
     "UTF-16": ("{}".encode("utf-16"), "not UTF-8"),
     "a byte order mark": (b"\xef\xbb\xbf{}", "not JSON"),

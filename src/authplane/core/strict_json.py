@@ -21,6 +21,9 @@ _BLANKS: Final = re.compile(r"[ \t\n\r]*")
 _ANY: Final = json.JSONDecoder()
 _MOST_DIGITS: Final = 31
 
+REPEATED: Final = "a member is repeated"
+"""Why an object with two members of one name is refused."""
+
 
 @dataclass(frozen=True, slots=True)
 class NotStrict:
@@ -111,7 +114,7 @@ def _excess(data: bytes, limits: Limits) -> str:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        raise _RefusedError("a member stands twice")
+        raise _RefusedError(REPEATED)
     return made
 
 

@@ -44,7 +44,7 @@ EXPIRIES = {
         claims('{"exp": 1e400}'), NotToken("its payload is refused: a number is too large")
     ),
     "no number of JSON": Case(claims('{"exp": Infinity}'), NotToken("its payload is refused: not JSON")),
-    "twice": Case(claims('{"exp": 1, "exp": 2}'), NotToken("its payload is refused: a member stands twice")),
+    "twice": Case(claims('{"exp": 1, "exp": 2}'), NotToken("its payload is refused: a member is repeated")),
     "no object": Case(claims("[2000000000]"), NotToken("its payload is not a JSON object")),
     "no JSON": Case(claims("exp"), NotToken("its payload is refused: not JSON")),
 }

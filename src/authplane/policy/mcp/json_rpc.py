@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from authplane.core.strict_json import NotStrict, parse_json, spelling
+from authplane.core.strict_json import REPEATED, NotStrict, parse_json, spelling
 from authplane.policy.mcp.header_front import Front
 from authplane.policy.mcp.lookalikes import MEMBERS, has_lookalike
 from authplane.policy.mcp.mcp_calls import (
@@ -24,7 +24,6 @@ from authplane.policy.mcp.methods import DISCOVER, NOTIFICATIONS, fit_method, su
 from authplane.policy.mcp.mirrored_headers import fault_in_mirrors
 
 _NO_PARAMS: Final[Mapping[str, Any]] = {}
-_TWICE: Final = "a member stands twice"
 _LONGEST_VERSION: Final = 64
 _VERSION: Final = re.compile(r"[0-9A-Za-z._-]{1,64}")
 
@@ -65,7 +64,7 @@ def id_in(body: bytes, limits: McpLimits) -> RpcId | None:
 def _fault_of(value: object) -> Fault:
     """Say why something is no message."""
     if isinstance(value, NotStrict):
-        return Fault.DUPLICATE_MEMBER if value.why == _TWICE else Fault.NOT_JSON
+        return Fault.DUPLICATE_MEMBER if value.why == REPEATED else Fault.NOT_JSON
     return Fault.BATCH if isinstance(value, list) else Fault.NOT_A_MESSAGE
 
 
