@@ -605,6 +605,7 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "O01": "Control plane and policy server say whether they live and are ready, and have metrics for Prometheus",
     "O02": "Dashboards and alert rules use only metrics that the programs and Envoy have",
     "O03": "A Service without ready endpoints that gets requests is a warning of validate, status and run",
+    "O04": "doctor tries servers, origins, certificates, clock, ports and Envoy, side by side, within a limit",
     # F: threats by files
     "F01": "Links and paths that lead outside the folder are refused; Kubernetes' own links work",
     "F02": "A file that is being written is read when its writer has closed it, or when two looks agree",

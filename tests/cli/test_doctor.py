@@ -47,7 +47,7 @@ async def test_a_server_that_accepts_us_is_well(tmp_path: Path) -> None:
             "probe": "policy-server",
             "subject": str(address),
             "outcome": "ok",
-            "message": "accepts connections",
+            "message": "Accepts connections.",
             "remedy": "",
         }
     ]
@@ -74,7 +74,7 @@ async def test_a_file_that_is_on_another_machine_is_unknown(tmp_path: Path) -> N
 async def test_without_a_control_plane_the_address_is_named_as_the_default(tmp_path: Path) -> None:
     (found,) = rows(await diagnose(tmp_path, BACKEND, policy(rule())))
     assert found["subject"] == "127.0.0.1:9443"
-    assert found["message"].endswith("(the default address: spec.policyServer is not set)")
+    assert found["message"].endswith("This is the default address: spec.policyServer is not set.")
     assert found["outcome"] == "ok" or "Start authplane run" in found["remedy"]
 
 
@@ -120,12 +120,12 @@ async def test_every_backend_that_no_policy_protects_is_named(tmp_path: Path) ->
             if row["probe"] == "protection"
         ]
 
-    assert await found(BACKEND, policy(rule())) == [("Backends", "ok", "a policy protects each of them", "")]
+    assert await found(BACKEND, policy(rule())) == [("Backends", "ok", "A policy protects each Backend.", "")]
     assert await found(BACKEND, bare, policy(rule())) == [
         (
             "Backend/default/bare",
             "finding",
-            "no policy protects it: every request is denied",
+            "no policy protects it: every request is denied.",
             "Add an AccessPolicy that names it, or set unprotectedBackends: Allow.",
         )
     ]

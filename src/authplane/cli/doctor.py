@@ -1,7 +1,8 @@
 """`authplane doctor`."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from pathlib import Path
+from typing import Annotated, Final
 
 import click
 from rich.markup import escape
@@ -10,23 +11,45 @@ from authplane.cli.shared.built_folder import read_generation
 from authplane.cli.shared.console import out
 from authplane.cli.shared.folder_argument import FolderArgument
 from authplane.cli.shared.output import Output, OutputOption, print_json
-from authplane.controlplane.serving.runtime.policy_server_probe import ask_given
-from authplane.devkit.diagnosis.probes import Examined, Outcome, Row, examine, row_record
+from authplane.cli.shared.parameters import Option
+from authplane.controlplane.serving.runtime.policy_server_probe import ask_served
+from authplane.devkit.diagnosis.examination import Examined, Outcome, Row, examine, row_record
+from authplane.devkit.diagnosis.probes import PROBES
 
 _HEAD: Final = ("PROBE", "SUBJECT", "OUTCOME", "MESSAGE")
-_COLOURS: Final = {Outcome.OK: "green", Outcome.FINDING: "red", Outcome.UNKNOWN: "yellow"}
+_COLOURS: Final = {
+    Outcome.OK: "green",
+    Outcome.WARNING: "yellow",
+    Outcome.FINDING: "red",
+    Outcome.UNKNOWN: "yellow",
+}
 
 
-def doctor(folder: FolderArgument, output: OutputOption = Output.TEXT) -> None:
-    """Try what the folder relies on, from this machine, and say what to do about each finding.
+def doctor(
+    folder: FolderArgument = Path(),
+    allow_private_issuers: Annotated[
+        bool, Option("--allow-private-issuers", help="Allow issuers on this machine or on a private network.")
+    ] = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Try what a folder relies on, from this machine, and print a remedy for each finding.
 
-    It connects to the policy server as Envoy does, with the same certificates: the one that decides inside
-    `authplane run` if that serves the folder, otherwise the one of spec.policyServer. Exit status 1 if
-    there is a finding.
+    It connects to the policy server, issuers, authorization services and origins as Envoy and the policy server do,
+    reads the end dates of certificates, compares the clock, and looks at ports and at the release of Envoy. All
+    attempts run at the same time, so it ends within half a minute. Run it where Envoy runs.
+
+    Exit status 1 if there is a finding, 2 if the folder cannot be read. A warning or an unknown outcome leaves it 0.
 
     Example: authplane doctor ./gateway
     """
-    rows = examine(Examined(generation=read_generation(folder), given=ask_given(folder)))
+    served = ask_served(folder)
+    examined = Examined(
+        generation=read_generation(folder),
+        given=served or (),
+        served=served is not None,
+        allow_private_issuers=allow_private_issuers,
+    )
+    rows = examine(examined, PROBES)
     if output is Output.JSON:
         print_json([row_record(row) for row in rows])
     else:
@@ -38,13 +61,17 @@ def doctor(folder: FolderArgument, output: OutputOption = Output.TEXT) -> None:
 
 def _lines(rows: Sequence[Row]) -> Iterator[str]:
     cells = [_HEAD, *((row.probe, row.subject, row.outcome.value, row.message) for row in rows)]
-    widths = [max(len(line[column]) for line in cells) for column in range(3)]
-    yield "[bold]" + "  ".join(f"{cell:<{width}}" for cell, width in zip(_HEAD, (*widths, 0), strict=True)) + "[/]"
+    first, second, third = (max(len(line[column]) for line in cells) for column in range(3))
+    probe, subject, outcome, message = _HEAD
+    yield f"[bold]{probe:<{first}}  {subject:<{second}}  {outcome:<{third}}  {message}[/]"
     for row in rows:
-        first, second, third = widths
         yield (
-            f"{escape(row.probe):<{first}}  {escape(row.subject):<{second}}  "
+            f"{_cell(row.probe, first)}  {_cell(row.subject, second)}  "
             f"[{_COLOURS[row.outcome]}]{row.outcome.value:<{third}}[/]  {escape(row.message)}"
         )
         if row.remedy:
             yield f"    Fix: {escape(row.remedy)}"
+
+
+def _cell(text: str, width: int) -> str:
+    return escape(text) + " " * (width - len(text))

@@ -47,7 +47,7 @@ COMMANDS: Final[Mapping[str, Entry]] = MappingProxyType(
         ),
         "status": Entry("status:status", "Show the status of every resource, as Kubernetes would store it."),
         "doctor": Entry(
-            "doctor:doctor", "Try what the folder relies on, from this machine, and say what to do about each finding."
+            "doctor:doctor", "Try what a folder relies on, from this machine, and print a remedy for each finding."
         ),
         "decisions": Entry(
             "decisions:decisions",

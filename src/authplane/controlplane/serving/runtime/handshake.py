@@ -46,12 +46,21 @@ class PemPair:
 Shown: TypeAlias = PemFiles | PemPair
 
 
+class Trust(Enum):
+    """Whom a client trusts that has no CA of its own."""
+
+    SYSTEM = "system"
+    """Those whom this machine trusts."""
+    ANYBODY = "anybody"
+    """Every server: its certificate is not verified."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientTls:
     """Whom a client believes, which name it asks for, and what it shows."""
 
-    ca: bytes | str
-    """The CA itself, or the path of its file."""
+    ca: bytes | str | Trust
+    """The CA itself, or the path of its file; or whom the client trusts without one."""
     server_name: str
     shown: Shown | None = None
 
@@ -91,11 +100,6 @@ class Accepted:
 Greeting: TypeAlias = Accepted | Refused | NotTried
 
 
-def greet_once(addresses: Sequence[Address], tls: ClientTls | None) -> list[Greeting]:
-    """Try servers side by side, for commands that end."""
-    return asyncio.run(greet_all(addresses, tls))
-
-
 async def greet_all(addresses: Sequence[Address], tls: ClientTls | None) -> list[Greeting]:
     """Try servers side by side."""
     async with asyncio.TaskGroup() as tasks:
@@ -103,15 +107,26 @@ async def greet_all(addresses: Sequence[Address], tls: ClientTls | None) -> list
     return [each.result() for each in tried]
 
 
-async def greet(address: Address, tls: ClientTls | None, *, limit: float = LIMIT) -> Greeting:
+class Speaks(Enum):
+    """What a server is expected to speak."""
+
+    HTTP2 = "h2"
+    """The attempt ends with the server's first frame."""
+    ANYTHING = "anything"
+    """The attempt ends with the connection, or with the client's TLS handshake: HTTP/1.1 servers wait for a request."""
+
+
+async def greet(
+    address: Address, tls: ClientTls | None, *, limit: float = LIMIT, speaks: Speaks = Speaks.HTTP2
+) -> Greeting:
     """Try a server once."""
     try:
-        context = None if tls is None else _context(tls)
+        context = None if tls is None else _context(tls, speaks)
     except _ClientTlsError as error:
         return NotTried(str(error))
     try:
         async with asyncio.timeout(limit):
-            spoke = await _exchange(address, context, tls.server_name if tls is not None else "")
+            spoke = await _exchange(address, context, tls.server_name if tls is not None else "", speaks)
     except TimeoutError:
         return Refused(cause=Cause.UNREACHABLE, why=f"no answer within {limit:g} s")
     except (OSError, asyncio.IncompleteReadError) as error:
@@ -133,7 +148,7 @@ def _refused(error: OSError | asyncio.IncompleteReadError, *, secure: bool) -> R
             return Refused(cause=Cause.UNREACHABLE, why=_words(error))
 
 
-async def _exchange(address: Address, context: ssl.SSLContext | None, name: str) -> bool:
+async def _exchange(address: Address, context: ssl.SSLContext | None, name: str, speaks: Speaks) -> bool:
     named = name if context is not None else None
     match address:
         case TcpAddress(host=host, port=port):
@@ -143,6 +158,8 @@ async def _exchange(address: Address, context: ssl.SSLContext | None, name: str)
         case _:
             assert_never(address)
     try:
+        if speaks is Speaks.ANYTHING:
+            return True
         writer.write(_PREFACE)
         head = await reader.readexactly(_FRAME_HEAD)
     finally:
@@ -150,17 +167,14 @@ async def _exchange(address: Address, context: ssl.SSLContext | None, name: str)
     return head[3] == _SETTINGS
 
 
-def _context(tls: ClientTls) -> ssl.SSLContext:
+def _context(tls: ClientTls, speaks: Speaks) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["h2"])
+    context.set_alpn_protocols(["h2"] if speaks is Speaks.HTTP2 else ["h2", "http/1.1"])
     try:
-        if isinstance(tls.ca, bytes):
-            context.load_verify_locations(cadata=tls.ca.decode("ascii"))
-        else:
-            context.load_verify_locations(cafile=tls.ca)
+        _trust(context, tls.ca)
     except (ssl.SSLError, OSError, UnicodeDecodeError) as error:
-        where = "the CA" if isinstance(tls.ca, bytes) else tls.ca
+        where = tls.ca if isinstance(tls.ca, str) else "the CA"
         raise _ClientTlsError(f"cannot read {where}: {_words(error)}") from error
     match tls.shown:
         case None:
@@ -172,6 +186,21 @@ def _context(tls: ClientTls) -> ssl.SSLContext:
         case _:
             assert_never(tls.shown)
     return context
+
+
+def _trust(context: ssl.SSLContext, ca: bytes | str | Trust) -> None:
+    match ca:
+        case bytes():
+            context.load_verify_locations(cadata=ca.decode("ascii"))
+        case str():
+            context.load_verify_locations(cafile=ca)
+        case Trust.SYSTEM:
+            context.load_default_certs()
+        case Trust.ANYBODY:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        case _:
+            assert_never(ca)
 
 
 def _show(context: ssl.SSLContext, certificate: str, key: str) -> None:

@@ -95,12 +95,12 @@ def given_record(given: PolicyServer | None) -> dict[str, list[str]]:
     return {"given": [] if given is None else [str(address) for address in dialled(given)]}
 
 
-def ask_given(root: Path) -> tuple[Address, ...]:
-    """Ask the control plane of a folder which policy server it was given; none without a control plane."""
+def ask_served(root: Path) -> tuple[Address, ...] | None:
+    """Ask the control plane of a folder which policy server it was given; None if no control plane serves it."""
     try:
         answer = ask_live(root, PAGE)
     except NotLiveError:
-        return ()
+        return None
     return tuple(map(parse_address, json.loads(answer)["given"]))
 
 
@@ -117,11 +117,12 @@ def dialled_with(server: PolicyServer) -> ClientTls | None:
     return ClientTls(
         ca=tls.ca.path if isinstance(tls.ca, CaFile) else tls.ca,
         server_name=tls.server_name,
-        shown=_shown(server.client),
+        shown=shown_as(server.client),
     )
 
 
-def _shown(client: Certificate | CertificateFiles | None) -> Shown | None:
+def shown_as(client: Certificate | CertificateFiles | None) -> Shown | None:
+    """Return the certificate that Envoy shows, in the form in which it is shown from here."""
     match client:
         case None:
             return None

@@ -87,6 +87,8 @@ class HttpAnswer:
     body: bytes = b""
     cache_control: str = ""
     age: str = ""
+    date: str = ""
+    """The server's clock: the Date header (RFC 9110 §6.6.1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
