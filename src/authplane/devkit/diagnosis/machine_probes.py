@@ -12,6 +12,7 @@ from authplane.core.values import dataclass
 from authplane.devkit.diagnosis.examination import Examined, Outcome, Row
 from authplane.runtime.envoy_process import EnvoyMissingError, envoy_binary, installed_release
 from authplane.runtime.servers.listen import AddressInvalidError, AddressTakenError, TcpAddress, claim
+from authplane.runtime.servers.port_holder import find_port_holder
 
 SOON: Final = timedelta(days=30)
 """How long before its end a certificate is worth a warning."""
@@ -132,20 +133,22 @@ def _port_row(address: TcpAddress, *, served: bool) -> Row:
         outcome, message = Outcome.UNKNOWN, f'"{address.host}" is not an address of this machine.'
         remedy = "Run authplane doctor on Envoy's machine."
     except AddressTakenError as error:
-        outcome, message, remedy = _taken(error, served=served)
+        outcome, message, remedy = _taken(error, address.port, served=served)
     else:
         outcome, message, remedy = Outcome.OK, "The port is free.", ""
     return Row(probe="port", subject=str(address), outcome=outcome, message=message, remedy=remedy)
 
 
-def _taken(error: AddressTakenError, *, served: bool) -> tuple[Outcome, str, str]:
+def _taken(error: AddressTakenError, port: int, *, served: bool) -> tuple[Outcome, str, str]:
     cause = error.__cause__
     number = cause.errno if isinstance(cause, OSError) else None
-    if number == errno.EADDRINUSE and served:
-        return Outcome.OK, "In use while a control plane serves this folder, as expected of Envoy.", ""
     if number == errno.EADDRINUSE:
-        remedy = "Stop the program that listens there, or set another port in the Gateway or in spec.listeners."
-        return Outcome.FINDING, "Another program listens on this port.", remedy
+        holder = find_port_holder(port)
+        message = f"In use by {holder}." if holder is not None else "In use by another process."
+        if served and (holder is None or "envoy" in holder.command):
+            return Outcome.OK, f"{message} A control plane serves this folder, so that is expected.", ""
+        remedy = "Stop that process, or set another port in the Gateway or in spec.listeners."
+        return Outcome.FINDING, message, remedy
     if number in {errno.EACCES, errno.EPERM}:
         remedy = "Set a port above 1023, or give Envoy the capability CAP_NET_BIND_SERVICE."
         return Outcome.FINDING, "This user may not listen on this port.", remedy
