@@ -191,7 +191,7 @@ def test_the_whole_answer_says_what_was_tried_and_assumed(folder: Path) -> None:
         "identity": f"{ISSUER}#ann",
         "mcpMethod": "tools/call",
         "tool": "add",
-        "notes": [f"assumed: {ISSUER} has signed the claims; no signature was verified"],
+        "notes": [f"assumed: {ISSUER} signed the claims; no signature was verified"],
         "trace": [
             {
                 "policy": "AccessPolicy/default/p",
@@ -235,7 +235,7 @@ def test_a_certificate_is_looked_at(folder: Path, tmp_path: Path) -> None:
         None,
         "agents",
         "granted",
-        ["assumed: the proxy has verified the certificate of the peer"],
+        ["assumed: the proxy verified the peer's certificate"],
     )
     authority = json.dumps(made.ca.read_text(encoding="utf-8"))
     assert short(answer(folder, asked(f"{{certificate: {authority}}}")))[3] == "no_token"
@@ -252,7 +252,7 @@ def test_external_services_are_not_asked_and_the_answer_says_so(folder: Path) ->
         503,
         "rule-0",
         "external:not_asked",
-        ["not asked: the external service default/authz:9000; --ask asks it"],
+        ["not called: external service default/authz:9000. Use --ask to call it."],
     )
     [entry] = found["trace"][0]["rules"][0]["entries"]
     assert (entry["granted"], entry["reason"]) == (False, "external:not_asked")
@@ -293,7 +293,7 @@ def test_policies_of_a_gateway_are_asked_if_it_is_named_and_missed_if_nothing_le
     (folder / "all.yaml").write_text("\n---\n".join((*WORLD, GATEWAY, edge)), encoding="utf-8")
     alone = answer(folder, asked(f"{{spiffe: {AGENT}}}"))
     assert alone["decision"] == "allow"
-    assert alone["notes"][1].startswith("not asked: the policies of Gateways")
+    assert alone["notes"][1].startswith("not evaluated: policies of Gateways")
     through = asked(f"{{spiffe: {AGENT}}}").replace(
         "name: shop}", "name: shop, gateway: {name: edge, sectionName: web}}"
     )

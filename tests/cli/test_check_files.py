@@ -67,20 +67,21 @@ def test_every_mistake_of_a_file_is_named_at_once(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     {
-        "": "the file is empty",
-        "[]": "there is no request in the list",
+        "": "The file is empty. Add a document.",
+        "[]": "The list is empty. Add a request.",
         "just text": "expected a mapping",
         "a: &x 1": "an anchor (&) is not allowed",
         "target: !!str x": "a tag (!) is not allowed",
         "body: !!binaryx x": "a tag (!) is not allowed",
         "a: 1\na: 2": "stands twice",
         "{": "this is not YAML",
-        asked("{token: a, spiffe: spiffe://a/b}", more=", headers: {Authorization: x}"): "cannot both be given",
-        asked("{spiffe: spiffe://a/b}", more=", time: '9999-12-31T23:59:59Z'"): "expected a time with its zone",
-        asked("{spiffe: spiffe://a/b}", more=", time: '0001-01-01T00:00:00Z'"): "expected a time with its zone",
-        asked("{token: {}}"): "expected a JWT as text, or 'issuer' and 'claims'",
-        asked("{token: {jwt: a, claims: {}}}"): "which has its claims in it",
-        "{target: {kind: Gateway, name: a, gateway: {name: b}}}": "a Gateway is not behind another one",
+        asked("{token: a, spiffe: spiffe://a/b}", more=", headers: {Authorization: x}"): "exclude each other",
+        asked("{spiffe: spiffe://a/b}", more=", time: '9999-12-31T23:59:59Z'"): "Not a time with a zone",
+        asked("{spiffe: spiffe://a/b}", more=", time: '0001-01-01T00:00:00Z'"): "Not a time with a zone",
+        asked("{token: {}}"): "Use a JWT as a string, or 'issuer' and 'claims'",
+        asked("{token: {jwt: a, claims: {}}}"): "it contains its claims",
+        "{target: {kind: Gateway, name: a, gateway: {name: b}}}": "A Gateway is not behind another Gateway. Remove"
+        " 'gateway'.",
     }.items(),
 )
 def test_what_cannot_be_understood_is_not_judged(text: str, words: str, folder: Path) -> None:

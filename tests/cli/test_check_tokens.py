@@ -43,7 +43,7 @@ class TestTokens:
     def test_without_keys_nothing_is_known(self, folder: Path) -> None:
         found = answer(folder, asked(f"{{token: {self.KEY.sign(self.CLAIMS)}}}"))
         assert short(found) == ("unavailable", 503, "", "issuer_not_ready")
-        assert found["notes"] == [f"not known: the keys of {ISSUER}; give them with --keys, or fetch them with --fetch"]
+        assert found["notes"] == [f"missing: keys of issuer {ISSUER}. Use --keys or --fetch."]
 
     def test_time_is_that_of_the_request(self, folder: Path) -> None:
         token = self.KEY.sign({**self.CLAIMS, "exp": 1_900_000_000})
@@ -65,7 +65,7 @@ class TestTokens:
         request.write_text(asked(), encoding="utf-8")
         result = invoke("check", str(folder), "--request", str(request), "--keys", str(keys))
         assert (result.exit_code, result.stdout) == (1, "")
-        assert f"{keys}:1:1: error: expected a key set" in result.stderr
+        assert f"{keys}:1:1: error: Cannot read the keys" in result.stderr
 
     async def test_keys_are_fetched_as_a_server_does(self, folder: Path) -> None:
         plan = IssuerPlan(folder=folder.parent / "dev", address=TcpAddress(host="127.0.0.1", port=0))

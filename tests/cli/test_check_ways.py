@@ -55,8 +55,9 @@ def short(found: Any) -> tuple[str, str, list[str]]:
 
 
 AMBIGUOUS = (
-    "requests come to Backend/default/shop through different policies: Gateway/default/edge/web (no policy);"
-    " Gateway/default/edge/admin (AccessPolicy/default/g). Name the one that is meant in target.gateway"
+    "Requests reach Backend/default/shop through Gateways with different policies: Gateway/default/edge/web (no"
+    " policy);"
+    " Gateway/default/edge/admin (AccessPolicy/default/g). Set target.gateway to one of them."
 )
 ASSUMED = "assumed: the request comes through Gateway/default/{}"
 
@@ -99,7 +100,7 @@ def test_only_the_listeners_count_that_a_route_attaches_to(folder: Path) -> None
     lost = check(
         folder, through(asked(BY_AGENT), "{name: edge, sectionName: admin}"), BACKEND, SHOP, GATEWAY, web, ADMIN
     )
-    note = "not possible: no route leads from Gateway/default/edge/admin to Backend/default/shop"
+    note = "impossible: no route leads from Gateway/default/edge/admin to Backend/default/shop"
     assert short(lost) == ("deny", "g", [note])
 
 
@@ -107,8 +108,8 @@ def test_listeners_of_a_gateway_before_services_are_told_apart_as_well(folder: P
     request = "{target: {kind: Gateway, name: edge}, path: /a}"
     assert short(check(folder, request, GATEWAY, route(kind="Service"), EDGE))[:2] == ("deny", "g")
     found = check(folder, request, GATEWAY, route(kind="Service"), ADMIN)
-    assert "the listeners of Gateway/default/edge have different policies" in found
-    assert found.count("Name the one that is meant in target.sectionName") == 1
+    assert "The listeners of Gateway/default/edge have different policies" in found
+    assert found.count("Set target.sectionName to one of them.") == 1
 
 
 def test_a_test_is_not_green_where_the_gateway_denies(folder: Path) -> None:

@@ -96,7 +96,7 @@ def test_an_admin_address_that_cannot_be_used_is_one_sentence(tmp_path: Path, mo
     assert "Set --metrics-address to another address" in result.stderr
     result = invoke("control", str(tmp_path), "--metrics-address", ":0")
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
-    assert "open to other machines" in result.stderr
+    assert "Refusing to serve /metrics" in result.stderr
 
 
 def test_the_node_id_is_the_name_in_the_certificate(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ kind: Backend
 metadata: {name: orders}
 spec: {type: GRPC, grpc: {port: 50051}}
 """
-TO_NATIVE: Final = "set authplane.dev/body-inspection: Native on {}, if the JSON parser of the backend is strict"
+TO_NATIVE: Final = "set authplane.dev/body-inspection: Native on {}, if the backend's JSON parser is strict"
 ON_SHOP: Final = TO_NATIVE.format("Backend/default/shop")
 
 
@@ -115,12 +115,12 @@ CASES: Final = {
         (policy(rule(OIDC.replace("https://", ""))),),
         "Policy server",
         [f"p rule-0 0:InlineTools: {TWO_NAMES}", f"p rule-0 base_protocol: {TWO_NAMES}"],
-        ["write the address of the issuer with https:// in the policy"],
+        ["write issuerUrl with https:// in the policy"],
     ),
     "a policy that cannot be used": Case(
         (policy(rule("{type: SPIFFE}")),),
         "Policy server",
-        ["p: denies everything: a source of type SPIFFE needs 'spiffe'"],
+        ["p: denies all requests: a source of type SPIFFE needs 'spiffe'"],
         [],
     ),
     "no rules": Case((policy("[]"),), "Envoy", ["p: grants nothing"], []),
@@ -144,14 +144,14 @@ CASES: Final = {
         "Nobody",
         [f"p: {EVALUATED}"],
         [],
-        "no policy protects it: everything is allowed",
+        "no policy protects this target: all requests are allowed",
     ),
     "a policy in shadow alone, and a release of Envoy that would heed it": Case(
         (OPEN_NATIVE, policy(rule(), more="  mode: Shadow")),
         "Nobody",
         [f"p: {TOO_OLD}"],
         [],
-        "no policy protects it: everything is allowed",
+        "no policy protects this target: all requests are allowed",
         envoy="1.37",
     ),
     "a policy in shadow alone that such a release evaluates by itself": Case(
@@ -159,7 +159,7 @@ CASES: Final = {
         "Nobody",
         [f"p: {EVALUATED}"],
         [],
-        "no policy protects it: everything is allowed",
+        "no policy protects this target: all requests are allowed",
         envoy="1.37",
     ),
     "a release of Envoy that reads a part of bodies": Case(
@@ -176,20 +176,20 @@ CASES: Final = {
         ["use Envoy 1.39 or later"],
         envoy="1.35.2",
     ),
-    "no policy, and open": Case((OPEN,), "Nobody", [], [], "no policy protects it: everything is allowed"),
+    "no policy, and open": Case((OPEN,), "Nobody", [], [], "no policy protects this target: all requests are allowed"),
     "no policy": Case(
         (),
         "Policy server",
         [],
         [],
-        "no policy protects it: everything is denied (unprotectedBackends: Deny)",
+        "no policy protects this target: all requests are denied (unprotectedBackends: Deny)",
     ),
     "a configuration that cannot be used": Case(
         (settings("{placement: Never}"), policy("[]")),
         "Policy server",
         ["p: grants nothing"],
         [],
-        "nothing is allowed: the AuthplaneConfiguration cannot be used",
+        "all requests are denied: the AuthplaneConfiguration cannot be used",
     ),
 }  # fmt: skip
 
@@ -234,8 +234,8 @@ def test_a_target_is_a_listener_and_a_backend_and_gateways_choose_too(tmp_path: 
 def test_what_nothing_leads_to_is_explained_all_the_same(tmp_path: Path) -> None:
     found = explained(tmp_path, BACKEND, SHOP, GATEWAY, policy(rule()), policy(rule(), name="g", targets=EDGE))
     assert [(each["gateway"], each["backend"], each["note"]) for each in found["targets"]] == [
-        ("", "Backend/default/shop", "nothing that is served leads here"),
-        ("Gateway/default/edge", "", "nothing that is served leads here"),
+        ("", "Backend/default/shop", "no served route reaches this target"),
+        ("Gateway/default/edge", "", "no served route reaches this target"),
     ]
 
 

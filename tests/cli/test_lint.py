@@ -174,13 +174,14 @@ def test_findings_have_their_place(tmp_path: Path) -> None:
                 "resource": "AccessPolicy/default/p",
                 "path": "spec.rules[1]",
                 "reason": "RuleUnreachable",
-                "message": "the rule 'rule-0' grants all of this already",
+                "message": "Rule 'rule-0' already grants everything that this rule grants. Remove one of the two"
+                " rules.",
                 "severity": "warning",
             }
         ],
     )
     text = invoke(str(tmp_path)).stdout
-    assert "the rule 'rule-0' grants all of this already" in text
+    assert "Rule 'rule-0' already grants everything that this rule grants. Remove one of the two rules." in text
     assert text.endswith("0 errors, 1 warning\n")
 
 

@@ -63,7 +63,7 @@ def test_the_branch_is_named_with_its_place() -> None:
 def test_no_match_is_no_mistake() -> None:
     tree = first_match(when(header("x-user").is_("alice"), then=skip()))
     assert printed(match(tree)) == "no match\n"
-    assert printed(match(composite(tree))) == "no match; a composite filter refuses the call as UNAVAILABLE\n"
+    assert printed(match(composite(tree))) == "no match; the composite filter ends the call with UNAVAILABLE\n"
 
 
 @pytest.mark.usefixtures("place")
@@ -75,8 +75,8 @@ def test_a_composite_filter_refuses_a_call_whose_authority_it_asks_for_and_does_
     ]
     for tree in asks:
         assert printed(match(composite(tree), unknown, "--explain")) == (
-            "no match; a composite filter refuses the call as UNAVAILABLE\n"
-            "   └─ no: tree (it asks for the authority of the call, which is not known)\n"
+            "no match; the composite filter ends the call with UNAVAILABLE\n"
+            "   └─ no: tree (it reads the authority of the call, which is unknown)\n"
         )
         assert printed(match(tree, unknown)).startswith("skip")
         assert printed(match(composite(tree), f"{unknown}\nauthority: shop.example")).startswith("execute")
@@ -99,17 +99,17 @@ def test_an_explanation_shows_values_and_parts_of_expressions() -> None:
     assert told.partition("\n")[2] == (
         "   └─ yes: list\n"
         "      ├─ no: branch 0\n"
-        "      │  └─ no: header x-id-bin is 'AQ' (it is 'AQI')\n"
+        "      │  └─ no: header x-id-bin is 'AQ' (value is 'AQI')\n"
         "      └─ yes: branch 1\n"
         "         ├─ yes: all of\n"
-        "         │  ├─ yes: header x-tier contains 'new' (it is 'gold,new')\n"
+        "         │  ├─ yes: header x-tier contains 'new' (value is 'gold,new')\n"
         '         │  └─ yes: request.headers["x-none"] == "a" || source.port > 1024\n'
         '         │     ├─ no: request.headers["x-none"] == "a" '
-        "(it fails: a field that the expression reads is missing)\n"
+        "(error: a field that the expression reads is missing)\n"
         '         │     │  └─ no: request.headers["x-none"] '
-        "(it fails: a field that the expression reads is missing)\n"
+        "(error: a field that the expression reads is missing)\n"
         "         │     └─ yes: source.port > 1024\n"
-        "         │        └─ source.port (it is 4711)\n"
+        "         │        └─ source.port (value is 4711)\n"
         f"         └─ yes: action execute {name}, {name} for 12.5000% of calls\n"
     )
 
@@ -143,7 +143,8 @@ matcher_list:
                 step(
                     "branch 0", at, "tree.yaml:3:5",
                     step(
-                        "header x-user is 'bob'", f"{at}.predicate.single_predicate", "tree.yaml:4:7", why="it is 'bob'"
+                        "header x-user is 'bob'", f"{at}.predicate.single_predicate", "tree.yaml:4:7",
+                        why="value is 'bob'",
                     ),
                     step("action skip", f"{at}.on_match.action", "tree.yaml:7:16"),
                 ),
@@ -283,13 +284,13 @@ def test_every_mistake_of_a_call_is_named_at_once() -> None:
 
 
 ODD: Final = {
-    "": "the file is empty",
+    "": "The file is empty. Add a document.",
     "[]": "expected a mapping, got a list",
     "a": "expected a mapping, got",
     "{": "this is not YAML",
     "{}": "one of matcher_list and matcher_tree must be set",
     "xdsMatcher: {}": "one of matcher_list and matcher_tree must be set",
-    "extensionConfig: {}": "must be set; without a tree the filter lets every call pass",
+    "extensionConfig: {}": "The filter has no tree and would allow every call. Set xds_matcher.",
     "xds_matcher: []": "expected a mapping, got a list",
     "matcherTree: {input: {typedConfig: a}}": "expected a mapping, got",
     "matcherTree: {exactMatchMap: {map: [a]}}": "expected a mapping, got a list",
@@ -315,7 +316,9 @@ matcherTree:
 """
     result = match(text)
     assert (result.exit_code, result.stdout.partition(",")[0]) == (0, "Action (b)")
-    assert "'x/my.own.Action' is not known here; what it says is not checked" in result.stderr
+    assert (
+        "'x/my.own.Action' is an unknown type, so its fields are not checked. Ignore this if intended." in result.stderr
+    )
 
 
 def test_a_file_that_is_not_there_is_a_mistake_of_usage(place: Path) -> None:

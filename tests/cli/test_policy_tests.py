@@ -174,7 +174,7 @@ BAD = {
         "'nope*.yaml' is nothing that there is",
     ),
     "no such file": (f"policies: nope\ncases:{ALLOWED}\n", "'nope' is nothing that there is"),
-    "nothing": ("", "the file is empty"),
+    "nothing": ("", "The file is empty. Add a document."),
 }
 
 

@@ -10,7 +10,7 @@ from tests.support.policies.names import AGENT
 
 SHADOW = f"{policy(rule(), name='s')}\n  mode: Shadow"
 GIVEN = f"{{spiffe: {AGENT}}}"
-NOTE = "in shadow: AccessPolicy/default/s rule-0 0:InlineTools would deny (tool_not_listed)"
+NOTE = "shadow mode: AccessPolicy/default/s rule-0 0:InlineTools would deny (tool_not_listed)"
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_check_says_what_a_policy_in_shadow_would_do(folder: Path) -> None:
     serve(folder, OPEN, BACKEND, SHADOW)
     assert check(folder, SUB) == (
         "allow  unprotected\n"
-        f"   assumed: the certificate of the peer proves {AGENT}\n"
+        f"   assumed: the peer's certificate has the SPIFFE ID {AGENT}\n"
         f"   {NOTE}\n"
     )  # fmt: skip
 
@@ -47,11 +47,11 @@ def test_check_says_what_a_policy_in_shadow_would_do(folder: Path) -> None:
 def test_check_explains_what_a_policy_in_shadow_tried(folder: Path) -> None:
     serve(folder, BACKEND, SHADOW)
     assert check(folder, SUB, "--explain").splitlines()[3:] == [
-        "   ├─ no policy was asked",
-        "   └─ AccessPolicy/default/s at Backend/default/shop: in shadow, would deny (tool_not_listed)",
+        "   ├─ no policy was evaluated",
+        "   └─ AccessPolicy/default/s at Backend/default/shop: shadow mode, would deny (tool_not_listed)",
         f"      └─ rule rule-0: SPIFFE {AGENT} matches as {AGENT}",
         "         └─ entry 0:InlineTools does not grant (tool_not_listed)",
-        "            └─ to change that: call one of the tools add",
+        "            └─ fix: call one of the tools add",
     ]
 
 
@@ -120,6 +120,9 @@ def test_lint_warns_of_targets_with_policies_in_shadow_alone_and_looks_into_them
     found = invoke("lint", str(folder)).stdout
     assert found.count("ShadowOnly") == 2
     assert "only policies in shadow name it (AccessPolicy/default/s): every request is denied." in found
-    assert "only policies in shadow name it (AccessPolicy/default/g): it denies nothing" in found
+    assert (
+        "Only policies in shadow mode target this resource (AccessPolicy/default/g), so no request is denied. Set"
+        " mode: Enforce in one of them." in found
+    )
     assert "AnybodyMay" in found
     assert "Unprotected" not in found

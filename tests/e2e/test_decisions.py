@@ -156,4 +156,6 @@ async def test_what_a_policy_in_shadow_would_do_stands_beside_the_decision(tmp_p
     async with running(tmp_path, f"{policy(MIXED)}\n---\n{trial}") as it:
         async with it.site.http_client(spiffe_id=AGENT) as http:
             assert (await it.site.call(http, "read")).status_code == 200
-        await it.says("policies in shadow: AccessPolicy/default/trial work 0:InlineTools would deny (tool_not_listed)")
+        await it.says(
+            "policies shadow mode: AccessPolicy/default/trial work 0:InlineTools would deny (tool_not_listed)"
+        )

@@ -274,17 +274,17 @@ def test_an_explanation_shows_every_branch_that_is_tried_and_what_was_read() -> 
         "+ list",
         "  - branch 0",
         "    - all of",
-        "      - header x-a is 'a': it is 'b'",
+        "      - header x-a is 'a': value is 'b'",
         "  - branch 1",
         "    - any of",
         "      - not",
-        "        + header x-a is 'b': it is 'b'",
-        "      - header x-a is 'c': it is 'b'",
+        "        + header x-a is 'b': value is 'b'",
+        "      - header x-a is 'c': value is 'b'",
         "  - branch 2",
-        "    - header x-missing is 'z': it is not there",
+        "    - header x-missing is 'z': no value",
         "  + branch 3",
-        "    + header x-a is 'b': it is 'b'",
-        "    + map by header x-b: it is '/s/m', and no key is that",
+        "    + header x-a is 'b': value is 'b'",
+        "    + map by header x-b: value is '/s/m', and no key equals it",
         "      + on no match",
         "        + action <5>",
     ]
@@ -306,18 +306,18 @@ def test_an_explanation_shows_every_branch_that_is_tried_and_what_was_read() -> 
 def test_an_explanation_of_prefixes_has_the_longest_first() -> None:
     tree: Tree = PrefixMap.of(X_A, {"a": Act("1", keep_matching=True), "ab": Nested(INNER), "": Act("2")}, Act("no"))
     assert drawn(explain(tree, asked(x_a="abc")).root) == [
-        "+ map by the beginning of header x-a: it is 'abc'",
+        "+ map by prefix of header x-a: value is 'abc'",
         "  - key 'ab'",
         "    - list",
         "      - branch 0",
-        "        - header x-b is 'yes': it is not there",
+        "        - header x-b is 'yes': no value",
         "  - key 'a'",
-        "    + action 1: noted; the search goes on",
+        "    + action 1: noted; the search continues",
         "  + key ''",
         "    + action 2",
     ]
     assert drawn(explain(tree, asked()).root) == [
-        "+ map by the beginning of header x-a: it is not there",
+        "+ map by prefix of header x-a: no value",
         "  + on no match",
         "    + action no",
     ]

@@ -1,4 +1,4 @@
-"""Files that people write for us and that are no resources: read as strictly, every problem with its line."""
+"""Reads input files that are not resources, as strictly as resources; every problem has a line."""
 
 import base64
 import binascii
@@ -20,7 +20,8 @@ LARGEST: Final = 16 * 2**20
 T = TypeVar("T")
 
 _BINARY: Final = re.compile(r"!!binary(?=\s|\Z)")
-_TAG: Final = "a tag (!) is not allowed"
+_TAG: Final = "tag (!)"
+"""Words in the message of a problem about a tag."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,33 +32,35 @@ class Text:
     root: Node | None
     findings: tuple[Finding, ...]
     binary: frozenset[tuple[int, int]] = frozenset()
-    """Where scalars stand that have the tag ``!!binary``."""
+    """The places of scalars with the tag ``!!binary``."""
 
     def place(self, path: Path) -> Place:
-        """Return where something stands, or the nearest thing around it."""
+        """Return the place of a path, or of its nearest parent in the file."""
         return Place(self.file, *(locate(self.root, path) if self.root is not None else (0, 0)))
 
     def finding(self, problem: Problem) -> Finding:
-        """Say where a problem is."""
+        """Add the place to a problem."""
         return Finding(self.place(problem.path), None, problem)
 
 
 def parse_text(file: str, content: bytes, *, binary: str = "") -> Text:
     """Read the one document of a file; members called ``binary`` may have the tag ``!!binary``."""
     if len(content) > LARGEST:
-        return _damaged(file, "FileUnreadable", f"the file is larger than {LARGEST} bytes")
+        return _damaged(file, "FileUnreadable", f"The file is larger than {LARGEST} bytes. Split it.")
     try:
         text = content.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        return _damaged(file, "EncodingInvalid", f"the byte 0x{content[error.start]:02X} is not UTF-8")
+        return _damaged(
+            file, "EncodingInvalid", f"Byte 0x{content[error.start]:02X} is not UTF-8. Save the file as UTF-8."
+        )
     parsed = parse_nodes(text)
     if parsed.root is None and not parsed.spots:
-        return _damaged(file, "FileEmpty", "the file is empty")
+        return _damaged(file, "FileEmpty", "The file is empty. Add a document.")
     tagged = _tagged(text, parsed, binary)
     findings = tuple(
         Finding(Place(file, line, column), None, problem)
         for problem, line, column in parsed.spots
-        if (line, column) not in tagged or problem.message != _TAG
+        if (line, column) not in tagged or _TAG not in problem.message
     )
     return Text(file=file, root=parsed.root, findings=findings, binary=tagged)
 
@@ -69,7 +72,7 @@ def read_as(kind: type[T], node: Node, path: Path, report: Report) -> T | None:
 
 
 def take(node: Node, *path: str) -> tuple[Node, Node | None]:
-    """Take a member out that is read elsewhere; an empty text stays in its place."""
+    """Remove a member that other code reads, and leave an empty text in its place."""
     if not isinstance(node, Fields) or path[0] not in node.entries:
         return node, None
     entry = node.entries[path[0]]
@@ -82,7 +85,7 @@ def take(node: Node, *path: str) -> tuple[Node, Node | None]:
 
 
 def json_of(node: Node, path: Path, report: Report) -> Any:
-    """Return the JSON value that a node means; what JSON does not have is a problem."""
+    """Return a node as a JSON value; a value that JSON cannot represent is a problem."""
     match node:
         case Fields(entries=entries):
             return {name: json_of(entry.node, (*path, name), report) for name, entry in entries.items()}
@@ -91,12 +94,12 @@ def json_of(node: Node, path: Path, report: Report) -> Any:
         case Scalar():
             value = value_of(node)
             if isinstance(value, float) and not math.isfinite(value):
-                report.error(path, "FieldInvalid", "expected a number that JSON can write")
+                report.error(path, "FieldInvalid", "Not a JSON number. Use a finite number.")
             return value
 
 
 def json_object(node: Node | None, path: Path, report: Report) -> Mapping[str, Any]:
-    """Return the JSON object that a node means; an empty one if there is no node, or after a problem."""
+    """Return a node as a JSON object; an empty one if there is no node, or after a problem."""
     if node is None:
         return {}
     if not isinstance(node, Fields):
@@ -107,7 +110,7 @@ def json_object(node: Node | None, path: Path, report: Report) -> Mapping[str, A
 
 
 def bytes_of(node: Node, text: Text, path: Path, report: Report) -> bytes:
-    """Return the bytes that a scalar means: those of its text, or with ``!!binary`` what its text encodes."""
+    """Return the bytes of a scalar: its text as UTF-8, or with ``!!binary`` its decoded base64."""
     if not isinstance(node, Scalar) or (node.plain and not isinstance(value_of(node), str)):
         report.mismatch(path, "a string", node)
         return b""
@@ -116,12 +119,12 @@ def bytes_of(node: Node, text: Text, path: Path, report: Report) -> bytes:
     try:
         return base64.b64decode("".join(node.text.split()), validate=True)
     except (binascii.Error, ValueError):
-        report.error(path, "FieldInvalid", "expected base64 after !!binary")
+        report.error(path, "FieldInvalid", "Not base64. Use base64 after !!binary.")
         return b""
 
 
 def located(text: Text, problems: Iterable[Problem]) -> tuple[Finding, ...]:
-    """Say where problems are, with those of the text itself, by place."""
+    """Add places to problems, and return them with those of the text, sorted by place."""
     found = (*text.findings, *(text.finding(problem) for problem in problems))
     return tuple(sorted(found, key=lambda each: (each.place, each.problem.message)))
 

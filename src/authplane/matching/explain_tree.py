@@ -91,14 +91,14 @@ class _Search(Generic[S, A]):
                 hit = None if value is None else matcher.index.get(value)
                 hits = () if value is None or hit is None else ((value, hit),)
                 below = self._entries(hits, (*path, "matcher_tree", "exact_match_map", "map"))
-                text, why = f"map by {source}", _read(value) + _keyless(value, below, "no key is that")
+                text, why = f"map by {source}", _read(value) + _keyless(value, below, "no key equals it")
             case PrefixMap(input=source):
                 value = source.read(self._subject)
                 hits = () if value is None else matcher.hits(value)
                 below = self._entries(hits, (*path, "matcher_tree", "prefix_match_map", "map"))
                 text, why = (
-                    f"map by the beginning of {source}",
-                    _read(value) + _keyless(value, below, "no key begins it"),
+                    f"map by prefix of {source}",
+                    _read(value) + _keyless(value, below, "no key is a prefix of it"),
                 )
             case _:
                 assert_never(matcher)
@@ -132,7 +132,7 @@ class _Search(Generic[S, A]):
         match outcome:
             case Act(action, keep_matching):
                 self.noted.append((action, (*path, "action")))
-                why = "noted; the search goes on" if keep_matching else ""
+                why = "noted; the search continues" if keep_matching else ""
                 return Step(path=(*path, "action"), text=f"action {self._show(action)}", matched=True, why=why)
             case Nested(inner):
                 return self.tree(inner, (*path, "matcher"))
@@ -193,9 +193,9 @@ def _ends(outcome: OnMatch[S, A], step: Step) -> bool:
 def _read(value: object) -> str:
     match value:
         case None:
-            return "it is not there"
+            return "no value"
         case str():
-            return f"it is {value!r}"
+            return f"value is {value!r}"
         case _:
             return ""
 

@@ -61,7 +61,7 @@ def issue(authority: KeyPair, leaf: Leaf, *, now: datetime, lifetime: timedelta)
     issuer = x509.load_pem_x509_certificate(authority.certificate)
     signer = serialization.load_pem_private_key(authority.key.reveal(), password=None)
     if not isinstance(signer, ec.EllipticCurvePrivateKey):
-        raise TypeError("an authority of ours has an elliptic curve key")
+        raise TypeError("the key of a development CA is an elliptic curve key")
     key = ec.generate_private_key(ec.SECP256R1())
     builder = (
         _builder(_subject(leaf.name), issuer.subject, key.public_key(), now, lifetime)

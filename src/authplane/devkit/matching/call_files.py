@@ -9,7 +9,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
-from authplane.core.problems import Path
+from authplane.core.problems import Path, Problem
 from authplane.core.values import dataclass
 from authplane.dataplane.filters.calls import Call, Endpoint, PeerCertificate, Side
 from authplane.dataplane.filters.filter_metadata import FilterMetadata
@@ -78,7 +78,7 @@ _PATH: Final = re.compile(r"/[!-~]*")
 _NAME: Final = re.compile(r"[0-9a-z_.-]+")
 _VALUE: Final = re.compile(r"[ -~]*")
 
-_Faults: TypeAlias = Iterator[tuple[Path, str]]
+_Faults: TypeAlias = Iterator[Problem]
 
 
 def parse_calls(text: Text, now: datetime) -> CallFile:
@@ -89,7 +89,7 @@ def parse_calls(text: Text, now: datetime) -> CallFile:
     many = isinstance(text.root, Items)
     nodes = list(text.root.items) if isinstance(text.root, Items) else [text.root]
     if not nodes:
-        report.error((), "FieldRequired", "there is no request in the list")
+        report.error((), "FieldRequired", "The list is empty. Add a call.")
     read = [_parse_call(node, (index,) if many else (), now, report) for index, node in enumerate(nodes)]
     findings = located(text, report.problems)
     return CallFile(() if findings else tuple(each for each in read if each is not None), many, findings)
@@ -104,8 +104,8 @@ def _parse_call(node: Node, path: Path, now: datetime, report: Report) -> Call |
     if written is None:
         return None
     before = len(report.problems)
-    for where, message in _faults(written, members, others):
-        report.error((*path, *where), "FieldInvalid", message)
+    for fault in _faults(written, members, others):
+        report.error((*path, *fault.path), fault.reason, fault.message)
     if len(report.problems) > before:
         return None
     side = Side(written.side)
@@ -126,27 +126,35 @@ def _parse_call(node: Node, path: Path, now: datetime, report: Report) -> Call |
     )
 
 
+def _fault(path: Path, message: str) -> Problem:
+    return Problem(path, "FieldInvalid", message)
+
+
 def _faults(written: WrittenCall, *metadata: Mapping[str, Any]) -> _Faults:
     if not _PATH.fullmatch(written.path):
-        yield ("path",), "expected the full name of a method such as '/shop.Cart/Add'"
+        yield _fault(("path",), "Not a method path. Use the full name of a method, such as '/shop.Cart/Add'.")
     if written.side == "client" and written.peer is not None:
-        yield ("peer",), "a client has no connection yet when its filters run"
+        yield _fault(("peer",), "A client has no connection when its filters run. Remove 'peer', or set side: server.")
     for name, values in written.headers.items():
         fault = _header_fault(name, values)
-        if fault:
-            yield ("headers", name), fault
+        if fault is not None:
+            yield _fault(("headers", name), fault)
     for field_name, members in zip(("routeMetadata", "clusterMetadata"), metadata, strict=True):
         for name, value in members.items():
             if not isinstance(value, dict):
-                yield (field_name, name), "expected a mapping: the metadata for one filter"
+                yield _fault((field_name, name), "Not a mapping. Expected a mapping with the metadata of one filter.")
 
 
-def _header_fault(name: str, values: tuple[str, ...]) -> str:
+def _header_fault(name: str, values: tuple[str, ...]) -> str | None:
     if not _NAME.fullmatch(name):
-        return "expected the name of a header in lower case; path and authority have fields of their own"
+        return "Not a header name. Use lower case; set path and authority in their own fields."
     if name.endswith("-bin"):
-        return "" if all(map(_is_base64, values)) else "expected base64: the values of '-bin' headers are bytes"
-    return "" if all(map(_VALUE.fullmatch, values)) else "expected printable ASCII on one line"
+        return (
+            None
+            if all(map(_is_base64, values))
+            else "Not base64, but values of '-bin' headers are bytes. Encode the value as base64."
+        )
+    return None if all(map(_VALUE.fullmatch, values)) else "Not a header value. Use printable ASCII on one line."
 
 
 def _connection(peer: WrittenPeer) -> WrittenConnection:

@@ -21,7 +21,7 @@ def match_record(file: TreeFile, found: Explanation[ActionText]) -> dict[str, An
 def match_line(file: TreeFile, found: Explanation[ActionText]) -> str:
     """Say where a call ends."""
     if found.action is None:
-        return "no match" + ("; a composite filter refuses the call as UNAVAILABLE" if file.composite else "")
+        return "no match" + ("; the composite filter ends the call with UNAVAILABLE" if file.composite else "")
     place, path = file.place(found.path)
     name = file.name(found.path)
     return f"{found.action.text}{f' ({name})' if name else ''}, at {place}: {dotted(path)}"

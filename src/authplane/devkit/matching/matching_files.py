@@ -39,7 +39,7 @@ from authplane.resources.yaml.nodes import Fields, Items, Node, Scalar, is_null
 _XDS_MATCHER: Final = ("xds_matcher", "xdsMatcher")
 _EXTENSION: Final = ("extension_config", "extensionConfig")
 _NO_AUTHORITY: Final = Step(
-    path=(), text="tree", matched=False, why="it asks for the authority of the call, which is not known"
+    path=(), text="tree", matched=False, why="it reads the authority of the call, which is unknown"
 )
 
 
@@ -106,12 +106,12 @@ def _tree(message: Message, kinds: Kinds[Call, ActionText], problems: Problems) 
             with problems.at(_XDS_MATCHER[0]):
                 if message.HasField("xds_matcher"):
                     return parse_tree(message.xds_matcher, kinds, problems)
-                problems.add("Missing", "must be set; without a tree the filter lets every call pass")
+                problems.add("Missing", "The filter has no tree and would allow every call. Set xds_matcher.")
                 return None
         case pb.Matcher():
             return parse_tree(message, kinds, problems)
         case _:
-            raise TypeError("there are two messages that have trees")
+            raise TypeError("only ExtensionWithMatcher and Matcher have trees")
 
 
 def _besides(before: list[Problem], problems: Iterable[Problem]) -> Iterator[Problem]:
@@ -181,11 +181,11 @@ def _execute(data: bytes, problems: Problems) -> ActionText | None:
     try:
         message = composite_pb2.ExecuteFilterAction.FromString(data)
     except DecodeError:
-        problems.add("Unreadable", f"the bytes are no {EXECUTE_NAME}")
+        problems.add("Unreadable", f"Cannot decode the bytes. Expected {EXECUTE_NAME}.")
         return None
     chain = list(message.filter_chain.typed_config) if message.HasField("filter_chain") else [message.typed_config]
     if not message.HasField("filter_chain") and not message.HasField("typed_config"):
-        problems.add("FilterMissing", "one of typed_config and filter_chain must be set")
+        problems.add("FilterMissing", "The action has no filter. Set typed_config or filter_chain.")
         return None
     text = "execute " + ", ".join(each.name or each.typed_config.TypeName() for each in chain)
     if message.HasField("sample_percent"):
@@ -210,7 +210,9 @@ def _cel(data: bytes, vocabulary: Vocabulary, problems: Problems) -> "ToldExpres
             for each in program:
                 problems.add(f"Expression{each.reason}", f"{each.line}:{each.column}: {each.message}")
             return None
-        problems.warn("ExpressionUnchecked", "is a text; data planes take cel_expr_checked only")
+        problems.warn(
+            "ExpressionUnchecked", "Data planes do not read expressions as text. Set cel_expr_checked for production."
+        )
         return ToldExpression(program)
 
 
@@ -237,11 +239,11 @@ def _part(part: Part, path: Path) -> Step:
         case Shown("true" | "false" as text):
             matched, why = text == "true", ""
         case Shown(text):
-            why = f"it is {text}"
+            why = f"value is {text}"
         case Hidden():
             why = ""
         case Failed() as failed:
-            matched, why = False, f"it fails: {failed.message}"
+            matched, why = False, f"error: {failed.message}"
         case _:
             assert_never(part.value)
     return Step(

@@ -77,7 +77,9 @@ def _fill_fields(message: Message, node: Fields, path: Path, report: Report, *, 
         elif not is_null(entry.node):
             group = field.containing_oneof
             if group is not None and groups.setdefault(group.name, name) != name:
-                report.error(here, "FieldInvalid", f"'{groups[group.name]}' and '{name}' cannot both be given")
+                report.error(
+                    here, "FieldInvalid", f"'{groups[group.name]}' and '{name}' exclude each other. Remove one of them."
+                )
             else:
                 _fill_field(message, field, entry.node, here, report)
 
@@ -115,7 +117,7 @@ def _fill_map(message: Message, field: Described, node: Node, path: Path, report
         if is_text or _NUMBER.fullmatch(name):
             fill(getattr(message, field.name)[name if is_text else int(name)], entry.node, (*path, name), report)
         else:
-            report.error((*path, name), "FieldInvalid", "expected a number as the key")
+            report.error((*path, name), "FieldInvalid", "Not a number. Expected a number as the key.")
 
 
 def _fill_list(message: Message, field: Described, node: Node, path: Path, report: Report) -> None:
@@ -137,12 +139,18 @@ def _fill_any(message: any_pb2.Any, node: Node, path: Path, report: Report) -> N
     entry = node.entries.get(TYPE)
     url = value_of(entry.node) if entry is not None and isinstance(entry.node, Scalar) else None
     if not isinstance(url, str) or not url.rpartition("/")[2]:
-        report.error((*path, TYPE), "FieldRequired", f"expected the type of the message, such as '{_EXAMPLE}'")
+        report.error(
+            (*path, TYPE), "FieldRequired", f"The type of the message is missing. Set it, for example to '{_EXAMPLE}'."
+        )
         return
     descriptor = _known(url.rpartition("/")[2])
     if descriptor is None:
         message.type_url = url
-        report.warn((*path, TYPE), "TypeUnknown", f"'{url}' is not known here; what it says is not checked")
+        report.warn(
+            (*path, TYPE),
+            "TypeUnknown",
+            f"'{url}' is an unknown type, so its fields are not checked. Ignore this if intended.",
+        )
         return
     inner: Message = message_factory.GetMessageClass(descriptor)()
     if descriptor.full_name.startswith("google.protobuf."):
@@ -186,11 +194,11 @@ def _convert(message: Message, value: Any, path: Path, report: Report) -> None:
     except (ParseError, TypeError, ValueError, AttributeError) as error:
         # The last of nested messages is the one about the field itself.
         said = str(error).rpartition(" field: ")[2].partition(" at ")[0]
-        report.error(path, "FieldInvalid", said.rstrip("."))
+        report.error(path, "FieldInvalid", f"{said.rstrip('.')}. Use a value of the field's type.")
 
 
 def _unknown(name: str, descriptor: Described) -> str:
     known = [field.camelcase_name for field in descriptor.fields]
     close = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean '{close[0]}'?" if close else ""
-    return f"a {descriptor.name} has no field '{name}'{hint}"
+    remedy = f"Did you mean '{close[0]}'?" if close else "Remove it."
+    return f"'{name}' is not a field of {descriptor.name}. {remedy}"

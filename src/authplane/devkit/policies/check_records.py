@@ -1,4 +1,4 @@
-"""How a decision was reached: as JSON for programs, as a tree for people."""
+"""Explains decisions: as JSON for programs, as a tree for people."""
 
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, assert_never
@@ -17,7 +17,7 @@ _UNAVAILABLE: Final = 503
 
 
 class Branch(NamedTuple):
-    """A line of a tree, and what hangs below it."""
+    """A line of a tree and the branches below it."""
 
     text: str
     below: tuple["Branch", ...] = ()
@@ -37,7 +37,7 @@ def decision_word(decision: Decision) -> str:
 
 
 def http_status(decision: Decision) -> int | None:
-    """Return the status that the client gets from us; None if the request goes on."""
+    """Return the HTTP status of a denial; None if the request is allowed."""
     match decision:
         case Allow():
             return None
@@ -50,12 +50,12 @@ def http_status(decision: Decision) -> int | None:
 
 
 def reason_of(reason: str, *, asked: bool) -> str:
-    """Return a reason; that nobody was asked is not the same as that nobody answered."""
+    """Return the reason; a service that was not called has another reason than one that did not answer."""
     return _NOT_ASKED if reason == _NO_ANSWER and not asked else reason
 
 
 def check_record(checked: Checked, *, asked: bool) -> dict[str, Any]:
-    """Describe a decision; ``asked`` tells whether external services were."""
+    """Describe a decision; ``asked`` is true if external services were called."""
     verdict = checked.verdict
     grounds = verdict.grounds
     policies = verdict.trace.policies if verdict.trace is not None else ()
@@ -136,15 +136,15 @@ def _part_record(part: Part) -> dict[str, Any]:
 
 
 def check_tree(checked: Checked, *, asked: bool) -> tuple[Branch, ...]:
-    """Describe everything that was tried, in order, and what would have to change."""
+    """Describe every evaluated policy, rule and entry in order, with fixes."""
     trace = checked.verdict.trace
     policies = tuple(_policy_branch(each, asked=asked) for each in (trace.policies if trace is not None else ()))
     shadows = tuple(_shadow_branch(each, asked=asked) for each in checked.verdict.shadows)
-    return (*(policies or (Branch("no policy was asked"),)), *shadows)
+    return (*(policies or (Branch("no policy was evaluated"),)), *shadows)
 
 
 def _policy_branch(policy: PolicyTrace, *, asked: bool) -> Branch:
-    said = "lets it pass" if policy.passed else "does not let it pass"
+    said = "grants the request" if policy.passed else "denies the request"
     reason = reason_of(policy.reason, asked=asked)
     rules = tuple(_rule_branch(each, asked=asked) for each in policy.rules)
     return Branch(f"{policy.policy} at {policy.target}: {said} ({reason})", rules)
@@ -152,7 +152,7 @@ def _policy_branch(policy: PolicyTrace, *, asked: bool) -> Branch:
 
 def _shadow_branch(shadow: Shadowed, *, asked: bool) -> Branch:
     rules = tuple(_rule_branch(each, asked=asked) for each in shadow.rules)
-    said = f"in shadow, {would_words(shadow.would)} ({shadow.reason})"
+    said = f"shadow mode, {would_words(shadow.would)} ({shadow.reason})"
     return Branch(f"{shadow.policy} at {shadow.target}: {said}", rules)
 
 
@@ -160,14 +160,14 @@ def _rule_branch(rule: RuleTrace, *, asked: bool) -> Branch:
     who = f" as {rule.identity}" if rule.identity else ""
     said = f"matches{who}" if rule.matched else f"does not match ({rule.reason})"
     below = [_entry_branch(each, asked=asked) for each in rule.entries]
-    below += [Branch(f"to change that: {rule.hint}")] if rule.hint else []
+    below += [Branch(f"fix: {rule.hint}")] if rule.hint else []
     return Branch(f"rule {rule.rule}: {rule.source} {said}", tuple(below))
 
 
 def _entry_branch(entry: EntryTrace, *, asked: bool) -> Branch:
     said = "grants" if entry.granted else f"does not grant ({reason_of(entry.reason, asked=asked)})"
     below = [_part_branch(entry.explanation.root)] if entry.explanation is not None else []
-    below += [Branch(f"to change that: {hint}") for hint in _hints(entry)]
+    below += [Branch(f"fix: {hint}") for hint in _hints(entry)]
     return Branch(f"entry {entry.entry} {said}", tuple(below))
 
 
@@ -193,7 +193,7 @@ def _part_branch(part: Part) -> Branch:
 
 
 def tree_lines(branches: tuple[Branch, ...], before: str = "") -> Iterator[str]:
-    """Draw a tree, line by line; nothing in it can garble a terminal."""
+    """Yield the lines of a tree; control characters are escaped."""
     for index, (text, below) in enumerate(branches):
         last = index == len(branches) - 1
         yield f"{before}{'└─' if last else '├─'} {printable(text)}"

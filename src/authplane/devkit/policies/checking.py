@@ -1,7 +1,7 @@
-"""Judges requests that somebody describes, by the code that judges those of clients.
+"""Evaluates described requests with the code of the policy server.
 
-What the description leaves out is made up so that nothing has to be judged in another way: a certificate for a SPIFFE
-id, a signature for claims. What is made up is said.
+`check` creates what the description leaves out, so that the same code can verify it: a certificate for a SPIFFE ID, a
+signature for claims. The result lists these assumptions.
 """
 
 import json
@@ -41,9 +41,9 @@ from authplane.resources.loaded_resources import Loaded
 from authplane.resources.typed.shapes import Report
 
 Keys: TypeAlias = Mapping[str, KeySet]
-"""By issuer, as policies or tokens call it."""
+"""Key sets by issuer, as policies or tokens name it."""
 Answer: TypeAlias = Callable[[Ask], Outcome]
-"""Asks an external service."""
+"""Calls an external service."""
 
 NOT_ASKED: Final = "not asked"
 _LIFETIME: Final = timedelta(hours=1)
@@ -51,63 +51,67 @@ _LIFETIME: Final = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enforced:
-    """Policies as a server that reads the same documents would enforce them."""
+    """Policies as the policy server enforces them for the same documents."""
 
     loaded: Loaded
     compiled: Compiled
     routed: tuple[RequestTarget, ...] = ()
-    """The targets that documents lead to."""
+    """The targets that routes reach."""
 
     @property
     def policies(self) -> Policies:
-        """What decides."""
+        """The compiled policies."""
         return self.compiled.policies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """What a decision takes besides policies and request."""
+    """Inputs of a decision besides policies and request."""
 
     now: datetime
     keys: Keys = field(default_factory=lambda: MappingProxyType({}))
     answer: Answer | None = None
-    """Without it no external service is asked, and what depends on one is unavailable."""
+    """Calls external services; without it, decisions that depend on one are unavailable."""
     means: Means = EXPLAINING
 
 
 class Checked(NamedTuple):
-    """How a request would be judged."""
+    """The decision about a request."""
 
     verdict: Verdict
     notes: tuple[str, ...]
-    """What was assumed, and what could not be found out."""
+    """Assumptions and missing inputs."""
 
 
 def enforce(loaded: Loaded) -> Enforced:
-    """Compile what documents say, as a server does."""
+    """Compile documents, as the policy server does."""
     compiled = compile_policies(loaded.resources)
     built = build_graph(loaded.resources, policies=compiled.policies)
     return Enforced(loaded=loaded, compiled=compiled, routed=routed_targets(built))
 
 
 def parse_keys(text: Text) -> tuple[Keys, tuple[Finding, ...]]:
-    """Read key sets by issuer, with every problem."""
+    """Parse key sets by issuer and collect every problem."""
     report, found = Report(), {}
     if text.root is None:
         return {}, text.findings
     for issuer, value in json_object(text.root, (), report).items():
         keys = parse_key_set(json.dumps(value).encode())
         if isinstance(keys, NotStrict):
-            report.error((issuer,), "FieldInvalid", f"expected a key set {{keys: [...]}}; this is {keys.why}")
+            report.error((issuer,), "FieldInvalid", f"Cannot read the keys: {keys.why}. Expected {{keys: [...]}}.")
         else:
             found[issuer] = keys
             for each in keys.ignored:
-                report.warn((issuer, "keys"), "KeyIgnored", f"the key {each.key} is not used: {each.why}")
+                report.warn(
+                    (issuer, "keys"),
+                    "KeyIgnored",
+                    f"Key {each.key} is ignored: {each.why}. Remove it, or replace it by a supported key.",
+                )
     return found, located(text, report.problems)
 
 
 def check(policies: Policies, asked: AskedRequest, given: Circumstances) -> Checked:
-    """Judge a request as a server does that gets it from a proxy."""
+    """Evaluate a request as the policy server does for a proxy."""
     now = asked.time or given.now
     request, assumed = _shown(asked, now)
     keyring = _Keyring(policies.issuers, assumed or given.keys)
@@ -116,9 +120,9 @@ def check(policies: Policies, asked: AskedRequest, given: Circumstances) -> Chec
 
     def perform(effect: Effect) -> Outcome:
         if not isinstance(effect, Ask):
-            return NoAnswer("nobody can do that here")
+            return NoAnswer("not available in authplane check")
         if given.answer is not None:
-            # Whoever is asked answers now, whenever the request is said to come.
+            # External services answer now, whatever time the request has.
             return given.answer(replace(effect, deadline=effect.deadline + (given.now - now).total_seconds()))
         unasked.append(effect)
         return NoAnswer(NOT_ASKED)
@@ -130,22 +134,22 @@ def check(policies: Policies, asked: AskedRequest, given: Circumstances) -> Chec
 
 
 def would_words(would: Would) -> str:
-    """Say what a policy in shadow would do if it were enforced."""
+    """Describe the outcome of a policy in shadow mode if it were enforced."""
     match would:
         case Would.ALLOW:
             return "would allow"
         case Would.DENY:
             return "would deny"
         case Would.UNKNOWN:
-            return "cannot tell without others"
+            return "has no outcome without external services"
         case _:
             assert_never(would)
 
 
 def shadow_note(shadow: Shadowed) -> str:
-    """Say what a policy in shadow would do about a request, and why."""
+    """Describe the outcome of a policy in shadow mode for a request, with the reason."""
     because = " ".join(filter(None, (shadow.policy, shadow.rule, shadow.entry)))
-    return f"in shadow: {because} {would_words(shadow.would)} ({shadow.reason})"
+    return f"shadow mode: {because} {would_words(shadow.would)} ({shadow.reason})"
 
 
 def _finish(flow: VerdictFlow, perform: Callable[[Effect], Outcome]) -> Verdict:
@@ -159,7 +163,7 @@ def _finish(flow: VerdictFlow, perform: Callable[[Effect], Outcome]) -> Verdict:
 
 
 class _Keyring:
-    """The issuers that policies name, with the keys that are at hand."""
+    """The issuers of the policies with their available keys."""
 
     def __init__(self, issuers: Iterable[Issuer], keys: Keys) -> None:
         self._issuers = {name: issuer for issuer in issuers for name in issuer.url.names()}
@@ -175,7 +179,7 @@ class _Keyring:
         return NotReady(issuer=issuer.url.url)
 
     def wanted(self, issuer: str, kid: str) -> None:
-        """Do nothing: nobody fetches keys meanwhile."""
+        """Do nothing: keys are not fetched during a check."""
 
 
 def _shown(asked: AskedRequest, now: datetime) -> tuple[Request, Keys]:
@@ -186,7 +190,7 @@ def _shown(asked: AskedRequest, now: datetime) -> tuple[Request, Keys]:
     key = SigningKey.generate()
     keys = parse_key_set(key.key_set())
     if isinstance(keys, NotStrict):
-        raise TypeError("a key that was just made can be read")
+        raise TypeError("a new key is readable")
     defaults = {"exp": int((now + _LIFETIME).timestamp())}
     token = key.sign({**defaults, **asked.token.claims, "iss": asked.token.issuer})
     bearer = ("authorization", f"Bearer {token}")
@@ -194,7 +198,7 @@ def _shown(asked: AskedRequest, now: datetime) -> tuple[Request, Keys]:
 
 
 def _peer(asked: AskedRequest, now: datetime) -> Peer:
-    """Return the peer as a proxy describes it that has verified its certificate."""
+    """Return the peer as a proxy describes it after verifying its certificate."""
     if asked.certificate:
         shown = quote(asked.certificate)
         svid = parse_svid(shown)
@@ -210,19 +214,19 @@ def _peer(asked: AskedRequest, now: datetime) -> Peer:
 def _assumptions(asked: AskedRequest) -> Iterator[str]:
     yield from asked.remarks
     if asked.spiffe_id:
-        yield f"assumed: the certificate of the peer proves {asked.spiffe_id}"
+        yield f"assumed: the peer's certificate has the SPIFFE ID {asked.spiffe_id}"
     if asked.certificate:
-        yield "assumed: the proxy has verified the certificate of the peer"
+        yield "assumed: the proxy verified the peer's certificate"
     if asked.token is not None:
-        yield f"assumed: {printable(asked.token.issuer)} has signed the claims; no signature was verified"
+        yield f"assumed: {printable(asked.token.issuer)} signed the claims; no signature was verified"
 
 
 def _gaps(policies: Policies, asked: AskedRequest, token: Token, unasked: Iterable[Ask]) -> Iterator[str]:
-    """Say what could not be found out."""
+    """Describe missing inputs."""
     if isinstance(token, Refused) and token.reason is Reason.ISSUER_NOT_READY:
-        yield f"not known: the keys of {token.issuer}; give them with --keys, or fetch them with --fetch"
+        yield f"missing: keys of issuer {token.issuer}. Use --keys or --fetch."
     for service in dict.fromkeys(each.service for each in unasked):
-        yield f"not asked: the external service {service.service}:{service.port}; --ask asks it"
+        yield f"not called: external service {service.service}:{service.port}. Use --ask to call it."
     guarded = any(
         attachment.policies or attachment.shadows
         for aim, attachment in policies.attachments.items()
@@ -231,4 +235,4 @@ def _gaps(policies: Policies, asked: AskedRequest, token: Token, unasked: Iterab
     backend = asked.target.backend
     known = policies.attachments.get(PolicyTarget(backend)) if backend is not None else None
     if guarded and asked.target.gateway is None and known is not None and known.mcp:
-        yield f"not asked: the policies of Gateways, since none leads to {backend}; target.gateway names one"
+        yield f"not evaluated: policies of Gateways, because no Gateway routes to {backend}. Set target.gateway."

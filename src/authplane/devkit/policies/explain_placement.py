@@ -1,4 +1,4 @@
-"""Who decides what before every target, and what could be otherwise."""
+"""Explains which part decides the requests to each target, and which settings change that."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -19,10 +19,12 @@ from authplane.policy.rules.policy_targets import BACKENDS, PolicyTarget
 from authplane.policy.rules.rule_model import Policy, Screen, Unusable
 from authplane.policy.rules.target_choices import BODY_INSPECTION, PLACEMENT, Chosen
 
-UNREACHED: Final = "nothing that is served leads here"
-EVALUATED: Final = "is evaluated, and not enforced (mode: Shadow)"
-TOO_OLD: Final = "is not evaluated: where nothing is enforced, Envoy asks about it from 1.38 on (mode: Shadow)"
-OPEN_SERVER: Final = "is not evaluated: a gRPC server before which nothing is enforced asks nobody (mode: Shadow)"
+UNREACHED: Final = "no served route reaches this target"
+EVALUATED: Final = "evaluated, not enforced (mode: Shadow)"
+TOO_OLD: Final = (
+    "not evaluated: without an enforced policy on the target, this needs Envoy 1.38 or later (mode: Shadow)"
+)
+OPEN_SERVER: Final = "not evaluated: a gRPC server without an enforced policy sends no checks (mode: Shadow)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +32,7 @@ class ExplainedEntry:
     """One entry of a rule."""
 
     rule: str
-    """Empty if it is for everybody, by no rule."""
+    """Empty if the entry applies to every identity and belongs to no rule."""
     entry: str
     reason: str = ""
     """Why the policy server decides; empty if Envoy does."""
@@ -38,35 +40,35 @@ class ExplainedEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedPolicy:
-    """One policy before a target."""
+    """One policy of a target."""
 
     ref: Ref
     entries: tuple[ExplainedEntry, ...]
     note: str = ""
-    """What there is to say of the policy as a whole."""
+    """A remark about the whole policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """One target, as requests come to it."""
+    """One target, with the Gateway that requests come through."""
 
     gateway: str
-    """Where they come in; empty if nothing leads there, or if the target is a gRPC server."""
+    """The Gateway and listener; empty if no route reaches the target, or if it is a gRPC server."""
     backend: str
-    """Empty if they go to a Service."""
+    """The Backend; empty if the route forwards to a Service."""
     decider: Decider
     placement: Placement
     body_inspection: BodyInspection
     policies: tuple[ExplainedPolicy, ...]
     note: str
     advice: tuple[str, ...]
-    """What would leave less to the policy server."""
+    """Changes that make more rules native."""
     trusts_parser: bool
-    """Envoy reads bodies, and leaves some of them to the JSON parser of the backend."""
+    """Envoy reads bodies and relies on the backend's JSON parser for some of them."""
 
 
 def explain(generation: Generation, envoy: Release = CURRENT) -> tuple[Explained, ...]:
-    """Say of every target who decides, with a release of Envoy before it, and with the keys of all issuers at hand."""
+    """Explain every target for a release of Envoy, assuming that the keys of all issuers are available."""
     policies = generation.compiled.policies
     passages = generation.passages(known_release(envoy))
     reached = list(passages)
@@ -116,11 +118,11 @@ def _decider(passage: TargetRoute, policies: Policies) -> Decider:
 
 def _note(passage: TargetRoute, policies: Policies, *, reached: bool) -> str:
     if policies.closed:
-        return f"nothing is allowed: {policies.closed}"
+        return f"all requests are denied: {policies.closed}"
     if passage.plan.decider is Decider.NOBODY:
         closed = passage.target.backend is not None and not policies.settings.allow_unprotected
         effect = "denied (unprotectedBackends: Deny)" if closed else "allowed"
-        return f"no policy protects it: everything is {effect}"
+        return f"no policy protects this target: all requests are {effect}"
     return "" if reached else UNREACHED
 
 
@@ -155,18 +157,18 @@ def _policy_note(placed: PlacedPolicy, chain: PolicyChain) -> str:
     known = next(each for attachment in chain.attachments for each in attachment.policies if each.ref == placed.ref)
     match known:
         case Unusable(message=message):
-            return f"denies everything: {message}"
+            return f"denies all requests: {message}"
         case Screen():
             return ""
         case Policy():
             return "" if placed.entries else "grants nothing"
 
 
-# --- What could be otherwise
+# --- Advice
 
 _FOR_REASONS: Final = {
-    TWO_NAMES: "write the address of the issuer with https:// in the policy",
-    SKEW: "give the issuer a clockSkew of whole seconds, two at least, in the AuthplaneConfiguration",
+    TWO_NAMES: "write issuerUrl with https:// in the policy",
+    SKEW: "set the issuer's clockSkew in AuthplaneConfiguration to whole seconds, at least 2s",
     OLD: "use Envoy 1.39 or later",
     UNTOLD: "use Envoy 1.39 or later",
 }
@@ -175,7 +177,7 @@ _CHANGES: Final = (
     Chosen(body_inspection=BodyInspection.NATIVE),
     Chosen(placement=Placement.AUTO, body_inspection=BodyInspection.NATIVE),
 )
-"""What may be chosen instead, the smallest change first."""
+"""Alternative settings, the smallest change first."""
 
 
 def _advice(passage: TargetRoute, passages: TargetRoutes) -> Iterator[str]:
@@ -190,20 +192,20 @@ def _advice(passage: TargetRoute, passages: TargetRoutes) -> Iterator[str]:
             if attachment.body_inspection is BodyInspection.STRICT
         ]
         written = _less_strict(f"{BODY_INSPECTION}: {BodyInspection.NATIVE}", strict, passage)
-        yield f"{written}, if the JSON parser of the backend is strict"
+        yield f"{written}, if the backend's JSON parser is strict"
     asked = [each.place for placed in _policies(passage.plan) for each in placed.asked]
     reasons = dict.fromkeys(each.reason for each in asked if isinstance(each, CallOut))
     yield from dict.fromkeys(_FOR_REASONS[each] for each in reasons if each in _FOR_REASONS)
 
 
 def _helps(change: Chosen, passage: TargetRoute, passages: TargetRoutes) -> bool:
-    """Tell whether Envoy would decide more if something less strict were chosen."""
+    """Tell whether Envoy would decide more entries with a less strict setting."""
     other = _changed(passage.chain, change)
     return _natives(passages.plan(passage.target, other)) > _natives(passage.plan)
 
 
 def _changed(chain: PolicyChain, change: Chosen) -> PolicyChain:
-    """Return a way with something else chosen; what Envoy reads for nobody that is enforced it does not read at all."""
+    """Return a chain with other settings; Envoy does not read bodies for shadow policies alone."""
     return replace(
         chain,
         placement=change.placement or chain.placement,
@@ -222,7 +224,7 @@ def _policies(plan: Plan) -> Iterator[PlacedPolicy]:
 
 
 def _less_strict(wanted: str, strict: Sequence[Attachment], passage: TargetRoute) -> str:
-    """Say where to write something; if what is stricter is written anywhere, it has to go."""
+    """Describe where to set something; it replaces stricter settings."""
     where = " and ".join(str(attachment.aim.ref) for attachment in strict)
     return f"set {wanted} on {where or passage.target.backend or passage.target.gateway}"
 

@@ -57,4 +57,4 @@ def _read(library: Library, path: str, entry: Entry) -> None:
     try:
         library.changed(shown(path), Path(entry.opened).read_bytes())
     except OSError as error:
-        library.unreadable(shown(path), f"the file cannot be read: {error.strerror}")
+        library.unreadable(shown(path), f"Cannot read the file: {error.strerror}. Check the path and its permissions.")

@@ -1,4 +1,4 @@
-"""What is allowed in policies, and probably not meant."""
+"""Finds errors and probably unintended grants in policies."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
@@ -30,7 +30,7 @@ from authplane.resources.catalogue import POLICIES, TLS_POLICY
 from authplane.resources.documents import Finding, Place
 
 KINDS: Final = POLICIES | {"Backend", "XBackend", "AuthplaneConfiguration", TLS_POLICY}
-"""What policies are made of: problems of other kinds are for `validate`."""
+"""Kinds that policies consist of; `validate` reports problems of other kinds."""
 
 
 class _Remark(NamedTuple):
@@ -41,7 +41,7 @@ class _Remark(NamedTuple):
 
 
 def lint_policies(enforced: Enforced) -> tuple[Finding, ...]:
-    """Return the problems of policies, and what should be thought about again, by place."""
+    """Return the problems of policies and warnings about probably unintended grants, sorted by place."""
     loaded, compiled = enforced.loaded, enforced.compiled
     found = [finding for finding in loaded.findings if finding.ref is None or finding.ref.kind in KINDS]
     found += [
@@ -51,14 +51,24 @@ def lint_policies(enforced: Enforced) -> tuple[Finding, ...]:
     ]
     closed = compiled.policies.closed
     if closed:
-        found.append(Finding(Place(".", 0, 0), None, Problem((), "NothingAllowed", f"nothing is allowed: {closed}")))
+        found.append(
+            Finding(
+                Place(".", 0, 0),
+                None,
+                Problem(
+                    (),
+                    "NothingAllowed",
+                    f"All requests are denied: {closed.rstrip('.')}. Fix the errors that authplane validate lists.",
+                ),
+            )
+        )
     found += (
         Finding(loaded.place(ref), ref, problem)
         for ref, problem in unprotected_problems(compiled.policies, enforced.routed)
     )
-    for ref, path, reason, message in _remarks(enforced):
-        problem = Problem(path, reason, message, Severity.WARNING)
-        found.append(Finding(loaded.place(ref, path), ref, problem))
+    for remark in _remarks(enforced):
+        problem = Problem(remark.path, remark.reason, remark.message, Severity.WARNING)
+        found.append(Finding(loaded.place(remark.ref, remark.path), remark.ref, problem))
     return tuple(sorted(dict.fromkeys(found), key=lambda each: (each.place, each.problem.reason, each.problem.message)))
 
 
@@ -80,14 +90,22 @@ def _policy_remarks(policy: AnyPolicy) -> Iterator[_Remark]:
     for index, rule in enumerate(rules):
         path: Path = ("spec", "rules", index)
         if grants and isinstance(rule.source, AnySource) and any(not isinstance(each, Asked) for each in rule.entries):
-            said = "without a source this rule is for everybody, also for those who show nothing"
+            said = (
+                "This rule has no source and grants access to everyone, including unauthenticated clients. Add a"
+                " source, or ignore this if intended."
+            )
             yield _Remark(policy.ref, path, "AnybodyMay", said)
         covering = next((each for each in rules[:index] if rule.entries and _covers_rule(each, rule)), None)
         if covering is not None:
-            said = f"the rule {covering.name!r} grants all of this already"
+            said = (
+                f"Rule {covering.name!r} already grants everything that this rule grants. Remove one of the two rules."
+            )
             yield _Remark(policy.ref, path, "RuleUnreachable", said)
         for later in _repeated(rule):
-            said = f"another entry of the rule {rule.name!r} grants all of this already"
+            said = (
+                f"Another entry of rule {rule.name!r} already grants everything that this entry grants. Remove one"
+                " of them."
+            )
             yield _Remark(policy.ref, (*path, "authorization", later), "EntryUnreachable", said)
 
 
@@ -98,7 +116,7 @@ def _repeated(rule: Rule) -> Iterator[int]:
 
 
 def _covers_rule(earlier: Rule, later: Rule) -> bool:
-    """Tell whether an earlier rule grants all that a later one grants, to all to whom it does."""
+    """Tell whether an earlier rule grants everything that a later one grants, to the same identities."""
     if later.base and not earlier.base:
         return False
     same = earlier.source == later.source
@@ -126,7 +144,7 @@ def _covers_source(wider: Source, other: Source) -> bool:
 
 
 def _covers_choice(wider: Iterable[str], other: Iterable[str]) -> bool:
-    """Compare choices, of which an empty one asks for nothing."""
+    """Compare choices; an empty one requires nothing."""
     some, fewer = set(wider), set(other)
     return not some or (bool(fewer) and fewer <= some)
 
@@ -153,10 +171,19 @@ def _target_remarks(enforced: Enforced) -> Iterator[_Remark]:
     for aim, attachment in enforced.policies.attachments.items():
         if attachment.shadows and not attachment.policies and not aim.section and aim.ref.kind == "Gateway":
             names = ", ".join(str(policy.ref) for policy in attachment.shadows)
-            yield _Remark(aim.ref, (), SHADOW_ONLY, f"only policies in shadow name it ({names}): it denies nothing")
+            yield _Remark(
+                aim.ref,
+                (),
+                SHADOW_ONLY,
+                f"Only policies in shadow mode target this resource ({names}), so no request is denied. Set mode:"
+                " Enforce in one of them.",
+            )
         granting = [policy for policy in attachment.policies if isinstance(policy, Policy)]
         if settings.composition is Composition.ANY and len(granting) > 1 and not aim.section:
-            said = f"{len(granting)} policies protect it, and with policyComposition Any the widest of them decides"
+            said = (
+                f"{len(granting)} policies protect this target, and with policyComposition: Any one of them"
+                " suffices. Set policyComposition: All, or ignore this if intended."
+            )
             yield _Remark(aim.ref, (), "AnyPolicySuffices", said)
 
 
@@ -165,5 +192,8 @@ def _setting_remarks(enforced: Enforced) -> Iterator[_Remark]:
     for index, issuer in enumerate(configuration.spec.issuers if configuration is not None else ()):
         if configuration is not None and issuer.allow_private_network:
             ref = Ref("AuthplaneConfiguration", configuration.metadata.namespace, configuration.metadata.name)
-            said = f"the issuer {issuer.url} may be on a private network: whoever controls names there is believed"
+            said = (
+                f"Issuer {issuer.url} may resolve to a private address. An attacker who controls DNS there can"
+                " supply keys. Remove allowPrivateNetwork in production."
+            )
             yield _Remark(ref, ("spec", "issuers", index, "allowPrivateNetwork"), "PrivateIssuer", said)

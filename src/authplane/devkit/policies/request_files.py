@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from authplane.core.names import Ref
-from authplane.core.problems import Path
+from authplane.core.problems import Path, Problem
 from authplane.core.values import dataclass
 from authplane.devkit.strict_files import Text, bytes_of, json_object, located, read_as, take
 from authplane.policy.attached.attachments import RequestTarget
@@ -137,7 +137,7 @@ _PARTIAL: Final = "x-envoy-auth-partial-body"
 _JSON: Final = ("content-type", "application/json")
 _ACCEPT: Final = ("accept", "application/json, text/event-stream")
 
-_Faults: TypeAlias = Iterator[tuple[Path, str]]
+_Faults: TypeAlias = Iterator[Problem]
 
 
 def parse_requests(text: Text) -> RequestFile:
@@ -148,7 +148,7 @@ def parse_requests(text: Text) -> RequestFile:
     many = isinstance(text.root, Items)
     nodes = list(text.root.items) if isinstance(text.root, Items) else [text.root]
     if not nodes:
-        report.error((), "FieldRequired", "there is no request in the list")
+        report.error((), "FieldRequired", "The list is empty. Add a request.")
     read = [parse_request(node, (index,) if many else (), text, report) for index, node in enumerate(nodes)]
     findings = located(text, report.problems)
     return RequestFile(() if findings else tuple(each for each in read if each is not None), many, findings)
@@ -168,8 +168,8 @@ def parse_request(node: Node, path: Path, text: Text, report: Report) -> AskedRe
     )
     if written is None:
         return None
-    for where, message in _faults(written):
-        report.error((*path, *where), "FieldInvalid", message)
+    for fault in _faults(written):
+        report.error((*path, *fault.path), fault.reason, fault.message)
     time = _time(written.time) if written.time else None
     if len(report.problems) > before:
         return None
@@ -194,46 +194,59 @@ class _Inner(NamedTuple):
     params: Mapping[str, Any] | None
 
 
+def _fault(path: Path, message: str) -> Problem:
+    return Problem(path, "FieldInvalid", message)
+
+
 def _faults(written: WrittenRequest) -> _Faults:
     """Yield what is wrong with values, and with several of them together."""
     if not _METHOD.fullmatch(written.method):
-        yield ("method",), "expected an HTTP method such as 'POST'"
+        yield _fault(("method",), "Not an HTTP method. Use a method such as 'POST'.")
     if not _PATH.fullmatch(written.path) or "#" in written.path:
-        yield ("path",), "expected a path such as '/mcp', with a query if it has one"
+        yield _fault(("path",), "Not a path. Use a path such as '/mcp', with an optional query.")
     if written.body is not None and written.mcp is not None:
-        yield ("mcp",), "'body' and 'mcp' cannot both be given: 'mcp' makes the body"
+        yield _fault(
+            ("mcp",), "'body' and 'mcp' exclude each other, because 'mcp' creates the body. Remove one of them."
+        )
     if written.time and _time(written.time) is None:
-        yield ("time",), "expected a time with its zone such as '2026-01-31T12:00:00Z'"
+        yield _fault(("time",), "Not a time with a zone. Use a time such as '2026-01-31T12:00:00Z'.")
     for name, values in written.headers.items():
         if not fit_name(name) or not all(_VALUE.fullmatch(value) for value in values):
-            yield ("headers", name), "expected the name of a header, and values on one line each"
+            yield _fault(("headers", name), "Not a header. Use a valid name, and values on one line each.")
     yield from _target_faults(written.target)
     yield from _peer_faults(written.peer or WrittenPeer(), written.headers)
 
 
 def _target_faults(target: WrittenTarget) -> _Faults:
     if target.kind == "Gateway" and target.gateway is not None:
-        yield ("target", "gateway"), "a Gateway is not behind another one"
+        yield _fault(("target", "gateway"), "A Gateway is not behind another Gateway. Remove 'gateway'.")
     if target.kind != "Gateway" and target.section_name:
-        yield ("target", "sectionName"), "only a Gateway has sections; put it below 'gateway'"
+        yield _fault(("target", "sectionName"), "Only a Gateway has sections. Move 'sectionName' below 'gateway'.")
 
 
 def _peer_faults(peer: WrittenPeer, headers: Mapping[str, tuple[str, ...]]) -> _Faults:
     if peer.spiffe is not None:
         found = parse_spiffe_id(peer.spiffe)
         if isinstance(found, NotSpiffe):
-            yield ("peer", "spiffe"), f"expected a SPIFFE id; this is {found.why}"
+            yield _fault(("peer", "spiffe"), f"Not a SPIFFE ID: {found.why}. Use spiffe://<trust domain>/<path>.")
         if peer.certificate is not None:
-            yield ("peer", "certificate"), "'spiffe' and 'certificate' cannot both be given"
+            yield _fault(("peer", "certificate"), "'spiffe' and 'certificate' exclude each other. Remove one of them.")
     token = peer.token
     if token is None:
         return
     if any(name.lower() == "authorization" for name in headers):
-        yield ("peer", "token"), "'token' and the header 'authorization' cannot both be given"
+        yield _fault(
+            ("peer", "token"), "'token' and the header 'authorization' exclude each other. Remove one of them."
+        )
     if (token.jwt is None) == (token.issuer is None):
-        yield ("peer", "token"), "expected a JWT as text, or 'issuer' and 'claims' that are assumed to be verified"
+        yield _fault(
+            ("peer", "token"),
+            "Not a token. Use a JWT as a string, or 'issuer' and 'claims', which count as verified.",
+        )
     elif token.jwt is not None and (token.claims is not None or not _VALUE.fullmatch(token.jwt)):
-        yield ("peer", "token"), "expected a JWT on one line, which has its claims in it"
+        yield _fault(
+            ("peer", "token"), "Not a JWT on one line without 'claims'. Use a JWT only; it contains its claims."
+        )
 
 
 def _target(written: WrittenTarget) -> RequestTarget:

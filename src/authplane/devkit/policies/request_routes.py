@@ -61,7 +61,7 @@ def _listener(way: RequestTarget) -> str:
 
 
 def _no_way(target: RequestTarget) -> str:
-    return f"not possible: no route leads from {_listener(target)} to {target.backend}"
+    return f"impossible: no route leads from {_listener(target)} to {target.backend}"
 
 
 def _ambiguity(target: RequestTarget, groups: Iterable[tuple[tuple[Ref, ...], list[RequestTarget]]]) -> str:
@@ -70,7 +70,7 @@ def _ambiguity(target: RequestTarget, groups: Iterable[tuple[tuple[Ref, ...], li
         for refs, listeners in groups
     )
     if target.backend is None:
-        said, field = f"the listeners of {target.gateway} have different policies", "target.sectionName"
+        said, field = f"The listeners of {target.gateway} have different policies", "target.sectionName"
     else:
-        said, field = f"requests come to {target.backend} through different policies", "target.gateway"
-    return f"{said}: {'; '.join(ways)}. Name the one that is meant in {field}"
+        said, field = f"Requests reach {target.backend} through Gateways with different policies", "target.gateway"
+    return f"{said}: {'; '.join(ways)}. Set {field} to one of them."
