@@ -270,6 +270,7 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "R7": "source.type is ServiceAccount, SPIFFE or OIDC, and exactly its member is set",
     "R8": "authorization.type is InlineTools, CEL or ExternalAuth, and exactly its member is set",
     "R9": "A Backend is MCP with one of serviceName and hostname, a port, and the path /mcp by default",
+    "BU-1": "A Backend's url needs no Service, may be loopback, never link-local or metadata; https is verified",
     "R10": "A Backend's hostname means TLS with that SNI and Host; serviceName means the cluster's own name",
     "R11": "A Backend's status is a list of conditions, one of each type",
     "R12": "A SPIFFE source is a full id: no wildcard, no dot segments, no trailing slash, bounded length",

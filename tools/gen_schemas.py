@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
 
 from authplane.core.secret import Secret
 from authplane.resources.catalogue import KINDS
+from authplane.resources.kinds.agentic import McpBackend
 from authplane.resources.typed.schema import (
     Given,
     Length,
@@ -37,6 +38,15 @@ _NO_EFFECT: Final = "authplane accepts this field, and it has no effect."
 _NOT_ENFORCED: Final = "authplane does not enforce this field and refuses the resource while it is set."
 
 Schema: TypeAlias = dict[str, Any]
+
+_TOGETHER: Final[Mapping[type, Schema]] = {
+    McpBackend: {
+        "if": {"required": ["url"]},
+        "then": {"properties": {"port": {"type": "null"}, "path": {"type": "null"}}},
+        "else": {"required": ["port"]},
+    }
+}
+"""What fields demand of each other, where annotations cannot say it."""
 
 
 def schema_of_kinds() -> Schema:
@@ -98,6 +108,7 @@ def _definition(kind: type) -> Schema:
     made: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
     if shape.required:
         made["required"] = list(shape.required)
+    made |= _TOGETHER.get(kind, {})
     if shape.shorthand:
         made = {"anyOf": [made, properties[shape.shorthand]]}
     return {"description": _flat(inspect.getdoc(kind) or "")} | made

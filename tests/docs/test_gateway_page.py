@@ -37,7 +37,9 @@ data:
   ca.crt: |
 {indented(authority().certificate)}
 """
-    world = World([ALONE, OVER_TLS, ca])
+    alone = ALONE.replace("url: http://127.0.0.1:3001/mcp", "serviceName: weather\n    port: 3001")
+    service = "apiVersion: v1\nkind: Service\nmetadata: {name: weather}\nspec: {ports: [{port: 3001}]}"
+    world = World([alone, service, OVER_TLS, ca])
     assert world.generation.findings == ()
     [cluster] = [each for each in world.graph.clusters if each.name.startswith("backend/")]
     host = "weather.internal.example"

@@ -271,11 +271,17 @@ BAD = {
     ),
     "both of two": Case(
         BACKEND + "spec: {mcp: {hostname: a, serviceName: b, port: 1}}",
-        ["error: spec.mcp: exactly one of 'serviceName' and 'hostname' is needed; both are given [FieldInvalid]"],
+        [
+            "error: spec.mcp: A Backend needs exactly one of serviceName, hostname and url. "
+            "Found serviceName and hostname. Set one of the three. [FieldInvalid]"
+        ],
     ),
     "neither of two": Case(
         BACKEND + "spec: {mcp: {port: 1}}",
-        ["error: spec.mcp: exactly one of 'serviceName' and 'hostname' is needed; neither is given [FieldInvalid]"],
+        [
+            "error: spec.mcp: A Backend needs exactly one of serviceName, hostname and url. "
+            "Found none of them. Set one of the three. [FieldInvalid]"
+        ],
     ),
     "upstream fields": Case(
         PROXY + "spec: {virtualhost: {fqdn: a, corsPolicy: {allowOrigin: ['*'], allowMethods: [GET]}, "

@@ -60,10 +60,12 @@ def test_a_warning_keeps_nothing_in_force_that_was_removed() -> None:
     ("kind", "version"), [("Backend", "v1alpha1"), ("XBackend", "v0alpha0")], ids=["Backend", "XBackend"]
 )
 @pytest.mark.parametrize(
-    ("mcp", "given"), [("port: 80", "neither is"), ("port: 80, serviceName: a, hostname: b.example", "both are")]
+    ("mcp", "given"),
+    [("port: 80", "none of them"), ("port: 80, serviceName: a, hostname: b.example", "serviceName and hostname")],
 )
 def test_a_backend_of_either_kind_is_a_service_or_a_host(kind: str, version: str, mcp: str, given: str) -> None:
     head = f"apiVersion: agentic.networking.x-k8s.io/{version}\nkind: {kind}\nmetadata: {{name: b}}"
     text = f"{head}\nspec: {{mcp: {{{mcp}}}}}"
-    problem = f"exactly one of 'serviceName' and 'hostname' is needed; {given} given [FieldInvalid]"
+    needed = "A Backend needs exactly one of serviceName, hostname and url."
+    problem = f"{needed} Found {given}. Set one of the three. [FieldInvalid]"
     assert said(text) == ([f"error: spec.mcp: {problem}"], "")

@@ -20,6 +20,7 @@ from authplane.resources.kinds.contour import CLASS_ANNOTATIONS, HTTPProxy, chos
 from authplane.resources.kinds.contour_file import ContourFile
 from authplane.resources.kinds.core import ConfigMap
 from authplane.resources.kinds.meta import Meta
+from authplane.resources.mcp_places import place_problems
 from authplane.resources.typed.shapes import INVALID, Report, read_fields, shape_of, suggestion
 from authplane.resources.yaml.nodes import Fields, Items, Node, Scalar, is_null, plain, value_of
 
@@ -131,10 +132,8 @@ def _backend(resource: Resource) -> Iterator[Problem]:
             yield Problem(("spec", field), "FieldRequired", f"{field!r} is required")
         if spec.type != kind and member is not None:
             yield Problem(("spec", field), "FieldInvalid", f"a Backend of type {spec.type} has no {field!r}")
-    if spec.mcp is not None and (spec.mcp.service_name is None) == (spec.mcp.hostname is None):
-        given = "neither is" if spec.mcp.hostname is None else "both are"
-        message = f"exactly one of 'serviceName' and 'hostname' is needed; {given} given"
-        yield Problem(("spec", "mcp"), "FieldInvalid", message)
+    if spec.mcp is not None:
+        yield from place_problems(spec.mcp)
     if spec.grpc is not None and parse_ip_address(spec.grpc.address) is None:
         message = f"{_cut(spec.grpc.address)!r} is not an IP address such as 127.0.0.1"
         yield Problem(("spec", "grpc", "address"), "FieldInvalid", message)

@@ -21,6 +21,7 @@ from authplane.policy.rules.policy_targets import BACKENDS, GROUPS, PolicyTarget
 from authplane.policy.rules.rule_model import Unusable
 from authplane.resources.documents import Resources
 from authplane.resources.kinds.agentic import Backend, XBackend
+from authplane.resources.mcp_places import McpHost, McpUrl, mcp_place
 
 MOST_CONDITIONS: Final = 8
 
@@ -193,17 +194,20 @@ def _resolved_backend(backend: Backend | XBackend, resources: Resources) -> Cond
     mcp, namespace = backend.spec.mcp, backend.metadata.namespace
     if mcp is None:
         return _condition("ResolvedRefs", True, "ResolvedRefs", "a gRPC server refers to nothing")
-    if mcp.service_name is None:
-        return _condition("ResolvedRefs", True, "ResolvedRefs", f"{mcp.hostname}:{mcp.port} is outside")
-    ref = Ref("Service", namespace, mcp.service_name)
+    place = mcp_place(mcp)
+    if isinstance(place, McpUrl):
+        return _condition("ResolvedRefs", True, "ResolvedRefs", f"{place.text} is one address")
+    if isinstance(place, McpHost):
+        return _condition("ResolvedRefs", True, "ResolvedRefs", f"{place.hostname}:{place.port} is outside")
+    ref = Ref("Service", namespace, place.name)
     service = resources.services.get(ref.object_name)
     if service is None:
         why = "cannot be read" if ref in resources.broken else "not found"
         return _condition("ResolvedRefs", False, "BackendNotFound", f'Service "{ref.object_name}" {why}')
-    if not any(port.port == mcp.port and port.protocol == "TCP" for port in service.spec.ports):
-        message = f'Service "{ref.object_name}" has no TCP port {mcp.port}'
+    if not any(port.port == place.port and port.protocol == "TCP" for port in service.spec.ports):
+        message = f'Service "{ref.object_name}" has no TCP port {place.port}'
         return _condition("ResolvedRefs", False, "BackendNotFound", message)
-    return _condition("ResolvedRefs", True, "ResolvedRefs", f'Service "{ref.object_name}" has port {mcp.port}')
+    return _condition("ResolvedRefs", True, "ResolvedRefs", f'Service "{ref.object_name}" has port {place.port}')
 
 
 def _condition(kind: str, holds: bool, reason: str, message: str) -> Condition:

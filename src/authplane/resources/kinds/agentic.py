@@ -19,12 +19,19 @@ _NAME: Final = Length(1, 253)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpBackend:
-    """An MCP server: a Service in the Backend's namespace or an external host name, one of the two."""
+    """An MCP server: a Service in the Backend's namespace, an external host name, or a URL; one of the three.
+
+    `authplane.resources.mcp_places` says which, and has the defaults.
+    """
 
     service_name: Annotated[str, _NAME] | None = None
     hostname: Annotated[str, _NAME] | None = None
-    port: Annotated[int, _PORT]
-    path: str = "/mcp"
+    url: Annotated[str, Length(1, 2048)] | None = None
+    """Scheme, host, port and path in one. An extension: the upstream kind has no such field."""
+    port: Annotated[int, _PORT] | None = None
+    """Required with ``serviceName`` and ``hostname``; a URL has its own."""
+    path: str | None = None
+    """``/mcp`` by default; a URL has its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

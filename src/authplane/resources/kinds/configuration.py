@@ -7,7 +7,7 @@ from authplane.resources.kinds.contour_policies import NamespacedName
 from authplane.resources.kinds.contour_settings import ContourSettings
 from authplane.resources.kinds.meta import Meta
 from authplane.resources.kinds.policy_settings import PolicySettings
-from authplane.resources.typed.schema import Filled, Length, Range
+from authplane.resources.typed.schema import Filled, Length, OneOf, Range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +57,8 @@ class GatewaySettings:
     tls: DefaultGatewayTls | None = None
     ca_file: Annotated[str, Length(1, 4096)] = "/etc/ssl/certs/ca-certificates.crt"
     """The PEM file, where Envoy runs, with the CAs that Backends outside are verified with."""
+    backend_urls: Annotated[str, OneOf(("Allow", "HTTPSOnly", "Deny"))] | None = None
+    """Which URLs Backends may have; left out, the source of the resources decides: a folder allows all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

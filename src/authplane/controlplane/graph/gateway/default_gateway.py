@@ -31,6 +31,7 @@ from authplane.resources.kinds.gateway import (
     UrlRewrite,
 )
 from authplane.resources.kinds.meta import Meta
+from authplane.resources.mcp_places import mcp_place
 
 DEFAULT: Final = ObjectName("default", "authplane")
 _GROUP: Final = "agentic.networking.x-k8s.io"
@@ -79,7 +80,7 @@ def _secret(name: NamespacedName) -> SecretRef:
 
 
 def _route(name: ObjectName, backend: Backend | XBackend, mcp: McpBackend) -> HTTPRoute:
-    path = mcp.path
+    path = mcp_place(mcp).path
     rewrite = UrlRewrite(path=PathModifier(type="ReplacePrefixMatch", replace_prefix_match=path))
     rule = HTTPRouteRule(
         matches=(HTTPRouteMatch(path=HTTPPathMatch(value=f"/{name}")),),

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, assert_never
 
+from authplane.controlplane.graph.gateway.backend_urls import build_url_cluster
 from authplane.controlplane.graph.model.canonical_paths import target_problem
 from authplane.controlplane.graph.model.upstreams import (
     CaFile,
@@ -29,7 +30,8 @@ from authplane.core.values import dataclass
 from authplane.policy.rules.backend_tls import TlsRefused
 from authplane.policy.rules.target_choices import IDLE_TIMEOUT
 from authplane.resources.documents import Resources
-from authplane.resources.kinds.agentic import Backend, McpBackend, XBackend
+from authplane.resources.kinds.agentic import Backend, XBackend
+from authplane.resources.mcp_places import McpHost, McpPlace, McpService, McpUrl, mcp_place
 
 _HTTPS: Final = 443
 _ANYWHERE: Final = NameRules(allowed=ExternalNames.ANYWHERE)
@@ -106,7 +108,7 @@ def _build(  # noqa: PLR0913, PLR0917 (all that it may look at)
         return BuiltBackend(None, ())
     build = _Build(with_tables(resources, tables), settings, ca, tables["clusters"], tls)
     with problems.at("spec", "mcp"):
-        target = build.target(ref, written.spec.mcp, problems)
+        target = build.target(ref, mcp_place(written.spec.mcp), problems)
     idle = _idle(written.metadata.annotations, settings, problems)
     return BuiltBackend(replace(target, idle=idle), tuple(problems))
 
@@ -137,22 +139,34 @@ class _Build:
         self._clusters = clusters
         self._tls = tls
 
-    def target(self, ref: Ref, mcp: McpBackend, problems: Problems) -> BackendTarget:
+    def target(self, ref: Ref, place: McpPlace, problems: Problems) -> BackendTarget:
         """Find out where a Backend leads."""
         before = problems.error_count
-        wrong = target_problem(mcp.path)
+        wrong = target_problem(place.path)
         if wrong:
-            with problems.at("path"):
-                problems.add("PathNotValid", f"{mcp.path!r} {wrong}")
-        if mcp.service_name is not None:
-            found = self._service(ref, mcp.service_name, mcp, problems)
-        else:
-            found = self._outside(ref, mcp.hostname or "", mcp, problems)
+            with problems.at("url" if isinstance(place, McpUrl) else "path"):
+                problems.add("PathNotValid", f"{place.path!r} {wrong}")
+        match place:
+            case McpService():
+                found = self._service(ref, place, problems)
+            case McpHost():
+                found = self._outside(ref, place, problems)
+            case McpUrl():
+                found = self._by_url(ref, place, problems)
+            case _:
+                assert_never(place)
         unusable = found is None or problems.error_count > before
-        return BackendTarget(ref=ref, cluster=None, path=mcp.path) if unusable or found is None else found
+        return BackendTarget(ref=ref, cluster=None, path=place.path) if unusable or found is None else found
 
-    def _service(self, ref: Ref, written: str, mcp: McpBackend, problems: Problems) -> BackendTarget | None:
-        name = ObjectName(ref.namespace, written)
+    def _by_url(self, ref: Ref, url: McpUrl, problems: Problems) -> BackendTarget | None:
+        with problems.at("url"):
+            cluster = build_url_cluster(ref, url, self._settings, self._ca, problems)
+        if cluster is None:
+            return None
+        return BackendTarget(ref=ref, cluster=cluster.name, own=cluster, host=url.authority, path=url.path)
+
+    def _service(self, ref: Ref, mcp: McpService, problems: Problems) -> BackendTarget | None:
+        name = ObjectName(ref.namespace, mcp.name)
         service = self._resources.services.get(name)
         told = name in self._resources.endpoint_slices
         if service is not None and not told and service.spec.type != "ExternalName":
@@ -163,7 +177,7 @@ class _Build:
                 _add(each, problems)
         return BackendTarget(ref=ref, cluster=found.name, path=mcp.path) if found.name is not None else None
 
-    def _by_name(self, ref: Ref, name: ObjectName, mcp: McpBackend, problems: Problems) -> BackendTarget | None:
+    def _by_name(self, ref: Ref, name: ObjectName, mcp: McpService, problems: Problems) -> BackendTarget | None:
         """Let the proxy look up a Service of which no endpoints are known, as pods of its cluster do."""
         service = self._resources.services[name]
         if all(each.port != mcp.port or each.protocol != "TCP" for each in service.spec.ports):
@@ -192,7 +206,8 @@ class _Build:
         )
         return BackendTarget(ref=ref, cluster=cluster.name, own=cluster, path=mcp.path)
 
-    def _outside(self, ref: Ref, written: str, mcp: McpBackend, problems: Problems) -> BackendTarget | None:
+    def _outside(self, ref: Ref, mcp: McpHost, problems: Problems) -> BackendTarget | None:
+        written = mcp.hostname
         host = external_host(written)
         rules = self._settings.names
         with problems.at("hostname"):

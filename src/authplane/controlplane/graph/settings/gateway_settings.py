@@ -19,7 +19,7 @@ from authplane.core.problems import Path
 from authplane.core.timeouts import Disabled, Timeout, UseDefault, parse_timeout
 from authplane.core.values import dataclass
 from authplane.resources.documents import Resources
-from authplane.resources.kinds.configuration import Listeners
+from authplane.resources.kinds.configuration import AuthplaneConfiguration, Listeners
 from authplane.resources.kinds.contour_policies import Authorization, CircuitBreakers, NamespacedName
 from authplane.resources.kinds.contour_settings import ContourSettings, TimeoutSettings, UpstreamTlsSettings
 
@@ -41,6 +41,16 @@ class ExternalNames(StrEnum):
     ELSEWHERE = "elsewhere"
     """Not to this machine, its link or the cluster."""
     ANYWHERE = "anywhere"
+
+
+class BackendUrls(StrEnum):
+    """Which URLs Backends may have. None of them allows addresses of the link or of cloud metadata."""
+
+    ALLOW = "Allow"
+    """Also without TLS, and also this machine."""
+    HTTPS_ONLY = "HTTPSOnly"
+    """Hosts outside that prove their names by certificates, as with ``hostname``."""
+    DENY = "Deny"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +84,7 @@ class Settings:
     """For ExternalName Services that routes lead to."""
     names: NameRules = NameRules()
     """For ExternalName Services of ExtensionServices, and for hosts of Backends."""
+    backend_urls: BackendUrls = BackendUrls.ALLOW
     insecure_authorization: bool = False
     extension_grants: bool = False
     """An ExtensionService of another namespace needs a grant."""
@@ -86,9 +97,14 @@ class Settings:
 DEFAULTS: Final = Settings()
 
 
-def read_settings(resources: Resources, reports: Reports) -> Settings | None:
+def read_settings(
+    resources: Resources, reports: Reports, *, backend_urls: BackendUrls = BackendUrls.ALLOW
+) -> Settings | None:
     """Return what is set; None means that the configuration cannot be used, and then nothing is served.
 
+    ``backend_urls`` is what applies if the configuration does not say. Who writes a folder owns the machine, so all is
+    allowed. A cluster has authors who do not: there, `BackendUrls.HTTPS_ONLY` keeps a Backend from reaching what only
+    Envoy's machine can reach.
     The defaults are for those who say nothing: they are open to other machines, which an author whose configuration
     has a mistake may have wanted to prevent.
     """
@@ -115,6 +131,7 @@ def read_settings(resources: Resources, reports: Reports) -> Settings | None:
         ),
         route_names=_name_rules(bool(enabled), ours),
         names=_name_rules(enabled is not False, ours),
+        backend_urls=_backend_urls(configuration, backend_urls),
         insecure_authorization=ours.allow_insecure_authorization,
         extension_grants=ours.require_extension_grants,
         may_fail_open=ours.allow_fail_open,
@@ -250,6 +267,11 @@ def build_breakers(given: CircuitBreakers | None) -> Breakers:
         retries=given.max_retries,
         connections_per_host=given.per_host_max_connections,
     )
+
+
+def _backend_urls(configuration: AuthplaneConfiguration | None, default: BackendUrls) -> BackendUrls:
+    written = configuration.spec.gateway.backend_urls if configuration is not None else None
+    return default if written is None else BackendUrls(written)
 
 
 def _name(given: NamespacedName | None) -> ObjectName | None:

@@ -1,6 +1,7 @@
 """Where ExternalName Services lead."""
 
 import re
+from enum import StrEnum
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
@@ -37,6 +38,16 @@ _METADATA: Final = frozenset(
 _METADATA_ADDRESSES: Final = frozenset({ip_address("100.100.100.200"), ip_address("fd00:ec2::254")})
 
 
+class Place(StrEnum):
+    """A destination that is special to the machine that connects; the values are words for messages."""
+
+    HERE = "localhost"
+    LINK = "a link-local address"
+    METADATA = "the metadata of this machine"
+    CLUSTER = "a name of the cluster"
+    WRITTEN_OUT = "whichever address the name says"
+
+
 def external_name_problem(written: str, rules: NameRules) -> str:
     """Say what is wrong with the destination of an ExternalName Service, as the tail of a sentence; empty if nothing.
 
@@ -44,12 +55,24 @@ def external_name_problem(written: str, rules: NameRules) -> str:
     """
     host = external_host(written)
     address = parse_ip_address(host)
-    if address is None and not _is_name(host):
+    if address is None and not is_dns_name(host):
         return f"is an ExternalName service whose externalName {written!r} is not a DNS name"
     if rules.allowed is ExternalNames.ANYWHERE:
         return ""
-    where = _local_name(host, rules.cluster_domain) if address is None else _local_address(address)
+    where = special_place(host, rules.cluster_domain)
     return f"is an ExternalName service that points to {where}, this is not allowed" if where else ""
+
+
+def special_place(host: str, cluster_domain: str) -> Place | None:
+    """Return which special destination a name or an address is by itself; None if it is an ordinary one."""
+    address = parse_ip_address(host)
+    return _local_name(host, cluster_domain) if address is None else _local_address(address)
+
+
+def is_dns_name(host: str) -> bool:
+    """Tell whether a host is a DNS name, in lower case and without the dot at its end; an address is none."""
+    # A name that ends in a number is none: some resolvers take 127.1 or 0x7f000001 for an address.
+    return bool(len(host) <= _LONGEST and _NAME.fullmatch(host) and not _NUMBER.fullmatch(host.rpartition(".")[2]))
 
 
 def external_host(written: str) -> str:
@@ -57,30 +80,25 @@ def external_host(written: str) -> str:
     return written.removesuffix(".").lower()
 
 
-def _is_name(host: str) -> bool:
-    # A name that ends in a number is none: some resolvers take 127.1 or 0x7f000001 for an address.
-    return bool(len(host) <= _LONGEST and _NAME.fullmatch(host) and not _NUMBER.fullmatch(host.rpartition(".")[2]))
-
-
-def _local_name(host: str, cluster_domain: str) -> str:
+def _local_name(host: str, cluster_domain: str) -> Place | None:
     if host in _HERE or _is_below(host, "localhost") or any(_is_below(host, each) for each in _LEADING_HERE):
-        return "localhost"
+        return Place.HERE
     if any(_is_below(host, each) for each in _WRITTEN_OUT):
-        return "whichever address the name says"
+        return Place.WRITTEN_OUT
     if _is_below(host, "svc") or _is_below(host, cluster_domain.lower()):
-        return "a name of the cluster"
-    return "the metadata of this machine" if host in _METADATA else ""
+        return Place.CLUSTER
+    return Place.METADATA if host in _METADATA else None
 
 
 def _is_below(host: str, domain: str) -> bool:
     return host == domain or host.endswith(f".{domain}")
 
 
-def _local_address(address: IPv4Address | IPv6Address) -> str:
-    """Say which place of this machine or its link an address means, in whichever notation; empty if none."""
+def _local_address(address: IPv4Address | IPv6Address) -> Place | None:
+    """Say which place of this machine or its link an address means, in whichever notation; None if none."""
     every = (address, *meant_by(address))
     if any(each.is_loopback or each.is_unspecified for each in every):
-        return "localhost"
+        return Place.HERE
     if not _METADATA_ADDRESSES.isdisjoint(every):
-        return "the metadata of this machine"
-    return "a link-local address" if any(each.is_link_local for each in every) else ""
+        return Place.METADATA
+    return Place.LINK if any(each.is_link_local for each in every) else None
