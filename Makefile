@@ -26,8 +26,9 @@ lint: $(STAMP) $(STUBS)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-# The documentation as a site in .site; to read it with search: python3 -m http.server --directory .site
+# What the code says in the reference pages, and the documentation as a site in .site; to read it with search: python3 -m http.server --directory .site
 docs: $(STAMP)
+	@$(BIN)/python -m tools.gen_docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "The site is in .site. To read it: python3 -m http.server --directory .site"
 

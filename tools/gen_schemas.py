@@ -92,7 +92,7 @@ def _kinds_in(hint: object) -> Iterator[type]:
 def _definition(kind: type) -> Schema:
     shape = shape_of(kind)
     hints = get_type_hints(kind, include_extras=True)
-    said = _descriptions(kind)
+    said = descriptions(kind)
     properties: dict[str, Schema] = {}
     if kind in KINDS.values():
         properties = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "status": {}}
@@ -179,7 +179,7 @@ def _of_list(limit: Limit) -> Schema:
 
 
 @cache
-def _descriptions(kind: type) -> Mapping[str, str]:
+def descriptions(kind: type) -> Mapping[str, str]:
     """Return what is written below the fields of a kind."""
     (body,) = ast.parse(inspect.getsource(kind)).body
     found: dict[str, str] = {}

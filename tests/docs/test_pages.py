@@ -6,17 +6,18 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner
 from tests.support.envoy.validation import validate
 from tests.support.eventually import START_LIMIT
 from tests.support.pages import PAGES, ROOT, Step, anchors, blocks, links, name_of, read, steps
+from tools.gen_docs.command_tables import commands
 
 from authplane.cli.main import build_app
+
+commands()  # While tests are collected: importing Python inside Envoy starts a program, once.
 
 EXAMPLES = sorted(path.parent.name for path in (ROOT / "examples").glob("*/README.md"))
 WARNED = {"contour-teams": ["AuthShadow"]}
@@ -153,41 +154,6 @@ def test_no_page_lets_several_workers_share_a_socket() -> None:
 def test_a_command_of_the_pages_has_options_that_exist(step: Step) -> None:
     result = CliRunner().invoke(build_app(), [*arguments(step)[1:], "--help"])
     assert (result.exit_code, result.stderr) == (0, "")
-
-
-def commands() -> dict[str, set[str]]:
-    """Return the options of every command that users see, by its name: ``dev token``."""
-    return dict(_options(build_app(), ""))
-
-
-def _options(group: click.Group, before: str) -> Iterator[tuple[str, set[str]]]:
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None
-        if isinstance(command, click.Group):
-            yield from _options(command, f"{before}{name} ")
-        elif not command.hidden:
-            options = {option for each in command.params for option in each.opts if option.startswith("--")}
-            yield f"{before}{name}", options - {"--help"}
-
-
-def test_the_commands_of_groups_are_looked_at() -> None:
-    assert {"authserver policy", "authserver serve", "dev issuer", "dev spiffe", "dev token"} <= commands().keys()
-
-
-@pytest.mark.parametrize(("command", "options"), commands().items(), ids=commands().keys())
-def test_the_page_of_the_command_line_has_every_option(command: str, options: set[str]) -> None:
-    page = "\n".join(read(page) for page in sorted((ROOT / "docs" / "reference" / "cli").glob("*.md")))
-    flags = re.MULTILINE | re.DOTALL
-    [section] = re.findall(rf"^##? authplane {command}\b.*?(?=^##? |\Z)", page, flags)
-    if command.startswith("authserver "):
-        [shared] = re.findall(r"^## Options of every authorization server\b.*?(?=^##? |\Z)", page, flags)
-        section += shared
-    missing = {
-        option for option in options - {"--output"} if f"{option}`" not in section and f"{option} " not in section
-    }
-    assert missing == set()
 
 
 @pytest.mark.real

@@ -1,104 +1,28 @@
-"""The reference pages say everything that the code knows: each reason, each field of each kind."""
+"""The reference pages say everything that the code knows: each command, reason, metric, and field of each kind."""
 
-import ast
 import re
-import types
-from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import NamedTuple
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
-from tests.support.pages import ROOT, blocks, read
+from tests.support.pages import blocks, name_of, read
+from tools.gen_docs.command_tables import commands
+from tools.gen_docs.field_tables import kinds_by_title, title_of, walk
+from tools.gen_docs.pages import REFERENCE, regenerated, regions
+from tools.gen_docs.reason_index import reasons
+from tools.gen_docs.tables import rows
 
-from authplane.authserver.backends.htpasswd.verified_credentials import CacheCounts
-from authplane.authserver.fronts.runtime.pyvoy.fleet import Fleet
-from authplane.authserver.records.runtime.metrics import Metrics
-from authplane.authserver.records.runtime.verdict_metrics import AccessMetrics, VerdictCounts
 from authplane.authserver.runtime.server_document import read_branches
-from authplane.controlplane.graph.reports import CONDITION_TYPES, condition_type
-from authplane.controlplane.serving.runtime.control_counts import ControlCounts, ControlView
-from authplane.controlplane.serving.runtime.control_metrics import ControlMetrics
-from authplane.controlplane.status.policy_server_status import Trial, Tried
-from authplane.policy.check.decision import Allow
-from authplane.policy.identity.tokens.issuer import Standing
-from authplane.policy.verdicts.verdict import Would
+from authplane.controlplane.graph.reports import condition_type
 from authplane.resources.catalogue import KINDS
 from authplane.resources.kinds.agentic import AccessPolicy
+from authplane.resources.kinds.configuration import AuthplaneConfiguration
 from authplane.resources.kinds.meta import Meta
-from authplane.resources.typed.schema import OneOrMany
-from authplane.resources.typed.shapes import shape_of
 
-SOURCE = ROOT / "src" / "authplane"
-REFERENCE = ROOT / "docs" / "reference"
 CONDITIONS = read(REFERENCE / "status.md")
-REASONS = "\n".join(map(read, sorted((REFERENCE / "reasons").glob("*.md"))))
-METRICS = read(REFERENCE / "metrics.md")
+REASONS = "\n".join(map(read, sorted((REFERENCE / "reasons").glob("[!i]*.md"))))
 OVERVIEW = read(REFERENCE / "resources" / "index.md")
 RESOURCES = "\n".join(map(read, sorted((REFERENCE / "resources").glob("*.md"))))
-
-_REASON = re.compile(r"[A-Z][A-Za-z]+")
-_REPORTS = {
-    "Fault", "Problem", "TlsRefused", "Unresolved", "_add", "_fault", "_programmed", "_programmed_as", "_secret",
-    "_unless", "add", "error", "report", "warn",
-}  # fmt: skip
-"""Calls that take a reason as their first or second argument."""
-_STATES = {"True", "False", "Unknown"}
-"""What conditions are, not why."""
-
-
-def reasons_of(path: Path) -> Iterator[str]:
-    """Return the reasons that a module may give: in calls, as ``reason=``, and as the first of a returned pair."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    constants = dict(_constants(tree))
-    for node in ast.walk(tree):
-        match node:
-            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=arguments, keywords=keywords):
-                written = [each for keyword in keywords if keyword.arg == "reason" for each in _branches(keyword.value)]
-                written += arguments[:2] if name in _REPORTS else []
-                written += arguments[2:3] if name == "_condition" else []
-            case ast.Assign(targets=[ast.Name(id="reason")], value=ast.IfExp() as value):
-                written = _branches(value)
-            case ast.Return(value=ast.Tuple(elts=written)) | ast.Assign(value=ast.Tuple(elts=written)):
-                pass
-            case _:
-                continue
-        yield from (reason for each in written if (reason := _text(each, constants)) and _REASON.fullmatch(reason))
-
-
-def _branches(node: ast.expr) -> list[ast.expr]:
-    return [node.body, node.orelse] if isinstance(node, ast.IfExp) else [node]
-
-
-def _constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    for node in tree.body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-            value = _text(node.value, {})
-            if value:
-                yield node.target.id, value
-
-
-def _text(node: ast.expr, constants: dict[str, str]) -> str:
-    match node:
-        case ast.Constant(value=str() as text):
-            return text
-        case ast.Name(id=name):
-            return constants.get(name, "")
-        case _:
-            return ""
-
-
-def reasons() -> set[str]:
-    packages = ("controlplane/graph", "controlplane/status", "policy", "resources", "sources")
-    modules = [path for package in packages for path in (SOURCE / package).rglob("*.py")]
-    return {reason for path in modules for reason in reasons_of(path)} - _STATES | set(CONDITION_TYPES)
-
-
-def rows(text: str) -> list[list[str]]:
-    lines = [line for line in text.splitlines() if line.startswith("|") and not line.startswith("|---")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
 @pytest.mark.slow
@@ -137,64 +61,6 @@ def test_the_pages_give_each_reason_its_type() -> None:
     assert wrong == []
 
 
-class Field(NamedTuple):
-    """A field that a document may have, how it is treated, and what else may stand there than its type says."""
-
-    path: str
-    treatment: str
-    forms: frozenset[str] = frozenset()
-
-
-def walk(kind: type, prefix: str = "") -> Iterator[Field]:
-    """Return every field that a document may have."""
-    shape = shape_of(kind)
-    hints = get_type_hints(kind, include_extras=True)
-    for name, (attribute, _) in shape.readers.items():
-        if attribute == "metadata":
-            continue
-        path = f"{prefix}{name}"
-        if name in shape.unused:
-            yield Field(path, "ignored")
-            continue
-        inner, listed = _inner(hints[attribute])
-        alone = {"or a list"} if _is_one_or_many(hints[attribute]) else set()
-        short = {"or a text"} if inner is not None and shape_of(inner).shorthand else set()
-        yield Field(path, "supported", frozenset(alone | short))
-        if inner is not None:
-            yield from walk(inner, f"{path}{'[]' if listed else ''}.")
-    for treatment in ("silent", "ignored", "refused"):
-        names: tuple[str, ...] = getattr(shape.upstream, treatment)
-        yield from (Field(f"{prefix}{name}", treatment) for name in names)
-
-
-def _inner(hint: Any) -> tuple[type | None, bool]:
-    """Return the dataclass behind an annotation, and whether there is a list of it."""
-    origin, inside = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        return _inner(inside[0])
-    if origin in {Union, types.UnionType}:
-        return _inner(next(each for each in inside if each is not type(None)))
-    if origin is tuple:
-        return _inner(inside[0])[0], True
-    if not isinstance(hint, type) or not is_dataclass(hint):
-        return None, False
-    return (hint, False) if fields(hint) or hasattr(hint, "UPSTREAM") else (None, False)
-
-
-def _is_one_or_many(hint: Any) -> bool:
-    origin, inside = get_origin(hint), get_args(hint)
-    if origin in {Union, types.UnionType}:
-        return any(_is_one_or_many(each) for each in inside)
-    return origin is Annotated and OneOrMany() in inside
-
-
-def title_of(kind: type) -> str:
-    """Return the heading of a kind; two versions of one kind that differ have their own."""
-    return {"XAccessPolicy": "XAccessPolicy v1alpha1", "XAccessPolicyV0": "XAccessPolicy v0alpha0"}.get(
-        kind.__name__, kind.__name__
-    )
-
-
 class Described(NamedTuple):
     """What the page says of a field: how it is treated and, if it is supported, which values it takes."""
 
@@ -231,22 +97,20 @@ def test_the_resources_page_has_every_field_of_a_kind_and_no_other(kind: type) -
     assert described == {field.path: field.treatment for field in walk(kind)}
 
 
-@pytest.mark.parametrize("kind", dict.fromkeys(KINDS.values()), ids=lambda kind: kind.__name__)
-def test_the_resources_page_says_where_one_or_a_text_may_stand_for_more(kind: type) -> None:
-    described = documented(title_of(kind))
-    silent = [field for field in walk(kind) for form in field.forms if form not in described[field.path].value]
-    assert silent == []
-
-
-def test_the_walk_finds_the_other_forms_of_a_field() -> None:
-    forms = {field.path: field.forms for field in walk(AccessPolicy) if field.forms}
-    assert forms == {
-        "spec.rules[].authorization": {"or a list"},
-        "spec.rules[].authorization[].cel": {"or a text"},
-        "spec.rules[].authorization[].paths": {"or a text"},
-        "spec.rules[].source.serviceAccount": {"or a text"},
-        "spec.rules[].source.spiffe": {"or a list"},
+def test_the_types_of_fields_say_which_values_they_take() -> None:
+    types = {known.path: known.type for known in walk(AccessPolicy)}
+    assert types["spec.targetRefs"] == "list of at most 10 items, required"
+    assert types["spec.mode"] == "`Enforce` (default) or `Shadow`"
+    assert {path: words for path, words in types.items() if "or a " in words} == {
+        "spec.rules[].authorization": "object or a list",
+        "spec.rules[].authorization[].cel": "object or a text",
+        "spec.rules[].authorization[].paths": "list or a text",
+        "spec.rules[].source.serviceAccount": "object or a text",
+        "spec.rules[].source.spiffe": "text, at most 2048 characters or a list",
     }
+    ports = {known.path: known.type for known in walk(AuthplaneConfiguration)}
+    assert ports["spec.listeners.http.port"] == "1 to 65535; default 8080"
+    assert ports["spec.strict"] == "true or false; default false"
 
 
 def test_the_resources_page_has_the_fields_that_every_kind_has() -> None:
@@ -264,71 +128,55 @@ def test_the_resources_page_lists_the_kinds() -> None:
     assert listed == set(KINDS)
 
 
-class _Followed:
-    """An issuer of which everything is known."""
-
-    counts: Mapping[tuple[str, str], int] = MappingProxyType({("https://issuer.example", "Fetched"): 1})
-
-    def standings(self) -> tuple[Standing, ...]:
-        return (Standing(issuer="https://issuer.example", ready=True, age=1.0, why=""),)
+COMMANDS = commands()
+"""Read while tests are collected: importing Python inside Envoy starts a program, once."""
+GENERATED = [page for page in sorted(REFERENCE.rglob("*.md")) if regions(read(page))]
 
 
-def _of_policies() -> AccessMetrics:
-    counts = VerdictCounts()
-    counts.failures["AccessPolicy/default/a", "no_such_key"] += 1
-    counts.decided["AccessPolicy/default/a", "rule", "0:CEL", Allow] = 1
-    counts.shadows["AccessPolicy/default/a", Would.DENY, "allow"] = 1
-    return AccessMetrics("a", counts, _Followed(), lambda: 1)
+@pytest.mark.slow
+@pytest.mark.parametrize("page", GENERATED, ids=name_of)
+def test_a_page_says_what_the_code_says_now(page: Path) -> None:
+    assert read(page) == regenerated(read(page)), "run: make docs"
 
 
-async def test_the_page_of_metrics_has_every_metric_with_its_labels_and_no_other() -> None:
-    metrics = Metrics()
-    metrics.checks("a")
-    metrics.cache("a", CacheCounts())
-    metrics.reloads("a")
-    metrics.include(_of_policies())
-    fleet = Fleet(metrics)
-    with fleet.member("grpc", 0, "nowhere"):
-        text = (await fleet.text()).decode()
-    [section] = re.findall(r"^# Health, readiness and metrics\n(.*?)(?=^## )", METRICS, re.MULTILINE | re.DOTALL)
-    assert listed_metrics(section) == known_metrics(text)
-
-
-def known_metrics(text: str) -> set[tuple[str, str, frozenset[str]]]:
-    """Return the name, the type and the labels of each metric that a program writes."""
-    return {
-        (
-            f"{family.name}_total" if family.type == "counter" else family.name,
-            family.type,
-            frozenset(label for sample in family.samples for label in sample.labels) - {"le"},
-        )
-        for family in text_string_to_metric_families(text)
-    }
-
-
-def listed_metrics(section: str) -> set[tuple[str, str, frozenset[str]]]:
-    """Return what a page says of metrics."""
-    return {(cells[0].strip("`"), cells[1], frozenset(re.findall(r"\w+", cells[2]))) for cells in rows(section)[1:]}
-
-
-class _Controlled:
-    """A control plane that has something to say of everything."""
-
-    counts = ControlCounts()
-    view = ControlView(
-        faulty_documents=0,
-        last_good=0,
-        waiting=0,
-        rejected=0,
-        releases=MappingProxyType({"1.39": 1}),
-        tried=(Tried(address="unix:/policy.sock", trial=Trial.ACCEPTED),),
-        issuers=_Followed(),
+def test_every_command_kind_and_program_has_its_place_on_a_page() -> None:
+    assert {"authserver policy", "authserver serve", "dev issuer", "dev spiffe", "dev token"} <= COMMANDS.keys()
+    found = [each for page in GENERATED for each in regions(read(page))]
+    assert sorted(found) == sorted(
+        [
+            *(f"command {name}" for name in COMMANDS),
+            *(f"fields of {title}" for title in kinds_by_title()),
+            *("metrics of the authorization service", "metrics of the control plane"),
+            *("commands", "kinds", "reasons", "shared options"),
+        ]
     )
 
 
-def test_the_page_of_metrics_has_every_metric_of_the_control_plane_and_no_other() -> None:
-    [section] = re.findall(r"^## Metrics of the control plane\n(.*?)(?=^## )", METRICS, re.MULTILINE | re.DOTALL)
-    assert listed_metrics(section) == known_metrics(ControlMetrics(_Controlled()).text().decode())
+def test_what_people_wrote_is_kept_and_what_the_code_says_is_not() -> None:
+    stale = """# XBackend
+
+<!-- generated: fields of XBackend -->
+
+| field | type | effect |
+|---|---|---|
+| `spec` | wrong | what we say of it |
+| `gone` | text | what was said of it |
+
+- below `spec`: as below `spec` in [Backend](backend.md)
+
+<!-- end -->
+
+The end.
+"""
+    assert regenerated(stale) == stale.replace("wrong", "object, required").replace(
+        "| `gone` | text | what was said of it |\n", ""
+    )
+
+
+def test_a_metric_that_a_page_does_not_have_is_added_with_the_words_of_the_program() -> None:
+    empty = "<!-- generated: metrics of the authorization service -->\n<!-- end -->"
+    added = "| `authplane_log_lines_lost_total` | counter | | Lines missing from the decision log. |"
+    assert added in regenerated(empty)
 
 
 def test_the_page_of_the_command_line_shows_a_document_that_can_be_served(tmp_path: Path) -> None:
