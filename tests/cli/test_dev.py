@@ -150,7 +150,7 @@ BAD = {
     "a claim twice": (["token", "--sub", "a", "--claim", "x=1", "--claim", "x=2"], 2, "is set twice. Remove one"),
     "a claim that is no JSON": (["token", "--sub", "a", "--claim", "x:={"], 2, "not JSON"),
     "no duration": (["token", "--sub", "a", "--expires", "soon"], 2, "is not a duration"),
-    "no address of an issuer": (["token", "--sub", "a", "--issuer", "http://x"], 2, "is not the address of an issuer"),
+    "no address of an issuer": (["token", "--sub", "a", "--issuer", "http://x"], 2, "is not an issuer URL"),
     "another URI": (["spiffe", "--id", "https://a.example"], 2, "is not a workload's SPIFFE ID"),
     "a trust domain": (["spiffe", "--id", "spiffe://a.example"], 2, "it has no path"),
     "too long": (["spiffe", "--id", AGENT, "--expires", "9000h"], 2, "from 0s to 2160h"),

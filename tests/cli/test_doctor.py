@@ -125,7 +125,7 @@ async def test_every_backend_that_no_policy_protects_is_named(tmp_path: Path) ->
         (
             "Backend/default/bare",
             "finding",
-            "no policy protects it: every request is denied.",
+            "No policy protects this target: every request is denied.",
             "Add an AccessPolicy that names it, or set unprotectedBackends: Allow.",
         )
     ]

@@ -120,7 +120,7 @@ CASES: Final = {
     "a policy that cannot be used": Case(
         (policy(rule("{type: SPIFFE}")),),
         "Policy server",
-        ["p: denies all requests: a source of type SPIFFE needs 'spiffe'"],
+        ["p: denies all requests: A source of type SPIFFE requires 'spiffe'. Add it."],
         [],
     ),
     "no rules": Case((policy("[]"),), "Envoy", ["p: grants nothing"], []),
@@ -189,7 +189,7 @@ CASES: Final = {
         "Policy server",
         ["p: grants nothing"],
         [],
-        "all requests are denied: the AuthplaneConfiguration cannot be used",
+        "all requests are denied: the AuthplaneConfiguration is invalid",
     ),
 }  # fmt: skip
 

@@ -141,4 +141,4 @@ async def test_a_key_that_cannot_be_used_costs_itself_alone_and_is_named(program
         await program.says('"extensions added": ["authplane/tokens"]')
         assert (await resolved(program))[:2] == ("True", "ResolvedRefs")
     told = [json.loads(line) for line in program.lines if "ignored an issuer key" in line]
-    assert [(each["key"], each["why"]) for each in told] == [("small", "no algorithm that we know fits it")]
+    assert [(each["key"], each["why"]) for each in told] == [("small", "no supported algorithm fits it")]

@@ -137,7 +137,7 @@ async def test_settings_that_leave_tokens_to_a_cluster_that_is_not_there_are_ref
         write(folder, issuers, "TokenReview")
         result = await asyncio.to_thread(invoke, "lint", str(folder))
         assert result.exit_code == 1
-        assert "there is no cluster here that could be asked to review tokens" in result.stdout
+        assert "No Kubernetes API server is available to review tokens" in result.stdout
         async with server.running("policy", str(folder), "--engine", "grpcio"):
             headers = {"authorization": f"Bearer {issuers.projected()}"}
             for request in (
@@ -145,7 +145,7 @@ async def test_settings_that_leave_tokens_to_a_cluster_that_is_not_there_are_ref
                 tool_check(context=TARGET, spiffe_id=AGENT),
             ):
                 assert status(await server.answer(request)) == 503
-            await server.says("there is no cluster here that could be asked to review tokens")
+            await server.says("No Kubernetes API server is available to review tokens")
 
 
 @pytest.mark.real

@@ -186,7 +186,9 @@ KNOWN: Final = {
     ),
     "several policies": Known(
         residue="several-policies-status",
-        reason="Envoy asks for a token unless all policies know the sender; the engine goes by the first that denies",
+        reason=(
+            "Envoy requires a token unless all policies identify the sender; the engine goes by the first that denies"
+        ),
         statuses=frozenset({200, 401, 403}),
         kind=Kind.STATUS,
         only=(AUTO, NATIVE),

@@ -139,4 +139,4 @@ async def test_a_token_of_a_provider_that_was_not_configured_is_refused(provider
         await issuers.tried(5)
         assert TokenInspector(issuers).inspect(await provider.token(), now()) == Refused(reason=Reason.ISSUER)
         (standing,) = issuers.standings()
-        assert standing.why.startswith("the discovery document speaks of another issuer")
+        assert standing.why.startswith("the discovery document names another issuer")

@@ -55,7 +55,7 @@ def decided(made: AccessPolicies, request: Request, now: datetime = NOW) -> Deci
 
 
 def test_before_policies_are_published_nothing_is_allowed() -> None:
-    assert decided(backend(), call(context=CONTEXT)) == Unavailable(cause="no policies have been read yet")
+    assert decided(backend(), call(context=CONTEXT)) == Unavailable(cause="the policies are not loaded yet")
 
 
 def test_the_route_says_which_target_a_request_is_for() -> None:

@@ -191,7 +191,7 @@ def test_over_grpc_a_peer_has_an_address_of_its_kind(address: str, want: dict[st
         assert json_format.MessageToDict(peer.address) == want
 
 
-CONTRADICTION: Final = NoAnswer("the answer has a denied_response, but its status is OK or not set")
+CONTRADICTION: Final = NoAnswer("the response has a denied_response, but its status is OK or not set")
 ANSWERS: Final[dict[str, tuple[bytes, Outcome]]] = {
     "OK": (OK, Granted()),
     "OK with edits": (
@@ -265,17 +265,17 @@ ANSWERS: Final[dict[str, tuple[bytes, Outcome]]] = {
             'status {} ok_response { response_headers_to_add { header { key: "x-a" value: "1" }'
             " append_action: OVERWRITE_IF_EXISTS_OR_ADD } }"
         ),
-        NoAnswer("the service wants to replace headers of the response"),
+        NoAnswer("the service replaces response headers, which is not supported"),
     ),
     "denied, with words that allow": (response("status { code: 7 } ok_response {}"), Declined()),
     "a denial with status OK": (response("status {} denied_response {}"), CONTRADICTION),
     "a denial without a status": (response("denied_response { status { code: Unauthorized } }"), CONTRADICTION),
     "a denial without anything": (response("denied_response {}"), CONTRADICTION),
-    "an empty message, which would allow in Envoy": (b"", NoAnswer("the answer says nothing")),
-    "no message": (b"\xff", NoAnswer("the answer is no CheckResponse")),
+    "an empty message, which would allow in Envoy": (b"", NoAnswer("the response is empty")),
+    "no message": (b"\xff", NoAnswer("the response is not a CheckResponse")),
     "an error": (
         response("status { code: 14 } error_response { status { code: ServiceUnavailable } }"),
-        NoAnswer("the service could not decide"),
+        NoAnswer("the service returned an error instead of a decision"),
     ),
     "OK with metadata for other filters, which goes no further": (
         response(
@@ -286,7 +286,7 @@ ANSWERS: Final[dict[str, tuple[bytes, Outcome]]] = {
     ),
     "an edit that cannot be made": (
         response('status {} ok_response { query_parameters_to_remove: "a" }'),
-        NoAnswer("the service wants to change the query"),
+        NoAnswer("the service changes the query, which is not supported"),
     ),
 }
 
@@ -428,7 +428,7 @@ def test_a_header_that_is_for_the_connection_alone_is_not_passed_on() -> None:
 async def test_a_path_that_could_lead_elsewhere_is_not_asked_about(path: str) -> None:
     async with asking(Endpoint("127.0.0.1", 1)) as services:
         outcome = await services.ask(ask(OverHttp(path="/verify"), request=replace(REQUEST, path=path)))
-    assert outcome == NoAnswer("the request cannot be repeated")
+    assert outcome == NoAnswer("the request cannot be forwarded to the service")
 
 
 async def test_the_endpoints_of_a_service_are_asked_in_turn_and_one_that_is_down_is_passed_over() -> None:

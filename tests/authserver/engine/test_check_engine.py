@@ -94,19 +94,19 @@ UNSENDABLE: Final[dict[str, tuple[Decision, str]]] = {
     ),
     "too many headers": (
         Allow(edits=HeaderEdits(set=tuple((f"x-{index}", "") for index in range(101)))),
-        "101 headers are more than 100",
+        "101 headers exceed the maximum of 100",
     ),
     "too many bytes": (
         Allow(edits=HeaderEdits(set=tuple((f"x-{index:02}", "a" * 4092) for index in range(16)))),
-        "65536 bytes of headers are more than 61440",
+        "65536 bytes of headers exceed the maximum of 61440",
     ),
     "an allowance with too many headers for the client": (
         Allow(response_headers=tuple((f"x-{index}", "") for index in range(101))),
-        "101 headers are more than 100 in the response",
+        "101 headers exceed the maximum of 100 in the response",
     ),
     "a denial with too many bytes in its headers": (
         Deny(http_status=403, headers=tuple((f"x-{index:02}", "a" * 4092) for index in range(16)), rule="r"),
-        "65536 bytes of headers are more than 61440 in the response",
+        "65536 bytes of headers exceed the maximum of 61440 in the response",
     ),
     "a denial with a line break in a header": (
         Deny(http_status=403, headers=(("x-why", "a\nb"),), rule="r"),

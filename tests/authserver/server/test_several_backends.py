@@ -205,7 +205,7 @@ class Reconsidering:
 
 
 def two_policy_backends() -> Choice:
-    """Return a choice by path between a backend that asks an external service and one that does not."""
+    """Return a choice by path between a backend that calls an external service and one that does not."""
     asking = Reconsidering("asking", anybody(f"[{asks()}]"))
     listing = Reconsidering("listing", anybody("[{type: InlineTools, tools: [add]}]"))
     return Choice([Branch(each.name, (ByPath(f"/{each.name}"),), each) for each in (asking, listing)])

@@ -148,7 +148,7 @@ def test_the_ancestor_is_the_target_itself_and_an_entry_is_whole() -> None:
         "type": "Accepted",
         "status": "True",
         "reason": "Accepted",
-        "message": "the policy is enforced",
+        "message": "The policy is enforced.",
         "observedGeneration": 3,
         "lastTransitionTime": T0,
     }
@@ -183,7 +183,7 @@ def test_listeners_of_one_gateway_are_ancestors_of_their_own_and_keep_their_time
 
 def test_warnings_stand_in_the_message() -> None:
     [found] = ancestors(BACKEND, policy(rule(OIDC.replace("https://", ""))))
-    assert "has no scheme; it is read as 'https://issuer.example'" in found.conditions[0].message
+    assert "has no scheme and is read as 'https://issuer.example'" in found.conditions[0].message
 
 
 # --- Among the entries of others

@@ -141,7 +141,7 @@ CASES: Final = {
     "no target": Case((policy(rule()),), condition("TargetNotFound", "there is nothing to protect", "False")),
     "a configuration that cannot be used": Case(
         (settings("{placement: Never}"), BACKEND, policy(rule())),
-        condition("Denies", "nothing is allowed: the AuthplaneConfiguration cannot be used"),
+        condition("Denies", "nothing is allowed: the AuthplaneConfiguration is invalid"),
     ),
 }  # fmt: skip
 

@@ -97,8 +97,8 @@ def test_what_a_backend_or_gateway_chooses_wrongly_is_in_its_status() -> None:
         assert [(each["reason"], each["message"]) for each in valid["errors"]] == [
             (
                 "AnnotationInvalid",
-                "metadata.annotations.authplane.dev/placement: "
-                "'always' is not 'Auto' or 'CallOut'; until it is, 'CallOut' holds",
+                "metadata.annotations.authplane.dev/placement: 'always' is not supported, so 'CallOut' "
+                "applies. Use 'Auto' or 'CallOut'.",
             )
         ]
 

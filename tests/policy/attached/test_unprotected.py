@@ -24,4 +24,4 @@ def test_the_ways_are_named_on_which_nothing_protects(ways: tuple[RequestTarget,
     made = policies(BACKEND, GATEWAY, OF_WEB, settings("{unprotectedBackends: Deny}"))
     said = [(ref, problem.message) for ref, problem in unprotected_problems(made, ways)]
     assert [ref for ref, _ in said] == list(unprotected_backends(made, ways)) == ([SHOP] if words else [])
-    assert all(f"no policy protects it: {words}" in message for _, message in said)
+    assert all(f"No policy protects this target: {words}" in message for _, message in said)

@@ -69,12 +69,12 @@ TARGETS = {
     ),
     "two kinds": Targets(
         "[{kind: Backend, name: shop}, {kind: Gateway, name: edge}]",
-        "spec.targetRefs: all targets of a policy must have the same kind [Invalid]",
+        "spec.targetRefs: The targets have different kinds. Use one kind in a policy. [Invalid]",
         (SHOP, EDGE),
     ),
     "a section of a backend": Targets(
         "[{kind: Backend, name: shop, sectionName: web}]",
-        "spec.targetRefs[0].sectionName: only a Gateway has sections [Invalid]",
+        "spec.targetRefs[0].sectionName: Only a Gateway has sections. Remove sectionName. [Invalid]",
         (SHOP,),
     ),
 }
@@ -112,7 +112,7 @@ def test_a_policy_without_targets_is_inert_and_says_so() -> None:
     made = compiled(BACKEND, policy(rule(), targets="[]"))
     assert (errors(made), warnings(made)) == (
         [],
-        ["spec.targetRefs: the policy protects nothing: it has no targets [NoTargets]"],
+        ["spec.targetRefs: The policy has no targets, so it protects nothing. Add a target. [NoTargets]"],
     )
     assert made.standings[P].targets == ()
     assert made.policies.attachments[PolicyTarget(SHOP)].policies == ()
@@ -122,7 +122,7 @@ def test_a_target_that_is_not_there_is_said_and_the_others_are_protected() -> No
     made = compiled(BACKEND, policy(rule(), targets="[{kind: Backend, name: gone}, {kind: Backend, name: shop}]"))
     assert [(each.accepted, each.reason, each.message) for each in made.standings[P].targets] == [
         (False, "TargetNotFound", "Backend default/gone not found"),
-        (True, "Accepted", "the policy is enforced"),
+        (True, "Accepted", "The policy is enforced."),
     ]
     assert (errors(made), warnings(made)) == ([], [])
 
@@ -191,14 +191,14 @@ REFERENCES = {
     "not there, beside another entry": (
         (),
         BESIDE,
-        (f'{WHERE_BESIDE}Service "default/authz" not found [BackendNotFound]',),
+        (f'{WHERE_BESIDE}Service "default/authz" not found. Create it, or correct the reference. [BackendNotFound]',),
     ),
     "elsewhere, beside another entry": (
         (ELSEWHERE,),
         AWAY_BESIDE,
         (
-            f'{WHERE_BESIDE}no ReferenceGrant of its namespace lets AccessPolicy "default/p" refer to Service'
-            ' "infra/authz" [RefNotPermitted]',
+            f'{WHERE_BESIDE}No ReferenceGrant allows AccessPolicy "default/p" to refer to Service "infra/authz". '
+            "Add one in namespace 'infra'. [RefNotPermitted]",
         ),
     ),
     "elsewhere with a grant, beside another entry": ((ELSEWHERE, GRANT), AWAY_BESIDE, ()),
@@ -206,20 +206,24 @@ REFERENCES = {
     "not readable": (
         ("apiVersion: v1\nkind: Service\nmetadata: {name: authz}\nspec: {ports: [{port: x}]}",),
         ext(external()),
-        (f'{WHERE}Service "default/authz" cannot be read [BackendNotFound]',),
+        (f'{WHERE}Service "default/authz" cannot be read. Correct the document. [BackendNotFound]',),
     ),
-    "not there": ((), ext(external()), (f'{WHERE}Service "default/authz" not found [BackendNotFound]',)),
+    "not there": (
+        (),
+        ext(external()),
+        (f'{WHERE}Service "default/authz" not found. Create it, or correct the reference. [BackendNotFound]',),
+    ),
     "another port": (
         (SERVICES.replace("9000", "9001"),),
         ext(external()),
-        (f'{WHERE}Service "default/authz" has no TCP port 9000 [BackendNotFound]',),
+        (f'{WHERE}Service "default/authz" has no TCP port 9000. Use one of its ports. [BackendNotFound]',),
     ),
     "elsewhere": (
         (ELSEWHERE,),
         AWAY,
         (
-            f'{WHERE}no ReferenceGrant of its namespace lets AccessPolicy "default/p" refer to Service "infra/authz"'
-            " [RefNotPermitted]",
+            f'{WHERE}No ReferenceGrant allows AccessPolicy "default/p" to refer to Service "infra/authz". '
+            "Add one in namespace 'infra'. [RefNotPermitted]",
         ),
     ),
     "elsewhere with a grant": ((ELSEWHERE, GRANT), AWAY, ()),
@@ -227,14 +231,17 @@ REFERENCES = {
         (ELSEWHERE, GRANT.replace("kind: AccessPolicy", "kind: XAccessPolicy")),
         AWAY,
         (
-            f'{WHERE}no ReferenceGrant of its namespace lets AccessPolicy "default/p" refer to Service "infra/authz"'
-            " [RefNotPermitted]",
+            f'{WHERE}No ReferenceGrant allows AccessPolicy "default/p" to refer to Service "infra/authz". '
+            "Add one in namespace 'infra'. [RefNotPermitted]",
         ),
     ),
     "outside the cluster": (
         (SERVICES.replace("spec: {", "spec: {type: ExternalName, externalName: localhost, "),),
         ext(external()),
-        (f'{WHERE}Service "default/authz" is of type "ExternalName", which cannot be asked [BackendNotFound]',),
+        (
+            f'{WHERE}Service "default/authz" has type "ExternalName", which is not supported here. Use a '
+            "Service with endpoints. [BackendNotFound]",
+        ),
     ),
 }
 
@@ -320,7 +327,7 @@ def test_a_policy_whose_targets_cannot_be_read_denies_everything_in_its_namespac
 
 
 def test_a_configuration_that_cannot_be_used_allows_nothing() -> None:
-    closed = "the AuthplaneConfiguration cannot be used"
+    closed = "the AuthplaneConfiguration is invalid"
     assert compiled(BACKEND, settings("{strickt: true}")).policies.closed == closed
     assert compiled(BACKEND, settings("{issuers: [{url: 'http://a'}]}")).policies.closed == closed
     assert compiled(BACKEND, settings("{issuers: [{url: 'https://a', clockSkew: 5m}]}")).policies.closed == closed

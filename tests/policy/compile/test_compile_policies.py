@@ -25,23 +25,23 @@ def ext(text: str) -> str:
     return rule(authorization=f"[{{type: ExternalAuth, externalAuth: {text}}}]")
 
 
-ONLY = "an authorization of type {} has no {}"
+ONLY = "An authorization of type {} has no {}. Remove it."
 WRONG = {
     "spiffe that is no id": (
         rule("{type: SPIFFE, spiffe: not-a-spiffe-id}"),
-        "spec.rules[0].source.spiffe[0]: 'not-a-spiffe-id' is not a SPIFFE id: ",
+        "spec.rules[0].source.spiffe[0]: 'not-a-spiffe-id' is not a SPIFFE ID: ",
     ),
     "spiffe with a wildcard": (
         rule("{type: SPIFFE, spiffe: 'spiffe://td/*'}"),
-        "spec.rules[0].source.spiffe[0]: 'spiffe://td/*' is not a SPIFFE id: ",
+        "spec.rules[0].source.spiffe[0]: 'spiffe://td/*' is not a SPIFFE ID: ",
     ),
     "spiffe with dots": (
         rule("{type: SPIFFE, spiffe: ['spiffe://td/a', 'spiffe://td/../b']}"),
-        "spec.rules[0].source.spiffe[1]: 'spiffe://td/../b' is not a SPIFFE id: ",
+        "spec.rules[0].source.spiffe[1]: 'spiffe://td/../b' is not a SPIFFE ID: ",
     ),
     "spiffe with a slash at the end": (
         rule("{type: SPIFFE, spiffe: 'spiffe://td/a/'}"),
-        "spec.rules[0].source.spiffe[0]: 'spiffe://td/a/' is not a SPIFFE id: ",
+        "spec.rules[0].source.spiffe[0]: 'spiffe://td/a/' is not a SPIFFE ID: ",
     ),
     "a trust domain that is too long": (
         rule(f"{{type: SPIFFE, spiffe: 'spiffe://{'a' * 256}/b'}}"),
@@ -49,27 +49,30 @@ WRONG = {
     ),
     "a type without its member": (
         rule("{type: SPIFFE}"),
-        "spec.rules[0].source: a source of type SPIFFE needs 'spiffe' [InvalidSource]",
+        "spec.rules[0].source: A source of type SPIFFE requires 'spiffe'. Add it. [InvalidSource]",
     ),
     "an empty member": (
         rule("{type: SPIFFE, spiffe: []}"),
-        "spec.rules[0].source: a source of type SPIFFE needs 'spiffe' [InvalidSource]",
+        "spec.rules[0].source: A source of type SPIFFE requires 'spiffe'. Add it. [InvalidSource]",
     ),
     "a second member": (
         rule("{type: SPIFFE, spiffe: spiffe://td/a, serviceAccount: {name: x}}"),
-        "spec.rules[0].source.serviceAccount: a source of type SPIFFE has no 'serviceAccount' [InvalidSource]",
+        (
+            "spec.rules[0].source.serviceAccount: A source of type SPIFFE has no 'serviceAccount'. Remove "
+            "it. [InvalidSource]"
+        ),
     ),
     "an account without its member": (
         rule("{type: ServiceAccount}"),
-        "spec.rules[0].source: a source of type ServiceAccount needs 'serviceAccount' [InvalidSource]",
+        "spec.rules[0].source: A source of type ServiceAccount requires 'serviceAccount'. Add it. [InvalidSource]",
     ),
     "oidc without its member": (
         rule("{type: OIDC}"),
-        "spec.rules[0].source: a source of type OIDC needs 'oidc' [InvalidSource]",
+        "spec.rules[0].source: A source of type OIDC requires 'oidc'. Add it. [InvalidSource]",
     ),
     "an account that cannot be": (
         rule("{type: ServiceAccount, serviceAccount: {name: A_b}}"),
-        "spec.rules[0].source.serviceAccount: no ServiceAccount can be called /A_b [InvalidSource]",
+        "spec.rules[0].source.serviceAccount: '/A_b' is not the name of a ServiceAccount.",
     ),
     "an http issuer": (oidc(", audiences: [a]", "http://issuer.example"), "spec.rules[0].source.oidc.issuerUrl: "),
     "an issuer with a query": (
@@ -78,7 +81,7 @@ WRONG = {
     ),
     "an empty audience": (
         oidc(", audiences: ['']"),
-        "spec.rules[0].source.oidc.audiences: an audience cannot be empty [InvalidSource]",
+        "spec.rules[0].source.oidc.audiences: An audience is empty. Remove it. [InvalidSource]",
     ),
     "a scope with a blank": (
         oidc(", audiences: [a], scopes: ['a b']"),
@@ -86,15 +89,18 @@ WRONG = {
     ),
     "tools without tools": (
         rule(authorization="[{type: InlineTools}]"),
-        "spec.rules[0].authorization[0]: an authorization of type InlineTools needs 'tools' [Invalid]",
+        "spec.rules[0].authorization[0]: The authorization of type InlineTools is empty. Add 'tools'. [Invalid]",
     ),
     "cel without an expression": (
         rule(authorization="[{type: CEL}]"),
-        "spec.rules[0].authorization[0]: an authorization of type CEL needs 'cel' [Invalid]",
+        "spec.rules[0].authorization[0]: The authorization of type CEL is empty. Add 'cel'. [Invalid]",
     ),
     "external without a service": (
         rule(authorization="[{type: ExternalAuth}]"),
-        "spec.rules[0].authorization[0]: an authorization of type ExternalAuth needs 'externalAuth' [Invalid]",
+        (
+            "spec.rules[0].authorization[0]: The authorization of type ExternalAuth is empty. Add "
+            "'externalAuth'. [Invalid]"
+        ),
     ),
     "tools with an expression": (
         rule(authorization="[{type: InlineTools, tools: [a], cel: 'true'}]"),
@@ -111,39 +117,48 @@ WRONG = {
     ),
     "tools twice": (
         f"[{{source: {SPIFFE}, tools: [a], authorization: {ADD}}}]",
-        "spec.rules[0].tools: 'tools' and 'authorization' cannot both be given [Invalid]",
+        "spec.rules[0].tools: 'tools' and 'authorization' are both set. Remove one of them. [Invalid]",
     ),
     "an inline that says nothing": (
         inline("mcp: {mcpBaseProtocolMethodsOption: SKIP_BASE_PROTOCOL_METHODS}"),
-        "spec.rules[0].authorization[0]: an authorization of type Inline that says nothing would grant",
+        "spec.rules[0].authorization[0]: The authorization of type Inline has no condition and would grant",
     ),
     "an empty inline": (
         rule(authorization="[{type: Inline}]"),
-        "spec.rules[0].authorization[0]: an authorization of type Inline needs 'headers' or 'hosts' or 'mcp'",
+        "spec.rules[0].authorization[0]: The authorization of type Inline is empty. Add 'headers' or 'hosts' or 'mcp'",
     ),
     "a path of a service that leads elsewhere": (
         ext("{protocol: HTTP, backendRef: {name: authz, port: 9000}, http: {path: /a/../b}}"),
-        "spec.rules[0].authorization[0].externalAuth.http.path: '/a/../b' is not a path such as '/verify'",
+        "spec.rules[0].authorization[0].externalAuth.http.path: Servers can read the path '/a/../b' differently",
     ),
     "no header for a service": (
         ext("{protocol: HTTP, backendRef: {name: authz, port: 9000}, http: {allowedHeaders: [x-a, 'a b']}}"),
-        "spec.rules[0].authorization[0].externalAuth.http.allowedHeaders[1]: 'a b' is not the name of a header",
+        (
+            "spec.rules[0].authorization[0].externalAuth.http.allowedHeaders[1]: 'a b' is not a header "
+            "name. Use letters, digits and hyphens."
+        ),
     ),
     "no header of a service": (
         ext("{protocol: HTTP, backendRef: {name: authz, port: 9000}, http: {allowedResponseHeaders: [':a']}}"),
-        "spec.rules[0].authorization[0].externalAuth.http.allowedResponseHeaders[0]: ':a' is not the name of a header",
+        (
+            "spec.rules[0].authorization[0].externalAuth.http.allowedResponseHeaders[0]: ':a' is not a "
+            "header name. Use letters, digits and hyphens."
+        ),
     ),
     "no header for a service over gRPC": (
         ext("{protocol: GRPC, backendRef: {name: authz, port: 9000}, grpc: {allowedHeaders: ['a b']}}"),
-        "spec.rules[0].authorization[0].externalAuth.grpc.allowedHeaders[0]: 'a b' is not the name of a header",
+        (
+            "spec.rules[0].authorization[0].externalAuth.grpc.allowedHeaders[0]: 'a b' is not a header "
+            "name. Use letters, digits and hyphens."
+        ),
     ),
     "parameters of a family": (
         inline("mcp: {methods: [{name: tools, params: [a]}]}"),
-        "spec.rules[0].authorization[0].mcp.methods[0].params: 'tools' means all its methods",
+        "spec.rules[0].authorization[0].mcp.methods[0].params: 'tools' means several methods",
     ),
     "parameters of a method that has none": (
         inline("mcp: {methods: [{name: tools/list, params: [a]}]}"),
-        "spec.rules[0].authorization[0].mcp.methods[0].params: 'tools/list' is about nothing",
+        "spec.rules[0].authorization[0].mcp.methods[0].params: 'tools/list' has no parameter",
     ),
     "a path with a query": (inline("paths: ['/a?b']"), "spec.rules[0].authorization[0].paths[0]: '/a?b' is not a path"),
     "a host with a port": (inline("hosts: ['a:1']"), "spec.rules[0].authorization[0].hosts[0]: 'a:1' is not a host"),
@@ -153,7 +168,7 @@ WRONG = {
     ),
     "a header that is none": (
         inline("headers: [{name: 'a b', value: x}]"),
-        "spec.rules[0].authorization[0].headers[0].name: 'a b' is not the name of a header",
+        "spec.rules[0].authorization[0].headers[0].name: 'a b' is not a header name. Use letters, digits and hyphens.",
     ),
     "an expression that cannot be parsed": (
         rule(authorization="[{type: CEL, cel: '1 +'}]"),
@@ -177,35 +192,47 @@ WRONG = {
     ),
     "two rules of a name": (
         f"[{{name: a, source: {SPIFFE}, authorization: {ADD}}}, {{name: a, source: {SPIFFE}, authorization: {ADD}}}]",
-        "spec.rules[1].name: another rule is called 'a' too [Invalid]",
+        "spec.rules[1].name: Another rule has the name 'a'. Rename one of them. [Invalid]",
     ),
     "no port": (
         ext("{protocol: GRPC, backendRef: {name: authz}}"),
-        "spec.rules[0].authorization[0].externalAuth.backendRef: a Service needs a 'port'",
+        (
+            "spec.rules[0].authorization[0].externalAuth.backendRef: The reference has no 'port'. Add the "
+            "port of the Service."
+        ),
     ),
     "another kind of service": (
         ext("{protocol: GRPC, backendRef: {name: authz, kind: Pod, port: 1}}"),
-        "spec.rules[0].authorization[0].externalAuth.backendRef: only a Service can be asked",
+        "spec.rules[0].authorization[0].externalAuth.backendRef: A ",
     ),
     "http settings for grpc": (
         ext("{protocol: GRPC, backendRef: {name: authz, port: 9000}, http: {path: /a}}"),
-        "spec.rules[0].authorization[0].externalAuth.http: 'http' is only for the protocol HTTP",
+        (
+            "spec.rules[0].authorization[0].externalAuth.http: 'http' is for protocol HTTP only. Remove "
+            "it, or set protocol: HTTP."
+        ),
     ),
     "grpc settings for http": (
         ext("{protocol: HTTP, backendRef: {name: authz, port: 9000}, grpc: {allowedHeaders: [a]}}"),
-        "spec.rules[0].authorization[0].externalAuth.grpc: 'grpc' is only for the protocol GRPC",
+        (
+            "spec.rules[0].authorization[0].externalAuth.grpc: 'grpc' is for protocol GRPC only. Remove "
+            "it, or set protocol: GRPC."
+        ),
     ),
     "a path with steps": (
         ext("{protocol: HTTP, backendRef: {name: authz, port: 9000}, http: {path: /a/../b}}"),
-        "spec.rules[0].authorization[0].externalAuth.http.path: '/a/../b' is not a path",
+        "spec.rules[0].authorization[0].externalAuth.http.path: Servers can read the path '/a/../b' differently",
     ),
     "a path with odd characters": (
         ext("{protocol: HTTP, backendRef: {name: authz, port: 9000}, http: {path: '/a b'}}"),
-        "spec.rules[0].authorization[0].externalAuth.http.path: '/a b' is not a path",
+        "spec.rules[0].authorization[0].externalAuth.http.path: Servers can read the path '/a b' differently",
     ),
     "an allowed header that is none": (
         ext("{protocol: HTTP, backendRef: {name: authz, port: 9000}, http: {allowedHeaders: ['a:b']}}"),
-        "spec.rules[0].authorization[0].externalAuth.http.allowedHeaders[0]: 'a:b' is not the name of a header",
+        (
+            "spec.rules[0].authorization[0].externalAuth.http.allowedHeaders[0]: 'a:b' is not a header "
+            "name. Use letters, digits and hyphens."
+        ),
     ),
 }
 
@@ -246,23 +273,23 @@ def test_every_problem_is_found_in_one_pass() -> None:
 SOFT = {
     "no scheme": (
         oidc(", audiences: [a]", "issuer.example"),
-        "spec.rules[0].source.oidc.issuerUrl: 'issuer.example' has no scheme; it is read as",
+        "spec.rules[0].source.oidc.issuerUrl: 'issuer.example' has no scheme and is read as",
     ),
     "no audiences": (
         oidc(),
-        "spec.rules[0].source.oidc.audiences: without audiences a token",
+        "spec.rules[0].source.oidc.audiences: Without audiences, a token",
     ),
     "nothing is granted": (
         f"[{{source: {SPIFFE}}}]",
-        "spec.rules[0]: without 'authorization' this rule grants nothing [GrantsNothing]",
+        "spec.rules[0]: The rule has no 'authorization', so it grants nothing. Add 'authorization'. [GrantsNothing]",
     ),
     "no rules": (
         "[]",
-        "spec.rules: without rules the policy grants nothing: its targets deny everything [GrantsNothing]",
+        "spec.rules: The policy has no rules, so it denies all requests. Add a rule. [GrantsNothing]",
     ),
     "a trust domain alone": (
         rule("{type: SPIFFE, spiffe: 'spiffe://td'}"),
-        "spec.rules[0].source.spiffe[0]: 'spiffe://td' names no workload",
+        "spec.rules[0].source.spiffe[0]: 'spiffe://td' has no path",
     ),
     "a pattern of tools": (
         rule(authorization="[{type: InlineTools, tools: [add, 'get_*']}]"),
@@ -305,7 +332,7 @@ EXTRA = {
 def test_an_entry_with_a_member_of_another_type_is_refused(name: str, member: str) -> None:
     entry = f"[{{type: CEL, cel: 'request.path == \"/a\"', {member}}}]"
     made = compiled(BACKEND, SERVICES, policy(rule(authorization=entry)))
-    said = f"spec.rules[0].authorization[0].{name}: an authorization of type CEL has no {name!r} [Invalid]"
+    said = f"spec.rules[0].authorization[0].{name}: An authorization of type CEL has no {name!r}. Remove it. [Invalid]"
     assert said in [str(each) for each in made.problems[P]]
     assert isinstance(made.policies.attachments[PolicyTarget(SHOP)].policies[0], Unusable)
 
@@ -404,5 +431,8 @@ def test_a_family_means_all_its_methods_and_nothing_else(family: str) -> None:
 
 def test_a_trust_domain_without_a_workload_is_said_to_be_nobody() -> None:
     made = compiled(BACKEND, policy(rule("{type: SPIFFE, spiffe: ['spiffe://td/a', 'spiffe://td']}")))
-    said = "spec.rules[0].source.spiffe[1]: 'spiffe://td' names no workload, so nobody can have this id"
+    said = (
+        "spec.rules[0].source.spiffe[1]: 'spiffe://td' has no path, so no workload can have this ID. Add "
+        "the path of a workload."
+    )
     assert (errors(made), warnings(made)) == ([], [f"{said} [SourceNeverMatches]"])

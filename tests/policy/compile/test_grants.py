@@ -21,8 +21,8 @@ AWAY = policy(
     )
 )
 REFUSED = (
-    "spec.rules[0].authorization[0].externalAuth.backendRef: no ReferenceGrant of its namespace lets AccessPolicy"
-    ' "default/p" refer to Service "infra/authz" [RefNotPermitted]'
+    'spec.rules[0].authorization[0].externalAuth.backendRef: No ReferenceGrant allows AccessPolicy "default/p" '
+    "to refer to Service \"infra/authz\". Add one in namespace 'infra'. [RefNotPermitted]"
 )
 OTHERS = {
     "for another namespace": ("namespace: default}]", "namespace: other}]"),

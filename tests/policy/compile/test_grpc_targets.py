@@ -46,8 +46,8 @@ class Case(NamedTuple):
     errors: list[str]
 
 
-BODY = "the target is a gRPC server, which tells nobody the body of a call [NotKnownToServer]"
-HOST = "the target is a gRPC server, which does not tell the host of a call [NotKnownToServer]"
+BODY = "A gRPC server does not report the body of a call. Remove this condition. [NotKnownToServer]"
+HOST = "A gRPC server does not report the host of a call. Remove this condition. [NotKnownToServer]"
 PLACE = "spec.rules[0].authorization[0]"
 RULES = {
     "paths and headers": Case(rule(SPIFFE, inline(GET, more=", headers: [{name: x-a, value: b}]")), []),

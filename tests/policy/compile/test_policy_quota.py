@@ -17,7 +17,10 @@ from authplane.policy.rules.policy_targets import PolicyTarget
 from authplane.sources.document_versions import Library
 
 TWO = Options(most_per_namespace=2)
-SAID = "metadata.namespace: the namespace 'default' has 2 older policies; so this one denies what it protects"
+SAID = (
+    "metadata.namespace: Namespace 'default' already has 2 policies, the maximum; this policy denies all "
+    "requests. Remove or merge some."
+)
 
 
 def backend(name: str, namespace: str = "default") -> str:

@@ -49,7 +49,7 @@ BREAKS: dict[str, Callable[[str], str]] = {
 def test_a_configuration_that_cannot_be_read_allows_nothing(harm: Callable[[str], str]) -> None:
     assert word(judge(compile_policies(load(BACKEND, DENY).resources).policies)) == "403"
     broken = compile_policies(load(BACKEND, harm(DENY)).resources).policies
-    assert (word(judge(broken)), broken.closed) == ("unavailable", "the AuthplaneConfiguration cannot be used")
+    assert (word(judge(broken)), broken.closed) == ("unavailable", "the AuthplaneConfiguration is invalid")
 
 
 @pytest.mark.parametrize("harm", BREAKS.values(), ids=BREAKS.keys())

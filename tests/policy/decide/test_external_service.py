@@ -362,8 +362,8 @@ def test_an_external_action_whose_service_is_gone_denies() -> None:
 @pytest.mark.requirement("I8")
 def test_an_action_and_its_service_belong_together() -> None:
     for more, want in (
-        ("  action: ExternalAuth", "a policy with the action ExternalAuth needs 'externalAuth'"),
-        (f"  externalAuth: {external()}", "a policy with the action Allow has no 'externalAuth'"),
+        ("  action: ExternalAuth", "Action ExternalAuth requires 'externalAuth'. Add it."),
+        (f"  externalAuth: {external()}", "Action Allow has no 'externalAuth'. Remove it."),
     ):
         made_ = compiled(BACKEND, SERVICES, policy(rule(), kind="XAccessPolicy", more=more))
         problems = [each.message for found in made_.problems.values() for each in found]

@@ -369,22 +369,28 @@ WRONG: Final[dict[str, tuple[str, list[str]]]] = {
     "nobody to review": (
         REVIEWED,
         [
-            "spec.issuers[0].serviceAccounts.verification: there is no cluster here that could be asked to review "
-            "tokens; 'Keys' verifies them without it, and does not see revocation [FieldInvalid]"
+            "spec.issuers[0].serviceAccounts.verification: No Kubernetes API server is available to review "
+            "tokens. Use 'Keys', which does not detect revoked tokens. [FieldInvalid]"
         ],
     ),
     "both, and more mistakes": (
         "{url: 'http://x', clockSkew: 5h, jwtSvids: {trustDomain: a, audiences: [b]},"
         " serviceAccounts: {audiences: [b]}}, " + REVIEWED,
         [
-            "spec.issuers[0].url: 'http://x' is not the address of an issuer: "
-            "it does not begin with https:// [InvalidIssuer]",
-            "spec.issuers[0].clockSkew: '5h' is not a duration up to 120s such as '30s' [FieldInvalid]",
-            "spec.issuers[0].serviceAccounts: 'jwtSvids' and 'serviceAccounts' cannot both be given [Conflicted]",
-            "spec.issuers[0].serviceAccounts.verification: there is no cluster here that could be asked to review "
-            "tokens; 'Keys' verifies them without it, and does not see revocation [FieldInvalid]",
-            "spec.issuers[1].serviceAccounts.verification: there is no cluster here that could be asked to review "
-            "tokens; 'Keys' verifies them without it, and does not see revocation [FieldInvalid]",
+            "spec.issuers[0].url: 'http://x' is not an issuer URL: "
+            "it does not start with https://. Use an https:// URL without user, query and fragment. [InvalidIssuer]",
+            (
+                "spec.issuers[0].clockSkew: '5h' is not a duration of at most 120s. Use a value such as "
+                "'30s'. [FieldInvalid]"
+            ),
+            (
+                "spec.issuers[0].serviceAccounts: 'jwtSvids' and 'serviceAccounts' are both set. Remove "
+                "one of them. [Conflicted]"
+            ),
+            "spec.issuers[0].serviceAccounts.verification: No Kubernetes API server is available to review "
+            "tokens. Use 'Keys', which does not detect revoked tokens. [FieldInvalid]",
+            "spec.issuers[1].serviceAccounts.verification: No Kubernetes API server is available to review "
+            "tokens. Use 'Keys', which does not detect revoked tokens. [FieldInvalid]",
         ],
     ),
 }

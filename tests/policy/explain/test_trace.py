@@ -91,7 +91,7 @@ def test_an_ambiguous_message_is_explained_before_what_rules_make_of_it(entry: s
     [shown] = verdict.trace.policies[0].rules[0].entries
     assert (shown.reason, shown.hint, shown.explanation) == (
         "mcp:duplicate_member",
-        "write each member of the message once: servers differ in which of two they read",
+        "write each member of the message once; servers differ in which duplicate they read",
         None,
     )
     assert verdict.grounds.reason == "mcp:duplicate_member"

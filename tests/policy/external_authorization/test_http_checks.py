@@ -72,7 +72,7 @@ def test_a_body_is_sent_along_where_the_service_is_to_have_it() -> None:
 def test_a_request_that_cannot_be_repeated_is_not_asked_about(method: str, path: str) -> None:
     protocol = OverHttp()
     assert build_question(ask(protocol, method=method, path=path), protocol) == NoAnswer(
-        "the request cannot be repeated"
+        "the request cannot be forwarded to the service"
     )
 
 

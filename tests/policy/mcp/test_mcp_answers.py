@@ -157,7 +157,7 @@ def test_a_scope_that_is_none_cannot_be_said(scope: str) -> None:
 )
 def test_an_address_that_is_none_cannot_be_said(url: str) -> None:
     assert not fit_url(url)
-    with pytest.raises(ValueError, match="address"):
+    with pytest.raises(ValueError, match="URL"):
         Challenge(realm="mcp", resource_metadata=url)
 
 

@@ -57,15 +57,15 @@ class Case(NamedTuple):
     reasons: tuple[str, ...] = ()
 
 
-NO_CA = TlsRefused("NoValidCACertificate", "no CA certificate can be used")
-UNREADABLE = TlsRefused("Invalid", 'BackendTLSPolicy "default/tls" cannot be read')
-NO_YAML = TlsRefused("Invalid", "a.yaml may hold a BackendTLSPolicy and cannot be read")
-NOT_THERE = TlsRefused("TargetNotFound", "Service \"default/authz\" has no port 'gprc'")
-BAD_NAME = TlsRefused("Invalid", "'*.example' is not the name of a host such as 'authz.example.com'")
+NO_CA = TlsRefused("NoValidCACertificate", "No CA certificate is usable. Correct caCertificateRefs.")
+UNREADABLE = TlsRefused("Invalid", 'BackendTLSPolicy "default/tls" cannot be read. Correct the document.')
+NO_YAML = TlsRefused("Invalid", "a.yaml may contain a BackendTLSPolicy and cannot be read. Correct the file.")
+NOT_THERE = TlsRefused("TargetNotFound", "Service \"default/authz\" has no port 'gprc'. Correct sectionName.")
+BAD_NAME = TlsRefused("Invalid", "'*.example' is not a host name. Use a name such as 'authz.example.com'.")
 ONE_OF = TlsRefused(
-    "Invalid", "exactly one of 'caCertificateRefs' and 'wellKnownCACertificates' is needed; neither is given"
+    "Invalid", "'caCertificateRefs' and 'wellKnownCACertificates' are both missing. Set exactly one of them."
 )
-BOTH = TlsRefused("Invalid", ONE_OF.message.replace("neither is", "both are"))
+BOTH = TlsRefused("Invalid", ONE_OF.message.replace("both missing", "both set"))
 CASES = {
     "without a policy there is no TLS": Case((), None, None),
     "a whole Service": Case((CA, tls_policy()), VERIFIED, VERIFIED),
@@ -153,7 +153,9 @@ def test_an_external_service_whose_policy_cannot_be_followed_is_not_asked(asked:
     assert word(judge(made.policies, ADD_CALL, Proof(), services)) == "unavailable"
     assert services.names == []
     [problem] = [each for found in made.problems.values() for each in found if each.reason == "BackendNotFound"]
-    assert problem.message == ('Service "default/authz" cannot be reached over TLS: no CA certificate can be used')
+    assert problem.message == (
+        'Service "default/authz" cannot be reached over TLS: No CA certificate is usable. Correct caCertificateRefs.'
+    )
 
 
 def test_a_private_key_beside_the_certificates_goes_no_further() -> None:

@@ -49,16 +49,29 @@ def test_a_rule_is_for_the_paths_that_are_written(case: Case, kind: str) -> None
 AT = "spec.rules[0].authorization[0].paths[0]"
 WRONG = {
     "an exact path with a star": (
-        "{type: Exact, value: '/a*'}", f"{AT}.value: '/a*' is not a path such as '/mcp' [Invalid]"
+        "{type: Exact, value: '/a*'}",
+        f"{AT}.value: '/a*' is not a path. Use a path such as '/mcp'. [Invalid]",
     ),
-    "a prefix with a star": ("{value: '/a/*'}", f"{AT}.value: '/a/*' is not a path such as '/mcp' [Invalid]"),
-    "no slash": ("{type: Exact, value: mcp}", f"{AT}.value: 'mcp' is not a path such as '/mcp' [Invalid]"),
-    "a query": ("/mcp?a=b", f"{AT}: '/mcp?a=b' is not a path such as '/mcp', or '/mcp/*' for what begins so [Invalid]"),
-    "no value": ("{type: Exact}", f"{AT}: expected a text, or 'type' and 'value' [Invalid]"),
-    "nothing": ("{}", f"{AT}: expected a text, or 'type' and 'value' [Invalid]"),
-    "two forms": ("{pattern: /a, value: /b}", f"{AT}: expected a text, or 'type' and 'value' [Invalid]"),
-    "a text with a type": ("{pattern: /a, type: Exact}", f"{AT}: expected a text, or 'type' and 'value' [Invalid]"),
-}  # fmt: skip
+    "a prefix with a star": (
+        "{value: '/a/*'}",
+        (f"{AT}.value: '/a/*' is not a path. Use a path such as '/mcp'. [Invalid]"),
+    ),
+    "no slash": ("{type: Exact, value: mcp}", f"{AT}.value: 'mcp' is not a path. Use a path such as '/mcp'. [Invalid]"),
+    "a query": (
+        "/mcp?a=b",
+        (f"{AT}: '/mcp?a=b' is not a path. Use a path such as '/mcp', or '/mcp/*' for a prefix. [Invalid]"),
+    ),
+    "no value": ("{type: Exact}", f"{AT}: The path is incomplete. Expected a string, or 'type' and 'value'. [Invalid]"),
+    "nothing": ("{}", f"{AT}: The path is incomplete. Expected a string, or 'type' and 'value'. [Invalid]"),
+    "two forms": (
+        "{pattern: /a, value: /b}",
+        (f"{AT}: The path is incomplete. Expected a string, or 'type' and 'value'. [Invalid]"),
+    ),
+    "a text with a type": (
+        "{pattern: /a, type: Exact}",
+        (f"{AT}: The path is incomplete. Expected a string, or 'type' and 'value'. [Invalid]"),
+    ),
+}
 
 
 @pytest.mark.requirement("B6")

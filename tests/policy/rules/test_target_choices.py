@@ -84,7 +84,7 @@ def test_an_unknown_placement_is_an_error_and_leaves_all_to_the_server(text: str
     assert (way.placement, way.body_inspection) == (CALL_OUT, NATIVE)
     assert problems(made) == [
         f"Backend/default/shop: metadata.annotations.{PLACEMENT}: "
-        f"{text!r} is not 'Auto' or 'CallOut'; until it is, 'CallOut' holds [AnnotationInvalid]"
+        f"{text!r} is not supported, so 'CallOut' applies. Use 'Auto' or 'CallOut'. [AnnotationInvalid]"
     ]
 
 
@@ -95,7 +95,7 @@ def test_an_unknown_body_inspection_is_an_error_and_leaves_bodies_to_the_server(
     assert (way.placement, way.body_inspection) == (AUTO, STRICT)
     assert problems(made) == [
         f"Gateway/default/edge: metadata.annotations.{BODY_INSPECTION}: "
-        "'native' is not 'Strict' or 'Native'; until it is, 'Strict' holds [AnnotationInvalid]"
+        "'native' is not supported, so 'Strict' applies. Use 'Strict' or 'Native'. [AnnotationInvalid]"
     ]
 
 

@@ -215,7 +215,7 @@ def _condition(kind: str, holds: bool, reason: str, message: str) -> Condition:
 
 
 def _with_warnings(message: str, warnings: tuple[Problem, ...]) -> str:
-    return f"{message}; warnings: {'; '.join(str(each) for each in warnings)}" if warnings else message
+    return f"{message} Warnings: {'; '.join(str(each) for each in warnings)}" if warnings else message
 
 
 def ancestor_ref(aim: PolicyTarget) -> dict[str, str]:

@@ -255,7 +255,7 @@ class Policies:
         return chain
 
 
-NO_POLICIES: Final = Policies(closed="no policies have been read yet")
+NO_POLICIES: Final = Policies(closed="the policies are not loaded yet")
 
 
 def _alone(policy: AnyPolicy, attachment: Attachment, chain: PolicyChain) -> PolicyChain:

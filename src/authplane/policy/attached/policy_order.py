@@ -37,9 +37,8 @@ class Stands:
         for counted, most, what in self._limits(aims, shadow=shadow, screen=screen):
             crowded = next((aim for aim in aims if counted.get(aim, 0) >= most), None)
             if crowded is not None:
-                return (
-                    f"{crowded} has {most} older {what}; so it {'is not evaluated' if shadow else 'denies everything'}"
-                )
+                effect = "is not evaluated" if shadow else "denies all requests"
+                return f"{crowded} already has {most} {what}, the maximum; this policy {effect}. Remove or merge some."
         return ""
 
     def _limits(
@@ -47,11 +46,11 @@ class Stands:
     ) -> Iterator[tuple[Mapping[PolicyTarget, int], int, str]]:
         most = self.options.most_per_target
         if shadow:
-            yield {aim: len(self.shadows.get(aim, ())) for aim in aims}, most, "policies in shadow"
+            yield {aim: len(self.shadows.get(aim, ())) for aim in aims}, most, "shadow policies"
             return
         yield self._taken, most, "policies"
         if screen:
-            yield self._screens, self.options.most_screens_per_target, "policies with the action ExternalAuth"
+            yield self._screens, self.options.most_screens_per_target, "policies with action ExternalAuth"
 
 
 def each_once(policies: Iterable[AnyPolicy]) -> list[AnyPolicy]:

@@ -10,8 +10,8 @@ from authplane.policy.rules.policy_targets import BACKENDS, PolicyTarget
 
 UNPROTECTED: Final = "Unprotected"
 SHADOW_ONLY: Final = "ShadowOnly"
-_DENIED: Final = "is denied. Add an AccessPolicy that names it, or set unprotectedBackends: Allow"
-_ALLOWED: Final = "is allowed (unprotectedBackends: Allow). Add an AccessPolicy that names it"
+_DENIED: Final = "is denied. Add an AccessPolicy that names it, or set unprotectedBackends: Allow."
+_ALLOWED: Final = "is allowed (unprotectedBackends: Allow). Add an AccessPolicy that names it."
 
 
 def unprotected_backends(policies: Policies, routed: Iterable[RequestTarget]) -> tuple[Ref, ...]:
@@ -28,7 +28,7 @@ def unprotected_problems(policies: Policies, routed: Iterable[RequestTarget]) ->
     for ref, ways in () if policies.closed else _open_ways(policies, routed).items():
         shadows = policies.attachments[PolicyTarget(ref)].shadows
         names = ", ".join(str(policy.ref) for policy in shadows)
-        who = f"only policies in shadow name it ({names})" if shadows else "no policy protects it"
+        who = f"Only shadow policies protect this target ({names})" if shadows else "No policy protects this target"
         reason = SHADOW_ONLY if shadows else UNPROTECTED
         yield ref, Problem((), reason, f"{who}: every request{ways} {effect}", Severity.WARNING)
 

@@ -46,6 +46,6 @@ def fault_in(edits: HeaderEdits) -> str | None:
 def excess_in(headers: tuple[tuple[str, str], ...]) -> str | None:
     """Say why a proxy cannot carry all of these, or None."""
     if len(headers) > _MOST_HEADERS:
-        return f"{len(headers)} headers are more than {_MOST_HEADERS}"
+        return f"{len(headers)} headers exceed the maximum of {_MOST_HEADERS}"
     size = sum(len(name) + len(value) for name, value in headers)
-    return f"{size} bytes of headers are more than {_MOST_BYTES}" if size > _MOST_BYTES else None
+    return f"{size} bytes of headers exceed the maximum of {_MOST_BYTES}" if size > _MOST_BYTES else None

@@ -56,7 +56,9 @@ def parse_credentials(request: Request) -> Presented:
         content = binascii.a2b_base64(matched[1], strict_mode=True) if matched else None
     except ValueError:
         content = None
-    return Unfit("the Authorization header is not Basic with base64") if content is None else _parse_pair(content)
+    return (
+        Unfit("the Authorization header is not valid Basic authentication") if content is None else _parse_pair(content)
+    )
 
 
 def fit_realm(realm: str) -> bool:
@@ -90,9 +92,9 @@ _ABSENT: Final = Absent()
 def _parse_pair(content: bytes) -> Credentials | Unfit:
     name, colon, password = content.partition(b":")
     if not colon or _CONTROL.search(content) or len(password) > LONGEST_PASSWORD:
-        return Unfit("the credentials have no colon, a control character, or too long a password")
+        return Unfit("the credentials have no colon, a control character, or a password that is too long")
     try:
         user = name.decode()
     except UnicodeDecodeError:
-        return Unfit("the user is not UTF-8")
-    return Credentials(user=user, password=password) if fit_user(user) else Unfit("nobody can have this name")
+        return Unfit("the user name is not UTF-8")
+    return Credentials(user=user, password=password) if fit_user(user) else Unfit("the user name is not valid")

@@ -165,7 +165,7 @@ class PolicyCompiler:
             work.of(ref).extend(found)
         return Compiled(
             policies=_policies(
-                work, resources.doubt if settings is not None else "the AuthplaneConfiguration cannot be used"
+                work, resources.doubt if settings is not None else "the AuthplaneConfiguration is invalid"
             ),
             problems=MappingProxyType(
                 {ref: tuple(found) for ref, found in sorted(work.problems.items(), key=_name) if found}
@@ -271,7 +271,10 @@ def _refusal(draft: Draft, present: list[PolicyTarget], work: _Pass, problems: P
     if wrong:
         return wrong[0]
     if _is_full(draft, work.resources):
-        message = "the policy's status has no room for its targets beside the entries of others, so it denies all"
+        message = (
+            "The status of the policy has no room for its targets beside the entries of other controllers, "
+            "so the policy denies all requests. Remove targets, or split the policy."
+        )
         problems.add(STATUS_FULL, message)
         return problems.errors[-1]
     crowded = work.stands.crowd(present, shadow=draft.shadow, screen=draft.screen is not None)
@@ -297,7 +300,7 @@ def _standing(aim: PolicyTarget, refusal: Problem | None, draft: Draft, work: _P
         if refusal is None:
             return Standing(aim, accepted=False, reason="TargetNotFound", message=message)
     if refusal is None:
-        message = "the policy is evaluated, and not enforced" if draft.shadow else "the policy is enforced"
+        message = "The policy is evaluated but not enforced." if draft.shadow else "The policy is enforced."
         return Standing(aim, accepted=True, reason="Accepted", message=message)
     return Standing(aim, accepted=False, reason=refusal.reason, message=str(refusal))
 
@@ -320,7 +323,7 @@ def _place_broken(work: _Pass) -> None:
         else:
             meant = (Ref(meant_kind(each.kind), each.namespace, each.name) for each in targets)
             aims = tuple(PolicyTarget(each) for each in meant if each.kind in GROUPS)
-        message = "the policy cannot be read"
+        message = "The policy cannot be read. Correct the document."
         work.stands.put(aims, Unusable(ref=ref, reason="Invalid", message=message), shadow=False)
         work.standings[ref] = PolicyStanding(
             ref=ref,

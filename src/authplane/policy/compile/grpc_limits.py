@@ -11,8 +11,8 @@ from authplane.resources.kinds.agentic import AccessRule
 Unknown: TypeAlias = tuple[Path, str]
 """Where a rule asks for something, and what that is."""
 
-_BODY: Final = "the target is a gRPC server, which tells nobody the body of a call"
-_HOST: Final = "the target is a gRPC server, which does not tell the host of a call"
+_BODY: Final = "A gRPC server does not report the body of a call. Remove this condition."
+_HOST: Final = "A gRPC server does not report the host of a call. Remove this condition."
 _SERVER_HOST: Final = "request.host"
 
 

@@ -72,9 +72,9 @@ def build_excess(written: Written, most: int) -> Draft:
     meta, problems = written.metadata, Problems()
     aims = parse_targets(written.spec.target_refs, meta.namespace, problems)
     with problems.at("metadata", "namespace"):
-        effect = "is not evaluated" if is_shadow(written) else "denies what it protects"
-        said = f"the namespace {meta.namespace!r} has {most} older policies; so this one {effect}"
-        problems.add("LimitPerNamespaceExceeded", said)
+        effect = "is not evaluated" if is_shadow(written) else "denies all requests"
+        said = f"Namespace {meta.namespace!r} already has {most} policies, the maximum; this policy {effect}."
+        problems.add("LimitPerNamespaceExceeded", f"{said} Remove or merge some.")
     return Draft(
         ref=_ref(written),
         generation=meta.generation,
@@ -129,8 +129,8 @@ def _screen(written: Written, problems: Problems) -> ExternalService | None:
     given: ExternalAuth | None = written.spec.external_auth
     with problems.at("spec"):
         if (written.spec.action == "ExternalAuth") == (given is None):
-            needed = "needs" if given is None else "has no"
-            problems.add("Invalid", f"a policy with the action {written.spec.action} {needed} 'externalAuth'")
+            said = "requires 'externalAuth'. Add it." if given is None else "has no 'externalAuth'. Remove it."
+            problems.add("Invalid", f"Action {written.spec.action} {said}")
         return None if given is None else parse_external(given, written.metadata.namespace, problems)
 
 
@@ -143,7 +143,7 @@ def _rules(
     selects = isinstance(written, XAccessPolicy) and written.spec.action == "ExternalAuth"
     with problems.at("spec", "rules"):
         if not written.spec.rules and not selects:
-            problems.warn("GrantsNothing", "without rules the policy grants nothing: its targets deny everything")
+            problems.warn("GrantsNothing", "The policy has no rules, so it denies all requests. Add a rule.")
         names = _names(written.spec.rules, problems)
         for index, (name, rule) in enumerate(zip(names, written.spec.rules, strict=True)):
             with problems.at(index):
@@ -167,7 +167,7 @@ def _names(rules: tuple[AccessRule, ...], problems: Problems) -> list[str]:
             name += "-unnamed"
         if name in names:
             with problems.at(index, "name"):
-                problems.add("Invalid", f"another rule is called {name!r} too")
+                problems.add("Invalid", f"Another rule has the name {name!r}. Rename one of them.")
         names.append(name)
     return names
 

@@ -83,14 +83,14 @@ def parse_entries(rule: AccessRule, reading: Reading, problems: Problems) -> tup
     if rule.tools is not None:
         if rule.authorization is not None:
             with problems.at("tools"):
-                problems.add("Invalid", "'tools' and 'authorization' cannot both be given")
+                problems.add("Invalid", "'tools' and 'authorization' are both set. Remove one of them.")
         return _tools(rule.tools, problems)
     if rule.authorization is None and reading.missing_grants:
-        said = "without 'authorization' this rule grants everything; in an AccessPolicy it would grant nothing"
-        problems.warn("GrantsEverything", said)
+        said = "A rule without 'authorization' grants everything here, unlike in an AccessPolicy."
+        problems.warn("GrantsEverything", f"{said} Add 'authorization', or ignore this if intended.")
         return (Everything(),)
     if not rule.authorization:
-        problems.warn("GrantsNothing", "without 'authorization' this rule grants nothing")
+        problems.warn("GrantsNothing", "The rule has no 'authorization', so it grants nothing. Add 'authorization'.")
         return ()
     found: list[Entry] = []
     for index, each in enumerate(rule.authorization):
@@ -102,12 +102,14 @@ def parse_entries(rule: AccessRule, reading: Reading, problems: Problems) -> tup
 def _parse_entry(written: AuthorizationEntry, reading: Reading, problems: Problems) -> tuple[Entry, ...]:
     if written.type not in reading.types:
         with problems.at("type"):
-            problems.add("Invalid", f"{reading.ref.kind} of this version has no authorization of type {written.type}")
+            known = ", ".join(sorted(reading.types))
+            said = f"{reading.ref.kind} of this version has no authorization of type {written.type}."
+            problems.add("Invalid", f"{said} Supported: {known}.")
         return ()
     given = _given(written)
     for name in sorted(given - _MEMBERS[written.type]):
         with problems.at(name):
-            problems.add("Invalid", f"an authorization of type {written.type} has no {name!r}")
+            problems.add("Invalid", f"An authorization of type {written.type} has no {name!r}. Remove it.")
     match written:
         case AuthorizationEntry(type="InlineTools", tools=tuple() as tools):
             return _tools(tools, problems)
@@ -119,7 +121,7 @@ def _parse_entry(written: AuthorizationEntry, reading: Reading, problems: Proble
             return _inline(written, problems)
         case _:
             wanted = " or ".join(repr(name) for name in sorted(_MEMBERS[written.type]))
-            problems.add("Invalid", f"an authorization of type {written.type} needs {wanted}")
+            problems.add("Invalid", f"The authorization of type {written.type} is empty. Add {wanted}.")
             return ()
 
 
@@ -152,12 +154,14 @@ def _tools(names: tuple[str, ...], problems: Problems) -> tuple[Tools | AllTools
         for index, name in enumerate(names):
             with problems.at(index):
                 if name == ALL_TOOLS:
-                    said = f"{name!r} grants all tools and must be the only name. Remove it, or remove the other names."
-                    problems.add("Invalid", said)
+                    alone = (
+                        f"{name!r} grants all tools and must be the only name. Remove it, or remove the other names."
+                    )
+                    problems.add("Invalid", alone)
                 elif ALL_TOOLS in name:
-                    said = f"{name!r} is not a pattern: it grants only a tool with exactly this name. "
+                    said = f"{name!r} is not a pattern: it grants only a tool with exactly this name."
                     remedy = "List each tool, or use a CEL expression on request.mcp.tool_name."
-                    problems.warn("ToolNotPattern", f"{said}{remedy}")
+                    problems.warn("ToolNotPattern", f"{said} {remedy}")
     # An empty list grants nothing, not even the base protocol.
     return (Tools(frozenset(names)),) if names and problems.error_count == before else ()
 
@@ -187,14 +191,15 @@ def _inline(written: AuthorizationEntry, problems: Problems) -> tuple[Inline, ..
         hosts=tuple(host.lower() for host in written.hosts),
         ports=frozenset(written.ports),
     )
-    _require("methods", written.methods, _HTTP_METHOD, "an HTTP method such as 'POST'", problems)
-    _require("hosts", made.hosts, _HOST, "a host such as 'mcp.example.com' or '*.example.com'", problems)
+    _require("methods", written.methods, _HTTP_METHOD, "an HTTP method. Use a name such as 'POST'.", problems)
+    _require("hosts", made.hosts, _HOST, "a host. Use a name such as 'mcp.example.com' or '*.example.com'.", problems)
     for index, (name, _) in enumerate(made.headers):
         if not fit_name(name):
             with problems.at("headers", index, "name"):
-                problems.add("Invalid", f"{name!r} is not the name of a header")
+                problems.add("Invalid", f"{name!r} is not a header name. Use letters, digits and hyphens.")
     if made == Inline() and problems.error_count == before:
-        problems.add("Invalid", "an authorization of type Inline that says nothing would grant everything")
+        said = "The authorization of type Inline has no condition and would grant everything. Add a condition."
+        problems.add("Invalid", said)
     return (made,) if problems.error_count == before else ()
 
 
@@ -210,17 +215,17 @@ def _paths(written: tuple[PathRule, ...], problems: Problems) -> tuple[str, ...]
 def _path(written: PathRule, problems: Problems) -> tuple[str, ...]:
     if written.pattern is not None and written.type is written.value is None:
         if not _PATH.fullmatch(written.pattern):
-            said = "a path such as '/mcp', or '/mcp/*' for what begins so"
+            said = "a path. Use a path such as '/mcp', or '/mcp/*' for a prefix."
             problems.add("Invalid", f"{written.pattern!r} is not {said}")
         return (written.pattern,)
     value = written.value
     if written.pattern is not None or value is None:
-        problems.add("Invalid", "expected a text, or 'type' and 'value'")
+        problems.add("Invalid", "The path is incomplete. Expected a string, or 'type' and 'value'.")
         return ()
     if not _PATH.fullmatch(value) or value.endswith("*"):
         # A '*' at the end would mean more than is written.
         with problems.at("value"):
-            problems.add("Invalid", f"{value!r} is not a path such as '/mcp'")
+            problems.add("Invalid", f"{value!r} is not a path. Use a path such as '/mcp'.")
         return ()
     if written.type == "Exact":
         return (value,)
@@ -251,15 +256,16 @@ def _method(written: McpMethod, problems: Problems) -> tuple[Method | Family, ..
     if written.name in _FAMILIES:
         if written.params:
             with problems.at("params"):
-                problems.add("Invalid", f"{written.name!r} means all its methods, and 'params' can only be of one")
+                said = f"{written.name!r} means several methods, which have no common 'params'. Name a single method."
+                problems.add("Invalid", said)
             return ()
         return (Family(f"{written.name}/"),)
     if not _METHOD.fullmatch(written.name):
         with problems.at("name"):
-            problems.add("Invalid", f"{written.name!r} is not an MCP method such as 'tools/call'")
+            problems.add("Invalid", f"{written.name!r} is not an MCP method. Use a name such as 'tools/call'.")
         return ()
     if written.params and written.name not in _ABOUT:
         with problems.at("params"):
-            problems.add("Invalid", f"{written.name!r} is about nothing that 'params' could name")
+            problems.add("Invalid", f"{written.name!r} has no parameter that 'params' can match. Remove 'params'.")
         return ()
     return (Method(written.name, frozenset(written.params) if written.params else None),)

@@ -31,7 +31,7 @@ def parse_source(
         for name, value in given.items():
             if value and name != wanted:
                 with problems.at(name):
-                    problems.add("InvalidSource", f"a source of type {written.type} has no {name!r}")
+                    problems.add("InvalidSource", f"A source of type {written.type} has no {name!r}. Remove it.")
                 return None
         if written.type == "SPIFFE" and written.spiffe:
             return _spiffe(written.spiffe, settings, problems)
@@ -39,7 +39,7 @@ def parse_source(
             return _account(written.service_account, namespace, settings, problems)
         if written.type == "OIDC" and written.oidc is not None:
             return _oidc(written.oidc, settings, options, problems)
-        problems.add("InvalidSource", f"a source of type {written.type} needs {wanted!r}")
+        problems.add("InvalidSource", f"A source of type {written.type} requires {wanted!r}. Add it.")
         return None
 
 
@@ -49,10 +49,12 @@ def _spiffe(written: tuple[str, ...], settings: Settings, problems: Problems) ->
         with problems.at("spiffe", index):
             found = parse_spiffe_id(text)
             if isinstance(found, NotSpiffe):
-                problems.add("InvalidSource", f"{text!r} is not a SPIFFE id: {found.why}")
+                said = f"{text!r} is not a SPIFFE ID: {found.why}. Use spiffe://<trust domain>/<path>."
+                problems.add("InvalidSource", said)
                 continue
             if not found.path:
-                problems.warn("SourceNeverMatches", f"{text!r} names no workload, so nobody can have this id")
+                said = f"{text!r} has no path, so no workload can have this ID. Add the path of a workload."
+                problems.warn("SourceNeverMatches", said)
             ids.append(found)
     if len(ids) != len(written):
         return None
@@ -64,7 +66,8 @@ def _account(written: ServiceAccountSource, namespace: str, settings: Settings, 
     account = parse_account(written.name, written.namespace, namespace)
     if account is None:
         with problems.at("serviceAccount"):
-            problems.add("InvalidSource", f"no ServiceAccount can be called {written.namespace}/{written.name}")
+            said = f"'{written.namespace}/{written.name}' is not the name of a ServiceAccount."
+            problems.add("InvalidSource", f"{said} Use lower-case letters, digits and hyphens.")
         return None
     spiffe_id, workloads = spiffe_id_of(account, settings.trust_domain), settings.workloads
     return Account(account, str(spiffe_id), workloads.cluster_issuers() | workloads.issuers_for(spiffe_id))
@@ -77,19 +80,21 @@ def _oidc(written: OidcSource, settings: Settings, options: Options, problems: P
             url = parse_issuer_url(written.issuer_url, problems, allow_http=options.allow_http_issuers)
         with problems.at("audiences"):
             if not written.audiences:
-                said = "without audiences a token that was issued for any other server is accepted here"
+                said = "Without audiences, a token that was issued for another server is accepted. Set audiences."
                 report = problems.add if settings.strict else problems.warn
                 report("AudiencesMissing", said)
             if "" in written.audiences:
-                problems.add("InvalidSource", "an audience cannot be empty")
+                problems.add("InvalidSource", "An audience is empty. Remove it.")
         for index, scope in enumerate(written.scopes):
             if not fit_scope(scope):
                 with problems.at("scopes", index):
-                    problems.add("InvalidSource", f"{scope!r} is not a scope: visible ASCII without quotes and blanks")
+                    said = f"{scope!r} is not a scope. Use visible ASCII without quotes, backslashes and spaces."
+                    problems.add("InvalidSource", said)
     if url is None or problems.error_count > before:
         return None
     unusable = issuer_settings(settings, url).unusable
     if unusable:
         with problems.at("oidc", "issuerUrl"):
-            problems.add("IssuerUnreachable", f"the issuer cannot be reached as it is configured: {unusable}")
+            said = f"The issuer cannot be reached: {unusable}. Add the CA certificates to the Secret."
+            problems.add("IssuerUnreachable", said)
     return Oidc(issuer=url, audiences=frozenset(written.audiences), scopes=tuple(dict.fromkeys(written.scopes)))

@@ -27,9 +27,12 @@ def parse_external(written: ExternalAuth, namespace: str, problems: Problems) ->
     with problems.at("externalAuth"):
         with problems.at("backendRef"):
             if (reference.group, reference.kind) != ("", "Service"):
-                problems.add("Invalid", f"only a Service can be asked, not a {reference.kind!r} of {reference.group!r}")
+                said = (
+                    f"A {reference.kind!r} of group {reference.group!r} cannot be an external service. Use a Service."
+                )
+                problems.add("Invalid", said)
             elif reference.port is None:
-                problems.add("Invalid", "a Service needs a 'port'")
+                problems.add("Invalid", "The reference has no 'port'. Add the port of the Service.")
         protocol = _grpc(written, problems) if written.protocol == "GRPC" else _http(written, problems)
     if problems.error_count > before:
         return None
@@ -60,17 +63,20 @@ def _missing(resources: Resources, origin: Ref, asked: ExternalService) -> Missi
     name = asked.service
     if not may_refer(resources, origin, name):
         message = (
-            f'no ReferenceGrant of its namespace lets {origin.kind} "{origin.object_name}" refer to Service "{name}"'
+            f'No ReferenceGrant allows {origin.kind} "{origin.object_name}" to refer to Service "{name}". '
+            f"Add one in namespace {name.namespace!r}."
         )
         return Missing("RefNotPermitted", message)
     service = resources.services.get(name)
     if service is None:
         broken = Ref("Service", name.namespace, name.name) in resources.broken
-        return Missing("BackendNotFound", f'Service "{name}" {"cannot be read" if broken else "not found"}')
+        wrong = "cannot be read. Correct the document." if broken else "not found. Create it, or correct the reference."
+        return Missing("BackendNotFound", f'Service "{name}" {wrong}')
     if service.spec.type == "ExternalName":
-        return Missing("BackendNotFound", f'Service "{name}" is of type "ExternalName", which cannot be asked')
+        said = f'Service "{name}" has type "ExternalName", which is not supported here. Use a Service with endpoints.'
+        return Missing("BackendNotFound", said)
     if not any(port.port == asked.port and port.protocol == "TCP" for port in service.spec.ports):
-        return Missing("BackendNotFound", f'Service "{name}" has no TCP port {asked.port}')
+        return Missing("BackendNotFound", f'Service "{name}" has no TCP port {asked.port}. Use one of its ports.')
     return None
 
 
@@ -93,7 +99,7 @@ def may_refer(resources: Resources, origin: Ref, service: ObjectName) -> bool:
 def _grpc(written: ExternalAuth, problems: Problems) -> OverGrpc:
     if written.http is not None:
         with problems.at("http"):
-            problems.add("Invalid", "'http' is only for the protocol HTTP")
+            problems.add("Invalid", "'http' is for protocol HTTP only. Remove it, or set protocol: HTTP.")
     names = () if written.grpc is None else written.grpc.allowed_headers
     return OverGrpc(request_headers=_header_names(names, ("grpc", "allowedHeaders"), problems))
 
@@ -101,14 +107,14 @@ def _grpc(written: ExternalAuth, problems: Problems) -> OverGrpc:
 def _http(written: ExternalAuth, problems: Problems) -> OverHttp:
     if written.grpc is not None:
         with problems.at("grpc"):
-            problems.add("Invalid", "'grpc' is only for the protocol GRPC")
+            problems.add("Invalid", "'grpc' is for protocol GRPC only. Remove it, or set protocol: GRPC.")
     given = written.http
     if given is None:
         return OverHttp()
     path = given.path
     if path and (not _PATH.fullmatch(path) or _STEPS.search(path)):
         with problems.at("http", "path"):
-            problems.add("Invalid", f"{path!r} is not a path such as '/verify' that all servers read in the same way")
+            problems.add("Invalid", f"Servers can read the path {path!r} differently. Use a path such as '/verify'.")
     trimmed = path.strip("/")
     return OverHttp(
         path=f"/{trimmed}" if trimmed else "",
@@ -121,5 +127,5 @@ def _header_names(written: tuple[str, ...], path: tuple[str, str], problems: Pro
     for index, name in enumerate(written):
         if not fit_name(name):
             with problems.at(*path, index):
-                problems.add("Invalid", f"{name!r} is not the name of a header")
+                problems.add("Invalid", f"{name!r} is not a header name. Use letters, digits and hyphens.")
     return frozenset(name.lower() for name in written)

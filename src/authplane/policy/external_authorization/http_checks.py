@@ -38,7 +38,7 @@ def build_question(ask: Ask, protocol: OverHttp) -> HttpQuestion | NoAnswer:
     """Build what a service is asked; a path that could lead out of the prefix is not asked about."""
     request = ask.request
     if not canonical_path(request.path) or not fit_name(request.method) or request.method == "CONNECT":
-        return NoAnswer("the request cannot be repeated")
+        return NoAnswer("the request cannot be forwarded to the service")
     body = request.body if ask.service.most_body else b""
     wanted = (_ALWAYS | protocol.request_headers) - _FRAMING
     headers = (

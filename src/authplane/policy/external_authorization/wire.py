@@ -64,16 +64,16 @@ def parse_answer(reply: bytes) -> Granted | Declined | NoAnswer:
     try:
         response = pb.CheckResponse.FromString(reply)
     except DecodeError:
-        return NoAnswer("the answer is no CheckResponse")
+        return NoAnswer("the response is not a CheckResponse")
     kind = response.WhichOneof("http_response")
     if kind == "error_response":
-        return NoAnswer("the service could not decide")
+        return NoAnswer("the service returned an error instead of a decision")
     if response.status.code:
         return _declined(response.denied_response)
     if kind == "denied_response":
-        return NoAnswer("the answer has a denied_response, but its status is OK or not set")
+        return NoAnswer("the response has a denied_response, but its status is OK or not set")
     if not (kind or response.HasField("status")):
-        return NoAnswer("the answer says nothing")
+        return NoAnswer("the response is empty")
     return _granted(response.ok_response)
 
 
@@ -114,9 +114,9 @@ def _granted(ok: pb.OkHttpResponse) -> Granted | NoAnswer:
     has itself set before.
     """
     if ok.query_parameters_to_set or ok.query_parameters_to_remove:
-        return NoAnswer("the service wants to change the query")
+        return NoAnswer("the service changes the query, which is not supported")
     if any(option.append_action != _APPEND for option in ok.response_headers_to_add):
-        return NoAnswer("the service wants to replace headers of the response")
+        return NoAnswer("the service replaces response headers, which is not supported")
     wanted: dict[str, str] = {}
     for option in ok.headers:
         name, value = option.header.key.lower(), _value(option.header)

@@ -161,7 +161,7 @@ class RequestEvidence:
         other = RequestEvidence(self._identifier.for_shadows(), self._request, wider, self._now)
         unreviewed = self._judgement is None and trusted.workloads.reviewed and self._reviewer() is not None
         # Without asking anybody; what was asked for the others is known.
-        other.judged(ReviewUnavailable("nobody is asked for a shadow") if unreviewed else self._judgement)
+        other.judged(ReviewUnavailable("shadow policies make no calls") if unreviewed else self._judgement)
         return other
 
     def judged(self, judgement: Judgement | None) -> None:

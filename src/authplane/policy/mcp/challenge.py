@@ -45,9 +45,9 @@ class Challenge:
         if not fit_realm(self.realm):
             raise ValueError("the realm is not printable ASCII of 1 to 128 characters")
         if self.resource_metadata and not fit_url(self.resource_metadata):
-            raise ValueError("the address of the metadata is not an HTTP address")
+            raise ValueError("the metadata URL is not an HTTP URL")
         if not all(fit_scope(scope) for scope in self.scopes):
-            raise ValueError("a scope is visible ASCII without quotes and backslashes")
+            raise ValueError("a scope must be visible ASCII without quotes and backslashes")
 
 
 def fit_scope(scope: str) -> bool:

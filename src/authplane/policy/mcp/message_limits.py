@@ -23,7 +23,7 @@ class McpLimits:
 
     def __post_init__(self) -> None:
         if not 0 < self.body <= LARGEST_BODY:
-            raise ValueError(f"a body has 1 to {LARGEST_BODY} bytes")
+            raise ValueError(f"the body limit must be 1 to {LARGEST_BODY} bytes")
         limits = Limits(most_bytes=self.body, depth=self.depth, members=self.members)
         object.__setattr__(self, "json", limits)
 

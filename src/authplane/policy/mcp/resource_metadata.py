@@ -40,7 +40,7 @@ def render_metadata(resource: str, issuers: Iterable[str], scopes: Iterable[str]
     """Write the document; raises `ValueError` without an issuer, or for what no document may say."""
     servers, reach = list(dict.fromkeys(issuers)), list(dict.fromkeys(scopes))
     if not servers or not all(fit_url(each) for each in (resource, *servers)) or not all(map(fit_scope, reach)):
-        raise ValueError("a protected resource has an address, issuers with addresses, and scopes as RFC 6749 has them")
+        raise ValueError("a protected resource requires a URL, issuer URLs, and scopes as in RFC 6749")
     document: dict[str, object] = {
         "resource": resource,
         "authorization_servers": servers,

@@ -47,14 +47,14 @@ from authplane.policy.rules.rule_model import (
     reads_mcp,
 )
 
-STRICT: Final = "reads the body, which only the policy server reads strictly (bodyInspection: Strict)"
-CHOSEN: Final = "is left to the policy server (placement: CallOut)"
-ASKS: Final = "asks an external service"
-NO_MCP: Final = "speaks of MCP, and the target is no MCP server"
-SUBJECTS: Final = "names what a method is about that Envoy's mcp filter does not tell"
-LARGE_HOST: Final = "names a host of which the regular expression is larger than Envoy accepts"
-MANY_HYPHENS: Final = "names a header with many hyphens, each of which may be an underscore"
-COMMA: Final = "has a header value with a comma, which several values together have as well"
+STRICT: Final = "reads the body, and bodyInspection is Strict"
+CHOSEN: Final = "has placement CallOut"
+ASKS: Final = "calls an external service"
+NO_MCP: Final = "matches MCP, and the target is not an MCP server"
+SUBJECTS: Final = "matches a parameter that Envoy's mcp filter does not export"
+LARGE_HOST: Final = "names a host whose regular expression is larger than Envoy accepts"
+MANY_HYPHENS: Final = "names a header with too many hyphens, each of which can be an underscore"
+COMMA: Final = "matches a header value with a comma, which also joins several values"
 
 _SUBJECTS: Final = {
     "tools/call": "name",

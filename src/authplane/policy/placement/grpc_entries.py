@@ -29,12 +29,12 @@ from authplane.policy.rules.rule_model import (
     Tools,
 )
 
-TOKENS: Final = "is for bearers of tokens, which the policy server verifies"
-HOSTS: Final = "names hosts, which gRPC servers do not tell"
-PORTS: Final = "names ports, which not every gRPC server knows of a connection"
-VALUE: Final = "asks for the value of a header that is not plain text"
-WORDY: Final = "has an expression that is too long for gRPC servers, which write it with blanks and escapes"
-ALL_HEADERS: Final = "reads all headers, not one by its name"
+TOKENS: Final = "requires a token, which only the policy server verifies"
+HOSTS: Final = "names hosts, which gRPC servers do not report"
+PORTS: Final = "names ports, which not every gRPC server knows"
+VALUE: Final = "matches a header value that is not plain text"
+WORDY: Final = "has an expression that is too long for gRPC servers, which add spaces and escapes"
+ALL_HEADERS: Final = "reads all headers instead of one by name"
 
 _METHOD: Final = "POST"
 """That of every call of gRPC."""
@@ -124,9 +124,9 @@ def _fault_in_header(name: str) -> Iterator[str]:
     """Say why a header is not looked at by a server."""
     if name != name.lower():
         # To the policy engine no header has that name.
-        yield f"names the header {name}, and names of headers are in lower case"
+        yield f"names the header {name}; header names are lower case"
     elif name in _UNLIKE or name.startswith("grpc-") or name.endswith("-bin") or not _HEADER.fullmatch(name):
-        yield f"reads the header {name}, which gRPC servers see otherwise"
+        yield f"reads the header {name}, which gRPC servers see differently"
 
 
 def _expression(program: Program, ids: frozenset[str] | None) -> Grant | CallOut:
@@ -137,7 +137,7 @@ def _expression(program: Program, ids: frozenset[str] | None) -> Grant | CallOut
         return CallOut(reason)
     found = compile_call_expression(program.text, SERVER_CALLS)
     if isinstance(found, tuple):
-        return CallOut(f"has an expression that gRPC servers do not take: {found[0].message}")
+        return CallOut(f"has an expression that gRPC servers do not support: {found[0].message.partition('. ')[0]}")
     # A server writes down what it is told, and reads that: a Listener with one expression that fails is refused whole.
     written = compile_call_expression(render_text(found.tree), SERVER_CALLS)
     if isinstance(written, tuple):

@@ -25,9 +25,9 @@ from authplane.policy.placement.source_placement import ANYBODY
 from authplane.policy.rules.access_settings import Composition, Placement, Settings
 from authplane.policy.rules.rule_model import AnyPolicy, Policy, Screen, Source, Unusable, entry_words, issuers_of
 
-MANY: Final = "is one of more rules than a server is told"
-BESIDE: Final = "stands beside a policy by which only the policy server can grant"
-SHADOWED: Final = "stands beside a policy in shadow, which the policy server asks about every call"
+MANY: Final = "exceeds the number of rules that a gRPC server gets"
+BESIDE: Final = "shares the target with a policy that only the policy server can decide"
+SHADOWED: Final = "shares the target with a shadow policy, which the policy server evaluates for every call"
 _MOST_TESTS: Final = 5_000
 """Each is some 250 bytes of a Listener, and gRPC takes messages of 4 MiB."""
 _LENGTH: Final = 250

@@ -36,16 +36,16 @@ from authplane.policy.rules.rule_model import (
     entry_words,
 )
 
-SEVERAL: Final = "asks one of several external services"
-UNUSABLE: Final = "stands beside a policy with a mistake, of which the policy server may know an earlier version"
-SCREENED: Final = "stands beside a policy that asks an external service about requests to the same target"
-BESIDE: Final = (
-    "stands beside rules that read the body, which only the policy server reads strictly (bodyInspection: Strict)"
+SEVERAL: Final = "calls one of several external services"
+UNUSABLE: Final = "shares the target with an invalid policy, whose last good version may still apply"
+SCREENED: Final = "shares the target with a policy that calls an external service"
+BESIDE: Final = "shares the target with rules that read the body, and bodyInspection is Strict"
+EXCHANGED: Final = "shares the target with an external service that may replace the client's token"
+ARGUMENTS: Final = (
+    "shares the target with rules that read tool arguments, where only the policy server finds lookalikes"
 )
-EXCHANGED: Final = "stands beside an external service that may put another token in the place of the client's"
-ARGUMENTS: Final = "stands beside rules that read tool arguments, of which only the policy server finds lookalikes"
-OLD: Final = "stands beside rules that read the body, of which this release of Envoy reads only a part"
-SHADOWED: Final = "stands beside a policy in shadow that only the policy server can evaluate"
+OLD: Final = "shares the target with rules that read the body, which this Envoy release reads only in part"
+SHADOWED: Final = "shares the target with a shadow policy that only the policy server can evaluate"
 _EVERYBODY: Final = Rule(name="", source=AnySource())
 
 

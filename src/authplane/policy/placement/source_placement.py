@@ -34,14 +34,14 @@ from authplane.policy.placement.placement_model import CallOut, Sender, Token
 from authplane.policy.rules.access_settings import IssuerSettings, Settings
 from authplane.policy.rules.rule_model import Account, AnySource, Oidc, Source, Spiffe
 
-WORKLOAD_TOKENS: Final = "is for workloads, whose tokens count here too and must agree with their certificates"
-TWO_NAMES: Final = "is for an issuer that is written without https:// and so has two names"
-AGE: Final = "is for an issuer whose tokens may only be so old"
-SKEW: Final = "is for an issuer whose clock skew is not whole seconds, two at least"
-NO_KEYS: Final = "is for an issuer whose keys the control plane does not have yet"
-UNUSABLE: Final = "is for an issuer that cannot be reached"
-NO_WORKLOAD: Final = "names a trust domain without a path, which is the id of no workload"
-SCOPE: Final = "asks for a scope of which the regular expression is larger than Envoy accepts"
+WORKLOAD_TOKENS: Final = "names workloads whose tokens are accepted too and must match their certificates"
+TWO_NAMES: Final = "names an issuer without https://, which tokens can spell in two ways"
+AGE: Final = "names an issuer with a maximum token age"
+SKEW: Final = "names an issuer whose clockSkew is not a whole number of seconds, or less than 2s"
+NO_KEYS: Final = "names an issuer whose keys the control plane has not fetched yet"
+UNUSABLE: Final = "names an issuer that cannot be reached"
+NO_WORKLOAD: Final = "names a trust domain without a path, which identifies no workload"
+SCOPE: Final = "requires a scope whose regular expression is larger than Envoy accepts"
 
 CERTIFICATE_HEADER: Final = "x-forwarded-client-cert"
 _UNKNOWN_KEY: Final = 32

@@ -15,7 +15,7 @@ from authplane.policy.placement.placement_model import CallOut, Choices, Decider
 from authplane.policy.placement.plan_cache import Plans
 from authplane.policy.rules.policy_targets import BACKENDS, PolicyTarget
 
-UNTOLD: Final = "stands before an Envoy that is older than 1.36, or does not say which it is"
+UNTOLD: Final = "is served by an Envoy that is older than 1.36 or reports no release"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

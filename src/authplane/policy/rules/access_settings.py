@@ -153,7 +153,7 @@ def _issuers(
             with problems.at("url"):
                 url = parse_issuer_url(each.url, problems, allow_http=options.allow_http_issuers)
                 if url is not None and url.url in found:
-                    problems.add("Conflicted", f"the issuer {url.url!r} stands twice")
+                    problems.add("Conflicted", f"Issuer {url.url!r} is listed twice. Remove one of the entries.")
             times = _times(each, problems)
             _check_workloads(each, options, problems)
             if url is not None and times is not None:
@@ -169,11 +169,11 @@ def _check_workloads(written: WrittenIssuer, options: Options, problems: Problem
         return
     with problems.at("serviceAccounts"):
         if written.jwt_svids is not None:
-            problems.add("Conflicted", "'jwtSvids' and 'serviceAccounts' cannot both be given")
+            problems.add("Conflicted", "'jwtSvids' and 'serviceAccounts' are both set. Remove one of them.")
         if accounts.verification == "TokenReview" and not options.token_reviews:
             with problems.at("verification"):
-                said = "there is no cluster here that could be asked to review tokens"
-                problems.add("FieldInvalid", f"{said}; 'Keys' verifies them without it, and does not see revocation")
+                said = "No Kubernetes API server is available to review tokens."
+                problems.add("FieldInvalid", f"{said} Use 'Keys', which does not detect revoked tokens.")
 
 
 def _authority(written: WrittenIssuer, url: IssuerUrl) -> tuple[Authority, ...]:
@@ -195,23 +195,25 @@ def _times(written: WrittenIssuer, problems: Problems) -> Times | None:
             return Times(skew=duration.total_seconds())
         case _:
             with problems.at("clockSkew"):
-                problems.add(
-                    "FieldInvalid", f"{written.clock_skew!r} is not a duration up to {LONGEST_SKEW:g}s such as '30s'"
+                said = (
+                    f"{written.clock_skew!r} is not a duration of at most {LONGEST_SKEW:g}s. Use a value such as '30s'."
                 )
+                problems.add("FieldInvalid", said)
             return None
 
 
 def _issuer(written: WrittenIssuer, times: Times, resources: Resources, problems: Problems) -> IssuerSettings:
     pem, unusable = "", ""
     if written.ca_secret is not None and written.ca_file:
-        problems.add("Conflicted", "'caFile' and 'caSecret' cannot both be given")
+        problems.add("Conflicted", "'caFile' and 'caSecret' are both set. Remove one of them.")
     elif written.ca_secret is not None:
         name = ObjectName(written.ca_secret.namespace, written.ca_secret.name)
         pem = _certificates(resources, name)
         if not pem:
             unusable = f'Secret "{name}" has no certificates under {_CA_KEY!r}'
             with problems.at("caSecret"):
-                problems.warn("IssuerUnreachable", f"{unusable}; policies that name this issuer deny")
+                said = f"{unusable}; policies that name this issuer deny all requests. Add the certificates."
+                problems.warn("IssuerUnreachable", said)
     return IssuerSettings(
         reach=Reach(
             jwks_hosts=written.jwks_hosts,

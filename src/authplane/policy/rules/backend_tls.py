@@ -100,7 +100,8 @@ class BackendTlsPolicies:
                 return found
             stray = said.keys() - {each.name for each in service.spec.ports}
             if stray:
-                return TlsRefused("TargetNotFound", f'Service "{name}" has no port {min(stray)!r}')
+                message = f'Service "{name}" has no port {min(stray)!r}. Correct sectionName.'
+                return TlsRefused("TargetNotFound", message)
         why = self.closed.get(name.namespace) or self.closed.get("")
         return None if why is None else TlsRefused("Invalid", why)
 
@@ -141,7 +142,7 @@ def _place(
     with problems.at("spec"):
         if policy.spec.options:
             with problems.at("options"):
-                problems.warn("IgnoredField", "no options are known here")
+                problems.warn("IgnoredField", "Options are not supported here. Remove them.")
         with problems.at("validation"):
             tls = _read(policy.spec.validation, name.namespace, resources, problems)
         unresolved = tuple(each for each in problems.errors if each.reason in _UNRESOLVED)
@@ -150,7 +151,7 @@ def _place(
             service = ObjectName(name.namespace, target.name)
             with problems.at("targetRefs", index):
                 if (target.group, target.kind) != ("", "Service"):
-                    message = f"only a Service can be meant, not a {target.kind!r} of {target.group!r}"
+                    message = f"A {target.kind!r} of group {target.group!r} cannot be a target. Use a Service."
                     problems.add("UnsupportedTarget", message)
                     targets.append(TlsStanding(service, target.section_name, "Invalid", message))
                     continue
@@ -168,18 +169,22 @@ def _standing(  # noqa: PLR0913, PLR0917 (each of them decides something)
     tls: Tls, service: ObjectName, section: str, said: dict[str, Tls], resources: Resources, problems: Problems
 ) -> TlsStanding:
     if section in said:
-        message = f'an older policy is for Service "{service}"{f" port {section!r}" if section else ""} already'
+        port = f" port {section!r}" if section else ""
+        message = f'An older policy already applies to Service "{service}"{port}. Remove one of the policies.'
         problems.add("Conflicted", message)
         return TlsStanding(service, section, "Conflicted", message)
     said[section] = tls
     if isinstance(tls, TlsRefused):
-        return TlsStanding(service, section, tls.reason, f"the Service is not reached: {tls.message}")
+        return TlsStanding(service, section, tls.reason, f"The Service is not called: {tls.message}")
     known = resources.services.get(service)
     if known is None or (section and all(each.name != section for each in known.spec.ports)):
-        what = f'Service "{service}" not found' if known is None else f'Service "{service}" has no port {section!r}'
+        wrong = (
+            "not found. Create it, or correct the name." if known is None else f"has no port {section!r}. Correct it."
+        )
+        what = f'Service "{service}" {wrong}'
         problems.warn("TargetNotFound", what)
         return TlsStanding(service, section, "TargetNotFound", what)
-    return TlsStanding(service, section, "Accepted", "the Service is reached over TLS")
+    return TlsStanding(service, section, "Accepted", "The Service is called over TLS.")
 
 
 def _read(written: BackendTlsValidation, namespace: str, resources: Resources, problems: Problems) -> Tls:
@@ -188,10 +193,10 @@ def _read(written: BackendTlsValidation, namespace: str, resources: Resources, p
     host = written.hostname
     if not _HOST.fullmatch(host) or parse_ip_address(host) is not None:
         with problems.at("hostname"):
-            problems.add("FieldInvalid", f"{host!r} is not the name of a host such as 'authz.example.com'")
+            problems.add("FieldInvalid", f"{host!r} is not a host name. Use a name such as 'authz.example.com'.")
     if bool(written.ca_certificate_refs) == bool(written.well_known_ca_certificates):
-        given = "both are" if written.ca_certificate_refs else "neither is"
-        message = f"exactly one of 'caCertificateRefs' and 'wellKnownCACertificates' is needed; {given} given"
+        given = "are both set" if written.ca_certificate_refs else "are both missing"
+        message = f"'caCertificateRefs' and 'wellKnownCACertificates' {given}. Set exactly one of them."
         problems.add("FieldInvalid", message)
     if problems.error_count > before:
         return TlsRefused("Invalid", problems.errors[-1].message)
@@ -203,7 +208,7 @@ def _read(written: BackendTlsValidation, namespace: str, resources: Resources, p
             pem = _authority(ref, namespace, resources, problems)
         found += [pem] if pem else []
     if not found:
-        return TlsRefused("NoValidCACertificate", "no CA certificate can be used")
+        return TlsRefused("NoValidCACertificate", "No CA certificate is usable. Correct caCertificateRefs.")
     return BackendTls(hostname=host, ca=b"".join(found))
 
 
@@ -211,7 +216,7 @@ def _authority(ref: CaRef, namespace: str, resources: Resources, problems: Probl
     """Return the certificates that a reference leads to; nothing after a problem."""
     name = ObjectName(namespace, ref.name)
     if ref.group or ref.kind not in {"ConfigMap", "Secret"}:
-        message = f"only a ConfigMap or a Secret can hold certificates, not a {ref.kind!r} of {ref.group!r}"
+        message = f"A {ref.kind!r} of group {ref.group!r} has no CA certificates. Use a ConfigMap or a Secret."
         problems.add("InvalidKind", message)
         return b""
     text: bytes | None
@@ -223,23 +228,25 @@ def _authority(ref: CaRef, namespace: str, resources: Resources, problems: Probl
         value = secret.value(_KEY) if secret is not None else None
         text = (b"" if value is None else value.reveal()) if secret is not None else None
     if text is None:
-        why = "cannot be read" if Ref(ref.kind, namespace, ref.name) in resources.broken else "not found"
+        broken = Ref(ref.kind, namespace, ref.name) in resources.broken
+        why = "cannot be read. Correct the document." if broken else "not found. Create it, or correct the name."
         problems.add("InvalidCACertificateRef", f'{ref.kind} "{name}" {why}')
         return b""
     from authplane.policy.rules.ca_certificates import rewrite_certificates  # noqa: PLC0415 (few have any to read, and cryptography takes 0.06 s)
 
     pem = rewrite_certificates(text)
     if not pem:
-        problems.add("InvalidCACertificateRef", f'{ref.kind} "{name}" holds no readable certificates under {_KEY!r}')
+        said = f'{ref.kind} "{name}" has no readable certificates under {_KEY!r}. Add certificates in PEM format.'
+        problems.add("InvalidCACertificateRef", said)
     return pem
 
 
 def _close(resources: Resources, services: dict[ObjectName, dict[str, Tls]]) -> Iterator[tuple[str, str]]:
     """Close what policies that cannot even be read were meant for, or all that they can have been meant for."""
     for ref, targets in sorted(resources.broken_tls_policies.items()):
-        message = f'{ref.kind} "{ref.object_name}" cannot be read'
+        message = f'{ref.kind} "{ref.object_name}" cannot be read. Correct the document.'
         if not ref.namespace:
-            message = f"{ref.name} may hold a {ref.kind} and cannot be read"
+            message = f"{ref.name} may contain a {ref.kind} and cannot be read. Correct the file."
         if targets is None:
             yield ref.namespace, message
         for each in _services(targets or ()):

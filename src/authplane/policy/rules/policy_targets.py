@@ -54,13 +54,13 @@ def parse_targets(written: tuple[TargetRef, ...], namespace: str, problems: Prob
     found: dict[PolicyTarget, None] = {}
     with problems.at("spec", "targetRefs"):
         if not written:
-            problems.warn("NoTargets", "the policy protects nothing: it has no targets")
+            problems.warn("NoTargets", "The policy has no targets, so it protects nothing. Add a target.")
         for index, each in enumerate(written):
             with problems.at(index):
                 found[_parse_target(each, namespace, problems)] = None
         kinds = {"Gateway" if each.kind == "Gateway" else "Backend" for each in written}
         if len(kinds) > 1:
-            problems.add("Invalid", "all targets of a policy must have the same kind")
+            problems.add("Invalid", "The targets have different kinds. Use one kind in a policy.")
     return tuple(found)
 
 
@@ -71,7 +71,7 @@ def _parse_target(written: TargetRef, namespace: str, problems: Problems) -> Pol
     section = written.section_name
     if section and kind != "Gateway":
         with problems.at("sectionName"):
-            problems.add("Invalid", "only a Gateway has sections")
+            problems.add("Invalid", "Only a Gateway has sections. Remove sectionName.")
         section = ""
     return PolicyTarget(Ref(kind, namespace, written.name), section, written.group)
 

@@ -62,5 +62,5 @@ def _parse(annotations: Mapping[str, str], key: str, strict: _Choice, problems: 
     except ValueError:
         known = " or ".join(repr(each.value) for each in kind)
         with problems.at("metadata", "annotations", key):
-            problems.add("AnnotationInvalid", f"{text!r} is not {known}; until it is, {strict.value!r} holds")
+            problems.add("AnnotationInvalid", f"{text!r} is not supported, so {strict.value!r} applies. Use {known}.")
         return strict

@@ -47,7 +47,7 @@ def test_without_a_path_there_are_two_places(url: str) -> None:
 def test_a_document_of_another_issuer_is_rejected(issuer: object) -> None:
     rejected = parse_metadata(document(issuer=issuer), ISSUER, ())
     assert isinstance(rejected, Rejected)
-    assert rejected.why.startswith("the discovery document speaks of another issuer: ")
+    assert rejected.why.startswith("the discovery document names another issuer: ")
 
 
 def test_an_issuer_written_without_scheme_may_call_itself_either() -> None:
@@ -95,7 +95,7 @@ def test_keys_come_from_the_issuers_own_hosts_and_those_listed(jwks_uri: object,
 @pytest.mark.requirement("S4")
 def test_keys_over_http_are_rejected_with_a_reason() -> None:
     assert parse_metadata(document(jwks_uri="http://login.example.com/keys"), ISSUER, ()) == Rejected(
-        "jwks_uri 'http://login.example.com/keys': it does not begin with https://"
+        "jwks_uri 'http://login.example.com/keys': it does not start with https://"
     )
 
 

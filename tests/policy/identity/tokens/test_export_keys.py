@@ -85,10 +85,10 @@ def test_what_is_told_is_what_we_would_use_ourselves() -> None:
 WITHHELD: Final[dict[str, tuple[KeySet, str]]] = {
     "nothing": (keys(), "has no keys"),
     "nothing that we use": (keys({"kty": "oct", "k": "AAAA", "kid": "a"}), "has no keys"),
-    "a key without a name": (keys(RSA, without(CURVE, "kid")), "has a key without a name"),
+    "a key without a name": (keys(RSA, without(CURVE, "kid")), "has a key without a kid"),
     "an algorithm of ours alone": (
         keys(RSA, {**EDWARDS, "alg": "Ed25519"}),
-        "has a key for an algorithm that Envoy does not know",
+        "has a key for an algorithm that Envoy does not support",
     ),
 }
 

@@ -108,12 +108,12 @@ def test_while_reviews_fail_only_what_is_still_fresh_is_believed() -> None:
     review(reviews, text)
     for n in range(5):
         review(reviews, token(jti=str(n)), ReviewFailed("503"))
-    assert reviews.ask(token(jti="x"), ["mcp"], NOW) == ReviewUnavailable("token reviews fail")
+    assert reviews.ask(token(jti="x"), ["mcp"], NOW) == ReviewUnavailable("token reviews keep failing")
     assert reviews.ask(text, ["mcp"], NOW + 4) == AGENT
     after = reviews.ask(text, ["mcp"], NOW + LIFETIME)
     assert isinstance(after, ReviewToken)
     assert reviews.answered(after, ReviewFailed("503"), NOW + LIFETIME) == ReviewUnavailable("503")
-    assert reviews.ask(text, ["mcp"], NOW + LIFETIME + 1) == ReviewUnavailable("token reviews fail")
+    assert reviews.ask(text, ["mcp"], NOW + LIFETIME + 1) == ReviewUnavailable("token reviews keep failing")
 
 
 @pytest.mark.requirement("K07")
@@ -126,7 +126,7 @@ def test_garbage_is_not_reviewed_and_bad_tokens_are_not_reviewed_often() -> None
     bad = [token(jti=str(n)) for n in range(4)]
     for text in bad[:3]:
         assert review(reviews, text, DENIED, source="10.0.0.1") == NoIdentity(Why.REVIEW)
-    assert reviews.ask(bad[3], ["mcp"], NOW, "10.0.0.1") == ReviewUnavailable("too many token reviews")
+    assert reviews.ask(bad[3], ["mcp"], NOW, "10.0.0.1") == ReviewUnavailable("too many token reviews are pending")
     assert isinstance(reviews.ask(bad[3], ["mcp"], NOW, "10.0.0.2"), ReviewToken)
     assert reviews.ask(good, ["mcp"], NOW, "10.0.0.1") == AGENT
     # What was denied is remembered for a while.
@@ -152,7 +152,7 @@ def test_the_cluster_is_asked_for_so_many_reviews_only() -> None:
     reviews = TokenReviews(CLUSTER, overall=Rate(burst=2, per_second=1))
     asked = [reviews.ask(token(jti=str(n)), ["mcp"], NOW, f"10.0.0.{n}") for n in range(3)]
     assert isinstance(asked[1], ReviewToken)
-    assert asked[2] == ReviewUnavailable("too many token reviews")
+    assert asked[2] == ReviewUnavailable("too many token reviews are pending")
     assert isinstance(reviews.ask(token(jti="9"), ["mcp"], NOW + 1), ReviewToken)
 
 

@@ -23,7 +23,7 @@ class Times:
 
     def __post_init__(self) -> None:
         if not 0 <= self.skew <= LONGEST_SKEW:
-            raise ValueError(f"a clock skew is 0 to {LONGEST_SKEW:g} seconds")
+            raise ValueError(f"the clock skew must be 0 to {LONGEST_SKEW:g} seconds")
 
 
 def fault_in_claims(claims: Mapping[str, Any], times: Times, now: float) -> Reason | None:

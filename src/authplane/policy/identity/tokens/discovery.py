@@ -50,10 +50,10 @@ def parse_metadata(data: bytes, issuer: IssuerUrl, jwks_hosts: tuple[str, ...]) 
     value = parse_json(data, _LIMITS)
     if isinstance(value, NotStrict) or not isinstance(value, dict):
         why = value.why if isinstance(value, NotStrict) else "not an object"
-        return Rejected(f"the discovery document cannot be read: {why}")
+        return Rejected(f"the discovery document is invalid: {why}")
     named = value.get("issuer")
     if not isinstance(named, str) or named not in issuer.names():
-        return Rejected(f"the discovery document speaks of another issuer: {_shown(named)}")
+        return Rejected(f"the discovery document names another issuer: {_shown(named)}")
     jwks_uri = value.get("jwks_uri")
     if not isinstance(jwks_uri, str):
         return Rejected("the discovery document has no jwks_uri")
@@ -75,7 +75,7 @@ def _fault_in_place(jwks_uri: str, issuer: str, jwks_hosts: tuple[str, ...]) -> 
     host, own = parts.hostname or "", host_of(issuer)
     if host == own or host.endswith(f".{own}") or host in jwks_hosts:
         return ""
-    return "its host is neither the issuer's nor among its jwksHosts"
+    return "its host is neither the issuer's host nor listed in jwksHosts"
 
 
 def _shown(value: object) -> str:

@@ -39,9 +39,9 @@ def render_jwks(keys: KeySet, demands: Demands) -> str | Withheld:
         allowed = key.algorithms & demands.algorithms
         if allowed and key.kid is None:
             # Envoy would take such a key for tokens that name another one.
-            return Withheld("has a key without a name")
+            return Withheld("has a key without a kid")
         if allowed and allowed <= _UNKNOWN:
-            return Withheld("has a key for an algorithm that Envoy does not know")
+            return Withheld("has a key for an algorithm that Envoy does not support")
         described.update(_render({"kid": key.kid, **purpose, **_numbers(key)}) for purpose in _purposes(allowed))
     # Envoy refuses a configuration with an empty set.
     return f'{{"keys":[{",".join(sorted(described))}]}}' if described else Withheld("has no keys")

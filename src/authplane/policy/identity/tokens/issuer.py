@@ -121,7 +121,7 @@ class IssuerState:
         self._asked_at: float | None = None
         self._due = 0.0
         self._failures = 0
-        self._why = "its keys were not fetched yet"
+        self._why = "its keys are not fetched yet"
         self._looked_for: set[str] = set()
         self._missing: OrderedDict[str, float] = OrderedDict()
 
@@ -214,7 +214,7 @@ class IssuerState:
     def _take_keys(self, fetch: Fetch, answer: HttpAnswer, now: float, spread: float) -> tuple[IssuerEvent, ...]:
         keys = parse_key_set(answer.body)
         if isinstance(keys, NotStrict):
-            return self.failed(fetch, f"the key set cannot be read: {keys.why}", now, spread)
+            return self.failed(fetch, f"the key set is invalid: {keys.why}", now, spread)
         fresh_for = lifetime(answer.cache_control, answer.age, self._schedule.bounds)
         self._failures, self._why = 0, ""
         self._fetched_at, self._usable_until = now, now + fresh_for + self._schedule.max_stale

@@ -15,6 +15,7 @@ LONGEST: Final = 2048
 _PRINTABLE: Final = re.compile(r"[!-~]+")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _HOST: Final = re.compile(r"[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?|[0-9a-f:.]*:[0-9a-f:.]*")
+_REMEDY: Final = "Use an https:// URL without user, query and fragment."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +43,13 @@ def parse_issuer_url(text: str, problems: Problems, *, allow_http: bool = False)
     if isinstance(parts, str) and allow_http and text.startswith("http://"):
         parts = _parse_local(text)
     if isinstance(parts, str):
-        problems.add(INVALID, f"'{shorten(text, LONGEST)}' is not the address of an issuer: {parts}")
+        problems.add(INVALID, f"'{shorten(text, LONGEST)}' is not an issuer URL: {parts}. {_REMEDY}")
         return None
     if parts.query or "?" in text:
-        problems.add(INVALID, f"'{text}' is not the address of an issuer: it has a query")
+        problems.add(INVALID, f"'{text}' is not an issuer URL: it has a query. {_REMEDY}")
         return None
     if schemeless:
-        problems.warn(INVALID, f"'{text}' has no scheme; it is read as 'https://{text}'")
+        problems.warn(INVALID, f"'{text}' has no scheme and is read as 'https://{text}'. Write the URL with https://.")
     return IssuerUrl(url=parts.geturl() if schemeless else text, literal=text)
 
 
@@ -65,26 +66,26 @@ def host_of(url: str) -> str:
 def _parse_local(text: str) -> SplitResult | str:
     parts = _parse_url(text, "http")
     if isinstance(parts, SplitResult) and not is_loopback(parts.hostname or ""):
-        return "http is only for this machine"
+        return "http:// is only for loopback addresses"
     return parts
 
 
 def _parse_url(text: str, scheme: str) -> SplitResult | str:
     if len(text) > LONGEST or not _PRINTABLE.fullmatch(text):
-        return "it has blanks, or characters that are not ASCII, or too many"
+        return "it has spaces, characters that are not ASCII, or too many characters"
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError:
-        return "it cannot be read"
+        return "it cannot be parsed"
     host, steps = parts.hostname or "", parts.path.split("/")
     faults = (
-        (not text.startswith(f"{scheme}://"), f"it does not begin with {scheme}://"),
+        (not text.startswith(f"{scheme}://"), f"it does not start with {scheme}://"),
         ("\\" in text, "it has a backslash"),
         ("@" in parts.netloc, "it has a user"),
         ("#" in text, "it has a fragment"),
-        (not _HOST.fullmatch(host) or ".." in host, "it has no host"),
-        (port == 0 or parts.netloc.endswith(":"), "it has no port that could be used"),
-        ("." in steps or ".." in steps, "its path has dots for steps"),
+        (not _HOST.fullmatch(host) or ".." in host, "it has no valid host"),
+        (port == 0 or parts.netloc.endswith(":"), "it has no valid port"),
+        ("." in steps or ".." in steps, "its path has . or .. segments"),
     )
     return next((why for wrong, why in faults if wrong), parts)

@@ -108,7 +108,7 @@ def _parse_key(described: object) -> VerificationKey | str:
         return fault
     algorithms = _algorithms(described)
     if not algorithms:
-        return "no algorithm that we know fits it"
+        return "no supported algorithm fits it"
     material = _material(described)
     if isinstance(material, str):
         return material
@@ -121,15 +121,15 @@ def _unfit(described: Described) -> str:
     """Say what forbids the use of a key for verifying, or nothing."""
     kid, operations = described.get("kid"), described.get("key_ops")
     if "kid" in described and not (isinstance(kid, str) and 0 < len(kid) <= LONGEST_KID):
-        return "its kid is not a text of 1 to 256 characters"
+        return "its kid is not a string of 1 to 256 characters"
     if described.get("kty") == "oct":
-        return "symmetric keys prove nothing"
+        return "it is a symmetric key"
     if not _PRIVATE.isdisjoint(described):
-        return "it shows private parts, so anybody can sign with it"
+        return "it contains its private part"
     if "use" in described and described["use"] != "sig":
         return "its use is not sig"
     if "key_ops" in described and not (isinstance(operations, list) and "verify" in operations):
-        return "its key_ops do not have verify"
+        return "its key_ops do not contain verify"
     return ""
 
 
@@ -158,19 +158,19 @@ def _material(described: Described) -> "RSAKey | ECKey | OKPKey | str":
                 fault = _size_fault(described, 32, "x")
                 return fault or OKPKey.import_key({name: described[name] for name in ("kty", "crv", "x")})
     except (JoseError, ValueError):
-        return "its numbers make no key"
+        return "its numbers are not a valid key"
 
 
 def _rsa_fault(modulus: int, exponent: int) -> str:
     if not 2048 <= modulus.bit_length() <= 8192:
-        return "an RSA key has 2048 to 8192 bits"
+        return "it is an RSA key of fewer than 2048 or more than 8192 bits"
     if not modulus % 2 or not exponent % 2 or not 3 <= exponent < 2**32:
-        return "its numbers make no key"
+        return "its numbers are not a valid key"
     return ""
 
 
 def _size_fault(described: Described, size: int, *names: str) -> str:
-    return "" if all(len(_bytes(described, name)) == size for name in names) else "its coordinates have a wrong size"
+    return "" if all(len(_bytes(described, name)) == size for name in names) else "its coordinates have the wrong size"
 
 
 def _number(described: Described, name: str) -> int:

@@ -28,7 +28,9 @@ class Demands:
     def __post_init__(self) -> None:
         unknown = self.algorithms - DEFAULT_ALGORITHMS
         if unknown or not self.algorithms:
-            raise ValueError(f"not among {', '.join(sorted(ALGORITHMS))}: {', '.join(sorted(unknown))}")
+            raise ValueError(
+                f"unsupported algorithms: {', '.join(sorted(unknown))}; supported: {', '.join(sorted(ALGORITHMS))}"
+            )
 
 
 JWT_SVIDS: Final = Demands(

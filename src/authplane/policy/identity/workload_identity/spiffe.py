@@ -36,15 +36,15 @@ class NotSpiffe:
 def parse_spiffe_id(text: str) -> SpiffeId | NotSpiffe:
     """Read a SPIFFE id; there are no escapes, no empty or dot segments, and no other case of scheme or trust domain."""
     if len(text) > LONGEST_ID:
-        return NotSpiffe(f"longer than {LONGEST_ID} bytes")
+        return NotSpiffe(f"it is longer than {LONGEST_ID} bytes")
     matched = _ID.fullmatch(text)
     if matched is None:
-        return NotSpiffe("not spiffe://<trust domain>/<path> of letters, digits, dots, dashes and underscores")
+        return NotSpiffe("it is not spiffe://<trust domain>/<path> of letters, digits, dots, hyphens and underscores")
     domain, path = matched[1], matched[2]
     if len(domain) > LONGEST_TRUST_DOMAIN:
-        return NotSpiffe(f"the trust domain is longer than {LONGEST_TRUST_DOMAIN} bytes")
+        return NotSpiffe(f"its trust domain is longer than {LONGEST_TRUST_DOMAIN} bytes")
     if not _DOTS.isdisjoint(path.split("/")):
-        return NotSpiffe("a segment of the path is . or ..")
+        return NotSpiffe("a path segment is . or ..")
     return SpiffeId(domain, path)
 
 

@@ -174,9 +174,9 @@ class TokenReviews:
         A token that is not reviewed may be good, whatever others from the same source have shown.
         """
         if (source and self._sources.wait(source, now)) or self._overall.wait("", now):
-            return ReviewUnavailable("too many token reviews")
+            return ReviewUnavailable("too many token reviews are pending")
         if not self._breaker.admit(now):
-            return ReviewUnavailable("token reviews fail")
+            return ReviewUnavailable("token reviews keep failing")
         self._overall.add("", -1, now)
         if source:
             self._sources.add(source, -1, now)
