@@ -50,7 +50,7 @@ def test_validate_names_every_problem_for_programs(folder: Path) -> None:
             "resource": "HTTPProxy/default/web",
             "path": "spec.virtualhost.fqdm",
             "reason": "FieldUnknown",
-            "message": "there is no field 'fqdm' here; did you mean 'fqdn'?",
+            "message": "Unknown field 'fqdm'. Did you mean 'fqdn'?",
             "severity": "error",
         }
     ]

@@ -83,8 +83,8 @@ BAD = {
     "every problem at once": (
         DOOR.replace("mode: path", "mode: some").replace("realm: staff", "relm: staff"),
         [
-            "door.yaml:11:7: error: there is no field 'relm' here; did you mean 'realm'?",
-            "door.yaml:16:18: error: expected one of 'all', 'path', got 'some'",
+            "door.yaml:11:7: error: Unknown field 'relm'. Did you mean 'realm'?",
+            "door.yaml:16:18: error: Expected one of 'all', 'path', got 'some'.",
         ],
     ),
     "a selector": (

@@ -285,15 +285,15 @@ def test_every_mistake_of_a_call_is_named_at_once() -> None:
 
 ODD: Final = {
     "": "The file is empty. Add a document.",
-    "[]": "expected a mapping, got a list",
-    "a": "expected a mapping, got",
-    "{": "this is not YAML",
+    "[]": "Expected a mapping, got a list.",
+    "a": "Expected a mapping, got",
+    "{": "This is not YAML: ",
     "{}": "one of matcher_list and matcher_tree must be set",
     "xdsMatcher: {}": "one of matcher_list and matcher_tree must be set",
     "extensionConfig: {}": "The filter has no tree and would allow every call. Set xds_matcher.",
-    "xds_matcher: []": "expected a mapping, got a list",
-    "matcherTree: {input: {typedConfig: a}}": "expected a mapping, got",
-    "matcherTree: {exactMatchMap: {map: [a]}}": "expected a mapping, got a list",
+    "xds_matcher: []": "Expected a mapping, got a list.",
+    "matcherTree: {input: {typedConfig: a}}": "Expected a mapping, got",
+    "matcherTree: {exactMatchMap: {map: [a]}}": "Expected a mapping, got a list.",
     "matcherTree: {exactMatchMap: {map: {a: {}}}}": "one of matcher and action must be set",
     f"onNoMatch: {{action: {{typedConfig: {{{SKIP}}}}}}}": "one of matcher_list and matcher_tree must be set",
 }

@@ -162,12 +162,12 @@ def test_results_are_written_for_ci(folder: Path) -> None:
 
 
 BAD = {
-    "no cases": ("policies: x\n", "'cases' is required"),
+    "no cases": ("policies: x\n", "'cases' is required. Add it."),
     "no list": ("cases: {}\n", "expected a list with at least one case"),
-    "no request": ("cases:\n- {name: a, expect: {decision: allow}}\n", "'request' is required"),
-    "no decision": (f"cases:\n- {{name: a, request: {asked()}, expect: {{}}}}\n", "'decision' is required"),
-    "no such decision": (f"cases:\n- {{name: a, request: {asked()}, expect: {{decision: yes}}}}\n", "expected one of"),
-    "a bad request": ("cases:\n- {name: a, request: {}, expect: {decision: deny}}\n", "'target' is required"),
+    "no request": ("cases:\n- {name: a, expect: {decision: allow}}\n", "'request' is required. Add it."),
+    "no decision": (f"cases:\n- {{name: a, request: {asked()}, expect: {{}}}}\n", "'decision' is required. Add it."),
+    "no such decision": (f"cases:\n- {{name: a, request: {asked()}, expect: {{decision: yes}}}}\n", "Expected one of"),
+    "a bad request": ("cases:\n- {name: a, request: {}, expect: {decision: deny}}\n", "'target' is required. Add it."),
     "a name twice": (f"cases:{ALLOWED}{ALLOWED}\n", "another case is called 'agents may add' too"),
     "no such policies": (
         f"policies: [all.yaml, nope*.yaml]\ncases:{ALLOWED}\n",

@@ -35,7 +35,7 @@ def test_of_very_many_errors_all_count_and_only_some_are_kept() -> None:
     assert problems.error_count == 3 * MOST
     assert problems.errors == (
         *[Problem(("spec",), "FieldInvalid", "no")] * (MOST - 1),
-        Problem((), "TooMany", "there are more errors than are told"),
+        Problem((), "TooMany", "Only the first 9999 errors are listed. Correct these first."),
     )
     assert problems.warnings == (Problem(("spec",), "IgnoredField", "not used", Severity.WARNING),)
 

@@ -193,8 +193,9 @@ def test_what_stands_in_the_wrong_place_is_named_and_nothing_is_served_without_i
     status, told = sample.authplane("validate", str(sample.folder))
     words = " ".join(told.split())
     assert status == 1
-    assert "there is no field 'timeout' here (HTTPProxy/default/echo spec.virtualhost.timeout, FieldUnknown)" in words
-    assert "there is no field 'authPolicy' here" in words
+    assert "Unknown field 'timeout'. " in words
+    assert "(HTTPProxy/default/echo spec.virtualhost.timeout, FieldUnknown)" in words
+    assert "Unknown field 'authPolicy'." in words
     assert "2 errors" in words
     assert sample.authplane("compile", str(sample.folder))[1].startswith(
         "No virtual host and no gRPC server can be served. "

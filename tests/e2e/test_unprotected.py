@@ -79,7 +79,7 @@ async def test_a_target_that_does_not_exist_opens_no_backend(tmp_path: Path) -> 
         assert await call(port, "bare") == (403, UNPROTECTED)
 
         write("policy.yaml", policy(JANITOR, "mien", name="p"))
-        await says("Backend default/mien not found; did you mean 'mine'?; the last good version stays in force")
+        await says("Backend default/mien not found. Did you mean 'mine'? The last good version stays in force.")
         # A later change has been served as well: the policy still protects what it protected, and only that.
         write("settings.yaml", configuration(port, "  unprotectedBackends: Allow"))
 

@@ -24,17 +24,24 @@ from authplane.grpc.aio import jwt_token_file_interceptors
 
 OK, LATE = grpc.StatusCode.OK, grpc.StatusCode.DEADLINE_EXCEEDED
 UNAVAILABLE, UNAUTHENTICATED = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNAUTHENTICATED
-UNUSABLE = "the token file holds no usable token: "
+UNUSABLE = "The token file has no usable token: "
+WRITE = ". Write a new token to the file."
 CONTENTS = {
-    "gone": (None, Outcome(UNAVAILABLE, "the token file cannot be read: No such file or directory")),
+    "gone": (
+        None,
+        Outcome(UNAVAILABLE, "Cannot read the token file: No such file or directory. Check its path and permissions."),
+    ),
     "junk": (
         "junk",
-        Outcome(UNAUTHENTICATED, f"{UNUSABLE}it is not three parts of base64url with dots between them"),
+        Outcome(UNAUTHENTICATED, f"{UNUSABLE}it is not three base64url parts joined by dots{WRITE}"),
     ),
-    "no exp": ("e30.e30.", Outcome(UNAUTHENTICATED, f"{UNUSABLE}its payload has no number as exp")),
+    "no exp": ("e30.e30.", Outcome(UNAUTHENTICATED, f"{UNUSABLE}its exp is missing or not a number{WRITE}")),
     "expired": (
         token(1000),
-        Outcome(UNAUTHENTICATED, "the token file holds a token that has expired, or will within 30 seconds"),
+        Outcome(
+            UNAUTHENTICATED,
+            "The token in the token file has expired, or expires within 30 seconds. Write a new token to the file.",
+        ),
     ),
 }
 

@@ -8,10 +8,12 @@ on to another constructor. A part that cannot be resolved is `UNKNOWN`.
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain, islice, product
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeVar
+
+from tests.house.source_trees import Function, Module, arguments, assigned, parameters, read_module, results
 
 T = TypeVar("T")
 
@@ -31,7 +33,6 @@ _MOST: Final = 60
 """How many texts of one message are looked at."""
 _DEPTH: Final = 6
 
-_Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _PARAMETER: Final = re.compile("\N{BLACK DIAMOND}(\\w+)\N{BLACK DIAMOND}")
 
 _ENDS_WITH_PARAMETER: Final = re.compile(_PARAMETER.pattern + r"\W*$")
@@ -46,20 +47,9 @@ class Message(NamedTuple):
     text: str
 
 
-class _Module(NamedTuple):
-    file: str
-    name: str
-    tree: ast.Module
-    constants: Mapping[str, ast.expr]
-    functions: Mapping[str, _Function]
-    """Functions and methods by name; a method can be told by its first parameter."""
-    imports: Mapping[str, tuple[str, str]]
-    scopes: Mapping[ast.AST, _Function | None]
-
-
 class _Place(NamedTuple):
-    module: _Module
-    scope: _Function | None
+    module: Module
+    scope: Function | None
     """The innermost function around an expression."""
 
 
@@ -81,14 +71,14 @@ class _House:
         package = source.name
         self._modules = {
             each.name: each
-            for each in (_read(path, source, package) for path in sorted(source.rglob("*.py")))
+            for each in (read_module(path, source, package) for path in sorted(source.rglob("*.py")))
         }  # fmt: skip
         self._classes = {
             each: position
             for each, position in _classes_with_messages(self._modules.values()).items()
             if each.removeprefix(f"{package}.") not in ignored
         }
-        methods: dict[str, list[tuple[_Module, _Function]]] = {}
+        methods: dict[str, list[tuple[Module, Function]]] = {}
         for module in self._modules.values():
             for name, function in module.functions.items():
                 methods.setdefault(name, []).append((module, function))
@@ -103,10 +93,10 @@ class _House:
         ]
         found: list[Message] = []
         pending = [(call, text) for call in calls for text in self._direct(call)]
-        reached: set[_Function] = set()
+        reached: set[Function] = set()
         while pending:
-            templates: dict[_Function, set[str]] = {}
-            lines: dict[_Function, Message] = {}
+            templates: dict[Function, set[str]] = {}
+            lines: dict[Function, Message] = {}
             for call, text in pending:
                 scope = call.place.scope
                 plain = Message(
@@ -154,7 +144,7 @@ class _House:
                 return named[0] if named else given[position] if len(given) > position else None
         return None
 
-    def _called(self, call: _Call) -> Iterator[tuple[_Module, _Function]]:
+    def _called(self, call: _Call) -> Iterator[tuple[Module, Function]]:
         module = call.place.module
         match call.call.func:
             case ast.Name(id=name) if name in module.functions:
@@ -173,10 +163,10 @@ class _House:
             case _:
                 pass
 
-    def _filled(self, template: str, function: _Function, call: _Call, depth: int) -> Iterator[str]:
+    def _filled(self, template: str, function: Function, call: _Call, depth: int) -> Iterator[str]:
         """Put the arguments of a call into a text that a function makes of its parameters."""
         names = sorted(set(_PARAMETER.findall(template)))
-        given = _arguments(function, call.call)
+        given = arguments(function, call.call)
         choices = [self._texts(given[name], call.place, depth + 1) if name in given else (UNKNOWN,) for name in names]
         for texts in _some(product(*choices)):
             bound = dict(zip(names, texts, strict=True))
@@ -217,14 +207,16 @@ class _House:
                 yield from map("".join, _some(product(texts(left), texts(right))))
             case ast.IfExp(body=body, orelse=other):
                 yield from chain(texts(body), texts(other))
-            case ast.BoolOp(values=values):
-                yield from chain.from_iterable(map(texts, values))
+            case ast.BoolOp(values=[*values, last]):
+                # Of "this or that", an empty text is never the result, unless it is the last.
+                yield from (each for value in values for each in texts(value) if each)
+                yield from texts(last)
             case ast.FormattedValue(value=value, conversion=-1) | ast.NamedExpr(value=value) | ast.Await(value=value):
                 yield from texts(value)
             case _:
                 yield UNKNOWN
 
-    def _entries(self, table: ast.expr, module: _Module, depth: int) -> Iterator[str]:
+    def _entries(self, table: ast.expr, module: Module, depth: int) -> Iterator[str]:
         """Yield the texts that a constant mapping has as values."""
         match table:
             case ast.Name(id=name) if isinstance(found := module.constants.get(name), ast.Dict):
@@ -236,12 +228,12 @@ class _House:
     def _named(self, name: str, place: _Place, depth: int) -> Iterator[str]:
         module, scope = place
         if scope is not None:
-            assigned = list(_assigned(scope, name))
-            for value, position in assigned:
+            given = list(assigned(scope, name))
+            for value, position in given:
                 yield from self._element(value, position, place, depth + 1)
-            if name in _parameters(scope):
+            if name in parameters(scope):
                 yield f"\N{BLACK DIAMOND}{name}\N{BLACK DIAMOND}"
-            if assigned or name in _parameters(scope):
+            if given or name in parameters(scope):
                 return
         if name in module.constants:
             yield from self._texts(module.constants[name], _Place(module, None), depth + 1)
@@ -269,7 +261,7 @@ class _House:
     def _returned(self, call: _Call, depth: int) -> Iterator[str]:
         known = False
         for module, function in self._called(call):
-            for value in _results(function):
+            for value in results(function):
                 for template in self._texts(value, _Place(module, function), depth + 1):
                     known = True
                     yield from self._filled(template, function, call, depth)
@@ -277,36 +269,7 @@ class _House:
             yield UNKNOWN
 
 
-def _read(path: Path, source: Path, package: str) -> _Module:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    file = path.relative_to(source).as_posix()
-    name = ".".join((package, *path.relative_to(source).with_suffix("").parts)).removesuffix(".__init__")
-    constants: dict[str, ast.expr] = {}
-    imports: dict[str, tuple[str, str]] = {}
-    functions: dict[str, _Function] = {}
-    scopes: dict[ast.AST, _Function | None] = {}
-    for node in tree.body:
-        match node:
-            case ast.Assign(targets=[ast.Name(id=each)], value=value):
-                constants[each] = value
-            case ast.AnnAssign(target=ast.Name(id=each), value=ast.expr() as value):
-                constants[each] = value
-            case _:
-                pass
-    for inner in ast.walk(tree):
-        match inner:
-            case ast.ImportFrom(module=str(home), names=names):
-                imports |= {each.asname or each.name: (home, each.name) for each in names}
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
-                functions[inner.name] = inner
-                # Inner functions come later, so that the innermost is kept.
-                scopes |= dict.fromkeys(ast.walk(inner), inner)
-            case _:
-                pass
-    return _Module(file, name, tree, constants, functions, imports, scopes)
-
-
-def _classes_with_messages(modules: Iterable[_Module]) -> dict[str, int]:
+def _classes_with_messages(modules: Iterable[Module]) -> dict[str, int]:
     """Return classes that carry a message, and the position of it among the arguments."""
     found: dict[str, int] = {}
     bases: dict[str, list[str]] = {}
@@ -332,66 +295,9 @@ def _classes_with_messages(modules: Iterable[_Module]) -> dict[str, int]:
     return found | {homes[name]: 0 for name in bases if not name.startswith("_") and is_exception(name)}
 
 
-def _definition(name: str, module: _Module) -> str:
+def _definition(name: str, module: Module) -> str:
     """Return the full name of a class by its name in a module."""
     return ".".join(module.imports.get(name, (module.name, name)))
-
-
-def _parameters(function: _Function) -> list[str]:
-    given = function.args
-    return [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
-
-
-def _arguments(function: _Function, call: ast.Call) -> dict[str, ast.expr]:
-    """Bind the arguments of a call to the parameters of a function, defaults included."""
-    given = function.args
-    names = [each.arg for each in (*given.posonlyargs, *given.args)]
-    bound = dict(zip(names[len(names) - len(given.defaults) :], given.defaults, strict=True))
-    bound |= {
-        each.arg: value for each, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value is not None
-    }
-    if names[:1] in (["self"], ["cls"]):
-        names = names[1:]
-    bound |= dict(zip(names, call.args, strict=False))
-    return bound | {each.arg: each.value for each in call.keywords if each.arg is not None}
-
-
-def _results(function: _Function) -> Iterator[ast.expr]:
-    for node in ast.walk(function):
-        if isinstance(node, ast.Return | ast.Yield) and node.value is not None:
-            yield node.value
-
-
-def _assigned(scope: _Function, name: str) -> Iterator[tuple[ast.expr | None, int | None]]:
-    """Yield what a local variable is assigned; the second value is a position if the first is a tuple of values.
-
-    The first is None where a run assigns it: a loop, a pattern, ``+=``.
-    """
-    for node in ast.walk(scope):
-        match node:
-            case ast.Assign(targets=[target], value=value) | ast.NamedExpr(target=target, value=value):
-                pass
-            case ast.AnnAssign(target=target, value=ast.expr() as value):
-                pass
-            case _:
-                if name in _bound_in_a_run(node):
-                    yield None, None
-                continue
-        if isinstance(target, ast.Name) and target.id == name:
-            yield value, None
-        for position, each in enumerate(target.elts if isinstance(target, ast.Tuple) else ()):
-            if isinstance(each, ast.Name) and each.id == name:
-                yield value, position
-
-
-def _bound_in_a_run(node: ast.AST) -> set[str | None]:
-    match node:
-        case ast.For(target=target) | ast.comprehension(target=target) | ast.AugAssign(target=target):
-            return {each.id for each in ast.walk(target) if isinstance(each, ast.Name)}
-        case ast.MatchAs(name=name) | ast.MatchStar(name=name):
-            return {name}
-        case _:
-            return set()
 
 
 def _some(found: Iterable[T]) -> Iterator[T]:

@@ -83,58 +83,61 @@ def test_a_whole_document_is_read() -> None:
 
 
 BAD = {
-    "no backends": ("  []", ["5 expected at least 1 item, got 0"]),
+    "no backends": ("  []", ["5 Expected at least 1 item, got 0."]),
     "no kind of backend": (
         "- name: a\n",
-        ["6 exactly one of 'testserver' and 'htpasswd' is needed; none is given"],
+        ["6 None of them is set. Set exactly one of 'testserver' and 'htpasswd'."],
     ),
     "two kinds of backend": (
         "- {name: a, testserver: {}, htpasswd: {folder: x}}\n",
-        ["6 exactly one of 'testserver' and 'htpasswd' is needed; 'testserver' and 'htpasswd' are given"],
+        ["6 'testserver' and 'htpasswd' are set. Set exactly one of 'testserver' and 'htpasswd'."],
     ),
     "a name twice": (
         "- {name: a, when: [{host: x}], testserver: {}}\n- {name: a, testserver: {}}\n",
-        ["7 the name 'a' is taken by spec.backends[0]"],
+        ["7 spec.backends[0] has the name 'a' too. Use another name."],
     ),
-    "a name that no label can be": ("- {name: A b, testserver: {}}\n", ["6 expected a name such as 'shop', got 'A b'"]),
+    "a name that no label can be": (
+        "- {name: A b, testserver: {}}\n",
+        ["6 Expected a name such as 'shop', got 'A b'."],
+    ),
     "no users": (
         "- {name: a, htpasswd: {}}\n",
-        ["6 there are no users: give 'files', or a 'folder' of Secrets"],
+        ["6 There are no users. Set 'files', or 'folder' with a folder of Secrets."],
     ),
     "a condition cut off": (
         "- name: a\n  testserver: {}\n  when:\n",
-        ["8 'when' has no value; give it one or remove the line"],
+        ["8 'when' has no value. Set a value, or remove the line."],
     ),
-    "no condition": ("- {name: a, when: [], testserver: {}}\n", ["6 expected at least 1 item, got 0"]),
+    "no condition": ("- {name: a, when: [], testserver: {}}\n", ["6 Expected at least 1 item, got 0."]),
     "a condition of nothing": (
         "- {name: a, when: [{}], testserver: {}}\n",
-        ["6 exactly one of 'context', 'host' and 'pathPrefix' is needed; none is given"],
+        ["6 None of them is set. Set exactly one of 'context', 'host' and 'pathPrefix'."],
     ),
     "a condition of two things": (
         "- {name: a, when: [{host: x, pathPrefix: /}], testserver: {}}\n",
-        ["6 exactly one of 'context', 'host' and 'pathPrefix' is needed; 'host' and 'pathPrefix' are given"],
+        ["6 'host' and 'pathPrefix' are set. Set exactly one of 'context', 'host' and 'pathPrefix'."],
     ),
     "two hosts at once": (
         "- name: a\n  testserver: {}\n  when:\n  - host: x\n  - host: y\n",
-        ["10 all conditions must hold, and a request has one host: write another backend instead"],
+        ["10 All conditions must match, and a request has one host. Add another backend instead."],
     ),
     "a host with a port": (
         "- {name: a, when: [{host: 'x:80'}], testserver: {}}\n",
-        ["6 expected a name such as 'shop.example or *.shop.example', got 'x:80'"],
+        ["6 Expected a name such as 'shop.example or *.shop.example', got 'x:80'."],
     ),
     "a prefix without a slash": (
         "- {name: a, when: [{pathPrefix: a}], testserver: {}}\n",
-        ["6 expected a name such as '/admin', got 'a'"],
+        ["6 Expected a name such as '/admin', got 'a'."],
     ),
     "a prefix with dots": (
         "- {name: a, when: [{pathPrefix: /a/../b}], testserver: {}}\n",
-        ["6 expected a name such as '/admin', got '/a/../b'"],
+        ["6 Expected a name such as '/admin', got '/a/../b'."],
     ),
     "several problems at once": (
         "- name: a\n  testserver: {mode: some}\n- name: b\n  htpaswd: {}\n",
         [
-            "7 expected one of 'all', 'path', got 'some'",
-            "9 there is no field 'htpaswd' here; did you mean 'htpasswd'?",
+            "7 Expected one of 'all', 'path', got 'some'.",
+            "9 Unknown field 'htpaswd'. Did you mean 'htpasswd'?",
         ],
     ),
 }
@@ -166,5 +169,8 @@ def test_a_backend_that_is_never_reached_is_an_error(first: str, second: str, hi
     when = f", when: [{first}]" if first else ""
     found = loaded(f"- {{name: a, testserver: {{}}{when}}}\n- {{name: b, testserver: {{}}, when: [{second}]}}\n")
     said = [(dotted(finding.problem.path), finding.problem.message) for finding in found.findings]
-    sentence = "spec.backends[0] comes first and fits every request that this one fits"
+    sentence = (
+        "spec.backends[0] comes first and matches every request that this backend matches. "
+        "Move this one before it, or remove it."
+    )
     assert said == ([("spec.backends[1]", sentence)] if hidden else [])

@@ -197,77 +197,79 @@ class Case(NamedTuple):
 BAD = {
     "an unknown field": Case(
         PROXY + "spec: {routes: [{servces: []}]}",
-        ["error: spec.routes[0].servces: there is no field 'servces' here; did you mean 'services'? [FieldUnknown]"],
+        ["error: spec.routes[0].servces: Unknown field 'servces'. Did you mean 'services'? [FieldUnknown]"],
     ),
     "a field one level too high": Case(
         PROXY + "spec: {fqdn: a.example, virtualhost: {fqdn: a.example, authPolicy: {disabled: true}}}",
         [
-            "error: spec.fqdn: there is no field 'fqdn' here; did you mean 'virtualhost.fqdn'? [FieldUnknown]",
-            "error: spec.virtualhost.authPolicy: there is no field 'authPolicy' here; did you mean "
+            "error: spec.fqdn: Unknown field 'fqdn'. Did you mean 'virtualhost.fqdn'? [FieldUnknown]",
+            "error: spec.virtualhost.authPolicy: Unknown field 'authPolicy'. Did you mean "
             "'authorization.authPolicy'? [FieldUnknown]",
         ],
     ),
     "an unknown field that is like nothing": Case(
-        PROXY + "spec: {}\nzzz: 1", ["error: zzz: there is no field 'zzz' here [FieldUnknown]"]
+        PROXY + "spec: {}\nzzz: 1", ["error: zzz: Unknown field 'zzz'. Supported: metadata, spec. [FieldUnknown]"]
     ),
     "a field name that could garble a terminal": Case(
-        PROXY + 'spec: {"\\e[31m": 1}', ["error: spec: there is no field '\\x1b[31m' here [FieldUnknown]"]
+        PROXY + 'spec: {"\\e[31m": 1}',
+        ["error: spec: Unknown field '\\x1b[31m'. Supported: includes, "
+                       "ingressClassName, routes, tcpproxy, virtualhost. [FieldUnknown]"]
     ),
     "missing fields": Case(
         PROXY + "spec: {virtualhost: {}, routes: [{services: [{weight: 1}]}]}",
         [
-            "error: spec.virtualhost.fqdn: 'fqdn' is required [FieldRequired]",
-            "error: spec.routes[0].services[0].name: 'name' is required [FieldRequired]",
-            "error: spec.routes[0].services[0].port: 'port' is required [FieldRequired]",
+            "error: spec.virtualhost.fqdn: 'fqdn' is required. Add it. [FieldRequired]",
+            "error: spec.routes[0].services[0].name: 'name' is required. Add it. [FieldRequired]",
+            "error: spec.routes[0].services[0].port: 'port' is required. Add it. [FieldRequired]",
         ],
     ),
-    "no spec": Case(PROXY, ["error: spec: 'spec' is required [FieldRequired]"]),
+    "no spec": Case(PROXY, ["error: spec: 'spec' is required. Add it. [FieldRequired]"]),
     "a number for a text": Case(
         PROXY + "spec: {virtualhost: {fqdn: 80}}",
-        ["error: spec.virtualhost.fqdn: expected a string, got the number 80; put it in quotes [TypeMismatch]"],
+        ["error: spec.virtualhost.fqdn: Expected a string, got the number 80. Put it in quotes. [TypeMismatch]"],
     ),
     "a truth value for a text": Case(
         "apiVersion: v1\nkind: Service\nmetadata: {name: web, labels: {a: true}}\n",
-        ["error: metadata.labels.a: expected a string, got the truth value true; put it in quotes [TypeMismatch]"],
+        ["error: metadata.labels.a: Expected a string, got the boolean true. Put it in quotes. [TypeMismatch]"],
     ),
     "texts for other things": Case(
         PROXY + "spec: {routes: [{services: [{name: a, port: '80'}], permitInsecure: yes, conditions: x}, null]}",
         [
-            "error: spec.routes[0].services[0].port: expected a whole number, got the text '80' [TypeMismatch]",
-            "error: spec.routes[0].permitInsecure: expected true or false, got the text 'yes' [TypeMismatch]",
-            "error: spec.routes[0].conditions: expected a list, got the text 'x' [TypeMismatch]",
-            "error: spec.routes[1]: expected a mapping, got nothing [TypeMismatch]",
+            "error: spec.routes[0].services[0].port: Expected an integer, got the string '80'. [TypeMismatch]",
+            "error: spec.routes[0].permitInsecure: Expected true or false, got the string 'yes'. [TypeMismatch]",
+            "error: spec.routes[0].conditions: Expected a list, got the string 'x'. [TypeMismatch]",
+            "error: spec.routes[1]: Expected a mapping, got nothing. [TypeMismatch]",
         ],
     ),
     "lists and mappings for other things": Case(
         PROXY + "spec: {virtualhost: [], routes: {}, ingressClassName: {}}",
         [
-            "error: spec.virtualhost: expected a mapping, got a list [TypeMismatch]",
-            "error: spec.routes: expected a list, got a mapping [TypeMismatch]",
-            "error: spec.ingressClassName: expected a string, got a mapping [TypeMismatch]",
+            "error: spec.virtualhost: Expected a mapping, got a list. [TypeMismatch]",
+            "error: spec.routes: Expected a list, got a mapping. [TypeMismatch]",
+            "error: spec.ingressClassName: Expected a string, got a mapping. [TypeMismatch]",
         ],
     ),
     "a leading zero makes a text": Case(
         PROXY + "spec: {routes: [{services: [{name: a, port: 0755}]}]}",
-        ["error: spec.routes[0].services[0].port: expected a whole number, got the text '0755' [TypeMismatch]"],
+        ["error: spec.routes[0].services[0].port: Expected an integer, got the string '0755'. [TypeMismatch]"],
     ),
     "limits": Case(
         "apiVersion: projectcontour.io/v1alpha1\nkind: ExtensionService\nmetadata: {name: A_b, namespace: ''}\n"
         "spec: {services: [], protocol: h3}",
         [
-            "error: metadata.name: expected a name such as 'web-1', got 'A_b' [FieldInvalid]",
-            "error: metadata.namespace: expected 1 to 63 characters, got '' [FieldInvalid]",
-            "error: spec.services: expected at least 1 item, got 0 [FieldInvalid]",
-            "error: spec.protocol: expected one of '', 'h2', 'h2c', 'http/1.1', got 'h3' [FieldInvalid]",
+            "error: metadata.name: Expected a name such as 'web-1', got 'A_b'. [FieldInvalid]",
+            "error: metadata.namespace: Expected 1 to 63 characters, got ''. [FieldInvalid]",
+            "error: spec.services: Expected at least 1 item, got 0. [FieldInvalid]",
+            "error: spec.protocol: Expected one of '', 'h2', 'h2c', 'http/1.1', got 'h3'. [FieldInvalid]",
         ],
     ),
     "a number out of range": Case(
         BACKEND + "spec: {mcp: {hostname: a, port: 65536}}",
-        ["error: spec.mcp.port: expected a number from 1 to 65535, got 65536 [FieldInvalid]"],
+        ["error: spec.mcp.port: Expected a number from 1 to 65535, got 65536. [FieldInvalid]"],
     ),
     "a number beyond all bounds": Case(
         "apiVersion: v1\nkind: Service\nmetadata: {name: web, generation: 9223372036854775808}\n",
-        ["error: metadata.generation: expected a number of 64 bits, got 9223372036854775808 [FieldInvalid]"],
+        ["error: metadata.generation: Expected a 64-bit integer, got 9223372036854775808. [FieldInvalid]"],
     ),
     "both of two": Case(
         BACKEND + "spec: {mcp: {hostname: a, serviceName: b, port: 1}}",
@@ -287,37 +289,41 @@ BAD = {
         PROXY + "spec: {virtualhost: {fqdn: a, corsPolicy: {allowOrigin: ['*'], allowMethods: [GET]}, "
         "ipAllowPolicy: [], rateLimitPolicy: ~}}",
         [
-            "warning: spec.virtualhost.corsPolicy: 'corsPolicy' is not supported and has no effect [FieldNotSupported]",
-            "error: spec.virtualhost.ipAllowPolicy: 'ipAllowPolicy' would restrict access and is not enforced here; "
-            "the resource is refused while it is set [FieldNotEnforced]",
+            "warning: spec.virtualhost.corsPolicy: 'corsPolicy' is not supported and has no effect. "
+            "Remove it, or ignore this warning. [FieldNotSupported]",
+            "error: spec.virtualhost.ipAllowPolicy: 'ipAllowPolicy' restricts access, and authplane "
+            "does not enforce it. "
+            "Remove it to use this resource. [FieldNotEnforced]",
         ],
     ),
     "an unknown kind of ours": Case(
         "apiVersion: projectcontour.io/v1\nkind: HTTPProxi",
         [
-            "error: kind: 'projectcontour.io/v1' has no kind 'HTTPProxi' that is known here; "
-            "did you mean 'HTTPProxy of projectcontour.io/v1'? [KindUnknown]"
+            "error: kind: 'projectcontour.io/v1' has no kind 'HTTPProxi'. "
+            "Did you mean 'HTTPProxy of projectcontour.io/v1'? [KindUnknown]"
         ],
     ),
     "an unknown version of ours": Case(
         "apiVersion: projectcontour.io/v1\nkind: ExtensionService",
         [
-            "error: kind: 'projectcontour.io/v1' has no kind 'ExtensionService' that is known here; "
-            "did you mean 'ExtensionService of projectcontour.io/v1alpha1'? [KindUnknown]"
+            "error: kind: 'projectcontour.io/v1' has no kind 'ExtensionService'. "
+            "Did you mean 'ExtensionService of projectcontour.io/v1alpha1'? [KindUnknown]"
         ],
     ),
     "our group without a version": Case(
         "apiVersion: authplane.dev\nkind: Zzz",
-        ["error: kind: 'authplane.dev' has no kind 'Zzz' that is known here [KindUnknown]"],
+        ["error: kind: 'authplane.dev' has no kind 'Zzz'. Supported: "
+         "AuthorizationServer of authplane.dev/v1alpha1, AuthplaneConfiguration of authplane.dev/v1alpha1. "
+         "[KindUnknown]"],
     ),
     "no kind": Case(
-        "apiVersion: v1", ["error: this is not a resource: 'kind' must be given, as text [NotAResource]"]
+        "apiVersion: v1", ["error: This is not a resource. Add 'kind', as text. [NotAResource]"]
     ),
     "a number as version": Case(
         "apiVersion: 1\nkind: {}",
-        ["error: this is not a resource: 'apiVersion' and 'kind' must be given, as text [NotAResource]"],
+        ["error: This is not a resource. Add 'apiVersion' and 'kind', as text. [NotAResource]"],
     ),
-    "a list": Case("- a", ["error: a document must be a mapping with 'apiVersion' and 'kind' [NotAResource]"]),
+    "a list": Case("- a", ["error: A document must be a mapping. Add 'apiVersion' and 'kind'. [NotAResource]"]),
 }  # fmt: skip
 
 

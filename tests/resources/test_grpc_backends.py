@@ -18,36 +18,36 @@ class Case(NamedTuple):
 MCP, GRPC = "mcp: {serviceName: a, port: 1}", "grpc: {port: 1}"
 CASES = {
     "a server": Case(f"type: GRPC, {GRPC}", []),
-    "nothing of its own": Case("type: GRPC", ["spec.grpc: 'grpc' is required [FieldRequired]"]),
-    "nothing at all": Case("", ["spec.mcp: 'mcp' is required [FieldRequired]"]),
+    "nothing of its own": Case("type: GRPC", ["spec.grpc: 'grpc' is required for type GRPC. Add it. [FieldRequired]"]),
+    "nothing at all": Case("", ["spec.mcp: 'mcp' is required for type MCP. Add it. [FieldRequired]"]),
     "the other member": Case(
         f"type: GRPC, {MCP}",
         [
-            "spec.grpc: 'grpc' is required [FieldRequired]",
-            "spec.mcp: a Backend of type GRPC has no 'mcp' [FieldInvalid]",
+            "spec.grpc: 'grpc' is required for type GRPC. Add it. [FieldRequired]",
+            "spec.mcp: A Backend of type GRPC has no 'mcp'. Remove it. [FieldInvalid]",
         ],
     ),
     "both members": Case(
-        f"type: GRPC, {MCP}, {GRPC}", ["spec.mcp: a Backend of type GRPC has no 'mcp' [FieldInvalid]"]
+        f"type: GRPC, {MCP}, {GRPC}", ["spec.mcp: A Backend of type GRPC has no 'mcp'. Remove it. [FieldInvalid]"]
     ),
     "a member that the type does not have": Case(
-        f"{MCP}, {GRPC}", ["spec.grpc: a Backend of type MCP has no 'grpc' [FieldInvalid]"]
+        f"{MCP}, {GRPC}", ["spec.grpc: A Backend of type MCP has no 'grpc'. Remove it. [FieldInvalid]"]
     ),
     "a name for an address": Case(
         "type: GRPC, grpc: {address: localhost, port: 1}",
-        ["spec.grpc.address: 'localhost' is not an IP address such as 127.0.0.1 [FieldInvalid]"],
+        ["spec.grpc.address: 'localhost' is not an IP address. Use one such as 127.0.0.1. [FieldInvalid]"],
     ),
     "TLS that was cut off": Case(
         "type: GRPC, grpc: {port: 1, tls: }",
-        ["spec.grpc.tls: 'tls' has no value; give it one or remove the line [FieldInvalid]"],
+        ["spec.grpc.tls: 'tls' has no value. Set a value, or remove the line. [FieldInvalid]"],
     ),
     "TLS without a certificate": Case(
         "type: GRPC, grpc: {port: 1, tls: {clientCaProvider: a}}",
-        ["spec.grpc.tls.certificateProvider: 'certificateProvider' is required [FieldRequired]"],
+        ["spec.grpc.tls.certificateProvider: 'certificateProvider' is required. Add it. [FieldRequired]"],
     ),
     "the earlier name": Case(
         f"type: GRPC, {GRPC}",
-        ["spec.type: an XBackend is an MCP server; use Backend for others [FieldInvalid]"],
+        ["spec.type: An XBackend is an MCP server. For other types, use Backend. [FieldInvalid]"],
         kind="XBackend",
     ),
 }

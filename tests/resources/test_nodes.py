@@ -43,47 +43,67 @@ class Case(NamedTuple):
 
 BAD = {
     "a duplicate key names both lines": Case(
-        "a: 1\nb: 2\na: 3\n", (("a DuplicateKey", "the key 'a' stands twice in this mapping, on lines 1 and 3", 3, 1),)
+        "a: 1\nb: 2\na: 3\n",
+        (("a DuplicateKey", "The key 'a' is twice in this mapping, on lines 1 and 3. Remove one of them.", 3, 1),),
     ),
     "a quoted key is the same key": Case(
-        'a: 1\n"\\x61": 2\n', (("a DuplicateKey", "the key 'a' stands twice in this mapping, on lines 1 and 2", 2, 1),)
+        'a: 1\n"\\x61": 2\n',
+        (("a DuplicateKey", "The key 'a' is twice in this mapping, on lines 1 and 2. Remove one of them.", 2, 1),),
     ),
     "anchor and alias": Case(
         "a: &x 1\nb:\n  - *x\n",
         (
-            ("a YamlNotAllowed", "an anchor (&) is not allowed; write the value out where it is needed", 1, 4),
-            ("b.0 YamlNotAllowed", "an alias (*) is not allowed; write the value out", 3, 5),
+            ("a YamlNotAllowed", "An anchor (&) is not allowed. Write the value out where it is used.", 1, 4),
+            ("b.0 YamlNotAllowed", "An alias (*) is not allowed. Write the value out.", 3, 5),
         ),
     ),
     "anchor of a mapping": Case(
         "a: &x {}\n",
-        (("a YamlNotAllowed", "an anchor (&) is not allowed; write the value out where it is needed", 1, 4),),
+        (("a YamlNotAllowed", "An anchor (&) is not allowed. Write the value out where it is used.", 1, 4),),
     ),
     "merge key": Case(
-        "<<: {a: 1}\n", ((" YamlNotAllowed", "a merge key (<<) is not allowed; write the fields out", 1, 1),)
+        "<<: {a: 1}\n", ((" YamlNotAllowed", "A merge key (<<) is not allowed. Write the fields out.", 1, 1),)
     ),
-    "tag": Case("a: !!python/object/apply:os.system [ls]\n", (("a YamlNotAllowed", "a tag (!) is not allowed", 1, 4),)),
-    "tag of a text": Case("a: !!str 1\n", (("a YamlNotAllowed", "a tag (!) is not allowed", 1, 4),)),
-    "number as key": Case("1: a\n", ((" YamlNotAllowed", "a key must be text; put it in quotes", 1, 1),)),
-    "truth value as key": Case("true: a\n", ((" YamlNotAllowed", "a key must be text; put it in quotes", 1, 1),)),
-    "null as key": Case("~: a\n", ((" YamlNotAllowed", "a key must be text; put it in quotes", 1, 1),)),
-    "list as key": Case("? [a]\n: b\n", ((" YamlNotAllowed", "a key must be text, not a list or a mapping", 1, 3),)),
-    "NUL": Case("a: b\nc: \0\n", ((" YamlInvalid", "the character U+0000 is not allowed", 2, 4),)),
-    "NUL by escape": Case('a: b\nc: "\\0"\n', (("c YamlInvalid", "the character U+0000 is not allowed", 2, 4),)),
-    "control character": Case("a: \x1b[31m\n", ((" YamlInvalid", "the character U+001B is not allowed", 1, 4),)),
+    "tag": Case(
+        "a: !!python/object/apply:os.system [ls]\n",
+        (("a YamlNotAllowed", "A tag (!) is not allowed. Remove it.", 1, 4),),
+    ),
+    "tag of a text": Case("a: !!str 1\n", (("a YamlNotAllowed", "A tag (!) is not allowed. Remove it.", 1, 4),)),
+    "number as key": Case("1: a\n", ((" YamlNotAllowed", "A key must be a string. Put it in quotes.", 1, 1),)),
+    "truth value as key": Case("true: a\n", ((" YamlNotAllowed", "A key must be a string. Put it in quotes.", 1, 1),)),
+    "null as key": Case("~: a\n", ((" YamlNotAllowed", "A key must be a string. Put it in quotes.", 1, 1),)),
+    "list as key": Case(
+        "? [a]\n: b\n", ((" YamlNotAllowed", "A key must be a string, not a list or a mapping. Use a string.", 1, 3),)
+    ),
+    "NUL": Case("a: b\nc: \0\n", ((" YamlInvalid", "The character U+0000 is not allowed. Remove it.", 2, 4),)),
+    "NUL by escape": Case(
+        'a: b\nc: "\\0"\n', (("c YamlInvalid", "The character U+0000 is not allowed. Remove it.", 2, 4),)
+    ),
+    "control character": Case(
+        "a: \x1b[31m\n", ((" YamlInvalid", "The character U+001B is not allowed. Remove it.", 1, 4),)
+    ),
     "tab as indentation": Case(
         "a:\n\tb: c\n",
         (
             (
                 " YamlInvalid",
-                "this is not YAML: while scanning for the next token, found character that cannot start any token",
+                "This is not YAML: while scanning for the next token, found character that cannot "
+                "start any token. Correct the syntax.",
                 2,
                 1,
             ),
         ),
     ),
     "syntax": Case(
-        "a: b: c\n", ((" YamlInvalid", "this is not YAML: mapping values are not allowed in this context", 1, 5),)
+        "a: b: c\n",
+        (
+            (
+                " YamlInvalid",
+                "This is not YAML: mapping values are not allowed in this context. Correct the syntax.",
+                1,
+                5,
+            ),
+        ),
     ),
 }
 
@@ -120,13 +140,15 @@ def test_plain_scalars_follow_the_core_schema(text: str, want: Value) -> None:
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? "])
 def test_nesting_without_end_is_refused_at_once(opening: str) -> None:
     (spot,) = parse_nodes(opening * 100_000).spots
-    assert spot.problem == Problem((), "YamlInvalid", "lists and mappings are nested more than 64 deep")
+    assert spot.problem == Problem(
+        (), "YamlInvalid", "Lists and mappings are nested more than 64 deep. Use fewer levels."
+    )
 
 
 def test_nesting_up_to_the_limit_is_read() -> None:
     assert parse_nodes("[" * 64 + "]" * 64).spots == ()
     assert parse_nodes("[" * 65 + "]" * 65).spots == (
-        Spot(Problem((), "YamlInvalid", "lists and mappings are nested more than 64 deep"), 1, 65),
+        Spot(Problem((), "YamlInvalid", "Lists and mappings are nested more than 64 deep. Use fewer levels."), 1, 65),
     )
 
 

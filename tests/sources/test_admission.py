@@ -52,12 +52,13 @@ class Files(Library):
     @property
     def problems(self) -> list[str]:
         return [
-            f"{each.place.file}: {each.problem.message.rpartition(';')[2].strip()}" for each in self.current().findings
+            f"{each.place.file}: {each.problem.message.removesuffix('.').replace('?', '.').rpartition('. ')[2]}"
+            for each in self.current().findings
         ]
 
 
-KEPT = "the last good version of the file stays in force"
-UNUSED = "nothing of the file is in force until it is repaired"
+KEPT = "The last good version of the file stays in force"
+UNUSED = "Nothing of the file is in force until it is repaired"
 
 
 @pytest.mark.requirement("F13")
@@ -84,14 +85,14 @@ def test_a_new_file_that_cannot_be_used_changes_nothing_but_status(text: str) ->
 def test_a_file_that_cannot_be_read_changes_nothing_either() -> None:
     files = Files(a=policy("p"))
     before = files.current().resources
-    files.unreadable("b", "permission denied")
+    files.unreadable("b", "Permission denied.")
     assert files.current().resources == before
     assert set(files.problems) == {f"b: {UNUSED}"}
 
 
 def test_at_the_first_start_a_file_that_cannot_be_read_closes_what_it_may_protect() -> None:
     files = Files(a=NO_YAML, b=policy("p"))
-    assert files.current().resources.doubt == "a may hold a policy and cannot be read"
+    assert files.current().resources.doubt == "a may contain a policy and cannot be read"
     assert files.put(a=NO_YAML + "\n" + service("s")).current().resources.doubt
     assert not files.put(a=policy("q")).current().resources.doubt
     assert files.names == ["p:add", "q:add"]

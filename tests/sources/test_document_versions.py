@@ -47,9 +47,9 @@ def lines(loaded: Loaded) -> list[str]:
     return [f"{finding.place}: {finding.problem}" for finding in loaded.findings]
 
 
-KEPT = "; the last good version of the file stays in force"
-STANDS = "; the last good version stays in force"
-UNUSED = "; nothing of the file is in force until it is repaired"
+KEPT = " The last good version of the file stays in force."
+STANDS = " The last good version stays in force."
+UNUSED = " Nothing of the file is in force until it is repaired."
 
 
 def test_every_document_of_every_file_is_there() -> None:
@@ -69,9 +69,7 @@ def test_a_list_is_its_items() -> None:
     text = f"apiVersion: v1\nkind: List\nitems:\n{item}  - kind: 7\n"
     loaded = load({"l.yaml": text})
     assert loaded.resources == Resources(services={ObjectName("default", "a"): Service(metadata=Meta(name="a"))})
-    assert lines(loaded) == [
-        "l.yaml:7:5: this is not a resource: 'apiVersion' and 'kind' must be given, as text [NotAResource]"
-    ]
+    assert lines(loaded) == ["l.yaml:7:5: This is not a resource. Add 'apiVersion' and 'kind', as text. [NotAResource]"]
     assert loaded.place(ref("a"), ("metadata", "name")) == Place("l.yaml", 6, 16)
 
 
@@ -99,8 +97,9 @@ def test_a_syntax_error_costs_one_document_and_has_its_line_in_the_file() -> Non
     loaded = load({"a.yaml": service("a") + "---\nb: c: d\n" + service("b", 99999)})
     assert loaded.resources == Resources(services=services(a=80).services, broken=frozenset({ref("b")}))
     assert lines(loaded) == [
-        "a.yaml:10:5: this is not YAML: mapping values are not allowed in this context [YamlInvalid]",
-        "a.yaml:18:7: spec.ports[0].port: expected a number from 1 to 65535, got 99999 [FieldInvalid]",
+        "a.yaml:10:5: This is not YAML: mapping values are not allowed in this context. Correct the "
+        "syntax. [YamlInvalid]",
+        "a.yaml:18:7: spec.ports[0].port: Expected a number from 1 to 65535, got 99999. [FieldInvalid]",
     ]
     assert [finding.ref for finding in loaded.findings] == [None, ref("b")]
 
@@ -109,7 +108,7 @@ def test_an_error_leaves_the_last_good_version_in_force() -> None:
     loaded = load({"a.yaml": service("a")}, {"a.yaml": "# new\n" + service("a", "x")})
     assert loaded == Loaded(resources=services(a=80), findings=loaded.findings, last_good=frozenset({ref("a")}))
     assert lines(loaded) == [
-        f"a.yaml:9:7: spec.ports[0].port: expected a whole number, got the text 'x'{KEPT} [TypeMismatch]"
+        f"a.yaml:9:7: spec.ports[0].port: Expected an integer, got the string 'x'.{KEPT} [TypeMismatch]"
     ]
     assert loaded.place(ref("a"), ("spec", "ports", 0, "port")) == Place("a.yaml", 9, 7)
 
@@ -124,7 +123,7 @@ def test_a_warning_says_nothing_of_last_good_versions() -> None:
     head = "apiVersion: projectcontour.io/v1\nkind: HTTPProxy\nmetadata: {name: w}\n"
     loaded = load({"a": head + "spec: {virtualhost: {fqdn: a, corsPolicy: {allowOrigin: ['*'], allowMethods: [GET]}}}"})
     assert [(finding.problem.severity, finding.problem.message) for finding in loaded.findings] == [
-        (Severity.WARNING, "'corsPolicy' is not supported and has no effect")
+        (Severity.WARNING, "'corsPolicy' is not supported and has no effect. Remove it, or ignore this warning.")
     ]
     assert loaded.last_good == frozenset()
 
@@ -132,24 +131,25 @@ def test_a_warning_says_nothing_of_last_good_versions() -> None:
 HALF_WRITTEN = {
     "the end is missing": (
         service("a") + "---\napiVersion: v1\nkind: Service\nmetadata:\n  name: 'b",
-        "f:13:11: this is not YAML: while scanning a quoted scalar, found unexpected end of stream"
+        "f:13:11: This is not YAML: while scanning a quoted scalar, found unexpected end of stream. Correct the syntax."
         f"{KEPT} [YamlInvalid]",
     ),
     "the name is missing": (
         service("a") + "---\napiVersion: v1\nkind: Service\nmetadata:\n",
-        f"f:12:1: metadata: 'metadata' is required{KEPT} [FieldRequired]",
+        f"f:12:1: metadata: 'metadata' is required. Add it.{KEPT} [FieldRequired]",
     ),
     "the kind is missing": (
         service("a") + "---\napiVersion: v1\n",
-        f"f:10:1: this is not a resource: 'kind' must be given, as text{KEPT} [NotAResource]",
+        f"f:10:1: This is not a resource. Add 'kind', as text.{KEPT} [NotAResource]",
     ),
     "the name is cut and the rest is broken": (
         service("a") + service("bb").replace("80", "x"),
-        f"f:16:7: spec.ports[0].port: expected a whole number, got the text 'x'{KEPT} [TypeMismatch]",
+        f"f:16:7: spec.ports[0].port: Expected an integer, got the string 'x'.{KEPT} [TypeMismatch]",
     ),
     "the name is there twice": (
         service("a") + service("b").replace("name: b", "name: c\n  name: b"),
-        f"f:14:3: metadata.name: the key 'name' stands twice in this mapping, on lines 5 and 6{KEPT} [DuplicateKey]",
+        "f:14:3: metadata.name: The key 'name' is twice in this mapping, on lines 5 and 6. Remove one "
+        f"of them.{KEPT} [DuplicateKey]",
     ),
 }
 
@@ -180,7 +180,7 @@ def test_a_file_that_became_empty_keeps_everything_until_it_is_deleted() -> None
     library = Library()
     loaded = load({"f": service("a")}, {"f": ""}, library=library)
     assert loaded.resources == services(a=80)
-    assert lines(loaded) == [f"f: the file is empty{KEPT}; to remove what it declared, delete the file [FileEmpty]"]
+    assert lines(loaded) == [f"f: The file is empty.{KEPT} To remove its resources, delete the file. [FileEmpty]"]
     assert load({"f": None}, library=library) == Loaded()
 
 
@@ -195,7 +195,7 @@ def test_text_that_is_not_utf8_keeps_everything_and_has_its_place() -> None:
     library.changed("f", "# \u00e9\n# \u00e9\u00e9".encode() + b"\xff\n" + service("a").encode())
     loaded = library.current()
     assert loaded.resources == services(a=80)
-    assert lines(loaded) == [f"f:2:5: the byte 0xFF is not UTF-8; save the file as UTF-8{KEPT} [EncodingInvalid]"]
+    assert lines(loaded) == [f"f:2:5: Byte 0xFF is not UTF-8. Save the file as UTF-8.{KEPT} [EncodingInvalid]"]
 
 
 def test_a_new_broken_document_is_broken() -> None:
@@ -208,15 +208,19 @@ def test_a_name_that_stands_twice_is_an_error_everywhere_in_any_order(order: tup
     loaded = load({file: texts[file] for file in order})
     assert loaded.resources == Resources(services=services(y=80).services, broken=frozenset({ref("x")}))
     assert lines(loaded) == [
-        "a:5:3: metadata.name: Service/default/x stands at b:6:3 too; none of them is used [DuplicateName]",
-        "b:6:3: metadata.name: Service/default/x stands at a:5:3 too; none of them is used [DuplicateName]",
+        "a:5:3: metadata.name: Service/default/x is also defined at b:6:3. Neither is used. Remove "
+        "one of them. [DuplicateName]",
+        "b:6:3: metadata.name: Service/default/x is also defined at a:5:3. Neither is used. Remove "
+        "one of them. [DuplicateName]",
     ]
 
 
 def test_the_same_text_twice_in_a_file_has_two_places() -> None:
     assert lines(load({"a": service("x") * 2})) == [
-        "a:5:3: metadata.name: Service/default/x stands at a:13:3 too; none of them is used [DuplicateName]",
-        "a:13:3: metadata.name: Service/default/x stands at a:5:3 too; none of them is used [DuplicateName]",
+        "a:5:3: metadata.name: Service/default/x is also defined at a:13:3. Neither is used. Remove "
+        "one of them. [DuplicateName]",
+        "a:13:3: metadata.name: Service/default/x is also defined at a:5:3. Neither is used. Remove "
+        "one of them. [DuplicateName]",
     ]
 
 
@@ -226,11 +230,16 @@ def test_a_second_document_of_a_name_leaves_the_first_in_force() -> None:
     assert loaded.resources == services(x=80)
     assert loaded.last_good == {ref("x")}
     assert lines(loaded) == [
-        f"a:5:3: metadata.name: Service/default/x stands at b:5:3 too{STANDS} [DuplicateName]",
-        f"b:5:3: metadata.name: Service/default/x stands at a:5:3 too{STANDS} [DuplicateName]",
+        f"a:5:3: metadata.name: Service/default/x is also defined at b:5:3.{STANDS} Remove one of "
+        "them. [DuplicateName]",
+        f"b:5:3: metadata.name: Service/default/x is also defined at a:5:3.{STANDS} Remove one of "
+        "them. [DuplicateName]",
     ]
     moved = load({"b": "#\n" + service("x", 81)}, library=library)
-    assert lines(moved)[0] == f"a:5:3: metadata.name: Service/default/x stands at b:6:3 too{STANDS} [DuplicateName]"
+    assert (
+        lines(moved)[0] == f"a:5:3: metadata.name: Service/default/x is also defined at b:6:3.{STANDS} Remove one of "
+        "them. [DuplicateName]"
+    )
     assert load({"a": None}, library=library) == Loaded(resources=services(x=81))
 
 
@@ -242,10 +251,10 @@ def test_there_is_at_most_one_configuration_whatever_its_name() -> None:
     library = Library()
     loaded = load({"a": configuration("a")}, {"b": configuration("b")}, library=library)
     assert loaded.resources == Resources(configuration=AuthplaneConfiguration(metadata=Meta(name="a")))
-    one = "there may be only one AuthplaneConfiguration"
+    one = "Only one AuthplaneConfiguration is allowed, and there is another at"
     assert lines(loaded) == [
-        f"a:4:12: metadata.name: {one}; another is at b:4:12{STANDS} [AtMostOne]",
-        f"b:4:12: metadata.name: {one}; another is at a:4:12{STANDS} [AtMostOne]",
+        f"a:4:12: metadata.name: {one} b:4:12.{STANDS} Remove one of them. [AtMostOne]",
+        f"b:4:12: metadata.name: {one} a:4:12.{STANDS} Remove one of them. [AtMostOne]",
     ]
     assert load({"a": None}, library=library) == Loaded(
         resources=Resources(configuration=AuthplaneConfiguration(metadata=Meta(name="b")))
@@ -283,9 +292,10 @@ def test_a_resource_kept_for_a_broken_file_turns_up_elsewhere_when_that_is_repai
     loaded = load({"a": service("x")}, {"a": "{"}, {"b": service("x", 81)}, library=library)
     assert loaded.resources == services(x=80)
     assert lines(loaded) == [
-        f"a: metadata.name: Service/default/x stands at b:5:3 too{STANDS} [DuplicateName]",
-        f"a:1:2: this is not YAML: while parsing a flow node, did not find expected node content{KEPT} [YamlInvalid]",
-        f"b:5:3: metadata.name: Service/default/x stands at a too{STANDS} [DuplicateName]",
+        f"a: metadata.name: Service/default/x is also defined at b:5:3.{STANDS} Remove one of them. [DuplicateName]",
+        "a:1:2: This is not YAML: while parsing a flow node, did not find expected node content. "
+        f"Correct the syntax.{KEPT} [YamlInvalid]",
+        f"b:5:3: metadata.name: Service/default/x is also defined at a.{STANDS} Remove one of them. [DuplicateName]",
     ]
     assert load({"a": "# moved to b"}, library=library) == Loaded(resources=services(x=81))
 

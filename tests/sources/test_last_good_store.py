@@ -134,7 +134,7 @@ async def test_what_was_never_good_stays_closed_at_the_next_start(site: Site) ->
     site.write("b.yaml", policy("p"))
     for _ in range(3):
         folder = await site.started()
-        assert folder.library.current().resources.doubt == f"{site.root}/a.yaml may hold a policy and cannot be read"
+        assert folder.library.current().resources.doubt == f"{site.root}/a.yaml may contain a policy and cannot be read"
     (site.root / "a.yaml").unlink()
     assert not (await site.started()).library.current().resources.doubt
     site.write("a.yaml", "kind: AccessPolicy\n  a: b: c")
@@ -275,8 +275,8 @@ def not_private(database: Path) -> None:
 
 UNUSABLE = {
     "no database": (damage_text, "file is not a database"),
-    "another content": (damage_content, "what it holds of a.yaml is damaged"),
-    "another format": (other_format, "it has format 99, this program writes 2"),
+    "another content": (damage_content, "its entry for a.yaml is damaged"),
+    "another format": (other_format, "it has format 99, and this program uses 2"),
     "another installation": (other_installation, "it belongs to another installation"),
     "others can write it": (not_private, "is not private"),
 }

@@ -123,10 +123,10 @@ def test_a_link_out_of_the_folder_is_not_followed_and_what_was_there_stays(tmp_p
     (tmp_path / "conf/sub.txt").symlink_to("/etc/hostname")
     assert folder.scan()
     assert names(folder) == ["a"]
-    out = "the link leads out of the folder and is not followed"
+    out = "The link leads out of the folder, so it is not followed. Copy the file into the folder."
     assert findings(folder) == [
-        f"{tmp_path}/conf/a.yaml: {out}; the last good version of the file stays in force [FileUnreadable]",
-        f"{tmp_path}/conf/sub: {out}; nothing of the file is in force until it is repaired [FileUnreadable]",
+        f"{tmp_path}/conf/a.yaml: {out} The last good version of the file stays in force. [FileUnreadable]",
+        f"{tmp_path}/conf/sub: {out} Nothing of the file is in force until it is repaired. [FileUnreadable]",
     ]
     assert not folder.scan()
     inside.unlink()
@@ -186,8 +186,9 @@ def test_a_link_to_nothing_is_a_finding(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     folder.scan()
     assert findings(folder) == [
-        f"{tmp_path}/a.yaml: the link cannot be followed: No such file or directory [FileUnreadable]",
-        f"{tmp_path}/b.yaml: the link cannot be followed: Too many levels of symbolic links [FileUnreadable]",
+        f"{tmp_path}/a.yaml: Cannot follow the link: No such file or directory. Correct or remove it. [FileUnreadable]",
+        f"{tmp_path}/b.yaml: Cannot follow the link: Too many levels of symbolic links. Correct or "
+        "remove it. [FileUnreadable]",
     ]
     (tmp_path / "a.yaml").unlink()
     write(tmp_path / "a.yaml", service("a"))
@@ -222,7 +223,7 @@ def test_a_file_beyond_the_limit_is_a_finding(tmp_path: Path) -> None:
     folder = Folder(tmp_path, largest_file=100)
     folder.scan()
     assert findings(folder) == [
-        f"{tmp_path}/a.yaml: the file is larger than 100 bytes and is not read [FileUnreadable]"
+        f"{tmp_path}/a.yaml: The file is larger than 100 bytes and is not read. Split it. [FileUnreadable]"
     ]
     write(tmp_path / "a.yaml", service("a"))
     assert folder.scan()
@@ -252,8 +253,8 @@ def test_where_no_file_can_be_opened_nothing_is_lost_and_all_is_found_again(tmp_
         folder.scan([str(tmp_path.resolve() / "b.yaml")])
     assert names(folder) == ["a", "b"]
     assert findings(folder) == [
-        f"{tmp_path}/b.yaml: the file cannot be read: Too many open files;"
-        " the last good version of the file stays in force [FileUnreadable]"
+        f"{tmp_path}/b.yaml: Cannot read the file: Too many open files. Make it readable, or remove it."
+        " The last good version of the file stays in force. [FileUnreadable]"
     ]
     with no_more_files(), pytest.raises(FolderError, match="Too many open files"):
         folder.scan()
@@ -283,10 +284,10 @@ def test_a_file_name_that_is_not_text_can_be_printed(tmp_path: Path) -> None:
 
 
 def test_a_root_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(FolderError, match=r"/gone cannot be read: No such file or directory$"):
+    with pytest.raises(FolderError, match=r"/gone: No such file or directory. Check the path and its permissions.$"):
         Folder(tmp_path / "gone").scan()
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(FolderError, match=r"/pipe is neither a folder nor a file$"):
+    with pytest.raises(FolderError, match=r"/pipe is neither a folder nor a file. Use a folder or a YAML file.$"):
         Folder(tmp_path / "pipe").scan()
 
 

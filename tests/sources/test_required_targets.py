@@ -18,8 +18,9 @@ from authplane.sources.document_versions import Library
 from authplane.sources.required_targets import RequiredTargets
 
 P = Ref("AccessPolicy", "default", "p")
-KEPT = "; the last good version stays in force"
-NOT_FOUND = "spec.targetRefs[0].name: Backend default/{} not found{} [TargetNotFound]"
+KEPT = " The last good version stays in force."
+NOT_FOUND = "spec.targetRefs[0].name: Backend default/{} not found.{} [TargetNotFound]"
+ADD = " Add the Backend, or correct the name."
 CAFE = BACKEND.replace("{name: shop}", "{name: cafe}")
 ELSEWHERE = BACKEND.replace("{name: shop}", "{name: far-away, namespace: other}")
 
@@ -57,7 +58,7 @@ def targets(loaded: Loaded) -> list[str]:
 def test_a_version_whose_target_does_not_exist_leaves_the_last_good_one_in_force() -> None:
     folder = Folder(OPEN, BACKEND, to("shop"))
     loaded = folder.hold(OPEN, BACKEND, to("shpo"))
-    assert said(loaded) == [NOT_FOUND.format("shpo", f"; did you mean 'shop'?{KEPT}")]
+    assert said(loaded) == [NOT_FOUND.format("shpo", f" Did you mean 'shop'?{KEPT}")]
     assert [(each.place.file, each.place.line) for each in loaded.findings] == [("2.yaml", 6)]
     assert (targets(loaded), loaded.last_good) == (["shop"], frozenset({P}))
     made = compile_policies(loaded.resources).policies
@@ -75,25 +76,25 @@ class Change(NamedTuple):
 
 
 CHANGES = {
-    "never a good version": Change([(BACKEND, to("gone"))], [NOT_FOUND.format("gone", "")], ["gone"], False),
+    "never a good version": Change([(BACKEND, to("gone"))], [NOT_FOUND.format("gone", ADD)], ["gone"], False),
     "another that is not there, and never a good version": Change(
-        [(BACKEND, to("gone")), (BACKEND, to("lost"))], [NOT_FOUND.format("lost", "")], ["lost"], False
+        [(BACKEND, to("gone")), (BACKEND, to("lost"))], [NOT_FOUND.format("lost", ADD)], ["lost"], False
     ),
     "some of several are there, and never a good version": Change(
-        [(BACKEND, to("gone", "shop"))], [NOT_FOUND.format("gone", "")], ["gone", "shop"], False
+        [(BACKEND, to("gone", "shop"))], [NOT_FOUND.format("gone", ADD)], ["gone", "shop"], False
     ),
     "one of several is misspelled": Change(
         [(BACKEND, CAFE, to("cafe", "shop")), (BACKEND, CAFE, to("caff", "shop"))],
-        [NOT_FOUND.format("caff", f"; did you mean 'cafe'?{KEPT}")],
+        [NOT_FOUND.format("caff", f" Did you mean 'cafe'?{KEPT}")],
         ["cafe", "shop"],
         True,
     ),
     "the target goes": Change(
-        [(BACKEND, to("shop")), (CAFE, to("shop"))], [NOT_FOUND.format("shop", "")], ["shop"], False
+        [(BACKEND, to("shop")), (CAFE, to("shop"))], [NOT_FOUND.format("shop", ADD)], ["shop"], False
     ),
     "the target goes, after its name was misspelled": Change(
         [(BACKEND, to("shop")), (BACKEND, to("gone")), (CAFE, to("gone"))],
-        [NOT_FOUND.format("gone", KEPT)],
+        [NOT_FOUND.format("gone", ADD + KEPT)],
         ["shop"],
         True,
     ),
@@ -102,34 +103,34 @@ CHANGES = {
         [(BACKEND, to("shop")), (BACKEND, to("cafe")), (BACKEND, to("cafe"), CAFE)], [], ["cafe"], False
     ),
     "the policy goes and comes again": Change(
-        [(BACKEND, to("shop")), (BACKEND,), (BACKEND, to("gone"))], [NOT_FOUND.format("gone", "")], ["gone"], False
+        [(BACKEND, to("shop")), (BACKEND,), (BACKEND, to("gone"))], [NOT_FOUND.format("gone", ADD)], ["gone"], False
     ),
     "no targets at all": Change([(BACKEND, to("shop")), (BACKEND, to())], [], [], False),
     "of another kind": Change(
         [(BACKEND, to("shop", kind="XBackend"))],
-        ["spec.targetRefs[0].name: XBackend default/shop not found; there is Backend/default/shop: correct the kind"
+        ["spec.targetRefs[0].name: XBackend default/shop not found. There is Backend/default/shop. Correct the kind."
          " [TargetNotFound]"],
         ["shop"],
         False,
     ),
     "in another namespace": Change(
         [(BACKEND, ELSEWHERE, to("far-away"))],
-        [NOT_FOUND.format("far-away", "; there is Backend/other/far-away, and a policy protects targets of its own"
-                          " namespace only")],
+        [NOT_FOUND.format("far-away", " There is Backend/other/far-away, but a policy protects only targets in its own"
+                          " namespace. Move the policy there.")],
         ["far-away"],
         False,
     ),
     "a kind that there is not": Change(
         [(BACKEND, to("shop")), (BACKEND, to("shop", kind="Bakcend"))],
-        [f"spec.targetRefs[0].kind: a policy cannot protect a 'Bakcend'; use Backend or Gateway; did you mean"
+        [f"spec.targetRefs[0].kind: A policy cannot protect a 'Bakcend'. Use Backend or Gateway. Did you mean"
          f" 'Backend'?{KEPT} [UnsupportedTarget]"],
         ["shop"],
         True,
     ),
     "a listener": Change(
         [(GATEWAY, to("edge", kind="Gateway", more=", sectionName: amdin"))],
-        ["spec.targetRefs[0].sectionName: Gateway default/edge has no listener 'amdin'; did you mean 'admin'?; until it"
-         " has, all of it is denied [TargetNotFound]"],
+        ["spec.targetRefs[0].sectionName: Gateway default/edge has no listener 'amdin'. Did you mean 'admin'?"
+         " Until then, all requests to the Gateway are denied. [TargetNotFound]"],
         ["edge"],
         False,
     ),
@@ -138,14 +139,14 @@ CHANGES = {
             (GATEWAY, to("edge", kind="Gateway", more=", sectionName: admin")),
             (GATEWAY, to("edge", kind="Gateway", more=", sectionName: amdin")),
         ],
-        ["spec.targetRefs[0].sectionName: Gateway default/edge has no listener 'amdin'; did you mean"
+        ["spec.targetRefs[0].sectionName: Gateway default/edge has no listener 'amdin'. Did you mean"
          f" 'admin'?{KEPT} [TargetNotFound]"],
         ["edge"],
         True,
     ),
     "a target that cannot be read says so itself": Change(
         [(BACKEND.replace("port: 80", "port: x"), to("shop"))],
-        ["spec.mcp.port: expected a whole number, got the text 'x' [TypeMismatch]"],
+        ["spec.mcp.port: Expected an integer, got the string 'x'. [TypeMismatch]"],
         ["shop"],
         False,
     ),

@@ -27,8 +27,14 @@ def said(text: str) -> tuple[list[str], str]:
 
 @pytest.mark.parametrize("items", LISTS.values(), ids=LISTS.keys())
 def test_a_list_that_is_read_in_no_known_way_may_hold_a_policy(items: str) -> None:
-    problem = "error: items: a List holds a list of resources, and no other List [NotAResource]"
-    assert said(f"apiVersion: v1\nkind: List\n{items}\n") == ([problem], "a.yaml may hold a policy and cannot be read")
+    problem = (
+        "error: items: A List must have a list of resources and no inner List. Move the inner "
+        "resources into this List. [NotAResource]"
+    )
+    assert said(f"apiVersion: v1\nkind: List\n{items}\n") == (
+        [problem],
+        "a.yaml may contain a policy and cannot be read",
+    )
 
 
 @pytest.mark.parametrize("items", NOTHING.values(), ids=NOTHING.keys())
@@ -38,11 +44,9 @@ def test_an_empty_list_is_nothing(items: str) -> None:
 
 @pytest.mark.parametrize("kind", ["AccessPolicy", "XAccessPolicy"])
 def test_a_policy_of_another_group_is_left_alone_with_a_warning(kind: str) -> None:
-    problem = f"apiVersion: a {kind} of 'agentic.networking.k8s.io/v1alpha1' is not known here, and protects nothing"
-    assert said(POLICY.format(api="agentic.networking.k8s.io/v1alpha1", kind=kind)) == (
-        [f"warning: {problem} [KindForeign]"],
-        "",
-    )
+    problem = f"apiVersion: {kind} of 'agentic.networking.k8s.io/v1alpha1' is an unknown kind and protects nothing."
+    [warning], doubt = said(POLICY.format(api="agentic.networking.k8s.io/v1alpha1", kind=kind))
+    assert (warning.partition(" Supported: ")[0], doubt) == (f"warning: {problem}", "")
 
 
 def test_a_warning_keeps_nothing_in_force_that_was_removed() -> None:

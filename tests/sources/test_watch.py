@@ -231,8 +231,8 @@ async def test_a_folder_that_goes_and_comes_back_keeps_everything(tmp_path: Path
             (root / "new.yaml").write_text(service("newer"), encoding="utf-8")
             await seen.until("newer")
     assert [log["event"] for log in logs] == [
-        "the folder is gone; everything stays in force as it was",
-        "the folder is back",
+        "folder not found, last good versions stay in force",
+        "folder found again",
     ]
 
 
@@ -274,7 +274,7 @@ async def test_changes_are_polled_where_the_system_cannot_report_them(tmp_path: 
             (tmp_path / "a.yaml").write_text(service("b"), encoding="utf-8")
             await seen.until("b")
             task.cancel()
-    assert [log["event"] for log in logs] == ["changes are looked for from time to time: the system cannot report them"]
+    assert [log["event"] for log in logs] == ["polling for changes, because the system cannot report them"]
 
 
 @pytest.mark.slow

@@ -54,7 +54,9 @@ class Problems:
         if self._error_count < MOST:
             self._found.append(Problem(tuple(self._path), reason, printable(message)))
         elif self._error_count == MOST:
-            self._found.append(Problem((), "TooMany", "there are more errors than are told"))
+            self._found.append(
+                Problem((), "TooMany", f"Only the first {MOST - 1} errors are listed. Correct these first.")
+            )
 
     def warn(self, reason: str, message: str) -> None:
         """Record a warning at the current path."""

@@ -12,7 +12,18 @@ from authplane.core.values import dataclass
 from authplane.resources.documents import Finding, Place
 from authplane.resources.typed.shapes import INVALID, Report, read_fields, shape_of
 from authplane.resources.yaml.locate import locate
-from authplane.resources.yaml.nodes import REFUSED, Entry, Fields, Items, Node, Parsed, Scalar, parse_nodes, value_of
+from authplane.resources.yaml.nodes import (
+    REFUSED,
+    TAGGED,
+    Entry,
+    Fields,
+    Items,
+    Node,
+    Parsed,
+    Scalar,
+    parse_nodes,
+    value_of,
+)
 
 LARGEST: Final = 16 * 2**20
 """In bytes."""
@@ -20,8 +31,6 @@ LARGEST: Final = 16 * 2**20
 T = TypeVar("T")
 
 _BINARY: Final = re.compile(r"!!binary(?=\s|\Z)")
-_TAG: Final = "tag (!)"
-"""Words in the message of a problem about a tag."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +69,7 @@ def parse_text(file: str, content: bytes, *, binary: str = "") -> Text:
     findings = tuple(
         Finding(Place(file, line, column), None, problem)
         for problem, line, column in parsed.spots
-        if (line, column) not in tagged or _TAG not in problem.message
+        if (line, column) not in tagged or problem.message != TAGGED
     )
     return Text(file=file, root=parsed.root, findings=findings, binary=tagged)
 

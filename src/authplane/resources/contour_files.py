@@ -42,7 +42,7 @@ def read_config_map(config_map: ConfigMap, report: Report) -> ContourFile | None
     ref = Ref("ConfigMap", config_map.metadata.namespace, config_map.metadata.name)
     parsed = parse_nodes(config_map.data[KEY])
     for problem, line, _ in parsed.spots:
-        message = f"line {line} of {KEY}: {problem.message}"
+        message = f"Line {line} of {KEY}: {problem.message}"
         report.problems.append(Problem((*above, *problem.path), problem.reason, message, problem.severity))
     if parsed.spots:
         return None

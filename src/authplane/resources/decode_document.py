@@ -53,7 +53,8 @@ class Foreign:
         """Say that it is called like a policy, if it is: somebody may believe that it protects something."""
         if self.kind not in POLICIES:
             return ()
-        said = f"a {self.kind} of {_cut(self.api_version)!r} is not known here, and protects nothing"
+        known = ", ".join(sorted(version for version, kind in KINDS if kind == self.kind))
+        said = f"{self.kind} of {_cut(self.api_version)!r} is an unknown kind and protects nothing. Supported: {known}."
         return (Problem(("apiVersion",), "KindForeign", said, Severity.WARNING),)
 
 
@@ -63,7 +64,7 @@ Document: TypeAlias = Decoded | Foreign
 def parse_document(root: Node) -> Document:
     """Read a document by its API version and kind."""
     if not isinstance(root, Fields):
-        return _refused(Problem((), "NotAResource", "a document must be a mapping with 'apiVersion' and 'kind'"))
+        return _refused(Problem((), "NotAResource", "A document must be a mapping. Add 'apiVersion' and 'kind'."))
     api, kind = _word(root, "apiVersion"), _word(root, "kind")
     if api is None or kind is None:
         return _without_kind(api, kind, root)
@@ -76,7 +77,13 @@ def parse_document(root: Node) -> Document:
         return _unusable(kind, root, (problem,)) if kind in _AIMED else _refused(problem)
     items = root.entries.get("items")
     if kind == "List" and items is not None and not is_null(items.node):
-        return _refused(Problem(("items",), "NotAResource", "a List holds a list of resources, and no other List"))
+        return _refused(
+            Problem(
+                ("items",),
+                "NotAResource",
+                "A List must have a list of resources and no inner List. Move the inner resources into this List.",
+            )
+        )
     return Foreign(kind, api)
 
 
@@ -108,7 +115,7 @@ def _without_kind(api: str | None, kind: str | None, root: Fields) -> Decoded:
         file = read_bare_file(root, report)
         return Decoded(ref=BARE_REF, resource=file, problems=tuple(report.problems))
     missing = " and ".join(repr(name) for name, word in (("apiVersion", api), ("kind", kind)) if word is None)
-    return _refused(Problem((), "NotAResource", f"this is not a resource: {missing} must be given, as text"))
+    return _refused(Problem((), "NotAResource", f"This is not a resource. Add {missing}, as text."))
 
 
 def _file_in(config_map: ConfigMap, root: Fields) -> Decoded:
@@ -126,16 +133,18 @@ def _backend(resource: Resource) -> Iterator[Problem]:
         return
     spec = resource.spec
     if spec.type == "GRPC" and isinstance(resource, XBackend):
-        yield Problem(("spec", "type"), "FieldInvalid", "an XBackend is an MCP server; use Backend for others")
+        yield Problem(("spec", "type"), "FieldInvalid", "An XBackend is an MCP server. For other types, use Backend.")
     for kind, field, member in (("MCP", "mcp", spec.mcp), ("GRPC", "grpc", spec.grpc)):
         if spec.type == kind and member is None:
-            yield Problem(("spec", field), "FieldRequired", f"{field!r} is required")
+            yield Problem(("spec", field), "FieldRequired", f"{field!r} is required for type {kind}. Add it.")
         if spec.type != kind and member is not None:
-            yield Problem(("spec", field), "FieldInvalid", f"a Backend of type {spec.type} has no {field!r}")
+            yield Problem(
+                ("spec", field), "FieldInvalid", f"A Backend of type {spec.type} has no {field!r}. Remove it."
+            )
     if spec.mcp is not None:
         yield from place_problems(spec.mcp)
     if spec.grpc is not None and parse_ip_address(spec.grpc.address) is None:
-        message = f"{_cut(spec.grpc.address)!r} is not an IP address such as 127.0.0.1"
+        message = f"{_cut(spec.grpc.address)!r} is not an IP address. Use one such as 127.0.0.1."
         yield Problem(("spec", "grpc", "address"), "FieldInvalid", message)
 
 
@@ -145,10 +154,10 @@ def _configuration(resource: Resource) -> Iterator[Problem]:
     listeners = resource.spec.listeners
     for field, address in (("http", listeners.http.address), ("https", listeners.https.address)):
         if parse_ip_address(address) is None:
-            message = f"{_cut(address)!r} is not an IP address such as 127.0.0.1"
+            message = f"{_cut(address)!r} is not an IP address. Use one such as 127.0.0.1."
             yield Problem(("spec", "listeners", field, "address"), "FieldInvalid", message)
     if listeners.http.port == listeners.https.port:
-        message = f"http and https cannot both listen on port {listeners.http.port}"
+        message = f"http and https both have port {listeners.http.port}. Set different ports."
         yield Problem(("spec", "listeners"), "FieldConflict", message)
 
 
@@ -260,7 +269,9 @@ def _word(root: Fields, name: str) -> str | None:
 
 def _unknown(api: str, kind: str) -> str:
     known = {f"{name} of {version}": None for version, name in KINDS if version.rpartition("/")[0] in OWNED_GROUPS}
-    return f"{_cut(api)!r} has no kind {_cut(kind)!r} that is known here{suggestion(f'{kind} of {api}', known)}"
+    group = api.partition("/")[0]
+    supported = f" Supported: {', '.join(sorted(each for each in known if f' of {group}/' in each))}."
+    return f"{_cut(api)!r} has no kind {_cut(kind)!r}.{suggestion(f'{kind} of {api}', known) or supported}"
 
 
 def _cut(word: str) -> str:

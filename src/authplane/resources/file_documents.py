@@ -104,5 +104,5 @@ def unreadable_source(why: str) -> Source:
 def _not_utf8(content: bytes, at: int) -> Spot:
     line_start = content.rfind(b"\n", 0, at) + 1
     column = len(content[line_start:at].decode(errors="replace")) + 1
-    message = f"the byte 0x{content[at]:02X} is not UTF-8; save the file as UTF-8"
+    message = f"Byte 0x{content[at]:02X} is not UTF-8. Save the file as UTF-8."
     return Spot(Problem((), "EncodingInvalid", message), content.count(b"\n", 0, at) + 1, column)

@@ -60,7 +60,7 @@ def _of_the_file(state: FileState) -> Iterator[Finding]:
     if damage is not None:
         yield _finding(state, damage, 0, None)
     elif state.source.blank and state.waits:
-        message = f"the file is empty{_consequence(state)}; to remove what it declared, delete the file"
+        message = f"The file is empty.{_consequence(state)} To remove its resources, delete the file."
         yield Finding(Place(state.file, 0, 0), None, Problem((), "FileEmpty", message))
 
 
@@ -75,20 +75,20 @@ def _of_documents(state: FileState) -> Iterator[Finding]:
 
 def _of_names(state: FileState) -> Iterator[Finding]:
     for key, place, ref, other, other_ref in state.clashes:
-        consequence = "the last good version stays in force" if key in state.good else "none of them is used"
+        consequence = "The last good version stays in force." if key in state.good else "Neither is used."
         if ref == other_ref:
-            reason, message = "DuplicateName", f"{ref} stands at {other} too"
+            reason, message = "DuplicateName", f"{ref} is also defined at {other}."
         else:
-            reason, message = "AtMostOne", f"there may be only one {ref.kind}; another is at {other}"
-        yield Finding(place, ref, Problem(("metadata", "name"), reason, f"{message}; {consequence}"))
+            reason, message = "AtMostOne", f"Only one {ref.kind} is allowed, and there is another at {other}."
+        yield Finding(place, ref, Problem(("metadata", "name"), reason, f"{message} {consequence} Remove one of them."))
 
 
 def _consequence(state: FileState) -> str:
     if not state.waits:
         return ""
     if state.known:
-        return "; the last good version of the file stays in force"
-    return "; nothing of the file is in force until it is repaired"
+        return " The last good version of the file stays in force."
+    return " Nothing of the file is in force until it is repaired."
 
 
 def _finding(state: FileState, spot: Spot, before: int, ref: Ref | None) -> Finding:

@@ -54,7 +54,7 @@ def written_policies(resources: Resources) -> Iterator[tuple[Ref, Written]]:
 def kind_problem(written: TargetRef) -> str:
     """Say that no policy can protect a target of its kind and group."""
     group = "" if written.group is None else f" of {written.group!r}"
-    return f"a policy cannot protect a {written.kind!r}{group}; use Backend or Gateway"
+    return f"A policy cannot protect a {written.kind!r}{group}. Use Backend or Gateway."
 
 
 def meant_kind(written: str) -> str:
@@ -108,10 +108,11 @@ def exists(resources: Resources, aim: PolicyTarget) -> bool:
 def absence(resources: Resources, aim: PolicyTarget) -> str:
     """Say why a target is not there."""
     if aim.ref in resources.broken:
-        return f"{aim.ref.kind} {aim.ref.object_name} cannot be read"
+        return f"{aim.ref.kind} {aim.ref.object_name} cannot be read. Correct its document."
     if aim.section and exists(resources, PolicyTarget(aim.ref)):
-        return f"Gateway {aim.ref.object_name} has no listener {aim.section!r}; until it has, all of it is denied"
-    return f"{aim.ref.kind} {aim.ref.object_name} not found"
+        lacking = f"Gateway {aim.ref.object_name} has no listener {aim.section!r}, so all its requests are denied."
+        return f"{lacking} Add the listener, or correct sectionName."
+    return f"{aim.ref.kind} {aim.ref.object_name} not found. Add it, or correct the name."
 
 
 def named(resources: Resources, kind: str) -> Iterator[Ref]:

@@ -19,7 +19,6 @@ from authplane.resources.nameable_targets import (
     GROUPS,
     PolicyTarget,
     Written,
-    absence,
     exists,
     kind_problem,
     listeners,
@@ -31,7 +30,8 @@ from authplane.resources.stencils import Stencils
 from authplane.resources.typed.shapes import suggestion
 
 _NOT_FOUND: Final = "TargetNotFound"
-_KEPT: Final = "; the last good version stays in force"
+_KEPT: Final = " The last good version stays in force."
+_DENIED: Final = " Until then, all requests to the Gateway are denied."
 
 
 class _Fault(NamedTuple):
@@ -108,11 +108,20 @@ def _faults(policy: Written, namespace: str, resources: Resources) -> Iterator[_
         if exists(resources, aim) or aim.ref in resources.broken:
             continue
         if aim.section and exists(resources, PolicyTarget(aim.ref)):
-            message = f"Gateway {aim.ref.object_name} has no listener {aim.section!r}"
+            message = f"Gateway {aim.ref.object_name} has no listener {aim.section!r}."
             hint = suggestion(aim.section, listeners(resources).get(aim.ref, ()))
-            yield _Fault((*path, "sectionName"), _NOT_FOUND, message + hint, "; until it has, all of it is denied")
+            yield _Fault(
+                (*path, "sectionName"),
+                _NOT_FOUND,
+                message + (hint or " Add the listener, or correct sectionName."),
+                _DENIED,
+            )
         else:
-            yield _Fault((*path, "name"), _NOT_FOUND, absence(resources, aim) + _name_hint(aim, resources))
+            yield _Fault(
+                (*path, "name"),
+                _NOT_FOUND,
+                f"{aim.ref.kind} {aim.ref.object_name} not found." + _name_hint(aim, resources),
+            )
 
 
 def _name_hint(aim: PolicyTarget, resources: Resources) -> str:
@@ -121,14 +130,17 @@ def _name_hint(aim: PolicyTarget, resources: Resources) -> str:
     close = suggestion(
         ref.name, (each.name for each in refs if (each.kind, each.namespace) == (ref.kind, ref.namespace))
     )
-    if close:
-        return close
+    return close or _elsewhere(ref, refs)
+
+
+def _elsewhere(ref: Ref, refs: list[Ref]) -> str:
+    """Name a target that may be meant: of another kind, or in another namespace."""
     other = next((each for each in refs if each.name == ref.name), None)
     if other is None:
-        return ""
+        return f" Add the {ref.kind}, or correct the name."
     if other.namespace == ref.namespace:
-        return f"; there is {other}: correct the kind"
-    return f"; there is {other}, and a policy protects targets of its own namespace only"
+        return f" There is {other}. Correct the kind."
+    return f" There is {other}, but a policy protects only targets in its own namespace. Move the policy there."
 
 
 def _finding(fault: _Fault, ref: Ref, loaded: Loaded, *, kept: bool) -> Finding:

@@ -28,7 +28,7 @@ def doubt_in(sources: Mapping[str, Source]) -> str:
     Nobody knows what such a policy protects, so nothing may be allowed.
     """
     doubtful = sorted(file for file, source in sources.items() if _may_hold_policy(source))
-    return f"{doubtful[0]} may hold a policy and cannot be read" if doubtful else ""
+    return f"{doubtful[0]} may contain a policy and cannot be read" if doubtful else ""
 
 
 def lost_settings(sources: Mapping[str, Source], known: Container[Ref]) -> frozenset[Ref]:

@@ -108,5 +108,5 @@ async def test_who_can_allow_nothing_says_which_file_it_waits_for(tmp_path: Path
     write(tmp_path, "policy.yaml", "kind: AccessPolicy\n  a: b: c")
     plan = PolicyPlan(folder=str(tmp_path), loosen_after=0)
     async with keep_policies("policy", plan, Metrics(), quiet=True) as kept:
-        why = f"{tmp_path}/policy.yaml may hold a policy and cannot be read"
+        why = f"{tmp_path}/policy.yaml may contain a policy and cannot be read"
         assert kept.obstacle() == f"nothing can be allowed: {why}"

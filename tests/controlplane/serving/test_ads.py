@@ -193,7 +193,7 @@ async def test_an_unknown_type_ends_the_stream(ads: Server, delta: bool) -> None
         request: Any = pb.DeltaDiscoveryRequest if delta else pb.DiscoveryRequest
         await client.call.write(request(type_url="x").SerializeToString())
         assert await client.code() is grpc.StatusCode.INVALID_ARGUMENT
-        assert await client.call.details() == "type URL 'x' is not served here"
+        assert await client.call.details() == "type URL 'x' is not supported"
 
 
 @pytest.mark.requirement("X16")

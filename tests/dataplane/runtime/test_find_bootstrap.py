@@ -69,11 +69,11 @@ def test_the_error_names_the_source_and_every_problem(file: Path) -> None:
         load_bootstrap(environment={"GRPC_XDS_BOOTSTRAP": str(file)})
     assert str(failed.value).splitlines() == [
         f"the xDS bootstrap {file} (GRPC_XDS_BOOTSTRAP) is not usable",
-        "xds_servers[0].server_uri: is required [Missing]",
-        "xds_servers[0].channel_creds: is required [Missing]",
-        "node: must be an object, and is a number [WrongType]",
+        "xds_servers[0].server_uri: This field is required. Add it. [Missing]",
+        "xds_servers[0].channel_creds: This field is required. Add it. [Missing]",
+        "node: Expected an object, got a number. [WrongType]",
     ]
-    assert failed.value.problems[2] == Problem(("node",), "WrongType", "must be an object, and is a number")
+    assert failed.value.problems[2] == Problem(("node",), "WrongType", "Expected an object, got a number.")
 
 
 SOURCES: dict[str, tuple[Any, str]] = {

@@ -31,12 +31,16 @@ from authplane.dataplane.runtime.connections.token_source import TokenSource
 
 OK, LATE = grpc.StatusCode.OK, grpc.StatusCode.DEADLINE_EXCEEDED
 UNAVAILABLE, UNAUTHENTICATED = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNAUTHENTICATED
-GONE = Outcome(UNAVAILABLE, "the token file cannot be read: No such file or directory")
+GONE = Outcome(UNAVAILABLE, "Cannot read the token file: No such file or directory. Check its path and permissions.")
 RUBBISH = Outcome(
     UNAUTHENTICATED,
-    "the token file holds no usable token: it is not three parts of base64url with dots between them",
+    "The token file has no usable token: it is not three base64url parts joined by dots. Write a new "
+    "token to the file.",
 )
-EXPIRED = Outcome(UNAUTHENTICATED, "the token file holds a token that has expired, or will within 30 seconds")
+EXPIRED = Outcome(
+    UNAUTHENTICATED,
+    "The token in the token file has expired, or expires within 30 seconds. Write a new token to the file.",
+)
 FROM_PLUGIN = "Getting metadata from plugin failed with error: "
 
 

@@ -25,7 +25,7 @@ def answer_of(source: TokenSource) -> Answer:
 
 
 def cannot(why: str) -> Unavailable:
-    return Unavailable(f"the token file cannot be read: {why}")
+    return Unavailable(f"Cannot read the token file: {why}. Check its path and permissions.")
 
 
 @pytest.mark.requirement("JW-1")
@@ -69,7 +69,11 @@ def test_a_pipe_is_refused_and_does_not_block(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_unavailable(path: str, why: str, caplog: pytest.LogCaptureFixture) -> None:
     assert answer_of(TokenSource(path)) == cannot(why)
     assert caplog.record_tuples == [
-        ("authplane.tokens", logging.WARNING, f"no token for calls from {path}: the token file cannot be read: {why}")
+        (
+            "authplane.tokens",
+            logging.WARNING,
+            f"no token for calls from {path}: Cannot read the token file: {why}. Check its path and permissions.",
+        )
     ]
 
 
@@ -152,7 +156,7 @@ def test_a_read_that_raises_is_an_answer_like_any_other() -> None:
 
     answer = answer_of(TokenSource("/token", read=broken))
     assert isinstance(answer, Unavailable)
-    assert answer.message.startswith("the token file cannot be read: MemoryError at test_token_source.py")
+    assert answer.message.startswith("Cannot read the token file: MemoryError at test_token_source.py")
 
 
 @pytest.mark.requirement("W07")

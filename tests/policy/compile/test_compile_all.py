@@ -39,32 +39,34 @@ class Targets(NamedTuple):
 TARGETS = {
     "another kind": Targets(
         "[{kind: Service, name: shop}]",
-        "spec.targetRefs[0]: a policy cannot protect a 'Service'; use Backend or Gateway [UnsupportedTarget]",
+        "spec.targetRefs[0]: A policy cannot protect a 'Service'. Use Backend or Gateway. [UnsupportedTarget]",
         (),
     ),
     "another group": Targets(
         "[{group: apps, kind: Backend, name: shop}]",
-        "spec.targetRefs[0]: a policy cannot protect a 'Backend' of 'apps'; use Backend or Gateway [UnsupportedTarget]",
+        "spec.targetRefs[0]: A policy cannot protect a 'Backend' of 'apps'. Use Backend or Gateway. "
+        "[UnsupportedTarget]",
         (SHOP,),
     ),
     "a kind in lower case": Targets(
         "[{kind: backend, name: shop}]",
-        "spec.targetRefs[0]: a policy cannot protect a 'backend'; use Backend or Gateway [UnsupportedTarget]",
+        "spec.targetRefs[0]: A policy cannot protect a 'backend'. Use Backend or Gateway. [UnsupportedTarget]",
         (SHOP,),
     ),
     "a kind in the plural": Targets(
         "[{kind: Gateways, name: edge}]",
-        "spec.targetRefs[0]: a policy cannot protect a 'Gateways'; use Backend or Gateway [UnsupportedTarget]",
+        "spec.targetRefs[0]: A policy cannot protect a 'Gateways'. Use Backend or Gateway. [UnsupportedTarget]",
         (EDGE,),
     ),
     "another kind with the name of a Gateway": Targets(
         "[{kind: Service, name: edge}]",
-        "spec.targetRefs[0]: a policy cannot protect a 'Service'; use Backend or Gateway [UnsupportedTarget]",
+        "spec.targetRefs[0]: A policy cannot protect a 'Service'. Use Backend or Gateway. [UnsupportedTarget]",
         (),
     ),
     "another kind besides": Targets(
         "[{kind: Backend, name: shop}, {kind: Backend, group: apps, name: x}]",
-        "spec.targetRefs[1]: a policy cannot protect a 'Backend' of 'apps'; use Backend or Gateway [UnsupportedTarget]",
+        "spec.targetRefs[1]: A policy cannot protect a 'Backend' of 'apps'. Use Backend or Gateway. "
+        "[UnsupportedTarget]",
         (SHOP,),
     ),
     "two kinds": Targets(
@@ -121,7 +123,7 @@ def test_a_policy_without_targets_is_inert_and_says_so() -> None:
 def test_a_target_that_is_not_there_is_said_and_the_others_are_protected() -> None:
     made = compiled(BACKEND, policy(rule(), targets="[{kind: Backend, name: gone}, {kind: Backend, name: shop}]"))
     assert [(each.accepted, each.reason, each.message) for each in made.standings[P].targets] == [
-        (False, "TargetNotFound", "Backend default/gone not found"),
+        (False, "TargetNotFound", "Backend default/gone not found. Add it, or correct the name."),
         (True, "Accepted", "The policy is enforced."),
     ]
     assert (errors(made), warnings(made)) == ([], [])
@@ -165,7 +167,8 @@ def test_a_listener_that_is_not_there_makes_its_whole_gateway_deny() -> None:
     }
     assert len(made.policies.attachments) == 3
     assert [each.message for each in made.standings[P].targets] == [
-        "Gateway default/edge has no listener 'amdin'; until it has, all of it is denied"
+        "Gateway default/edge has no listener 'amdin', so all its requests are denied. Add the "
+        "listener, or correct sectionName."
     ]
 
 

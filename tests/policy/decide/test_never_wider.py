@@ -168,7 +168,7 @@ DAMAGED = {
 @pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED.keys())
 def test_a_policy_of_which_nothing_is_known_leaves_nothing_open(text: str) -> None:
     verdict = judge(compiled(BACKEND, text).policies, ADD_CALL, workload())
-    assert (word(verdict), verdict.grounds.reason) == ("unavailable", "a.yaml may hold a policy and cannot be read")
+    assert (word(verdict), verdict.grounds.reason) == ("unavailable", "a.yaml may contain a policy and cannot be read")
 
 
 def test_what_is_no_policy_and_cannot_be_read_closes_nothing() -> None:
@@ -179,7 +179,7 @@ def test_a_file_that_cannot_be_read_closes_everything_unless_what_it_held_is_in_
     library = Library()
     library.changed("a.yaml", f"{BACKEND}---{policy(rule())}".encode())
     library.unreadable("b.yaml", "permission denied")
-    assert library.current().resources.doubt == "b.yaml may hold a policy and cannot be read"
+    assert library.current().resources.doubt == "b.yaml may contain a policy and cannot be read"
     library.removed("b.yaml")
     assert library.current().resources.doubt == ""
     library.unreadable("a.yaml", "permission denied")

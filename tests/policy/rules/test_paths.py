@@ -87,7 +87,7 @@ def test_a_regular_expression_is_refused_and_the_policy_denies() -> None:
     text = policy(anybody("[{type: Inline, paths: [{type: RegularExpression, value: '/.*'}]}]"), kind="XAccessPolicy")
     loaded = load(BACKEND, text)
     assert [str(each.problem) for each in loaded.findings] == [
-        f"{AT}.type: expected one of 'Exact', 'PathPrefix', got 'RegularExpression' [FieldInvalid]"
+        f"{AT}.type: Expected one of 'Exact', 'PathPrefix', got 'RegularExpression'. [FieldInvalid]"
     ]
     assert word(judge(compiled(BACKEND, text).policies)) == "403"
 
@@ -97,6 +97,6 @@ def test_a_regular_expression_is_refused_and_the_policy_denies() -> None:
 def test_a_source_without_a_value_is_an_error_and_does_not_mean_everybody(written: str) -> None:
     text = policy(f"[{{source: {written}, authorization: [{{type: InlineTools, tools: [add]}}]}}]")
     assert [str(each.problem) for each in load(BACKEND, text).findings] == [
-        "spec.rules[0].source: 'source' has no value; give it one or remove the line [FieldInvalid]"
+        "spec.rules[0].source: 'source' has no value. Set a value, or remove the line. [FieldInvalid]"
     ]
     assert word(judge(compiled(BACKEND, text).policies)) == "403"

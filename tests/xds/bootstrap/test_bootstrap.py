@@ -179,7 +179,7 @@ def test_call_credentials_that_are_switched_off_are_not_even_looked_at(creds: ob
 @pytest.mark.requirement("GS-11")
 def test_allowed_services_are_read_only_while_a_filter_may_name_one() -> None:
     value = server() | {"allowed_grpc_services": {"a": {}}}
-    wrong = ["allowed_grpc_services.a.channel_creds: is required [Missing]"]
+    wrong = ["allowed_grpc_services.a.channel_creds: This field is required. Add it. [Missing]"]
     assert said(value) == wrong
     assert said(value, FeatureFlags(ext_authz_on_client=False)) == wrong
     assert usable(value, FeatureFlags(ext_authz_on_client=False, ext_authz_on_server=False)).allowed_grpc_services == {}
@@ -196,29 +196,29 @@ def test_features_that_are_no_words_are_ignored_as_unknown_ones_are() -> None:
 
 
 WRONG: dict[str, tuple[object, list[str]]] = {
-    "no object": ([], ["must be an object, and is a list [WrongType]"]),
-    "no servers": ({}, ["xds_servers: is required [Missing]"]),
-    "null for servers": ({"xds_servers": None}, ["xds_servers: is required [Missing]"]),
-    "an empty list of servers": ({"xds_servers": []}, ["xds_servers: must not be empty [Invalid]"]),
+    "no object": ([], ["Expected an object, got a list. [WrongType]"]),
+    "no servers": ({}, ["xds_servers: This field is required. Add it. [Missing]"]),
+    "null for servers": ({"xds_servers": None}, ["xds_servers: This field is required. Add it. [Missing]"]),
+    "an empty list of servers": ({"xds_servers": []}, ["xds_servers: The list is empty. Add an element. [Invalid]"]),
     "servers that are no list": (
         {"xds_servers": SERVER},
-        ["xds_servers: must be a list, and is an object [WrongType]"],
+        ["xds_servers: Expected a list, got an object. [WrongType]"],
     ),
     "a server that is no object": (
         {"xds_servers": [SERVER, "a:1"]},
-        ["xds_servers[1]: must be an object, and is a string [WrongType]"],
+        ["xds_servers[1]: Expected an object, got a string. [WrongType]"],
     ),
     "an empty server": (
         {"xds_servers": [{}]},
-        ["xds_servers[0].server_uri: is required [Missing]", "xds_servers[0].channel_creds: is required [Missing]"],
+        [
+            "xds_servers[0].server_uri: This field is required. Add it. [Missing]",
+            "xds_servers[0].channel_creds: This field is required. Add it. [Missing]",
+        ],
     ),
-    "no URI in it": (server(server_uri=""), ["xds_servers[0].server_uri: must not be empty [Invalid]"]),
+    "no URI in it": (server(server_uri=""), ["xds_servers[0].server_uri: The value is empty. Set it. [Invalid]"]),
     "no supported credentials": (
         server(channel_creds=[{"type": "tpm"}]),
-        [
-            "xds_servers[0].channel_creds: has no supported type; supported are insecure, google_default and tls "
-            "[Unsupported]"
-        ],
+        ["xds_servers[0].channel_creds: No supported type. Supported: insecure, google_default, tls. [Unsupported]"],
     ),
     "every supported entry is validated": (
         server(
@@ -234,17 +234,20 @@ WRONG: dict[str, tuple[object, list[str]]] = {
             ]
         ),
         [
-            "xds_servers[0].channel_creds[1].type: is required [Missing]",
-            "xds_servers[0].channel_creds[2].type: must be a string, and is a number [WrongType]",
-            "xds_servers[0].channel_creds[3].config: must be an object, and is a number [WrongType]",
-            "xds_servers[0].channel_creds[4].config.private_key_file: is required beside certificate_file [Missing]",
-            "xds_servers[0].channel_creds[5].config.certificate_file: is required beside private_key_file [Missing]",
-            "xds_servers[0].channel_creds[5].config.refresh_interval: is not a duration such as '600s' or '1.5s' "
+            "xds_servers[0].channel_creds[1].type: This field is required. Add it. [Missing]",
+            "xds_servers[0].channel_creds[2].type: Expected a string, got a number. [WrongType]",
+            "xds_servers[0].channel_creds[3].config: Expected an object, got a number. [WrongType]",
+            "xds_servers[0].channel_creds[4].config.private_key_file: Required together with "
+            "certificate_file. Add it. [Missing]",
+            "xds_servers[0].channel_creds[5].config.certificate_file: Required together with "
+            "private_key_file. Add it. [Missing]",
+            "xds_servers[0].channel_creds[5].config.refresh_interval: Expected a duration such as '600s' or '1.5s'. "
             "[Invalid]",
-            "xds_servers[0].channel_creds[6].config.ca_certificate_file: must not be empty [Invalid]",
-            "xds_servers[0].channel_creds[6].config.refresh_interval: must be a string, and is a number [WrongType]",
-            "xds_servers[0].channel_creds[7].config.ca_certificate_file: has a NUL character [Invalid]",
-            "xds_servers[0].channel_creds[7].config.refresh_interval: is not a duration such as '600s' or '1.5s' "
+            "xds_servers[0].channel_creds[6].config.ca_certificate_file: The value is empty. Set it. [Invalid]",
+            "xds_servers[0].channel_creds[6].config.refresh_interval: Expected a string, got a number. [WrongType]",
+            "xds_servers[0].channel_creds[7].config.ca_certificate_file: The value has a NUL "
+            "character. Remove it. [Invalid]",
+            "xds_servers[0].channel_creds[7].config.refresh_interval: Expected a duration such as '600s' or '1.5s'. "
             "[Invalid]",
         ],
     ),
@@ -260,25 +263,25 @@ WRONG: dict[str, tuple[object, list[str]]] = {
             ]
         ),
         [
-            "xds_servers[0].call_creds[0].type: is required [Missing]",
-            "xds_servers[0].call_creds[1].config.jwt_token_file: is required [Missing]",
-            "xds_servers[0].call_creds[2].config.jwt_token_file: must not be empty [Invalid]",
-            "xds_servers[0].call_creds[3].config.jwt_token_file: must be a string, and is a list [WrongType]",
-            "xds_servers[0].call_creds[4].config: must be an object, and is a list [WrongType]",
+            "xds_servers[0].call_creds[0].type: This field is required. Add it. [Missing]",
+            "xds_servers[0].call_creds[1].config.jwt_token_file: This field is required. Add it. [Missing]",
+            "xds_servers[0].call_creds[2].config.jwt_token_file: The value is empty. Set it. [Invalid]",
+            "xds_servers[0].call_creds[3].config.jwt_token_file: Expected a string, got a list. [WrongType]",
+            "xds_servers[0].call_creds[4].config: Expected an object, got a list. [WrongType]",
         ],
     ),
     "features": (
         server(server_features="xds_v3"),
-        ["xds_servers[0].server_features: must be a list, and is a string [WrongType]"],
+        ["xds_servers[0].server_features: Expected a list, got a string. [WrongType]"],
     ),
     "the node": (
         server() | {"node": {"id": 1, "cluster": True, "locality": {"region": [], "zone": 1}, "metadata": "x"}},
         [
-            "node.id: must be a string, and is a number [WrongType]",
-            "node.cluster: must be a string, and is true or false [WrongType]",
-            "node.locality.region: must be a string, and is a list [WrongType]",
-            "node.locality.zone: must be a string, and is a number [WrongType]",
-            "node.metadata: must be an object, and is a string [WrongType]",
+            "node.id: Expected a string, got a number. [WrongType]",
+            "node.cluster: Expected a string, got a boolean. [WrongType]",
+            "node.locality.region: Expected a string, got a list. [WrongType]",
+            "node.locality.zone: Expected a string, got a number. [WrongType]",
+            "node.metadata: Expected an object, got a string. [WrongType]",
         ],
     ),
     "authorities": (
@@ -291,19 +294,20 @@ WRONG: dict[str, tuple[object, list[str]]] = {
             }
         },
         [
-            "authorities.[\"a.example\"].client_listener_resource_name_template: must begin with 'xdstp://a.example/' "
+            'authorities.["a.example"].client_listener_resource_name_template: The name does not '
+            "begin with 'xdstp://a.example/'. Add this prefix. "
             "[Invalid]",
-            'authorities.["a.example"].xds_servers[0].server_uri: is required [Missing]',
-            'authorities.["a.example"].xds_servers[0].channel_creds: is required [Missing]',
-            "authorities.b.fallback_on_reachability_only: must be true or false, and is a string [WrongType]",
-            "authorities.c: must be an object, and is a number [WrongType]",
+            'authorities.["a.example"].xds_servers[0].server_uri: This field is required. Add it. [Missing]',
+            'authorities.["a.example"].xds_servers[0].channel_creds: This field is required. Add it. [Missing]',
+            "authorities.b.fallback_on_reachability_only: Expected true or false, got a string. [WrongType]",
+            "authorities.c: Expected an object, got a number. [WrongType]",
         ],
     ),
     "templates": (
         server() | {"server_listener_resource_name_template": 1, "client_default_listener_resource_name_template": {}},
         [
-            "server_listener_resource_name_template: must be a string, and is a number [WrongType]",
-            "client_default_listener_resource_name_template: must be a string, and is an object [WrongType]",
+            "server_listener_resource_name_template: Expected a string, got a number. [WrongType]",
+            "client_default_listener_resource_name_template: Expected a string, got an object. [WrongType]",
         ],
     ),
     "certificate providers": (
@@ -317,10 +321,12 @@ WRONG: dict[str, tuple[object, list[str]]] = {
             }
         },
         [
-            "certificate_providers.a.plugin_name: is required [Missing]",
-            "certificate_providers.b.config: names neither a CA file nor a certificate with its key [Missing]",
-            "certificate_providers.c.config.private_key_file: is required beside certificate_file [Missing]",
-            "certificate_providers.d.config: must be an object, and is a number [WrongType]",
+            "certificate_providers.a.plugin_name: This field is required. Add it. [Missing]",
+            "certificate_providers.b.config: Neither a CA file nor a certificate with its key is set. "
+            "Add ca_certificate_file, or certificate_file and private_key_file. [Missing]",
+            "certificate_providers.c.config.private_key_file: Required together with "
+            "certificate_file. Add it. [Missing]",
+            "certificate_providers.d.config: Expected an object, got a number. [WrongType]",
         ],
     ),
     "allowed services": (
@@ -332,10 +338,10 @@ WRONG: dict[str, tuple[object, list[str]]] = {
             }
         },
         [
-            'allowed_grpc_services.[""]: a target must not be empty [Invalid]',
-            'allowed_grpc_services.["dns:///a:1"].channel_creds: has no supported type; '
-            "supported are insecure, google_default and tls [Unsupported]",
-            'allowed_grpc_services.["dns:///a:1"].call_creds[0].type: is required [Missing]',
+            'allowed_grpc_services.[""]: The target is empty. Name a gRPC target. [Invalid]',
+            'allowed_grpc_services.["dns:///a:1"].channel_creds: No supported type. '
+            "Supported: insecure, google_default, tls. [Unsupported]",
+            'allowed_grpc_services.["dns:///a:1"].call_creds[0].type: This field is required. Add it. [Missing]',
         ],
     ),
 }

@@ -18,10 +18,12 @@ from authplane.xds.bootstrap.jwt_file_state import (
 
 START = 1_800_000_000.0
 GONE = Unreadable("No such file or directory")
-UNAVAILABLE = Unavailable("the token file cannot be read: No such file or directory")
-EXPIRED = Unauthenticated("the token file holds a token that has expired, or will within 30 seconds")
+UNAVAILABLE = Unavailable("Cannot read the token file: No such file or directory. Check its path and permissions.")
+EXPIRED = Unauthenticated(
+    "The token in the token file has expired, or expires within 30 seconds. Write a new token to the file."
+)
 RUBBISH = Unauthenticated(
-    "the token file holds no usable token: it is not three parts of base64url with dots between them"
+    "The token file has no usable token: it is not three base64url parts joined by dots. Write a new token to the file."
 )
 READ, NO_READ = True, False
 
@@ -167,7 +169,9 @@ def cut(text: str) -> str:
     return text[:-5]
 
 
-CUT_OFF = Unauthenticated("the token file holds no usable token: its signature seems to be cut off")
+CUT_OFF = Unauthenticated(
+    "The token file has no usable token: the signature seems to be cut off. Write a new token to the file."
+)
 
 
 @pytest.mark.requirement("W02")

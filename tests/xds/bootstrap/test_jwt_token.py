@@ -13,8 +13,8 @@ from authplane.xds.bootstrap.jwt_token import NotToken, Token, parse_token
 
 HEAD = part({"alg": "none"})
 GOOD = token(2_000_000_000)
-NO_NUMBER = NotToken("its payload has no number as exp")
-NOT_COMPACT = NotToken("it is not three parts of base64url with dots between them")
+NO_NUMBER = NotToken("its exp is missing or not a number")
+NOT_COMPACT = NotToken("it is not three base64url parts joined by dots")
 NOT_BASE64 = NotToken("its payload is not base64url")
 TOO_EARLY = NotToken("its exp is not after 1970")
 
@@ -41,12 +41,12 @@ EXPIRIES = {
     "negative": Case(claims('{"exp": -1}'), TOO_EARLY),
     "zero": Case(claims('{"exp": 0}'), TOO_EARLY),
     "more than a float holds": Case(
-        claims('{"exp": 1e400}'), NotToken("its payload is refused: a number is too large")
+        claims('{"exp": 1e400}'), NotToken("its payload cannot be read: a number is too large")
     ),
-    "no number of JSON": Case(claims('{"exp": Infinity}'), NotToken("its payload is refused: not JSON")),
-    "twice": Case(claims('{"exp": 1, "exp": 2}'), NotToken("its payload is refused: a member is repeated")),
+    "no number of JSON": Case(claims('{"exp": Infinity}'), NotToken("its payload cannot be read: not JSON")),
+    "twice": Case(claims('{"exp": 1, "exp": 2}'), NotToken("its payload cannot be read: a member is repeated")),
     "no object": Case(claims("[2000000000]"), NotToken("its payload is not a JSON object")),
-    "no JSON": Case(claims("exp"), NotToken("its payload is refused: not JSON")),
+    "no JSON": Case(claims("exp"), NotToken("its payload cannot be read: not JSON")),
 }
 
 SHAPES = {

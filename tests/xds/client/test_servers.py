@@ -171,7 +171,7 @@ def test_names_that_mean_the_same_are_one_resource() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        (f"xdstp://nobody/{KIND}/a", "is of an authority that the bootstrap does not know"),
+        (f"xdstp://nobody/{KIND}/a", "has an authority that is not in the bootstrap"),
         ("xdstp://x/envoy.config.cluster.v3.Cluster/a", "is malformed"),
     ],
 )

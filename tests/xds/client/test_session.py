@@ -59,7 +59,7 @@ def test_a_refusal_has_every_problem_and_the_last_good_version() -> None:
     nonce = world.respond("a=!!", "b=!", "b=2", version="v2")
     text = (
         "a: field[0]: is bad [Bad]; a: field[1]: is bad [Bad]; b: field[0]: is bad [Bad]; "
-        "b: stands twice in one response [Duplicate]"
+        "b: occurs twice in one response [Duplicate]"
     )
     assert world.requests() == [ask("a", "b", version="v1", nonce=nonce, error=text)]
 
@@ -150,8 +150,8 @@ def test_a_resource_of_another_type_and_one_without_a_name_are_refused_and_the_r
     )
     world.receive(Response(type_url=LISTENER.type_url, version="v", nonce="n", items=items))
     text = (
-        f"resources[0]: has the type '{ROUTE.type_url}' [TypeMismatch]; resources[1]: field[0]: is bad [Bad]; "
-        "resources[2]: 'xdstp:nonsense' is no name of this type [NameInvalid]"
+        f"resources[0]: has another type, '{ROUTE.type_url}' [TypeMismatch]; resources[1]: field[0]: is bad [Bad]; "
+        "resources[2]: 'xdstp:nonsense' is not a resource name of this type [NameInvalid]"
     )
     assert world.requests() == [ask("a", nonce="n", error=text)]
     assert world.heard(watcher) == [Changed("1@one")]

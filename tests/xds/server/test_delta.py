@@ -235,22 +235,22 @@ def test_an_accepted_response_is_reported() -> None:
 
 MANY = tuple(map(str, range(MOST_NAMES + 1)))
 REFUSALS = {
-    "an unknown type": (DeltaRequest(type_url="x"), "type URL 'x' is not served here"),
+    "an unknown type": (DeltaRequest(type_url="x"), "type URL 'x' is not supported"),
     "too many names": (
         DeltaRequest(type_url=CLUSTER, subscribe=MANY),
-        "100001 resource names are too many; at most 100000 are served",
+        "100001 resource names exceed the limit of 100000",
     ),
     "too many names to leave": (
         DeltaRequest(type_url=CLUSTER, unsubscribe=MANY),
-        "100001 resource names are too many; at most 100000 are served",
+        "100001 resource names exceed the limit of 100000",
     ),
     "too many versions": (
         DeltaRequest(type_url=CLUSTER, initial_versions=dict.fromkeys(MANY, "1")),
-        "100001 resource names are too many; at most 100000 are served",
+        "100001 resource names exceed the limit of 100000",
     ),
     "too many names with those before": (
         DeltaRequest(type_url=ENDPOINT, subscribe=MANY[:MOST_NAMES]),
-        "100001 resource names are too many; at most 100000 are served",
+        "100001 resource names exceed the limit of 100000",
     ),
 }
 

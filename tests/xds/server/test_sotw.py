@@ -262,10 +262,10 @@ def test_who_refused_a_route_and_comes_back_is_sent_it_again() -> None:
 
 
 REFUSALS = {
-    "an unknown type": (SotwRequest(type_url="type\n"), "type URL 'type\\n' is not served here"),
+    "an unknown type": (SotwRequest(type_url="type\n"), "type URL 'type\\n' is not supported"),
     "too many names": (
         SotwRequest(type_url=CLUSTER, names=tuple(map(str, range(MOST_NAMES + 1)))),
-        "100001 resource names are too many; at most 100000 are served",
+        "100001 resource names exceed the limit of 100000",
     ),
 }
 

@@ -100,14 +100,17 @@ def server_problems(server: AuthorizationServer) -> Iterator[Problem]:
     for index, backend in enumerate(backends):
         path: Path = ("spec", "backends", index)
         if seen.setdefault(backend.name, index) != index:
-            message = f"the name {backend.name!r} is taken by spec.backends[{seen[backend.name]}]"
+            message = f"spec.backends[{seen[backend.name]}] has the name {backend.name!r} too. Use another name."
             yield Problem((*path, "name"), "FieldConflict", message)
         yield from _exactly_one(path, testserver=backend.testserver, htpasswd=backend.htpasswd)
         yield from _without_users(path, backend)
         yield from _conditions(path, backend.when)
         earlier = next((each for each in range(index) if _covers(backends[each].when, backend.when)), None)
         if earlier is not None:
-            message = f"spec.backends[{earlier}] comes first and fits every request that this one fits"
+            message = (
+                f"spec.backends[{earlier}] comes first and matches every request that this backend matches. "
+                "Move this one before it, or remove it."
+            )
             yield Problem(path, "FieldConflict", message)
 
 
@@ -115,13 +118,17 @@ def _exactly_one(path: Path, **fields: object) -> Iterator[Problem]:
     given = [name for name, value in fields.items() if value is not None]
     if len(given) != 1:
         names = " and ".join(filter(None, [", ".join(map(repr, list(fields)[:-1])), repr(list(fields)[-1])]))
-        found = f"{' and '.join(map(repr, given))} are given" if given else "none is given"
-        yield Problem(path, "FieldInvalid", f"exactly one of {names} is needed; {found}")
+        found = f"{' and '.join(map(repr, given))} are set" if given else "None of them is set"
+        yield Problem(path, "FieldInvalid", f"{found}. Set exactly one of {names}.")
 
 
 def _without_users(path: Path, backend: ServedBackend) -> Iterator[Problem]:
     if backend.htpasswd is not None and not backend.htpasswd.files and not backend.htpasswd.folder:
-        yield Problem((*path, "htpasswd"), "FieldInvalid", "there are no users: give 'files', or a 'folder' of Secrets")
+        yield Problem(
+            (*path, "htpasswd"),
+            "FieldInvalid",
+            "There are no users. Set 'files', or 'folder' with a folder of Secrets.",
+        )
 
 
 def _conditions(path: Path, conditions: tuple[Condition, ...]) -> Iterator[Problem]:
@@ -133,7 +140,7 @@ def _conditions(path: Path, conditions: tuple[Condition, ...]) -> Iterator[Probl
         if condition.context is not None:
             subject = f"entry {condition.context.key!r} in its context"
         if subject in about:
-            message = f"all conditions must hold, and a request has one {subject}: write another backend instead"
+            message = f"All conditions must match, and a request has one {subject}. Add another backend instead."
             yield Problem(here, "FieldConflict", message)
         about.add(subject)
 

@@ -13,7 +13,7 @@ from typing import Annotated, Final, TypeAlias, Union, get_args, get_origin, get
 
 from authplane.core.problems import Path, Problem, Severity
 from authplane.core.secret import Secret
-from authplane.core.text import shorten
+from authplane.core.text import name_some, shorten
 from authplane.core.values import dataclass
 from authplane.resources.typed.schema import Base64, Filled, Given, Limit, Named, OneOrMany, Unused, Upstream
 from authplane.resources.typed.schema_limits import breach
@@ -46,15 +46,14 @@ class Report:
         self.problems.append(Problem(path, reason, message, Severity.WARNING))
 
     def mismatch(self, path: Path, wanted: str, node: Node) -> Invalid:
-        """Record that the document holds something of another type."""
-        advice = "; put it in quotes" if wanted == "a string" and isinstance(node, Scalar) else ""
-        return self.error(path, "TypeMismatch", f"expected {wanted}, got {self._described(node)}{advice}")
+        """Record that the document has something of another type."""
+        advice = " Put it in quotes." if wanted == "a string" and isinstance(node, Scalar) else ""
+        return self.error(path, "TypeMismatch", f"Expected {wanted}, got {self._described(node)}.{advice}")
 
     def beyond(self, path: Path, value: str | int, expected: str) -> Invalid:
         """Record a value outside its limits."""
-        return self.error(
-            path, "FieldInvalid", f"expected {expected}" + ("" if self._quiet else f", got {_short(value)}")
-        )
+        got = "" if self._quiet else f", got {_short(value)}"
+        return self.error(path, "FieldInvalid", f"Expected {expected}{got}.")
 
     def _described(self, node: Node) -> str:
         match node:
@@ -177,19 +176,19 @@ def read_fields(shape: Shape, node: Node, path: Path, report: Report, accepted: 
                 _warn_of_no_effect((*path, name), name, report)
             values[known[0]] = value
         elif name in shape.filled:
-            report.error((*path, name), "FieldInvalid", f"{name!r} has no value; give it one or remove the line")
+            report.error((*path, name), "FieldInvalid", f"{name!r} has no value. Set a value, or remove the line.")
             sound = False
     for name in shape.required:
         if shape.readers[name][0] not in values:
-            report.error((*path, name), "FieldRequired", f"{name!r} is required")
+            report.error((*path, name), "FieldRequired", f"{name!r} is required. Add it.")
             sound = False
     return shape.make(**values) if sound else INVALID
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return a question that names the closest of the known words, or nothing."""
+    """Return a further sentence that suggests the closest of the known words, or nothing."""
     close = difflib.get_close_matches(word[:64], tuple(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def step(path: Path, name: str) -> Path:
@@ -199,6 +198,8 @@ def step(path: Path, name: str) -> Path:
 
 _LONGEST_NAME: Final = 317
 _LONGEST_SHOWN: Final = 60
+_MOST_NAMED: Final = 12
+"""So many fields are named where one is unknown."""
 _INT64: Final = 2**63
 
 
@@ -213,18 +214,21 @@ def _tolerated(shape: Shape, name: str, node: Node, path: Path, report: Report) 
                 return True
             _warn_of_no_effect((*path, name), name, report)
             return True
-        message = f"{name!r} would restrict access and is not enforced here; the resource is refused while it is set"
+        message = f"{name!r} restricts access, and authplane does not enforce it. Remove it to use this resource."
         report.error((*path, name), "FieldNotEnforced", message)
         return False
     known = (*shape.readers, *upstream.silent, *upstream.ignored, *upstream.refused)
     deeper = [f"{field}.{name}" for field, kind in shape.mappings.items() if name in shape_of(kind).readers]
-    meant = f"; did you mean {deeper[0]!r}?" if deeper else suggestion(name, known)
-    report.error(step(path, name), "FieldUnknown", f"there is no field {_short(name)} here{meant}")
+    meant = f" Did you mean {deeper[0]!r}?" if deeper else suggestion(name, known)
+    supported = f" Supported: {name_some(sorted(shape.readers), _MOST_NAMED)}."
+    report.error(step(path, name), "FieldUnknown", f"Unknown field {_short(name)}.{meant or supported}")
     return False
 
 
 def _warn_of_no_effect(path: Path, name: str, report: Report) -> None:
-    report.warn(path, "FieldNotSupported", f"{name!r} is not supported and has no effect")
+    report.warn(
+        path, "FieldNotSupported", f"{name!r} is not supported and has no effect. Remove it, or ignore this warning."
+    )
 
 
 def _fields_reader(kind: type) -> Reader:
@@ -261,12 +265,12 @@ def _number_reader(limits: tuple[Limit, ...]) -> Reader:
     def read(node: Node, path: Path, report: Report) -> object:
         value = value_of(node) if isinstance(node, Scalar) else None
         if not isinstance(value, int) or isinstance(value, bool):
-            return report.mismatch(path, "a whole number", node)
+            return report.mismatch(path, "an integer", node)
         for limit in limits:
             expected = breach(limit, value)
             if expected:
                 return report.beyond(path, value, expected)
-        return value if -_INT64 <= value < _INT64 else report.beyond(path, value, "a number of 64 bits")
+        return value if -_INT64 <= value < _INT64 else report.beyond(path, value, "a 64-bit integer")
 
     return read
 
@@ -292,7 +296,7 @@ def _list_reader(read_item: Reader, limits: tuple[Limit, ...]) -> Reader:
         for limit in limits:
             expected = breach(limit, node.items)
             if expected:
-                return report.error(path, "FieldInvalid", f"expected {expected}, got {len(node.items)}")
+                return report.error(path, "FieldInvalid", f"Expected {expected}, got {len(node.items)}.")
         values = tuple([read_item(item, (*path, index), report) for index, item in enumerate(node.items)])
         return INVALID if INVALID in values else values
 
@@ -334,7 +338,9 @@ def _bytes(text: str, path: Path, report: Report) -> object:
         # Kubernetes lets a long value stand on several lines.
         return Secret(base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True))
     except (binascii.Error, ValueError):
-        return report.error(path, "FieldInvalid", "expected base64; text as it is goes under 'stringData'")
+        return report.error(
+            path, "FieldInvalid", "The value is not base64. Encode it, or move the text to 'stringData'."
+        )
 
 
 def _limits(hint: object) -> tuple[Limit, ...]:
@@ -352,11 +358,11 @@ def _scalar(value: Value, text: str) -> str:
         case None:
             return "nothing"
         case bool():
-            return f"the truth value {text}" if text else "a truth value"
+            return f"the boolean {text}" if text else "a boolean"
         case int() | float():
             return f"the number {shorten(text, _LONGEST_SHOWN)}" if text else "a number"
         case str():
-            return f"the text {_short(value)}" if text or not value else "a text"
+            return f"the string {_short(value)}" if text or not value else "a string"
 
 
 def _short(value: str | int) -> str:

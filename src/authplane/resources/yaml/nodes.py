@@ -88,7 +88,7 @@ def parse_nodes(text: str) -> Parsed:
     except yaml.MarkedYAMLError as error:
         return Parsed(None, (_syntax_spot(error, text),))
     except yaml.YAMLError:
-        return Parsed(None, (Spot(Problem((), SYNTAX, "this is not YAML"), 1, 1),))
+        return Parsed(None, (Spot(Problem((), SYNTAX, "This is not YAML. Correct the syntax."), 1, 1),))
     except _Refused as refused:
         return Parsed(None, (refused.spot,))
     return Parsed(builder.root, tuple(builder.spots))
@@ -129,6 +129,7 @@ LOADER: Final[type[yaml.SafeLoader | yaml.CSafeLoader]] = getattr(yaml, "CSafeLo
 SYNTAX: Final = "YamlInvalid"
 REFUSED: Final = "YamlNotAllowed"
 DUPLICATE: Final = "DuplicateKey"
+TAGGED: Final = "A tag (!) is not allowed. Remove it."
 
 # What YAML calls non-printable, and the breaks that only YAML 1.1 knows: lines would be counted in two ways.
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")
@@ -214,19 +215,19 @@ class _Builder:
     def _rare(self, event: yaml.Event | None) -> None:
         if isinstance(event, yaml.AliasEvent):
             line, column = _position(event)
-            self._refuse("an alias (*) is not allowed; write the value out", line, column)
+            self._refuse("An alias (*) is not allowed. Write the value out.", line, column)
             self._put(Scalar("", True, line, column))
         elif isinstance(event, yaml.DocumentStartEvent):
             self._documents += 1
             if self._documents > 1:
-                message = "a second document starts here without a line '---'"
+                message = "A second document starts here. Add a line '---' before it."
                 raise _Refused(Spot(Problem((), SYNTAX, message), *_position(event)))
 
     def _check_scalar(self, event: yaml.ScalarEvent, node: Scalar) -> None:
         if event.tag is not None or event.anchor is not None:
             self._refuse_properties(event)
         if "\0" in node.text:
-            problem = Problem(self._path(), SYNTAX, "the character U+0000 is not allowed")
+            problem = Problem(self._path(), SYNTAX, "The character U+0000 is not allowed. Remove it.")
             self.spots.append(Spot(problem, node.line, node.column))
 
     def _start(self, event: yaml.CollectionStartEvent) -> None:
@@ -234,7 +235,7 @@ class _Builder:
         if event.tag is not None or event.anchor is not None:
             self._refuse_properties(event)
         if len(self._outer) >= DEEPEST - 1:
-            message = f"lists and mappings are nested more than {DEEPEST} deep"
+            message = f"Lists and mappings are nested more than {DEEPEST} deep. Use fewer levels."
             raise _Refused(Spot(Problem((), SYNTAX, message), line, column))
         if self._into is not None:
             self._outer.append(self._into)
@@ -272,14 +273,16 @@ class _Builder:
         """Take a node as the key of the value to come, or refuse it."""
         into.skip = True
         if not isinstance(node, Scalar):
-            self._refuse("a key must be text, not a list or a mapping", node.line, node.column)
+            self._refuse("A key must be a string, not a list or a mapping. Use a string.", node.line, node.column)
         elif node.plain and node.text == "<<":
-            self._refuse("a merge key (<<) is not allowed; write the fields out", node.line, node.column)
+            self._refuse("A merge key (<<) is not allowed. Write the fields out.", node.line, node.column)
         elif not isinstance(value_of(node), str):
-            self._refuse("a key must be text; put it in quotes", node.line, node.column)
+            self._refuse("A key must be a string. Put it in quotes.", node.line, node.column)
         elif node.text in into.entries:
             first = into.entries[node.text].line
-            message = f"the key {node.text!r} stands twice in this mapping, on lines {first} and {node.line}"
+            message = (
+                f"The key {node.text!r} is twice in this mapping, on lines {first} and {node.line}. Remove one of them."
+            )
             self.spots.append(Spot(Problem(self._path(node.text), DUPLICATE, message), node.line, node.column))
         else:
             into.key, into.skip = node, False
@@ -287,9 +290,9 @@ class _Builder:
     def _refuse_properties(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent) -> None:
         line, column = _position(event)
         if event.anchor is not None:
-            self._refuse("an anchor (&) is not allowed; write the value out where it is needed", line, column)
+            self._refuse("An anchor (&) is not allowed. Write the value out where it is used.", line, column)
         if event.tag is not None:
-            self._refuse("a tag (!) is not allowed", line, column)
+            self._refuse(TAGGED, line, column)
 
     def _refuse(self, message: str, line: int, column: int) -> None:
         self.spots.append(Spot(Problem(self._path(), REFUSED, message), line, column))
@@ -321,7 +324,7 @@ def _position(event: yaml.Event) -> tuple[int, int]:
 
 def _control_spot(text: str, at: int) -> Spot:
     line = text.count("\n", 0, at) + 1
-    message = f"the character U+{ord(text[at]):04X} is not allowed"
+    message = f"The character U+{ord(text[at]):04X} is not allowed. Remove it."
     return Spot(Problem((), SYNTAX, message), line, at - text.rfind("\n", 0, at))
 
 
@@ -333,7 +336,7 @@ def _syntax_spot(error: yaml.MarkedYAMLError, text: str) -> Spot:
     if position[0] > text.count("\n") + 1:
         # For the parser, the end of the text is on a line of its own.
         position = text.count("\n") + 1, len(text) - text.rfind("\n")
-    return Spot(Problem((), SYNTAX, f"this is not YAML: {_QUOTED.sub('…', said)}"), *position)
+    return Spot(Problem((), SYNTAX, f"This is not YAML: {_QUOTED.sub('…', said)}. Correct the syntax."), *position)
 
 
 _QUOTED: Final = re.compile(r"""(['"])(?!<)[^'"]{2,}\1""")

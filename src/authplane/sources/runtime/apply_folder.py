@@ -36,9 +36,11 @@ def apply_folder(staged: Path, folder: Path) -> Applied:
     try:
         new = list_files(staged)
         if not Path(new.real).is_dir():
-            raise ApplyError(f"{staged} is a file; put it into a folder")
+            raise ApplyError(f"{staged} is a file. Put it into a folder.")
         if not new.files:
-            raise ApplyError(f"{staged} has no files of resources; to have none in {folder}, remove them there")
+            raise ApplyError(
+                f"{staged} has no files with resources. To remove all resources from {folder}, delete its files."
+            )
         folder.mkdir(parents=True, exist_ok=True)
         with _alone(folder):
             _require_apart(staged, folder)
@@ -48,7 +50,10 @@ def apply_folder(staged: Path, folder: Path) -> Applied:
             _turn(folder, made)
             _tidy(folder, made)
     except (OSError, FolderError) as error:
-        raise ApplyError(f"cannot apply {staged} to {folder}: {_why(error)}") from error
+        raise ApplyError(
+            f"Cannot apply {staged} to {folder}: {_why(error)}. Check that both folders exist and that "
+            "you may write there."
+        ) from error
     return applied
 
 
@@ -60,7 +65,7 @@ def _alone(folder: Path) -> Generator[None]:
         try:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise ApplyError(f"another program applies to {folder}; try again") from error
+            raise ApplyError(f"Another program is applying to {folder}. Try again.") from error
         yield
     finally:
         os.close(opened)
@@ -69,7 +74,7 @@ def _alone(folder: Path) -> Generator[None]:
 def _require_apart(staged: Path, folder: Path) -> None:
     one, other = Path(os.path.realpath(staged)), Path(os.path.realpath(folder))
     if one == other or one in other.parents or other in one.parents:
-        raise ApplyError(f"{staged} and {folder} must not be inside one another")
+        raise ApplyError(f"{staged} and {folder} must not be inside one another. Use two separate folders.")
 
 
 def _copy(new: Listing, staged: Path, folder: Path, old: Listing) -> Path:

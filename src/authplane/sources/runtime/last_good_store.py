@@ -136,7 +136,7 @@ class LastGood:
             found = path.lstat()
             if not kind(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
                 raise PermissionError(
-                    f"{path} is not private: it must be of this user, with mode 0700, or 0600 for files"
+                    f"{path} is not private. Set its owner to this user and its mode to 0700, or 0600 for a file."
                 )
 
     def _believed(self, database: sqlite3.Connection) -> State | None:
@@ -150,7 +150,7 @@ class LastGood:
     def _require_ours(self, database: sqlite3.Connection) -> None:
         [version] = database.execute("PRAGMA user_version").fetchone()
         if version != FORMAT:
-            raise ValueError(f"it has format {version}, this program writes {FORMAT}")
+            raise ValueError(f"it has format {version}, and this program uses {FORMAT}")
         folders = database.execute("SELECT folder FROM installation").fetchall()
         if folders != [(self._folder,)]:
             raise ValueError("it belongs to another installation")
@@ -174,7 +174,7 @@ def _rows(database: sqlite3.Connection, sort: str) -> Iterator[tuple[str, bytes 
     for name, digest, content in database.execute("SELECT name, hash, content FROM kept WHERE sort = ?", (sort,)):
         text = isinstance(name, str) and (content is None or isinstance(content, bytes))
         if not text or hashlib.sha256(content or b"").digest() != digest:
-            raise ValueError(f"what it holds of {name} is damaged")
+            raise ValueError(f"its entry for {name} is damaged")
         yield name, content
 
 

@@ -163,7 +163,9 @@ class Listing:
         except FileNotFoundError:
             return
         except OSError as error:
-            self.troubles[path] = f"the folder cannot be listed: {error.strerror}; what was read from it stays in force"
+            self.troubles[path] = (
+                f"Cannot list the folder: {error.strerror}. What was read from it stays in force. {_PERMIT}"
+            )
             self.unlisted.append(os.path.join(path, ""))  # noqa: PTH118
 
     def _switched(self, path: str, link: str) -> Iterator[tuple[str, str, str]]:
@@ -210,13 +212,15 @@ class Listing:
             found = os.stat(target)  # noqa: PTH116
         except OSError as error:
             if wanted and not self._shows(path):
-                self.troubles[path] = f"the link cannot be followed: {error.strerror}"
+                self.troubles[path] = f"Cannot follow the link: {error.strerror}. Correct or remove it."
             return
         folder = stat.S_ISDIR(found.st_mode)
         if not folder and not wanted:
             return
         if os.path.commonpath((self.real, target)) != self.real:
-            self.troubles[path] = "the link leads out of the folder and is not followed"
+            self.troubles[path] = (
+                "The link leads out of the folder, so it is not followed. Copy the file into the folder."
+            )
         elif folder:
             yield path, target, ""
         elif stat.S_ISREG(found.st_mode) and target not in self.opened:
@@ -233,6 +237,7 @@ class Listing:
         (self.beside if unit and path in self.files else self.files)[path] = Entry(opened, Stamp.of(found), unit)
 
 
+_PERMIT: Final = "Grant this user permission to read it."
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _TESTS: Final = tuple(f".test{suffix}" for suffix in _SUFFIXES)
 
@@ -248,13 +253,15 @@ def list_files(root: Path) -> Listing:
         real = os.path.realpath(root, strict=True)
         found = os.stat(real)  # noqa: PTH116
     except (OSError, ValueError) as error:
-        raise FolderError(f"{shown(str(root))} cannot be read: {getattr(error, 'strerror', error)}") from error
+        raise FolderError(
+            f"Cannot read {shown(str(root))}: {getattr(error, 'strerror', error)}. Check the path and its permissions."
+        ) from error
     listing = Listing(root, real, _identity(found))
     if stat.S_ISREG(found.st_mode):
         listing.add(str(root), real, found)
         return listing
     if not stat.S_ISDIR(found.st_mode):
-        raise FolderError(f"{shown(str(root))} is neither a folder nor a file")
+        raise FolderError(f"{shown(str(root))} is neither a folder nor a file. Use a folder or a YAML file.")
     top = _top(root)
     folders = [(top, real, "")]
     while folders or listing.links:
@@ -265,7 +272,7 @@ def list_files(root: Path) -> Listing:
             folders.extend(listing.follow(link))
     listing.supersede()
     if top in listing.troubles:
-        raise FolderError(f"{shown(str(root))}: {listing.troubles[top].partition(';')[0]}")
+        raise FolderError(f"{shown(str(root))}: {listing.troubles[top].partition('.')[0]}. {_PERMIT}")
     return listing
 
 

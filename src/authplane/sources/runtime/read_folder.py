@@ -243,7 +243,9 @@ class Folder:
         except FileNotFoundError:
             return self._vanished(path)
         except OSError as error:
-            return self._refused(path, entry, before, f"the file cannot be read: {error.strerror}")
+            return self._refused(
+                path, entry, before, f"Cannot read the file: {error.strerror}. Make it readable, or remove it."
+            )
         except _NotReadError as error:
             return self._refused(path, entry, before, str(error))
         digest = hashlib.blake2b(content, digest_size=16).digest()
@@ -327,14 +329,14 @@ def _content(path: str, largest: int) -> bytes:
     try:
         found = os.fstat(opened)
         if not stat.S_ISREG(found.st_mode):
-            raise _NotReadError("this is not a regular file")
+            raise _NotReadError("This is not a regular file. Replace or remove it.")
         # Room for the largest file at once would cost more than all else here; but a file may grow meanwhile.
         size, room, pieces = found.st_size, found.st_size + 1, []
         while size <= largest and (piece := os.read(opened, room)):
             pieces.append(piece)
             size, room = max(size, sum(map(len, pieces))), _BLOCK
         if size > largest:
-            raise _NotReadError(f"the file is larger than {largest} bytes and is not read")
+            raise _NotReadError(f"The file is larger than {largest} bytes and is not read. Split it.")
         return b"".join(pieces)
     finally:
         os.close(opened)

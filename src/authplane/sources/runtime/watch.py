@@ -96,17 +96,17 @@ class _Scanner:
             different = self._folder.scan(named, progress=_tell, unfinished=unfinished)
         except FolderError as error:
             if not self._away:
-                _log.warning("the folder is gone; everything stays in force as it was", why=str(error))
+                _log.warning("folder not found, last good versions stay in force", why=str(error))
             self._away = True
             return False
         if self._away:
-            _log.info("the folder is back", folder=str(self._folder.root))
+            _log.info("folder found again", folder=str(self._folder.root))
         self._away = False
         return different
 
 
 def _tell(done: int, total: int) -> None:
-    _log.info("still reading the folder", files=done, of=total)
+    _log.info("reading the folder", files=done, of=total)
 
 
 class _Eyes(ExitStack):
@@ -124,7 +124,7 @@ class _Eyes(ExitStack):
             try:
                 return await self._told.wait(seconds)
             except OSError as error:
-                _log.warning("changes are looked for from time to time: the system cannot report them", why=str(error))
+                _log.warning("polling for changes, because the system cannot report them", why=str(error))
                 self._told = None
                 self.close()
         return await self._polled.wait(seconds)

@@ -105,7 +105,7 @@ def _parse_channel_creds(fields: Fields) -> ChannelCredentials:
         return found[0]
     if problems.error_count == before and fields.require("channel_creds"):
         with problems.at("channel_creds"):
-            problems.add("Unsupported", "has no supported type; supported are insecure, google_default and tls")
+            problems.add("Unsupported", "No supported type. Supported: insecure, google_default, tls.")
     return Insecure()  # never used: there is a problem
 
 
@@ -129,7 +129,7 @@ def _parse_identity(config: Fields) -> IdentityFiles | None:
     for name, other in (("certificate_file", "private_key_file"), ("private_key_file", "certificate_file")):
         if config.has(name) and not config.has(other):
             with config.at(other):
-                config.problems.add("Missing", f"is required beside {name}")
+                config.problems.add("Missing", f"Required together with {name}. Add it.")
     return None if certificate is None or private_key is None else IdentityFiles(certificate, private_key)
 
 
@@ -139,6 +139,6 @@ def _parse_refresh(config: Fields) -> float:
         return _DEFAULT_REFRESH
     if not _DURATION.fullmatch(text) or float(text[:-1]) > _LONGEST:
         with config.at("refresh_interval"):
-            config.problems.add("Invalid", "is not a duration such as '600s' or '1.5s'")
+            config.problems.add("Invalid", "Expected a duration such as '600s' or '1.5s'.")
         return _DEFAULT_REFRESH
     return max(float(text[:-1]), _SHORTEST_REFRESH)

@@ -28,7 +28,7 @@ class Fields:
         """Take a value as an object; None, with a problem, if it is something else."""
         if isinstance(value, dict):
             return cls(value, problems)
-        problems.add("WrongType", f"must be an object, and is {_kind(value)}")
+        problems.add("WrongType", f"Expected an object, got {_kind(value)}.")
         return None
 
     def at(self, name: str) -> AbstractContextManager[None]:
@@ -49,7 +49,9 @@ class Fields:
         if value is None or (value and "\0" not in value):
             return value
         with self.problems.at(name):
-            self.problems.add("Invalid", "has a NUL character" if value else "must not be empty")
+            self.problems.add(
+                "Invalid", "The value has a NUL character. Remove it." if value else "The value is empty. Set it."
+            )
         return None
 
     def required_path(self, name: str) -> str:
@@ -81,14 +83,14 @@ class Fields:
         if self.has(name):
             return True
         with self.problems.at(name):
-            self.problems.add("Missing", "is required")
+            self.problems.add("Missing", "This field is required. Add it.")
         return False
 
     def require_elements(self, name: str) -> None:
         """Check that a list is there and not empty."""
         if self.require(name) and self._value[name] == []:
             with self.problems.at(name):
-                self.problems.add("Invalid", "must not be empty")
+                self.problems.add("Invalid", "The list is empty. Add an element.")
 
     def items(self, name: str) -> Iterator[object]:
         """Yield the elements of a list, each under its path; none if it is not there."""
@@ -116,7 +118,7 @@ class Fields:
         if value is None or isinstance(value, kind):
             return value
         with self.problems.at(name):
-            self.problems.add("WrongType", f"must be {words}, and is {_kind(value)}")
+            self.problems.add("WrongType", f"Expected {words}, got {_kind(value)}.")
         return None
 
 
@@ -129,7 +131,7 @@ def _kind(value: object) -> str:
     """Name the type of a value, not the value: it may be a secret in the wrong place."""
     match value:
         case bool():
-            return "true or false"
+            return "a boolean"
         case str():
             return "a string"
         case int() | float():

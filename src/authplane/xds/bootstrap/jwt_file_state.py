@@ -12,6 +12,7 @@ from authplane.xds.bootstrap.jwt_token import NotToken, Token, parse_token
 
 _EARLY: Final = 30.0
 """A token counts as expired so many seconds before it is: clocks differ, and the server needs time as well."""
+_WRITE: Final = "Write a new token to the file."
 _REFRESH: Final = 60.0
 """With at most so many seconds left a token is read again, so that calls need not wait for it later."""
 
@@ -131,7 +132,7 @@ class JwtFile:
         """Refuse a token that seems to be cut off while there is one that is whole."""
         known = self._token
         if isinstance(found, Token) and not found.whole and known is not None and known.whole and _left(known, now) > 0:
-            return Unauthenticated("the token file holds no usable token: its signature seems to be cut off")
+            return Unauthenticated(f"The token file has no usable token: the signature seems to be cut off. {_WRITE}")
         return found
 
     def _is_doubted(self) -> bool:
@@ -148,10 +149,10 @@ def _left(token: Token, now: Moment) -> float:
 
 def _usable(content: bytes | Unreadable, now: Moment) -> Token | Failure:
     if isinstance(content, Unreadable):
-        return Unavailable(f"the token file cannot be read: {content.why}")
+        return Unavailable(f"Cannot read the token file: {content.why}. Check its path and permissions.")
     found = parse_token(content)
     if isinstance(found, NotToken):
-        return Unauthenticated(f"the token file holds no usable token: {found.why}")
+        return Unauthenticated(f"The token file has no usable token: {found.why}. {_WRITE}")
     if _left(found, now) <= 0:
-        return Unauthenticated("the token file holds a token that has expired, or will within 30 seconds")
+        return Unauthenticated(f"The token in the token file has expired, or expires within 30 seconds. {_WRITE}")
     return found

@@ -43,7 +43,7 @@ def parse_token(content: bytes) -> Token | NotToken:
     text = content.strip(_WHITESPACE)
     parts = _COMPACT.fullmatch(text)
     if parts is None:
-        return NotToken("it is not three parts of base64url with dots between them")
+        return NotToken("it is not three base64url parts joined by dots")
     claims = _claims(parts[2])
     if isinstance(claims, NotToken):
         return claims
@@ -59,7 +59,7 @@ def _claims(payload: bytes) -> dict[str, Any] | NotToken:
         return NotToken("its payload is not base64url")
     claims = parse_json(decoded, _LIMITS)
     if isinstance(claims, NotStrict):
-        return NotToken(f"its payload is refused: {claims.why}")
+        return NotToken(f"its payload cannot be read: {claims.why}")
     return claims if isinstance(claims, dict) else NotToken("its payload is not a JSON object")
 
 
@@ -67,7 +67,7 @@ def _expiry(claims: dict[str, Any]) -> float | NotToken:
     """Return when a token expires; fractions of a second do not count."""
     expires = claims.get("exp")
     if not isinstance(expires, int | float) or isinstance(expires, bool):
-        return NotToken("its payload has no number as exp")
+        return NotToken("its exp is missing or not a number")
     return float(int(expires)) if expires >= 1 else NotToken("its exp is not after 1970")
 
 

@@ -112,7 +112,7 @@ def parse_bootstrap(text: bytes, environment: FeatureFlags) -> Bootstrap | tuple
     problems = Problems()
     value = parse_json(text, _LIMITS)
     if isinstance(value, NotStrict):
-        problems.add("NotJson", f"is not usable JSON: {value.why}")
+        problems.add("NotJson", f"Cannot read the bootstrap: {value.why}. Correct it.")
         return problems.errors
     root = Fields.of(value, problems)
     if root is None:
@@ -180,7 +180,7 @@ def _parse_authorities(root: Fields, flags: FeatureFlags) -> Iterable[tuple[str,
         template = fields.text("client_listener_resource_name_template")
         if template and not template.startswith(prefix):
             with fields.at("client_listener_resource_name_template"):
-                fields.problems.add("Invalid", f"must begin with '{prefix}'")
+                fields.problems.add("Invalid", f"The name does not begin with '{prefix}'. Add this prefix.")
         yield (
             name,
             Authority(
@@ -200,7 +200,11 @@ def _parse_certificate_providers(root: Fields) -> Iterable[tuple[str, TlsFiles]]
         with fields.at("config"):
             files = parse_tls_files(config)
             if not any(config.has(each) for each in ("ca_certificate_file", "certificate_file", "private_key_file")):
-                fields.problems.add("Missing", "names neither a CA file nor a certificate with its key")
+                fields.problems.add(
+                    "Missing",
+                    "Neither a CA file nor a certificate with its key is set. Add "
+                    "ca_certificate_file, or certificate_file and private_key_file.",
+                )
         yield name, files
 
 
@@ -209,7 +213,7 @@ def _parse_allowed_services(root: Fields, flags: FeatureFlags) -> Iterable[tuple
         return
     for target, fields in root.members("allowed_grpc_services"):
         if not target:
-            fields.problems.add("Invalid", "a target must not be empty")
+            fields.problems.add("Invalid", "The target is empty. Name a gRPC target.")
         yield target, parse_service_credentials(fields, call_creds=flags.bootstrap_call_creds)
 
 

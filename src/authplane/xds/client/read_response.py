@@ -47,11 +47,11 @@ class Judgement:
             return
         parsed = parse_name(written, self.type_url)
         if parsed is None:
-            self.complaints.append(f"{place}: '{printable(written)}' is no name of this type [NameInvalid]")
+            self.complaints.append(f"{place}: '{printable(written)}' is not a resource name of this type [NameInvalid]")
         elif (name := parsed.text) not in self.wanted:
             return
         elif self._has(name):
-            self.complaints.append(f"{printable(name)}: stands twice in one response [Duplicate]")
+            self.complaints.append(f"{printable(name)}: occurs twice in one response [Duplicate]")
         elif isinstance(read, Decoded):
             self.valid[name] = (read.value, item.body)
         else:
@@ -83,7 +83,9 @@ def judge(
     found = Judgement(type_url=kind.type_url, wanted=wanted)
     for place, item in enumerate(response.items):
         if item.type_url != kind.type_url:
-            found.complaints.append(f"resources[{place}]: has the type '{printable(item.type_url)}' [TypeMismatch]")
+            found.complaints.append(
+                f"resources[{place}]: has another type, '{printable(item.type_url)}' [TypeMismatch]"
+            )
         elif (name := known.get(item.body)) is None or not found.keep(name):
             found.add(f"resources[{place}]", item, kind.decode(item.body, source))
     return found

@@ -49,7 +49,7 @@ class ClientSession:
         parsed = parse_name(name, kind.type_url)
         realm = None if parsed is None else self._realm(parsed.authority)
         if parsed is None or realm is None:
-            why = "is malformed" if parsed is None else "is of an authority that the bootstrap does not know"
+            why = "is malformed" if parsed is None else "has an authority that is not in the bootstrap"
             fault = self._fault(Trouble.NAME, Key(type_url, name), why)
             self._watched[watcher] = None
             return (Notify(watcher, Failed(fault)),)

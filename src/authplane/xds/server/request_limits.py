@@ -14,7 +14,7 @@ _KNOWN: Final = frozenset(TypeUrl)
 def refusal(type_url: str, names: int) -> str | None:
     """Say why a request for so many names of a type is not served, or None if it is."""
     if type_url not in _KNOWN:
-        return f"type URL '{clean_node(type_url)}' is not served here"
+        return f"type URL '{clean_node(type_url)}' is not supported"
     if names > MOST_NAMES:
-        return f"{names} resource names are too many; at most {MOST_NAMES} are served"
+        return f"{names} resource names exceed the limit of {MOST_NAMES}"
     return None

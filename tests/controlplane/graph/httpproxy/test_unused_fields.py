@@ -46,32 +46,32 @@ BAD = {
     ),
     "no origin": (
         host("corsPolicy: {allowOrigin: [], allowMethods: [GET]}"),
-        ("FieldInvalid", "expected at least 1 item, got 0"),
+        ("FieldInvalid", "Expected at least 1 item, got 0."),
     ),
     "no method": (host("corsPolicy: {allowOrigin: ['*']}"), ("FieldRequired", "'allowMethods' is required")),
     "an age without a unit": (
         host("corsPolicy: {allowOrigin: ['*'], allowMethods: [GET], maxAge: '5'}"),
-        ("FieldInvalid", "expected a duration such as '10m', got '5'"),
+        ("FieldInvalid", "Expected a duration such as '10m', got '5'."),
     ),
     "a rate of nothing for a host": (
         host("rateLimitPolicy: {local: {requests: 0, unit: second}}"),
-        ("FieldInvalid", "expected a number from 1 to 4294967295, got 0"),
+        ("FieldInvalid", "Expected a number from 1 to 4294967295, got 0."),
     ),
     "a rate of nothing": (
         route("rateLimitPolicy: {local: {requests: 0, unit: second}}"),
-        ("FieldInvalid", "expected a number from 1 to 4294967295, got 0"),
+        ("FieldInvalid", "Expected a number from 1 to 4294967295, got 0."),
     ),
     "a rate by the day": (
         route("rateLimitPolicy: {local: {requests: 1, unit: day}}"),
-        ("FieldInvalid", "expected one of 'second', 'minute', 'hour', got 'day'"),
+        ("FieldInvalid", "Expected one of 'second', 'minute', 'hour', got 'day'."),
     ),
     "a try that ends soon": (
         route("retryPolicy: {perTryTimeout: soon}"),
-        ("FieldInvalid", "expected a duration such as '10s', got 'soon'"),
+        ("FieldInvalid", "Expected a duration such as '10s', got 'soon'."),
     ),
     "retries on Mondays": (
         route("retryPolicy: {retryOn: [monday]}"),
-        ("FieldInvalid", "expected one of '5xx'"),
+        ("FieldInvalid", "Expected one of '5xx'"),
     ),
     "a cookie twice": (
         route(f"cookieRewritePolicies: [{COOKIES}, {COOKIES}]"),

@@ -309,7 +309,7 @@ def test_a_protection_that_is_cut_off_is_not_taken_for_none(field: str) -> None:
         "tls": PROXY.replace("tls: {secretName: tls}", "tls:"),
     }[field]
     made = world(proxy=cut)
-    assert made.problems("HTTPProxy") == [("FieldInvalid", f"{field!r} has no value; give it one or remove the line")]
+    assert made.problems("HTTPProxy") == [("FieldInvalid", f"{field!r} has no value. Set a value, or remove the line.")]
     assert (plain_hosts(made.graph), secure_hosts(made.graph)) == ((), ())
 
 

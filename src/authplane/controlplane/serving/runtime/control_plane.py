@@ -266,4 +266,4 @@ def _urls(issuers: Iterable[Issuer]) -> frozenset[str]:
 
 
 def _progress(done: int, total: int) -> None:
-    log.info("still reading the folder", files=done, of=total)
+    log.info("reading the folder", files=done, of=total)
