@@ -271,6 +271,8 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "R8": "authorization.type is InlineTools, CEL or ExternalAuth, and exactly its member is set",
     "R9": "A Backend is MCP with one of serviceName and hostname, a port, and the path /mcp by default",
     "BU-1": "A Backend's url needs no Service, may be loopback, never link-local or metadata; https is verified",
+    "IN-1": "init writes a folder that validate, lint and test accept and run serves; it overwrites nothing unasked",
+    "IN-2": "init --from-contour writes a valid folder, keeps the originals, and names what it changed and left out",
     "R10": "A Backend's hostname means TLS with that SNI and Host; serviceName means the cluster's own name",
     "R11": "A Backend's status is a list of conditions, one of each type",
     "R12": "A SPIFFE source is a full id: no wildcard, no dot segments, no trailing slash, bounded length",

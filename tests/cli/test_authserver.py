@@ -6,6 +6,7 @@ import httpx2
 import pytest
 from click.testing import CliRunner
 from tests.support.authservers.server_process import Server, basic, entry
+from tests.support.certificates import authority
 from tests.support.certificates import server as issued
 from tests.support.eventually import eventually
 
@@ -157,3 +158,14 @@ def test_what_cannot_be_served_is_one_sentence(arguments: list[str], words: str)
     assert result.stderr.startswith("authplane: ")
     assert words in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.real
+async def test_the_log_says_that_clients_need_certificates_unlike_with_contour_authserver(tmp_path: Path) -> None:
+    pair = issued("localhost")
+    for name, text in (("crt", pair.certificate), ("key", pair.key.reveal()), ("ca", authority().certificate)):
+        (tmp_path / name).write_bytes(text)
+    files = [f"--tls-{each}-path={tmp_path / name}" for each, name in (("cert", "crt"), ("key", "key"), ("ca", "ca"))]
+    server = Server()
+    async with server.running("testserver", "--engine", "grpcio", *files, admin=False):
+        await server.says("requiring client certificates")

@@ -17,7 +17,7 @@ from authplane.cli.main import COMMANDS as ALL
 from authplane.cli.main import build_app
 
 COMMANDS = [
-    "run", "control", "authserver", "validate", "apply", "status", "doctor", "decisions", "explain", "compile",
+    "run", "init", "control", "authserver", "validate", "apply", "status", "doctor", "decisions", "explain", "compile",
     "bootstrap", "check", "match", "test", "lint", "schema", "dev",
 ]  # fmt: skip
 GROUPS = {

@@ -47,6 +47,8 @@ def test_files_of_three_endings_are_read_at_any_depth(tmp_path: Path) -> None:
         "README.md",
         "x.test.yaml",
         "y/z.test.json",
+        "authplane.schema.json",
+        "y/authplane.schema.json",
     ):
         write(tmp_path / other, service("other"))
     folder = Folder(tmp_path)

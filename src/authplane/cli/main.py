@@ -33,6 +33,7 @@ COMMANDS: Final[Mapping[str, Entry]] = MappingProxyType(
             "Run everything on this machine: control plane, authorization servers, an echo origin and Envoy.",
             extra="gateway",
         ),
+        "init": Entry("init:init", "Write a folder to start with: a Backend, a policy, and tests of the policy."),
         "control": Entry(
             "control:control",
             "Compile a folder of resources and serve it to Envoy and gRPC servers over xDS.",

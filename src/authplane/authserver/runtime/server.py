@@ -43,6 +43,9 @@ def serve_checks(plan: ServerPlan) -> None:
         async with _fronts(plan) as addresses:
             for kind, address in addresses.items():
                 log.info("authorization server listens", protocol=kind, address=str(address), engine=plan.engine.value)
+            for ca in sorted({front.tls.ca for front in plan.fronts if front.tls.ca}):
+                # Who moves from contour-authserver learns here why Envoy cannot connect.
+                log.info("requiring client certificates", ca_file=ca, option="--tls-ca-path")
             await stop.asked()
 
     run_program(program)

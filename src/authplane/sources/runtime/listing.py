@@ -240,11 +240,13 @@ class Listing:
 _PERMIT: Final = "Grant this user permission to read it."
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _TESTS: Final = tuple(f".test{suffix}" for suffix in _SUFFIXES)
+_SCHEMA: Final = "authplane.schema.json"
+"""What `authplane schema` prints, which users keep beside their resources for editors."""
 
 
 def is_read(name: str) -> bool:
-    """Tell whether a file of this name holds resources: tests of policies stand beside them and are for another."""
-    return name.endswith(_SUFFIXES) and not name.endswith(_TESTS)
+    """Tell whether a file of this name holds resources: tests of policies and our schema may stand beside them."""
+    return name.endswith(_SUFFIXES) and not name.endswith(_TESTS) and name.rpartition("/")[2] != _SCHEMA
 
 
 def list_files(root: Path) -> Listing:

@@ -1,0 +1,168 @@
+"""Folders of Contour's resources become folders of authplane: what is taken over, changed and set aside."""
+
+from pathlib import Path
+
+import pytest
+from tests.support.resources.contour_manifests import ORIGIN, PROXY, manifests
+
+from authplane.core.problems import Severity
+from authplane.devkit.scaffold.check_files import check_files
+from authplane.devkit.scaffold.contour_documents import MoveError, read_documents
+from authplane.devkit.scaffold.contour_folder import Moved, move_folder
+
+CERTIFICATE = "\napiVersion: cert-manager.io/v1\nkind: Certificate\nmetadata: {name: c}\n"
+
+
+def whole() -> dict[str, str]:
+    files = manifests()
+    return files | {"auth/server.yaml": f"{files['auth/server.yaml']}---{CERTIFICATE}"}
+
+
+def moved(root: Path, files: dict[str, str]) -> Moved:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+    found = move_folder(read_documents(root))
+    errors = [each for each in check_files(found.files) if each.problem.severity is Severity.ERROR]
+    assert errors == []
+    assert {name: (root / name).read_text(encoding="utf-8") for name in files} == files
+    return found
+
+
+@pytest.mark.requirement("IN-2")
+def test_a_whole_folder_moves_with_its_authorization_service(tmp_path: Path) -> None:
+    found = moved(tmp_path, whole())
+    assert set(found.files) == {
+        "auth/server.yaml",
+        "auth/users.yaml",
+        "shop.yaml",
+        "secrets.yaml",
+        "authserver-htpasswd.yaml",
+        "endpoints-htpasswd.yaml",
+        ".tls/auth-htpasswd/tls.crt",
+        ".tls/auth-htpasswd/tls.key",
+    }
+    assert "# The shop." in found.files["shop.yaml"]
+    assert "Deployment" not in found.files["auth/server.yaml"]
+    assert "10.1.2.3" not in found.files["auth/server.yaml"]
+    assert found.files[".tls/auth-htpasswd/tls.crt"].startswith("-----BEGIN CERTIFICATE-----")
+    assert found.private == {
+        "auth/users.yaml",
+        "secrets.yaml",
+        ".tls/auth-htpasswd/tls.crt",
+        ".tls/auth-htpasswd/tls.key",
+    }
+    backend = found.files["authserver-htpasswd.yaml"].partition("backends:\n")[2]
+    assert backend == (
+        "  - name: htpasswd\n"
+        "    htpasswd:\n"
+        "      folder: . # Secrets with the annotation projectcontour.io/auth-type: basic\n"
+        '      realm: "shop"\n'
+        '      selector: "team=shop"\n'
+        '      namespaces: ["auth", "shop"]\n'
+    )
+    [new] = found.servers
+    assert (new.port, new.secure, new.certificate) == (9444, True, ".tls/auth-htpasswd/tls.crt")
+    assert "port: 9444" in found.files["endpoints-htpasswd.yaml"]
+    assert any("--tls-ca-path is left out" in each for each in found.changed)
+    assert any("forwardCredentials" in each for each in found.changed)
+    assert any("Service auth/htpasswd leads to 127.0.0.1:9444 now" in each for each in found.changed)
+    assert found.left == ("1 of kind Certificate: authplane does not use this kind.",)
+    assert found.warnings == 0
+
+
+def test_what_kubectl_prints_loses_what_the_api_server_added(tmp_path: Path) -> None:
+    listed = """
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Service
+  metadata:
+    name: shop
+    uid: 7c0f
+    resourceVersion: "12"
+    managedFields: [{manager: kubectl}]
+    annotations: {kubectl.kubernetes.io/last-applied-configuration: '{"secret": 1}'}
+  spec: {ports: [{name: http, port: 80}]}
+  status: {loadBalancer: {}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: shop}
+"""
+    files = whole() | {"shop.yaml": f"{PROXY}---{ORIGIN.partition('---')[2]}", "dump.yaml": listed}
+    found = moved(tmp_path, files)
+    for gone in ("uid", "resourceVersion", "managedFields", "last-applied", "status", "Pod"):
+        assert gone not in found.files["dump.yaml"]
+    assert found.changed[0] == (
+        "dump.yaml: 1 items of a List are documents now, without status and fields of the API server."
+    )
+
+
+def test_what_authplane_refuses_is_set_aside_with_its_problems(tmp_path: Path) -> None:
+    other = PROXY.replace("name: shop}\nspec", "name: vpn}\nspec").replace("fqdn: shop", "fqdn: vpn")
+    files = whole() | {
+        "vpn.yaml": other.replace("tls: {", "ipAllowPolicy: [{source: Peer, cidr: 10.0.0.0/8}]\n    tls: {")
+    }
+    found = moved(tmp_path, files)
+    assert "vpn.yaml" not in found.files
+    assert "ipAllowPolicy" in found.files[".not-moved/vpn.yaml"].partition("apiVersion")[0]
+    assert ".not-moved/vpn.yaml" in found.private
+    assert any(each.startswith("HTTPProxy default/vpn: ") for each in found.left)
+    assert any("--force" in each for each in found.left)
+
+
+def test_a_missing_secret_sets_its_host_aside(tmp_path: Path) -> None:
+    found = moved(tmp_path, whole() | {"secrets.yaml": whole()["secrets.yaml"].replace("shop-tls", "other-tls")})
+    assert any("shop-tls" in each for each in found.left)
+    assert ".not-moved/shop.yaml" in found.files
+
+
+def test_a_host_is_not_left_to_a_wildcard(tmp_path: Path) -> None:
+    wildcard = PROXY.replace("name: shop}\nspec", "name: all}\nspec").replace("fqdn: shop.", "fqdn: '*.")
+    wildcard = wildcard.replace("'*.example", "'*.example'")
+    refused = PROXY.replace("tls: {", "ipAllowPolicy: [{source: Peer, cidr: 10.0.0.0/8}]\n    tls: {")
+    files = whole() | {"shop.yaml": f"{refused}---{wildcard}---{ORIGIN}"}
+    with pytest.raises(
+        MoveError, match=r"HTTPProxy default/all would get its requests. Correct HTTPProxy default/shop"
+    ):
+        moved(tmp_path, files)
+
+
+def test_settings_that_protect_every_host_are_never_set_aside(tmp_path: Path) -> None:
+    configuration = """
+apiVersion: projectcontour.io/v1alpha1
+kind: ContourConfiguration
+metadata: {name: contour}
+spec: {globalExtAuth: {extensionRef: {name: missing, namespace: auth}}}
+"""
+    with pytest.raises(MoveError, match="refuses settings of the whole gateway") as caught:
+        moved(tmp_path, whole() | {"contour.yaml": configuration})
+    assert ["missing" in each.problem.message for each in caught.value.findings] == [True]
+
+
+def test_sign_in_by_browser_is_not_moved(tmp_path: Path) -> None:
+    files = whole()
+    files["auth/server.yaml"] = files["auth/server.yaml"].replace("args: [htpasswd,", "args: [oidc, --config=/x,")
+    found = moved(tmp_path, files)
+    assert found.servers == ()
+    assert "10.1.2.3" in found.files["auth/server.yaml"]
+    assert any("contour-authserver oidc" in each and "Keep this server" in each for each in found.left)
+
+
+def test_the_test_server_decides_by_path_as_before(tmp_path: Path) -> None:
+    files = whole()
+    files["auth/server.yaml"] = files["auth/server.yaml"].replace(
+        "args: [htpasswd, --address=:9443, --auth-realm, shop,", "args: [testserver, --address=:7000, --old=1,"
+    )
+    found = moved(tmp_path, files)
+    assert "mode: path" in found.files["authserver-htpasswd.yaml"]
+    assert [each.port for each in found.servers] == [7000]
+    assert any("--old is unknown" in each for each in found.left)
+
+
+def test_a_folder_without_resources_and_bad_yaml_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(MoveError, match="Use a folder with HTTPProxies"):
+        moved(tmp_path, {"a.yaml": CERTIFICATE})
+    with pytest.raises(MoveError, match=r"b.yaml:3.*Correct the YAML first"):
+        moved(tmp_path, {"b.yaml": "a: 1\nb: [\n"})
