@@ -9,6 +9,7 @@ from authplane.core.problems import Severity
 from authplane.devkit.scaffold.check_files import check_files
 from authplane.devkit.scaffold.contour_documents import MoveError, read_documents
 from authplane.devkit.scaffold.contour_folder import Moved, move_folder
+from authplane.devkit.scaffold.write_folder import WriteError, write_files
 
 CERTIFICATE = "\napiVersion: cert-manager.io/v1\nkind: Certificate\nmetadata: {name: c}\n"
 
@@ -166,3 +167,25 @@ def test_a_folder_without_resources_and_bad_yaml_are_refused(tmp_path: Path) -> 
         moved(tmp_path, {"a.yaml": CERTIFICATE})
     with pytest.raises(MoveError, match=r"b.yaml:3.*Correct the YAML first"):
         moved(tmp_path, {"b.yaml": "a: 1\nb: [\n"})
+
+
+def test_names_of_others_do_not_become_paths_or_documents(tmp_path: Path) -> None:
+    files = whole()
+    bad = "../../../evil\\nkind: HTTPProxy"
+    files["auth/server.yaml"] = files["auth/server.yaml"].replace(
+        "Deployment\nmetadata: {name: htpasswd,", f'Deployment\nmetadata: {{name: "{bad}",'
+    )
+    assert bad in files["auth/server.yaml"]
+    found = moved(tmp_path, files)
+    assert "authserver-evil-kind-httpproxy.yaml" in found.files
+    assert not any(".." in name for name in found.files)
+    assert not any("\nkind: HTTPProxy" in text for name, text in found.files.items() if name.startswith("authserver"))
+
+
+def test_nothing_is_written_outside_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "auth").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(WriteError, match="is outside of"):
+        write_files(tmp_path / "new", {"auth/a.yaml": "a"}, private=frozenset(), force=True)
+    assert list((tmp_path / "elsewhere").iterdir()) == []

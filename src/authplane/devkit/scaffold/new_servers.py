@@ -9,7 +9,7 @@ from typing import Final
 
 from authplane.core.values import dataclass
 from authplane.devkit.scaffold.contour_documents import Document, items, mapping
-from authplane.devkit.scaffold.old_servers import KNOWN_FLAGS, OldServer, find_servers
+from authplane.devkit.scaffold.old_servers import KNOWN_FLAGS, OldServer, find_servers, plain_name
 
 _SERVICE_LABEL: Final = "kubernetes.io/service-name"
 _HOST: Final = "127.0.0.1"
@@ -153,9 +153,11 @@ class _Move:
         old = [each for each in self._documents if each.kind == "EndpointSlice" and _is_of(each, service)]
         self.replaced += [each.name for each in old]
         ports = [mapping(each) for each in items(service.spec.get("ports"))]
-        name = str(service.metadata.get("name") or "")
+        name = plain_name(str(service.metadata.get("name") or ""))
         file = self._name(f"endpoints-{name}")
-        self.files[file] = _slice(service.namespace, name, [str(each.get("name") or "") for each in ports], port)
+        self.files[file] = _slice(
+            plain_name(service.namespace), name, [str(each.get("name") or "") for each in ports], port
+        )
         instead = f", instead of {', '.join(each.name for each in old)}" if old else ""
         self.changed.append(f"Service {service.name} leads to {_HOST}:{port} now ({file}){instead}.")
 

@@ -1,5 +1,6 @@
 """contour-authserver as Deployments run it."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -73,6 +74,11 @@ def find_servers(documents: Iterable[Document]) -> Iterator[OldServer]:
                 yield found
 
 
+def plain_name(text: str) -> str:
+    """Return a name as Kubernetes allows it: what somebody else wrote becomes part of paths and documents."""
+    return re.sub(r"[^a-z0-9-]+", "-", text.lower()).strip("-") or "unnamed"
+
+
 def _read(
     document: Document, container: Mapping[str, Any], pod: Mapping[str, Any], labels: Mapping[str, Any]
 ) -> OldServer | None:
@@ -83,8 +89,8 @@ def _read(
     flags = dict(_flags(words[words.index(mode) + 1 :]))
     return OldServer(
         kind=document.kind,
-        name=str(document.metadata.get("name") or mode),
-        namespace=document.namespace,
+        name=plain_name(str(document.metadata.get("name") or mode)),
+        namespace=plain_name(document.namespace),
         mode=mode,
         flags=flags,
         labels=labels,

@@ -18,6 +18,9 @@ def write_files(root: Path, files: Mapping[str, str], *, private: frozenset[str]
 
     Without ``force``, nothing is written if one of the files exists.
     """
+    outside = next((name for name in files if not (root / name).resolve().is_relative_to(root.resolve())), None)
+    if outside is not None:
+        raise WriteError(f"{root / outside} is outside of {root}. Use a folder without links.")
     existing = sorted(name for name in files if (root / name).exists())
     if existing and not force:
         names = name_some([str(root / name) for name in existing], _MOST_NAMED)
