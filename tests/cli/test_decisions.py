@@ -121,5 +121,6 @@ async def test_a_folder_that_nobody_serves_is_one_sentence(tmp_path: Path, monke
     result = await decisions(str(tmp_path))
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
-        f"authplane: no 'authplane run' serves {tmp_path}: name Envoy and the policy server with --envoy and --server\n"
+        f'authplane: authplane run does not serve "{tmp_path}".'
+        " Name Envoy and the policy server with --envoy and --server.\n"
     )

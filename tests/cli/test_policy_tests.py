@@ -52,7 +52,7 @@ def test_cases_that_pass_are_listed_with_the_rules_that_no_case_exercises(folder
     assert result.stdout == (
         "ok    agents may add  allow            shop/a.test.yaml:2:3\n"
         "ok    nobody may not  deny 401         shop/a.test.yaml:5:3\n"
-        "no case exercises the rule staff of AccessPolicy/default/p (shop/all.yaml:16:5)\n"
+        "shop/all.yaml:16:5: no case exercises rule staff of AccessPolicy/default/p\n"
         "2 passed, 0 failed; 1 rule without a case\n"
     )
 
@@ -157,23 +157,26 @@ def test_results_are_written_for_ci(folder: Path) -> None:
     ] == [
         ("agents may add", []),
         (r"<nobody>\x1b", [("failure", "expected httpStatus 403, got 401")]),
-        ("shop/b.test.yaml:1:1", [("error", "expected a list with at least one case")]),
+        ("shop/b.test.yaml:1:1", [("error", "Expected a list with at least one case.")]),
     ]
 
 
 BAD = {
     "no cases": ("policies: x\n", "'cases' is required. Add it."),
-    "no list": ("cases: {}\n", "expected a list with at least one case"),
+    "no list": ("cases: {}\n", "Expected a list with at least one case."),
     "no request": ("cases:\n- {name: a, expect: {decision: allow}}\n", "'request' is required. Add it."),
     "no decision": (f"cases:\n- {{name: a, request: {asked()}, expect: {{}}}}\n", "'decision' is required. Add it."),
     "no such decision": (f"cases:\n- {{name: a, request: {asked()}, expect: {{decision: yes}}}}\n", "Expected one of"),
     "a bad request": ("cases:\n- {name: a, request: {}, expect: {decision: deny}}\n", "'target' is required. Add it."),
-    "a name twice": (f"cases:{ALLOWED}{ALLOWED}\n", "another case is called 'agents may add' too"),
+    "a name twice": (
+        f"cases:{ALLOWED}{ALLOWED}\n",
+        'Another case has the name "agents may add". Use a different name for each case.',
+    ),
     "no such policies": (
         f"policies: [all.yaml, nope*.yaml]\ncases:{ALLOWED}\n",
-        "'nope*.yaml' is nothing that there is",
+        '"nope*.yaml" matches no file or folder in shop. Correct the path.',
     ),
-    "no such file": (f"policies: nope\ncases:{ALLOWED}\n", "'nope' is nothing that there is"),
+    "no such file": (f"policies: nope\ncases:{ALLOWED}\n", '"nope" matches no file or folder in shop.'),
     "nothing": ("", "The file is empty. Add a document."),
 }
 
@@ -196,7 +199,7 @@ def test_the_tests_of_the_examples_pass_and_exercise_every_rule() -> None:
 def test_a_folder_without_tests_is_a_mistake_of_who_asks(folder: Path) -> None:
     result = invoke("shop")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == "authplane: there is no file *.test.yaml in shop\n"
+    assert result.stderr == "authplane: shop has no file *.test.yaml. Add one, or name the folder that has them.\n"
     assert invoke("nowhere").exit_code == 2
     write(folder / "a.test.yaml", ALLOWED)
     assert invoke("shop", "--junit", "no/such/folder.xml").exit_code == 2

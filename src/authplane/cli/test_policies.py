@@ -1,9 +1,11 @@
 """`authplane test`."""
 
 import logging
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, NamedTuple
 
 import click
 from rich.markup import escape
@@ -32,33 +34,106 @@ from authplane.resources.documents import Finding
 from authplane.runtime.log import set_up_log
 from authplane.sources.runtime.read_folder import FolderError
 
+_READ: Final = (".yaml", ".yml", ".json")
+"""How the files end that tests depend on."""
+
+
+class Run(NamedTuple):
+    """The outcome of all tests."""
+
+    results: list[Result]
+    findings: dict[str, tuple[Finding, ...]]
+    """Errors in files, by file."""
+    missed: tuple[RuleName, ...]
+    """Rules that no case exercises."""
+
+    @property
+    def wrong(self) -> list[Finding]:
+        """All errors in files."""
+        return [finding for each in self.findings.values() for finding in each]
+
+    @property
+    def failed(self) -> bool:
+        """Whether a case failed or a file has an error."""
+        return bool(self.findings) or any(result.differences for result in self.results)
+
 
 def run_policy_tests(
     folder: FolderArgument,
-    junit: Annotated[Path | None, Option("--junit", metavar="FILE", help="Write the results as JUnit XML too.")] = None,
+    junit: Annotated[
+        Path | None, Option("--junit", metavar="FILE", help="Also write the results as JUnit XML.")
+    ] = None,
     keys: KeysOption = None,
+    watch: Annotated[
+        bool, Option("--watch", help="Run the tests again after each change in the folder, until Ctrl-C.")
+    ] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Run the tests of AccessPolicies: all files of a folder that are called *.test.yaml.
+    """Run the tests of AccessPolicies: all files *.test.yaml of a folder.
 
-    Exit status 1 if a case fails or a file has a mistake.
+    Exit status 1 if a case fails or a file has an error. With --watch, Ctrl-C ends the command with exit status 0.
 
     Example: authplane test ./gateway --junit results.xml
     """
     set_up_log(level=logging.ERROR)
+    if watch:
+        if output is Output.JSON:
+            fail("--watch prints text only. Remove -o json, or remove --watch.", status=2)
+        _watch(folder, junit, keys)
+        return
+    run = _run_once(folder, junit, keys)
+    if output is Output.JSON:
+        print_json(_record(run.results, run.wrong, run.missed))
+    else:
+        _print(run.results, run.wrong, run.missed)
+    if run.failed:
+        raise click.exceptions.Exit(1)
+
+
+def _run_once(folder: Path, junit: Path | None, keys: Path | None) -> Run:
     given = Circumstances(now=datetime.now(UTC), keys=_keys(keys))
     outcomes, findings = _run(folder, given)
-    missed = unexercised(list(outcomes.values()))
     if junit is not None:
         _write(junit, junit_xml({file: each.results for file, each in outcomes.items()}, findings))
     results = [result for outcome in outcomes.values() for result in outcome.results]
-    wrong = [finding for each in findings.values() for finding in each]
-    if output is Output.JSON:
-        print_json(_record(results, wrong, missed))
-    else:
-        _print(results, wrong, missed)
-    if wrong or any(result.differences for result in results):
-        raise click.exceptions.Exit(1)
+    return Run(results, findings, unexercised(list(outcomes.values())))
+
+
+def _watch(folder: Path, junit: Path | None, keys: Path | None) -> None:
+    """Run the tests after each change, until the program is stopped."""
+    from authplane.runtime.run_until_stopped import Stop, first_of, run_program  # noqa: PLC0415 (as below)
+    from authplane.sources.runtime.watch import changes  # noqa: PLC0415 (it needs an extra, and only --watch does)
+
+    async def follow() -> None:
+        before: Run | None = None
+        async for seen in changes(folder):
+            if seen is not None and not any(path.endswith(_READ) for path in seen):
+                continue
+            out.print(f"[dim]{datetime.now(UTC).astimezone():%H:%M:%S}[/] running the tests of {escape(str(folder))}")
+            # A sentence has said what is wrong; the next change may correct it.
+            with suppress(click.exceptions.Exit):
+                run = _run_once(folder, junit, keys)
+                _print(changed_first(run.results, before.results if before is not None else ()), run.wrong, run.missed)
+                before = run
+
+    async def program(stop: Stop) -> None:
+        await first_of(stop.asked, follow)
+
+    try:
+        run_program(program)
+    except OSError as error:
+        why = f"Cannot watch {folder}: {error.strerror}."
+        fail(f"{why} Raise the limit fs.inotify.max_user_watches, or run the command without --watch.", status=2)
+
+
+def changed_first(results: Sequence[Result], before: Sequence[Result]) -> list[Result]:
+    """Put the results that differ from those before first; without results before, keep the order."""
+    known = {(each.case.place.file, each.case.name): each.differences for each in before}
+
+    def is_known(result: Result) -> bool:
+        return known.get((result.case.place.file, result.case.name)) == result.differences
+
+    return sorted(results, key=is_known) if before else list(results)
 
 
 def _run(folder: Path, given: Circumstances) -> tuple[dict[str, Outcome], dict[str, tuple[Finding, ...]]]:
@@ -67,7 +142,7 @@ def _run(folder: Path, given: Circumstances) -> tuple[dict[str, Outcome], dict[s
     try:
         files = find_tests(folder)
         if not files:
-            fail(f"there is no file *.test.yaml in {folder}", status=2)
+            fail(f"{folder} has no file *.test.yaml. Add one, or name the folder that has them.", status=2)
         sets = PolicySets(folder if folder.is_dir() else folder.parent)
         for path in files:
             tests = parse_tests(read_text(path, binary="body"))
@@ -97,7 +172,7 @@ def _write(path: Path, content: bytes) -> None:
     try:
         path.write_bytes(content)
     except OSError as error:
-        fail(f"{path} cannot be written: {error.strerror}", status=2)
+        fail(f"Cannot write {path}: {error.strerror}. Check the folder and its permissions.", status=2)
 
 
 def _print(results: list[Result], findings: list[Finding], missed: tuple[RuleName, ...]) -> None:
@@ -113,10 +188,10 @@ def _print(results: list[Result], findings: list[Finding], missed: tuple[RuleNam
     for finding in findings:
         print_finding(finding)
     for rule in missed:
-        out.print(f"no case exercises the rule {rule.rule} of {rule.policy} ({rule.place})", markup=False)
+        out.print(f"{rule.place}: no case exercises rule {rule.rule} of {rule.policy}", markup=False)
     failed = sum(bool(result.differences) for result in results)
     said = f"{len(results) - failed} passed, {failed} failed"
-    said += f", {count(len(findings), 'mistake')} in files" if findings else ""
+    said += f", {count(len(findings), 'error')} in files" if findings else ""
     out.print(said + (f"; {count(len(missed), 'rule')} without a case" if missed else ""), markup=False)
 
 

@@ -1,4 +1,4 @@
-"""What was decided by whom: the counts of Envoys and of policy servers together."""
+"""Counts of decisions: those of Envoys and of policy servers together."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -25,24 +25,24 @@ _PART: Final = "-decisions"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silent:
-    """Somebody whose counts are missing."""
+    """A program whose counts are missing."""
 
     by: By
     address: str
     why: str
-    """Continues a sentence about who was asked."""
+    """The rest of a sentence that begins with the program and its address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """What is known of all decisions."""
+    """The counts of all programs that answered."""
 
     tallies: tuple[Tally, ...] = ()
     silent: tuple[Silent, ...] = ()
 
 
 def count_decisions(envoys: Iterable[Address], servers: Iterable[Address]) -> Counted:
-    """Ask everybody and add up what they say; who does not answer is named."""
+    """Read the counts of all programs and add them up; name the programs that do not answer."""
     tallies: list[Tally] = []
     silent: list[Silent] = []
     asked: list[tuple[By, Address, str, Callable[[bytes], tuple[Tally, ...]]]]
@@ -61,7 +61,7 @@ def find_counts(root: Path) -> UnixAddress:
     address = live_address(root, _PART)
     if not Path(address.path).exists():
         raise NotLiveError(
-            f"no 'authplane run' serves {root}: name Envoy and the policy server with --envoy and --server"
+            f'authplane run does not serve "{root}". Name Envoy and the policy server with --envoy and --server.'
         )
     return address
 
@@ -74,7 +74,7 @@ async def answer_counts(root: Path, envoy: Envoy, metrics: Metrics) -> AsyncGene
         if request.target == METRICS:
             return HttpResponse(status=200, body=metrics.text())
         if request.target != STATS:
-            # All else that Envoy's admin interface can do is nobody's business here.
+            # The rest of Envoy's admin interface is not for this socket.
             return HttpResponse(status=404)
         try:
             reply = await envoy.admin(STATS)

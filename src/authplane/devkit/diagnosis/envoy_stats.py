@@ -1,7 +1,7 @@
-"""What Envoy counts of the decisions that it makes by itself.
+"""Envoy's counts of native decisions.
 
-Its RBAC filter counts the requests that each rule grants, by the rule's name; of what no rule grants there is only one
-number. Rules whose names are not those of entries ask the policy server, which counts by itself.
+The RBAC filter counts the requests that each rule grants, by the rule's name. It has one number for all requests that
+no rule grants. Rules whose names are not those of entries call out to the policy server, which has its own counts.
 """
 
 import json
@@ -26,11 +26,11 @@ _UNANSWERED: Final = "http.gateway.ext_authz.error"
 
 
 class StatsInvalidError(Exception):
-    """The page is none of Envoy's; the message continues a sentence about who was asked."""
+    """The page is not one of Envoy's; the message is the rest of a sentence that begins with the address."""
 
 
 def parse_envoy_stats(page: bytes) -> tuple[Tally, ...]:
-    """Return what Envoy decided before the targets of Gateways; raises `StatsInvalidError`."""
+    """Return Envoy's decisions for the targets of Gateways; raises `StatsInvalidError`."""
     return tuple(tally for name, count in _counters(page) if (tally := _tally(name, count)) is not None)
 
 

@@ -1,4 +1,4 @@
-"""What a policy server counts of its decisions, read from its metrics."""
+"""Reads the decision counts of a policy server from its metrics."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -16,11 +16,11 @@ _SHADOWS: Final = "authplane_shadow_decisions_total"
 
 
 class MetricsInvalidError(Exception):
-    """The page is none of metrics; the message continues a sentence about who was asked."""
+    """The page has no metrics; the message is the rest of a sentence that begins with the address."""
 
 
 def parse_server_counts(page: bytes) -> tuple[Tally, ...]:
-    """Return what the policies of a server decided; raises `MetricsInvalidError`."""
+    """Return the decisions of a server's policies; raises `MetricsInvalidError`."""
     try:
         return tuple(_tallies(page.decode()))
     except (ValueError, OverflowError, KeyError, TypeError) as error:

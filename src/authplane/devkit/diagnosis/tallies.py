@@ -1,4 +1,4 @@
-"""How often which rule decided what, whoever counted it."""
+"""Decisions of each rule, whichever program counted them."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -9,43 +9,43 @@ from authplane.core.values import dataclass
 
 
 class By(StrEnum):
-    """Who decided."""
+    """The program that decided."""
 
     ENVOY = "Envoy"
     SERVER = "policy server"
 
 
 class Effect(StrEnum):
-    """What became of what a rule said."""
+    """The effect of a rule's decision."""
 
     DECIDED = "decided"
     ONE_OF_SEVERAL = "one of several"
-    """Several policies stand before the target: what they say together decides."""
+    """The target has several policies, which decide together."""
     SHADOW = "shadow"
-    """Nothing: the policy is only tried out."""
+    """None: the policy is in shadow mode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """What one rule said, so far."""
+    """The decisions of one rule so far."""
 
     by: By
     policy: str = ""
-    """``namespace/name``; empty if nobody knows which."""
+    """``namespace/name``; empty if it is not known."""
     rule: str = ""
     entry: str = ""
     effect: Effect = Effect.DECIDED
     allowed: int = 0
     denied: int = 0
     undecided: int = 0
-    """No decision was reached; in shadow, somebody else would have had to be asked."""
+    """Checks without a decision; in shadow mode, checks that would need a call-out."""
 
 
 _Key: TypeAlias = tuple[str, str, str, str, str]
 
 
 def add_up(tallies: Iterable[Tally]) -> tuple[Tally, ...]:
-    """Add what is counted in several places, and sort it; what is all zero is left out."""
+    """Add up the counts of several programs and sort them; leave out rules without a decision."""
     sums: dict[_Key, Tally] = {}
     for each in tallies:
         key = (each.policy, each.rule, each.entry, each.by.value, each.effect.value)

@@ -1,4 +1,4 @@
-"""Results of tests as JUnit XML, which every CI reads."""
+"""Writes the results of tests as JUnit XML, for CI systems."""
 
 from collections.abc import Mapping, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -9,7 +9,7 @@ from authplane.resources.documents import Finding
 
 
 def junit_xml(results: Mapping[str, Sequence[Result]], findings: Mapping[str, Sequence[Finding]]) -> bytes:
-    """Write the results of each file, and the problems of files that could not be run."""
+    """Return the results of each file, and the problems of files that cannot be run."""
     root = Element("testsuites", name="authplane test")
     for file in sorted({*results, *findings}):
         own, wrong = results.get(file, ()), findings.get(file, ())

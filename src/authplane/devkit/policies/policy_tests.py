@@ -1,4 +1,4 @@
-"""Tests of policies: requests with what is expected of them."""
+"""Tests of policies: requests, each with the decision that is expected."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -24,12 +24,12 @@ from authplane.sources.runtime.listing import shown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """What must come of a request; what is left out may be anything."""
+    """The expected decision for a request; a field that is left out matches anything."""
 
     decision: Annotated[str, OneOf(("allow", "deny", "unavailable"))]
     http_status: Annotated[int, Range(200, 599)] | None = None
     policy: str | None = None
-    """Whole, or its end: ``AccessPolicy/shop/tools``, ``shop/tools`` or ``tools``."""
+    """The name of the policy, or its last parts: ``AccessPolicy/shop/tools``, ``shop/tools`` or ``tools``."""
     rule: str | None = None
     reason: str | None = None
 
@@ -38,7 +38,7 @@ class Expectation:
 class _WrittenCase:
     name: Annotated[str, Length(1, 256)]
     request: str
-    """Read elsewhere."""
+    """`parse_request` reads it."""
     expect: Expectation
 
 
@@ -46,11 +46,11 @@ class _WrittenCase:
 class _WrittenTests:
     policies: Annotated[tuple[Annotated[str, Length(1)], ...], OneOrMany()] = ()
     cases: str
-    """Read elsewhere."""
+    """`_parse_cases` reads them."""
 
 
 class PolicyCase(NamedTuple):
-    """A request and what is expected of it."""
+    """A request and the expected decision."""
 
     name: str
     asked: AskedRequest
@@ -59,27 +59,27 @@ class PolicyCase(NamedTuple):
 
 
 class CaseFile(NamedTuple):
-    """The cases of a file, and what they are about; or why they cannot be understood."""
+    """The cases of a file and the policies under test; or the errors of the file."""
 
     text: Text
     policies: tuple[str, ...]
-    """Files, folders and patterns; empty means all of the folder that is tested."""
+    """Files, folders and patterns; empty means all resources of the tested folder."""
     cases: tuple[PolicyCase, ...]
     findings: tuple[Finding, ...]
 
 
 class Result(NamedTuple):
-    """What came of a case."""
+    """The result of a case."""
 
     case: PolicyCase
     record: dict[str, Any]
     differences: tuple[str, ...]
-    """Empty if the case passed."""
+    """How the decision differs from the expected one; empty if the case passed."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class RuleName:
-    """A rule, where it stands."""
+    """A rule and its place in a file."""
 
     place: Place
     policy: str
@@ -87,16 +87,16 @@ class RuleName:
 
 
 class Outcome(NamedTuple):
-    """What came of all cases of a file."""
+    """The results of all cases of a file."""
 
     results: tuple[Result, ...]
     rules: frozenset[RuleName]
     exercised: frozenset[RuleName]
-    """The rules that were for the sender of some request."""
+    """The rules whose source matched the sender of some request."""
 
 
 def parse_tests(text: Text) -> CaseFile:
-    """Read a file of tests, with every problem."""
+    """Read a test file and report every problem."""
     if text.root is None:
         return CaseFile(text, (), (), text.findings)
     report = Report()
@@ -109,7 +109,7 @@ def parse_tests(text: Text) -> CaseFile:
 
 def _parse_cases(node: Node, text: Text, report: Report) -> Iterator[PolicyCase]:
     if not isinstance(node, Items) or not node.items:
-        report.error(("cases",), "FieldInvalid", "expected a list with at least one case")
+        report.error(("cases",), "FieldInvalid", "Expected a list with at least one case.")
         return
     names: set[str] = set()
     for index, each in enumerate(node.items):
@@ -120,21 +120,25 @@ def _parse_cases(node: Node, text: Text, report: Report) -> Iterator[PolicyCase]
         if written is None:
             continue
         if written.name in names:
-            report.error((*path, "name"), "DuplicateName", f"another case is called {written.name!r} too")
+            report.error(
+                (*path, "name"),
+                "DuplicateName",
+                f'Another case has the name "{written.name}". Use a different name for each case.',
+            )
         names.add(written.name)
         if asked is not None:
             yield PolicyCase(written.name, asked, written.expect, text.place(path))
 
 
 class PolicySets:
-    """Compiles what tests are about, each set once."""
+    """Compiles the policies under test, each set once."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._known: dict[tuple[Path, ...], Enforced] = {}
 
     def of(self, file: CaseFile, base: Path) -> Enforced | tuple[Finding, ...]:
-        """Return the policies that a file in ``base`` is about, or what it names and is not there.
+        """Return the policies that a test file in ``base`` names, or an error for each name that matches nothing.
 
         Raises `FolderError` if a folder cannot be read.
         """
@@ -145,7 +149,7 @@ class PolicySets:
             paths += found
             if not found:
                 path = ("policies", index) if len(file.policies) > 1 else ("policies",)
-                message = f"{pattern!r} is nothing that there is in {shown(str(base))}"
+                message = f'"{pattern}" matches no file or folder in {shown(str(base))}. Correct the path.'
                 missing.append(file.text.finding(Problem(path, "FileNotFound", message)))
         if missing:
             return tuple(missing)
@@ -155,12 +159,12 @@ class PolicySets:
         return self._known[key]
 
     def all(self) -> tuple[Enforced, ...]:
-        """Return all that was compiled."""
+        """Return every compiled set."""
         return tuple(self._known.values())
 
 
 def find_ways(file: CaseFile, enforced: Enforced) -> CaseFile:
-    """Return the cases with the listeners that their requests come through, or which of them must name one."""
+    """Add to each case the listener of its request; report the cases that must name one."""
     ways = [(case, find_way(case.asked, enforced, file.text)) for case in file.cases]
     return file._replace(
         cases=tuple(case._replace(asked=way) for case, way in ways if isinstance(way, AskedRequest)),
@@ -169,7 +173,7 @@ def find_ways(file: CaseFile, enforced: Enforced) -> CaseFile:
 
 
 def run_tests(cases: Iterable[PolicyCase], enforced: Enforced, given: Circumstances) -> Outcome:
-    """Judge the requests of all cases, and compare."""
+    """Decide the requests of all cases and compare the decisions with the expected ones."""
     results: list[Result] = []
     touched: set[tuple[str, str]] = set()
     for case in cases:

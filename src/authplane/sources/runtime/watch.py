@@ -73,6 +73,31 @@ async def rebuilds(
                 await folder.keep()
 
 
+async def changes(
+    root: Path, *, quiet: float = QUIET, longest: float = LONGEST, notify: Notify = Inotify
+) -> AsyncGenerator[Seen]:
+    """Yield once for each burst of changes below a folder, whatever the files are: first of all, that anything may be.
+
+    A file counts as changed when its writer has closed it. An `OSError` means that the system does not report changes.
+    """
+    clock = asyncio.get_running_loop().time
+    holdoff = Holdoff(quiet, longest)
+    burst: Seen = NOTHING
+    with _Told(root, notify) as told:
+        yield await told.wait(0)
+        while True:
+            due = holdoff.due()
+            seen = await told.wait(PAUSE if due is None else max(0.0, due - clock()))
+            if seen != NOTHING:
+                holdoff.changed(clock())
+                burst = ANYTHING if burst is None or seen is None else burst | seen
+            due = holdoff.due()
+            if due is not None and clock() >= due:
+                holdoff.rebuilt()
+                told_of, burst = burst, NOTHING
+                yield told_of
+
+
 def _earliest(*times: float | None) -> float | None:
     return min((each for each in times if each is not None), default=None)
 
