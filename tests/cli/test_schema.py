@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final, TypeGuard
 
 import jsonschema
@@ -93,10 +94,23 @@ def test_one_kind_alone_has_what_it_needs_and_no_more() -> None:
 def test_a_kind_that_is_not_there_is_named_with_those_that_are() -> None:
     status, text = schema("AccesPolicy")
     assert status == 1
-    assert "There is no kind 'AccesPolicy'. Use one of: AccessPolicy, " in text
+    assert "Unknown kind 'AccesPolicy'. Supported: AccessPolicy, " in text
 
 
 def test_the_kinds_of_the_schema_are_those_that_are_read() -> None:
     found = {(each["if"]["properties"]["apiVersion"]["const"], each["if"]["properties"]["kind"]["const"])
              for each in SCHEMA["allOf"]}  # fmt: skip
     assert found == set(KINDS)
+
+
+EXAMPLES: Final = sorted(
+    path for path in (ROOT / "examples").rglob("*.yaml") if not path.name.endswith((".test.yaml", "secrets.yaml"))
+)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=[str(path.relative_to(ROOT)) for path in EXAMPLES])
+def test_an_example_names_the_schema_in_the_repository(path: Path) -> None:
+    first = path.read_text(encoding="utf-8").partition("\n")[0]
+    label, _, named = first.partition("=")
+    assert label == "# yaml-language-server: $schema"
+    assert (path.parent / named).resolve() == ROOT / FILE
