@@ -609,6 +609,9 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "O02": "Dashboards and alert rules use only metrics that the programs and Envoy have",
     "O03": "A Service without ready endpoints that gets requests is a warning of validate, status and run",
     "O04": "doctor tries servers, origins, certificates, clock, ports and Envoy, side by side, within a limit",
+    # Y: tools for authors of resources
+    "Y01": "fmt never changes what a document means, keeps comments, and is idempotent",
+    "Y02": "test --watch runs the tests again when a file of the folder changes",
     # F: threats by files
     "F01": "Links and paths that lead outside the folder are refused; Kubernetes' own links work",
     "F02": "A file that is being written is read when its writer has closed it, or when two looks agree",

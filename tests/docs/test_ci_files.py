@@ -28,7 +28,7 @@ def run(command: str, **more: str) -> int:
 @pytest.mark.parametrize("hook", HOOKS, ids=[each["id"] for each in HOOKS])
 def test_a_hook_passes_on_good_resources_and_fails_on_bad_ones(hook: dict[str, Any], tmp_path: Path) -> None:
     assert run(f"{hook['entry']} {EXAMPLE}") == 0
-    (tmp_path / "policy.yaml").write_text("apiVersion: agentic.networking.x-k8s.io/v1alpha1\nkind: AccessPolicy\n")
+    (tmp_path / "policy.yaml").write_text("kind: AccessPolicy\napiVersion: agentic.networking.x-k8s.io/v1alpha1\n")
     (tmp_path / "policy.test.yaml").write_text("[]\n")
     assert run(f"{hook['entry']} {tmp_path}") == 1
 
@@ -51,9 +51,16 @@ def outcomes(**inputs: str) -> list[int]:
 
 @pytest.mark.real
 def test_the_step_for_github_actions_validates_lints_and_tests() -> None:
-    assert outcomes(folder=str(EXAMPLE)) == [0, 0, 0]
-    assert outcomes(folder=str(EXAMPLE), strict="true") == [0, 1, 0]
-    assert outcomes(folder=str(EXAMPLE), tests=str(ROOT / "docs")) == [0, 0, 2]
+    assert outcomes(folder=str(EXAMPLE), format="true") == [0, 0, 0, 0]
+    assert outcomes(folder=str(EXAMPLE), strict="true") == [0, 1, 0, 0]
+    assert outcomes(folder=str(EXAMPLE), tests=str(ROOT / "docs")) == [0, 0, 0, 2]
+
+
+@pytest.mark.real
+def test_the_step_for_github_actions_checks_the_form_if_it_is_told_to(tmp_path: Path) -> None:
+    (tmp_path / "all.yaml").write_text("kind: Service\napiVersion: v1\nmetadata: {name: x}\n")
+    assert outcomes(folder=str(tmp_path), tests=str(EXAMPLE), format="true") == [0, 0, 1, 0]
+    assert outcomes(folder=str(tmp_path), tests=str(EXAMPLE)) == [0, 0, 0, 0]
 
 
 def test_the_page_names_hooks_and_inputs_that_exist() -> None:

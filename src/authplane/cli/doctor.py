@@ -9,9 +9,8 @@ from rich.markup import escape
 
 from authplane.cli.shared.built_folder import read_generation
 from authplane.cli.shared.console import out
-from authplane.cli.shared.folder_argument import FolderArgument
 from authplane.cli.shared.output import Output, OutputOption, print_json
-from authplane.cli.shared.parameters import Option
+from authplane.cli.shared.parameters import Argument, Option
 from authplane.controlplane.serving.runtime.policy_server_probe import ask_served
 from authplane.devkit.diagnosis.examination import Examined, Outcome, Row, examine, row_record
 from authplane.devkit.diagnosis.probes import PROBES
@@ -26,7 +25,9 @@ _COLOURS: Final = {
 
 
 def doctor(
-    folder: FolderArgument = Path(),
+    folder: Annotated[
+        Path, Argument(metavar="[DIR]", help="Folder with YAML files, or one file. Default: the current folder.")
+    ] = Path(),
     allow_private_issuers: Annotated[
         bool, Option("--allow-private-issuers", help="Allow issuers on this machine or on a private network.")
     ] = False,

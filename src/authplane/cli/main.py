@@ -72,10 +72,15 @@ COMMANDS: Final[Mapping[str, Entry]] = MappingProxyType(
         "match": Entry("match:match_calls", "Show which branch of a matcher tree each gRPC call matches, and why."),
         "test": Entry(
             "test_policies:run_policy_tests",
-            "Run the tests of AccessPolicies: all files of a folder that are called *.test.yaml.",
+            "Run the tests of AccessPolicies: all files *.test.yaml of a folder.",
         ),
         "lint": Entry("lint:lint", "Find errors and probably unintended grants in AccessPolicies."),
-        "schema": Entry("print_schema:print_schema", "Print the JSON Schema of the resources, for editors and for CI."),
+        "fmt": Entry(
+            "authoring.fmt:fmt", "Format YAML files: indentation, order of the first keys, spaces at line ends."
+        ),
+        "schema": Entry(
+            "authoring.print_schema:print_schema", "Print the JSON Schema of the resources, for editors and for CI."
+        ),
         "dev": Entry("dev:dev", "Create an issuer, tokens and certificates for development, not for production."),
         "echo": Entry("echo:echo", "Answer every request with a description of the request that arrived.", hidden=True),
     }

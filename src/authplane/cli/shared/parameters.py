@@ -47,7 +47,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Argument:
-    """A positional argument; one with a default may be left out."""
+    """A positional argument; one with a default may be left out, and one that is a list may be repeated."""
 
     metavar: str
     help: str
@@ -122,7 +122,12 @@ def _build_parameter(parameter: inspect.Parameter) -> click.Parameter:
             return _build_option(parameter.name, _without_none(declared_type), declared, default)
         case Argument(metavar=metavar, help=text, existing_file=existing):
             path = click.Path(path_type=Path, exists=existing, dir_okay=not existing)
-            kind = path if _without_none(declared_type) is Path else click.STRING
+            declared_type = _without_none(declared_type)
+            if get_origin(declared_type) is list:
+                return click.Argument(
+                    [parameter.name], type=path, metavar=metavar, help=text, nargs=-1, callback=_as_list
+                )
+            kind = path if declared_type is Path else click.STRING
             return click.Argument([parameter.name], type=kind, metavar=metavar, help=text, **default)
         case _:
             raise TypeError(f"parameter {parameter.name} is neither an Option nor an Argument")

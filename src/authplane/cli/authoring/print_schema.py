@@ -17,9 +17,8 @@ def print_schema(
 ) -> None:
     """Print the JSON Schema of the resources, for editors and for CI.
 
-    Save it beside your resources and begin each file with a line that names it, as editors with YAML support read it:
-
-    # yaml-language-server: $schema=authplane.schema.json
+    Save the schema beside your resources. Editors with YAML support use it for a file that begins with the comment
+    `# yaml-language-server: $schema=authplane.schema.json`; the path is relative to that file.
 
     Example: authplane schema > authplane.schema.json
     """
@@ -34,7 +33,7 @@ def _only(schema: dict[str, Any], kind: str) -> dict[str, Any]:
     choices = [each for each in schema["allOf"] if each["if"]["properties"]["kind"]["const"] == kind]
     if not choices:
         known = sorted({each["if"]["properties"]["kind"]["const"] for each in schema["allOf"]})
-        fail(f"There is no kind {kind!r}. Use one of: {', '.join(known)}.")
+        fail(f"Unknown kind {kind!r}. Supported: {', '.join(known)}.")
     needed: set[str] = set()
     pending = [each["then"]["$ref"] for each in choices]
     while pending:
