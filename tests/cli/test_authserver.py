@@ -98,7 +98,7 @@ def test_no_server_lets_other_machines_ask_without_a_certificate_by_accident(
     for tls in ((), ("--tls-cert-path", "x", "--tls-key-path", "x")):
         result = CliRunner().invoke(build_app(), ["authserver", *command, *where, *tls])
         assert result.exit_code == 2
-        assert "give a CA for clients" in result.stderr
+        assert "Use --tls-ca-path" in result.stderr
         assert len(result.stderr.splitlines()) == 1
 
 
@@ -107,7 +107,7 @@ def test_policies_are_never_asked_by_strangers(tmp_path: Path) -> None:
     arguments = ["authserver", "policy", str(tmp_path), "--address", ":0", "--public"]
     result = CliRunner().invoke(build_app(), arguments)
     assert result.exit_code == 2
-    assert "policies believe what a proxy says" in result.stderr
+    assert "policies trust what the proxy reports" in result.stderr
 
 
 @pytest.mark.real
@@ -115,7 +115,7 @@ async def test_a_server_for_everybody_says_so() -> None:
     server = Server()
     async with server.running("testserver", "--engine", "grpcio", "--public", "--http-address", "0.0.0.0:0"):
         assert (await server.ask("/")).status.code == 0
-        await server.says("other machines can ask for decisions without showing a certificate")
+        await server.says("accepting checks from other machines without client certificates")
 
 
 @pytest.mark.real
@@ -143,10 +143,10 @@ async def test_a_secret_that_everybody_can_read_is_a_warning_and_is_not_shown(
 
 
 BAD = {
-    "no users": (["htpasswd"], "there are no users"),
+    "no users": (["htpasswd"], "No users are configured"),
     "no selector": (["htpasswd", "--file", "x", "--selector", "a in b"], "is not a label selector"),
-    "no realm": (["htpasswd", "--file", "x", "--auth-realm", "a\x01"], "cannot be the name of a realm"),
-    "workers of grpcio": (["testserver", "--engine", "grpcio", "--workers", "2"], "use --engine pyvoy"),
+    "no realm": (["htpasswd", "--file", "x", "--auth-realm", "a\x01"], "is not a realm"),
+    "workers of grpcio": (["testserver", "--engine", "grpcio", "--workers", "2"], "Use --engine pyvoy"),
     "an unknown form": (["testserver", "--http-form", "other"], "is not a form of HTTP checks. Supported: "),
 }
 

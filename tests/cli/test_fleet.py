@@ -89,18 +89,18 @@ BAD = {
     ),
     "a selector": (
         DOOR.replace("realm: staff", "selector: a in b"),
-        ["door.yaml:11:7: error: 'a in b' is not a label selector such as 'team=shop,tier in (a, b)'"],
+        ["door.yaml:11:7: error: 'a in b' is not a label selector. Use a selector such as 'team=shop,tier in (a, b)'."],
     ),
     "two of them": (
         DOOR + "---\n" + DOOR.replace("name: door", "name: gate"),
         [
-            "door.yaml:1:1: error: door.yaml may have one AuthorizationServer only",
-            "door.yaml:18:1: error: door.yaml may have one AuthorizationServer only",
+            "door.yaml:1:1: error: door.yaml has more than one AuthorizationServer. Keep one of them.",
+            "door.yaml:18:1: error: door.yaml has more than one AuthorizationServer. Keep one of them.",
         ],
     ),
     "none": (
         "# nothing\n",
-        ["door.yaml: error: there is no AuthorizationServer of authplane.dev/v1alpha1 in this file"],
+        ["door.yaml: error: The file has no AuthorizationServer of authplane.dev/v1alpha1. Add one."],
     ),
 }
 
@@ -176,7 +176,7 @@ async def test_readiness_says_what_is_missing(engine: str, tmp_path: Path) -> No
     async with server.running("htpasswd", "--file", str(users), "--engine", engine):
         missing = await server.page("/readyz")
         front = "grpc: worker 0: " if engine == "pyvoy" else ""
-        assert (missing.status_code, missing.text) == (503, f"not ready\n{front}htpasswd: users are missing\n")
+        assert (missing.status_code, missing.text) == (503, f"not ready\n{front}htpasswd: users are not loaded yet\n")
         assert (await server.page("/healthz")).text == "alive\n"
         users.write_text(entry("ann", "secret"), encoding="utf-8")
 
@@ -260,7 +260,7 @@ async def test_nobody_who_reads_the_log_costs_lines_and_holds_up_neither_checks_
     try:
         assert process.stderr is not None
         async with asyncio.timeout(START_LIMIT):
-            assert b"authorization server listens" in await process.stderr.readline()
+            assert b"authorization service listening" in await process.stderr.readline()
 
         async def lost() -> bool:
             await _ask_often(server, 2000)

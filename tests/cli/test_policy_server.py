@@ -125,7 +125,7 @@ async def test_a_change_of_the_folder_holds_without_a_restart_and_a_mistake_open
             return status(await server.answer(tool_check("wipe", spiffe_id=AGENT))) == 403
 
         await eventually(denies)
-        await server.says("a problem with policies")
+        await server.says("found a problem with policies")
         other = SHOP | {"authplane.target": "Backend/default/open"}
         assert status(await server.answer(tool_check(context=other))) == 403
 

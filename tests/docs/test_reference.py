@@ -175,7 +175,7 @@ The end.
 
 def test_a_metric_that_a_page_does_not_have_is_added_with_the_words_of_the_program() -> None:
     empty = "<!-- generated: metrics of the authorization service -->\n<!-- end -->"
-    added = "| `authplane_log_lines_lost_total` | counter | | Lines missing from the decision log. |"
+    added = "| `authplane_log_lines_lost_total` | counter | | Lines lost from the decision log. |"
     assert added in regenerated(empty)
 
 

@@ -180,7 +180,7 @@ async def running(site: Site, commands: list[list[str]], stack: AsyncExitStack) 
     metrics = ["--metrics-address", ""]
     await stack.enter_async_context(site.program("policy", [*policy[1:], *metrics, "--decision-log", ""]))
     await stack.enter_async_context(site.program("control", [*control[1:], *metrics]))
-    await site.says("policy", "authorization server listens")
+    await site.says("policy", "authorization service listening")
     await site.says("control", "control plane listening")
     code, start = await site.ask(*map(site.local, bootstrap[1 : bootstrap.index(">")]))
     assert code == 0

@@ -25,7 +25,7 @@ WORKERS: Final = 2
 KEYS_KEPT: Final = 60
 """Seconds for which the issuer lets others keep its keys: the least that anybody keeps them for."""
 _LOG_ROOM: Final = "256m"
-_LISTENS: Final = "authorization server listens"
+_LISTENS: Final = "authorization service listening"
 
 
 @dataclass

@@ -564,7 +564,7 @@ async def test_without_anybody_to_trust_nobody_is_asked(protocol: OverGrpc | Ove
     async with external_services() as services:
         services.publish({WHERE._replace(tls=nobody): (Endpoint("127.0.0.1", 1),)})
         outcome = await services.ask(asked_over(protocol, nobody))
-    assert outcome == NoAnswer("this machine trusts no CA that could be found")
+    assert outcome == NoAnswer("No trusted CA certificates were found on this machine. Set SSL_CERT_FILE.")
 
 
 # --- Whatever goes wrong
@@ -592,7 +592,7 @@ async def test_who_does_not_answer_in_time_has_not_answered(protocol: OverGrpc |
             assert isinstance(await services.ask(replace(asked_over(protocol, TRUSTED), deadline=soon())), NoAnswer)
         async with asking(endpoint) as services:
             assert isinstance(await services.ask(ask(protocol, seconds=0.2)), NoAnswer)
-            assert await services.ask(ask(protocol, seconds=-1)) == NoAnswer("no time is left")
+            assert await services.ask(ask(protocol, seconds=-1)) == NoAnswer("the check has no time left")
 
 
 @pytest.mark.parametrize("protocol", [OverGrpc(), OverHttp()])

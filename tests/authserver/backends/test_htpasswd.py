@@ -25,7 +25,7 @@ NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
 USERS: Final[Mapping[str, PasswordHash]] = {"alice": parsed(BCRYPT), "é": parsed(BCRYPT)}
 CHALLENGE: Final = Deny(
     http_status=401,
-    body="Sign in with a user and a password.\n",
+    body="Sign in with a user name and a password.\n",
     headers=(("Auth-Handler", "htpasswd"), ("WWW-Authenticate", 'Basic realm="default", charset="UTF-8"')),
     rule="htpasswd credentials",
 )
@@ -201,7 +201,7 @@ def test_a_flood_for_one_user_is_429_without_work_and_others_go_on() -> None:
     decisions = [asking(request("alice:wrong")) for _ in range(1000)]
     too_many = Deny(
         http_status=429,
-        body="There were too many attempts to sign in.\n",
+        body="Too many attempts to sign in. Retry later.\n",
         headers=(("Auth-Handler", "htpasswd"), ("Retry-After", "4")),
         rule="htpasswd throttle",
     )
@@ -268,7 +268,7 @@ def test_an_attempt_that_is_given_up_counts() -> None:
 def test_without_room_for_the_work_there_is_no_decision_and_no_count() -> None:
     asking = judge(settings=HtpasswdSettings(per_user=Rate(burst=1, per_second=1)))
     for _ in range(3):
-        assert asking(request("alice:wonder"), BUSY) == Unavailable(cause="too many passwords are being checked")
+        assert asking(request("alice:wonder"), BUSY) == Unavailable(cause="too many password checks are pending")
     assert asking(request("alice:wonder")) == allow("alice")
 
 

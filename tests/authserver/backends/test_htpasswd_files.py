@@ -148,7 +148,7 @@ async def test_a_file_that_breaks_leaves_its_last_good_users_and_is_not_ready(
         assert users(state) == ("alice", "bob")
         assert state.stale == {str(path)}
         assert state.findings[0].place.file == str(path)
-        assert "the users it last declared stay in force" in state.findings[0].problem.message
+        assert "its last good users stay in force" in state.findings[0].problem.message
         draft = tmp_path / "draft"
         write(draft, "carol")
         if path.is_dir() and not path.is_symlink():
@@ -224,7 +224,7 @@ async def test_secrets_of_a_folder_are_followed_and_deleting_one_removes_its_use
             (
                 "Secret/default/a",
                 f"{resources}/a.yaml:9:3",
-                "stringData.auth: line 2: the line is not 'user:hash' [LineInvalid]",
+                "stringData.auth: Line 2: The line is not 'user:hash'. Run 'htpasswd -B' to create one. [LineInvalid]",
             )
         ]
         (resources / "b.yaml").write_text(secret("b", "bob", "shop"))
@@ -252,8 +252,8 @@ async def test_of_many_problems_the_log_names_some_errors_first_and_how_many_the
     with capture_logs() as lines:
         async with kept(PasswordFile(path=path)) as states:
             state = await states.until(lambda each: len(each.findings) == 401)
-    told = [line for line in lines if line["event"] == "users"]
+    told = [line for line in lines if line["event"] == "found a problem with users"]
     assert [line["log_level"] for line in told] == ["error"] + ["warning"] * 49
-    more = [line for line in lines if line["event"] == "more problems of users are not shown"]
+    more = [line for line in lines if line["event"] == "omitted further problems with users"]
     assert [line["count"] for line in more] == [351]
     assert len(users(state)) == 400

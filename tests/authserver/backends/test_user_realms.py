@@ -65,11 +65,13 @@ def test_a_realm_is_pending_until_one_of_its_lists_is_read() -> None:
 
 @pytest.mark.requirement("H17")
 def test_an_unfit_realm_cannot_be_built() -> None:
-    with pytest.raises(ValueError, match="cannot be a realm"):
+    with pytest.raises(ValueError, match="is not a realm"):
         Realms(lists={}, pending=frozenset({"a\r\nb"}))
 
 
 def test_messages_name_the_user_and_the_other_place() -> None:
     _, found = build_realms([declared("a", alice=ONE), declared("b", alice=OTHER)], default="default")
-    assert [str(each.problem) for each in found] == ["'alice' stands in a too; this one is used [UserConflict]"]
+    assert [str(each.problem) for each in found] == [
+        "'alice' is also in a; this entry is used. Remove one of them. [UserConflict]"
+    ]
     assert isinstance(found[0], Conflict)

@@ -47,7 +47,7 @@ def test_des_never_works() -> None:
 @pytest.mark.requirement("H14")
 def test_a_user_that_is_there_twice_costs_the_list() -> None:
     content = f"bob:{BCRYPT}\nalice:{BCRYPT}\nalice:{BCRYPT}\n".encode()
-    assert parse_users(content).refused == "'alice' is in the lines 2 and 3"
+    assert parse_users(content).refused == "'alice' is in lines 2 and 3"
     assert problems(content) == [(3, "UserRepeated")]
     assert parse_users(f"bob:{BCRYPT}\nalice:{BCRYPT}\n".encode()).refused == ""
 
@@ -58,7 +58,7 @@ def test_a_list_has_at_most_a_hundred_thousand_users() -> None:
     most = [f"u{number}:{BCRYPT}" for number in range(100_000)]
     assert parse_users("\n".join(most).encode()).refused == ""
     more = "\n".join([*most, f"v:{BCRYPT}"]).encode()
-    assert parse_users(more).refused == "there are 100001 users; use at most 100000 in one list"
+    assert parse_users(more).refused == "The list has 100001 users; the maximum is 100000"
     assert problems(more) == [(1, "TooManyUsers")]
 
 

@@ -166,12 +166,12 @@ async def test_what_was_counted_shortly_before_a_worker_was_killed_is_known(tmp_
 async def test_a_front_is_ready_with_its_first_ready_worker_and_says_what_keeps_the_others(tmp_path: Path) -> None:
     fleet = Fleet(Metrics())
     obstacle = fleet.obstacle("grpc")
-    assert await obstacle() == "no worker runs"
+    assert await obstacle() == "no worker is running"
     first, second, http = Worker(tmp_path, 0), Worker(tmp_path, 1), Worker(tmp_path, 0, "http")
     first.obstacle = "no file"
     async with first.running(fleet), http.running(fleet):
         with fleet.member("grpc", 1, second.socket):
-            assert await obstacle() == "worker 0: users: no file, worker 1: does not answer"
+            assert await obstacle() == "worker 0: users: no file, worker 1: does not respond"
         async with second.running(fleet):
             assert await obstacle() == ""
         assert await fleet.obstacle("http")() == ""

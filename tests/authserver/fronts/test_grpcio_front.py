@@ -114,7 +114,7 @@ async def test_a_decision_holds_even_if_it_cannot_be_told() -> None:
         async with serve_authz(PATH, FrontPlan(address=HERE), observer=Raising()) as address:
             assert await _code(address, check("/allow").SerializeToString()) == 0
             assert await _code(address, check("/x").SerializeToString()) == 16
-    assert [line["event"] for line in lines] == ["decision not recorded"] * 2
+    assert [line["event"] for line in lines] == ["failed to record a decision"] * 2
     assert "hunter2" not in str(lines)
 
 

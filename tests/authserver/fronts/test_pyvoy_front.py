@@ -262,7 +262,7 @@ async def test_a_replaced_certificate_is_shown_and_a_bad_one_is_not(tmp_path: Pa
         async with pyvoy(Wanted(tls=_files(tmp_path, _server("first")))) as address, _secure(address) as channel:
 
             async def bad_one_is_named() -> bool:
-                return [line["event"] for line in lines] == ["the new certificate cannot be used; the last one stays"]
+                return [line["event"] for line in lines] == ["rejected the new certificate; the last one stays in use"]
 
             async def second_is_shown() -> bool:
                 assert code(await ask(channel, about("/allow"))) == 0
@@ -352,7 +352,7 @@ async def test_a_worker_for_which_there_is_no_room_is_replaced_later_and_the_oth
             os.kill(min(first), signal.SIGKILL)
 
             async def said() -> bool:
-                return "worker does not start" in [line["event"] for line in lines]
+                return "worker failed to start" in [line["event"] for line in lines]
 
             async def replaced() -> bool:
                 return len(_workers()) == 2
@@ -369,7 +369,7 @@ async def test_the_first_worker_for_which_there_is_no_room_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
-    with pytest.raises(EnvoyEndedError, match=r"^No worker can be started: \[Errno 2\] No such file or directory: "):
+    with pytest.raises(EnvoyEndedError, match=r"^Cannot start a worker: \[Errno 2\] No such file or directory: "):
         async with in_workers("path", FrontPlan(address=HERE)):
             pass
 
@@ -404,7 +404,7 @@ async def test_what_cannot_start_is_said_and_leaves_nothing_behind(tmp_path: Pat
         async with in_workers("nothing", FrontPlan(address=HERE), sink=keep):
             pass
     socket = UnixAddress(path=str(tmp_path / "s"))
-    with pytest.raises(AddressInvalidError, match=f"^2 workers cannot share {socket}: use a port$"):
+    with pytest.raises(AddressInvalidError, match=f"^2 workers cannot share {socket}\\. Use a port\\.$"):
         async with in_workers("nothing", FrontPlan(address=socket, workers=2)):
             pass
     files = TlsPaths(certificate=str(tmp_path / "none"), key=str(tmp_path / "none"))

@@ -13,8 +13,8 @@ from authplane.authserver.fronts.runtime.pyvoy.worker_certificates import Certif
 from authplane.devkit.identities.throwaway_certificates import KeyPair
 from authplane.runtime.servers.listen import TlsPaths
 
-REFUSED = "the new certificate cannot be used; the last one stays"
-REPLACED = "the certificate was replaced"
+REFUSED = "rejected the new certificate; the last one stays in use"
+REPLACED = "replaced the certificate"
 
 
 def write(folder: Path, pair: KeyPair) -> TlsPaths:
@@ -79,6 +79,6 @@ def test_no_key_is_written_into_a_folder_that_somebody_put_in_the_place_of_ours(
     shutil.rmtree(ours)
     ours.mkdir(mode=0o777)
     os.chown(ours, 65534, 65534)
-    with pytest.raises(PermissionError, match=r"belongs to somebody else now$"):
+    with pytest.raises(PermissionError, match=r"^another user owns the folder"):
         certificates.restore()
     assert not list(ours.iterdir())

@@ -45,7 +45,7 @@ async def test_a_worker_that_is_stopped_is_replaced_while_the_other_serves() -> 
     async with server.running("testserver", "--engine", "pyvoy", "--workers", "2"):
         first, second = envoys_of(server.child.pid)
         os.kill(first, signal.SIGSTOP)
-        await _says(server, "worker hangs and is killed")
+        await _says(server, "killed a hung worker")
         await _says(server, "worker ended")
 
         async def replaced() -> bool:
@@ -54,7 +54,7 @@ async def test_a_worker_that_is_stopped_is_replaced_while_the_other_serves() -> 
 
         await eventually(replaced, limit=PATIENCE)
         lines = [json.loads(line.text) for line in server.lines if line.text.startswith("{")]
-        assert sum(line.get("event") == "worker hangs and is killed" for line in lines) == 1
+        assert sum(line.get("event") == "killed a hung worker" for line in lines) == 1
 
 
 async def _says(server: Server, words: str) -> None:

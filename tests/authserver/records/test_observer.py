@@ -190,7 +190,7 @@ def test_one_that_cannot_be_told_costs_the_others_nothing() -> None:
         _every_call(Observer("test", metrics.checks("test"), lines=BrokenLines(), traces=spans))
         _every_call(Observer("test", CheckMetrics(), lines=lines, traces=BrokenSpans()))
     assert (len(lines.written), len(spans.told), _samples(metrics)) == (6, 6, ALL)
-    assert {each["event"] for each in complaints} == {"decision not recorded"}
+    assert {each["event"] for each in complaints} == {"failed to record a decision"}
     assert "hunter2" not in str(complaints)
 
 
@@ -203,7 +203,7 @@ def test_all_that_cannot_be_told_is_harmless() -> None:
 def test_a_check_that_ends_at_once_and_cannot_be_counted_is_harmless() -> None:
     with capture_logs() as complaints:
         Observer("test", BrokenMetrics()).passed(_made("/allow"), 0.001)
-    assert [each["event"] for each in complaints] == ["decision not recorded"]
+    assert [each["event"] for each in complaints] == ["failed to record a decision"]
     assert "hunter2" not in str(complaints)
 
 

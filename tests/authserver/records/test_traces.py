@@ -206,7 +206,7 @@ def test_exporters_in(environment: dict[str, str], want: tuple[str, ...]) -> Non
 UNUSABLE: Final = {
     "an unknown exporter": (
         {"OTEL_TRACES_EXPORTER": "carrier-pigeon"},
-        "'carrier-pigeon' is not installed; there are ",
+        "'carrier-pigeon' is not installed. Supported: ",
     ),
     "a protocol that is not installed": (
         {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
@@ -214,7 +214,7 @@ UNUSABLE: Final = {
     ),
     "an unknown protocol": (
         {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "smtp"},
-        "'smtp' is not a protocol of OTLP: write http/json, http/protobuf, grpc",
+        "'smtp' is not an OTLP protocol. Supported: http/json, http/protobuf, grpc.",
     ),
 }
 

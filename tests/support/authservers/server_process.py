@@ -42,7 +42,7 @@ class Server:
         argv += ["--http-address", f"127.0.0.1:{self.http}"] if http else []
         argv += ["--metrics-address", f"127.0.0.1:{self.admin}" if admin else ""]
         async with run_process(argv, sink=sink, grace=5) as self._child:
-            await self.says("authorization server listens")
+            await self.says("authorization service listening")
             yield self
 
     @property

@@ -279,7 +279,7 @@ async def deciding_apart(it: McpGateway, *options: str) -> AsyncGenerator[tuple[
 
         async def listens() -> bool:
             assert child.status is None, lines
-            return any("authorization server listens" in line.text for line in lines)
+            return any("authorization service listening" in line.text for line in lines)
 
         await eventually(listens)
         yield child, lines

@@ -56,7 +56,9 @@ class AccessPolicies:
         """Let the cluster review the token first."""
         outcome = yield review
         # Nothing else that comes back is a word of the cluster.
-        said = outcome if isinstance(outcome, Reviewed | ReviewFailed) else ReviewFailed("nobody reviews tokens")
+        said = (
+            outcome if isinstance(outcome, Reviewed | ReviewFailed) else ReviewFailed("no token reviewer is configured")
+        )
         evidence.reviewed(review, said)
         judged = decide(policies, target, request, evidence, now, means=self._means)
         return judged if isinstance(judged, Verdict) else (yield from judged)

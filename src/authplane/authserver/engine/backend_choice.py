@@ -86,9 +86,7 @@ def choice_of(backends: Backend | Choice) -> Choice:
 
 
 _NOBODY: Final = Deny(http_status=403, rule="no backend is responsible")
-_UNCLEAR: Final = Deny(
-    http_status=400, body="The path can be read in two ways.\n", rule="the path can be read in two ways"
-)
+_UNCLEAR: Final = Deny(http_status=400, body="The path is ambiguous.\n", rule="the path can be read in two ways")
 _AMBIGUOUS: Final = re.compile(
     r"//|/\.{1,2}(?:/|\Z)|[\\;]"  # what servers merge, resolve, take for a slash, or leave out
     # Encoded slashes, percent signs, and what needs no encoding: - . 0-9 A-Z _ a-z ~

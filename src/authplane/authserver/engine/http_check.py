@@ -193,7 +193,7 @@ def _same(prefix: str, question: Question, headers: tuple[tuple[str, str], ...])
     if host is None:
         return "the request has no host, or more than one"
     if not question.target.startswith(prefix):
-        return "the path does not have the prefix"
+        return "the path does not start with the prefix"
     # The scheme stays unknown: all that could tell it is a header of the client.
     return _Asked(method=question.method, scheme="", host=host, target=question.target.removeprefix(prefix))
 
@@ -204,7 +204,7 @@ def _forwarded(headers: tuple[tuple[str, str], ...]) -> _Asked | str:
     for name in names:
         value = _only(headers, name)
         if not value:
-            return f"the header {name} is missing, empty or there twice"
+            return f"the header {name} is missing, empty or repeated"
         found.append(value)
     method, scheme, host, target = found
     return _Asked(method=method, scheme=scheme, host=host, target=target, unseen=frozenset({*names, "host"}))
@@ -213,7 +213,7 @@ def _forwarded(headers: tuple[tuple[str, str], ...]) -> _Asked | str:
 def _original(headers: tuple[tuple[str, str], ...]) -> _Asked | str:
     method, url = _only(headers, "x-original-method"), _only(headers, "x-original-url")
     if not method or not url:
-        return "the header x-original-method or x-original-url is missing, empty or there twice"
+        return "the header x-original-method or x-original-url is missing, empty or repeated"
     # Not a URL parser: the path must be what the proxy routes by, to the letter.
     scheme, separator, rest = url.partition("://")
     host, slash, target = rest.partition("/")
@@ -234,13 +234,13 @@ def _fault(asked: _Asked, path: str) -> str:
         if not value:
             return f"the request has no {what}"
         if _UNPRINTABLE.search(value):
-            return f"the {what} has a blank or a control character"
+            return f"the {what} has a space or a control character"
     if not fit_name(asked.method):
-        return "the method is not a token"
+        return "the method is not valid"
     if "#" in asked.target:
         return "the path has a fragment"
     if not _HOST.fullmatch(asked.host):
-        return "the host has a character that no host has"
+        return "the host has an invalid character"
     return "" if path.startswith("/") or path == "*" else "the path does not start with a slash"
 
 

@@ -176,7 +176,7 @@ def _fault(method: str, path: str, host: str) -> str:
         if not value and name != "host":
             return f"the request has no {name}"
         if _UNPRINTABLE.search(value):
-            return f"the {name} has a blank or a control character"
+            return f"the {name} has a space or a control character"
     return "" if path == "*" or path.startswith("/") else "the path does not start with a slash"
 
 

@@ -54,7 +54,7 @@ def read_plan(text: str) -> ServerPlan:
     """Read what `plan_text` wrote."""
     plan = json.loads(text, object_hook=_read)
     if not isinstance(plan, ServerPlan):
-        raise TypeError("this is no plan of a server")
+        raise TypeError("the text is not a server plan")
     return plan
 
 

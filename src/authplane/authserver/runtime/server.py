@@ -36,13 +36,16 @@ def serve_checks(plan: ServerPlan) -> None:
     """Serve until the program is stopped."""
 
     async def program(stop: Stop) -> None:
-        if not _asked_by_known_proxies(plan):
-            _require_permission(plan)
-            log.warning("other machines can ask for decisions without showing a certificate: give a CA for clients")
+        reachable = _reachable_by_strangers(plan)
+        if reachable:
+            _require_permission(plan, reachable[0])
+            log.warning("accepting checks from other machines without client certificates", fix="set --tls-ca-path")
         warn_of_open_files(_secrets(plan))
         async with _fronts(plan) as addresses:
             for kind, address in addresses.items():
-                log.info("authorization server listens", protocol=kind, address=str(address), engine=plan.engine.value)
+                log.info(
+                    "authorization service listening", protocol=kind, address=str(address), engine=plan.engine.value
+                )
             for ca in sorted({front.tls.ca for front in plan.fronts if front.tls.ca}):
                 # Who moves from contour-authserver learns here why Envoy cannot connect.
                 log.info("requiring client certificates", ca_file=ca, option="--tls-ca-path")
@@ -59,25 +62,26 @@ def _secrets(plan: ServerPlan) -> tuple[str, ...]:
     return (*{front.tls.key for front in plan.fronts}, *users)
 
 
-def _asked_by_known_proxies(plan: ServerPlan) -> bool:
-    """Tell whether only this machine, or who has a certificate, can ask."""
-    return all(
-        front.tls.ca or isinstance(front.address, UnixAddress) or is_loopback(front.address.host)
+def _reachable_by_strangers(plan: ServerPlan) -> tuple[Address, ...]:
+    """Return the addresses that accept checks from other machines without a client certificate."""
+    return tuple(
+        front.address
         for front in plan.fronts
+        if not (front.tls.ca or isinstance(front.address, UnixAddress) or is_loopback(front.address.host))
     )
 
 
-def _require_permission(plan: ServerPlan) -> None:
-    """Raise `PlanError` if a backend believes what its proxy says, or nobody said that strangers may ask."""
+def _require_permission(plan: ServerPlan, address: Address) -> None:
+    """Raise `PlanError` if a policy relies on the proxy's identity, or if the user has not set ``--public``."""
     if any(isinstance(branch.backend, PolicyPlan) for branch in plan.branches):
         raise PlanError(
-            "policies believe what a proxy says of its client's certificate, so other machines must show one:"
-            " give a CA for clients, or listen on this machine only"
+            f"Refusing to listen on {address} without client certificates: policies trust what the proxy reports "
+            "about its clients. Use --tls-ca-path, or a loopback address."
         )
     if not plan.public:
         raise PlanError(
-            "other machines could ask for decisions without showing a certificate:"
-            " give a CA for clients, listen on this machine only, or say --public"
+            f"Refusing to listen on {address} without client certificates. "
+            "Use --tls-ca-path, a loopback address, or --public."
         )
 
 
@@ -95,9 +99,9 @@ def _fronts(plan: ServerPlan) -> AbstractAsyncContextManager[dict[str, Address]]
 @asynccontextmanager
 async def _in_this_process(plan: ServerPlan) -> AsyncGenerator[dict[str, Address]]:
     if any(front.workers != 1 for front in plan.fronts):
-        raise PlanError("the grpcio engine has one process: use --engine pyvoy for more workers")
+        raise PlanError("Engine grpcio runs in one process. Use --engine pyvoy for more workers.")
     if any(front.tls and front.form is not None for front in plan.fronts):
-        raise PlanError("HTTP checks over TLS need --engine pyvoy")
+        raise PlanError("Engine grpcio does not serve HTTP checks over TLS. Use --engine pyvoy.")
     async with AsyncExitStack() as stack:
         made = await stack.enter_async_context(serving(plan))
         stack.enter_context(on_hangup(made.reopen))

@@ -148,7 +148,7 @@ async def _htpasswd(name: str, plan: HtpasswdPlan, metrics: Metrics) -> AsyncGen
         latest[:] = [state]
 
     def obstacle() -> str:
-        return "" if latest and not latest[0].realms.pending else "users are missing"
+        return "" if latest and not latest[0].realms.pending else "users are not loaded yet"
 
     async with owned_tasks() as tasks:
         keeper = tasks.create_task(keep_users(backend, sources, told, poll=plan.poll))
@@ -175,7 +175,7 @@ def require_usable(plan: ServerPlan) -> None:
             case _:
                 assert_never(branch.backend)
     if sum(isinstance(branch.backend, PolicyPlan) for branch in plan.branches) > 1:
-        raise PlanError("one server decides by the policies of one folder")
+        raise PlanError("A server decides by the policies of one folder. Remove the other folders.")
 
 
 def _require_policies(plan: PolicyPlan) -> None:
@@ -184,19 +184,21 @@ def _require_policies(plan: PolicyPlan) -> None:
     list_files(Path(plan.folder))
     if (plan.target or plan.gateway) and unnamed_target(plan) == NOWHERE:
         raise PlanError(
-            "a target is written Backend/<namespace>/<name>, and a Gateway Gateway/<namespace>/<name>[/<listener>]"
+            "The target is not a Backend or Gateway. "
+            "Use Backend/<namespace>/<name>, or Gateway/<namespace>/<name>[/<listener>]."
         )
 
 
 def _selector(plan: HtpasswdPlan) -> Selector:
     for realm in (plan.realm, *(file.realm for file in plan.files if file.realm is not None)):
         if not fit_realm(realm):
-            raise PlanError(f"{realm!r} cannot be the name of a realm: use printable ASCII")
+            raise PlanError(f"{realm!r} is not a realm. Use 1 to 128 printable ASCII characters.")
     selector = parse_selector(plan.selector)
     if selector is None:
-        raise PlanError(f"{plan.selector!r} is not a label selector such as 'team=shop,tier in (a, b)'")
+        said = f"{plan.selector!r} is not a label selector. Use a selector such as 'team=shop,tier in (a, b)'."
+        raise PlanError(said)
     if not plan.files and not plan.folder:
-        raise PlanError("there are no users: give a password file, or a folder with Secrets")
+        raise PlanError("No users are configured. Set a password file, or a folder with Secrets.")
     return selector
 
 

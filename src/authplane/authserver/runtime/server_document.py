@@ -27,7 +27,7 @@ class DocumentError(Exception):
     """The file does not say what to serve; ``findings`` name every reason."""
 
     def __init__(self, findings: tuple[Finding, ...]) -> None:
-        super().__init__("the document cannot be served")
+        super().__init__("The document is invalid. Correct its problems.")
         self.findings = findings
 
 
@@ -59,16 +59,17 @@ def _only_server(loaded: Loaded, file: Path) -> AuthorizationServer | None:
     if len(servers) > 1:
         refs = [_ref(server) for server in servers]
         raise DocumentError(
-            tuple(
-                Finding(loaded.place(ref), ref, Problem((), "AtMostOne", f"{file.name} may have one {ref.kind} only"))
-                for ref in refs
-            )
+            tuple(Finding(loaded.place(ref), ref, Problem((), "AtMostOne", _several(file, ref))) for ref in refs)
         )
     return servers[0] if servers else None
 
 
+def _several(file: Path, ref: Ref) -> str:
+    return f"{file.name} has more than one {ref.kind}. Keep one of them."
+
+
 def _none(file: Path) -> Finding:
-    message = "there is no AuthorizationServer of authplane.dev/v1alpha1 in this file"
+    message = "The file has no AuthorizationServer of authplane.dev/v1alpha1. Add one."
     return Finding(Place(str(file), 0, 0), None, Problem((), "NotAResource", message))
 
 
@@ -78,7 +79,8 @@ def _selectors(server: AuthorizationServer | None, loaded: Loaded) -> Iterator[F
         text = backend.htpasswd.selector if backend.htpasswd is not None else ""
         if server is not None and parse_selector(text) is None:
             path = ("spec", "backends", index, "htpasswd", "selector")
-            message = f"{shorten(text, 60)!r} is not a label selector such as 'team=shop,tier in (a, b)'"
+            said = f"{shorten(text, 60)!r} is not a label selector."
+            message = f"{said} Use a selector such as 'team=shop,tier in (a, b)'."
             yield Finding(loaded.place(_ref(server), path), _ref(server), Problem(path, "FieldInvalid", message))
 
 

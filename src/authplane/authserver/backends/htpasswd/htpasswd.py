@@ -152,7 +152,7 @@ class Htpasswd:
         if first and outcome is not False:
             self._throttle.put_back(user, source, begun.now)
         if isinstance(outcome, Busy):
-            return Unavailable(cause="too many passwords are being checked")
+            return Unavailable(cause="too many password checks are pending")
         if outcome is not True:
             return self._refusal(begun.realm)
         self._verified.add(begun.mark, begun.now)
@@ -200,14 +200,14 @@ class _Begun:
 
 
 _NO_REALM: Final = Deny(
-    http_status=403, body="There is no such realm.\n", headers=(("Auth-Handler", NAME),), rule=f"{NAME} realm"
+    http_status=403, body="Unknown realm.\n", headers=(("Auth-Handler", NAME),), rule=f"{NAME} realm"
 )
 
 
 def _challenge(realm: str) -> Deny:
     return Deny(
         http_status=401,
-        body="Sign in with a user and a password.\n",
+        body="Sign in with a user name and a password.\n",
         headers=(("Auth-Handler", NAME), ("WWW-Authenticate", challenge(realm))),
         rule=f"{NAME} credentials",
     )
@@ -216,7 +216,7 @@ def _challenge(realm: str) -> Deny:
 def _too_many(wait: float) -> Deny:
     return Deny(
         http_status=429,
-        body="There were too many attempts to sign in.\n",
+        body="Too many attempts to sign in. Retry later.\n",
         headers=(("Auth-Handler", NAME), ("Retry-After", str(ceil(wait)))),
         rule=f"{NAME} throttle",
     )

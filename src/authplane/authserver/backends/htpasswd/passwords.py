@@ -107,13 +107,13 @@ def weakness(stored: PasswordHash) -> str | None:
         case Bcrypt():
             return None
         case Apr1():
-            return "apr1 is a thousand rounds of MD5: guessing is cheap"
+            return "apr1 (1,000 rounds of MD5) is cheap to guess"
         case Sha():
-            return "{SHA} is one SHA-1 without salt: guessing is nearly free"
+            return "{SHA} (SHA-1 without salt) is almost free to guess"
         case Ssha():
-            return "{SSHA} is one SHA-1: guessing is nearly free"
+            return "{SSHA} (salted SHA-1) is almost free to guess"
         case Sha256Crypt() | Sha512Crypt():
-            return "SHA-crypt is cheap on graphics cards"
+            return "SHA-crypt is cheap to guess on graphics cards"
         case _:
             assert_never(stored)
 
@@ -175,9 +175,11 @@ _SHA_CRYPT: Final = re.compile(
 )
 _UNKNOWN: Final = Unusable(
     "HashUnknown",
-    "this is no hash that is supported: plain text and DES never are; make one with 'htpasswd -B'",
+    "The hash format is not supported; plain text and DES never are. Run 'htpasswd -B' to create one.",
 )
-_DAMAGED: Final = Unusable("HashDamaged", "the hash is not complete or has a character that it cannot have")
+_DAMAGED: Final = Unusable(
+    "HashDamaged", "The hash is incomplete or has an invalid character. Run 'htpasswd -B' to create one."
+)
 
 
 def _parse_bcrypt(text: str) -> PasswordHash | Unusable:
@@ -186,7 +188,7 @@ def _parse_bcrypt(text: str) -> PasswordHash | Unusable:
         return _DAMAGED
     cost = int(found[1])
     if not 4 <= cost <= HIGHEST_COST:
-        return Unusable("HashCostRefused", f"a bcrypt cost of {cost} is not from 4 to {HIGHEST_COST}")
+        return Unusable("HashCostRefused", f"The bcrypt cost {cost} is not supported. Use 4 to {HIGHEST_COST}.")
     return Bcrypt(stored=text.encode(), cost=cost)
 
 
@@ -196,7 +198,9 @@ def _parse_sha_crypt(text: str) -> PasswordHash | Unusable:
         return _DAMAGED
     rounds = int(found[1] or 5000)
     if not 1000 <= rounds <= MOST_ROUNDS:
-        return Unusable("HashCostRefused", f"{rounds} rounds of SHA-crypt are not from 1000 to {MOST_ROUNDS}")
+        return Unusable(
+            "HashCostRefused", f"{rounds} rounds of SHA-crypt are not supported. Use 1000 to {MOST_ROUNDS}."
+        )
     kind = Sha256Crypt if text[1] == "5" else Sha512Crypt
     return kind(stored=text.encode(), salt=found[2].encode(), rounds=rounds, digest=found[3].encode())
 

@@ -38,7 +38,7 @@ class Realms:
     def __post_init__(self) -> None:
         for realm in (*self.lists, *self.pending):
             if not fit_realm(realm):
-                raise ValueError(f"{realm!r} cannot be a realm: a header could not carry it")
+                raise ValueError(f"{realm!r} is not a realm: a header cannot contain it")
 
 
 class Conflict(NamedTuple):
@@ -94,20 +94,19 @@ class _Settled(NamedTuple):
 def _settled(user: str, holder: Declared, newer: Declared, contested: set[str]) -> _Settled:
     """Settle which of two entries for a user holds."""
     if holder.owner == newer.owner:
-        message = f"{shown(user)} stands in {holder.origin} too; this one is used"
+        message = f"{shown(user)} is also in {holder.origin}; this entry is used. Remove one of them."
         return _Settled(replace=True, conflicts=(_conflict(newer, message, Severity.WARNING),))
     if holder.owner == OPERATOR:
-        message = f"{shown(user)} stands in {holder.origin} too, which is used"
+        message = f"{shown(user)} is also in {holder.origin}; that entry is used. Remove one of them."
         return _Settled(replace=False, conflicts=(_conflict(newer, message, Severity.WARNING),))
     contested.add(user)
     pairs = ((holder, newer), (newer, holder))
-    return _Settled(
-        replace=False,
-        conflicts=tuple(
-            _conflict(one, f"{shown(user)} stands in {other.origin} too, of another namespace; neither is used")
-            for one, other in pairs
-        ),
-    )
+    return _Settled(replace=False, conflicts=tuple(_conflict(one, _rival(user, other)) for one, other in pairs))
+
+
+def _rival(user: str, other: Declared) -> str:
+    said = f"{shown(user)} is also in {other.origin}, of another namespace, so neither is used."
+    return f"{said} Remove one of them."
 
 
 def _conflict(declared: Declared, message: str, severity: Severity = Severity.ERROR) -> Conflict:

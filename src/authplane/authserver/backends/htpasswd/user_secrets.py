@@ -66,19 +66,21 @@ def parse_user_secrets(
         realm = meta.annotations.get(AUTH_REALM, "")
         content = secret.value(KEY)
         if realm not in {"", "*"} and not fit_realm(realm):
-            message = "the realm is not printable ASCII of at most 128 characters; the Secret is not used"
+            message = (
+                "The realm is not printable ASCII of at most 128 characters, so the Secret is not used. Correct it."
+            )
             problems.append(
                 SecretProblem(ref, Problem(("metadata", "annotations", AUTH_REALM), "RealmInvalid", message))
             )
             continue
         if content is None:
-            message = f"a Secret for Basic authentication needs the key {KEY!r}; it is not used"
+            message = f"The Secret has no key {KEY!r}, so it is not used. Add the key."
             problems.append(SecretProblem(ref, Problem(("data",), "KeyMissing", message)))
             continue
         path = ("stringData" if KEY in secret.string_data else "data", KEY)
         parsed = parse_users(content.reveal(), strict=wanted.strict)
         problems.extend(
-            SecretProblem(ref, Problem(path, found.reason, f"line {line}: {found.message}", found.severity))
+            SecretProblem(ref, Problem(path, found.reason, f"Line {line}: {found.message}", found.severity))
             for found, line, _ in parsed.problems
         )
         declared.append(

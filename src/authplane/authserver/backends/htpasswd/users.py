@@ -63,18 +63,18 @@ def parse_users(content: bytes, *, strict: bool = False) -> ParsedUsers:
         weak = weakness(stored)
         if weak is not None:
             severity = Severity.ERROR if strict else Severity.WARNING
-            problems.append(_spot(number, "HashWeak", f"{shown(user)}: {weak}", severity))
+            problems.append(_spot(number, "HashWeak", f"{shown(user)}: {weak}. Use bcrypt ('htpasswd -B').", severity))
             if strict:
                 continue
         if user in places:
-            message = f"{shown(user)} is in line {places[user]} too; remove one of the two lines"
+            message = f"{shown(user)} is also in line {places[user]}. Remove one of the lines."
             problems.append(_spot(number, "UserRepeated", message))
-            refused = refused or f"{shown(user)} is in the lines {places[user]} and {number}"
+            refused = refused or f"{shown(user)} is in lines {places[user]} and {number}"
             continue
         users[user], places[user] = stored, number
     if len(users) > MOST_USERS:
-        refused = f"there are {len(users)} users; use at most {MOST_USERS} in one list"
-        problems.append(_spot(1, "TooManyUsers", refused))
+        refused = f"The list has {len(users)} users; the maximum is {MOST_USERS}"
+        problems.append(_spot(1, "TooManyUsers", f"{refused}. Split the list."))
     return ParsedUsers(MappingProxyType(users), tuple(problems), cut=damaged == len(lines), refused=refused)
 
 
@@ -86,16 +86,16 @@ def shown(user: str) -> str:
 def _parse_line(line: bytes) -> tuple[str, PasswordHash] | Unusable:
     name, colon, rest = line.partition(b":")
     if not colon:
-        return Unusable("LineInvalid", "the line is not 'user:hash'")
+        return Unusable("LineInvalid", "The line is not 'user:hash'. Run 'htpasswd -B' to create one.")
     try:
         user = name.decode()
         # What follows another colon is a remark, as Apache and nginx have it.
         text = rest.partition(b":")[0].decode("ascii").rstrip(" \t")
     except UnicodeDecodeError:
-        return Unusable("LineInvalid", "the line is not UTF-8, or its hash is not ASCII")
+        return Unusable("LineInvalid", "The line is not UTF-8, or its hash is not ASCII. Correct it.")
     if not fit_user(user):
         return Unusable(
-            "UserInvalid", f"a user has 1 to {LONGEST_USER} bytes and no control character; this one is not used"
+            "UserInvalid", f"The user name is not 1 to {LONGEST_USER} bytes without control characters. Correct it."
         )
     stored = parse_hash(text)
     return (

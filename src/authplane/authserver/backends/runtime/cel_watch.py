@@ -42,4 +42,4 @@ class WatchedExpressions:
             self._paces.clear()
         pace = self._paces[program] = self._paces.get(program, QUICK).took(seconds, now, self._patience)
         if not pace.may_run(now):
-            _log.error("an expression is too slow and grants nothing for a while", expression=program.text)
+            _log.error("suspended a slow expression", expression=program.text)

@@ -102,20 +102,20 @@ class ExternalServices:
         """Ask one service; never raises but when it is cancelled."""
         seconds = ask.deadline - self._clock()
         if seconds <= 0:
-            return NoAnswer("no time is left")
+            return NoAnswer("the check has no time left")
         if hops_of(ask.request) >= MOST_HOPS:
-            return NoAnswer("the question was passed on too often")
+            return NoAnswer("the check was forwarded too often")
         try:
             async with asyncio.timeout(seconds):
                 client = await self._client(ask)
                 return await client.ask(ask, seconds) if client else NoAnswer("the service has no endpoints")
         except TimeoutError:
-            return NoAnswer("no answer in time")
+            return NoAnswer("the service did not respond in time")
         except NobodyTrustedError as error:
             return NoAnswer(str(error))
         except Exception as error:  # noqa: BLE001 (a question that fails must not end a check without a decision)
-            _log.error("a service could not be asked", service=str(ask.service.service), error=place_of(error))
-            return NoAnswer("a fault of ours")
+            _log.error("failed to call an external service", service=str(ask.service.service), error=place_of(error))
+            return NoAnswer("internal error")
 
     async def close(self) -> None:
         """Let go of everything."""
@@ -175,7 +175,7 @@ class _GrpcClient:
             case OverGrpc() as protocol:
                 question = render_question(ask, protocol)
             case OverHttp():
-                return NoAnswer("the service is asked in another way")
+                return NoAnswer("the service uses another protocol")
             case _:
                 assert_never(ask.service.protocol)
         try:
@@ -243,7 +243,7 @@ class _HttpClient:
             case OverHttp() as protocol:
                 question = build_question(ask, protocol)
             case OverGrpc():
-                return NoAnswer("the service is asked in another way")
+                return NoAnswer("the service uses another protocol")
             case _:
                 assert_never(ask.service.protocol)
         if isinstance(question, NoAnswer):

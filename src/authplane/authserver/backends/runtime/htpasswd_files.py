@@ -177,11 +177,11 @@ def _log_news(state: UserState, known: frozenset[Finding]) -> None:
     # What is wrong with every line of a long file is said of some: checks wait while it is.
     for finding in sorted(news, key=lambda each: each.problem.severity is not Severity.ERROR)[:_MOST_SAID]:
         say = _log.error if finding.problem.severity is Severity.ERROR else _log.warning
-        say("users", where=str(finding.place), problem=str(finding.problem))
+        say("found a problem with users", where=str(finding.place), problem=str(finding.problem))
     if len(news) > _MOST_SAID:
-        _log.warning("more problems of users are not shown", count=len(news) - _MOST_SAID)
+        _log.warning("omitted further problems with users", count=len(news) - _MOST_SAID)
     counts = {realm: len(users.users) for realm, users in state.realms.lists.items()}
-    _log.info("users in force", realms=counts, stale=sorted(state.stale))
+    _log.info("applied users", realms=counts, stale=sorted(state.stale))
 
 
 class _File:
@@ -230,19 +230,23 @@ class _File:
         self.declared = Declared(origin=self.origin, realm=self.file.realm, users=parsed.users)
 
     def _keep(self, reason: str, why: str) -> None:
-        consequence = "nobody is in force" if self.declared is None else "the users it last declared stay in force"
-        problem = Problem((), reason, f"{why}; {consequence}")
+        consequence = "no users are loaded" if self.declared is None else "its last good users stay in force"
+        remedy = "To remove every user, leave a comment in it." if why == _EMPTY else "Correct the file."
+        problem = Problem((), reason, f"{why}; {consequence}. {remedy}")
         self.findings = (Finding(Place(self.origin, 0, 0), None, problem),)
         self.stale = True
+
+
+_EMPTY: Final = "The file is empty"
 
 
 def _fault(content: bytes, parsed: ParsedUsers) -> str:
     """Say why a file looks as if it were not finished; empty means that it does not."""
     if not content.strip():
-        return "the file is empty (to remove every user, leave a comment in it)"
+        return _EMPTY
     if parsed.cut:
-        return "the file ends in the middle of a line"
-    return "the file has no good line" if parsed.problems and not parsed.users else ""
+        return "The file ends in the middle of a line"
+    return "The file has no valid line" if parsed.problems and not parsed.users else ""
 
 
 def _stamp(path: Path) -> _Stamp | None:
@@ -259,11 +263,11 @@ def _content(path: Path) -> bytes | str:
         opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         try:
             if not stat.S_ISREG(os.fstat(opened).st_mode):
-                return "this is not a regular file"
+                return "The path is not a regular file"
             with os.fdopen(opened, "rb", closefd=False) as file:
                 content = file.read(LARGEST_FILE + 1)
         finally:
             os.close(opened)
     except OSError as error:
-        return f"the file cannot be read: {error.strerror}"
-    return content if len(content) <= LARGEST_FILE else f"the file is larger than {LARGEST_FILE} bytes"
+        return f"The file cannot be read: {error.strerror}"
+    return content if len(content) <= LARGEST_FILE else f"The file is larger than {LARGEST_FILE} bytes"

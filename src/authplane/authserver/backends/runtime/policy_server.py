@@ -103,10 +103,10 @@ class KeptPolicies:
         if not self._quiet:
             self._tell(_findings(compiled, loaded))
             for held in (each for each in loaded.held if each not in self._held):
-                log.warning("a change that loosens waits until its file is quiet", file=held.file, why=held.why)
+                log.warning("delayed a loosening change until its file is stable", file=held.file, why=held.why)
             self._held = loaded.held
             log.info(
-                "policies are in force",
+                "applied policies",
                 policies=len(compiled.standings),
                 targets=self.targets(),
                 issuers=len(compiled.policies.issuers),
@@ -131,10 +131,10 @@ class KeptPolicies:
     def obstacle(self) -> str:
         """Say what keeps us from deciding; empty if nothing does."""
         if self._compiled is None:
-            return "no policies have been read yet"
+            return "the policies are not loaded yet"
         if self._compiled.policies.closed:
-            return f"nothing can be allowed: {self._compiled.policies.closed}"
-        return "" if self._tried else "issuers have not been reached yet"
+            return f"no request can be allowed: {self._compiled.policies.closed}"
+        return "" if self._tried else "keys of issuers are not fetched yet"
 
     async def try_issuers(self) -> None:
         """Wait for the first keys; an issuer that gives none costs its own policies and nobody else."""
@@ -145,7 +145,12 @@ class KeptPolicies:
         before, self._findings = self._findings, findings
         for each in sorted(findings - before, key=lambda finding: finding.place):
             say = log.error if each.problem.severity is Severity.ERROR else log.warning
-            say("a problem with policies", place=str(each.place), resource=str(each.ref), problem=str(each.problem))
+            say(
+                "found a problem with policies",
+                place=str(each.place),
+                resource=str(each.ref),
+                problem=str(each.problem),
+            )
 
 
 @asynccontextmanager
@@ -196,7 +201,7 @@ async def _follow(kept: KeptPolicies, folder: Folder, reloads: ReloadMetrics, *,
             await kept.rebuild(folder.library.current())
         except Exception as error:  # noqa: BLE001 (a fault of ours must not end what serves)
             place = place_of(error)
-            log.error("the policies cannot be compiled; the last ones stay in force", error=place)  # noqa: TRY400 (the message may quote a document)
+            log.error("failed to compile policies; the last good version stays in force", error=place)  # noqa: TRY400 (the message may quote a document)
             reloads.reloaded(ok=False)
         else:
             reloads.reloaded(ok=True)

@@ -26,7 +26,7 @@ def trusted_certificates(ca: bytes | SystemTrust) -> bytes:
     """
     pem = _of_the_system() if isinstance(ca, SystemTrust) else ca
     if not pem:
-        raise NobodyTrustedError("this machine trusts no CA that could be found")
+        raise NobodyTrustedError("No trusted CA certificates were found on this machine. Set SSL_CERT_FILE.")
     return pem
 
 

@@ -26,7 +26,7 @@ _log: Final = structlog.stdlib.get_logger()
 Perform: TypeAlias = Callable[[Effect], Awaitable[Outcome]]
 """Does what a decision asks for on the way."""
 
-SHED: Final = render_decision(Unavailable(cause="too many checks at a time"))
+SHED: Final = render_decision(Unavailable(cause="too many pending checks"))
 LATE: Final = render_decision(Unavailable(cause="no decision in time"))
 """Replies made beforehand, so that nothing can fail in giving them."""
 
@@ -162,7 +162,7 @@ def _tell(about: Callable[P, None], *arguments: P.args, **named: P.kwargs) -> No
 
 def _complain(error: Exception) -> None:
     with contextlib.suppress(Exception):
-        _log.error("decision not recorded", error=place_of(error))
+        _log.error("failed to record a decision", error=place_of(error))
 
 
 class Checks:

@@ -75,7 +75,7 @@ class Refusal:
     message: str
 
 
-_NO_ROOM: Final = Refusal(_RESOURCE_EXHAUSTED, "too many large messages at a time")
+_NO_ROOM: Final = Refusal(_RESOURCE_EXHAUSTED, "too many large messages at the same time")
 _NO_OTHERS: Final[Mapping[bytes, Application]] = MappingProxyType({})
 
 

@@ -45,8 +45,8 @@ _TOO_LONG: Final = Refusal(_RESOURCE_EXHAUSTED, f"the message is larger than {_L
 _COMPRESSED: Final = Refusal(_UNIMPLEMENTED, "compression is not supported")
 _CUT: Final = Refusal(_INTERNAL, "the body ends before its message does")
 _NOT_A_QUESTION: Final = Refusal(_INVALID_ARGUMENT, "not a ServerReflectionRequest")
-_TOO_MANY_QUESTIONS: Final = Refusal(_RESOURCE_EXHAUSTED, "too many questions in one call")
-_TOO_MANY_CALLS: Final = Refusal(_RESOURCE_EXHAUSTED, "too many calls at a time")
+_TOO_MANY_QUESTIONS: Final = Refusal(_RESOURCE_EXHAUSTED, "too many requests in one call")
+_TOO_MANY_CALLS: Final = Refusal(_RESOURCE_EXHAUSTED, "too many calls at the same time")
 _BEGIN: Final[Message] = {
     "type": "http.response.start",
     "status": 200,
@@ -174,7 +174,7 @@ def _reply(request: pb.ServerReflectionRequest) -> pb.ServerReflectionResponse:
             )
             return pb.ServerReflectionResponse(all_extension_numbers_response=numbers)
         case _:
-            return _error(_INVALID_ARGUMENT, "the question is missing")
+            return _error(_INVALID_ARGUMENT, "the request is empty")
 
 
 def _file(found: FileDescriptor) -> pb.ServerReflectionResponse:

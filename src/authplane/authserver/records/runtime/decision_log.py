@@ -139,7 +139,7 @@ class DecisionLog:
         self._wake.set()
         self._writer.join(grace)
         if self._writer.is_alive():
-            _complain("decision log closed before its end", lines=len(self._lines))
+            _complain("closed the decision log before all lines were written", lines=len(self._lines))
 
     def _run(self) -> None:
         """Write until the log is closed and empty."""
@@ -188,12 +188,12 @@ class DecisionLog:
         try:
             self._told(count)
         except Exception as error:  # noqa: BLE001 (the writer must live)
-            _complain("lost lines not counted", error=_cause(error))
+            _complain("failed to count lost lines", error=_cause(error))
 
     def _failed(self, error: Exception) -> None:
         """Say it once, not for every batch."""
         if not self._broken:
-            _complain("decision log cannot be written", error=_cause(error))
+            _complain("failed to write the decision log", error=_cause(error))
         self._broken = True
 
 
@@ -239,7 +239,7 @@ class _File:
                         return
                     self._rename()
             self.close()
-        raise OSError(0, "it is renamed again and again")
+        raise OSError(0, "it is renamed repeatedly")
 
     def reopen(self) -> None:
         self.close()
@@ -260,7 +260,7 @@ class _File:
         number = os.open(self._target.path, flags, 0o600)
         if not stat.S_ISREG(os.fstat(number).st_mode):
             os.close(number)
-            raise OSError(0, "it is not a file")
+            raise OSError(0, "it is not a regular file")
         self._number = number
         return number
 
@@ -312,8 +312,10 @@ def _sink(target: LogTarget) -> Sink:
             try:
                 return _File(target)
             except OSError as error:
-                reason = "it is a link" if error.errno == errno.ELOOP else error.strerror
-                raise LogUnusableError(f"cannot write the decision log {path}: {reason}") from error
+                reason = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror
+                raise LogUnusableError(
+                    f"Cannot write the decision log {path}: {reason}. Use a file that this user can write."
+                ) from error
         case _:
             assert_never(target)
 

@@ -174,26 +174,22 @@ class _Families:
     """All metrics, without numbers at first."""
 
     def __init__(self) -> None:
-        self.checks = CounterMetricFamily(
-            "authplane_checks", "Checks by how they ended.", labels=("backend", "decision")
-        )
-        self.seconds = HistogramMetricFamily("authplane_check_seconds", "How long checks took.", labels=("backend",))
-        self.in_flight = GaugeMetricFamily(
-            "authplane_checks_in_flight", "Checks that have begun and not ended.", labels=("backend",)
-        )
+        self.checks = CounterMetricFamily("authplane_checks", "Checks by decision.", labels=("backend", "decision"))
+        self.seconds = HistogramMetricFamily("authplane_check_seconds", "Duration of checks.", labels=("backend",))
+        self.in_flight = GaugeMetricFamily("authplane_checks_in_flight", "Checks in progress.", labels=("backend",))
         self.shed = CounterMetricFamily(
-            "authplane_checks_shed", "Checks refused for want of room.", labels=("backend",)
+            "authplane_checks_shed", "Checks rejected because too many were pending.", labels=("backend",)
         )
         self.lookups = CounterMetricFamily(
-            "authplane_cache_lookups", "Looks for verified credentials.", labels=("backend", "result")
+            "authplane_cache_lookups", "Lookups of verified credentials in the cache.", labels=("backend", "result")
         )
         self.evictions = CounterMetricFamily(
-            "authplane_cache_evictions", "Verified credentials forgotten for want of room.", labels=("backend",)
+            "authplane_cache_evictions", "Verified credentials evicted from the full cache.", labels=("backend",)
         )
         self.reloads = CounterMetricFamily(
-            "authplane_reloads", "Sources read again because they changed.", labels=("source", "result")
+            "authplane_reloads", "Reloads of sources that changed.", labels=("source", "result")
         )
-        self.lost = CounterMetricFamily("authplane_log_lines_lost", "Lines missing from the decision log.", labels=())
+        self.lost = CounterMetricFamily("authplane_log_lines_lost", "Lines lost from the decision log.", labels=())
 
     def __iter__(self) -> Iterator[Metric]:
         return iter(

@@ -200,4 +200,4 @@ class Observers:
 
 def _complain(error: Exception) -> None:
     with contextlib.suppress(Exception):
-        _log.error("decision not recorded", error=place_of(error))
+        _log.error("failed to record a decision", error=place_of(error))

@@ -75,13 +75,14 @@ def _exporter(name: str) -> SpanExporter:
     found = entry_points(group=_GROUP, name=name)
     if not found:
         known = ", ".join(sorted({each.name for each in entry_points(group=_GROUP)}))
-        raise TracesUnusableError(f"the exporter of traces {name!r} is not installed; there are {known}")
+        raise TracesUnusableError(f"The trace exporter {name!r} is not installed. Supported: {known}.")
     try:
         made = next(iter(found)).load()()
     except (ImportError, OSError, TypeError, ValueError) as error:
-        raise TracesUnusableError(f"the exporter of traces {name!r} cannot be used: {error}") from error
+        said = f"The trace exporter {name!r} cannot be loaded: {error}. Correct the OTEL_ variables."
+        raise TracesUnusableError(said) from error
     if not isinstance(made, SpanExporter):
-        raise TracesUnusableError(f"{name!r} is not an exporter of traces")
+        raise TracesUnusableError(f"{name!r} is not a trace exporter. Correct OTEL_TRACES_EXPORTER.")
     return made
 
 

@@ -118,7 +118,7 @@ def _installed_name(name: str, environment: Mapping[str, str]) -> str:
         or "http/json"
     )
     if protocol not in _PROTOCOLS:
-        raise TracesUnusableError(f"{protocol!r} is not a protocol of OTLP: write {', '.join(_PROTOCOLS)}")
+        raise TracesUnusableError(f"{protocol!r} is not an OTLP protocol. Supported: {', '.join(_PROTOCOLS)}.")
     return _PROTOCOLS[protocol]
 
 

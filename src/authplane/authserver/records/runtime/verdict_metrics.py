@@ -70,12 +70,12 @@ class AccessMetrics(Collector):
         """Return the numbers of this moment."""
         failures = CounterMetricFamily(
             "authplane_cel_failures",
-            "Evaluations of expressions that gave no truth value, and so granted nothing.",
+            "Evaluations of CEL expressions that failed, and so granted nothing.",
             labels=("backend", "policy", "code"),
         )
         for (policy, code), count in sorted(self._counts.failures.items()):
             failures.add_metric((self._backend, policy, code), count)
-        targets = GaugeMetricFamily("authplane_policy_targets", "Targets that policies protect.", labels=("backend",))
+        targets = GaugeMetricFamily("authplane_policy_targets", "Targets with a policy.", labels=("backend",))
         targets.add_metric((self._backend,), self._policies())
         issuers = issuer_metrics("authplane", self._issuers, {"backend": self._backend})
         return (failures, self._of_decisions(), self._of_shadows(), targets, *issuers)
@@ -83,7 +83,7 @@ class AccessMetrics(Collector):
     def _of_decisions(self) -> Metric:
         decisions = CounterMetricFamily(
             "authplane_policy_decisions",
-            "Decisions by policies: who granted, or who denied.",
+            "Decisions by policy, rule and entry.",
             labels=("backend", "policy", "rule", "entry", "decision"),
         )
         totals: Counter[tuple[str, str, str, str]] = Counter()
@@ -96,7 +96,7 @@ class AccessMetrics(Collector):
     def _of_shadows(self) -> Metric:
         shadows = CounterMetricFamily(
             "authplane_shadow_decisions",
-            "What policies in shadow would have done with requests, and what was decided by the others.",
+            "Outcomes of shadow policies, and the decisions of the enforced policies.",
             labels=("backend", "policy", "outcome", "decision"),
         )
         for (policy, would, decision), count in sorted(self._counts.shadows.items()):

@@ -84,7 +84,7 @@ class Fleet:
             if any(reply is not None and reply.status == HTTPStatus.OK for reply in replies):
                 return ""
             told = [f"worker {member.number}: {_why(reply)}" for member, reply in zip(members, replies, strict=True)]
-            return ", ".join(told) or "no worker runs"
+            return ", ".join(told) or "no worker is running"
 
         return ask
 
@@ -104,8 +104,8 @@ class Fleet:
             await self.text()
 
     def _describe(self) -> bytes:
-        workers = GaugeMetricFamily("authplane_workers", "Workers that run and answer.", labels=("front",))
-        restarts = CounterMetricFamily("authplane_worker_restarts", "Workers that were replaced.", labels=("front",))
+        workers = GaugeMetricFamily("authplane_workers", "Workers that run and respond.", labels=("front",))
+        restarts = CounterMetricFamily("authplane_worker_restarts", "Restarts of workers.", labels=("front",))
         for front in sorted({front for front, _ in self._begun}):
             answering = sum(member.front == front and member.answers for member in self._members)
             workers.add_metric((front,), answering)
@@ -131,5 +131,5 @@ async def _ask(member: _Member, target: str) -> Reply | None:
 def _why(reply: Reply | None) -> str:
     """Return what a worker says, without the line that says that it is not ready."""
     if reply is None:
-        return "does not answer"
+        return "does not respond"
     return "; ".join(reply.body.splitlines()[1:])

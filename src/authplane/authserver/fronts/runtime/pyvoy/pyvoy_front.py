@@ -71,7 +71,7 @@ async def serve_pyvoy(
     worker (`Factory` in `worker`). What workers write goes to ``sink``; ``fleet`` hears which of them run.
     """
     if front.workers > 1 and isinstance(front.address, UnixAddress):
-        raise AddressInvalidError(f"{front.workers} workers cannot share {front.address}: use a port")
+        raise AddressInvalidError(f"{front.workers} workers cannot share {front.address}. Use a port.")
     claim(front.address)
     # Only this process knows where its log goes.
     told = replace(plan, log_format=settled(plan.log_format))
@@ -118,7 +118,9 @@ def _private_folder() -> Iterator[Path]:
     try:
         made = TemporaryDirectory(prefix="authplane-")
     except OSError as error:
-        raise EnvoyEndedError(f"No worker can be started: {error}") from error
+        raise EnvoyEndedError(
+            f"Cannot start a worker: {error}. Check the free space and the limits of this machine."
+        ) from error
     with made as name:
         yield Path(name)
 
@@ -155,9 +157,12 @@ async def _ask_pyvoy_anew() -> _Asked:
             async with asyncio.timeout(_START):
                 status = await child.ended()
         except TimeoutError as error:
-            raise EnvoyEndedError(f"pyvoy did not answer in {_START:g} s") from error
+            raise EnvoyEndedError(
+                f"pyvoy did not respond within {_START:g} s. Retry, or use --engine grpcio."
+            ) from error
     if status != 0:
-        raise EnvoyEndedError("\n".join(["pyvoy does not work here:", *(line.text for line in said)]))
+        remedy = "Install authplane again, or use --engine grpcio."
+        raise EnvoyEndedError("\n".join(["pyvoy failed to start:", *(line.text for line in said), remedy]))
     config, wanted = json.loads("".join(line.text for line in said if line.stream is Stream.STDOUT))
     manager = config["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
     return _Asked(manager["http_filters"], wanted)
@@ -197,12 +202,14 @@ async def _supervise(run: _WorkerRun, number: int, *, stop: asyncio.Event, up: a
         except EnvoyError as error:
             if not up.is_set():
                 raise
-            _log.error("worker does not start", worker=number, why=str(error))
+            _log.error("worker failed to start", worker=number, why=str(error))
         except OSError as error:
             # No room for a file or for a process, for instance: the other workers must not end of it.
             if not up.is_set():
-                raise EnvoyEndedError(f"No worker can be started: {error}") from error
-            _log.error("worker does not start", worker=number, why=str(error))
+                raise EnvoyEndedError(
+                    f"Cannot start a worker: {error}. Check the free space and the limits of this machine."
+                ) from error
+            _log.error("worker failed to start", worker=number, why=str(error))
         else:
             if stop.is_set():
                 return
@@ -232,7 +239,7 @@ async def _live(run: _WorkerRun, number: int, *, stop: asyncio.Event, up: asynci
         stopped.cancel()
         if hung.done() and not ended.done():
             # It still takes connections, or at least the system does for it, and answers none.
-            _log.error("worker hangs and is killed", worker=number)
+            _log.error("killed a hung worker", worker=number)
             envoy.kill()
             await ended
         hung.cancel()

@@ -75,7 +75,7 @@ class Worker:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif self._application is None:
-            raise RuntimeError("a request before the start")
+            raise RuntimeError("a request arrived before the start")
         else:
             await self._application(scope, receive, send)
 

@@ -36,7 +36,9 @@ class Certificates:
         try:
             self._write(tls)
         except OSError as error:
-            raise TlsUnusableError(f"the certificate cannot be written for the workers: {error}") from error
+            raise TlsUnusableError(
+                f"Cannot write the certificate for the workers: {error}. Check the temporary folder."
+            ) from error
 
     async def follow(self, *, look: float = _LOOK) -> None:
         """Take over what changes, for ever."""
@@ -55,11 +57,11 @@ class Certificates:
             if tls is not None and tls != self._current:
                 self._write(tls)
                 self._current = tls
-                _log.info("the certificate was replaced", path=given.certificate)
+                _log.info("replaced the certificate", path=given.certificate)
         except (TlsUnusableError, OSError) as error:
             why = str(error)
             if why != self._told:
-                _log.error("the new certificate cannot be used; the last one stays", why=why)
+                _log.error("rejected the new certificate; the last one stays in use", why=why)
             self._told = why
             return
         self._stamp, self._told = stamp, ""
@@ -73,7 +75,7 @@ class Certificates:
         found = self._folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
             # Ours was removed, and somebody waits for a key under its name.
-            raise PermissionError(f"the folder {self._folder} belongs to somebody else now")
+            raise PermissionError(f"another user owns the folder {self._folder} now")
         # Envoy sees a file that is moved into place, not one that is written.
         for name, text in render_secrets(tls).items():
             draft = self._folder / f"{name}.new"
