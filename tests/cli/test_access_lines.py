@@ -1,12 +1,19 @@
 """Lines of Envoy's access log, as a person reads them."""
 
-import json
+import io
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import pytest
+from rich.console import Console
 from rich.text import Text
 
-from authplane.cli.shared.access_lines import access_line
+from authplane.cli.shared.access_lines import is_access, json_record, request_line
+from authplane.cli.shared.console import print_hanging
+from authplane.devkit.local.joined_requests import JoinedRequest
+from authplane.policy.check.decision import Allow, Decision, Deny, Unavailable
+from authplane.policy.check.request import Request
+from authplane.policy.verdicts.verdict import Grounds, Shadowed, Verdict, Would
 
 ID = "enforced_effective_policy_id"
 BOTH = {
@@ -85,11 +92,93 @@ def test_a_line_says_who_decided(case: Case) -> None:
     common = {"time": "2026-01-01T10:20:30.123Z", "method": "POST", "host": "h", "path": "/[p]", "duration": 3}
     usual = {"status": 200, "details": "via_upstream", "authorization": "enforced"}
     record = common | usual | case.record
-    line = access_line(json.dumps(record))
-    assert line is not None
-    assert Text.from_markup(line).plain == f"10:20:30 {record['status']} POST h /[p]  {case.want} 3 ms"
+    assert plain(JoinedRequest(record=record)) == f"10:20:30 {record['status']} POST h/[p]: {case.want} 3ms"
+
+
+def plain(joined: JoinedRequest) -> str:
+    return "".join(Text.from_markup(each).plain for each in request_line(joined, NOW))
+
+
+NOW = datetime(2026, 1, 1, 10, 20, 31, tzinfo=UTC)
+RECORD = {
+    "time": "2026-01-01T10:20:30.1Z",
+    "method": "POST",
+    "host": "h:1",
+    "path": "/mcp",
+    "duration": 3,
+    "status": 200,
+}
+CALL = Grounds(policy="AccessPolicy/a/p", mcp_method="tools/call", tool="add", reason="granted")
+SHADOW = Shadowed(policy="AccessPolicy/a/new", target="t", would=Would.DENY, reason="tool_not_listed")
+
+
+class Decided(NamedTuple):
+    decision: Decision
+    grounds: Grounds
+    want: str
+
+
+DECIDED = {
+    "granted": Decided(
+        Allow(),
+        CALL._replace(rule="people", entry="0:InlineTools", identity="https://idp#ann"),
+        "granted to https://idp#ann by AccessPolicy/a/p, rule people, entry 0:InlineTools",
+    ),
+    "denied to a known sender": Decided(
+        Deny(http_status=403, rule="r"),
+        CALL._replace(rule="people", identity="https://idp#ann", reason="tool_not_listed"),
+        "denied to https://idp#ann: tool_not_listed (AccessPolicy/a/p, rule people)",
+    ),
+    "denied to an unknown sender": Decided(
+        Deny(http_status=401, rule="r"), CALL._replace(reason="no_token"), "denied: no_token (AccessPolicy/a/p)"
+    ),
+    "no decision": Decided(
+        Unavailable(cause="keys"),
+        CALL._replace(reason="issuer_not_ready"),
+        "no decision: issuer_not_ready (AccessPolicy/a/p)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DECIDED.values(), ids=DECIDED.keys())
+def test_the_line_of_a_decided_request_names_call_identity_policy_rule_and_reason(case: Decided) -> None:
+    joined = JoinedRequest(record=RECORD, request=REQUEST, verdict=Verdict(case.decision, case.grounds))
+    assert plain(joined) == f"10:20:30 200 POST h:1/mcp tools/call add: {case.want} 3ms"
+
+
+REQUEST = Request(method="POST", host="h:1", path="/mcp")
+
+
+def test_policies_in_shadow_are_on_the_same_line() -> None:
+    joined = JoinedRequest(record=RECORD, request=REQUEST, verdict=Verdict(Allow(), CALL, shadows=(SHADOW,)))
+    assert "granted by AccessPolicy/a/p; shadow mode: AccessPolicy/a/new would deny" in plain(joined)
+
+
+def test_an_open_request_has_no_status_yet() -> None:
+    joined = JoinedRequest(record=None, request=REQUEST, verdict=Verdict(Allow(), CALL))
+    assert plain(joined) == "10:20:31 ... POST h:1/mcp tools/call add: granted by AccessPolicy/a/p still open"
+
+
+def test_a_backend_that_does_not_respond_is_named_after_the_decision() -> None:
+    record = RECORD | {"status": 503, "details": "upstream_reset_before_response_started{connection_failure}"}
+    line = plain(JoinedRequest(record=record, request=REQUEST, verdict=Verdict(Allow(), CALL)))
+    assert line.endswith(
+        "; no response from the backend (upstream_reset_before_response_started{connection_failure}) 3ms"
+    )
+
+
+def test_a_terminal_of_80_columns_shows_a_hanging_indent_and_other_output_one_line() -> None:
+    lead, text = "10:20:30 200 ", "word " * 30
+    narrow, pipe = io.StringIO(), io.StringIO()
+    print_hanging(lead, text, Console(file=narrow, width=80, force_terminal=True, color_system=None))
+    print_hanging(lead, text, Console(file=pipe, width=80, soft_wrap=True))
+    lines = narrow.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line[:18] for line in lines] == ["10:20:30 200 word ", *["             word "] * (len(lines) - 1)]
+    assert len(lines) > 1
+    assert len(pipe.getvalue().splitlines()) == 1
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"level": "info"}', "[" * 100_000], ids=len)
 def test_what_is_no_line_of_the_access_log_is_left_to_others(text: str) -> None:
-    assert access_line(text) is None
+    assert not is_access(json_record(text))

@@ -108,7 +108,7 @@ def test_what_is_kept_is_for_its_owner_and_says_what_it_is(tmp_path: Path) -> No
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x", encoding="utf-8")
-    with pytest.raises(DevFolderError, match=r"cannot write .*file"):
+    with pytest.raises(DevFolderError, match=r"Cannot write .*file"):
         prepare_issuer(tmp_path / "file", "localhost", datetime.now(UTC))
 
 
@@ -135,7 +135,7 @@ def test_the_files_of_another_workload_are_not_overwritten(tmp_path: Path) -> No
     other = invoke("spiffe", "--folder", str(tmp_path), "--id", "spiffe://other.example/agent")
     named = invoke("spiffe", "--folder", str(tmp_path), "--id", "spiffe://other.example/agent", "--name", "second")
     assert [each.exit_code for each in (first, again, other, named)] == [0, 0, 1, 0]
-    assert "choose another --name" in other.stderr
+    assert "Use another --name" in other.stderr
     assert f"certificate  {tmp_path / 'agent.crt'}" in first.stdout
 
 

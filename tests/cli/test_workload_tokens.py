@@ -163,7 +163,7 @@ async def test_run_knows_workloads_by_their_tokens(tmp_path: Path) -> None:
         async with run_process(argv, sink=sink):
 
             async def serves() -> bool:
-                return any("Ctrl-C stops everything" in line for line in lines)
+                return any("Press Ctrl-C to stop" in line for line in lines)
 
             await eventually(serves)
             body, mcp = call_body("add", a=1, b=2), {"accept": "application/json, text/event-stream"}

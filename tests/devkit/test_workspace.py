@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from authplane.controlplane.serving.generation import build_generation
-from authplane.devkit.local.workspace import WorkspaceError, prepare_identities, prepare_workspace
+from authplane.devkit.local.workspace import WorkspaceError, prepare_identities, prepare_workspace, reset_quickstart
 from authplane.policy.compile.compile_policies import compile_policies
 from authplane.sources.runtime.read_folder import Folder
 
@@ -56,5 +56,33 @@ def test_certificates_that_no_longer_hold_are_made_anew(tmp_path: Path, spoiled:
 
 def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(WorkspaceError, match=r"^cannot write .*file"):
+    with pytest.raises(
+        WorkspaceError, match=r"^Cannot write .*file: .* Use --state-dir with a folder that you can write\.$"
+    ):
         prepare_workspace(tmp_path / "file", NOW)
+
+
+def test_a_reset_makes_the_quickstart_anew_and_keeps_a_backup_of_edits(tmp_path: Path) -> None:
+    workspace = prepare_workspace(tmp_path, NOW)
+    prepare_identities(workspace, "127.0.0.1", NOW)
+    fresh = {path.name: path.read_bytes() for path in workspace.quickstart.iterdir()}
+    (workspace.quickstart / "echo.yaml").write_text("# mine\n", encoding="utf-8")
+    (workspace.quickstart / "more.yaml").write_text("# more\n", encoding="utf-8")
+    (workspace.quickstart / "tools.yaml").unlink()
+    backup = reset_quickstart(tmp_path, NOW)
+    assert backup == tmp_path / "quickstart-backup-20260301-000000"
+    assert {path.name: path.read_text(encoding="utf-8") for path in backup.iterdir()} == {
+        "echo.yaml": "# mine\n",
+        "more.yaml": "# more\n",
+    }
+    prepare_workspace(tmp_path, NOW)
+    made = {path.name: path.read_bytes() for path in workspace.quickstart.iterdir()}
+    samples = fresh.keys() - {"certificates.yaml", "identities.yaml"}
+    assert {name: made[name] for name in samples} == {name: fresh[name] for name in samples}
+    assert "more.yaml" not in made
+
+
+def test_a_reset_without_edits_makes_no_backup(tmp_path: Path) -> None:
+    assert reset_quickstart(tmp_path / "never-made", NOW) is None
+    prepare_workspace(tmp_path, NOW)
+    assert reset_quickstart(tmp_path, NOW) is None

@@ -33,7 +33,7 @@ ENDING = {"validate", "status", "explain", "compile", "bootstrap", "check", "tes
 
 def arguments(step: Step) -> list[str]:
     """Return the arguments of a command up to what is for the shell."""
-    words = shlex.split(step.command, comments=True)
+    words = shlex.split(step.command.partition("<<")[0], comments=True)
     ends = [index for index, word in enumerate(words) if word in {">", "|", "&&", "&"}]
     return words[: ends[0]] if ends else words
 

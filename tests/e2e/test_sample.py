@@ -154,7 +154,7 @@ spec:
         async with run_process([*program, *server], sink=sink), run_process([*program, *gateway], sink=sink):
 
             async def started() -> bool:
-                return all(any(words in line for line in self.lines) for words in ("Ctrl-C stops", "server listens"))
+                return all(any(words in line for line in self.lines) for words in ("Ctrl-C to stop", "server listens"))
 
             await eventually(started, limit=START_LIMIT)
             yield

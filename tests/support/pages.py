@@ -1,6 +1,7 @@
 """The pages of the documentation, taken apart."""
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +14,7 @@ PAGES = sorted(
 
 _FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#+ (?P<words>.+)$", re.MULTILINE)
+_HERE = re.compile(r"<<'(?P<end>\w+)'$", re.MULTILINE)
 _LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
 
 
@@ -56,12 +58,34 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", words).replace(" ", "-") for words in headings}
 
 
+def commands(text: str) -> list[str]:
+    """Return the commands of a block; one goes on while a quotation or a here-document is open."""
+    found: list[str] = []
+    for line in text.splitlines():
+        if found and _is_open(found[-1]):
+            found[-1] += f"\n{line}"
+        elif line and not line.startswith("#"):
+            found.append(line)
+    return found
+
+
+def _is_open(command: str) -> bool:
+    here = _HERE.search(command)
+    if here is not None:
+        return command.splitlines()[-1] != here["end"]
+    try:
+        shlex.split(command, comments=True)
+    except ValueError:
+        return True
+    return command.endswith("\\")
+
+
 def steps(page: Path) -> Iterator[Step]:
     """Return the commands of ``sh`` blocks, and those of ``console`` blocks with what they print."""
     for block in blocks(page):
         text = block.text.replace("\\\n", " ")
         if block.language == "sh":
-            yield from (Step(page, line, None) for line in text.splitlines() if line and not line.startswith("#"))
+            yield from (Step(page, command, None) for command in commands(text))
         elif block.language == "console":
             for piece in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
                 command, _, output = piece.partition("\n")

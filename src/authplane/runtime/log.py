@@ -7,7 +7,7 @@ their level. Programs should read JSON, which has the same names and values.
 import contextlib
 import logging
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from enum import StrEnum
 from typing import Any, Final, TextIO, cast
 
@@ -64,6 +64,14 @@ def set_up_log(form: LogFormat = LogFormat.AUTO, *, level: int = logging.INFO) -
     )
 
 
+def event_words(event: Mapping[str, Any]) -> str:
+    """Write an event of a log with its details: ``fetched issuer keys: issuer https://idp.example, keys a b``."""
+    details = ", ".join(f"{key.replace('_', ' ')} {_word(value)}" for key, value in event.items() if key not in _FRAME)
+    what = printable(str(event.get("event", "")))
+    return f"{what}: {details}" if details else what
+
+
+_FRAME: Final = frozenset({"event", "level", "timestamp", "exception"})
 _COLOURS: Final = {"warning": "\x1b[33m", "error": "\x1b[31m", "critical": "\x1b[31m"}
 _DIM: Final = "\x1b[2m"
 _PLAIN: Final = "\x1b[0m"
@@ -76,12 +84,9 @@ class _Words:
         self._colours = colours
 
     def __call__(self, _logger: object, _method: str, event: MutableMapping[str, Any]) -> str:
-        facts = dict(event)
-        what, level = facts.pop("event", ""), str(facts.pop("level", ""))
-        time, trace = str(facts.pop("timestamp", ""))[11:19], facts.pop("exception", "")
-        details = ", ".join(f"{name.replace('_', ' ')} {_word(value)}" for name, value in facts.items())
+        level, time, trace = (str(event.get(name, "")) for name in ("level", "timestamp", "exception"))
         warning = f"{self._coloured(_COLOURS[level], level)}: " if level in _COLOURS else ""
-        line = f"{self._coloured(_DIM, time)} {warning}{printable(str(what))}{': ' if details else ''}{details}"
+        line = f"{self._coloured(_DIM, time[11:19])} {warning}{event_words(event)}"
         return f"{line}\n{trace}" if trace else line
 
     def _coloured(self, colour: str, text: str) -> str:

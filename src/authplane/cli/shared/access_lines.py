@@ -1,9 +1,17 @@
-"""Lines of Envoy's access log in readable form."""
+"""One line for each request: Envoy's access log and the policies' decision in readable form."""
 
 import json
-from typing import Any, Final
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final, assert_never
 
 from rich.markup import escape
+
+from authplane.authserver.records.decision_record import shown
+from authplane.devkit.local.joined_requests import JoinedRequest
+from authplane.devkit.policies.checking import shadow_note
+from authplane.policy.check.decision import Allow, Deny, Unavailable
+from authplane.policy.verdicts.verdict import Verdict
 
 _WORDS: Final = {
     "enforced": "[green]allowed[/] by the authorization service",
@@ -27,17 +35,30 @@ _UNAUTHENTICATED: Final = 401
 _TOO_LARGE: Final = 413
 
 
-def access_line(text: str) -> str | None:
-    """Describe the outcome of a request in one line; return None if the text is not from the access log."""
-    record = json_record(text)
-    if "method" not in record:
-        return None
-    status = str(record.get("status", ""))
-    colour = "green" if status.startswith("2") else "yellow" if status.startswith("3") else "red"
-    time = str(record.get("time", ""))[11:19]
-    words = (record.get("method"), record.get("host"), record.get("path"))
-    request = " ".join(str(word) for word in words if word is not None)
-    return f"[dim]{time}[/] [{colour}]{status}[/] {escape(request)}  {_why(record)} [dim]{record.get('duration')} ms[/]"
+def is_access(record: Mapping[str, Any]) -> bool:
+    """Tell whether a JSON object is a line of the access log."""
+    return "method" in record
+
+
+def request_line(joined: JoinedRequest, now: datetime) -> tuple[str, str]:
+    """Describe a request in one line: time and status, then everything else.
+
+    A request that is still open has ``...`` instead of the status.
+    """
+    record, request, verdict = joined.record, joined.request, joined.verdict
+    if record is None:
+        method, host, path = ("", "", "") if request is None else (request.method, request.host, request.path)
+        lead, end = f"[dim]{now:%H:%M:%S}[/] [yellow]...[/] ", "[dim]still open[/]"
+    else:
+        method, host, path = (str(record.get(name) or "") for name in ("method", "host", "path"))
+        status = str(record.get("status", ""))
+        colour = "green" if status.startswith("2") else "yellow" if status.startswith("3") else "red"
+        lead = f"[dim]{str(record.get('time', ''))[11:19]}[/] [{colour}]{status}[/] "
+        end = f"[dim]{record.get('duration')}ms[/]"
+    what = [method, f"{host}{path}", *(() if verdict is None else (verdict.grounds.mcp_method, verdict.grounds.tool))]
+    said = _decision(verdict) if verdict is not None else _why(record or {})
+    words = " ".join(escape(shown(word)) for word in what if word)
+    return lead, f"{words}: {said}{_failure(record or {})} {end}"
 
 
 def json_record(text: str) -> dict[str, Any]:
@@ -49,7 +70,33 @@ def json_record(text: str) -> dict[str, Any]:
     return record if isinstance(record, dict) else {}
 
 
-def _why(record: dict[str, Any]) -> str:
+def _decision(verdict: Verdict) -> str:
+    """Describe what policies decided and why, and what policies in shadow mode would decide."""
+    grounds = verdict.grounds
+    rule = "".join(f", {noun} {name}" for noun, name in (("rule", grounds.rule), ("entry", grounds.entry)) if name)
+    policy = escape(shown(f"{grounds.policy}{rule}"))
+    to = f" to {escape(shown(grounds.identity))}" if grounds.identity else ""
+    why = f"{escape(shown(grounds.reason))}{f' ({policy})' if policy else ''}"
+    match verdict.decision:
+        case Allow():
+            said = f"[green]granted[/]{to} by {policy}" if policy else f"[green]granted[/]{to}"
+        case Deny():
+            said = f"[red]denied[/]{to}: {why}"
+        case Unavailable():
+            said = f"[red]no decision[/]: {why}"
+        case _:
+            assert_never(verdict.decision)
+    return "; ".join([said, *(escape(shown(shadow_note(each))) for each in verdict.shadows)])
+
+
+def _failure(record: Mapping[str, Any]) -> str:
+    """Describe why Envoy got no response from the backend; empty if it did."""
+    details = str(record.get("details") or "")
+    failed = str(record.get("status", "")).startswith("5") and details.startswith(("upstream", "no_healthy", "cluster"))
+    return f"; [red]no response from the backend[/] ({escape(shown(details))})" if failed else ""
+
+
+def _why(record: Mapping[str, Any]) -> str:
     status = str(record.get("status", ""))
     details = str(record.get("details") or "")
     if refused := _refused(record, details):
@@ -62,7 +109,7 @@ def _why(record: dict[str, Any]) -> str:
     return f"{words}{_not_envoys(record)}"
 
 
-def _refused(record: dict[str, Any], details: str) -> str:
+def _refused(record: Mapping[str, Any], details: str) -> str:
     """Describe the component that rejected a request; empty if the request was not rejected."""
     if details.startswith("ext_authz_error"):
         return "[red]rejected[/]: the authorization service made no decision"
@@ -86,14 +133,14 @@ def _granted(decided: object) -> str:
     return " and ".join(several or [str(decided[_DECIDED])])
 
 
-def _not_envoys(record: dict[str, Any]) -> str:
+def _not_envoys(record: Mapping[str, Any]) -> str:
     """Say that the request needed a call-out independent of the rules; empty if a rule needed it."""
     decided = record.get("decided")
     never = isinstance(decided, dict) and str(decided.get(_DECIDED, "")).startswith("!ask")
     return ", because Envoy does not decide such requests" if never else ""
 
 
-def _unmoved(record: dict[str, Any]) -> str:
+def _unmoved(record: Mapping[str, Any]) -> str:
     """Name the policies of the target; no rule granted the request, so there is no rule to name."""
     policies = str(record.get("policies") or "").split()
     denied = f"no rule of {' or '.join(policies)} grants it" if policies else "no rule grants it"

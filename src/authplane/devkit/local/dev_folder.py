@@ -1,4 +1,4 @@
-"""The folder of a development issuer: keys and certificates that nobody should trust in earnest."""
+"""The folder of a development issuer: keys and certificates that are not for production."""
 
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,59 +14,59 @@ from authplane.core.values import dataclass
 from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, Usage, create_authority, issue
 
 LIFETIME: Final = timedelta(days=90)
-"""Of certificates; a CA lasts four times as long."""
+"""Lifetime of certificates. A CA lasts four times as long."""
 _NOTE: Final = """\
 NOT FOR PRODUCTION
 
-Made by `authplane dev`. Whoever can read this folder can make tokens and certificates
-that everybody accepts who trusts what is in it. Delete the folder to begin anew.
+Created by `authplane dev`. Anyone who can read this folder can create tokens and
+certificates for every server that trusts its CAs. Delete the folder to start again.
 """
 
 
 class DevFolderError(Exception):
-    """The folder cannot be used; the message is a sentence for the user."""
+    """The folder is not usable. The message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class DevFolder:
-    """Where everything is."""
+    """The paths in the folder."""
 
     root: Path
 
     @property
     def ca(self) -> Path:
-        """The CA that signs the issuer's own certificate: what goes into ``caFile``."""
+        """The CA that signs the issuer's TLS certificate, for ``caFile``."""
         return self.root / "ca.crt"
 
     @property
     def certificate(self) -> Path:
-        """What the issuer shows."""
+        """The TLS certificate of the issuer."""
         return self.root / "issuer.crt"
 
     @property
     def key(self) -> Path:
-        """The key to it."""
+        """Its private key."""
         return self.root / "issuer.key"
 
     @property
     def signing_key(self) -> Path:
-        """What signs tokens."""
+        """The key that signs tokens."""
         return self.root / "signing.key"
 
     @property
     def url(self) -> Path:
-        """The address at which the issuer was served last."""
+        """The file with the issuer's last URL."""
         return self.root / "issuer.url"
 
     @property
     def workload_ca(self) -> Path:
-        """The CA that signs the certificates of workloads; another one, so that to trust one is not to trust both."""
+        """The CA that signs workload certificates. It is a separate CA, so that a server can trust one of the two."""
         return self.root / "spiffe-ca.crt"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadFiles:
-    """Where the certificate of a workload is."""
+    """The certificate files of a workload."""
 
     certificate: Path
     key: Path
@@ -74,7 +74,7 @@ class WorkloadFiles:
 
 
 def prepare_issuer(root: Path, host: str, now: datetime) -> DevFolder:
-    """Make what is missing, and a certificate for ``host``; raises `DevFolderError` if that cannot be written."""
+    """Create missing files and a certificate for ``host``; raises `DevFolderError` if a file is not writable."""
     folder = DevFolder(root)
     try:
         _begin(folder)
@@ -92,7 +92,7 @@ def prepare_issuer(root: Path, host: str, now: datetime) -> DevFolder:
 
 
 def note_url(folder: DevFolder, url: str) -> None:
-    """Write down where the issuer is served, for whoever makes tokens."""
+    """Store the issuer's URL for `authplane dev token`."""
     try:
         _write_private(folder.url, f"{url}\n".encode())
     except OSError as error:
@@ -100,7 +100,7 @@ def note_url(folder: DevFolder, url: str) -> None:
 
 
 def read_url(folder: DevFolder) -> str:
-    """Return where the issuer was served last; empty if it never was."""
+    """Return the issuer's last URL; empty if it has never run."""
     try:
         return folder.url.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
@@ -108,27 +108,29 @@ def read_url(folder: DevFolder) -> str:
 
 
 def read_signing_key(folder: DevFolder) -> Secret[bytes]:
-    """Return the key that signs tokens, PEM; raises `DevFolderError` if there is none."""
+    """Return the key that signs tokens, as PEM; raises `DevFolderError` if it does not exist."""
     try:
         return Secret(folder.signing_key.read_bytes())
     except FileNotFoundError as error:
         command = f"authplane dev issuer --folder {folder.root}"
-        raise DevFolderError(f"there is no development issuer in {folder.root}; start one with: {command}") from error
+        raise DevFolderError(f"{folder.root} has no development issuer. Start one: {command}") from error
     except OSError as error:
-        raise DevFolderError(f"cannot read {folder.signing_key}: {error.strerror}") from error
+        raise DevFolderError(
+            f"Cannot read {folder.signing_key}: {error.strerror}. Use --folder with a folder that you can read."
+        ) from error
 
 
 def write_workload(root: Path, spiffe_id: str, name: str, *, now: datetime, lifetime: timedelta) -> WorkloadFiles:
-    """Make a certificate for a workload, and the CA if it is missing; raises `DevFolderError` if it cannot be written.
+    """Create a certificate for a workload, and the CA if it is missing; raises `DevFolderError`.
 
-    The files of another workload are not overwritten.
+    It does not overwrite the files of another workload.
     """
     folder = DevFolder(root)
     made = WorkloadFiles(certificate=root / f"{name}.crt", key=root / f"{name}.key", ca=folder.workload_ca)
     try:
         _begin(folder)
         if made.certificate.exists() and _ids(made.certificate) != [spiffe_id]:
-            raise DevFolderError(f"{made.certificate} is there and is not of {spiffe_id}; choose another --name")
+            raise DevFolderError(f"{made.certificate} belongs to another SPIFFE id. Use another --name.")
         authority = _authority(folder.workload_ca, "authplane dev workloads, not for production", now)
         leaf = Leaf(name=name, usage=Usage.CLIENT, uris=(spiffe_id,))
         pair = issue(authority, leaf, now=now, lifetime=lifetime)
@@ -147,15 +149,15 @@ def _begin(folder: DevFolder) -> None:
 
 
 def _authority(path: Path, name: str, now: datetime) -> KeyPair:
-    """Return the CA whose certificate is at a path, its key beside it; a new one if it is missing or about to end."""
+    """Return the CA of a certificate file; creates a new one if it is missing or expires soon."""
     key = path.with_suffix(".key")
     if path.exists() and key.exists():
         try:
             known = KeyPair(certificate=path.read_bytes(), key=Secret(key.read_bytes()))
             ends = x509.load_pem_x509_certificate(known.certificate).not_valid_after_utc
         except ValueError as error:
-            raise DevFolderError(f"{path} is not a certificate; delete it to get a new one") from error
-        # What it signs must not outlive it.
+            raise DevFolderError(f"{path} is not a certificate. Delete it to get a new one.") from error
+        # The CA must outlive the certificates that it signs.
         if ends - now > LIFETIME:
             return known
     made = create_authority(name, now=now, lifetime=LIFETIME * 4)
@@ -185,11 +187,13 @@ def _is_ip(host: str) -> bool:
 
 
 def _unwritable(root: Path, error: OSError) -> DevFolderError:
-    return DevFolderError(f"cannot write {error.filename or root}: {error.strerror}")
+    return DevFolderError(
+        f"Cannot write {error.filename or root}: {error.strerror}. Use --folder with a folder that you can write."
+    )
 
 
 def _write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, whole or not at all."""
+    """Write a file atomically. Only its owner can read it."""
     draft = path.with_name(f".{path.name}.new")
     draft.touch(mode=0o600)
     draft.write_bytes(content)

@@ -1,4 +1,4 @@
-"""A tiny issuer of tokens for development: discovery and keys over HTTPS, and tokens for whoever has the folder."""
+"""A small token issuer for development: discovery and keys over HTTPS, and tokens signed with the folder's key."""
 
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -32,7 +32,7 @@ log: Final = structlog.stdlib.get_logger()
 
 DEV_FOLDER: Final = Path(".authplane/dev")
 DEV_ADDRESS: Final = TcpAddress(host="127.0.0.1", port=9445)
-WARNING: Final = "a development issuer, not for production: whoever reads its folder can sign tokens"
+WARNING: Final = "development issuer, not for production: anyone who can read its folder can sign tokens"
 
 _CONFIGURATION: Final = "/.well-known/openid-configuration"
 _KEYS: Final = "/jwks"
@@ -44,42 +44,42 @@ Documents: TypeAlias = Mapping[str, bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssuerPlan:
-    """Where a development issuer is served."""
+    """Address and folder of a development issuer."""
 
     folder: Path = DEV_FOLDER
     address: TcpAddress = DEV_ADDRESS
     name: str = ""
-    """The host in its address and certificate; empty is the host that it listens on."""
+    """The host in its URL and certificate; empty is the host that it listens on."""
 
     @property
     def host(self) -> str:
-        """How others call the machine."""
+        """The host in its URL."""
         return self.name or self.address.host or "localhost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningIssuer:
-    """A development issuer that answers."""
+    """A running development issuer."""
 
     url: str
-    """What tokens have as ``iss``, and policies as ``issuerUrl``."""
+    """``iss`` of tokens and ``issuerUrl`` of policies."""
     ca_file: Path
-    """What goes into ``caFile`` of the issuer's settings."""
+    """``caFile`` of the issuer's settings."""
     folder: DevFolder
 
 
 @asynccontextmanager
 async def serve_issuer(plan: IssuerPlan, now: datetime) -> AsyncGenerator[RunningIssuer]:
-    """Serve a development issuer while the block runs; raises `DevFolderError` or a `ListenError` if it cannot be.
+    """Serve a development issuer while the block runs; raises `DevFolderError` or a `ListenError`.
 
-    Its keys are in the folder, and are made if they are missing.
+    Creates missing keys in the folder.
     """
     folder = prepare_issuer(plan.folder, plan.host, now)
     key = _signing_key(folder)
     tls = TlsPaths(certificate=str(folder.certificate), key=str(folder.key))
     documents: dict[str, bytes] = {}
     async with serve_http(plan.address, partial(_publish, documents), limits=_LIMITS, tls=tls) as bound:
-        # They name the port. Nobody is answered before this: nothing was awaited since the port was taken.
+        # The documents contain the port. No request comes before this: nothing was awaited since the port was bound.
         url = _url(plan.host, bound.port if isinstance(bound, TcpAddress) else plan.address.port)
         documents |= build_documents(url, key)
         note_url(folder, url)
@@ -99,7 +99,7 @@ def run_issuer(plan: IssuerPlan, now: datetime, tell: Callable[[RunningIssuer], 
 
 
 def build_documents(url: str, key: SigningKey) -> Documents:
-    """Return what an issuer at this address publishes, by path."""
+    """Return the documents of an issuer, by path."""
     configuration = {
         "issuer": url,
         "jwks_uri": f"{url}{_KEYS}",
@@ -112,19 +112,19 @@ def build_documents(url: str, key: SigningKey) -> Documents:
 
 
 def dev_token(folder: Path, claims: Mapping[str, Any], *, now: datetime, lifetime: timedelta, issuer: str = "") -> str:
-    """Sign claims with the key in the folder, for so long; raises `DevFolderError` if there is no issuer in it.
+    """Sign claims with the folder's key; raises `DevFolderError` if the folder has no issuer.
 
-    Without ``issuer``, the token is of the one that was served from the folder last.
+    Without ``issuer``, ``iss`` is the last URL of the folder's issuer.
     """
     place = DevFolder(folder)
     key = _signing_key(place)
     url = issuer or read_url(place)
     if not url:
-        raise DevFolderError(f"the issuer in {folder} was never served, so give its address with --issuer")
+        raise DevFolderError(f"The issuer in {folder} has never run, so its URL is not known. Set --issuer.")
     issued = int(now.timestamp())
     times = {"iat": issued, "exp": int((now + lifetime).timestamp())}
     if lifetime < timedelta():
-        # Issued before it ended.
+        # An expired token was issued before its end.
         times["iat"] = times["exp"] - 60
     return key.sign({"iss": url, **times, **claims})
 
@@ -132,7 +132,7 @@ def dev_token(folder: Path, claims: Mapping[str, Any], *, now: datetime, lifetim
 def dev_workload(
     folder: Path, spiffe_id: str, name: str, *, now: datetime, lifetime: timedelta = LIFETIME
 ) -> WorkloadFiles:
-    """Write a client certificate for a workload, and the CA that signs it; raises `DevFolderError`."""
+    """Write a client certificate for a workload and the CA that signed it; raises `DevFolderError`."""
     return write_workload(folder, spiffe_id, name, now=now, lifetime=lifetime)
 
 
@@ -150,7 +150,7 @@ def _signing_key(folder: DevFolder) -> SigningKey:
     try:
         return SigningKey.of(read_signing_key(folder))
     except ValueError as error:
-        raise DevFolderError(f"{folder.signing_key} is not a key; delete it to get a new one") from error
+        raise DevFolderError(f"{folder.signing_key} is not a private key. Delete it to get a new one.") from error
 
 
 def _url(host: str, port: int) -> str:

@@ -1,4 +1,4 @@
-"""An origin that shows what reached it."""
+"""An origin that returns each request as JSON."""
 
 import json
 from contextlib import AbstractAsyncContextManager
@@ -8,7 +8,7 @@ from authplane.runtime.servers.listen import Address
 
 
 def echo(request: HttpRequest) -> HttpResponse:
-    """Answer 200 with the request as JSON, for a person to read."""
+    """Respond with status 200 and the request as JSON."""
     seen = {
         "method": request.method,
         "path": request.target,
@@ -24,5 +24,5 @@ def echo(request: HttpRequest) -> HttpResponse:
 
 
 def serve_echo(address: Address) -> AbstractAsyncContextManager[Address]:
-    """Serve `echo` while the block runs; yields the address with the port that was really taken."""
+    """Serve `echo` while the block runs; yields the address with the actual port."""
     return serve_http(address, echo)

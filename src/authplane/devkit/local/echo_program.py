@@ -16,7 +16,7 @@ def serve_echo_origin(address: Address) -> None:
 
     async def program(stop: Stop) -> None:
         async with serve_echo(address) as bound:
-            log.info("echo origin listens", address=str(bound))
+            log.info("echo origin started", address=str(bound))
             await stop.asked()
 
     run_program(program)

@@ -1,16 +1,15 @@
-"""Everything on this machine: control plane, authorization servers, origins and Envoy.
+"""A gateway on this machine: control plane, policy server, Envoy, and the programs that the folder refers to.
 
-Whatever AccessPolicies protect is decided here, in this process: so policies are enforced as soon as there are any.
+The policy server runs in this process, unless the folder's configuration names another one.
 """
 
 import asyncio
 import sys
-from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, assert_never
 
 from authplane.authserver.backends.runtime.policy_server import keep_policies
 from authplane.authserver.backends.testserver import Mode
@@ -19,17 +18,18 @@ from authplane.authserver.fronts.runtime.grpcio_front import serve_authz
 from authplane.authserver.plan.server_plan import FrontPlan, PolicyPlan
 from authplane.authserver.records.runtime.metrics import Metrics
 from authplane.authserver.records.runtime.observer import Observer
-from authplane.controlplane.graph.model.graph_model import Graph
-from authplane.controlplane.graph.model.port_model import Address as GatewayAddress
 from authplane.controlplane.graph.upstreams.policy_connection import OverSocket, PolicyServer
 from authplane.controlplane.render.dump import json_text
 from authplane.controlplane.render.envoy_bootstrap import ControlPlane, UnixSocket, ads_bootstrap
+from authplane.controlplane.serving.generation import Generation
 from authplane.controlplane.serving.runtime.control_metrics import ControlMetrics
-from authplane.controlplane.serving.runtime.control_plane import Control, ControlSettings, Told
+from authplane.controlplane.serving.runtime.control_plane import Control, ControlSettings, Rebuilt, Told
 from authplane.controlplane.serving.runtime.native_keys import OFTEN
 from authplane.core.values import dataclass
 from authplane.devkit.diagnosis.decision_counts import answer_counts
+from authplane.devkit.local.claimed_ports import claim_parts, gateway_addresses
 from authplane.devkit.local.dev_issuer import IssuerPlan, serve_issuer
+from authplane.devkit.local.needed_parts import Part
 from authplane.devkit.local.workspace import Workspace
 from authplane.policy.check.request import Request
 from authplane.policy.verdicts.verdict import Verdict
@@ -39,18 +39,18 @@ from authplane.runtime.envoy_process import Envoy, EnvoySettings, envoy_binary, 
 from authplane.runtime.issuers.issuers import IssuerOptions
 from authplane.runtime.run_until_stopped import Stop, first_of
 from authplane.runtime.servers.admin import AdminSettings, admin_pages, serve_admin
-from authplane.runtime.servers.listen import Address, TcpAddress, UnixAddress, claim
+from authplane.runtime.servers.listen import TcpAddress, UnixAddress
 from authplane.runtime.wait_until_listening import reachable
 from authplane.sources.runtime.last_good_store import LastGood
 from authplane.sources.runtime.read_folder import LOOSEN_AFTER, Folder
 
 NODE: Final = "authplane-run"
 _GRACE: Final = 1.0
-"""Seconds that each child has to end by itself: all of them together end well within three."""
+"""Seconds that each child has to stop before it is killed. All of them stop within three seconds."""
 
 
 class RunError(Exception):
-    """The gateway cannot start or go on; the message is a sentence for the user."""
+    """The gateway cannot start or go on. The message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +61,24 @@ class Output:
     line: Line
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
-    """Requests are served."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """The gateway serves requests: sent when it starts, and after each change."""
 
-    graph: Graph
+    generation: Generation
+    parts: Mapping[Part, str]
+    """The parts that the folder needed at the start: empty if this program runs them, else who does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """Policies have decided about a request."""
+    """Policies decided a request."""
 
     request: Request
     verdict: Verdict
 
 
-RunEvent: TypeAlias = Told | Output | Started | Decided
+RunEvent: TypeAlias = Told | Output | Serving | Decided
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +87,12 @@ class RunSettings:
 
     root: Path
     workspace: Workspace
-    authserver: TcpAddress | None
+    quickstart: bool
+    """Whether the folder is the quickstart: then every part must be ours."""
+    offered: Mapping[Part, TcpAddress]
+    """The addresses of the parts that may run; those that the folder refers to do."""
     mode: Mode
-    echo: TcpAddress | None
-    tools: TcpAddress | None = None
-    """Where the MCP server of the quickstart listens."""
-    issuer: TcpAddress | None = None
-    """Where the development issuer of the quickstart listens."""
+    """What the authorization service grants."""
     allow_private_issuers: bool = False
     poll: bool = False
     loosen_after: float = LOOSEN_AFTER
@@ -101,52 +102,64 @@ class RunSettings:
 
 
 async def run_gateway(settings: RunSettings, tell: Callable[[RunEvent], None], stop: Stop) -> None:
-    """Run everything until the user stops it or a part of it ends by itself, which raises `RunError`."""
-    envoy_binary()  # a missing binary is said before anything starts
+    """Run everything until the user stops it or a part ends unexpectedly, which raises `RunError`."""
+    envoy_binary()  # a missing binary is reported before anything starts
     with TemporaryDirectory(prefix="authplane-") as private:
         last_good = LastGood(settings.workspace.root, settings.root)
         folder = Folder(settings.root, loosen_after=settings.loosen_after, last_good=last_good)
         decider = await _decider(folder, UnixAddress(path=f"{private}/policy.sock"))
-        control = Control(folder, tell, _as_envoy_sees(decider))
+        served = asyncio.Event()
+        running: dict[Part, str] = {}
+
+        def told(event: Told) -> None:
+            tell(event)
+            if isinstance(event, Rebuilt) and served.is_set() and control.generation is not None:
+                tell(Serving(generation=control.generation, parts=running))
+
+        control = Control(folder, told, _as_envoy_sees(decider))
         xds = UnixAddress(path=f"{private}/xds.sock")
         metrics = Metrics()
         metrics.include(ControlMetrics(control))
-        # We decide by policies here with the same issuers, and say so, unless somebody else does.
+        # The policy server in this process uses the same issuers and logs about them.
         issuers = IssuerOptions(
             schedule=OFTEN, allow_private_networks=settings.allow_private_issuers, silent=decider is not None
         )
         control_settings = ControlSettings(address=xds, poll=settings.poll, issuers=issuers)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(control.serve(control_settings))
-            graph = _servable(control, settings.root)
-            needed = _needed(settings, graph)
-            for address in needed:
-                claim(address)
-            parts = [_ends(name, child) for name, child in await _start_children(settings, tell, stack)]
-            if settings.issuer is not None:
-                plan = IssuerPlan(folder=settings.workspace.dev, address=settings.issuer)
+            generation = _servable(control, settings.root)
+            running |= claim_parts(settings.offered, generation, strict=settings.quickstart)
+            started = [part for part, elsewhere in running.items() if not elsewhere]
+            children = await _start_children(settings, started, tell, stack)
+            if Part.ISSUER in started:
+                plan = IssuerPlan(folder=settings.workspace.dev, address=settings.offered[Part.ISSUER])
                 await stack.enter_async_context(serve_issuer(plan, now()))
             if decider is not None:
                 await stack.enter_async_context(_serve_policies(settings, decider, tell, metrics))
             envoy = await stack.enter_async_context(_start_envoy(xds, settings, tell))
             await stack.enter_async_context(answer_counts(settings.root, envoy, metrics))
-            served = asyncio.Event()
             await stack.enter_async_context(_serve_metrics(settings.admin, metrics, served))
 
             async def announce() -> None:
-                await _until_served(envoy, needed)
+                await envoy.ready()
+                for address in (*gateway_addresses(generation), *(settings.offered[part] for part in started)):
+                    await reachable(address)
                 served.set()
-                tell(Started(graph))
+                tell(Serving(generation=control.generation or generation, parts=running))
                 await stop.asked()
 
-            # Stopping, edits and the end of a part count from here on, while things are still starting.
+            # Stopping, edits and the end of a part count from here on, also while programs are still starting.
             await first_of(
-                stop.asked, announce, lambda: control.follow(control_settings), _ends("Envoy", envoy), *parts
+                stop.asked,
+                announce,
+                lambda: control.follow(control_settings),
+                _ends("Envoy process", envoy),
+                *(_ends(part.value, child) for part, child in children),
             )
 
 
 async def _decider(folder: Folder, ours: UnixAddress) -> UnixAddress | None:
-    """Return where we decide by policies; None if the documents say that somebody else does."""
+    """Return the socket of our policy server; None if the configuration names another policy server."""
     folder.scan()
     await folder.quiet()
     configuration = folder.library.current().resources.configuration
@@ -161,7 +174,7 @@ def _as_envoy_sees(decider: UnixAddress | None) -> PolicyServer | None:
 async def _serve_policies(
     settings: RunSettings, address: UnixAddress, tell: Callable[[RunEvent], None], metrics: Metrics
 ) -> AsyncGenerator[None]:
-    """Decide by the policies of the folder while the block runs."""
+    """Run the policy server while the block runs."""
     plan = PolicyPlan(
         folder=str(settings.root),
         allow_private_issuers=settings.allow_private_issuers,
@@ -186,65 +199,57 @@ async def _serve_metrics(admin: AdminSettings | None, metrics: Metrics, served: 
     if admin is None:
         yield
         return
-    pages = admin_pages(metrics, {"gateway": lambda: "" if served.is_set() else "Envoy does not listen yet"})
+    pages = admin_pages(metrics, {"gateway": lambda: "" if served.is_set() else "Envoy is not ready."})
     async with serve_admin(admin, pages):
         yield
 
 
-async def _until_served(envoy: Envoy, needed: list[Address]) -> None:
-    await envoy.ready()
-    for address in needed:
-        await reachable(address)
-
-
-def _servable(control: Control, root: Path) -> Graph:
-    graph = control.generation.built.graph if control.generation else None
-    if graph is None or not graph.ports:
-        raise RunError(f"nothing in {root} can be served: see 'authplane validate {root}'")
-    return graph
-
-
-def _needed(settings: RunSettings, graph: Graph) -> list[Address]:
-    gateway = [_tcp(port.where) for port in graph.ports]
-    own = (settings.authserver, settings.echo, settings.tools, settings.issuer)
-    needed = [*gateway, *(address for address in own if address)]
-    ports = Counter(address.port for address in needed)
-    twice = [port for port, times in ports.items() if times > 1]
-    if twice:
-        raise RunError(f"port {twice[0]} is wanted by two of the programs: give one of them another")
-    return list(needed)
-
-
-def _tcp(address: GatewayAddress) -> TcpAddress:
-    return TcpAddress(host=address.address, port=address.port)
+def _servable(control: Control, root: Path) -> Generation:
+    generation = control.generation
+    if generation is None or not generation.built.graph.ports:
+        raise RunError(f"{root} has no resource that can be served. Run 'authplane validate {root}' to see why.")
+    return generation
 
 
 async def _start_children(
-    settings: RunSettings, tell: Callable[[RunEvent], None], stack: AsyncExitStack
-) -> list[tuple[str, Child]]:
-    programs: list[tuple[str, list[str]]] = []
-    if settings.tools:
-        # First, since it takes the longest.
-        programs.append(("tools", ["authplane.devkit.local.sample_tools", str(settings.tools)]))
-    if settings.authserver:
-        programs.append(("authserver", _authserver(settings, settings.authserver)))
-    if settings.echo:
-        programs.append(("echo", ["authplane", "echo", "--address", str(settings.echo), "--log-format", "json"]))
+    settings: RunSettings, parts: Collection[Part], tell: Callable[[RunEvent], None], stack: AsyncExitStack
+) -> list[tuple[Part, Child]]:
     children = []
-    for name, arguments in programs:
-        argv = [sys.executable, "-m", *arguments]
-        child = await stack.enter_async_context(run_process(argv, sink=_sink(name, tell), grace=_GRACE))
-        children.append((name, child))
+    # First the one that takes the longest.
+    for part in (Part.TOOLS, Part.AUTHSERVER, Part.ECHO):
+        if part in parts:
+            argv = [sys.executable, "-m", *_command(part, settings)]
+            sink = _sink(part.value, tell)
+            children.append((part, await stack.enter_async_context(run_process(argv, sink=sink, grace=_GRACE))))
     return children
 
 
+def _command(part: Part, settings: RunSettings) -> list[str]:
+    address = settings.offered[part]
+    match part:
+        case Part.TOOLS:
+            return ["authplane.devkit.local.sample_tools", str(address)]
+        case Part.AUTHSERVER:
+            return _authserver(settings, address)
+        case Part.ECHO:
+            return ["authplane", "echo", "--address", str(address), "--log-format", "json"]
+        case Part.ISSUER:
+            raise ValueError("the issuer runs in this process")
+        case _:
+            assert_never(part)
+
+
 def _authserver(settings: RunSettings, address: TcpAddress) -> list[str]:
-    workspace = settings.workspace
+    workspace, own = settings.workspace, (settings.root / "authserver.crt", settings.root / "authserver.key")
+    certificate, key = workspace.authserver_certificate, workspace.authserver_key
+    if not settings.quickstart and all(path.is_file() for path in own):
+        # The folder's CA Secret fits its own files, as examples/make_secrets.py writes them.
+        certificate, key = own
     return [
         "authplane", "authserver", "testserver", "--address", str(address), "--mode", settings.mode.value,
-        # The engine that starts fastest; nobody measures a quickstart.
+        # This engine starts fastest.
         "--engine", "grpcio", "--metrics-address", "", "--decision-log", "", "--log-format", "json",
-        "--tls-cert-path", str(workspace.authserver_certificate), "--tls-key-path", str(workspace.authserver_key),
+        "--tls-cert-path", str(certificate), "--tls-key-path", str(key),
     ]  # fmt: skip
 
 
@@ -268,6 +273,6 @@ def _sink(program: str, tell: Callable[[RunEvent], None]) -> LineSink:
 def _ends(name: str, program: Child | Envoy) -> Callable[[], Coroutine[None, None, None]]:
     async def watch() -> None:
         status = await program.ended()
-        raise RunError(f"{name} ended by itself with status {status}")
+        raise RunError(f"The {name} ended unexpectedly with exit status {status}. Start again.")
 
     return watch

@@ -1,7 +1,7 @@
-"""An MCP server with a few tools, to try policies with; made with the official SDK.
+"""An MCP server with sample tools, built with the official SDK.
 
-``python -m authplane.devkit.local.sample_tools 127.0.0.1:9082`` serves it below ``/mcp``: a program of its own, since
-the SDK takes longer to load than all of authplane.
+``python -m authplane.devkit.local.sample_tools 127.0.0.1:9082`` serves it at ``/mcp``. It is a separate program,
+because the SDK takes longer to load than all of authplane.
 """
 
 import sys
@@ -16,14 +16,14 @@ _NOTES: Final = {"welcome": "Tools are called through the gateway.", "draft": "N
 
 def serve_sample_tools(address: TcpAddress) -> None:
     """Serve until the program is stopped."""
-    # Without sessions, so that a single curl line is a whole conversation.
+    # Without sessions, a single curl command is a complete call.
     build_sample_tools().run(
         "streamable-http", host=address.host or "127.0.0.1", port=address.port, stateless_http=True, json_response=True
     )
 
 
 def build_sample_tools() -> MCPServer:
-    """Make the server: two tools that look, one that computes, one that destroys."""
+    """Build the server: two tools that read, one that computes, one that deletes."""
     server = MCPServer("notes", version="1", log_level="WARNING")
     notes = dict(_NOTES)
 
@@ -34,18 +34,18 @@ def build_sample_tools() -> MCPServer:
 
     @server.tool()
     def list_notes() -> list[str]:
-        """Name all notes."""
+        """List the names of all notes."""
         return sorted(notes)
 
     @server.tool()
     def read_note(name: str) -> str:
         """Return the text of a note."""
-        return notes.get(name, "there is no such note")
+        return notes.get(name, "no such note")
 
     @server.tool()
     def delete_note(name: str) -> str:
-        """Delete a note for good."""
-        return "deleted" if notes.pop(name, None) is not None else "there is no such note"
+        """Delete a note permanently."""
+        return "deleted" if notes.pop(name, None) is not None else "no such note"
 
     return server
 
@@ -53,5 +53,5 @@ def build_sample_tools() -> MCPServer:
 if __name__ == "__main__":
     parsed = parse_address(sys.argv[1])
     if not isinstance(parsed, TcpAddress):
-        sys.exit("tools are served on a host and a port")
+        sys.exit(f"{sys.argv[1]} is not a host and a port. Use an address such as 127.0.0.1:9082.")
     serve_sample_tools(parsed)

@@ -1,7 +1,9 @@
-"""The folder in which `authplane run` keeps what it makes: certificates and the quickstart's resources."""
+"""The state folder of `authplane run`: certificates and the quickstart's resources."""
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
 
@@ -12,90 +14,123 @@ from authplane.devkit.identities.throwaway_certificates import KeyPair, Leaf, cr
 from authplane.devkit.local.dev_folder import WorkloadFiles, prepare_issuer, write_workload
 
 AUTHSERVER_NAME: Final = "authserver.authplane.local"
-"""What the certificate of the authorization server says, and what the quickstart expects of it."""
+"""The DNS name in the authorization service's certificate, which the quickstart requires."""
 
 WORKLOAD: Final = "spiffe://cluster.local/ns/default/sa/janitor"
-"""Who comes with a certificate."""
+"""The SPIFFE id in the quickstart's client certificate."""
 
 _LIFETIME: Final = timedelta(days=90)
 _RENEW_BEFORE: Final = timedelta(days=1)
+_GENERATED: Final = frozenset({"certificates.yaml", "identities.yaml"})
+"""The files of the quickstart that this module writes."""
 
 
 class WorkspaceError(Exception):
-    """The folder cannot be used; the message is a sentence for the user."""
+    """The folder is not usable. The message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Where everything is."""
+    """The paths in the folder."""
 
     root: Path
 
     @property
     def ca(self) -> Path:
-        """The CA that signed the gateway's certificate: what curl needs."""
+        """The CA that signed the gateway's certificate, for clients such as curl."""
         return self.root / "ca.crt"
 
     @property
     def authserver_certificate(self) -> Path:
-        """What the authorization server shows."""
+        """The certificate of the authorization service."""
         return self.root / "authserver.crt"
 
     @property
     def authserver_key(self) -> Path:
-        """The key to it."""
+        """Its private key."""
         return self.root / "authserver.key"
 
     @property
     def dev(self) -> Path:
-        """The development issuer, and certificates of workloads."""
+        """The folder of the development issuer and of workload certificates."""
         return self.root / "dev"
 
     @property
     def quickstart(self) -> Path:
-        """The resources to play with; edits are kept."""
+        """The resources of the quickstart. Edits are kept until `reset_quickstart`."""
         return self.root / "quickstart"
 
 
 def prepare_workspace(root: Path, now: datetime) -> Workspace:
-    """Make what is missing or about to expire; raises `WorkspaceError` if the folder cannot be written."""
+    """Create missing files and renew certificates; raises `WorkspaceError` if the folder is not writable."""
     workspace = Workspace(root)
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         workspace.quickstart.mkdir(exist_ok=True)
         _copy_quickstart(workspace.quickstart)
-        if not _certificates_hold(workspace, now):
+        if not _certificates_are_valid(workspace, now):
             _make_certificates(workspace, now)
     except OSError as error:
-        raise WorkspaceError(f"cannot write {error.filename or root}: {error.strerror}") from error
+        raise _unwritable(error, root) from error
     return workspace
 
 
-def prepare_identities(workspace: Workspace, host: str, now: datetime) -> WorkloadFiles:
-    """Make a development issuer on ``host`` and a workload, and let the quickstart trust them.
+def reset_quickstart(root: Path, now: datetime) -> Path | None:
+    """Remove the quickstart's resources, so that `prepare_workspace` creates them again.
 
-    Raises `DevFolderError` or `WorkspaceError` if that cannot be written.
+    Moves files that the user edited or added to a backup folder and returns its path; None if there are none. Raises
+    `WorkspaceError` if the folder is not writable.
+    """
+    workspace = Workspace(root)
+    backup = root / f"quickstart-backup-{now:%Y%m%d-%H%M%S}"
+    ours = {source.name: source.read_bytes() for source in _samples()}
+    try:
+        for path in sorted(workspace.quickstart.glob("*")):
+            if path.name in _GENERATED or (path.is_file() and path.read_bytes() == ours.get(path.name)):
+                path.unlink()
+            else:
+                backup.mkdir(mode=0o700, exist_ok=True)
+                path.rename(backup / path.name)
+    except OSError as error:
+        raise _unwritable(error, root) from error
+    return backup if backup.exists() else None
+
+
+def prepare_identities(workspace: Workspace, host: str, now: datetime) -> WorkloadFiles:
+    """Create a development issuer for ``host`` and a client certificate, and their CAs as Secrets of the quickstart.
+
+    Raises `DevFolderError` or `WorkspaceError` if a file is not writable.
     """
     issuer = prepare_issuer(workspace.dev, host, now)
     made = write_workload(workspace.dev, WORKLOAD, "janitor", now=now, lifetime=_LIFETIME)
     secrets = (("issuer-ca", issuer.ca), ("workloads-ca", made.ca))
     try:
         text = "---".join(_ca_secret(name, path.read_bytes()) for name, path in secrets)
-        trusted = f"# Whom the quickstart trusts; made anew at each start.{text}"
+        trusted = f"# The CAs that the quickstart trusts. `authplane run` writes this file at each start.{text}"
         _write_private(workspace.quickstart / "identities.yaml", trusted.encode())
     except OSError as error:
-        raise WorkspaceError(f"cannot write {error.filename}: {error.strerror}") from error
+        raise _unwritable(error, workspace.root) from error
     return made
 
 
 def _copy_quickstart(target: Path) -> None:
-    for source in files("authplane.devkit.local").joinpath("sample").iterdir():
+    for source in _samples():
         path = target / source.name
         if not path.exists():
             path.write_bytes(source.read_bytes())
 
 
-def _certificates_hold(workspace: Workspace, now: datetime) -> bool:
+def _samples() -> Iterator[Traversable]:
+    return files("authplane.devkit.local").joinpath("sample").iterdir()
+
+
+def _unwritable(error: OSError, root: Path) -> WorkspaceError:
+    return WorkspaceError(
+        f"Cannot write {error.filename or root}: {error.strerror}. Use --state-dir with a folder that you can write."
+    )
+
+
+def _certificates_are_valid(workspace: Workspace, now: datetime) -> bool:
     secrets = workspace.quickstart / "certificates.yaml"
     if not all(path.is_file() for path in (workspace.ca, workspace.authserver_key, secrets)):
         return False
@@ -119,7 +154,7 @@ def _make_certificates(workspace: Workspace, now: datetime) -> None:
 
 def _secrets(authority: KeyPair, gateway: KeyPair) -> str:
     return f"""\
-# Throw-away certificates of this workspace. Delete the file to get new ones.
+# Throw-away certificates. Delete this file to get new ones.
 apiVersion: v1
 kind: Secret
 metadata:
@@ -151,7 +186,7 @@ def _indented(pem: bytes) -> str:
 
 
 def _write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, whole or not at all."""
+    """Write a file atomically. Only its owner can read it."""
     draft = path.with_name(f".{path.name}.new")
     draft.touch(mode=0o600)
     draft.write_bytes(content)

@@ -19,6 +19,7 @@ from authplane.runtime.servers.port_holder import find_port_holder
 
 _LONGEST_PATH: Final = 107
 """Maximum length of the path of a unix socket, in bytes."""
+_LISTENS: Final = "listens there"
 
 
 class ListenError(Exception):
@@ -33,6 +34,9 @@ class AddressTakenError(ListenError):
     """Another program listens there, or this one may not."""
 
     def __init__(self, address: "Address", why: str, remedy: str = "Stop it, or choose another address.") -> None:
+        self.why = why
+        self.busy = why.endswith(_LISTENS)
+        """Whether another program listens there."""
         self.fact = f"Cannot listen on {address}: {why}."
         """The message without its remedy, for callers that know a better one."""
         super().__init__(f"{self.fact} {remedy}")
@@ -196,14 +200,14 @@ def _claim_path(address: UnixAddress) -> None:
             return
         except OSError as error:
             raise _taken(address, error) from error
-    raise AddressTakenError(address, "another program listens there")
+    raise AddressTakenError(address, f"another program {_LISTENS}")
 
 
 def _taken(address: Address, error: OSError) -> AddressTakenError:
     if error.errno != errno.EADDRINUSE:
         return AddressTakenError(address, os.strerror(error.errno or 0), "Choose another address.")
     holder = find_port_holder(address.port) if isinstance(address, TcpAddress) else None
-    return AddressTakenError(address, f"{holder or 'another program'} listens there")
+    return AddressTakenError(address, f"{holder or 'another program'} {_LISTENS}")
 
 
 def _read(path: str) -> bytes:
