@@ -11,8 +11,11 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
 from tests.support.certificates import authority
 from tests.support.eventually import START_LIMIT, eventually
+from tests.support.mcp.tool_server import tool_server
 from tests.support.ports import free_port
 from tests.support.resources.contour_manifests import PASSWORD, manifests
 
@@ -66,6 +69,44 @@ async def output(line: str) -> str:
 def next_commands(printed: str) -> list[str]:
     """Return the commands under ``Next``."""
     return [line.strip() for line in printed.partition("\nNext")[2].splitlines() if line.startswith("  ")]
+
+
+@pytest.mark.requirement("IN-1")
+async def test_run_serves_the_folder_to_members_of_a_group_and_to_nobody_else() -> None:
+    port = free_port()
+    async with tool_server() as tools:
+        url = f"http://127.0.0.1:{tools.port}/mcp"
+        made = await output(f"authplane init notes --url {url} --issuer dev --port {port} --group adders=add")
+        test, run, call = next_commands(made)
+        assert "1 failed" not in await output(test)
+        token = "authplane dev token --sub alice --aud tools --claim 'groups:=[\"adders\"]'"
+        assert token in call
+        async with program(f"{run} --loosen-after 0", port):
+            served = f"http://127.0.0.1:{port}/default/tools"
+            member = (await output(token)).strip()
+            stranger = (await output(token.replace("adders", "others"))).strip()
+            async with (
+                httpx2.AsyncClient(headers={"authorization": f"Bearer {member}"}, timeout=30) as http,
+                Client(streamable_http_client(served, http_client=http)) as client,
+            ):
+                result = await client.call_tool("add", {"a": 2, "b": 3})
+            statuses = [await called(served, each, tool) for each, tool in (
+                (member, "add"), (member, "wipe"), (stranger, "add"), ("", "add"),
+            )]  # fmt: skip
+    assert result.structured_content == {"result": 5}
+    assert statuses[1:] == [403, 403, 401]
+    assert statuses[0] not in {401, 403}
+    assert set(tools.called) == {"add"}
+
+
+async def called(url: str, token: str, tool: str) -> int:
+    """Call a tool with one request, and return the status of the answer."""
+    headers = {"accept": "application/json, text/event-stream"} | (
+        {"authorization": f"Bearer {token}"} if token else {}
+    )
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": {}}}
+    async with httpx2.AsyncClient(timeout=30) as http:
+        return (await http.post(url, headers=headers, json=message)).status_code
 
 
 @pytest.mark.requirement("IN-2")
