@@ -17,7 +17,7 @@ NOT_FIRST = frozenset(
     {"a", "an", "the", "how", "where", "what", "who", "which", "whether", "when", "if", "with", "for"}
 )
 """Words that neither a noun phrase nor an imperative of an option's help starts with here."""
-AVOIDED = re.compile(r"\b(authorization server|whoever|is asked|is told|asks?|how many|how long|stands?|holds?)\b")
+AVOIDED = re.compile(r"\b(authorization server|whoever|is asked|is told|how many|how long|stands?|holds?)\b")
 NOT_YET = frozenset({"authplane run", "authplane doctor", "authplane test", "authplane schema"})
 """Commands whose help is still to be rewritten."""
 

@@ -47,7 +47,7 @@ STACKS = pytest.mark.parametrize("stack", ["threads", "loop"])
 @STACKS
 @pytest.mark.parametrize(("name", "options"), WITHOUT_XDS.items(), ids=WITHOUT_XDS)
 async def test_a_server_without_xds_refuses_what_only_xds_has(stack: str, name: str, options: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match=f"^{name} has no effect without xds$"):
+    with pytest.raises(TypeError, match=f"^{name} has no effect without xDS. Set xds=True, or remove the argument.$"):
         make_server(stack, **options)
     make_server(stack, xds=BOOTSTRAP, **options)
 
@@ -55,7 +55,7 @@ async def test_a_server_without_xds_refuses_what_only_xds_has(stack: str, name: 
 @STACKS
 @pytest.mark.parametrize(("name", "options"), WITH_XDS.items(), ids=WITH_XDS)
 async def test_a_server_with_xds_refuses_what_xds_brings(stack: str, name: str, options: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match=f"^{name} has no effect with xds: "):
+    with pytest.raises(TypeError, match=f"^{name} has no effect with xDS"):
         make_server(stack, xds=BOOTSTRAP, **options)
     make_server(stack, **{**options, "certificate": options.get("certificate") and server_certificate("a").certificate})
 
@@ -69,26 +69,30 @@ async def test_other_arguments_are_for_both(stack: str, options: dict[str, Any])
 
 @STACKS
 async def test_xds_is_not_switched_off_by_false(stack: str) -> None:
-    with pytest.raises(TypeError, match="xds must be True, the path of a bootstrap, or a dict"):
+    with pytest.raises(TypeError, match=r"xds is False\. Use True, the path of a bootstrap or a dict"):
         make_server(stack, xds=False)
 
 
 @STACKS
 async def test_a_server_without_xds_refuses_credentials_of_xds(stack: str) -> None:
     made: Any = make_server(stack)
-    with pytest.raises(TypeError, match=r"^xDS credentials are for servers with xds$"):
+    with pytest.raises(TypeError, match=r"^XdsServerCredentials need a server with xDS. Set xds=True.$"):
         made.add_secure_port("127.0.0.1:0", authplane.grpc.XdsServerCredentials(None))
 
 
 CHANNELS: dict[str, tuple[str, dict[str, Any], str]] = {
-    "xds": ("127.0.0.1:1", {"xds": BOOTSTRAP}, "^xds has no effect: only targets that begin with xds: have it$"),
+    "xds": (
+        "127.0.0.1:1",
+        {"xds": BOOTSTRAP},
+        "^xds has no effect on this target. Use a target that starts with xds:, or remove the argument.$",
+    ),
     "xds of the environment": ("127.0.0.1:1", {"xds": True}, "^xds has no effect"),
     "registry": ("127.0.0.1:1", {"registry": filter_registry()}, "^registry has no effect"),
-    "filters": ("xds:///shop", {"xds": BOOTSTRAP, "filters": []}, "^filters has no effect with a target of xDS"),
+    "filters": ("xds:///shop", {"xds": BOOTSTRAP, "filters": []}, "^filters has no effect on an xDS target"),
     "xds credentials": (
         "127.0.0.1:1",
         {"credentials": authplane.grpc.XdsChannelCredentials(None)},
-        "^xDS credentials are for targets that begin with xds:$",
+        "^XdsChannelCredentials need an xDS target. Use a target that starts with xds:.$",
     ),
 }
 
@@ -138,7 +142,7 @@ def _serve_and_call(control: Control, authority: Authority, make: Any, cart: Car
 
 @pytest.mark.parametrize("said", ["Envoy", "ENVOY", "", None, 1])
 def test_a_form_that_there_is_not_raises(said: Any) -> None:
-    words = "check_request must be 'a92' or 'envoy', and is "
+    words = "check_request must be 'a92' or 'envoy', not "
     with pytest.raises(ValueError, match=words):
         ExtAuthzOptions(check_request=said)
     with pytest.raises(ValueError, match=words):

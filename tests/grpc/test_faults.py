@@ -100,7 +100,7 @@ def test_without_a_decision_calls_are_refused(
         error = refusal(channel)
     assert (error.code(), error.details()) == (
         grpc.StatusCode.PERMISSION_DENIED,
-        "there is no decision of the authorization service",
+        "the authorization service made no decision",
     )
     assert cart.calls == 0
 

@@ -84,16 +84,18 @@ def nested() -> extension_matcher_pb2.ExtensionWithMatcher:
 CONNECTION = composite(first_match(when(cel("source.port > 1"), then=skip())))
 WRONG: dict[str, tuple[Message, Side, str]] = {
     "no filter at all": (
-        wrappers_pb2.StringValue(), Side.SERVER, "google.protobuf.StringValue configures no filter that a program"
+        wrappers_pb2.StringValue(), Side.SERVER, "google.protobuf.StringValue does not configure a filter"
     ),
-    "what ends a chain": (router_pb2.Router(), Side.SERVER, "Router configures no filter that a program can name"),
-    "a filter of the other side": (fault_pb2.HTTPFault(), Side.SERVER, "HTTPFault is not supported on servers"),
+    "what ends a chain": (router_pb2.Router(), Side.SERVER, "Router does not configure a filter. Use the"
+    " configuration of a filter that does not end the chain."),
+    "a filter of the other side": (fault_pb2.HTTPFault(), Side.SERVER, "HTTPFault is not supported on servers. Use"
+    " another filter."),
     "a check without a service": (ext_authz_pb2.ExtAuthz(), Side.SERVER, "grpc_service: "),
     "two things in a tree": (
         nested(),
         Side.SERVER,
-        r"xds_matcher\.matcher_tree\.exact_match_map\.map\.a\.action\.typed_config: one of typed_config and "
-        r"filter_chain must be set \[FilterMissing\]; "
+        r"xds_matcher\.matcher_tree\.exact_match_map\.map\.a\.action\.typed_config: The action has no filter. "
+        r"Set typed_config or filter_chain. \[FilterMissing\]\n"
         r"xds_matcher\.matcher_tree\.exact_match_map\.map\.b\.action\.typed_config\.",
     ),
     "what only servers know": (CONNECTION, Side.CLIENT, "'source' is not defined"),
@@ -108,5 +110,5 @@ def test_what_cannot_be_used_is_an_error_with_every_problem(config: Message, sid
 
 def test_the_kinds_of_filters_are_those_of_the_registry() -> None:
     filter_from(rbac_pb2.RBAC())
-    with pytest.raises(ValueError, match="configures no filter"):
+    with pytest.raises(ValueError, match="does not configure a filter"):
         filter_from(rbac_pb2.RBAC(), registry=Registry.of(ROUTER))

@@ -170,7 +170,7 @@ async def test_a_call_is_drawn_once_whether_it_is_dropped() -> None:
                 await channel.unary_unary("/a/b")(b"")
     assert (caught.value.code(), caught.value.details()) == (
         grpc.StatusCode.UNAVAILABLE,
-        "dropped on purpose: load",
+        "dropped by drop_overloads: load",
     )
 
 
@@ -356,7 +356,7 @@ def test_a_configuration_of_which_no_rules_can_be_made_lets_no_call_through(
         changed.clear()
         control.publish(listener(server.port, manager(http_filter("broken", Empty()))))
         assert changed.wait(PATIENCE)
-        assert changes[-1] == NotServing(f"127.0.0.1:{server.port}", "its filters could not be made")
+        assert changes[-1] == NotServing(f"127.0.0.1:{server.port}", "cannot create the filters")
         assert refusal(channel, timeout=1).code() is not grpc.StatusCode.OK
     assert cart.calls == 1
     changed.clear()

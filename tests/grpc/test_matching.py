@@ -148,19 +148,22 @@ def nested(levels: int) -> Tree:
 
 
 REFUSED: Final[dict[str, tuple[Callable[[], Any], str]]] = {
-    "a name with capitals": (lambda: header("X-A"), "'X-A' is not the name of a header in lower case"),
-    "a map by no header": (lambda: by_header("", {"a": skip()}), "'' is not the name of a header in lower case"),
-    "an empty prefix": (lambda: X.begins_with(""), "is empty; everything would match"),
-    "a broken pattern": (lambda: X.matches("("), "'(' is not a regular expression of RE2: missing ): ("),
+    "a name with capitals": (
+        lambda: header("X-A"),
+        "'X-A' is not a header name in lower case. Use lower-case letters, digits and hyphens.",
+    ),
+    "a map by no header": (lambda: by_header("", {"a": skip()}), "'' is not a header name in lower case"),
+    "an empty prefix": (lambda: X.begins_with(""), "The text is empty and would match every value. Set a text."),
+    "a broken pattern": (lambda: X.matches("("), "'(' is not an RE2 expression: missing ): (. Use the RE2 syntax."),
     "a broken expression": (lambda: cel("request.nothing"), "1:8: request has no member nothing"),
     "an expression that is no truth value": (lambda: cel("request.path"), "bool"),
     "connections on the client": (lambda: cel("source.port > 1", side=Side.CLIENT), "source"),
-    "all of nothing": (all_of, "at least one predicate must be given"),
-    "a tree without branches": (first_match, "a tree has at least one branch"),
-    "a map without entries": (lambda: by_prefix("x-a", {}), "a tree has at least one entry"),
-    "no filter": (execute, "an action executes at least one filter; skip() lets calls pass"),
-    "more than all": (lambda: execute(rbac_pb2.RBAC(), sample=2), "a share is from 0 to 1, not 2"),
-    "a tree that is too deep": (lambda: composite(nested(17)), "trees are nested more than 16 deep"),
+    "all of nothing": (all_of, "There is no predicate. Pass at least one."),
+    "a tree without branches": (first_match, "The tree has no branch. Pass at least one."),
+    "a map without entries": (lambda: by_prefix("x-a", {}), "The tree has no entry. Pass at least one."),
+    "no filter": (execute, "The action has no filter. Pass at least one filter, or use skip()."),
+    "more than all": (lambda: execute(rbac_pb2.RBAC(), sample=2), "2 is not a share. Use a number from 0 to 1."),
+    "a tree that is too deep": (lambda: composite(nested(17)), "Trees are nested more than 16 deep. Use fewer levels."),
 }
 
 

@@ -126,7 +126,7 @@ async def test_a_target_that_does_not_resolve_is_unavailable_and_the_patient_wai
     error = await ways.refusal()
     assert (error.code(), error.details()) == (
         grpc.StatusCode.UNAVAILABLE,
-        "no virtual host of inline serves the authority 'shop'",
+        "no virtual host of inline matches authority 'shop'",
     )
     patient = asyncio.create_task(ways.call("unary_unary", b"a", wait_for_ready=True))
     await asyncio.sleep(0.05)
@@ -226,7 +226,7 @@ async def test_a_cluster_takes_only_so_many_calls_at_once(
     carts[0].hold.set()
     assert (error.code(), error.details()) == (
         grpc.StatusCode.UNAVAILABLE,
-        "too many calls are under way to this cluster",
+        "the cluster has too many concurrent calls (max_requests)",
     )
     assert (await slow)[0] == [b"slow"]
 
@@ -241,7 +241,7 @@ async def test_calls_are_dropped_where_the_endpoints_say_so(
     )
     control.publish(api_listener("shop", manager(inline=inline)), cluster("c"), assigned)
     error = await connect().refusal()
-    assert (error.code(), error.details()) == (grpc.StatusCode.UNAVAILABLE, "dropped on purpose: maintenance")
+    assert (error.code(), error.details()) == (grpc.StatusCode.UNAVAILABLE, "dropped by drop_overloads: maintenance")
 
 
 async def test_routes_choose_clusters_and_limit_the_time(
@@ -282,11 +282,11 @@ async def test_the_status_of_calls_has_the_beginning_of_many_problems_and_the_lo
     assert error.code() is grpc.StatusCode.UNAVAILABLE
     details = error.details()
     assert "http_filters[0]" in details
-    assert re.search(r"… \(the log of authplane\.xds has all \d{5} characters\)$", details)
+    assert re.search(r"… \(the log authplane\.xds contains all \d{5} characters\)$", details)
     assert len(details) < 600
 
     async def logged() -> bool:
-        return any("refused" in line and "http_filters[199]" in line for line in caplog.messages)
+        return any("rejected" in line and "http_filters[199]" in line for line in caplog.messages)
 
     await eventually(logged)
 
@@ -303,7 +303,7 @@ async def test_a_channel_shows_that_it_is_ready(connect: Any, control: Control, 
 
 
 @pytest.mark.parametrize(
-    ("target", "words"), [("xds:///", "names nothing"), ("xds://unknown/shop", "does not know the authority")]
+    ("target", "words"), [("xds:///", "has no name"), ("xds://unknown/shop", "has no authority for")]
 )
 def test_a_target_that_cannot_be_is_refused_at_once(control: Control, target: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
@@ -311,5 +311,5 @@ def test_a_target_that_cannot_be_is_refused_at_once(control: Control, target: st
 
 
 def test_a_bootstrap_that_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
-    with pytest.raises(authplane.grpc.BootstrapError, match="cannot be read"):
+    with pytest.raises(authplane.grpc.BootstrapError, match="Cannot read the xDS bootstrap"):
         authplane.grpc.channel("xds:///shop", xds=tmp_path / "missing.json")

@@ -114,5 +114,5 @@ def test_a_cluster_may_ask_for_tls(control: Control, cart: Cart, mesh: Mesh) -> 
         with open_one(exact="other.example") as channel:
             assert refusal(channel).code() is grpc.StatusCode.UNAVAILABLE
         with open_one(prefix="shop") as channel:
-            assert "cannot check the names" in refusal(channel).details()
+            assert "cannot check the subject alternative names" in refusal(channel).details()
     assert cart.calls == 1

@@ -19,10 +19,7 @@ SOURCE: Final = Path(__file__).parents[2] / "src" / "authplane"
 NOT_YET: Final = (
     "cli/",
     "controlplane/",
-    "dataplane/",
     "devkit/local/",
-    "grpc/",
-    "matching/",
     "policy/decide/",
     "runtime/",
 )
@@ -33,6 +30,9 @@ NO_PROBLEMS: Final = {
     "authserver.runtime.server_document.DocumentError": "it has findings, which are checked where they are built",
     "runtime.extras.ExtraMissingError": "it writes the sentence itself",
     "runtime.servers.listen.AddressTakenError": "it writes the sentence itself",
+    "dataplane.filters.calls.Stop": "the status of a gRPC call, in the style of grpcio; clients cannot repair servers",
+    "dataplane.filters.calls.Unanswered": "the status of a gRPC call to an authorization service",
+    "dataplane.filters.extauthz.service_decision.Deny": "the status of a gRPC call that a service denies",
     "devkit.diagnosis.examination.Row": "a row of doctor has its remedy in a field of its own",
     "policy.rules.rule_model.Expression": "an expression as a policy has it",
     "xds.client.client_messages.Report": "the words of the xDS server",
@@ -59,6 +59,8 @@ PASSES_ON: Final[dict[str, str]] = {
     "devkit/diagnosis/machine_probes.py:probe_ports": "a row of doctor has its remedy in a field of its own",
     "cel/check/engine.py:_parse_problems": "_reworded() ends each with a remedy",
     "cel/check/expression_lint.py:lint": "_whole(), _risky() and _part() end each with a remedy",
+    "dataplane/runtime/channels/xds_targets.py:_check": "_name_options() ends the fault with a remedy",
+    "dataplane/runtime/servers/xds_ports.py:_files": "the errors of runtime.servers.tls_files have their own remedies",
     "devkit/policies/policy_folders.py:load_paths": "the troubles of sources.runtime.listing have their own remedies",
     "core/problems.py:add": _METHOD,
     "core/problems.py:warn": _METHOD,
@@ -66,12 +68,16 @@ PASSES_ON: Final[dict[str, str]] = {
     "resources/typed/shapes.py:warn": _METHOD,
     "sources/runtime/read_folder.py:_complain": _FILE,
     "sources/runtime/read_folder.py:_read": _FILE,
+    "grpc/filters.py:filter_from": "each problem ends with a remedy",
+    "grpc/matching.py:_require": "each problem ends with a remedy",
+    "grpc/matching.py:cel": "each problem of the expression ends with a remedy",
 }
 """``file:function`` whose message ends with a part that the walker cannot resolve: why it has a remedy all the same."""
 
 NO_REMEDY: Final[dict[str, str]] = {
     "does not answer as Envoy's admin interface does": "a part of a sentence of `authplane decisions`, which has one",
     "does not answer with metrics": "likewise",
+    "Channel is closed.": "the words of grpcio",
     "The policy is enforced.": "nothing is wrong",
     "The policy is evaluated but not enforced.": "nothing is wrong",
     "The Service is called over TLS.": "nothing is wrong",

@@ -66,7 +66,7 @@ def test_other_forms_do_not_count_and_so_are_missing(other: Callable[[expression
     message = pb.CelMatcher()
     other(message.expr_match)
     assert read(message) == [
-        "expr_match.cel_expr_checked: must be set: only checked expressions are supported [Missing]"
+        "expr_match.cel_expr_checked: The expression is missing. Set a checked expression. [Missing]"
     ]
     message.expr_match.MergeFrom(expression('request.path == "/"'))
     assert isinstance(read(message), ExpressionMatcher)
@@ -74,12 +74,12 @@ def test_other_forms_do_not_count_and_so_are_missing(other: Callable[[expression
 
 @pytest.mark.requirement("CEL-1")
 def test_text_bytes_and_nothing_are_refused() -> None:
-    assert read(pb.CelMatcher()) == ["expr_match: must be set [Missing]"]
-    assert read(b"\xff") == ["the bytes are no xds.type.matcher.v3.CelMatcher [Unreadable]"]
+    assert read(pb.CelMatcher()) == ["expr_match: This field is required. Add it. [Missing]"]
+    assert read(b"\xff") == ["Cannot decode the bytes. Expected xds.type.matcher.v3.CelMatcher. [Unreadable]"]
     message = pb.CelMatcher(expr_match=expression('request.path == "/"'))
     message.expr_match.cel_expr_string = "true"
     assert read(message) == [
-        "expr_match.cel_expr_string: is a text; only cel_expr_checked is supported [ExpressionUnchecked]"
+        "expr_match.cel_expr_string: Expressions as text are not supported. Set cel_expr_checked. [ExpressionUnchecked]"
     ]
 
 
@@ -110,8 +110,8 @@ def test_a_text_is_extracted_or_the_default_is_taken() -> None:
 
 @pytest.mark.requirement("CEL-11")
 def test_an_extraction_gives_a_text_and_nothing_else() -> None:
-    assert extract(expression_pb.CelExtractString()) == ["expr_extract: must be set [Missing]"]
-    assert extract(b"\xff") == ["the bytes are no xds.type.v3.CelExtractString [Unreadable]"]
+    assert extract(expression_pb.CelExtractString()) == ["expr_extract: This field is required. Add it. [Missing]"]
+    assert extract(b"\xff") == ["Cannot decode the bytes. Expected xds.type.v3.CelExtractString. [Unreadable]"]
     message = expression_pb.CelExtractString(expr_extract=expression('request.path == "/"'))
     assert extract(message) == [
         (

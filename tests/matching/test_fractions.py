@@ -44,7 +44,7 @@ def test_a_fraction_is_capped_before_it_is_scaled(numerator: int, denominator: i
 def test_a_fraction_has_a_value() -> None:
     problems = Problems()
     assert parse_runtime_fraction(base_pb2.RuntimeFractionalPercent(runtime_key="x"), problems) is None
-    assert [str(each) for each in problems] == ["default_value: must be set [ValueMissing]"]
+    assert [str(each) for each in problems] == ["default_value: This field is required. Add it. [ValueMissing]"]
 
 
 @pytest.mark.requirement("HF-20")
@@ -52,7 +52,10 @@ def test_a_denominator_that_nobody_knows_is_refused() -> None:
     problems = Problems()
     value = percent_pb2.FractionalPercent.FromString(b"\x08\x01\x10\x09")
     assert parse_runtime_fraction(base_pb2.RuntimeFractionalPercent(default_value=value), problems) is None
-    assert [str(each) for each in problems] == ["default_value.denominator: 9 is no denominator [DenominatorUnknown]"]
+    assert [str(each) for each in problems] == [
+        "default_value.denominator: 9 is not a denominator. Supported: HUNDRED, TEN_THOUSAND, MILLION."
+        " [DenominatorUnknown]"
+    ]
 
 
 @pytest.mark.parametrize(

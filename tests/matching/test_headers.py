@@ -54,18 +54,24 @@ def test_a_header_matches_and_a_missing_one_only_if_absence_is_asked_for(case: C
 @pytest.mark.parametrize(
     ("fields", "want"),
     [
-        ({"name": "", "exact_match": "a"}, ["name: the name of the header is empty [NameMissing]"]),
-        ({}, ["nothing says what the header must be [MatcherMissing]"]),
-        ({"prefix_match": ""}, ["prefix_match: is empty; everything would match [MatcherEmpty]"]),
+        ({"name": "", "exact_match": "a"}, ["name: The header name is empty. Set a name. [NameMissing]"]),
+        ({}, ["The header has no matcher. Set one, such as string_match. [MatcherMissing]"]),
+        (
+            {"prefix_match": ""},
+            ["prefix_match: The text is empty and would match every value. Set a text. [MatcherEmpty]"],
+        ),
         (
             {"range_match": range_pb2.Int64Range(start=2, end=1)},
-            ["range_match: the end 1 is before the start 2 [RangeInvalid]"],
+            ["range_match: The end 1 is before the start 2. Set an end that is greater than the start. [RangeInvalid]"],
         ),
         (
             {"safe_regex_match": {"regex": "["}},
-            ["safe_regex_match.regex: '[' is not a regular expression of RE2: missing ]: [ [RegexInvalid]"],
+            ["safe_regex_match.regex: '[' is not an RE2 expression: missing ]: [. Use the RE2 syntax. [RegexInvalid]"],
         ),
-        ({"string_match": {"prefix": ""}}, ["string_match.prefix: is empty; everything would match [MatcherEmpty]"]),
+        (
+            {"string_match": {"prefix": ""}},
+            ["string_match.prefix: The text is empty and would match every value. Set a text. [MatcherEmpty]"],
+        ),
     ],
 )
 def test_a_matcher_is_refused(fields: dict[str, Any], want: list[str]) -> None:

@@ -35,5 +35,5 @@ def test_headers_are_read_as_inputs_read_them() -> None:
 def test_a_tree_that_keeps_matching_is_not_taken() -> None:
     inner: ListMatcher[object, str] = ListMatcher(branches=(), on_no_match=Act("a", keep_matching=True))
     for tree in (inner, ListMatcher(branches=(), on_no_match=Nested(inner))):
-        with pytest.raises(ValueError, match="keeps matching"):
+        with pytest.raises(ValueError, match="keep_matching"):
             as_search(tree)

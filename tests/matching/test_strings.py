@@ -95,26 +95,28 @@ def test_a_message_is_read(message: Any, fields: dict[str, Any], want: StringMat
 @pytest.mark.parametrize(
     ("fields", "want"),
     [
-        ({}, "one of exact, prefix, suffix, contains and safe_regex must be set [MatcherMissing]"),
+        ({}, "The matcher is empty. Set exact, prefix, suffix, contains or safe_regex. [MatcherMissing]"),
         (
             {"custom": {"name": "x"}},
-            "one of exact, prefix, suffix, contains and safe_regex must be set [MatcherMissing]",
+            "The matcher is empty. Set exact, prefix, suffix, contains or safe_regex. [MatcherMissing]",
         ),
-        ({"prefix": ""}, "prefix: is empty; everything would match [MatcherEmpty]"),
-        ({"suffix": ""}, "suffix: is empty; everything would match [MatcherEmpty]"),
-        ({"contains": ""}, "contains: is empty; everything would match [MatcherEmpty]"),
-        ({"safe_regex": {"regex": ""}}, "safe_regex.regex: '' is empty [RegexInvalid]"),
+        ({"prefix": ""}, "prefix: The text is empty and would match every value. Set a text. [MatcherEmpty]"),
+        ({"suffix": ""}, "suffix: The text is empty and would match every value. Set a text. [MatcherEmpty]"),
+        ({"contains": ""}, "contains: The text is empty and would match every value. Set a text. [MatcherEmpty]"),
+        ({"safe_regex": {"regex": ""}}, "safe_regex.regex: '' is empty. Use the RE2 syntax. [RegexInvalid]"),
         (
             {"safe_regex": {"regex": "("}},
-            "safe_regex.regex: '(' is not a regular expression of RE2: missing ): ( [RegexInvalid]",
+            "safe_regex.regex: '(' is not an RE2 expression: missing ): (. Use the RE2 syntax. [RegexInvalid]",
         ),
         (
             {"safe_regex": {"regex": "a(?=b)"}},
-            "safe_regex.regex: 'a(?=b)' is not a regular expression of RE2: invalid perl operator: (?= [RegexInvalid]",
+            "safe_regex.regex: 'a(?=b)' is not an RE2 expression: invalid perl operator: (?=. Use the RE2 syntax."
+            " [RegexInvalid]",
         ),
         (
             {"safe_regex": {"regex": "a"}, "ignore_case": True},
-            "ignore_case: has no effect on safe_regex; write (?i) into the expression [MatcherUnsupported]",
+            "ignore_case: ignore_case has no effect on safe_regex. Remove it, and start the expression with (?i)."
+            " [MatcherUnsupported]",
         ),
     ],
 )

@@ -109,134 +109,176 @@ class Case(NamedTuple):
 AT: Final = "matcher_list.matchers[0]"
 PREDICATE: Final = f"{AT}.predicate.single_predicate"
 REFUSED: Final = {
-    "nothing at all": Case({}, ("one of matcher_list and matcher_tree must be set [MatcherMissing]",)),
+    "nothing at all": Case({}, ("The matcher is empty. Set matcher_list or matcher_tree. [MatcherMissing]",)),
     "only what is for no match": Case(
-        {"on_no_match": act()}, ("one of matcher_list and matcher_tree must be set [MatcherMissing]",)
+        {"on_no_match": act()}, ("The matcher is empty. Set matcher_list or matcher_tree. [MatcherMissing]",)
     ),
-    "an empty list": Case({"matcher_list": {}}, ("matcher_list.matchers: there must be at least one [MatcherEmpty]",)),
+    "an empty list": Case(
+        {"matcher_list": {}}, ("matcher_list.matchers: The list is empty. Add at least one entry. [MatcherEmpty]",)
+    ),
     "an empty entry": Case(
-        listed({}), (f"{AT}.predicate: must be set [Missing]", f"{AT}.on_match: must be set [Missing]")
+        listed({}),
+        (
+            f"{AT}.predicate: This field is required. Add it. [Missing]",
+            f"{AT}.on_match: This field is required. Add it. [Missing]",
+        ),
     ),
     "an empty predicate": Case(
         when({}),
         (
-            f"{AT}.predicate: one of single_predicate, or_matcher, and_matcher and not_matcher must be set "
+            f"{AT}.predicate: The predicate is empty. Set single_predicate, or_matcher, and_matcher or not_matcher. "
             "[PredicateMissing]",
         ),
     ),
     "any of none": Case(
         when({"or_matcher": {}}),
-        (f"{AT}.predicate.or_matcher.predicate: there must be at least two [PredicateMissing]",),
+        (
+            f"{AT}.predicate.or_matcher.predicate: The list has fewer than two predicates. Add at least two."
+            " [PredicateMissing]",
+        ),
     ),
     "all of one": Case(
         when({"and_matcher": {"predicate": [IS_A]}}),
-        (f"{AT}.predicate.and_matcher.predicate: there must be at least two [PredicateMissing]",),
+        (
+            f"{AT}.predicate.and_matcher.predicate: The list has fewer than two predicates. Add at least two."
+            " [PredicateMissing]",
+        ),
     ),
     "problems in several parts of a predicate": Case(
         when({"and_matcher": {"predicate": [single(input=header()), {"not_matcher": single(value_match=IS)}]}}),
         (
             f"{AT}.predicate.and_matcher.predicate[0].single_predicate: "
-            "one of value_match and custom_match must be set [MatcherMissing]",
-            f"{AT}.predicate.and_matcher.predicate[1].not_matcher.single_predicate.input: must be set [Missing]",
+            "The predicate has no matcher. Set value_match or custom_match. [MatcherMissing]",
+            f"{AT}.predicate.and_matcher.predicate[1].not_matcher.single_predicate.input: This field is required. Add"
+            " it. [Missing]",
         ),
     ),
     "an input without a configuration": Case(
         when(single(input={"name": "n"}, value_match={"exact": "a"})),
-        (f"{PREDICATE}.input.typed_config: the input must be set [Missing]",),
+        (f"{PREDICATE}.input.typed_config: The input is missing. Set it. [Missing]",),
     ),
     "a text of CEL": Case(
         when(single(input=ATTRIBUTE, value_match={"exact": "a"})),
-        (f"{PREDICATE}: the input gives the attributes of CEL, and the matcher takes a text [TypeMismatch]",),
+        (
+            f"{PREDICATE}: The input is the attributes of CEL, but the matcher reads a text. Use an input and a"
+            " matcher of one type. [TypeMismatch]",
+        ),
     ),
     "an expression of CEL of a text": Case(
         when(single(input=header(), custom_match=TRUE)),
-        (f"{PREDICATE}: the input gives a text, and the matcher takes the attributes of CEL [TypeMismatch]",),
+        (
+            f"{PREDICATE}: The input is a text, but the matcher reads the attributes of CEL. Use an input and a"
+            " matcher of one type. [TypeMismatch]",
+        ),
     ),
     "a matcher that nobody knows": Case(
         when(single(input=header(), custom_match=extension("google.protobuf.Int32Value", value=1))),
         (
-            f"{PREDICATE}.custom_match.typed_config.type_url: 'google.protobuf.Int32Value' is no matcher that is known "
-            "here [TypeUnknown]",
+            f"{PREDICATE}.custom_match.typed_config.type_url: 'google.protobuf.Int32Value' is not a supported matcher. "
+            "Use another one. [TypeUnknown]",
         ),
     ),
     "an input that nobody knows": Case(
         when(single(input=extension(STRING, value="x"), value_match={"exact": "a"})),
         (
-            f"{PREDICATE}.input.typed_config.type_url: 'google.protobuf.StringValue' is no input that is known here "
+            f"{PREDICATE}.input.typed_config.type_url: 'google.protobuf.StringValue' is not a supported input. Use"
+            " another one. "
             "[TypeUnknown]",
         ),
     ),
     "a header without a name": Case(
         when(single(input=header(""), value_match={"exact": "a"})),
-        (f"{PREDICATE}.input.typed_config.header_name: '' is not the name of a header in lower case [NameInvalid]",),
+        (
+            f"{PREDICATE}.input.typed_config.header_name: '' is not a header name in lower case. Use lower-case"
+            " letters, digits and hyphens. [NameInvalid]",
+        ),
     ),
     "a header with capitals": Case(
         when(single(input=header("X-a"), value_match={"exact": "a"})),
-        (f"{PREDICATE}.input.typed_config.header_name: 'X-a' is not the name of a header in lower case [NameInvalid]",),
+        (
+            f"{PREDICATE}.input.typed_config.header_name: 'X-a' is not a header name in lower case. Use lower-case"
+            " letters, digits and hyphens. [NameInvalid]",
+        ),
     ),
     "a header with a space": Case(
         {"matcher_tree": {"input": header("x a"), "exact_match_map": {"map": {"k": act()}}}},
-        ("matcher_tree.input.typed_config.header_name: 'x a' is not the name of a header in lower case [NameInvalid]",),
+        (
+            "matcher_tree.input.typed_config.header_name: 'x a' is not a header name in lower case. Use lower-case"
+            " letters, digits and hyphens. [NameInvalid]",
+        ),
     ),
     "a header with a name that is too long": Case(
         when(single(input=header("x" * 16_384), value_match={"exact": "a"})),
-        (f"{PREDICATE}.input.typed_config.header_name: is longer than 16383 characters [NameInvalid]",),
+        (
+            f"{PREDICATE}.input.typed_config.header_name: The header name is longer than 16383 characters. Shorten"
+            " it. [NameInvalid]",
+        ),
     ),
     "an empty prefix": Case(
         when(single(input=header(), value_match={"prefix": ""})),
-        (f"{PREDICATE}.value_match.prefix: is empty; everything would match [MatcherEmpty]",),
+        (f"{PREDICATE}.value_match.prefix: The text is empty and would match every value. Set a text. [MatcherEmpty]",),
     ),
     "an expression in any case": Case(
         when(single(input=header(), value_match={"safe_regex": {"regex": "a"}, "ignore_case": True})),
         (
-            f"{PREDICATE}.value_match.ignore_case: has no effect on safe_regex; write (?i) into the expression "
+            f"{PREDICATE}.value_match.ignore_case: ignore_case has no effect on safe_regex. Remove it, and start the"
+            " expression with (?i). "
             "[MatcherUnsupported]",
         ),
     ),
     "a matcher of texts from elsewhere": Case(
         when(single(input=header(), value_match={"custom": extension(STRING, value="a")})),
         (
-            f"{PREDICATE}.value_match: one of exact, prefix, suffix, contains and safe_regex must be set "
+            f"{PREDICATE}.value_match: The matcher is empty. Set exact, prefix, suffix, contains or safe_regex. "
             "[MatcherMissing]",
         ),
     ),
     "a map without an input or entries": Case(
         {"matcher_tree": {"prefix_match_map": {}}},
         (
-            "matcher_tree.input: must be set [Missing]",
-            "matcher_tree.prefix_match_map.map: there must be at least one [MatcherEmpty]",
+            "matcher_tree.input: This field is required. Add it. [Missing]",
+            "matcher_tree.prefix_match_map.map: The list is empty. Add at least one entry. [MatcherEmpty]",
         ),
     ),
     "no map": Case(
         {"matcher_tree": {"input": header()}},
-        ("matcher_tree: one of exact_match_map and prefix_match_map must be set [MatcherMissing]",),
+        ("matcher_tree: The map is missing. Set exact_match_map or prefix_match_map. [MatcherMissing]",),
     ),
     "a map of CEL": Case(
         {"matcher_tree": {"input": ATTRIBUTE, "exact_match_map": {"map": {"k": act()}}}},
-        ("matcher_tree.input: the input gives the attributes of CEL, and the keys of a map are texts [TypeMismatch]",),
+        (
+            "matcher_tree.input: The input is the attributes of CEL, but the keys of a map are texts. Use an input"
+            " that is a text. [TypeMismatch]",
+        ),
     ),
     "a map from elsewhere": Case(
         {"matcher_tree": {"input": header(), "custom_match": extension(STRING, value="a")}},
-        ("matcher_tree.custom_match: is not supported; use exact_match_map or prefix_match_map [MatcherUnsupported]",),
+        (
+            "matcher_tree.custom_match: custom_match is not supported. Use exact_match_map or prefix_match_map."
+            " [MatcherUnsupported]",
+        ),
     ),
     "neither a tree nor an action": Case(
         {**keyed(), "on_no_match": {}},
-        ("on_no_match: one of matcher and action must be set [OnMatchMissing]",),
+        ("on_no_match: on_match is empty. Set matcher or action. [OnMatchMissing]",),
     ),
     "an action that nobody knows": Case(
         {"matcher_tree": {"input": header(), "exact_match_map": {"map": {"\n": {"action": TRUE}}}}},
         (
             "matcher_tree.exact_match_map.map.\\n.action.typed_config.type_url: "
-            "'google.protobuf.BoolValue' is no action that is known here [TypeUnknown]",
+            "'google.protobuf.BoolValue' is not a supported action. Use another one. [TypeUnknown]",
         ),
     ),
     "an action without a configuration": Case(
         when(IS_A, {"action": {"name": "n"}}),
-        (f"{AT}.on_match.action.typed_config: the action must be set [Missing]",),
+        (f"{AT}.on_match.action.typed_config: The action is missing. Set it. [Missing]",),
     ),
     "a search that goes on": Case(
         when(IS_A, {**act(), "keep_matching": True}),
-        (f"{AT}.on_match.keep_matching: has no place here: there is one action in the end [KeepMatchingUnsupported]",),
+        (
+            f"{AT}.on_match.keep_matching: keep_matching is not supported, because a tree has one action here. Remove"
+            " it. [KeepMatchingUnsupported]",
+        ),
     ),
 }
 
@@ -266,7 +308,7 @@ def test_a_tree_is_sixteen_deep_and_no_more(package: Any, how: str) -> None:
     assert problems == []
     refused, [problem] = judged(package, nested(17, how))
     assert refused is None
-    assert problem.endswith(".matcher: matchers are nested more than 16 deep [TooDeep]")
+    assert problem.endswith(".matcher: Matchers are nested more than 16 deep. Use fewer levels. [TooDeep]")
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=["xds", "envoy"])
@@ -282,7 +324,7 @@ def test_predicates_nest_a_hundred_deep_and_no_more(package: Any, negations: int
     problems = Problems()
     assert (parse_tree(message, KINDS, problems) is not None) is taken
     told = [(each.reason, each.message) for each in problems]
-    assert told == ([] if taken else [("TooDeep", "predicates are nested more than 100 deep")])
+    assert told == ([] if taken else [("TooDeep", "Predicates are nested more than 100 deep. Use fewer levels.")])
 
 
 @pytest.mark.parametrize("url", ["nothing", "a/", "/"])
@@ -293,7 +335,8 @@ def test_a_type_without_a_name_is_refused(url: str) -> None:
     problems = Problems()
     assert parse_tree(message, KINDS, problems) is None
     assert [str(each) for each in problems] == [
-        f"matcher_tree.input.typed_config.type_url: '{url}' is not a prefix, a slash and the name of a message "
+        f"matcher_tree.input.typed_config.type_url: '{url}' is not a type URL. Use a prefix, a slash and a message"
+        " name. "
         "[TypeUrlInvalid]"
     ]
 
@@ -306,7 +349,8 @@ def test_an_input_that_is_no_message_is_refused() -> None:
     problems = Problems()
     assert parse_tree(message, KINDS, problems) is None
     assert [str(each) for each in problems] == [
-        "matcher_tree.input.typed_config: the bytes are no envoy.type.matcher.v3.HttpRequestHeaderMatchInput "
+        "matcher_tree.input.typed_config: Cannot decode the bytes. Expected"
+        " envoy.type.matcher.v3.HttpRequestHeaderMatchInput. "
         "[Unreadable]"
     ]
 

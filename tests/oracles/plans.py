@@ -146,7 +146,7 @@ class Passed(NamedTuple):
 
 
 NO_MATCH: Final = Ended(14, "no match found in composite filter")
-NO_AUTHORITY: Final = Ended(14, "the composite filter asks for the authority of the call, which is not known")
+NO_AUTHORITY: Final = Ended(14, "the composite filter reads the authority of the call, which is unknown")
 _CODES: Final = {401: 16, 403: 7, 404: 12}
 
 
@@ -207,10 +207,10 @@ class _Model:
                 self.written.append(text)
                 return None
             case Abort(code, per_million):
-                return Ended(code, "a fault was injected") if self._drawn < per_million else None
+                return Ended(code, "fault injected by the fault filter") if self._drawn < per_million else None
             case Permit(name, text, others):
                 is_this = header(name, self.request) == text
-                return None if is_this != others else Ended(7, "the call is not permitted")
+                return None if is_this != others else Ended(7, "an RBAC policy denies the call")
             case Check():
                 return self._check(each)
             case Inner(choice):
@@ -229,7 +229,7 @@ class _Model:
             case Deny(status):
                 return Ended(_CODES[status], "denied by the authorization service")
             case Silence():
-                return None if check.fails_open else Ended(7, "there is no decision of the authorization service")
+                return None if check.fails_open else Ended(7, "the authorization service made no decision")
             case _:
                 assert_never(check.answer)
         self.request = replace(self.request, metadata=metadata)

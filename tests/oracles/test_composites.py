@@ -100,7 +100,7 @@ async def test_grpcio_does_not_survive_a_composite_in_a_composite() -> None:
     fault = Choice(first_match(when(THERE, then=StringValue(value="1"))), {"1": Run((Abort(5),))})
     tree = Choice(fault.tree, {"1": Run((Inner(fault),))})
     request = Request(path="/s/m", authority=AUTHORITY)
-    assert judged(Config(side=Side.CLIENT, filter=tree), request, 0.5) == Ended(5, "a fault was injected")
+    assert judged(Config(side=Side.CLIENT, filter=tree), request, 0.5) == Ended(5, "fault injected by the fault filter")
     assert await native_branches([render_tree(fault)], [Sent(0, request)]) == [(5, "Fault injected")]
     assert await native_branches([render_tree(tree)], [Sent(0, request)]) == []
 
@@ -109,4 +109,4 @@ def native_status(found: Ended | Passed) -> tuple[int, str]:
     """Return how a call of grpcio ends."""
     if isinstance(found, Passed):
         return 0, ""
-    return found.code, "Fault injected" if found.message == "a fault was injected" else found.message
+    return found.code, "Fault injected" if found.message == "fault injected by the fault filter" else found.message

@@ -56,12 +56,14 @@ def filter_from(config: Message, *, side: Side = Side.SERVER, registry: Registry
     name = config.DESCRIPTOR.full_name
     kind = known.configs.get(name)
     if kind is None or kind.terminal:
-        raise ValueError(f"{name} configures no filter that a program can name")
+        raise ValueError(
+            f"{name} does not configure a filter. Use the configuration of a filter that does not end the chain."
+        )
     if side not in kind.sides:
-        raise ValueError(f"{name} is not supported on {side.value}s")
+        raise ValueError(f"{name} is not supported on {side.value}s. Use another filter.")
     problems = Problems()
     packed = Packed(name, config.SerializeToString(deterministic=True))
     made = parse_filter(kind, packed, Scope(side=side, trust=Trust(trusted=True), registry=known), problems)
     if made is None:
-        raise ValueError("; ".join(map(str, problems)))
+        raise ValueError("\n".join(map(str, problems)))
     return made

@@ -110,7 +110,7 @@ def cel(expression: str, *, side: Side = Side.SERVER) -> Predicate:
     matcher = cel_pb2.CelMatcher()
     match checked_expression(expression, _VOCABULARIES[side]):
         case tuple() as problems:
-            raise ValueError("; ".join(f"{each.line}:{each.column}: {each.message}" for each in problems))
+            raise ValueError("\n".join(f"{each.line}:{each.column}: {each.message}" for each in problems))
         case checked:
             matcher.expr_match.cel_expr_checked.CopyFrom(checked)
     single = Predicate.SinglePredicate(
@@ -145,7 +145,7 @@ def when(predicate: Predicate, *, then: Outcome) -> Branch:
 def first_match(*branches: Branch, otherwise: Outcome | None = None) -> Tree:
     """Try branches in order; the first that holds, and leads somewhere, is taken."""
     if not branches:
-        raise ValueError("a tree has at least one branch")
+        raise ValueError("The tree has no branch. Pass at least one.")
     tree = pb.Matcher(matcher_list=pb.Matcher.MatcherList(matchers=branches))
     return _with_end(tree, otherwise)
 
@@ -184,7 +184,7 @@ def execute(*filters: Message, sample: float | None = None) -> composite_pb2.Exe
     With ``sample``, a share from 0 to 1, only so many calls are judged by them; the others pass.
     """
     if not filters:
-        raise ValueError("an action executes at least one filter; skip() lets calls pass")
+        raise ValueError("The action has no filter. Pass at least one filter, or use skip().")
     action = composite_pb2.ExecuteFilterAction()
     if len(filters) == 1:
         action.typed_config.CopyFrom(_envoy_extension(filters[0]))
@@ -248,7 +248,7 @@ def _with_end(tree: Tree, otherwise: Outcome | None) -> Tree:
 
 def _map(kind: str, name: str, entries: Mapping[str, Outcome]) -> pb.Matcher.MatcherTree:
     if not entries:
-        raise ValueError("a tree has at least one entry")
+        raise ValueError("The tree has no entry. Pass at least one.")
     made = pb.Matcher.MatcherTree(input=_extension(_header_input(Header(name).name)))
     into = made.exact_match_map.map if kind == "exact_match_map" else made.prefix_match_map.map
     for key, outcome in entries.items():
@@ -259,13 +259,13 @@ def _map(kind: str, name: str, entries: Mapping[str, Outcome]) -> pb.Matcher.Mat
 def _joined(predicates: tuple[Predicate, ...]) -> Predicate | None:
     """Return the only one of them: messages have two or more."""
     if not predicates:
-        raise ValueError("at least one predicate must be given")
+        raise ValueError("There is no predicate. Pass at least one.")
     return predicates[0] if len(predicates) == 1 else None
 
 
 def _share(sample: float) -> base_pb2.RuntimeFractionalPercent:
     if not 0 <= sample <= 1:
-        raise ValueError(f"a share is from 0 to 1, not {sample}")
+        raise ValueError(f"{sample} is not a share. Use a number from 0 to 1.")
     percent = percent_pb2.FractionalPercent(
         numerator=round(sample * _MILLION), denominator=percent_pb2.FractionalPercent.MILLION
     )
@@ -276,12 +276,12 @@ def _require(parse: Callable[[Problems], object]) -> None:
     problems = Problems()
     parse(problems)
     if problems:
-        raise ValueError("; ".join(problem.message for problem in problems))
+        raise ValueError(" ".join(problem.message for problem in problems))
 
 
 def _require_depth(tree: Tree, depth: int = 1) -> None:
     if depth > DEEPEST:
-        raise ValueError(f"trees are nested more than {DEEPEST} deep")
+        raise ValueError(f"Trees are nested more than {DEEPEST} deep. Use fewer levels.")
     outcomes = [each.on_match for each in tree.matcher_list.matchers]
     outcomes += tree.matcher_tree.exact_match_map.map.values()
     outcomes += tree.matcher_tree.prefix_match_map.map.values()

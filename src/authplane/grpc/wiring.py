@@ -59,7 +59,7 @@ class ServerOptions:
     def gate(self) -> tuple[Gate, tuple[FilterConfig, ...]]:
         """Return a gate with filters that the program names."""
         _refuse(
-            "has no effect without xds",
+            "has no effect without xDS. Set xds=True, or remove the argument.",
             registry=self.registry,
             on_serving_state=self.on_serving_state,
             drain=self.drain,
@@ -77,8 +77,10 @@ class ServerOptions:
 
     def settings(self, xds: XdsSource) -> XdsSettings:
         """Return how a server obeys xDS; raises `BootstrapError`."""
-        _refuse("has no effect with xds: the Listener names the filters", filters=self.filters)
-        _refuse("has no effect with xds: use XdsServerCredentials", certificate=self.certificate)
+        _refuse(
+            "has no effect with xDS, because the Listener names the filters. Remove the argument.", filters=self.filters
+        )
+        _refuse("has no effect with xDS. Use XdsServerCredentials.", certificate=self.certificate)
         bootstrap = load_bootstrap(_source(xds))
         return XdsSettings(
             bootstrap=bootstrap,
@@ -108,12 +110,16 @@ class ChannelOptions:
     def given(self) -> grpc.ChannelCredentials | None:
         """The credentials of a channel to a target that xDS does not resolve."""
         if isinstance(self.credentials, XdsChannelCredentials):
-            raise TypeError("xDS credentials are for targets that begin with xds:")
+            raise TypeError("XdsChannelCredentials need an xDS target. Use a target that starts with xds:.")
         return self.credentials
 
     def plan(self) -> tuple[Naming, Plan, tuple[FilterConfig, ...]]:
         """Return a plan with filters that the program names."""
-        _refuse("has no effect: only targets that begin with xds: have it", xds=self.source, registry=self.registry)
+        _refuse(
+            "has no effect on this target. Use a target that starts with xds:, or remove the argument.",
+            xds=self.source,
+            registry=self.registry,
+        )
         filters = tuple(self.filters or ())
         state = filter_state(self.count, Teller(), Kept())
         plan = Plan(rules=FixedRules.of(filters, state), clusters={"": Backends(keys=(TARGET,))}, draw=state.random)
@@ -121,7 +127,10 @@ class ChannelOptions:
 
     def xds(self) -> XdsCalling:
         """Return what a channel for a target of xDS is made of; raises `BootstrapError`."""
-        _refuse("has no effect with a target of xDS: the control plane names the filters", filters=self.filters)
+        _refuse(
+            "has no effect on an xDS target, because the control plane names the filters. Remove the argument.",
+            filters=self.filters,
+        )
         bootstrap = load_bootstrap(_source(True if self.source is None else self.source))
         named = parse_target(self.target, bootstrap)
         return XdsCalling(
@@ -141,7 +150,7 @@ class ChannelOptions:
 
 
 def _refuse(why: str, **arguments: object) -> None:
-    """Raise if one of these arguments was given: whoever gives it expects it to do something."""
+    """Raise `TypeError` if one of these arguments is set: an argument without effect is a mistake of the caller."""
     for name, value in arguments.items():
         if value is not None:
             raise TypeError(f"{name} {why}")
@@ -149,7 +158,10 @@ def _refuse(why: str, **arguments: object) -> None:
 
 def _source(xds: XdsSource) -> BootstrapSource:
     if isinstance(xds, bool) and not xds:
-        raise TypeError("xds must be True, the path of a bootstrap, or a dict; leave it out for a server without xDS")
+        raise TypeError(
+            "xds is False. Use True, the path of a bootstrap or a dict, or remove the argument for a server without"
+            " xDS."
+        )
     return None if xds is True else xds
 
 

@@ -15,7 +15,7 @@ class Fraction:
 
     def __post_init__(self) -> None:
         if not 0 <= self.per_million <= MILLION:
-            raise ValueError("a fraction is from nothing to all")
+            raise ValueError("a fraction is from 0 to 1")
 
 
 ALWAYS: Final = Fraction(MILLION)

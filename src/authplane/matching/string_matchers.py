@@ -126,8 +126,8 @@ def _compiled(pattern: str) -> Any:
     try:
         return re2.compile(pattern, options)
     except UnicodeEncodeError:
-        return NoRegex("is not text")
+        return NoRegex("is not UTF-8 text")
     except re2.error as error:
         why = error.args[0]
         said = why.decode(errors="replace") if isinstance(why, bytes) else str(why)
-        return NoRegex(f"is not a regular expression of RE2: {said}")
+        return NoRegex(f"is not an RE2 expression: {said}")

@@ -100,7 +100,7 @@ class _Ready(Generic[S, A]):
 
     def _outcome(self, outcome: OnMatch[S, A]) -> Search[S, A]:
         if outcome.keep_matching:
-            raise ValueError("a tree that keeps matching has no single action")
+            raise ValueError("a tree with keep_matching has no single action")
         match outcome:
             case Act(action):
                 return lambda _: action

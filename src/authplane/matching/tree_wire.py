@@ -106,7 +106,7 @@ class _Reader(Generic[S, A]):
     def tree(self, message: TreeMessage, depth: int) -> Matcher[S, A] | None:
         problems = self._problems
         if depth > DEEPEST:
-            problems.add("TooDeep", f"matchers are nested more than {DEEPEST} deep")
+            problems.add("TooDeep", f"Matchers are nested more than {DEEPEST} deep. Use fewer levels.")
             return None
         other: OnMatch[S, A] | None = None
         if message.HasField("on_no_match"):
@@ -120,7 +120,7 @@ class _Reader(Generic[S, A]):
                 with problems.at("matcher_tree"):
                     return self._map(message.matcher_tree, other, depth)
             case _:
-                problems.add("MatcherMissing", "one of matcher_list and matcher_tree must be set")
+                problems.add("MatcherMissing", "The matcher is empty. Set matcher_list or matcher_tree.")
                 return None
 
     def _list(self, message: ListMessage, other: OnMatch[S, A] | None, depth: int) -> Matcher[S, A]:
@@ -128,7 +128,7 @@ class _Reader(Generic[S, A]):
         found: list[Branch[S, A]] = []
         with problems.at("matchers"):
             if not message.matchers:
-                problems.add("MatcherEmpty", "there must be at least one")
+                problems.add("MatcherEmpty", "The list is empty. Add at least one entry.")
             messages: Iterable[BranchMessage] = message.matchers
             for index, each in enumerate(messages):
                 with problems.at(index):
@@ -166,15 +166,17 @@ class _Reader(Generic[S, A]):
                 return None if source is None else PrefixMap.of(source, entries, other)
             case "custom_match":
                 with problems.at(kind):
-                    problems.add("MatcherUnsupported", "is not supported; use exact_match_map or prefix_match_map")
+                    problems.add(
+                        "MatcherUnsupported", "custom_match is not supported. Use exact_match_map or prefix_match_map."
+                    )
                 return None
             case _:
-                problems.add("MatcherMissing", "one of exact_match_map and prefix_match_map must be set")
+                problems.add("MatcherMissing", "The map is missing. Set exact_match_map or prefix_match_map.")
                 return None
 
     def _entries(self, messages: Mapping[str, OnMatchMessage], depth: int) -> dict[str, OnMatch[S, A]]:
         if not messages:
-            self._problems.add("MatcherEmpty", "there must be at least one")
+            self._problems.add("MatcherEmpty", "The list is empty. Add at least one entry.")
         found: dict[str, OnMatch[S, A]] = {}
         for key in sorted(messages):
             with self._problems.at(printable(key)):
@@ -188,7 +190,10 @@ class _Reader(Generic[S, A]):
         keep = message.keep_matching
         if keep and not self._kinds.keep_matching:
             with problems.at("keep_matching"):
-                problems.add("KeepMatchingUnsupported", "has no place here: there is one action in the end")
+                problems.add(
+                    "KeepMatchingUnsupported",
+                    "keep_matching is not supported, because a tree has one action here. Remove it.",
+                )
         match message.WhichOneof("on_match"):
             case "matcher":
                 with problems.at("matcher"):
@@ -199,7 +204,7 @@ class _Reader(Generic[S, A]):
                     action = self._action(message.action)
                 return None if action is None else Act(action, keep)
             case _:
-                problems.add("OnMatchMissing", "one of matcher and action must be set")
+                problems.add("OnMatchMissing", "on_match is empty. Set matcher or action.")
                 return None
 
     def _action(self, message: ExtensionMessage) -> A | None:
@@ -210,7 +215,7 @@ class _Reader(Generic[S, A]):
     def _predicate(self, message: PredicateMessage, depth: int) -> Predicate[S] | None:
         problems = self._problems
         if depth > _DEEPEST_PREDICATE:
-            problems.add("TooDeep", f"predicates are nested more than {_DEEPEST_PREDICATE} deep")
+            problems.add("TooDeep", f"Predicates are nested more than {_DEEPEST_PREDICATE} deep. Use fewer levels.")
             return None
         match message.WhichOneof("match_type"):
             case "single_predicate":
@@ -227,7 +232,7 @@ class _Reader(Generic[S, A]):
                     part = self._predicate(message.not_matcher, depth + 1)
                 return None if part is None else Not(part)
             case _:
-                text = "one of single_predicate, or_matcher, and_matcher and not_matcher must be set"
+                text = "The predicate is empty. Set single_predicate, or_matcher, and_matcher or not_matcher."
                 problems.add("PredicateMissing", text)
                 return None
 
@@ -239,7 +244,7 @@ class _Reader(Generic[S, A]):
             with self._problems.at(index):
                 found.append(self._predicate(message, depth + 1))
         if count < 2:
-            self._problems.add("PredicateMissing", "there must be at least two")
+            self._problems.add("PredicateMissing", "The list has fewer than two predicates. Add at least two.")
         return tuple(each for each in found if each is not None)
 
     def _single(self, message: SingleMessage) -> Predicate[S] | None:
@@ -264,15 +269,22 @@ class _Reader(Generic[S, A]):
                     takes = custom.takes
                     matcher = custom.parse(message.custom_match.typed_config.value, problems)
             case _:
-                problems.add("MatcherMissing", "one of value_match and custom_match must be set")
+                problems.add("MatcherMissing", "The predicate has no matcher. Set value_match or custom_match.")
         if kind is not None and kind.gives is not takes:
-            problems.add("TypeMismatch", f"the input gives {kind.gives.value}, and the matcher takes {takes.value}")
+            problems.add(
+                "TypeMismatch",
+                f"The input is {kind.gives.value}, but the matcher reads {takes.value}. Use an input and a matcher of"
+                " one type.",
+            )
         return None if source is None or matcher is None else Single(source, matcher)
 
     def _text_input(self, message: ExtensionMessage) -> Input[S, str] | None:
         kind, source = self._input(message)
         if kind is not None and kind.gives is not ValueType.TEXT:
-            self._problems.add("TypeMismatch", f"the input gives {kind.gives.value}, and the keys of a map are texts")
+            self._problems.add(
+                "TypeMismatch",
+                f"The input is {kind.gives.value}, but the keys of a map are texts. Use an input that is a text.",
+            )
             return None
         return source
 
@@ -285,20 +297,20 @@ class _Reader(Generic[S, A]):
         """Find what reads an extension; None is a problem."""
         url = message.typed_config.type_url
         if not url:
-            self._problems.add("Missing", f"the {noun} must be set")
+            self._problems.add("Missing", f"The {noun} is missing. Set it.")
             return None
         with self._problems.at("type_url"):
             _, slash, name = url.rpartition("/")
             if not slash or not name:
-                text = f"'{url}' is not a prefix, a slash and the name of a message"
+                text = f"'{url}' is not a type URL. Use a prefix, a slash and a message name."
                 self._problems.add("TypeUrlInvalid", text)
             elif name not in known:
-                self._problems.add("TypeUnknown", f"'{name}' is no {noun} that is known here")
+                self._problems.add("TypeUnknown", f"'{name}' is not a supported {noun}. Use another one.")
             else:
                 return known[name]
         return None
 
     def _is_set(self, present: bool) -> bool:
         if not present:
-            self._problems.add("Missing", "must be set")
+            self._problems.add("Missing", "This field is required. Add it.")
         return present

@@ -73,7 +73,7 @@ def parse_string_matcher(message: StringMessage, problems: Problems) -> StringMa
         case "safe_regex":
             return _parse_safe_regex(message, problems)
         case _:
-            problems.add("MatcherMissing", "one of exact, prefix, suffix, contains and safe_regex must be set")
+            problems.add("MatcherMissing", "The matcher is empty. Set exact, prefix, suffix, contains or safe_regex.")
             return None
 
 
@@ -91,7 +91,7 @@ def parse_regex(message: RegexMessage, problems: Problems) -> Regex | None:
     with problems.at("regex"):
         regex = compile_regex(message.regex)
         if isinstance(regex, NoRegex):
-            problems.add("RegexInvalid", f"'{shorten(message.regex, _SHOWN)}' {regex.why}")
+            problems.add("RegexInvalid", f"'{shorten(message.regex, _SHOWN)}' {regex.why}. Use the RE2 syntax.")
             return None
         return regex
 
@@ -101,12 +101,12 @@ def parse_header_matcher(message: pb.HeaderMatcher, problems: Problems) -> Heade
     name = message.name.lower()
     if not name:
         with problems.at("name"):
-            problems.add("NameMissing", "the name of the header is empty")
+            problems.add("NameMissing", "The header name is empty. Set a name.")
     match message.WhichOneof("header_match_specifier"):
         case "present_match":
             return HeaderPresent(name=name, present=message.present_match != message.invert_match)
         case None:
-            problems.add("MatcherMissing", "nothing says what the header must be")
+            problems.add("MatcherMissing", "The header has no matcher. Set one, such as string_match.")
             return None
         case "range_match":
             return _parse_range(name, message, problems)
@@ -120,13 +120,17 @@ def parse_header_input(data: bytes, problems: Problems) -> HeaderInput | None:
     try:
         name = inputs_pb.HttpRequestHeaderMatchInput.FromString(data).header_name
     except DecodeError:
-        problems.add("Unreadable", f"the bytes are no {HEADER_INPUT}")
+        problems.add("Unreadable", f"Cannot decode the bytes. Expected {HEADER_INPUT}.")
         return None
     with problems.at("header_name"):
         if len(name) > _LONGEST_NAME:
-            problems.add("NameInvalid", f"is longer than {_LONGEST_NAME} characters")
+            problems.add("NameInvalid", f"The header name is longer than {_LONGEST_NAME} characters. Shorten it.")
         elif not _HEADER_NAME.fullmatch(name):
-            problems.add("NameInvalid", f"'{shorten(name, _SHOWN)}' is not the name of a header in lower case")
+            problems.add(
+                "NameInvalid",
+                f"'{shorten(name, _SHOWN)}' is not a header name in lower case. Use lower-case letters, digits and"
+                " hyphens.",
+            )
         else:
             return HeaderInput(name)
     return None
@@ -137,7 +141,10 @@ def parse_fraction(message: percent_pb.FractionalPercent, problems: Problems) ->
     denominator = _DENOMINATORS.get(message.denominator)
     if denominator is None:
         with problems.at("denominator"):
-            problems.add("DenominatorUnknown", f"{int(message.denominator)} is no denominator")
+            problems.add(
+                "DenominatorUnknown",
+                f"{int(message.denominator)} is not a denominator. Supported: HUNDRED, TEN_THOUSAND, MILLION.",
+            )
         return None
     return capped(message.numerator, denominator)
 
@@ -146,7 +153,7 @@ def parse_runtime_fraction(message: core_pb.RuntimeFractionalPercent, problems: 
     """Read a ``RuntimeFractionalPercent``: its default, as gRPC has no runtime keys. None if it has problems."""
     with problems.at("default_value"):
         if not message.HasField("default_value"):
-            problems.add("ValueMissing", "must be set")
+            problems.add("ValueMissing", "This field is required. Add it.")
             return None
         return parse_fraction(message.default_value, problems)
 
@@ -157,7 +164,7 @@ def _parse_part(
     value: str = getattr(message, field)
     if not value:
         with problems.at(field):
-            problems.add("MatcherEmpty", "is empty; everything would match")
+            problems.add("MatcherEmpty", "The text is empty and would match every value. Set a text.")
         return None
     return make(value, message.ignore_case)
 
@@ -165,7 +172,10 @@ def _parse_part(
 def _parse_safe_regex(message: StringMessage, problems: Problems) -> StringMatcher | None:
     if message.ignore_case:
         with problems.at("ignore_case"):
-            problems.add("MatcherUnsupported", "has no effect on safe_regex; write (?i) into the expression")
+            problems.add(
+                "MatcherUnsupported",
+                "ignore_case has no effect on safe_regex. Remove it, and start the expression with (?i).",
+            )
     with problems.at("safe_regex"):
         regex = parse_regex(message.safe_regex, problems)
     return None if message.ignore_case else regex
@@ -175,7 +185,9 @@ def _parse_range(name: str, message: pb.HeaderMatcher, problems: Problems) -> He
     start, end = message.range_match.start, message.range_match.end
     if end < start:
         with problems.at("range_match"):
-            problems.add("RangeInvalid", f"the end {end} is before the start {start}")
+            problems.add(
+                "RangeInvalid", f"The end {end} is before the start {start}. Set an end that is greater than the start."
+            )
         return None
     return HeaderRange(name=name, start=start, end=end, inverted=message.invert_match)
 
@@ -195,7 +207,7 @@ def _parse_header_text(message: pb.HeaderMatcher, problems: Problems) -> StringM
             value: str = getattr(message, kind)
             if not value and kind != "exact_match":
                 with problems.at(kind):
-                    problems.add("MatcherEmpty", "is empty; everything would match")
+                    problems.add("MatcherEmpty", "The text is empty and would match every value. Set a text.")
                 return None
             return _HEADER_TEXTS[kind](value)
 

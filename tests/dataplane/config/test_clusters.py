@@ -72,7 +72,7 @@ def test_a_cluster_names_its_endpoints_or_bears_their_name() -> None:
 
 def test_a_cluster_with_a_name_of_another_authority_names_its_endpoints() -> None:
     assert decode(eds_cluster("xdstp://a/b")) == [
-        "eds_cluster_config.service_name: must be set, as the cluster has an xdstp name [NameMissing]"
+        "eds_cluster_config.service_name: A cluster with an xdstp name has no default. Set service_name. [NameMissing]"
     ]
 
 
@@ -91,9 +91,9 @@ def test_a_name_of_dns_is_whole() -> None:
     message = cluster_pb2.Cluster(type=cluster_pb2.Cluster.LOGICAL_DNS, load_assignment=assignment(locality(endpoint)))
     where = "load_assignment.endpoints[0].lb_endpoints[0].endpoint.address.socket_address"
     assert decode(message) == [
-        f"{where}.resolver_name: must not be set [Unsupported]",
-        f"{where}.address: must be set [Missing]",
-        f"{where}.port_value: must be set [Missing]",
+        f"{where}.resolver_name: resolver_name is not supported. Remove it. [Unsupported]",
+        f"{where}.address: This field is required. Add it. [Missing]",
+        f"{where}.port_value: This field is required. Add it. [Missing]",
     ]
 
 
@@ -136,11 +136,14 @@ def test_a_cluster_says_how_calls_are_spread(fields: dict[str, Any], want: Balan
     [
         (
             {"lb_policy": cluster_pb2.Cluster.RANDOM},
-            ["lb_policy: is not supported; ROUND_ROBIN and RING_HASH are [BalancingUnsupported]"],
+            ["lb_policy: The policy is not supported. Supported: ROUND_ROBIN, RING_HASH. [BalancingUnsupported]"],
         ),
         (
             {"load_balancing_policy": policies(aggregate_pb.ClusterConfig())},
-            ["load_balancing_policy: no policy of the list is supported [BalancingUnsupported]"],
+            [
+                "load_balancing_policy: No policy in the list is supported. Add a supported one, such as RoundRobin."
+                " [BalancingUnsupported]"
+            ],
         ),
         (
             {
@@ -153,10 +156,10 @@ def test_a_cluster_says_how_calls_are_spread(fields: dict[str, Any], want: Balan
                 )
             },
             [
-                "load_balancing_policy.policies[0].typed_extension_config.typed_config.minimum_ring_size: must not be "
-                "greater than maximum_ring_size [OutOfRange]",
-                "load_balancing_policy.policies[0].typed_extension_config.typed_config.hash_function: must be XX_HASH "
-                "[Unsupported]",
+                "load_balancing_policy.policies[0].typed_extension_config.typed_config.minimum_ring_size: "
+                "minimum_ring_size is greater than maximum_ring_size. Reduce it. [OutOfRange]",
+                "load_balancing_policy.policies[0].typed_extension_config.typed_config.hash_function: "
+                "The hash function is not supported. Supported: XX_HASH. [Unsupported]",
             ],
         ),
         (
@@ -170,9 +173,9 @@ def test_a_cluster_says_how_calls_are_spread(fields: dict[str, Any], want: Balan
             },
             [
                 "load_balancing_policy.policies[0].typed_extension_config.typed_config.blackout_period.seconds: -1 is "
-                "not from 0 to 315576000000 [DurationInvalid]",
-                "load_balancing_policy.policies[0].typed_extension_config.typed_config.error_utilization_penalty: must "
-                "not be negative [OutOfRange]",
+                "out of range. Use a number from 0 to 315576000000. [DurationInvalid]",
+                "load_balancing_policy.policies[0].typed_extension_config.typed_config.error_utilization_penalty: "
+                "The penalty is negative. Use 0 or more. [OutOfRange]",
             ],
         ),
     ],
@@ -184,7 +187,9 @@ def test_balancing_is_refused(fields: dict[str, Any], want: list[str]) -> None:
 def test_policies_nest_only_so_deep() -> None:
     got = decode(eds_cluster(load_balancing_policy=nested(16)))
     assert isinstance(got, list)
-    assert [each.rpartition(": ")[2] for each in got] == ["policies are nested more than 16 deep [TooDeep]"]
+    assert [each.rpartition(": ")[2] for each in got] == [
+        "Policies are nested more than 16 deep. Use fewer levels. [TooDeep]"
+    ]
 
 
 def test_a_cluster_limits_calls() -> None:
@@ -268,12 +273,15 @@ def test_every_problem_of_endpoints_is_told() -> None:
         locality(priority=2),
     )
     assert endpoints(message) == [
-        "endpoints[0].lb_endpoints[0].endpoint.address.socket_address.address: 'a.example' is not an IP address "
+        "endpoints[0].lb_endpoints[0].endpoint.address.socket_address.address: 'a.example' is not an IP address. Use"
+        " an IPv4 or IPv6 address. "
         "[AddressInvalid]",
-        "endpoints[0].lb_endpoints[2]: the address 10.0.0.1 with port 80 stands twice [AddressDuplicate]",
-        "endpoints[1].lb_endpoints[0].endpoint.address.socket_address.port_value: 70000 is not a port [PortInvalid]",
-        "endpoints[1]: stands twice in priority 0 [LocalityDuplicate]",
-        "endpoints: there is a priority 2, but none 1 [PriorityMissing]",
+        "endpoints[0].lb_endpoints[2]: Address 10.0.0.1 with port 80 occurs twice. Remove one of them."
+        " [AddressDuplicate]",
+        "endpoints[1].lb_endpoints[0].endpoint.address.socket_address.port_value: 70000 is not a port. Use a number"
+        " from 0 to 65535. [PortInvalid]",
+        "endpoints[1]: The locality occurs twice in priority 0. Remove one of them. [LocalityDuplicate]",
+        "endpoints: Priority 2 is set, but priority 1 is missing. Use consecutive priorities from 0. [PriorityMissing]",
     ]
 
 

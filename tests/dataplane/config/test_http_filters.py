@@ -71,7 +71,7 @@ def test_a_manager_needs_a_filter(filters: tuple[hcm_pb.HttpFilter, ...]) -> Non
     del held.http_filters[:]
     held.http_filters.extend(filters)
     got = decode_listener(api_listener(held).SerializeToString(), CLIENT)
-    assert problems_of(got) == [f"{WHERE}: at least one filter is needed [FiltersMissing]"]
+    assert problems_of(got) == [f"{WHERE}: The list of filters is empty. Add a filter. [FiltersMissing]"]
 
 
 @pytest.mark.requirement("HF-4")
@@ -79,8 +79,8 @@ def test_names_are_there_and_differ_and_all_problems_are_told_at_once() -> None:
     fault = fault_pb2.HTTPFault()
     got = on_client(http_filter("", fault), http_filter("x", fault), http_filter("x", fault), router())
     assert problems_of(got) == [
-        f"{WHERE}[0].name: is empty [NameMissing]",
-        f"{WHERE}[2].name: another filter has the name 'x' [NameDuplicate]",
+        f"{WHERE}[0].name: The name is empty. Set a name. [NameMissing]",
+        f"{WHERE}[2].name: Another filter has the name 'x'. Rename one of them. [NameDuplicate]",
     ]
 
 
@@ -88,15 +88,15 @@ def test_names_are_there_and_differ_and_all_problems_are_told_at_once() -> None:
 @pytest.mark.parametrize(
     ("config", "problem"),
     [
-        (None, "typed_config: must be set [Missing]"),
-        (any_pb2.Any(), "typed_config.type_url: must be set [Missing]"),
+        (None, "typed_config: This field is required. Add it. [Missing]"),
+        (any_pb2.Any(), "typed_config.type_url: This field is required. Add it. [Missing]"),
         (
             any_pb2.Any(type_url="x"),
-            "typed_config.type_url: 'x' is not a prefix, a slash and the name of a message [TypeUrlInvalid]",
+            "typed_config.type_url: 'x' is not a type URL. Use a prefix, a slash and a message name. [TypeUrlInvalid]",
         ),
         (
             any_pb2.Any(type_url="x/"),
-            "typed_config.type_url: 'x/' is not a prefix, a slash and the name of a message [TypeUrlInvalid]",
+            "typed_config.type_url: 'x/' is not a type URL. Use a prefix, a slash and a message name. [TypeUrlInvalid]",
         ),
     ],
 )
@@ -122,14 +122,16 @@ def test_a_typed_struct_stands_for_the_message_that_it_names(package: Any) -> No
 def test_a_filter_that_needs_its_message_refuses_a_typed_struct() -> None:
     struct = xds_pb.TypedStruct(type_url=f"type.googleapis.com/{FAULT_NAME}")
     assert problems_of(on_client(http_filter("x", struct), router())) == [
-        f"{WHERE}[0].typed_config: {FAULT_NAME} cannot be a TypedStruct here [FormUnsupported]"
+        f"{WHERE}[0].typed_config: {FAULT_NAME} as a TypedStruct is not supported here. Use the message itself."
+        " [FormUnsupported]"
     ]
 
 
 @pytest.mark.requirement("HF-7")
 def test_an_unknown_filter_is_refused_unless_it_is_optional() -> None:
     assert problems_of(on_client(http_filter("x", UNKNOWN), router())) == [
-        f"{WHERE}[0].typed_config: the filter type test.Unknown is not supported [FilterUnsupported]"
+        f"{WHERE}[0].typed_config: Filter type test.Unknown is not supported. Remove the filter, or set is_optional."
+        " [FilterUnsupported]"
     ]
     assert filters_of(on_client(http_filter("x", UNKNOWN, is_optional=True), router())) == (end(),)
 
@@ -148,7 +150,8 @@ def test_a_filter_of_the_other_side_is_refused_unless_it_is_optional(
 ) -> None:
     where = WHERE if side is Side.CLIENT else "filter_chains[0].filters[0].typed_config.http_filters"
     assert problems_of(decode(http_filter("x", message), router())) == [
-        f"{where}[0].typed_config: the filter type {name} is not supported on {side.value}s [FilterUnsupported]"
+        f"{where}[0].typed_config: Filter type {name} is not supported on {side.value}s. Remove the filter, or set"
+        " is_optional. [FilterUnsupported]"
     ]
     assert filters_of(decode(http_filter("x", message, is_optional=True), router())) == (end(side),)
 
@@ -173,17 +176,17 @@ def test_bad_configuration_of_a_known_filter_is_refused(*, optional: bool) -> No
     [
         (
             (router("a"), router("b")),
-            ["[0]: ends the chain and must be the last filter [FilterOrder]"],
+            ["[0]: The filter ends the chain, but others follow. Move it to the end. [FilterOrder]"],
         ),
         (
             (http_filter("a", fault_pb2.HTTPFault()),),
-            ["[0]: the last filter must be one that ends the chain, such as the router [FilterOrder]"],
+            ["[0]: The last filter does not end the chain. Add the router as the last filter. [FilterOrder]"],
         ),
         (
             (router("a"), http_filter("b", fault_pb2.HTTPFault())),
             [
-                "[0]: ends the chain and must be the last filter [FilterOrder]",
-                "[1]: the last filter must be one that ends the chain, such as the router [FilterOrder]",
+                "[0]: The filter ends the chain, but others follow. Move it to the end. [FilterOrder]",
+                "[1]: The last filter does not end the chain. Add the router as the last filter. [FilterOrder]",
             ],
         ),
     ],
@@ -203,6 +206,8 @@ def test_the_address_of_a_peer_is_never_taken_from_headers() -> None:
     detection = {"name": "x", "typed_config": packed(rbac_pb2.RBAC())}
     got = on_client(router(), xff_num_trusted_hops=1, original_ip_detection_extensions=[detection])
     assert problems_of(got) == [
-        "api_listener.api_listener.xff_num_trusted_hops: must be 0 [Unsupported]",
-        "api_listener.api_listener.original_ip_detection_extensions: must be empty [Unsupported]",
+        "api_listener.api_listener.xff_num_trusted_hops: xff_num_trusted_hops is not supported. Set it to 0."
+        " [Unsupported]",
+        "api_listener.api_listener.original_ip_detection_extensions: original_ip_detection_extensions is not"
+        " supported. Remove it. [Unsupported]",
     ]

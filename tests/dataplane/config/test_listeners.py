@@ -107,14 +107,23 @@ def test_a_listener_of_a_server_is_read_whole() -> None:
 @pytest.mark.parametrize(
     ("routes", "problem"),
     [
-        ({}, ": one of route_config and rds must be set [RoutesMissing]"),
-        ({"scoped_routes": hcm_pb.ScopedRoutes(name="x")}, ": one of route_config and rds must be set [RoutesMissing]"),
-        ({"rds": hcm_pb.Rds(route_config_name="r")}, ".rds.config_source: must be ads or self [SourceUnsupported]"),
+        ({}, ": The routes are missing. Set route_config or rds. [RoutesMissing]"),
+        (
+            {"scoped_routes": hcm_pb.ScopedRoutes(name="x")},
+            ": The routes are missing. Set route_config or rds. [RoutesMissing]",
+        ),
+        (
+            {"rds": hcm_pb.Rds(route_config_name="r")},
+            ".rds.config_source: The configuration source is not supported. Supported: ads, self. [SourceUnsupported]",
+        ),
         (
             {"rds": hcm_pb.Rds(route_config_name="r", config_source=config_source_pb2.ConfigSource(path="/x"))},
-            ".rds.config_source: must be ads or self [SourceUnsupported]",
+            ".rds.config_source: The configuration source is not supported. Supported: ads, self. [SourceUnsupported]",
         ),
-        ({"rds": hcm_pb.Rds(config_source=ads())}, ".rds.route_config_name: is empty [NameMissing]"),
+        (
+            {"rds": hcm_pb.Rds(config_source=ads())},
+            ".rds.route_config_name: The name is empty. Set a name. [NameMissing]",
+        ),
     ],
 )
 def test_routes_are_inline_or_come_over_the_stream(routes: dict[str, Any], problem: str) -> None:
@@ -142,21 +151,25 @@ def test_routes_may_come_from_where_the_listener_came() -> None:
                     listener_components_pb2.ListenerFilter(name="x", typed_config=packed(router_pb2.Router()))
                 ]
             ),
-            ["listener_filters: must be empty [Unsupported]"],
+            ["listener_filters: listener_filters is not supported. Remove it. [Unsupported]"],
         ),
         (
             server_listener(use_original_dst=wrappers_pb2.BoolValue(value=True)),
-            ["use_original_dst: must be false [Unsupported]"],
+            ["use_original_dst: use_original_dst is not supported. Remove it. [Unsupported]"],
         ),
         (
             server_listener(listener_components_pb2.FilterChain()),
-            [f"{CHAIN}.filters: there must be one filter, an HttpConnectionManager [FiltersInvalid]"],
+            [
+                f"{CHAIN}.filters: The chain does not have exactly one filter. Set one filter, an"
+                " HttpConnectionManager. [FiltersInvalid]"
+            ],
         ),
         (
             server_listener(listener_components_pb2.FilterChain(filters=[*chain().filters, *chain().filters])),
             [
-                f"{CHAIN}.filters: there must be one filter, an HttpConnectionManager [FiltersInvalid]",
-                f"{CHAIN}.filters[1].name: another filter has the name 'hcm' [NameDuplicate]",
+                f"{CHAIN}.filters: The chain does not have exactly one filter. Set one filter, an"
+                " HttpConnectionManager. [FiltersInvalid]",
+                f"{CHAIN}.filters[1].name: Another filter has the name 'hcm'. Rename one of them. [NameDuplicate]",
             ],
         ),
         (
@@ -167,26 +180,35 @@ def test_routes_may_come_from_where_the_listener_came() -> None:
             ),
             [
                 f"{CHAIN}.filters[0].typed_config.type_url: 'envoy.extensions.filters.http.router.v3.Router' is not "
-                "supported here; envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager is "
+                "supported here. Supported:"
+                " envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager. "
                 "[TypeUnsupported]"
             ],
         ),
         (
             server_listener(chain(serving(http_filter("x", router_pb2.Router()), router("x")))),
             [
-                f"{CHAIN}.filters[0].typed_config.http_filters[1].name: another filter has the name 'x' "
+                f"{CHAIN}.filters[0].typed_config.http_filters[1].name: Another filter has the name 'x'. Rename one"
+                " of them. "
                 "[NameDuplicate]",
-                f"{CHAIN}.filters[0].typed_config.http_filters[0]: ends the chain and must be the last filter "
+                f"{CHAIN}.filters[0].typed_config.http_filters[0]: The filter ends the chain, but others follow. Move"
+                " it to the end. "
                 "[FilterOrder]",
             ],
         ),
         (
             server_listener(default_filter_chain=listener_components_pb2.FilterChain()),
-            ["default_filter_chain.filters: there must be one filter, an HttpConnectionManager [FiltersInvalid]"],
+            [
+                "default_filter_chain.filters: The chain does not have exactly one filter. Set one filter, an"
+                " HttpConnectionManager. [FiltersInvalid]"
+            ],
         ),
         (
             listener_pb2.Listener(name="x", address=server_listener().address),
-            ["default_filter_chain: must be set if there are no filter chains [ChainsMissing]"],
+            [
+                "default_filter_chain: The listener has no filter chain. Set filter_chains or default_filter_chain."
+                " [ChainsMissing]"
+            ],
         ),
     ],
 )
@@ -213,7 +235,8 @@ def test_a_listener_of_a_server_is_refused(message: listener_pb2.Listener, probl
 def test_no_two_chains_match_the_same(one: Any, other: Any) -> None:
     got = decode(server_listener(chain(filter_chain_match=one), chain(filter_chain_match=other)))
     assert got == [
-        "filter_chains[1].filter_chain_match: matches the same connections as filter chain 0 [MatchDuplicate]"
+        "filter_chains[1].filter_chain_match: Filter chain 0 has the same conditions. Change or remove one of them."
+        " [MatchDuplicate]"
     ]
 
 
@@ -221,7 +244,8 @@ def test_no_two_chains_match_the_same(one: Any, other: Any) -> None:
 def test_a_chain_does_not_match_the_same_twice() -> None:
     match = matching(source_prefix_ranges=[cidr("10.0.0.1", 8), cidr("10.0.0.2", 8)])
     assert decode(server_listener(chain(filter_chain_match=match))) == [
-        "filter_chains[0].filter_chain_match: matches the same connections as filter chain 0 [MatchDuplicate]"
+        "filter_chains[0].filter_chain_match: Filter chain 0 has the same conditions. Change or remove one of them."
+        " [MatchDuplicate]"
     ]
 
 
@@ -229,17 +253,21 @@ def test_a_match_that_multiplies_out_to_too_much_is_refused_at_once() -> None:
     ranges = [cidr(f"10.{first}.{second}.0", 24) for first in range(10) for second in range(100)]
     match = matching(prefix_ranges=ranges, source_prefix_ranges=ranges, source_ports=range(1000))
     assert decode(server_listener(chain(filter_chain_match=match))) == [
-        "filter_chains[0].filter_chain_match: all chains together match in more than 100000 ways [MatchTooLarge]"
+        "filter_chains[0].filter_chain_match: The chains have more than 100000 combinations of conditions. Use fewer"
+        " ranges or ports. [MatchTooLarge]"
     ]
 
 
 @pytest.mark.parametrize(
     ("match", "problem"),
     [
-        (matching(prefix_ranges=[cidr("x", 1)]), "prefix_ranges[0].address_prefix: 'x' is not an IP address"),
+        (
+            matching(prefix_ranges=[cidr("x", 1)]),
+            "prefix_ranges[0].address_prefix: 'x' is not an IP address. Use an IPv4 or IPv6 address.",
+        ),
         (
             matching(source_prefix_ranges=[cidr("1.2.3.4"), cidr("1.2.3", 1)]),
-            "source_prefix_ranges[1].address_prefix: '1.2.3' is not an IP address",
+            "source_prefix_ranges[1].address_prefix: '1.2.3' is not an IP address. Use an IPv4 or IPv6 address.",
         ),
     ],
 )
@@ -253,14 +281,16 @@ def test_a_type_of_source_that_nobody_knows_is_refused() -> None:
     match = listener_components_pb2.FilterChainMatch.FromString(b"\x60\x07")
     assert match.source_type == 7
     assert decode(server_listener(chain(filter_chain_match=match))) == [
-        f"{CHAIN}.filter_chain_match.source_type: 7 is no type of source [SourceTypeUnknown]"
+        f"{CHAIN}.filter_chain_match.source_type: 7 is not a source type. Supported: ANY, SAME_IP_OR_LOOPBACK,"
+        " EXTERNAL. [SourceTypeUnknown]"
     ]
 
 
 def test_conditions_that_cannot_be_checked_are_refused() -> None:
     match = matching(direct_source_prefix_ranges=[cidr("10.0.0.0", 8)])
     assert decode(server_listener(chain(filter_chain_match=match))) == [
-        f"{CHAIN}.filter_chain_match.direct_source_prefix_ranges: is a condition that gRPC cannot check "
+        f"{CHAIN}.filter_chain_match.direct_source_prefix_ranges: gRPC servers do not support this condition. Remove"
+        " it. "
         "[MatchUnsupported]"
     ]
 
@@ -304,12 +334,13 @@ def test_every_problem_of_tls_is_told() -> None:
     )
     where = f"{CHAIN}.transport_socket.typed_config"
     assert decode(server_listener(chain(transport_socket=context))) == [
-        f"{where}.common_tls_context.tls_params: is not supported [Unsupported]",
-        f"{where}.common_tls_context.tls_certificate_provider_instance.instance_name: the bootstrap has no certificate "
-        "provider 'other' [ProviderUnknown]",
-        f"{where}.common_tls_context.validation_context.verify_certificate_hash: is not supported [Unsupported]",
-        f"{where}.common_tls_context: system_root_certs cannot be used by servers [RootsUnsupported]",
-        f"{where}.require_sni: is not supported [Unsupported]",
+        f"{where}.common_tls_context.tls_params: The field is not supported. Remove it. [Unsupported]",
+        f"{where}.common_tls_context.tls_certificate_provider_instance.instance_name: The bootstrap has no certificate "
+        "provider 'other'. Add it to certificate_providers. [ProviderUnknown]",
+        f"{where}.common_tls_context.validation_context.verify_certificate_hash: The field is not supported. Remove"
+        " it. [Unsupported]",
+        f"{where}.common_tls_context: system_root_certs is not supported on servers. Remove it. [RootsUnsupported]",
+        f"{where}.require_sni: The field is not supported. Remove it. [Unsupported]",
     ]
 
 
@@ -318,5 +349,5 @@ def test_bytes_that_are_no_listener_are_refused_without_a_name() -> None:
     assert isinstance(got, Invalid)
     assert (got.name, [str(each) for each in got.problems]) == (
         None,
-        ["the bytes are no envoy.config.listener.v3.Listener [Unreadable]"],
+        ["Cannot decode the bytes. Expected envoy.config.listener.v3.Listener. [Unreadable]"],
     )

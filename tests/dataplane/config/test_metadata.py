@@ -71,18 +71,22 @@ def test_no_metadata_is_an_empty_mapping(read: type) -> None:
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
-        (packed(gcp_authn_pb2.Audience()), "metadata.typed_filter_metadata.a.url: must be set [Missing]"),
+        (
+            packed(gcp_authn_pb2.Audience()),
+            "metadata.typed_filter_metadata.a.url: This field is required. Add it. [Missing]",
+        ),
         (
             any_pb2.Any(type_url=AUDIENCE.type_url, value=b"\xff"),
-            "metadata.typed_filter_metadata.a: the bytes are no envoy.extensions.filters.http.gcp_authn.v3.Audience "
+            "metadata.typed_filter_metadata.a: Cannot decode the bytes. Expected"
+            " envoy.extensions.filters.http.gcp_authn.v3.Audience. "
             "[Unreadable]",
         ),
         (
             packed(xds_pb.TypedStruct(type_url=AUDIENCE.type_url)),
-            "metadata.typed_filter_metadata.a: envoy.extensions.filters.http.gcp_authn.v3.Audience cannot be a "
-            "TypedStruct [Unreadable]",
+            "metadata.typed_filter_metadata.a: envoy.extensions.filters.http.gcp_authn.v3.Audience as a "
+            "TypedStruct is not supported. Use the message itself. [Unreadable]",
         ),
-        (any_pb2.Any(), "metadata.typed_filter_metadata.a.type_url: must be set [Missing]"),
+        (any_pb2.Any(), "metadata.typed_filter_metadata.a.type_url: This field is required. Add it. [Missing]"),
     ],
 )
 def test_a_known_type_must_be_readable(read: type, value: any_pb2.Any, problem: str) -> None:
@@ -94,8 +98,8 @@ def test_a_known_type_must_be_readable(read: type, value: any_pb2.Any, problem: 
 def test_what_is_no_json_is_refused(read: type) -> None:
     bad = struct_pb2.Struct(fields={"n": struct_pb2.Value(number_value=float("inf")), "v": struct_pb2.Value()})
     assert read(base_pb2.Metadata(filter_metadata={"a": bad})) == [
-        "metadata.filter_metadata.a.n: is a number that JSON does not have [NotJson]",
-        "metadata.filter_metadata.a.v: is no value [NotJson]",
+        "metadata.filter_metadata.a.n: The number is not finite. Use a finite number. [NotJson]",
+        "metadata.filter_metadata.a.v: The value is missing. Set it. [NotJson]",
     ]
 
 

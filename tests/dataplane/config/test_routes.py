@@ -98,7 +98,8 @@ def test_a_configuration_is_read_whole() -> None:
 @pytest.mark.parametrize("domain", ["", "a*b", "*a*", "**", "a**", "*a*b"])
 def test_a_wildcard_stands_at_one_end(domain: str) -> None:
     assert decode(route_config(host(domains=("ok", domain)))) == [
-        f"virtual_hosts[0].domains[1]: '{domain}' is not a domain with a wildcard at one end at most [DomainInvalid]"
+        f"virtual_hosts[0].domains[1]: '{domain}' is not a domain. Use a domain with at most one wildcard, at one"
+        " end. [DomainInvalid]"
     ]
 
 
@@ -154,19 +155,23 @@ def test_a_route_that_no_call_can_match_is_left_out_with_its_problems(match: pb.
 @pytest.mark.parametrize(
     ("match", "problem"),
     [
-        (None, f"{HERE}.match: must be set [Missing]"),
-        (pb.RouteMatch(), f"{HERE}.match: one of prefix, path and safe_regex must be set [MatchUnsupported]"),
+        (None, f"{HERE}.match: This field is required. Add it. [Missing]"),
+        (
+            pb.RouteMatch(),
+            f"{HERE}.match: The path condition is missing or not supported. Set prefix, path or safe_regex."
+            " [MatchUnsupported]",
+        ),
         (
             pb.RouteMatch(prefix="", runtime_fraction=base_pb2.RuntimeFractionalPercent()),
-            f"{HERE}.match.runtime_fraction.default_value: must be set [ValueMissing]",
+            f"{HERE}.match.runtime_fraction.default_value: This field is required. Add it. [ValueMissing]",
         ),
         (
             pb.RouteMatch(prefix="", headers=[pb.HeaderMatcher(name="x")]),
-            f"{HERE}.match.headers[0]: nothing says what the header must be [MatcherMissing]",
+            f"{HERE}.match.headers[0]: The header has no matcher. Set one, such as string_match. [MatcherMissing]",
         ),
         (
             pb.RouteMatch(prefix="", tls_context=pb.RouteMatch.TlsContextMatchOptions()),
-            f"{HERE}.match.tls_context: is a condition that gRPC cannot check [MatchUnsupported]",
+            f"{HERE}.match.tls_context: gRPC does not support this condition. Remove it. [MatchUnsupported]",
         ),
     ],
 )
@@ -192,11 +197,11 @@ def test_clusters_without_weight_are_skipped() -> None:
 @pytest.mark.parametrize(
     ("clusters", "problem"),
     [
-        ((("a", None),), ".clusters[0].weight: must be set [Missing]"),
-        ((("", 1),), ".clusters[0].name: is empty [NameMissing]"),
-        ((("a", 0),), ": no cluster has a weight above 0 [WeightInvalid]"),
-        ((), ": no cluster has a weight above 0 [WeightInvalid]"),
-        ((("a", 2**32 - 1), ("b", 1)), ": the weights add up to more than 4294967295 [WeightInvalid]"),
+        ((("a", None),), ".clusters[0].weight: This field is required. Add it. [Missing]"),
+        ((("", 1),), ".clusters[0].name: The name is empty. Set a name. [NameMissing]"),
+        ((("a", 0),), ": All weights are 0. Set a weight above 0. [WeightInvalid]"),
+        ((), ": All weights are 0. Set a weight above 0. [WeightInvalid]"),
+        ((("a", 2**32 - 1), ("b", 1)), ": The weights add up to more than 4294967295. Reduce them. [WeightInvalid]"),
     ],
 )
 def test_weights_are_there_and_add_up(clusters: tuple[tuple[str, int | None], ...], problem: str) -> None:
@@ -260,9 +265,11 @@ def test_all_problems_are_told_at_once() -> None:
         host(domains=("a*b",), retry_policy=pb.RetryPolicy(num_retries=wrappers_pb2.UInt32Value())),
     )
     assert decode(message) == [
-        "virtual_hosts[0].routes[0].route.cluster: is empty [NameMissing]",
-        "virtual_hosts[0].routes[1].match: one of prefix, path and safe_regex must be set [MatchUnsupported]",
-        "virtual_hosts[0].domains: at least one domain is needed [Missing]",
-        "virtual_hosts[1].retry_policy.num_retries: must be greater than 0 [OutOfRange]",
-        "virtual_hosts[1].domains[0]: 'a*b' is not a domain with a wildcard at one end at most [DomainInvalid]",
+        "virtual_hosts[0].routes[0].route.cluster: The name is empty. Set a name. [NameMissing]",
+        "virtual_hosts[0].routes[1].match: The path condition is missing or not supported. Set prefix, path or"
+        " safe_regex. [MatchUnsupported]",
+        "virtual_hosts[0].domains: The list of domains is empty. Add a domain. [Missing]",
+        "virtual_hosts[1].retry_policy.num_retries: num_retries is 0. Use 1 or more. [OutOfRange]",
+        "virtual_hosts[1].domains[0]: 'a*b' is not a domain. Use a domain with at most one wildcard, at one end."
+        " [DomainInvalid]",
     ]

@@ -61,7 +61,7 @@ def test_a_response_passes_the_filters_in_the_opposite_order() -> None:
 )
 def test_a_path_that_names_no_method_is_refused_before_any_filter(path: str) -> None:
     verdict = no_effects(run_chain((Says("a"),), replace(CALL, path=path)))
-    assert verdict == Stop(code=Code.UNIMPLEMENTED, message="the path does not name a method of a service")
+    assert verdict == Stop(code=Code.UNIMPLEMENTED, message="the path is not /service/method")
 
 
 @pytest.mark.requirement("E32")

@@ -47,14 +47,20 @@ def test_a_struct_of_either_package_stands_for_a_message(name: str, package: Any
 
 @pytest.mark.parametrize(("name", "package"), KINDS.items(), ids=KINDS)
 def test_a_struct_is_refused_with_the_place_of_its_problem(name: str, package: Any) -> None:
-    assert extension(name, b"\xff") == (None, [f"value: the bytes are no {name} [Unreadable]"])
-    assert extension(name, structured(package, "", {})) == (None, ["value.type_url: must be set [Missing]"])
+    assert extension(name, b"\xff") == (None, [f"value: Cannot decode the bytes. Expected {name}. [Unreadable]"])
+    assert extension(name, structured(package, "", {})) == (
+        None,
+        ["value.type_url: This field is required. Add it. [Missing]"],
+    )
     infinite = package.TypedStruct(type_url="a/b")
     infinite.value.fields["x"].list_value.values.add().number_value = float("inf")
     infinite.value.fields["y"].SetInParent()
     assert extension(name, infinite.SerializeToString()) == (
         None,
-        ["value.value.x: is a number that JSON does not have [NotJson]", "value.value.y: is no value [NotJson]"],
+        [
+            "value.value.x: The number is not finite. Use a finite number. [NotJson]",
+            "value.value.y: The value is missing. Set it. [NotJson]",
+        ],
     )
 
 
@@ -106,7 +112,9 @@ def test_a_message_is_read_or_refused() -> None:
     assert parse_message(wrappers_pb2.StringValue, data, problems) == wrappers_pb2.StringValue(value="a")
     assert list(problems) == []
     assert parse_message(wrappers_pb2.StringValue, b"\xff", problems) is None
-    assert [str(each) for each in problems] == ["the bytes are no google.protobuf.StringValue [Unreadable]"]
+    assert [str(each) for each in problems] == [
+        "Cannot decode the bytes. Expected google.protobuf.StringValue. [Unreadable]"
+    ]
 
 
 def test_problems_of_a_part_are_told_from_where_it_stands() -> None:

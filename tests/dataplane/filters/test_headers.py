@@ -220,7 +220,7 @@ def test_what_is_not_allowed_is_skipped_or_spoils_the_whole() -> None:
     )
     review = Review(Rules(disallow=regex("a"), disallow_is_error=True))
     review.mutations(drafts)
-    assert review.unfit == Unfit("the header 'a' may not be changed")
+    assert review.unfit == Unfit("header 'a' must not be changed")
 
 
 @pytest.mark.requirement("HM-7")
@@ -247,7 +247,7 @@ def test_a_protected_header_is_left_as_it_is_or_fails_the_check_where_disallowin
     changing, removing = Review(Rules(disallow_is_error=True)), Review(Rules(disallow_is_error=True))
     changing.mutations([Mutation(name, "evil")])
     removing.removals([name])
-    assert changing.unfit == removing.unfit == Unfit(f"the header '{name}' may not be changed")
+    assert changing.unfit == removing.unfit == Unfit(f"header '{name}' must not be changed")
 
 
 # --- Against an independent model
@@ -364,7 +364,7 @@ def test_a_name_has_none_of_these_characters(name: str) -> None:
 
 def test_a_name_and_a_value_have_16_kib_at_most() -> None:
     assert name_fault("a" * 16_384) == value_fault("x", "a" * 16_384) == value_fault("x-bin", b"a" * 16_384) == ""
-    assert name_fault("a" * 16_385) == "the name of a header is longer than 16384 bytes"
+    assert name_fault("a" * 16_385) == "the header name is longer than 16384 bytes"
     assert value_fault("x", "a" * 16_385) == "the value of 'x' is longer than 16384 bytes"
     assert value_fault("x-bin", b"a" * 16_385) == "the value of 'x-bin' is longer than 16384 bytes"
 

@@ -19,8 +19,8 @@ from authplane.dataplane.routing.call_routing import Routed
 from authplane.dataplane.routing.resolver import Failed, ServerConfiguration
 
 OPEN: Final = Routed()
-SHUT: Final = Stop(code=Code.UNAVAILABLE, message="the route does not let calls be answered here")
-NO_CHAIN: Final = Stop(code=Code.UNAVAILABLE, message="no filter chain is for this connection")
+SHUT: Final = Stop(code=Code.UNAVAILABLE, message="the route has no non_forwarding_action")
+NO_CHAIN: Final = Stop(code=Code.UNAVAILABLE, message="no filter chain matches this connection")
 UNKNOWN: Final = Stop(code=Code.UNAVAILABLE, message="the connection is unknown")
 
 
@@ -87,14 +87,14 @@ def test_nobody_needs_to_look_at_calls_only_where_all_of_them_pass(made: ServerR
 @pytest.mark.requirement("SL-5")
 def test_calls_fail_where_routes_are_missing() -> None:
     made = rules(chain(serving(rds=rds("r"))))
-    assert made.route(call()).stop == Stop(code=Code.UNAVAILABLE, message="there are no routes: nobody has it")
+    assert made.route(call()).stop == Stop(code=Code.UNAVAILABLE, message="no routes: nobody has it")
 
 
 def test_calls_without_routes_are_told_only_the_beginning_of_what_is_wrong_with_them() -> None:
     made = rules(chain(serving(rds=rds("r"))), missing="x" * 5000)
     stop = made.route(call()).stop
     assert stop is not None
-    assert stop.message.startswith("there are no routes: xxx")
+    assert stop.message.startswith("no routes: xxx")
     assert len(stop.message) < 620
 
 

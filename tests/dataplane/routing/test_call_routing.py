@@ -167,9 +167,9 @@ def test_picking_hosts_agrees_with_the_rule(domains: list[str], authority: str) 
     ("made", "want"),
     [
         (here(), Routed()),
-        (to_cluster("c"), "the route does not let calls be answered here"),
-        (route(), "the route does not let calls be answered here"),
-        (route(route=pb.RouteAction(cluster_header="x")), "the route does not let calls be answered here"),
+        (to_cluster("c"), "the route has no non_forwarding_action"),
+        (route(), "the route has no non_forwarding_action"),
+        (route(route=pb.RouteAction(cluster_header="x")), "the route has no non_forwarding_action"),
     ],
     ids=["here", "to a cluster", "nothing", "to a cluster of a header"],
 )
@@ -193,7 +193,7 @@ def test_without_routes_the_filters_still_judge_calls_before_they_fail() -> None
     table = build_route_table(held, RoutesMissing("r does not exist"), Side.SERVER, state())
     assert table.route(call(), never) == Routed(
         filters=(Built(Config("envoy.extensions.filters.http.rbac.v3.RBAC", b""), None),),
-        stop=Stop(code=Code.UNAVAILABLE, message="there are no routes: r does not exist"),
+        stop=Stop(code=Code.UNAVAILABLE, message="no routes: r does not exist"),
     )
 
 
@@ -305,7 +305,7 @@ def test_a_call_may_take_as_long_as_its_route_says_or_else_the_manager(
 
 def test_a_client_has_no_use_for_routes_without_a_cluster() -> None:
     got = on_client(route_config(host(here()))).route(call(), never)
-    assert got == Routed(stop=Stop(code=Code.UNAVAILABLE, message="the route does not name a cluster"))
+    assert got == Routed(stop=Stop(code=Code.UNAVAILABLE, message="the route does not forward to a cluster"))
 
 
 def per_route(value: str) -> dict[str, Any]:
@@ -334,7 +334,7 @@ def test_an_override_of_another_kind_stops_the_calls_of_its_route() -> None:
     table = on_server(message, http_filter("fault", rbac_pb2.RBAC()), router())
     assert table.route(call(), never).stop == Stop(
         code=Code.UNAVAILABLE,
-        message="the route overrides the filter 'fault' as if it were one of another kind",
+        message="the route overrides filter 'fault' with the configuration of another filter type",
     )
     assert table.route(call("/b.C/D"), never).stop is None
 

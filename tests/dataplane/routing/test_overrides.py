@@ -64,7 +64,7 @@ def test_hosts_routes_and_weighted_clusters_have_overrides() -> None:
 
 @pytest.mark.requirement("HF-11")
 def test_an_override_names_its_filter() -> None:
-    assert decode({"": FAULT_MESSAGE}) == [f"{WHERE}.: the name of the filter is empty [NameMissing]"]
+    assert decode({"": FAULT_MESSAGE}) == [f"{WHERE}.: The filter name is empty. Set a name. [NameMissing]"]
 
 
 @pytest.mark.requirement("HF-12")
@@ -91,12 +91,16 @@ def test_a_typed_struct_is_unwrapped_too_and_then_refused_by_who_needs_the_messa
     struct = xds_pb.TypedStruct(type_url=f"x/{name}")
     message = pb.FilterConfig(config=packed(struct)) if wrap else struct
     where = f"{WHERE}.x.config" if wrap else f"{WHERE}.x"
-    assert decode({"x": message}) == [f"{where}: {name} cannot be a TypedStruct here [FormUnsupported]"]
+    assert decode({"x": message}) == [
+        f"{where}: {name} as a TypedStruct is not supported here. Use the message itself. [FormUnsupported]"
+    ]
 
 
 @pytest.mark.requirement("HF-13")
 def test_an_unknown_override_is_refused_unless_its_wrapper_is_optional() -> None:
-    problem = "the override type test.Unknown is not supported [FilterUnsupported]"
+    problem = (
+        "Override type test.Unknown is not supported. Remove the override, or set is_optional. [FilterUnsupported]"
+    )
     assert decode({"x": UNKNOWN}) == [f"{WHERE}.x: {problem}"]
     assert decode({"x": pb.FilterConfig(config=UNKNOWN)}) == [f"{WHERE}.x.config: {problem}"]
     assert decode({"x": pb.FilterConfig(config=UNKNOWN, is_optional=True)}) == NO_OVERRIDES
@@ -114,7 +118,8 @@ def test_an_unknown_override_is_refused_unless_its_wrapper_is_optional() -> None
 @pytest.mark.parametrize("optional", [False, True])
 def test_a_configuration_is_no_override(message: Message, name: str, *, optional: bool) -> None:
     assert decode({"x": pb.FilterConfig(config=packed(message), is_optional=optional)}) == [
-        f"{WHERE}.x.config: {name} configures a filter, but overrides none [FilterUnsupported]"
+        f"{WHERE}.x.config: {name} configures a filter, but is not an override. Use the override type of the filter."
+        " [FilterUnsupported]"
     ]
 
 
@@ -128,7 +133,7 @@ def test_overrides_may_be_for_filters_that_nobody_has_or_that_the_other_side_has
 def test_a_wrapper_without_configuration_disables_and_does_nothing_else() -> None:
     assert decode({"x": pb.FilterConfig(disabled=True)}) == FrozenMap({"x": Override(disabled=True)})
     assert decode({"x": pb.FilterConfig()}) == [
-        f"{WHERE}.x.config: must be set, unless the filter is disabled [Missing]"
+        f"{WHERE}.x.config: This field is required. Add it, or set disabled. [Missing]"
     ]
 
 
@@ -226,4 +231,6 @@ def test_an_override_of_rbac_that_cannot_be_read_refuses_the_routes() -> None:
     assert isinstance(got, Invalid)
     [problem] = map(str, got.problems)
     assert problem.startswith(f"{WHERE}.rbac")
-    assert problem.endswith("the bytes are no envoy.extensions.filters.http.rbac.v3.RBACPerRoute [Unreadable]")
+    assert problem.endswith(
+        "Cannot decode the bytes. Expected envoy.extensions.filters.http.rbac.v3.RBACPerRoute. [Unreadable]"
+    )

@@ -139,7 +139,7 @@ def test_a_listener_is_for_the_address_that_is_bound(
         assert isinstance(got.outcome, ServerConfiguration)
     else:
         assert got.outcome == Failed(
-            f"the Listener listener is for {wanted[0]} port {wanted[1]}, not for {bound[0]} port {bound[1]}"
+            f"Listener listener is for {wanted[0]} port {wanted[1]}, not for {bound[0]} port {bound[1]}"
         )
     assert got.watch == frozenset({LISTENER})
 
@@ -156,7 +156,7 @@ def test_a_server_without_its_routes_serves_what_it_has() -> None:
 
 
 def test_a_listener_of_the_other_side_is_no_use() -> None:
-    wrong = Failed("listener is not what it is needed for")
+    wrong = Failed("listener is a resource of another type")
     assert resolve_server("listener", BOUND, {LISTENER: CLIENT[LISTENER]}).outcome == wrong
     assert resolve_client("listener", "a", {LISTENER: SERVER[LISTENER]}).outcome == wrong
 
@@ -200,9 +200,7 @@ def test_a_client_cannot_do_without_its_listener_and_routes(name: XdsName, want:
 
 
 def test_a_client_needs_a_virtual_host() -> None:
-    assert resolve_client("listener", "b", CLIENT).outcome == Failed(
-        "no virtual host of routes serves the authority 'b'"
-    )
+    assert resolve_client("listener", "b", CLIENT).outcome == Failed("no virtual host of routes matches authority 'b'")
 
 
 @pytest.mark.parametrize("name", [CLUSTER, ENDPOINTS])
@@ -245,9 +243,7 @@ def test_a_cluster_of_clusters_waits_for_all() -> None:
 
 
 def test_a_loop_of_clusters_ends() -> None:
-    assert clusters("r", aggregate("r", "x"), aggregate("x", "r")) == Failed(
-        "the cluster r has no endpoints that can be used"
-    )
+    assert clusters("r", aggregate("r", "x"), aggregate("x", "r")) == Failed("cluster r has no usable endpoints")
     assert clusters("r", aggregate("r", "x", "a"), aggregate("x", "r"), dns("a")) == (group("a"),)
 
 
@@ -255,7 +251,7 @@ def test_clusters_nest_only_so_deep() -> None:
     deep = [aggregate(str(index), str(index + 1)) for index in range(15)]
     assert clusters("0", *deep, dns("15")) == (group("15"),)
     assert clusters("0", *deep, aggregate("15", "16"), dns("16")) == Failed(
-        "clusters stand for others more than 16 deep, at 16"
+        "aggregate clusters are nested more than 16 deep, at 16"
     )
 
 
@@ -285,11 +281,11 @@ def test_any_graph_of_clusters_ends_in_clusters_that_it_reaches(graph: dict[str,
     if reached - graph.keys() - {"z"}:
         assert got == Waiting()
     else:
-        assert got == ((group("z"),) if "z" in reached else Failed("the cluster r has no endpoints that can be used"))
+        assert got == ((group("z"),) if "z" in reached else Failed("cluster r has no usable endpoints"))
 
 
 def test_only_types_that_resolvers_name_are_there() -> None:
-    with pytest.raises(ValueError, match="no resolver names"):
+    with pytest.raises(ValueError, match="resolvers use no resources"):
         CLIENT_TYPES.of(TypeUrl.SECRET)
     assert [CLIENT_TYPES.of(each).full_set for each in (TypeUrl.LISTENER, TypeUrl.ROUTE, TypeUrl.CLUSTER)] == [
         True,
@@ -303,7 +299,7 @@ def test_only_types_that_resolvers_name_are_there() -> None:
     [
         ("", ""),
         ("x" * 512, "x" * 512),
-        ("x" * 512 + "y", f"{'x' * 512}… (the log of authplane.xds has all 513 characters)"),
+        ("x" * 512 + "y", f"{'x' * 512}… (the log authplane.xds contains all 513 characters)"),
     ],
 )
 def test_a_call_is_told_the_beginning_of_what_is_wrong(why: str, want: str) -> None:

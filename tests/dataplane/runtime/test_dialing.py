@@ -150,12 +150,12 @@ def test_what_is_in_no_file_does_not_change(credentials: ChannelCredentials) -> 
 @pytest.mark.parametrize(
     ("broken", "content", "why"),
     [
-        ("ca.crt", b"rubbish", "ca.crt holds no CA certificate in PEM form"),
-        ("ca.crt", None, "ca.crt cannot be read: No such file or directory"),
-        ("tls.crt", None, "tls.crt cannot be read: No such file or directory"),
-        ("tls.crt", b"", "tls.key are no certificate and its key"),
-        ("tls.key", b"rubbish", "tls.key are no certificate and its key"),
-        ("tls.key", certificates.client("two").key.reveal(), "tls.key are no certificate and its key"),
+        ("ca.crt", b"rubbish", "ca.crt contains no CA certificate in PEM format. Replace the file."),
+        ("ca.crt", None, "/ca.crt: No such file or directory"),
+        ("tls.crt", None, "/tls.crt: No such file or directory"),
+        ("tls.crt", b"", "tls.key are not a certificate and its key"),
+        ("tls.key", b"rubbish", "tls.key are not a certificate and its key"),
+        ("tls.key", certificates.client("two").key.reveal(), "tls.key are not a certificate and its key"),
     ],
     ids=["no PEM", "no CA", "no certificate", "an empty certificate", "no key", "the key of another"],
 )

@@ -43,7 +43,7 @@ def test_the_file_of_the_environment_wins_over_its_text(file: Path) -> None:
 
 @pytest.mark.requirement("BS-5")
 def test_a_file_that_cannot_be_read_does_not_give_way_to_the_text() -> None:
-    with pytest.raises(BootstrapError, match="/nowhere cannot be read: No such file or directory"):
+    with pytest.raises(BootstrapError, match="Cannot read the xDS bootstrap /nowhere: No such file or directory"):
         uri_of(GRPC_XDS_BOOTSTRAP="/nowhere", GRPC_XDS_BOOTSTRAP_CONFIG=json.dumps(bootstrap("text:1")))
 
 
@@ -57,8 +57,8 @@ def test_without_any_source_the_error_says_how_to_name_one() -> None:
     with pytest.raises(BootstrapError) as failed:
         load_bootstrap(environment={})
     assert str(failed.value) == (
-        "there is no xDS bootstrap: "
-        "set GRPC_XDS_BOOTSTRAP to a file or GRPC_XDS_BOOTSTRAP_CONFIG to its text, or pass one"
+        "There is no xDS bootstrap. "
+        "Set GRPC_XDS_BOOTSTRAP to a file, set GRPC_XDS_BOOTSTRAP_CONFIG to its text, or pass one."
     )
 
 
@@ -68,7 +68,7 @@ def test_the_error_names_the_source_and_every_problem(file: Path) -> None:
     with pytest.raises(BootstrapError) as failed:
         load_bootstrap(environment={"GRPC_XDS_BOOTSTRAP": str(file)})
     assert str(failed.value).splitlines() == [
-        f"the xDS bootstrap {file} (GRPC_XDS_BOOTSTRAP) is not usable",
+        f"Cannot use the xDS bootstrap {file} (GRPC_XDS_BOOTSTRAP). Fix these problems.",
         "xds_servers[0].server_uri: This field is required. Add it. [Missing]",
         "xds_servers[0].channel_creds: This field is required. Add it. [Missing]",
         "node: Expected an object, got a number. [WrongType]",
@@ -77,10 +77,10 @@ def test_the_error_names_the_source_and_every_problem(file: Path) -> None:
 
 
 SOURCES: dict[str, tuple[Any, str]] = {
-    "values that are no JSON": ({"node": {1}}, "is not made of JSON values"),
-    "a number that is no JSON": ({"node": float("nan")}, "is not made of JSON values"),
-    "a folder": ("/", "/ cannot be read: Is a directory"),
-    "a path with a NUL": ("/a\0b", "cannot be read: not the path of a file"),
+    "values that are no JSON": ({"node": {1}}, "has a value that is not JSON"),
+    "a number that is no JSON": ({"node": float("nan")}, "has a value that is not JSON"),
+    "a folder": ("/", "Cannot read the xDS bootstrap /: Is a directory"),
+    "a path with a NUL": ("/a\0b", "not a file path. Check the path"),
     "a file that is too large": ("/dev/zero", "larger than 1048576 bytes"),
 }
 

@@ -85,7 +85,7 @@ def with_plugin(server: Server, credentials: grpc.CallCredentials) -> grpc.Chann
 
 @pytest.mark.requirement("JW-1")
 def test_credentials_need_a_path() -> None:
-    with pytest.raises(ValueError, match="must not be empty"):
+    with pytest.raises(ValueError, match="path of the token file is empty"):
         jwt_token_file_call_credentials("")
 
 
@@ -173,7 +173,7 @@ async def test_no_token_goes_over_an_insecure_asynchronous_channel(server: Serve
     write(file, lasting(3600))
     interceptors = JwtFileCredentials(TokenSource(str(file))).aio_interceptors()
     async with aio_channel(server, interceptors, plain=True) as channel:
-        want = Outcome(UNAUTHENTICATED, "call credentials need a connection with privacy and integrity")
+        want = Outcome(UNAUTHENTICATED, "call credentials need an encrypted connection")
         assert await aio_outcome(kind, channel) == want
     assert server.seen == []
 

@@ -30,7 +30,7 @@ def cannot(why: str) -> Unavailable:
 
 @pytest.mark.requirement("JW-1")
 def test_a_path_must_not_be_empty() -> None:
-    with pytest.raises(ValueError, match="must not be empty"):
+    with pytest.raises(ValueError, match="path of the token file is empty"):
         TokenSource("")
 
 
@@ -51,15 +51,15 @@ def test_nothing_is_read_before_a_call_or_while_idle(tmp_path: Path) -> None:
 def test_a_pipe_is_refused_and_does_not_block(tmp_path: Path) -> None:
     path = tmp_path / "token"
     os.mkfifo(path)
-    assert read_token_file(str(path)) == Unreadable("it is not a regular file")
+    assert read_token_file(str(path)) == Unreadable("not a regular file")
 
 
 @pytest.mark.requirement("W01", "W08")
 @pytest.mark.parametrize(
     ("path", "why"),
     [
-        ("/", "it is not a regular file"),
-        ("/dev/zero", "it is not a regular file"),
+        ("/", "not a regular file"),
+        ("/dev/zero", "not a regular file"),
         ("/proc/self/mem", "Input/output error"),
         ("/proc/self/mem/token", "Not a directory"),
         ("/nowhere/token", "No such file or directory"),
@@ -72,7 +72,7 @@ def test_what_cannot_be_read_is_unavailable(path: str, why: str, caplog: pytest.
         (
             "authplane.tokens",
             logging.WARNING,
-            f"no token for calls from {path}: Cannot read the token file: {why}. Check its path and permissions.",
+            f"no token from {path}: Cannot read the token file: {why}. Check its path and permissions.",
         )
     ]
 
@@ -83,7 +83,7 @@ def test_a_file_over_a_mebibyte_is_unavailable(tmp_path: Path, size: int) -> Non
     path = tmp_path / "token"
     with path.open("wb") as file:
         file.truncate(size)
-    assert answer_of(TokenSource(str(path))) == cannot("it is larger than 1048576 bytes")
+    assert answer_of(TokenSource(str(path))) == cannot("larger than 1048576 bytes")
 
 
 def test_a_path_that_no_file_can_have_is_unavailable() -> None:
@@ -98,11 +98,11 @@ def test_a_read_that_hangs_ends_in_time_and_no_second_one_is_started_beside_it(t
     path.write_text(text)
     gate, clock = Gate(), Clock()
     source = TokenSource(str(path), read=gate.read, clock=clock, patience=0.05)
-    assert answer_of(source) == cannot("it took longer than 0.05 s")
+    assert answer_of(source) == cannot("reading took longer than 0.05 s")
     clock.move(10)
-    assert answer_of(source) == cannot("the read before has not ended")
+    assert answer_of(source) == cannot("the previous read has not ended")
     clock.move(10)
-    assert answer_of(source) == cannot("the read before has not ended")
+    assert answer_of(source) == cannot("the previous read has not ended")
     assert gate.count == 1
     gate.opened.set()
     _joined("token file")
@@ -145,8 +145,8 @@ def test_a_waiter_that_fails_does_not_keep_the_others_waiting(tmp_path: Path, ca
     gate.opened.set()
     assert told.get(timeout=LIMIT) == cannot("No such file or directory")
     assert [each.partition(" from ")[0].partition(":")[0] for each in caplog.messages] == [
-        "no token for calls",
-        "a call was not told of its token",
+        "no token",
+        "token callback of a call failed",
     ]
 
 

@@ -132,7 +132,10 @@ async def test_a_decoder_that_fails_refuses_the_resource_and_the_client_goes_on(
         await call.read()
         await call.send(URL, listener("a", "raise"), version="1", nonce="x")
         nack = await call.read()
-        assert nack.error_detail.message == "resources[0]: cannot be read: internal failure [Internal]"
+        assert nack.error_detail.message == (
+            "resources[0]: Internal error while reading the resource."
+            " Report this with the log of authplane.xds. [Internal]"
+        )
         await call.send(URL, listener("a", "1"), version="2", nonce="y")
         assert await told.next() == Changed("1")
         call.end()
@@ -198,7 +201,7 @@ async def test_bytes_that_are_no_response_end_the_stream(ads: ScriptedAds) -> No
         await call.send_bytes(b"\xff\xff")
         event = await told.next()
         assert isinstance(event, Failed)
-        assert "it sent what is no discovery response" in event.fault.message
+        assert "the server sent an invalid discovery response" in event.fault.message
         await call.closed()
         call.end()
 
@@ -223,7 +226,7 @@ async def test_a_server_that_does_not_read_is_given_up() -> None:
             client.watch(KIND, "a" * 200_000, told)
             event = await told.next()
             assert isinstance(event, Failed)
-            assert "it has not read a request in 0.5 s" in event.fault.message
+            assert "the server did not read a request within 0.5 s" in event.fault.message
         async with asyncio.timeout(5):
             await closed.wait()
 
@@ -308,7 +311,7 @@ async def test_who_accepts_connections_and_never_says_a_word_is_given_up() -> No
             client.watch(KIND, "a", told)
             event = await told.next()
             assert isinstance(event, Failed)
-            assert "no connection in 0.3 s" in event.fault.message
+            assert "no connection within 0.3 s" in event.fault.message
 
 
 async def test_certificates_that_cannot_be_used_are_a_fault_and_no_crash(tmp_path: Path) -> None:

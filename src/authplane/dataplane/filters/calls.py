@@ -251,13 +251,13 @@ class Stop:
 
     def __post_init__(self) -> None:
         if self.code is Code.OK:
-            raise ValueError("a call that is stopped cannot have succeeded")
+            raise ValueError("the code of a stopped call must not be OK")
 
 
 Verdict: TypeAlias = Proceed | Stop
 Flow: TypeAlias = Generator[Effect, Outcome, Verdict]
 
-INTERNAL_FAULT: Final = Stop(code=Code.INTERNAL, message="a filter failed")
+INTERNAL_FAULT: Final = Stop(code=Code.INTERNAL, message="internal error in a filter")
 """What a driver answers if a filter raises: nothing gets through by a fault of ours."""
 
 

@@ -10,7 +10,7 @@ from authplane.dataplane.filters.calls import Call, Code, Flow, Metadata, Mutati
 
 _METHOD: Final = re.compile(r"/[^/]+/[^/]+")
 _SERVER: Final = Side.SERVER
-_NO_METHOD: Final = Stop(code=Code.UNIMPLEMENTED, message="the path does not name a method of a service")
+_NO_METHOD: Final = Stop(code=Code.UNIMPLEMENTED, message="the path is not /service/method")
 
 
 def run_chain(filters: Sequence[Running], call: Call) -> Flow:

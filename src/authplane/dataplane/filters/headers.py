@@ -26,10 +26,10 @@ class Unfit:
 def name_fault(name: str) -> str:
     """Say what is wrong with the name of a header; nothing if it is right."""
     if not name:
-        return "a header has no name"
+        return "the header name is empty"
     if len(name) > LONGEST:
-        return f"the name of a header is longer than {LONGEST} bytes"
-    return "" if _NAME.fullmatch(name) else f"{_quoted(name)} is not the name of a header"
+        return f"the header name is longer than {LONGEST} bytes"
+    return "" if _NAME.fullmatch(name) else f"{_quoted(name)} is not a header name"
 
 
 def value_fault(name: str, value: str | bytes) -> str:
@@ -127,7 +127,7 @@ class Review:
             return False
         allowed = may_change(self.rules, name)
         if not allowed and self.rules.disallow_is_error:
-            self._spoil(f"the header {_quoted(name)} may not be changed")
+            self._spoil(f"header {_quoted(name)} must not be changed")
         return allowed
 
     def _spoil(self, why: str) -> None:

@@ -30,7 +30,7 @@ def parse_metadata(messages: Iterable[pb.HeaderValue], problems: Problems) -> Me
             value = _value(message, message.key)
             fault = _fault(message.key, value)
             if fault:
-                problems.add("HeaderInvalid", fault)
+                problems.add("HeaderInvalid", f"Invalid header: {fault}. Correct its name or value.")
             elif not isinstance(value, Unfit):
                 found.append((message.key, value))
     return tuple(found)
@@ -62,7 +62,10 @@ def parse_rules(message: rules_pb.HeaderMutationRules, problems: Problems) -> Ru
 def parse_seconds(message: duration_pb2.Duration, problems: Problems) -> float | None:
     """Read a duration that is not negative, of which nothing beyond a century counts; None is a problem."""
     if not (0 <= message.seconds <= _MOST_SECONDS and 0 <= message.nanos < _NANOS):
-        problems.add("DurationInvalid", f"{message.seconds} s and {message.nanos} ns is not a duration of zero or more")
+        problems.add(
+            "DurationInvalid",
+            f"{message.seconds} s and {message.nanos} ns is not a duration. Use a duration of 0 or more.",
+        )
         return None
     return min(message.seconds + message.nanos / _NANOS, _FOR_EVER)
 
@@ -74,23 +77,26 @@ def check_missing_header(message: route_pb.HeaderMatcher, problems: Problems) ->
     """
     if message.treat_missing_header_as_empty:
         with problems.at("treat_missing_header_as_empty"):
-            problems.add("MatcherUnsupported", "is not supported; a header that is missing matches nothing")
+            problems.add(
+                "MatcherUnsupported",
+                "treat_missing_header_as_empty is not supported. Remove it; a missing header matches nothing.",
+            )
 
 
 def _fault(key: str, value: str | bytes | Unfit) -> str:
     if isinstance(value, Unfit):
         return value.why
     if is_protected(key):
-        return f"the header '{key}' cannot be set"
+        return f"header '{key}' cannot be set"
     return name_fault(key) or value_fault(key, value)
 
 
 def _mutation(message: pb.HeaderValueOption, *, unset_appends: bool) -> Mutation | Unfit:
     if not message.HasField("header"):
-        return Unfit("a change of a header names none")
+        return Unfit("the header change has no header name")
     change = _CHANGES.get(message.append_action)
     if change is None:
-        return Unfit(f"{int(message.append_action)} is no append_action")
+        return Unfit(f"{int(message.append_action)} is not an append_action")
     if change is Change.APPEND and not unset_appends and not (message.HasField("append") and message.append.value):
         change = Change.OVERWRITE_OR_ADD
     header = message.header
@@ -114,7 +120,7 @@ def _value(message: pb.HeaderValue, key: str) -> str | bytes | Unfit:
     try:
         return b64decode(text + "=" * (-len(text) % 4), validate=True)
     except ValueError:
-        return Unfit("the text of a binary header is not base64")
+        return Unfit("the value of a binary header is not base64")
 
 
 def _expression(message: regex_pb.RegexMatcher, field: str, problems: Problems) -> Regex | None:

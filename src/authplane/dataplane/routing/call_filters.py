@@ -11,7 +11,7 @@ from authplane.dataplane.routing.call_routing import Draw, Routed, RoutesMissing
 from authplane.dataplane.routing.choose_chain import pick_chain
 from authplane.dataplane.routing.resolver import Failed, ServerConfiguration
 
-_NO_CHAIN: Final = Routed(stop=Stop(code=Code.UNAVAILABLE, message="no filter chain is for this connection"))
+_NO_CHAIN: Final = Routed(stop=Stop(code=Code.UNAVAILABLE, message="no filter chain matches this connection"))
 _UNKNOWN_CONNECTION: Final = Routed(stop=Stop(code=Code.UNAVAILABLE, message="the connection is unknown"))
 
 

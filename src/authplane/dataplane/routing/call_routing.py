@@ -57,11 +57,11 @@ class RoutesMissing:
 NO_HOST: Final = Routed(stop=Stop(code=Code.UNAVAILABLE, message="no virtual host serves this authority"))
 NO_ROUTE: Final = Routed(stop=Stop(code=Code.UNAVAILABLE, message="no route matches this call"))
 NO_AUTHORITY: Final = Routed(
-    stop=Stop(code=Code.UNAVAILABLE, message="the authority of the call is unknown, and a route asks for it")
+    stop=Stop(code=Code.UNAVAILABLE, message="the authority of the call is unknown, but a route reads it")
 )
 _NO_ACTION: Final = {
-    Side.SERVER: Stop(code=Code.UNAVAILABLE, message="the route does not let calls be answered here"),
-    Side.CLIENT: Stop(code=Code.UNAVAILABLE, message="the route does not name a cluster"),
+    Side.SERVER: Stop(code=Code.UNAVAILABLE, message="the route has no non_forwarding_action"),
+    Side.CLIENT: Stop(code=Code.UNAVAILABLE, message="the route does not forward to a cluster"),
 }
 _ALL_CALLS: Final = frozenset({RouteMatch(path=Prefix("")), RouteMatch(path=Prefix("/"))})
 
@@ -151,7 +151,7 @@ def build_route_table(
     """
     builder = _Builder(manager, side, state, clusters or {})
     if isinstance(routes, RoutesMissing):
-        stop = Stop(code=Code.UNAVAILABLE, message=f"there are no routes: {routes.why}")
+        stop = Stop(code=Code.UNAVAILABLE, message=f"no routes: {routes.why}")
         return RouteTable(HostTable.of(()), (), builder.routed(Routed(stop=stop)))
     built = tuple(builder.host(host) for host in routes.virtual_hosts)
     return RouteTable(HostTable.of(routes.virtual_hosts), built, _always(routes.virtual_hosts, built))
@@ -204,7 +204,7 @@ class _Builder:
         """Put the filters that hold at these levels before the end of a call; the most specific level comes first."""
         chain = effective_chain(self._manager.filters, *levels)
         if isinstance(chain, Mismatch):
-            message = f"the route overrides the filter '{chain.name}' as if it were one of another kind"
+            message = f"the route overrides filter '{chain.name}' with the configuration of another filter type"
             return Routed(stop=Stop(code=Code.UNAVAILABLE, message=message))
         filters = tuple(self._running(each) for each in chain)
         return replace(end, filters=self._told(filters, end))

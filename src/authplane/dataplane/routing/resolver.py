@@ -35,7 +35,7 @@ class Failed:
         """As much of it as the status of a call has room for: a resource may have any number of problems."""
         if len(self.why) <= _LONGEST_DETAILS:
             return self.why
-        return f"{shorten(self.why, _LONGEST_DETAILS)} (the log of authplane.xds has all {len(self.why)} characters)"
+        return f"{shorten(self.why, _LONGEST_DETAILS)} (the log authplane.xds contains all {len(self.why)} characters)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class _Lookup:
         found = self._known.get((type_url, name), Waiting())
         if isinstance(found, Failed | Waiting | kind):
             return found
-        return Failed(f"{name} is not what it is needed for")
+        return Failed(f"{name} is a resource of another type")
 
 
 def _server(name: str, bound: Endpoint, look: _Lookup) -> ServerConfiguration | Failed | Waiting:
@@ -115,7 +115,7 @@ def _server(name: str, bound: Endpoint, look: _Lookup) -> ServerConfiguration | 
         return listener
     if not _same_address(listener.address, bound):
         there = f"{listener.address.address} port {listener.address.port}"
-        return Failed(f"the Listener {name} is for {there}, not for {bound.address} port {bound.port}")
+        return Failed(f"Listener {name} is for {there}, not for {bound.address} port {bound.port}")
     names = {each.routes.name for each in listener.managers if isinstance(each.routes, RouteName)}
     routes: dict[str, RouteConfiguration | Failed] = {}
     waiting = False
@@ -149,7 +149,7 @@ def _client(name: str, authority: str, look: _Lookup) -> ClientConfiguration | F
         return routes
     place = HostTable.of(routes.virtual_hosts).pick(authority)
     if place is None:
-        return Failed(f"no virtual host of {routes.name or name} serves the authority '{authority}'")
+        return Failed(f"no virtual host of {routes.name or name} matches authority '{authority}'")
     host = routes.virtual_hosts[place]
     clusters = {each: _Flattening(look).groups(each) for each in clusters_of(host)}
     complete = {each: found for each, found in clusters.items() if not isinstance(found, Waiting)}
@@ -179,11 +179,11 @@ class _Flattening:
         found = self._below(name, 0)
         if isinstance(found, Failed | Waiting):
             return found
-        return found or Failed(f"the cluster {name} has no endpoints that can be used")
+        return found or Failed(f"cluster {name} has no usable endpoints")
 
     def _below(self, name: str, depth: int) -> tuple[Group, ...] | Failed | Waiting:
         if depth >= _MOST_DEPTH:
-            return Failed(f"clusters stand for others more than {_MOST_DEPTH} deep, at {name}")
+            return Failed(f"aggregate clusters are nested more than {_MOST_DEPTH} deep, at {name}")
         if name in self._seen:
             return ()
         self._seen.add(name)

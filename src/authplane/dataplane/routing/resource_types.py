@@ -43,7 +43,7 @@ class ResourceTypes:
             case TypeUrl.ENDPOINT:
                 return self.endpoints
             case _:
-                raise ValueError(f"no resolver names a resource of the type {url}")
+                raise ValueError(f"resolvers use no resources of type {url}")
 
 
 def resource_types(side: Side, registry: Registry, bootstrap: Bootstrap) -> ResourceTypes:

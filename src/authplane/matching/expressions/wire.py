@@ -24,11 +24,11 @@ def parse_cel_matcher(data: bytes, vocabulary: Vocabulary, problems: Problems) -
     try:
         message = pb.CelMatcher.FromString(data)
     except DecodeError:
-        problems.add("Unreadable", f"the bytes are no {MATCHER}")
+        problems.add("Unreadable", f"Cannot decode the bytes. Expected {MATCHER}.")
         return None
     with problems.at("expr_match"):
         if not message.HasField("expr_match"):
-            problems.add("Missing", "must be set")
+            problems.add("Missing", "This field is required. Add it.")
             return None
         program = _parse_expression(message.expr_match, vocabulary, Result.BOOL, problems)
     return None if program is None else ExpressionMatcher(program)
@@ -39,11 +39,11 @@ def parse_extraction(data: bytes, vocabulary: Vocabulary, problems: Problems) ->
     try:
         message = expression_pb.CelExtractString.FromString(data)
     except DecodeError:
-        problems.add("Unreadable", f"the bytes are no {EXTRACTION}")
+        problems.add("Unreadable", f"Cannot decode the bytes. Expected {EXTRACTION}.")
         return None
     with problems.at("expr_extract"):
         if not message.HasField("expr_extract"):
-            problems.add("Missing", "must be set")
+            problems.add("Missing", "This field is required. Add it.")
             return None
         program = _parse_expression(message.expr_extract, vocabulary, Result.STRING, problems)
     default = message.default_value.value if message.HasField("default_value") else None
@@ -55,11 +55,11 @@ def _parse_expression(
 ) -> Program | None:
     if message.cel_expr_string:
         with problems.at("cel_expr_string"):
-            problems.add("ExpressionUnchecked", "is a text; only cel_expr_checked is supported")
+            problems.add("ExpressionUnchecked", "Expressions as text are not supported. Set cel_expr_checked.")
         return None
     with problems.at("cel_expr_checked"):
         # The other fields of an expression do not count (gRFC A106).
         if not message.HasField("cel_expr_checked"):
-            problems.add("Missing", "must be set: only checked expressions are supported")
+            problems.add("Missing", "The expression is missing. Set a checked expression.")
             return None
         return parse_checked(message.cel_expr_checked, vocabulary, problems, result)

@@ -107,8 +107,8 @@ def test_bytes_that_are_no_message_are_a_problem() -> None:
             return b"\xff"
 
     broken: Message = Broken()  # type: ignore[assignment]
-    assert read(broken) == [f"the bytes are no {TYPE_NAME} [Unreadable]"]
-    assert read_override(broken) == [f"the bytes are no {OVERRIDE_NAME} [Unreadable]"]
+    assert read(broken) == [f"Cannot decode the bytes. Expected {TYPE_NAME}. [Unreadable]"]
+    assert read_override(broken) == [f"Cannot decode the bytes. Expected {OVERRIDE_NAME}. [Unreadable]"]
 
 
 @pytest.mark.requirement("CF-2")
@@ -117,12 +117,12 @@ def test_the_extension_must_be_a_composite_filter() -> None:
     message.extension_config.typed_config.Pack(router_pb2.Router())
     assert read(message) == [
         "extension_config.typed_config.type_url: 'envoy.extensions.filters.http.router.v3.Router' is not supported "
-        f"here; {COMPOSITE_NAME} is [TypeUnsupported]"
+        f"here. Supported: {COMPOSITE_NAME}. [TypeUnsupported]"
     ]
     message.ClearField("extension_config")
-    assert read(message) == ["extension_config: must be set [Missing]"]
+    assert read(message) == ["extension_config: This field is required. Add it. [Missing]"]
     message.extension_config.name = "composite"
-    assert read(message) == ["extension_config.typed_config.type_url: must be set [Missing]"]
+    assert read(message) == ["extension_config.typed_config.type_url: This field is required. Add it. [Missing]"]
 
 
 @pytest.mark.requirement("CF-3")
@@ -130,7 +130,9 @@ def test_without_a_tree_the_filter_does_nothing_and_an_override_is_refused() -> 
     message = pb.ExtensionWithMatcher(extension_config=extension(composite_pb2.Composite()))
     message.matcher.on_no_match.action.name = "old and ignored"
     assert read(message) == Composite(None)
-    assert read_override(pb.ExtensionWithMatcherPerRoute()) == ["xds_matcher: must be set [Missing]"]
+    assert read_override(pb.ExtensionWithMatcherPerRoute()) == [
+        "xds_matcher: This field is required. Add it. [Missing]"
+    ]
 
 
 @pytest.mark.requirement("CF-9")
@@ -147,7 +149,7 @@ def test_an_override_is_read_as_the_tree_of_the_filter_is() -> None:
 @pytest.mark.requirement("CF-4", "E37")
 def test_other_actions_are_refused() -> None:
     assert read(of(mark("a"))) == [
-        f"{ACTION}.type_url: 'google.protobuf.StringValue' is no action that is known here [TypeUnknown]"
+        f"{ACTION}.type_url: 'google.protobuf.StringValue' is not a supported action. Use another one. [TypeUnknown]"
     ]
 
 
@@ -161,7 +163,9 @@ def test_a_chain_wins_over_one_filter_and_neither_is_refused() -> None:
     action.typed_config.CopyFrom(extension(mark("b"), ""))
     assert read(of(action)) == tree(Execute((NestedFilter("", Mark("b")),)))
     action.ClearField("typed_config")
-    assert read(of(action)) == [f"{ACTION}: one of typed_config and filter_chain must be set [FilterMissing]"]
+    assert read(of(action)) == [
+        f"{ACTION}: The action has no filter. Set typed_config or filter_chain. [FilterMissing]"
+    ]
     action.filter_chain.SetInParent()
     assert read(of(action)) == tree(Execute(()))
 
@@ -180,11 +184,13 @@ def test_nested_filters_are_judged_as_others_are_with_the_way_to_them() -> None:
     )
     chain = f"{ACTION}.filter_chain.typed_config"
     assert read(of(action)) == [
-        f"{chain}[1].typed_config: envoy.extensions.filters.http.router.v3.Router ends a chain and cannot be chosen "
+        f"{chain}[1].typed_config: envoy.extensions.filters.http.router.v3.Router ends a chain, so a composite filter"
+        " cannot execute it. Use another filter. "
         "[FilterTerminal]",
-        f"{chain}[2].typed_config: the filter type google.protobuf.Struct is not supported [FilterUnsupported]",
+        f"{chain}[2].typed_config: Filter type google.protobuf.Struct is not supported. Use another filter."
+        " [FilterUnsupported]",
         f"{chain}[3].typed_config.value: is empty [Empty]",
-        f"{chain}[4].typed_config.type_url: must be set [Missing]",
+        f"{chain}[4].typed_config.type_url: This field is required. Add it. [Missing]",
     ]
 
 
@@ -194,7 +200,8 @@ def test_a_nested_filter_may_come_as_a_typed_struct_if_it_takes_one() -> None:
     assert read(of(execute(struct))) == tree(Execute((NestedFilter("xds.type.v3.TypedStruct", Mark("{}")),)))
     struct.type_url = f"type.googleapis.com/{TYPE_NAME}"
     assert read(of(execute(struct))) == [
-        f"{ACTION}.typed_config.typed_config: {TYPE_NAME} cannot be a TypedStruct here [FormUnsupported]"
+        f"{ACTION}.typed_config.typed_config: {TYPE_NAME} as a TypedStruct is not supported here. Use the message"
+        " itself. [FormUnsupported]"
     ]
 
 
@@ -202,7 +209,9 @@ def test_a_nested_filter_may_come_as_a_typed_struct_if_it_takes_one() -> None:
 def test_a_sample_needs_its_value_and_is_at_most_all() -> None:
     action = execute(mark("a"))
     action.sample_percent.runtime_key = "ignored"
-    assert read(of(action)) == [f"{ACTION}.sample_percent.default_value: must be set [ValueMissing]"]
+    assert read(of(action)) == [
+        f"{ACTION}.sample_percent.default_value: This field is required. Add it. [ValueMissing]"
+    ]
     action.sample_percent.CopyFrom(
         base_pb2.RuntimeFractionalPercent(
             default_value=percent_pb2.FractionalPercent(
@@ -219,7 +228,7 @@ def test_a_tree_that_keeps_matching_is_refused() -> None:
     inner = by_header("y", {"b": noting(skip())})
     assert read(composite(first_match(when(IS_A, then=inner)))) == [
         "xds_matcher.matcher_list.matchers[0].on_match.matcher.matcher_tree.exact_match_map.map.b.keep_matching: "
-        "has no place here: there is one action in the end [KeepMatchingUnsupported]"
+        "keep_matching is not supported, because a tree has one action here. Remove it. [KeepMatchingUnsupported]"
     ]
 
 
@@ -237,7 +246,7 @@ def test_filters_nest_eight_deep_and_not_nine() -> None:
     found = read(nested(9))
     assert isinstance(found, list)
     where = f"{ACTION}.typed_config.typed_config"
-    assert found == [f"{'.'.join([where] * 8)}: filters are nested more than 8 deep [TooDeep]"]
+    assert found == [f"{'.'.join([where] * 8)}: Filters are nested more than 8 deep. Use fewer levels. [TooDeep]"]
 
 
 @pytest.mark.requirement("CF-12")
@@ -278,5 +287,6 @@ def test_switched_off_the_type_is_unknown() -> None:
     assert on is not None
     inside = replace(SERVER, registry=registry)
     assert read(of(execute(of(skip()))), inside) == [
-        f"{ACTION}.typed_config.typed_config: the filter type {TYPE_NAME} is not supported [FilterUnsupported]"
+        f"{ACTION}.typed_config.typed_config: Filter type {TYPE_NAME} is not supported. Use another filter."
+        " [FilterUnsupported]"
     ]

@@ -187,43 +187,44 @@ REFUSED: Final[dict[str, tuple[Message, Scope, list[str]]]] = {
     "on a client": (
         carried(native("Workload")),
         CLIENT,
-        ["name: 'authplane.native' is no extension that is known on clients [NameUnknown]"],
+        ["name: 'authplane.native' is not a supported extension on clients. Remove the override. [NameUnknown]"],
     ),
     "of another name": (
         carried(native("Workload"), "other"),
         SERVER,
-        ["name: 'other' is no extension that is known on servers [NameUnknown]"],
+        ["name: 'other' is not a supported extension on servers. Remove the override. [NameUnknown]"],
     ),
     "of another type": (
         extension_pb2.TypedExtensionConfig(name="authplane.native"),
         SERVER,
         [
-            "typed_config: must be envoy.extensions.common.matching.v3.ExtensionWithMatcherPerRoute [TypeUnsupported]",
-            "typed_config.type_url: must be set [Missing]",
+            "typed_config: The override type is not supported. Expected"
+            " envoy.extensions.common.matching.v3.ExtensionWithMatcherPerRoute. [TypeUnsupported]",
+            "typed_config.type_url: This field is required. Add it. [Missing]",
         ],
     ),
     "with an unknown input": (
         carried(native("Other")),
         SERVER,
-        [f"{AT}: 'authplane.native.v1.Other' is no input that is known here [TypeUnknown]"],
+        [f"{AT}: 'authplane.native.v1.Other' is not a supported input. Use another one. [TypeUnknown]"],
     ),
     "with an input that asks for more": (
         carried(native("Workload", domain="a")),
         SERVER,
-        [f"{AT}.value.domain: is not known here [FieldUnknown]"],
+        [f"{AT}.value.domain: The field is unknown. Remove it. [FieldUnknown]"],
     ),
     "with an input that is not written right": (
         carried(native("PlainCall", absent="a", single=[1])),
         SERVER,
         [
-            f"{AT}.value.absent: must be a list of texts [Invalid]",
-            f"{AT}.value.single: must be a list of texts [Invalid]",
+            f"{AT}.value.absent: The value is not a list of texts. Use a list of texts. [Invalid]",
+            f"{AT}.value.single: The value is not a list of texts. Use a list of texts. [Invalid]",
         ],
     ),
     "with an input that does not say what it looks for": (
         carried(native("PlainCall", single=[])),
         SERVER,
-        [f"{AT}.value.absent: must be a list of texts [Invalid]"],
+        [f"{AT}.value.absent: The value is not a list of texts. Use a list of texts. [Invalid]"],
     ),
 }
 
@@ -238,6 +239,7 @@ def test_what_is_not_known_is_refused(message: Message, scope: Scope, wanted: li
 def test_no_other_tree_has_those_inputs() -> None:
     choice = pb.ExtensionWithMatcherPerRoute.FromString(carried(native("Workload")).typed_config.value)
     assert read(choice) == [
-        f"{AT.removeprefix('typed_config.')}.type_url: 'xds.type.v3.TypedStruct' is no input that is known here"
+        f"{AT.removeprefix('typed_config.')}.type_url: 'xds.type.v3.TypedStruct' is not a supported input. Use"
+        " another one."
         " [TypeUnknown]"
     ]

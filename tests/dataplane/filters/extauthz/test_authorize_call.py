@@ -32,7 +32,7 @@ from authplane.dataplane.filters.headers import Rules
 from authplane.matching.fractions import Fraction
 
 CONFIG: Final = ExtAuthz(service=SERVICE)
-NO_DECISION: Final = "there is no decision of the authorization service"
+NO_DECISION: Final = "the authorization service made no decision"
 
 
 def answer(message: pb.CheckResponse) -> Callable[[Effect], Outcome]:
@@ -135,7 +135,7 @@ def test_the_client_does_not_learn_why_there_is_no_decision_and_the_log_does() -
     verdict, _ = run(CONFIG, CALL, fail(), watched)
     assert isinstance(verdict, Stop)
     assert "10.0.0.7" not in verdict.message
-    assert watched.told == ["no decision about /shop.Cart/Add: UNAVAILABLE: 10.0.0.7 refused"]
+    assert watched.told == ["no decision for /shop.Cart/Add: UNAVAILABLE: 10.0.0.7 refused"]
 
 
 @pytest.mark.requirement("E18")
@@ -158,7 +158,7 @@ def test_failing_open_is_off_by_default() -> None:
 @pytest.mark.requirement("E18")
 def test_a_client_cannot_choose_a_deadline_that_leaves_no_time_for_a_decision() -> None:
     opened = replace(CONFIG, on_failure=FailOpen(), service=replace(SERVICE, timeout=1.0))
-    late = Stop(code=Code.DEADLINE_EXCEEDED, message="the deadline passed before there was a decision")
+    late = Stop(code=Code.DEADLINE_EXCEEDED, message="the deadline passed before the authorization decision")
     hurried = replace(CALL, remaining=0.001)
     assert run(opened, hurried, fail(Code.DEADLINE_EXCEEDED))[0] == late
     patient = replace(CALL, remaining=30.0)
@@ -172,7 +172,7 @@ def test_a_client_cannot_send_so_much_that_there_is_no_decision() -> None:
     large = call(*((f"x-{index}", "a" * 8000) for index in range(70)))
     watched = Watched()
     verdict = no_effects(opened.build(watched.state, None).run(large))
-    want = Stop(code=Code.RESOURCE_EXHAUSTED, message="the headers of the call are too large to be checked")
+    want = Stop(code=Code.RESOURCE_EXHAUSTED, message="the request metadata is too large for an authorization check")
     assert verdict == want
     assert counted(watched) == ["grpc.server_ext_authz.failed_rpcs"]
 
@@ -226,7 +226,7 @@ def test_a_call_that_is_not_checked_passes_unchanged_or_is_refused() -> None:
     assert no_effects(config.build(watched.state, None).run(made)) == Proceed(metadata=made.metadata)
     refusing = replace(config, deny_at_disable=True, error_code=Code.UNAVAILABLE)
     assert no_effects(refusing.build(watched.state, None).run(made)) == Stop(
-        code=Code.UNAVAILABLE, message="the authorization of this call is disabled, and so is the call"
+        code=Code.UNAVAILABLE, message="authorization is disabled for this call, and deny_at_disable is set"
     )
     assert counted(watched) == ["grpc.server_ext_authz.filter_disabled_rpcs"] * 2
 
@@ -316,4 +316,6 @@ def test_a_check_has_at_most_512_kib_and_a_larger_one_stops_the_call_whatever_fa
     assert run(config, most, answer(allowed()))[0] == Proceed(metadata=most.metadata)
     verdict, effects = run(config, sized(524_289), answer(allowed()))
     assert effects == []
-    assert verdict == Stop(code=Code.RESOURCE_EXHAUSTED, message="the headers of the call are too large to be checked")
+    assert verdict == Stop(
+        code=Code.RESOURCE_EXHAUSTED, message="the request metadata is too large for an authorization check"
+    )

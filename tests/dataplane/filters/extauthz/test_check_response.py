@@ -170,11 +170,11 @@ def test_what_rules_disallow_is_skipped_or_fails_the_check(part: str) -> None:
     parts = {part: ["x-no"] if part == "remove" else [header("x-no")]}
     assert read(allowed(**parts), Rules(disallow=regex("x-no"))) == Allow()
     failing = Rules(disallow=regex("x-no"), disallow_is_error=True)
-    assert read(allowed(**parts), failing) == Failed("the header 'x-no' may not be changed")
+    assert read(allowed(**parts), failing) == Failed("header 'x-no' must not be changed")
     # Names count in lower case, however a service writes them.
     capitals = {part: ["X-No"] if part == "remove" else [header("X-No")]}
     assert read(allowed(**capitals), Rules(disallow=regex("x-no"))) == Allow()
-    assert read(allowed(**capitals), failing) == Failed("the header 'x-no' may not be changed")
+    assert read(allowed(**capitals), failing) == Failed("header 'x-no' must not be changed")
 
 
 @pytest.mark.requirement("E34")
@@ -223,7 +223,7 @@ CONTRADICTIONS: Final = {
 @pytest.mark.parametrize("text", CONTRADICTIONS.values(), ids=CONTRADICTIONS.keys())
 def test_a_denial_whose_status_is_not_one_is_a_failed_check(text: str) -> None:
     message = text_format.Parse(text, pb.CheckResponse())
-    assert read(message) == Failed("the reply has a denied_response, but its status is OK or not set")
+    assert read(message) == Failed("the response has a denied_response, but its status is OK or not set")
 
 
 @pytest.mark.requirement("EA-35")
@@ -232,7 +232,7 @@ def test_an_error_response_is_no_decision(code: int) -> None:
     message = pb.CheckResponse()
     message.status.code = code
     message.error_response.status.code = 503  # type: ignore[assignment]
-    assert read(message) == Failed("the authorization service says that it failed")
+    assert read(message) == Failed("the authorization service reported a failure")
 
 
 class Age(NamedTuple):

@@ -190,7 +190,7 @@ async def test_a_server_that_hangs_raises_or_talks_rubbish_gives_no_decision() -
     async with serving(lambda _: b"\xff\xff") as server:
         opened = config(server, on_failure=FailOpen(mark_request=True))
         passed = Proceed(metadata=(*CALL.metadata, (FAILURE_MARK, "true")))
-        stopped = Stop(code=Code.PERMISSION_DENIED, message="there is no decision of the authorization service")
+        stopped = Stop(code=Code.PERMISSION_DENIED, message="the authorization service made no decision")
         for answer in (server.answer, crash):
             server.answer = answer
             assert await ask(config(server), CALL) == stopped
@@ -198,7 +198,7 @@ async def test_a_server_that_hangs_raises_or_talks_rubbish_gives_no_decision() -
         server.go.clear()
         hurried = replace(opened, service=replace(opened.service, timeout=0.05))
         assert await ask(hurried, CALL) == passed
-        late = Stop(code=Code.DEADLINE_EXCEEDED, message="the deadline passed before there was a decision")
+        late = Stop(code=Code.DEADLINE_EXCEEDED, message="the deadline passed before the authorization decision")
         assert await ask(opened, replace(CALL, remaining=0.05)) == late
         server.go.set()
 

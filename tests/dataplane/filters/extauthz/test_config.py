@@ -56,7 +56,7 @@ def test_a_configuration_without_a_grpc_service_is_rejected(with_http: bool) -> 
     found = parse_ext_authz(packed(message), UNTRUSTED)
     assert isinstance(found, tuple)
     assert [str(problem) for problem in found] == [
-        "grpc_service: must be set; a service over plain HTTP cannot be asked [ServiceMissing]"
+        "grpc_service: Services over plain HTTP are not supported. Set grpc_service. [ServiceMissing]"
     ]
 
 
@@ -93,8 +93,8 @@ def test_values_without_a_default_are_rejected() -> None:
         message.filter_enabled.runtime_key = message.deny_at_disable.runtime_key = "x"
 
     assert parse(change) == [
-        "filter_enabled.default_value: must be set [ValueMissing]",
-        "deny_at_disable.default_value: must be set [ValueMissing]",
+        "filter_enabled.default_value: This field is required. Add it. [ValueMissing]",
+        "deny_at_disable.default_value: This field is required. Add it. [ValueMissing]",
     ]
 
 
@@ -170,7 +170,9 @@ def test_mutation_rules_are_read() -> None:
     want = Rules(allow=regex("x-.*"), disallow_is_error=True)
     assert parse(change) == ExtAuthz(service=SERVICE, rules=want)
     found = parse(lambda message: message.decoder_header_mutation_rules.allow_expression.SetInParent())
-    assert found == ["decoder_header_mutation_rules.allow_expression.regex: '' is empty [RegexInvalid]"]
+    assert found == [
+        "decoder_header_mutation_rules.allow_expression.regex: '' is empty. Use the RE2 syntax. [RegexInvalid]"
+    ]
 
 
 @pytest.mark.requirement("EA-8")

@@ -61,7 +61,7 @@ def named(message: pb.GrpcService) -> NamedCredentials | list[str]:
 )
 def test_a_service_without_google_grpc_is_rejected(message: pb.GrpcService) -> None:
     assert parse(message) == [
-        "google_grpc must be set; a cluster of Envoy cannot be called [GoogleGrpcMissing]",
+        "gRPC cannot call a cluster of Envoy. Set google_grpc. [GoogleGrpcMissing]",
     ]
 
 
@@ -120,9 +120,12 @@ def test_targets_that_a_resolver_knows_are_taken_and_no_others() -> None:
 @pytest.mark.requirement("GS-2")
 def test_a_target_that_no_resolver_knows_is_a_problem_with_its_path() -> None:
     assert parse(google_grpc("foo:///bar", INSECURE), TRUSTED) == [
-        "google_grpc.target_uri: 'foo:///bar' has the scheme 'foo', which no resolver knows [TargetInvalid]"
+        "google_grpc.target_uri: 'foo:///bar' has the scheme 'foo', which is unknown. Use a target such as"
+        " 'dns:///host:port'. [TargetInvalid]"
     ]
-    assert parse(google_grpc("", INSECURE), TRUSTED) == ["google_grpc.target_uri: it is empty [TargetInvalid]"]
+    assert parse(google_grpc("", INSECURE), TRUSTED) == [
+        "google_grpc.target_uri: '' is empty. Use a target such as 'dns:///host:port'. [TargetInvalid]"
+    ]
 
 
 @pytest.mark.requirement("GS-4", "GS-3", "E36")
@@ -170,43 +173,53 @@ PLUGINS: Final = {
     "xds": Plugins((xds_or(GOOGLE),), XdsOr(GoogleDefault())),
     "xds twice": Plugins((nested(2),), XdsOr(XdsOr(Insecure()))),
     "none that is supported": Plugins(
-        (UNKNOWN,), [f"{AT}: none of the credentials is supported [CredentialsUnsupported]"]
+        (UNKNOWN,),
+        [
+            f"{AT}: No credentials in the list are supported. Add supported ones, such as TlsCredentials."
+            " [CredentialsUnsupported]"
+        ],
     ),
     "tls without a root": Plugins(
-        (tls(None), INSECURE), [f"{AT}[0].root_certificate_provider: must be set [ProviderMissing]"]
+        (tls(None), INSECURE), [f"{AT}[0].root_certificate_provider: This field is required. Add it. [ProviderMissing]"]
     ),
     "tls with providers that the bootstrap does not have": Plugins(
         (tls("other", "another"),),
         [
             f"{AT}[0].root_certificate_provider.instance_name: "
-            "the bootstrap has no certificate provider 'other' [ProviderUnknown]",
+            "The bootstrap has no certificate provider 'other'. Add it to certificate_providers. [ProviderUnknown]",
             f"{AT}[0].identity_certificate_provider.instance_name: "
-            "the bootstrap has no certificate provider 'another' [ProviderUnknown]",
+            "The bootstrap has no certificate provider 'another'. Add it to certificate_providers. [ProviderUnknown]",
         ],
     ),
     "tls with providers that have something else": Plugins(
         (tls("own", "root"),),
         [
-            f"{AT}[0].root_certificate_provider: the certificate provider has no authorities [ProviderUnusable]",
+            f"{AT}[0].root_certificate_provider: The certificate provider has no CA certificates. Set"
+            " ca_certificate_file in the bootstrap. [ProviderUnusable]",
             f"{AT}[0].identity_certificate_provider: "
-            "the certificate provider has no certificate with its key [ProviderUnusable]",
+            "The certificate provider has no certificate and key. Set certificate_file and private_key_file in the"
+            " bootstrap. [ProviderUnusable]",
         ],
     ),
     "tls that is rubbish": Plugins(
         (any_pb2.Any(type_url=tls().type_url, value=b"\xff"),),
-        [f"{AT}[0]: the bytes are no {tls().type_url.rpartition('/')[2]} [Unreadable]"],
+        [f"{AT}[0]: Cannot decode the bytes. Expected {tls().type_url.rpartition('/')[2]}. [Unreadable]"],
     ),
     "xds without fallback": Plugins(
-        (xds_or(None),), [f"{AT}[0].fallback_credentials: must be set [CredentialsMissing]"]
+        (xds_or(None),), [f"{AT}[0].fallback_credentials: This field is required. Add it. [CredentialsMissing]"]
     ),
     "xds with a fallback that nobody knows": Plugins(
-        (xds_or(UNKNOWN),), [f"{AT}[0].fallback_credentials: 'some.Other' is not supported [CredentialsUnsupported]"]
+        (xds_or(UNKNOWN),),
+        [
+            f"{AT}[0].fallback_credentials: 'some.Other' is not supported. Use other credentials, such as"
+            " TlsCredentials. [CredentialsUnsupported]"
+        ],
     ),
     "nothing": Plugins(
         (),
         [
             "google_grpc.channel_credentials: "
-            "there are no channel credentials; use channel_credentials_plugin [CredentialsMissing]"
+            "The channel credentials are missing. Set channel_credentials_plugin. [CredentialsMissing]"
         ],
     ),
 }
@@ -222,7 +235,7 @@ def test_channel_credentials(case: Plugins) -> None:
 def test_credentials_cannot_fall_back_for_ever() -> None:
     found = named(google_grpc(TARGET, nested(9)))
     assert isinstance(found, list)
-    assert found[0].endswith("credentials fall back too often [TooDeep]")
+    assert found[0].endswith("Fallback credentials are nested more than 8 deep. Use fewer levels. [TooDeep]")
 
 
 @pytest.mark.requirement("GS-6")
@@ -254,10 +267,10 @@ def test_a_token_is_not_sent_in_plain_text(plugin: any_pb2.Any, channel: NamedCh
 @pytest.mark.parametrize(
     ("plugin", "problem"),
     [
-        (token_pb.AccessTokenCredentials(), "[0].token: must be set [TokenMissing]"),
+        (token_pb.AccessTokenCredentials(), "[0].token: This field is required. Add it. [TokenMissing]"),
         (
             token_pb.AccessTokenCredentials(token="a\nb"),
-            "[0].token: is not what a header can carry [TokenInvalid]",
+            "[0].token: The token is not a header value. Use printable ASCII. [TokenInvalid]",
         ),
     ],
 )
@@ -281,7 +294,8 @@ def test_a_factory_name_selects_credentials_as_the_bootstrap_writes_them_before_
     assert named(message) == NamedCredentials(channel=TlsFiles(ca="/ca.pem"))
     assert named(factory("insecure")) == NamedCredentials(channel=Insecure())
     assert named(factory("other")) == [
-        "google_grpc.credentials_factory_name: 'other' is not supported [CredentialsUnsupported]"
+        "google_grpc.credentials_factory_name: 'other' is not supported. Use"
+        " channel_credentials_plugin. [CredentialsUnsupported]"
     ]
     assert named(factory("tls", certificate_file="/cert.pem")) == [
         "google_grpc.config.private_key_file: Required together with certificate_file. Add it. [Missing]"
@@ -306,11 +320,13 @@ def test_older_channel_credentials_are_read_last() -> None:
     assert named(message) == NamedCredentials(channel=want, calls=(AccessToken(Secret("secret")),))
     old.ssl_credentials.private_key.inline_string = "key"
     assert named(message) == [
-        "google_grpc.channel_credentials.private_key: only a filename is supported [CredentialsUnsupported]"
+        "google_grpc.channel_credentials.private_key: The data source is not supported. Set filename."
+        " [CredentialsUnsupported]"
     ]
     old.local_credentials.SetInParent()
     assert named(message) == [
-        "google_grpc.channel_credentials: local_credentials are not supported [CredentialsUnsupported]"
+        "google_grpc.channel_credentials: local_credentials is not supported. Use channel_credentials_plugin."
+        " [CredentialsUnsupported]"
     ]
 
 
@@ -355,9 +371,11 @@ def test_initial_metadata_is_kept_and_what_is_no_header_is_rejected() -> None:
     message.initial_metadata.add(key="grpc-x", value="a")
     message.initial_metadata.add(key="x", value="\n")
     assert parse(message) == [
-        "initial_metadata[2]: 'Host' is not the name of a header [HeaderInvalid]",
-        "initial_metadata[3]: the header 'grpc-x' cannot be set [HeaderInvalid]",
-        "initial_metadata[4]: the value of 'x' has characters that are not printable ASCII [HeaderInvalid]",
+        "initial_metadata[2]: Invalid header: 'Host' is not a header name. Correct its name or value. [HeaderInvalid]",
+        "initial_metadata[3]: Invalid header: header 'grpc-x' cannot be set. Correct its name or value."
+        " [HeaderInvalid]",
+        "initial_metadata[4]: Invalid header: the value of 'x' has characters that are not printable ASCII. Correct"
+        " its name or value. [HeaderInvalid]",
     ]
 
 

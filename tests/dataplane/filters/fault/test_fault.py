@@ -40,7 +40,7 @@ def run(fault: Fault, made: Call = CLIENT_CALL, draws: Iterable[float] = (0.0, 0
 
 
 def stop(code: Code) -> Stop:
-    return Stop(code=code, message="a fault was injected")
+    return Stop(code=code, message="fault injected by the fault filter")
 
 
 PASSED: Final = Proceed(metadata=CLIENT_CALL.metadata)
@@ -98,20 +98,24 @@ READ: Final = {
             "headers": [{"name": "x"}],
         },
         [
-            "delay.percentage.denominator: 7 is no denominator [DenominatorUnknown]",
-            "delay.fixed_delay: -1 s and 0 ns is not a duration of zero or more [DurationInvalid]",
-            "abort.grpc_status: 17 is no status code of gRPC [StatusInvalid]",
-            "headers[0]: nothing says what the header must be [MatcherMissing]",
+            "delay.percentage.denominator: 7 is not a denominator. Supported: HUNDRED, TEN_THOUSAND, MILLION."
+            " [DenominatorUnknown]",
+            "delay.fixed_delay: -1 s and 0 ns is not a duration. Use a duration of 0 or more. [DurationInvalid]",
+            "abort.grpc_status: 17 is not a gRPC status code. Use a number from 0 to 16. [StatusInvalid]",
+            "headers[0]: The header has no matcher. Set one, such as string_match. [MatcherMissing]",
         ],
     ),
     "nothing said": Read(
         {"delay": {}, "abort": {}},
         [
-            "delay: one of fixed_delay and header_delay must be set [DelayMissing]",
-            "abort: one of http_status, grpc_status and header_abort must be set [AbortMissing]",
+            "delay: The delay is missing. Set fixed_delay or header_delay. [DelayMissing]",
+            "abort: The status is missing. Set http_status, grpc_status or header_abort. [AbortMissing]",
         ],
     ),
-    "no status": Read({"abort": {"http_status": 99}}, ["abort.http_status: 99 is not from 200 to 599 [StatusInvalid]"]),
+    "no status": Read(
+        {"abort": {"http_status": 99}},
+        ["abort.http_status: 99 is not an HTTP status. Use a number from 200 to 599. [StatusInvalid]"],
+    ),
 }
 
 

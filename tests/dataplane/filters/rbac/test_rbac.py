@@ -19,7 +19,7 @@ from authplane.dataplane.filters.registry import Packed, Registry, Scope, Trust
 SCOPE: Final = Scope(side=Side.SERVER, trust=Trust(), registry=Registry.of())
 ANYBODY: Final = pb.Principal(any=True)
 ANYTHING: Final = pb.Permission(any=True)
-DENIED: Final = Stop(code=Code.PERMISSION_DENIED, message="the call is not permitted")
+DENIED: Final = Stop(code=Code.PERMISSION_DENIED, message="an RBAC policy denies the call")
 
 
 def policy(permission: pb.Permission = ANYTHING, principal: pb.Principal = ANYBODY) -> pb.Policy:
@@ -297,68 +297,79 @@ def with_condition(field: str) -> pb.Policy:
 AT: Final = "rules.policies.p"
 WRONG: Final = {
     "a condition": Wrong(
-        rbac(0, p=with_condition("condition")), [f"{AT}.condition: is not supported [ConditionUnsupported]"]
+        rbac(0, p=with_condition("condition")),
+        [f"{AT}.condition: The field is not supported. Remove it. [ConditionUnsupported]"],
     ),
     "a checked condition": Wrong(
         rbac(0, p=with_condition("checked_condition")),
-        [f"{AT}.checked_condition: is not supported [ConditionUnsupported]"],
+        [f"{AT}.checked_condition: The field is not supported. Remove it. [ConditionUnsupported]"],
     ),
-    "an action that nobody knows": Wrong(rbac(9, p=policy()), ["rules.action: 9 is no action [ActionUnknown]"]),
+    "an action that nobody knows": Wrong(
+        rbac(9, p=policy()), ["rules.action: 9 is not an action. Supported: ALLOW, DENY, LOG. [ActionUnknown]"]
+    ),
     "a header that may be missing": Wrong(
         rbac(0, p=policy(permitted(header={"name": "x", "exact_match": "", "treat_missing_header_as_empty": True}))),
         [
             f"{AT}.permissions[0].header.treat_missing_header_as_empty: "
-            "is not supported; a header that is missing matches nothing [MatcherUnsupported]"
+            "treat_missing_header_as_empty is not supported. Remove it; a missing header matches nothing."
+            " [MatcherUnsupported]"
         ],
     ),
     "a header of gRPC": Wrong(
         rbac(0, p=policy(header("Grpc-Timeout", "1"))),
-        [f"{AT}.permissions[0].header.name: no rule can ask for 'grpc-timeout' [HeaderUnsupported]"],
+        [
+            f"{AT}.permissions[0].header.name: Rules cannot read header 'grpc-timeout'. Use another header."
+            " [HeaderUnsupported]"
+        ],
     ),
     "the scheme": Wrong(
         rbac(0, p=policy(header(":scheme", "https"))),
-        [f"{AT}.permissions[0].header.name: no rule can ask for ':scheme' [HeaderUnsupported]"],
+        [
+            f"{AT}.permissions[0].header.name: Rules cannot read header ':scheme'. Use another header."
+            " [HeaderUnsupported]"
+        ],
     ),
     "nothing permitted and nobody meant": Wrong(
         rbac(0, p=pb.Policy()),
         [
-            f"{AT}.permissions: must not be empty [RulesMissing]",
-            f"{AT}.principals: must not be empty [RulesMissing]",
+            f"{AT}.permissions: The list is empty. Add a rule. [RulesMissing]",
+            f"{AT}.principals: The list is empty. Add a rule. [RulesMissing]",
         ],
     ),
     "rules that say nothing": Wrong(
         rbac(0, p=policy(pb.Permission(), pb.Principal())),
         [
-            f"{AT}.permissions[0]: must say what is permitted [RuleMissing]",
-            f"{AT}.principals[0]: must say who is meant [RuleMissing]",
+            f"{AT}.permissions[0]: The permission is empty. Set a rule. [RuleMissing]",
+            f"{AT}.principals[0]: The principal is empty. Set an identifier. [RuleMissing]",
         ],
     ),
     "empty sets": Wrong(
         rbac(0, p=policy(permitted(and_rules={}), meant(or_ids={}))),
         [
-            f"{AT}.permissions[0].and_rules.rules: must not be empty [RulesMissing]",
-            f"{AT}.principals[0].or_ids.ids: must not be empty [RulesMissing]",
+            f"{AT}.permissions[0].and_rules.rules: The list is empty. Add a rule. [RulesMissing]",
+            f"{AT}.principals[0].or_ids.ids: The list is empty. Add a rule. [RulesMissing]",
         ],
     ),
     "any that is false": Wrong(
-        rbac(0, p=policy(permitted(any=False))), [f"{AT}.permissions[0].any: must be true [RuleInvalid]"]
+        rbac(0, p=policy(permitted(any=False))),
+        [f"{AT}.permissions[0].any: any is false. Set it to true. [RuleInvalid]"],
     ),
     "what is not supported": Wrong(
         rbac(0, p=policy(permitted(uri_template={"name": "x"}), meant(filter_state={"key": "x"}))),
         [
-            f"{AT}.permissions[0].uri_template: is not supported [RuleUnsupported]",
-            f"{AT}.principals[0].filter_state: is not supported [RuleUnsupported]",
+            f"{AT}.permissions[0].uri_template: The field is not supported. Remove it. [RuleUnsupported]",
+            f"{AT}.principals[0].filter_state: The field is not supported. Remove it. [RuleUnsupported]",
         ],
     ),
     "an address that is none, deep inside": Wrong(
         rbac(0, p=policy(principal=meant(not_id={"and_ids": {"ids": [network("a", 1)]}}))),
         [
             f"{AT}.principals[0].not_id.and_ids.ids[0].source_ip.address_prefix: "
-            "'a' is not an IP address [AddressInvalid]"
+            "'a' is not an IP address. Use an IPv4 or IPv6 address. [AddressInvalid]"
         ],
     ),
     "a matcher, which must not be taken for no rules": Wrong(
-        with_matcher(), ["matcher: is not supported; write rules [MatcherUnsupported]"]
+        with_matcher(), ["matcher: matcher is not supported. Use rules. [MatcherUnsupported]"]
     ),
 }
 
@@ -394,14 +405,18 @@ def test_an_override_stands_for_the_whole() -> None:
 def test_bytes_that_are_no_message_are_refused() -> None:
     rules = "envoy.extensions.filters.http.rbac.v3.RBAC"
     unreadable = Packed("x", b"\xff")
-    assert parse_rbac(unreadable, SCOPE) == (Problem((), "Unreadable", f"the bytes are no {rules}"),)
-    assert parse_rbac_override(unreadable, SCOPE) == (Problem((), "Unreadable", f"the bytes are no {rules}PerRoute"),)
+    assert parse_rbac(unreadable, SCOPE) == (Problem((), "Unreadable", f"Cannot decode the bytes. Expected {rules}."),)
+    assert parse_rbac_override(unreadable, SCOPE) == (
+        Problem((), "Unreadable", f"Cannot decode the bytes. Expected {rules}PerRoute."),
+    )
 
 
 def test_problems_of_an_override_have_their_path() -> None:
     found = override(lambda message: message.rbac.CopyFrom(rbac(9)))
     assert isinstance(found, tuple)
-    assert [str(problem) for problem in found] == ["rbac.rules.action: 9 is no action [ActionUnknown]"]
+    assert [str(problem) for problem in found] == [
+        "rbac.rules.action: 9 is not an action. Supported: ALLOW, DENY, LOG. [ActionUnknown]"
+    ]
 
 
 @settings(max_examples=200, deadline=None)

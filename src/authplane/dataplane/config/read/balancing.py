@@ -45,18 +45,18 @@ def parse_balancing(message: cluster_pb2.Cluster, problems: Problems) -> Balanci
                 _check_ring(ring, problems)
                 if ring.hash_function != cluster_pb2.Cluster.RingHashLbConfig.XX_HASH:
                     with problems.at("hash_function"):
-                        problems.add("Unsupported", "must be XX_HASH")
+                        problems.add("Unsupported", "The hash function is not supported. Supported: XX_HASH.")
             return Balancing.RING_HASH
         case _:
             with problems.at("lb_policy"):
-                problems.add("BalancingUnsupported", "is not supported; ROUND_ROBIN and RING_HASH are")
+                problems.add("BalancingUnsupported", "The policy is not supported. Supported: ROUND_ROBIN, RING_HASH.")
             return Balancing.ROUND_ROBIN
 
 
 def _parse_policies(message: cluster_pb2.LoadBalancingPolicy, problems: Problems, depth: int) -> Balancing:
     """Take the first policy that is supported; the result counts only if there is no problem."""
     if depth >= _MOST_DEPTH:
-        problems.add("TooDeep", f"policies are nested more than {_MOST_DEPTH} deep")
+        problems.add("TooDeep", f"Policies are nested more than {_MOST_DEPTH} deep. Use fewer levels.")
         return Balancing.ROUND_ROBIN
     for index, policy in enumerate(message.policies):
         with problems.at("policies", index, "typed_extension_config", "typed_config"):
@@ -65,7 +65,7 @@ def _parse_policies(message: cluster_pb2.LoadBalancingPolicy, problems: Problems
                 return Balancing.ROUND_ROBIN
             if isinstance(raw, Packed) and raw.type_name in _SUPPORTED:
                 return _parse_policy(raw, problems, depth)
-    problems.add("BalancingUnsupported", "no policy of the list is supported")
+    problems.add("BalancingUnsupported", "No policy in the list is supported. Add a supported one, such as RoundRobin.")
     return Balancing.ROUND_ROBIN
 
 
@@ -98,7 +98,7 @@ def _check_ring_hash(raw: Packed, problems: Problems) -> None:
     _check_ring(ring, problems)
     if ring.hash_function not in {ring_hash_pb2.RingHash.DEFAULT_HASH, ring_hash_pb2.RingHash.XX_HASH}:
         with problems.at("hash_function"):
-            problems.add("Unsupported", "must be XX_HASH")
+            problems.add("Unsupported", "The hash function is not supported. Supported: XX_HASH.")
 
 
 def _check_ring(message: ring_hash_pb2.RingHash | cluster_pb2.Cluster.RingHashLbConfig, problems: Problems) -> None:
@@ -107,10 +107,10 @@ def _check_ring(message: ring_hash_pb2.RingHash | cluster_pb2.Cluster.RingHashLb
     for name, size in (("maximum_ring_size", largest), ("minimum_ring_size", smallest)):
         if not 1 <= size <= _LARGEST_RING:
             with problems.at(name):
-                problems.add("OutOfRange", f"{size} is not from 1 to {_LARGEST_RING}")
+                problems.add("OutOfRange", f"{size} is out of range. Use a number from 1 to {_LARGEST_RING}.")
     if smallest > largest:
         with problems.at("minimum_ring_size"):
-            problems.add("OutOfRange", "must not be greater than maximum_ring_size")
+            problems.add("OutOfRange", "minimum_ring_size is greater than maximum_ring_size. Reduce it.")
 
 
 def _check_weighted(raw: Packed, problems: Problems) -> None:
@@ -123,4 +123,4 @@ def _check_weighted(raw: Packed, problems: Problems) -> None:
                 parse_duration(value, problems)
     if not message.error_utilization_penalty.value >= 0:
         with problems.at("error_utilization_penalty"):
-            problems.add("OutOfRange", "must not be negative")
+            problems.add("OutOfRange", "The penalty is negative. Use 0 or more.")

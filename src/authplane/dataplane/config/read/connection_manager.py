@@ -27,10 +27,10 @@ def _check_addresses(message: pb.HttpConnectionManager, problems: Problems) -> N
     """Hold the address of the peer to be that of the connection: gRFC A41 has rules on it."""
     if message.xff_num_trusted_hops:
         with problems.at("xff_num_trusted_hops"):
-            problems.add("Unsupported", "must be 0")
+            problems.add("Unsupported", "xff_num_trusted_hops is not supported. Set it to 0.")
     if message.original_ip_detection_extensions:
         with problems.at("original_ip_detection_extensions"):
-            problems.add("Unsupported", "must be empty")
+            problems.add("Unsupported", "original_ip_detection_extensions is not supported. Remove it.")
 
 
 def _parse_routes(
@@ -46,8 +46,8 @@ def _parse_routes(
                     parse_ads_source(message.rds.config_source, problems)
                 if not message.rds.route_config_name:
                     with problems.at("route_config_name"):
-                        problems.add("NameMissing", "is empty")
+                        problems.add("NameMissing", "The name is empty. Set a name.")
             return RouteName(message.rds.route_config_name)
         case _:
-            problems.add("RoutesMissing", "one of route_config and rds must be set")
+            problems.add("RoutesMissing", "The routes are missing. Set route_config or rds.")
             return RouteConfiguration()

@@ -53,14 +53,16 @@ def parse_filter_chain(message: pb.FilterChain, scope: Scope, problems: Problems
 
 def _parse_network_filters(messages: Sequence[pb.Filter], scope: Scope, problems: Problems) -> ConnectionManager | None:
     if len(messages) != 1:
-        problems.add("FiltersInvalid", "there must be one filter, an HttpConnectionManager")
+        problems.add(
+            "FiltersInvalid", "The chain does not have exactly one filter. Set one filter, an HttpConnectionManager."
+        )
     names: set[str] = set()
     managers = []
     for index, message in enumerate(messages):
         with problems.at(index):
             if message.name in names:
                 with problems.at("name"):
-                    problems.add("NameDuplicate", f"another filter has the name '{message.name}'")
+                    problems.add("NameDuplicate", f"Another filter has the name '{message.name}'. Rename one of them.")
             names.add(message.name)
             with problems.at("typed_config"):
                 manager = parse_packed(hcm_pb.HttpConnectionManager, message.typed_config, problems)
@@ -74,13 +76,16 @@ def _parse_match(message: pb.FilterChainMatch, problems: Problems) -> ChainMatch
     for field, _ in message.ListFields():
         if field.name in _UNCHECKABLE:
             with problems.at(field.name):
-                problems.add("MatchUnsupported", "is a condition that gRPC cannot check")
+                problems.add("MatchUnsupported", "gRPC servers do not support this condition. Remove it.")
     destinations = _parse_ranges("prefix_ranges", message.prefix_ranges, problems)
     sources = _parse_ranges("source_prefix_ranges", message.source_prefix_ranges, problems)
     source_type = _SOURCE_TYPES.get(message.source_type)
     if source_type is None:
         with problems.at("source_type"):
-            problems.add("SourceTypeUnknown", f"{int(message.source_type)} is no type of source")
+            problems.add(
+                "SourceTypeUnknown",
+                f"{int(message.source_type)} is not a source type. Supported: ANY, SAME_IP_OR_LOOPBACK, EXTERNAL.",
+            )
         return None
     if (
         message.destination_port.value
@@ -106,7 +111,9 @@ def _parse_ranges(name: str, messages: Sequence[address_pb2.CidrRange], problems
             found.append(network)
             continue
         with problems.at(name, index, "address_prefix"):
-            problems.add("AddressInvalid", f"'{message.address_prefix}' is not an IP address")
+            problems.add(
+                "AddressInvalid", f"'{message.address_prefix}' is not an IP address. Use an IPv4 or IPv6 address."
+            )
     return tuple(found)
 
 
@@ -117,11 +124,17 @@ def _check_duplicates(chains: Sequence[tuple[int, FilterChain]], problems: Probl
         with problems.at(index, "filter_chain_match"):
             count = _count(chain.match)
             if len(seen) + count > _MOST_MATCHES:
-                problems.add("MatchTooLarge", f"all chains together match in more than {_MOST_MATCHES} ways")
+                problems.add(
+                    "MatchTooLarge",
+                    f"The chains have more than {_MOST_MATCHES} combinations of conditions. Use fewer ranges or ports.",
+                )
                 return
             for place in _places(chain.match):
                 if place in seen:
-                    problems.add("MatchDuplicate", f"matches the same connections as filter chain {seen[place]}")
+                    problems.add(
+                        "MatchDuplicate",
+                        f"Filter chain {seen[place]} has the same conditions. Change or remove one of them.",
+                    )
                     break
                 seen[place] = index
 

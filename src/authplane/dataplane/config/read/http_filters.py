@@ -35,7 +35,7 @@ def parse_http_filters(
             if config is not None:
                 filters.append(HttpFilter(name=message.name, kind=kind, config=config, disabled=message.disabled))
     if not kinds and problems.error_count == before:
-        problems.add("FiltersMissing", "at least one filter is needed")
+        problems.add("FiltersMissing", "The list of filters is empty. Add a filter.")
     _check_order(kinds, problems)
     return tuple(filters)
 
@@ -48,7 +48,7 @@ def parse_overrides(messages: Mapping[str, any_pb2.Any], scope: Scope, problems:
     for name in sorted(messages):
         with problems.at("typed_per_filter_config", printable(name)):
             if not name:
-                problems.add("NameMissing", "the name of the filter is empty")
+                problems.add("NameMissing", "The filter name is empty. Set a name.")
             override = _parse_override(messages[name], scope, problems)
         if override is not None:
             found[name] = override
@@ -58,9 +58,9 @@ def parse_overrides(messages: Mapping[str, any_pb2.Any], scope: Scope, problems:
 def _parse_name(name: str, seen: set[str], problems: Problems) -> None:
     with problems.at("name"):
         if not name:
-            problems.add("NameMissing", "is empty")
+            problems.add("NameMissing", "The name is empty. Set a name.")
         elif name in seen:
-            problems.add("NameDuplicate", f"another filter has the name '{name}'")
+            problems.add("NameDuplicate", f"Another filter has the name '{name}'. Rename one of them.")
         seen.add(name)
 
 
@@ -68,7 +68,7 @@ def _parse_config(
     message: hcm_pb.HttpFilter, scope: Scope, problems: Problems
 ) -> tuple[FilterType | None, FilterConfig | None]:
     if not message.HasField("typed_config"):
-        problems.add("Missing", "must be set")
+        problems.add("Missing", "This field is required. Add it.")
         return None, None
     raw = parse_extension(message.typed_config, problems)
     if raw is None:
@@ -76,12 +76,17 @@ def _parse_config(
     kind = scope.registry.configs.get(raw.type_name)
     if kind is None:
         if not message.is_optional:
-            problems.add("FilterUnsupported", f"the filter type {raw.type_name} is not supported")
+            problems.add(
+                "FilterUnsupported",
+                f"Filter type {raw.type_name} is not supported. Remove the filter, or set is_optional.",
+            )
         return None, None
     if scope.side not in kind.sides:
         if not message.is_optional:
             problems.add(
-                "FilterUnsupported", f"the filter type {raw.type_name} is not supported on {scope.side.value}s"
+                "FilterUnsupported",
+                f"Filter type {raw.type_name} is not supported on {scope.side.value}s. Remove the filter, or set"
+                " is_optional.",
             )
         return None, None
     return kind, parse_filter(kind, raw, scope, problems)
@@ -94,9 +99,11 @@ def _check_order(kinds: Sequence[tuple[int, FilterType]], problems: Problems) ->
             continue
         with problems.at(index):
             if last:
-                problems.add("FilterOrder", "the last filter must be one that ends the chain, such as the router")
+                problems.add(
+                    "FilterOrder", "The last filter does not end the chain. Add the router as the last filter."
+                )
             else:
-                problems.add("FilterOrder", "ends the chain and must be the last filter")
+                problems.add("FilterOrder", "The filter ends the chain, but others follow. Move it to the end.")
 
 
 def _parse_override(message: any_pb2.Any, scope: Scope, problems: Problems) -> Override | None:
@@ -106,7 +113,7 @@ def _parse_override(message: any_pb2.Any, scope: Scope, problems: Problems) -> O
     if raw.type_name != _WRAPPER:
         return _parse_override_config(raw, scope, problems, optional=False, disabled=False)
     if not isinstance(raw, Packed):
-        problems.add("FormUnsupported", f"{_WRAPPER} cannot be a TypedStruct")
+        problems.add("FormUnsupported", f"{_WRAPPER} as a TypedStruct is not supported. Use the message itself.")
         return None
     wrapper = parse_message(route_components_pb2.FilterConfig, raw.value, problems)
     return None if wrapper is None else _parse_wrapper(wrapper, scope, problems)
@@ -120,7 +127,7 @@ def _parse_wrapper(wrapper: route_components_pb2.FilterConfig, scope: Scope, pro
                 return None
             return _parse_override_config(raw, scope, problems, optional=wrapper.is_optional, disabled=wrapper.disabled)
         if not wrapper.disabled:
-            problems.add("Missing", "must be set, unless the filter is disabled")
+            problems.add("Missing", "This field is required. Add it, or set disabled.")
             return None
         return Override(disabled=True)
 
@@ -131,12 +138,20 @@ def _parse_override_config(
     kind = scope.registry.overrides.get(raw.type_name)
     if kind is None or kind.parse_override is None:
         if raw.type_name in scope.registry.configs:
-            problems.add("FilterUnsupported", f"{raw.type_name} configures a filter, but overrides none")
+            problems.add(
+                "FilterUnsupported",
+                f"{raw.type_name} configures a filter, but is not an override. Use the override type of the filter.",
+            )
         elif not optional:
-            problems.add("FilterUnsupported", f"the override type {raw.type_name} is not supported")
+            problems.add(
+                "FilterUnsupported",
+                f"Override type {raw.type_name} is not supported. Remove the override, or set is_optional.",
+            )
         return None
     if not isinstance(raw, Packed):
-        problems.add("FormUnsupported", f"{raw.type_name} cannot be a TypedStruct here")
+        problems.add(
+            "FormUnsupported", f"{raw.type_name} as a TypedStruct is not supported here. Use the message itself."
+        )
         return None
     made = kind.parse_override(raw, scope)
     if isinstance(made, tuple):

@@ -37,7 +37,7 @@ def parse_cluster(message: pb.Cluster, scope: Scope, problems: Problems) -> Clus
             tls = parse_client_tls(message.transport_socket, scope, problems)
     if message.HasField("lrs_server") and not message.lrs_server.HasField("self"):
         with problems.at("lrs_server"):
-            problems.add("SourceUnsupported", "must be self")
+            problems.add("SourceUnsupported", "The LRS server is not supported. Supported: self.")
     _check_outliers(message.outlier_detection, problems)
     _check_upstream_config(message, problems)
     with problems.at("metadata"):
@@ -67,7 +67,10 @@ def _parse_discovery(message: pb.Cluster, problems: Problems) -> Discovery | Non
                 return _parse_dns(message, problems)
         case _:
             with problems.at("type"):
-                problems.add("DiscoveryUnsupported", "is not supported; EDS, LOGICAL_DNS and aggregate clusters are")
+                problems.add(
+                    "DiscoveryUnsupported",
+                    "The discovery type is not supported. Supported: EDS, LOGICAL_DNS, aggregate clusters.",
+                )
             return None
 
 
@@ -77,19 +80,19 @@ def _parse_eds(message: pb.Cluster, problems: Problems) -> EdsEndpoints | None:
         parse_ads_source(config.eds_config, problems)
     if not config.service_name and message.name.startswith("xdstp:"):
         with problems.at("service_name"):
-            problems.add("NameMissing", "must be set, as the cluster has an xdstp name")
+            problems.add("NameMissing", "A cluster with an xdstp name has no default. Set service_name.")
     return EdsEndpoints(config.service_name or message.name)
 
 
 def _parse_dns(message: pb.Cluster, problems: Problems) -> DnsEndpoint | None:
     localities = message.load_assignment.endpoints
     if len(localities) != 1:
-        problems.add("EndpointsInvalid", f"there must be one locality, and there are {len(localities)}")
+        problems.add("EndpointsInvalid", f"The cluster has {len(localities)} localities. Set exactly one.")
         return None
     endpoints = localities[0].lb_endpoints
     with problems.at(0, "lb_endpoints"):
         if len(endpoints) != 1:
-            problems.add("EndpointsInvalid", f"there must be one endpoint, and there are {len(endpoints)}")
+            problems.add("EndpointsInvalid", f"The cluster has {len(endpoints)} endpoints. Set exactly one.")
             return None
         with problems.at(0, "endpoint", "address"):
             return _parse_dns_name(endpoints[0].endpoint.address, problems)
@@ -103,13 +106,13 @@ def _parse_dns_name(message: address_pb2.Address, problems: Problems) -> DnsEndp
     with problems.at("socket_address"):
         if message.socket_address.resolver_name:
             with problems.at("resolver_name"):
-                problems.add("Unsupported", "must not be set")
+                problems.add("Unsupported", "resolver_name is not supported. Remove it.")
         if not found.address:
             with problems.at("address"):
-                problems.add("Missing", "must be set")
+                problems.add("Missing", "This field is required. Add it.")
         if message.socket_address.WhichOneof("port_specifier") != "port_value":
             with problems.at("port_value"):
-                problems.add("Missing", "must be set")
+                problems.add("Missing", "This field is required. Add it.")
     if problems.error_count != before:
         return None
     host = f"[{found.address}]" if ":" in found.address else found.address
@@ -122,7 +125,7 @@ def _parse_aggregate(message: pb.Cluster, problems: Problems) -> AggregateOf | N
         return None
     if not config.clusters:
         with problems.at("clusters"):
-            problems.add("Missing", "at least one cluster is needed")
+            problems.add("Missing", "The list of clusters is empty. Add a cluster.")
         return None
     return AggregateOf(tuple(config.clusters))
 
@@ -140,7 +143,7 @@ def _check_outliers(message: outlier_detection_pb2.OutlierDetection, problems: P
             if field.name in _DURATIONS:
                 parse_duration(value, problems)
             elif field.name in _PERCENTS and value.value > 100:
-                problems.add("OutOfRange", "must be at most 100")
+                problems.add("OutOfRange", "The percentage is greater than 100. Use 100 or less.")
 
 
 def _check_upstream_config(message: pb.Cluster, problems: Problems) -> None:

@@ -31,7 +31,10 @@ def parse_cluster_endpoints(message: pb.ClusterLoadAssignment, problems: Problem
                 locality = _parse_locality(each, seen, problems)
                 place = (locality.region, locality.zone, locality.sub_zone)
                 if priorities.setdefault(each.priority, {}).setdefault(place, locality) is not locality:
-                    problems.add("LocalityDuplicate", f"stands twice in priority {each.priority}")
+                    problems.add(
+                        "LocalityDuplicate",
+                        f"The locality occurs twice in priority {each.priority}. Remove one of them.",
+                    )
         _check_priorities(priorities, problems)
     return ClusterEndpoints(
         name=message.cluster_name,
@@ -45,7 +48,7 @@ def _parse_locality(
 ) -> LocalityEndpoints:
     if not message.HasField("locality"):
         with problems.at("locality"):
-            problems.add("Missing", "must be set")
+            problems.add("Missing", "This field is required. Add it.")
     endpoints = []
     for index, each in enumerate(message.lb_endpoints):
         if each.health_status not in _READ:
@@ -68,11 +71,11 @@ def _parse_endpoint(
 ) -> WeightedEndpoint | None:
     if message.HasField("load_balancing_weight") and not message.load_balancing_weight.value:
         with problems.at("load_balancing_weight"):
-            problems.add("OutOfRange", "must be greater than 0")
+            problems.add("OutOfRange", "The weight is 0. Use 1 or more.")
     found = []
     with problems.at("endpoint"):
         if not message.HasField("endpoint"):
-            problems.add("Missing", "must be set")
+            problems.add("Missing", "This field is required. Add it.")
             return None
         with problems.at("address"):
             found.append(parse_ip_endpoint(message.endpoint.address, problems))
@@ -82,7 +85,10 @@ def _parse_endpoint(
     addresses = tuple(each for each in found if each is not None)
     for address in addresses:
         if address in seen:
-            problems.add("AddressDuplicate", f"the address {address.address} with port {address.port} stands twice")
+            problems.add(
+                "AddressDuplicate",
+                f"Address {address.address} with port {address.port} occurs twice. Remove one of them.",
+            )
         seen.add(address)
     if not addresses:
         return None
@@ -93,10 +99,15 @@ def _parse_endpoint(
 def _check_priorities(priorities: dict[int, dict[tuple[str, str, str], LocalityEndpoints]], problems: Problems) -> None:
     for wanted, priority in enumerate(sorted(priorities)):
         if priority != wanted:
-            problems.add("PriorityMissing", f"there is a priority {priority}, but none {wanted}")
+            problems.add(
+                "PriorityMissing",
+                f"Priority {priority} is set, but priority {wanted} is missing. Use consecutive priorities from 0.",
+            )
             return
         if sum(each.weight for each in priorities[priority].values()) > _MOST_WEIGHT:
-            problems.add("WeightInvalid", f"the weights of priority {priority} add up to more than {_MOST_WEIGHT}")
+            problems.add(
+                "WeightInvalid", f"The weights of priority {priority} add up to more than {_MOST_WEIGHT}. Reduce them."
+            )
 
 
 def _parse_drops(message: pb.ClusterLoadAssignment.Policy, problems: Problems) -> tuple[Drop, ...]:
@@ -105,10 +116,10 @@ def _parse_drops(message: pb.ClusterLoadAssignment.Policy, problems: Problems) -
         with problems.at("policy", "drop_overloads", index):
             if not each.category:
                 with problems.at("category"):
-                    problems.add("NameMissing", "is empty")
+                    problems.add("NameMissing", "The category is empty. Set a category.")
             with problems.at("drop_percentage"):
                 if not each.HasField("drop_percentage"):
-                    problems.add("Missing", "must be set")
+                    problems.add("Missing", "This field is required. Add it.")
                     continue
                 fraction = parse_fraction(each.drop_percentage, problems)
             if fraction is not None:

@@ -20,7 +20,7 @@ def parse_listener(message: pb.Listener, scope: Scope, problems: Problems) -> Li
         return _parse_api_listener(message, replace(scope, side=Side.CLIENT), problems)
     if message.HasField("address"):
         return _parse_server_listener(message, replace(scope, side=Side.SERVER), problems)
-    problems.add("ListenerInvalid", "one of address and api_listener must be set")
+    problems.add("ListenerInvalid", "The listener is for neither a server nor a client. Set address or api_listener.")
     return None
 
 
@@ -37,13 +37,13 @@ def _parse_server_listener(message: pb.Listener, scope: Scope, problems: Problem
         address = parse_endpoint(message.address, problems)
     if message.listener_filters:
         with problems.at("listener_filters"):
-            problems.add("Unsupported", "must be empty")
+            problems.add("Unsupported", "listener_filters is not supported. Remove it.")
     if message.HasField("filter_chain_matcher"):
         with problems.at("filter_chain_matcher"):
-            problems.add("Unsupported", "must not be set: chains are chosen by filter_chain_match")
+            problems.add("Unsupported", "filter_chain_matcher is not supported. Use filter_chain_match in each chain.")
     if message.use_original_dst.value:
         with problems.at("use_original_dst"):
-            problems.add("Unsupported", "must be false")
+            problems.add("Unsupported", "use_original_dst is not supported. Remove it.")
     with problems.at("filter_chains"):
         chains = parse_filter_chains(message.filter_chains, scope, problems)
     default = None
@@ -51,7 +51,9 @@ def _parse_server_listener(message: pb.Listener, scope: Scope, problems: Problem
         if message.HasField("default_filter_chain"):
             default = parse_filter_chain(message.default_filter_chain, scope, problems)
         elif not message.filter_chains:
-            problems.add("ChainsMissing", "must be set if there are no filter chains")
+            problems.add(
+                "ChainsMissing", "The listener has no filter chain. Set filter_chains or default_filter_chain."
+            )
     if address is None:
         return None
     return ServerListener(name=message.name, address=address, chains=chains, default_chain=default)

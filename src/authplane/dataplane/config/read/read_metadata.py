@@ -35,14 +35,14 @@ def _parse_typed(raw: Raw, problems: Problems) -> MetadataValue | None:
     if raw.type_name != _AUDIENCE:
         return None
     if not isinstance(raw, Packed):
-        problems.add("Unreadable", f"{_AUDIENCE} cannot be a TypedStruct")
+        problems.add("Unreadable", f"{_AUDIENCE} as a TypedStruct is not supported. Use the message itself.")
         return None
     audience = parse_message(gcp_authn_pb2.Audience, raw.value, problems)
     if audience is None:
         return None
     if not audience.url:
         with problems.at("url"):
-            problems.add("Missing", "must be set")
+            problems.add("Missing", "This field is required. Add it.")
         return None
     return Audience(audience.url)
 

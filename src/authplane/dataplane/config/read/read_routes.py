@@ -38,17 +38,22 @@ def _parse_plugins(message: route_pb2.RouteConfiguration, problems: Problems) ->
     for index, plugin in enumerate(message.cluster_specifier_plugins):
         with problems.at("cluster_specifier_plugins", index, "extension"):
             if not plugin.HasField("extension"):
-                problems.add("Missing", "must be set")
+                problems.add("Missing", "This field is required. Add it.")
                 continue
             if plugin.extension.name in found:
                 with problems.at("name"):
-                    problems.add("NameDuplicate", f"another plugin has the name '{plugin.extension.name}'")
+                    problems.add(
+                        "NameDuplicate", f"Another plugin has the name '{plugin.extension.name}'. Rename one of them."
+                    )
             found[plugin.extension.name] = plugin.is_optional
             with problems.at("typed_config"):
                 if not plugin.extension.HasField("typed_config"):
-                    problems.add("Missing", "must be set")
+                    problems.add("Missing", "This field is required. Add it.")
                 elif parse_extension(plugin.extension.typed_config, problems) and not plugin.is_optional:
-                    problems.add("PluginUnsupported", "the type of cluster specifier plugin is not supported")
+                    problems.add(
+                        "PluginUnsupported",
+                        "The cluster specifier plugin is not supported. Remove it, or set is_optional.",
+                    )
     return found
 
 
@@ -70,11 +75,14 @@ def _parse_host(message: pb.VirtualHost, plugins: Mapping[str, bool], scope: Sco
 def _parse_domains(message: pb.VirtualHost, problems: Problems) -> tuple[str, ...]:
     with problems.at("domains"):
         if not message.domains:
-            problems.add("Missing", "at least one domain is needed")
+            problems.add("Missing", "The list of domains is empty. Add a domain.")
         for index, domain in enumerate(message.domains):
             if not domain or domain.count("*") > 1 or "*" in domain[1:-1]:
                 with problems.at(index):
-                    problems.add("DomainInvalid", f"'{domain}' is not a domain with a wildcard at one end at most")
+                    problems.add(
+                        "DomainInvalid",
+                        f"'{domain}' is not a domain. Use a domain with at most one wildcard, at one end.",
+                    )
     return tuple(lower(domain) for domain in message.domains)
 
 
@@ -82,7 +90,7 @@ def _parse_route(message: pb.Route, plugins: Mapping[str, bool], scope: Scope, p
     """Read a route; None means that no call of gRPC can match it, or that it has problems."""
     with problems.at("match"):
         if not message.HasField("match"):
-            problems.add("Missing", "must be set")
+            problems.add("Missing", "This field is required. Add it.")
             return None
         match = _parse_match(message.match, problems)
     if match is None:
@@ -119,7 +127,7 @@ def _check_conditions(message: pb.RouteMatch, problems: Problems) -> None:
     for field, _ in message.ListFields():
         if field.name in _UNCHECKABLE:
             with problems.at(field.name):
-                problems.add("MatchUnsupported", "is a condition that gRPC cannot check")
+                problems.add("MatchUnsupported", "gRPC does not support this condition. Remove it.")
 
 
 def _parse_path(message: pb.RouteMatch, problems: Problems) -> StringMatcher | None:
@@ -134,7 +142,9 @@ def _parse_path(message: pb.RouteMatch, problems: Problems) -> StringMatcher | N
             with problems.at("safe_regex"):
                 return parse_regex(message.safe_regex, problems)
         case _:
-            problems.add("MatchUnsupported", "one of prefix, path and safe_regex must be set")
+            problems.add(
+                "MatchUnsupported", "The path condition is missing or not supported. Set prefix, path or safe_regex."
+            )
             return None
 
 

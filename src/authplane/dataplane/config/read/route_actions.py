@@ -33,7 +33,7 @@ def parse_retry_policy(message: pb.RetryPolicy, problems: Problems) -> None:
     with problems.at("retry_policy"):
         if message.HasField("num_retries") and message.num_retries.value == 0:
             with problems.at("num_retries"):
-                problems.add("OutOfRange", "must be greater than 0")
+                problems.add("OutOfRange", "num_retries is 0. Use 1 or more.")
         if not message.HasField("retry_back_off"):
             return
         with problems.at("retry_back_off"):
@@ -41,7 +41,7 @@ def parse_retry_policy(message: pb.RetryPolicy, problems: Problems) -> None:
                 if message.retry_back_off.HasField("base_interval"):
                     parse_duration(message.retry_back_off.base_interval, problems)
                 else:
-                    problems.add("Missing", "must be set")
+                    problems.add("Missing", "This field is required. Add it.")
             with problems.at("max_interval"):
                 parse_duration(message.retry_back_off.max_interval, problems)
 
@@ -57,7 +57,7 @@ def _parse_forward(
         case "cluster":
             with problems.at("cluster"):
                 if not message.cluster:
-                    problems.add("NameMissing", "is empty")
+                    problems.add("NameMissing", "The name is empty. Set a name.")
             return Forward(clusters=(ClusterWeight(name=message.cluster),), longest=longest)
         case "weighted_clusters":
             with problems.at("weighted_clusters"):
@@ -77,7 +77,9 @@ def _without_cluster(scope: Scope) -> Action | None:
 
 def _without_plugin(name: str, plugins: Mapping[str, bool], scope: Scope, problems: Problems) -> Action | None:
     if name not in plugins:
-        problems.add("PluginUnknown", f"there is no cluster specifier plugin '{name}'")
+        problems.add(
+            "PluginUnknown", f"Cluster specifier plugin '{name}' does not exist. Add it to cluster_specifier_plugins."
+        )
     return _without_cluster(scope)
 
 
@@ -102,7 +104,7 @@ def _check_hash_policies(message: pb.RouteAction, problems: Problems) -> None:
         with problems.at("hash_policy", index, "header"):
             if not policy.header.header_name:
                 with problems.at("header_name"):
-                    problems.add("NameMissing", "is empty")
+                    problems.add("NameMissing", "The name is empty. Set a name.")
             if policy.header.HasField("regex_rewrite"):
                 with problems.at("regex_rewrite", "pattern"):
                     parse_regex(policy.header.regex_rewrite.pattern, problems)
@@ -116,14 +118,14 @@ def _parse_weighted(message: pb.WeightedCluster, scope: Scope, problems: Problem
             overrides = parse_overrides(each.typed_per_filter_config, scope, problems)
             if not each.name:
                 with problems.at("name"):
-                    problems.add("NameMissing", "is empty")
+                    problems.add("NameMissing", "The name is empty. Set a name.")
             if not each.HasField("weight"):
                 with problems.at("weight"):
-                    problems.add("Missing", "must be set")
+                    problems.add("Missing", "This field is required. Add it.")
             elif each.weight.value:
                 found.append(ClusterWeight(name=each.name, weight=each.weight.value, overrides=overrides))
     if not found and problems.error_count == before:
-        problems.add("WeightInvalid", "no cluster has a weight above 0")
+        problems.add("WeightInvalid", "All weights are 0. Set a weight above 0.")
     elif sum(each.weight for each in found) > _MOST_WEIGHT:
-        problems.add("WeightInvalid", f"the weights add up to more than {_MOST_WEIGHT}")
+        problems.add("WeightInvalid", f"The weights add up to more than {_MOST_WEIGHT}. Reduce them.")
     return tuple(found)

@@ -55,11 +55,11 @@ def parse_server_tls(message: base_pb2.TransportSocket, scope: Scope, problems: 
             identity = _parse_identity(context.common_tls_context, scope, problems)
             roots, names = _parse_validation(context.common_tls_context, scope, problems)
             if identity is None:
-                problems.add("IdentityMissing", "no certificate provider for the server's own certificate is named")
+                problems.add("IdentityMissing", "The server has no certificate. Set tls_certificate_provider_instance.")
             if isinstance(roots, SystemRoots):
-                problems.add("RootsUnsupported", "system_root_certs cannot be used by servers")
+                problems.add("RootsUnsupported", "system_root_certs is not supported on servers. Remove it.")
             if names:
-                problems.add("NamesUnsupported", "match_subject_alt_names cannot be used by servers")
+                problems.add("NamesUnsupported", "match_subject_alt_names is not supported on servers. Remove it.")
         _check_server_flags(context, roots, problems)
         if identity is None or isinstance(roots, SystemRoots):
             return None
@@ -81,7 +81,10 @@ def parse_client_tls(message: base_pb2.TransportSocket, scope: Scope, problems: 
             identity = _parse_identity(context.common_tls_context, scope, problems)
             roots, names = _parse_validation(context.common_tls_context, scope, problems)
             if roots is None:
-                problems.add("RootsMissing", "nothing says which certificates of servers are trusted")
+                problems.add(
+                    "RootsMissing",
+                    "The context trusts no CA. Set ca_certificate_provider_instance or system_root_certs.",
+                )
                 return None
         return ClientTls(roots=roots, identity=identity, names=names)
 
@@ -89,13 +92,16 @@ def parse_client_tls(message: base_pb2.TransportSocket, scope: Scope, problems: 
 def _check_server_flags(context: pb.DownstreamTlsContext, roots: Roots | None, problems: Problems) -> None:
     if context.require_client_certificate.value and roots is None:
         with problems.at("require_client_certificate"):
-            problems.add("RootsMissing", "no certificate provider says which certificates of clients are trusted")
+            problems.add(
+                "RootsMissing",
+                "Client certificates are required, but no CA is set. Set ca_certificate_provider_instance.",
+            )
     if context.require_sni.value:
         with problems.at("require_sni"):
-            problems.add("Unsupported", "is not supported")
+            problems.add("Unsupported", "The field is not supported. Remove it.")
     if context.ocsp_staple_policy != pb.DownstreamTlsContext.LENIENT_STAPLING:
         with problems.at("ocsp_staple_policy"):
-            problems.add("Unsupported", "must be LENIENT_STAPLING")
+            problems.add("Unsupported", "The policy is not supported. Supported: LENIENT_STAPLING.")
 
 
 def _parse_identity(message: pb.CommonTlsContext, scope: Scope, problems: Problems) -> Provider | None:
@@ -152,7 +158,11 @@ def _parse_provider(
 ) -> Provider:
     if message.instance_name not in scope.trust.certificate_providers:
         with problems.at("instance_name"):
-            problems.add("ProviderUnknown", f"the bootstrap has no certificate provider '{message.instance_name}'")
+            problems.add(
+                "ProviderUnknown",
+                f"The bootstrap has no certificate provider '{message.instance_name}'. Add it to"
+                " certificate_providers.",
+            )
     return Provider(instance=message.instance_name, certificate=message.certificate_name)
 
 
@@ -160,4 +170,4 @@ def _refuse(message: Message, names: Iterable[str], problems: Problems) -> None:
     for field, _ in message.ListFields():
         if field.name in names:
             with problems.at(field.name):
-                problems.add("Unsupported", "is not supported")
+                problems.add("Unsupported", "The field is not supported. Remove it.")

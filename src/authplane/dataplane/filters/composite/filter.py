@@ -15,7 +15,7 @@ from authplane.matching.tree_search import Search, as_search
 
 NO_MATCH: Final = Stop(code=Code.UNAVAILABLE, message="no match found in composite filter")
 NO_AUTHORITY: Final = Stop(
-    code=Code.UNAVAILABLE, message="the composite filter asks for the authority of the call, which is not known"
+    code=Code.UNAVAILABLE, message="the composite filter reads the authority of the call, which is unknown"
 )
 
 

@@ -93,12 +93,15 @@ def parse_override(packed: Packed, scope: Scope) -> Choice | tuple[Problem, ...]
         return problems.errors
     if message.name != NAME or scope.side is not Side.SERVER:
         with problems.at("name"):
-            problems.add("NameUnknown", f"'{message.name}' is no extension that is known on {scope.side.value}s")
+            problems.add(
+                "NameUnknown",
+                f"'{message.name}' is not a supported extension on {scope.side.value}s. Remove the override.",
+            )
         return problems.errors
     with problems.at("typed_config"):
         raw = parse_extension(message.typed_config, problems)
         if not isinstance(raw, Packed) or raw.type_name != OVERRIDE_NAME:
-            problems.add("TypeUnsupported", f"must be {OVERRIDE_NAME}")
+            problems.add("TypeUnsupported", f"The override type is not supported. Expected {OVERRIDE_NAME}.")
             return problems.errors
         found = parse_choice(raw, scope, NATIVE_INPUTS)
         if isinstance(found, tuple):
@@ -117,7 +120,7 @@ def parse_choice(
         return problems.errors
     with problems.at("xds_matcher"):
         if not message.HasField("xds_matcher"):
-            problems.add("Missing", "must be set")
+            problems.add("Missing", "This field is required. Add it.")
             return problems.errors
         matcher = parse_tree(message.xds_matcher, composite_kinds(scope, more), problems)
     return problems.errors if matcher is None else Choice(matcher)
@@ -126,7 +129,7 @@ def parse_choice(
 def _check_extension(message: pb.ExtensionWithMatcher, problems: Problems) -> None:
     """Report an extension that is no composite filter: a matcher may stand before others, which we do not have."""
     if not message.HasField("extension_config"):
-        problems.add("Missing", "must be set")
+        problems.add("Missing", "This field is required. Add it.")
         return
     config = message.extension_config.typed_config
     with problems.at("typed_config"):
@@ -135,7 +138,7 @@ def _check_extension(message: pb.ExtensionWithMatcher, problems: Problems) -> No
             parse_message(composite_pb2.Composite, config.value, problems)
         elif name is not None:
             with problems.at("type_url"):
-                problems.add("TypeUnsupported", f"'{name}' is not supported here; {COMPOSITE_NAME} is")
+                problems.add("TypeUnsupported", f"'{name}' is not supported here. Supported: {COMPOSITE_NAME}.")
 
 
 def _parse_attributes(data: bytes, problems: Problems) -> AttributesInput | None:
@@ -166,7 +169,7 @@ def _parse_execute(scope: Scope, data: bytes, problems: Problems) -> Execute | R
         with problems.at("typed_config"):
             filters.append(_parse_nested(message.typed_config, scope, problems))
     else:
-        problems.add("FilterMissing", "one of typed_config and filter_chain must be set")
+        problems.add("FilterMissing", "The action has no filter. Set typed_config or filter_chain.")
     if problems.error_count != before:
         return None
     return _action(filters, ALWAYS if sample is None else sample)
@@ -201,11 +204,13 @@ def _parse_nested(
 def _nested_kind(name: str, scope: Scope, problems: Problems) -> FilterType | None:
     kind = scope.registry.configs.get(name)
     if scope.depth >= MOST_DEPTH:
-        problems.add("TooDeep", f"filters are nested more than {MOST_DEPTH} deep")
+        problems.add("TooDeep", f"Filters are nested more than {MOST_DEPTH} deep. Use fewer levels.")
     elif kind is None:
-        problems.add("FilterUnsupported", f"the filter type {name} is not supported")
+        problems.add("FilterUnsupported", f"Filter type {name} is not supported. Use another filter.")
     elif kind.terminal:
-        problems.add("FilterTerminal", f"{name} ends a chain and cannot be chosen")
+        problems.add(
+            "FilterTerminal", f"{name} ends a chain, so a composite filter cannot execute it. Use another filter."
+        )
     else:
         return kind
     return None

@@ -38,10 +38,12 @@ FAILURE_MARK: Final = "x-envoy-auth-failure-mode-allowed"
 MOST_BYTES: Final = 512 * 1024
 """How large a check may be; services refuse larger ones, so that a client could choose to have no decision."""
 
-_TOO_LARGE: Final = Stop(code=Code.RESOURCE_EXHAUSTED, message="the headers of the call are too large to be checked")
-_TOO_LATE: Final = Stop(code=Code.DEADLINE_EXCEEDED, message="the deadline passed before there was a decision")
-_NO_DECISION: Final = "there is no decision of the authorization service"
-_DISABLED: Final = "the authorization of this call is disabled, and so is the call"
+_TOO_LARGE: Final = Stop(
+    code=Code.RESOURCE_EXHAUSTED, message="the request metadata is too large for an authorization check"
+)
+_TOO_LATE: Final = Stop(code=Code.DEADLINE_EXCEEDED, message="the deadline passed before the authorization decision")
+_NO_DECISION: Final = "the authorization service made no decision"
+_DISABLED: Final = "authorization is disabled for this call, and deny_at_disable is set"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,7 @@ class _ExtAuthzFilter:
                 return Stop(code=code, message=message, trailers=trailers)
             case Failed():
                 self._count(call, "failed")
-                self._state.tell(f"no decision about {call.path}: {outcome.why}")
+                self._state.tell(f"no decision for {call.path}: {outcome.why}")
                 return self._without_decision(call, outcome)
             case _:
                 assert_never(outcome)
@@ -204,7 +206,7 @@ class _ExtAuthzFilter:
             case Unanswered(code, message):
                 return Failed(f"{code.name}: {message}")
             case None:
-                return Failed("there was no answer")
+                return Failed("the authorization service did not answer")
             case _:
                 assert_never(answer)
 

@@ -37,7 +37,7 @@ class Caching:
 
     def __post_init__(self) -> None:
         if self.most < 1 or self.allow_ttl < 0 or self.deny_ttl < 0:
-            raise ValueError("a cache holds at least one decision, and none for less than no time")
+            raise ValueError("the size of the cache must be at least 1, and its lifetime must not be negative")
         object.__setattr__(self, "headers", tuple(sorted({name.lower() for name in self.headers} | {IDENTITY})))
 
 

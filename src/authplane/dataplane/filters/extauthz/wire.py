@@ -71,7 +71,7 @@ def parse_ext_authz(
     try:
         message = pb.ExtAuthz.FromString(packed.value)
     except DecodeError:
-        problems.add("Unreadable", f"the bytes are no {TYPE_NAME}")
+        problems.add("Unreadable", f"Cannot decode the bytes. Expected {TYPE_NAME}.")
         return problems.errors
     config = _parse(message, trust, options, problems)
     return problems.errors or config
@@ -83,7 +83,7 @@ def parse_ext_authz_override(packed: Packed, scope: Scope) -> ExtAuthzOverride |
     try:
         pb.ExtAuthzPerRoute.FromString(packed.value)
     except DecodeError:
-        return (Problem((), "Unreadable", f"the bytes are no {OVERRIDE_NAME}"),)
+        return (Problem((), "Unreadable", f"Cannot decode the bytes. Expected {OVERRIDE_NAME}."),)
     return ExtAuthzOverride()
 
 
@@ -99,7 +99,7 @@ def _parse(message: pb.ExtAuthz, trust: Trust, options: ExtAuthzOptions, problem
         if message.HasField("grpc_service"):
             service = parse_grpc_service(message.grpc_service, trust, problems)
         else:
-            problems.add("ServiceMissing", "must be set; a service over plain HTTP cannot be asked")
+            problems.add("ServiceMissing", "Services over plain HTTP are not supported. Set grpc_service.")
             service = NO_SERVICE
     shown = Shown(
         allowed_headers=_parse_list(message.allowed_headers.patterns, "allowed_headers", problems),
@@ -140,7 +140,7 @@ def _parse_deny_at_disable(message: pb.ExtAuthz, problems: Problems) -> bool:
         return False
     if not message.deny_at_disable.HasField("default_value"):
         with problems.at("deny_at_disable", "default_value"):
-            problems.add("ValueMissing", "must be set")
+            problems.add("ValueMissing", "This field is required. Add it.")
     return message.deny_at_disable.default_value.value
 
 

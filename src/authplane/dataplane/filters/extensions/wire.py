@@ -37,7 +37,9 @@ def parse_filter(kind: FilterType, raw: Raw, scope: Scope, problems: Problems) -
         case Structured() if kind.parse_structured is not None:
             made = kind.parse_structured(raw, scope)
         case Structured():
-            problems.add("FormUnsupported", f"{raw.type_name} cannot be a TypedStruct here")
+            problems.add(
+                "FormUnsupported", f"{raw.type_name} as a TypedStruct is not supported here. Use the message itself."
+            )
             return None
     if isinstance(made, tuple):
         add_below(made, problems)
@@ -50,7 +52,7 @@ def parse_message(kind: type[M], data: bytes, problems: Problems) -> M | None:
     try:
         return kind.FromString(data)
     except DecodeError:
-        problems.add("Unreadable", f"the bytes are no {kind.DESCRIPTOR.full_name}")
+        problems.add("Unreadable", f"Cannot decode the bytes. Expected {kind.DESCRIPTOR.full_name}.")
         return None
 
 
@@ -58,11 +60,11 @@ def parse_type_url(url: str, problems: Problems) -> str | None:
     """Return the name of the message that a type URL names; None is a problem."""
     with problems.at("type_url"):
         if not url:
-            problems.add("Missing", "must be set")
+            problems.add("Missing", "This field is required. Add it.")
             return None
         _, slash, name = url.rpartition("/")
         if not slash or not name:
-            problems.add("TypeUrlInvalid", f"'{url}' is not a prefix, a slash and the name of a message")
+            problems.add("TypeUrlInvalid", f"'{url}' is not a type URL. Use a prefix, a slash and a message name.")
             return None
         return name
 
@@ -104,7 +106,7 @@ def _parse_value(message: struct_pb2.Value, problems: Problems) -> Any:
     match kind:
         case "number_value":
             if not math.isfinite(message.number_value):
-                problems.add("NotJson", "is a number that JSON does not have")
+                problems.add("NotJson", "The number is not finite. Use a finite number.")
             return message.number_value
         case "string_value" | "bool_value":
             return getattr(message, kind)
@@ -115,5 +117,5 @@ def _parse_value(message: struct_pb2.Value, problems: Problems) -> Any:
         case "null_value":
             return None
         case _:
-            problems.add("NotJson", "is no value")
+            problems.add("NotJson", "The value is missing. Set it.")
             return None

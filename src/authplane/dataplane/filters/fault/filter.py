@@ -19,7 +19,7 @@ ABORT_CODE: Final = "x-envoy-fault-abort-grpc-request"
 ABORT_PERCENTAGE: Final = "x-envoy-fault-abort-request-percentage"
 
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
-_INJECTED: Final = "a fault was injected"
+_INJECTED: Final = "fault injected by the fault filter"
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def parse_fault(packed: Packed, scope: Scope) -> Fault | tuple[Problem, ...]:
     try:
         message = pb.HTTPFault.FromString(packed.value)
     except DecodeError:
-        problems.add("Unreadable", f"the bytes are no {TYPE_NAME}")
+        problems.add("Unreadable", f"Cannot decode the bytes. Expected {TYPE_NAME}.")
         return problems.errors
     config = Fault(
         delay=_parse_delay(message.delay, problems) if message.HasField("delay") else None,
@@ -75,7 +75,7 @@ def _parse_delay(message: delay_pb.FaultDelay, problems: Problems) -> Delay | No
             case "header_delay":
                 return HeaderDelay(share)
             case None:
-                problems.add("DelayMissing", "one of fixed_delay and header_delay must be set")
+                problems.add("DelayMissing", "The delay is missing. Set fixed_delay or header_delay.")
                 return None
             case other:
                 assert_never(other)
@@ -92,7 +92,7 @@ def _parse_abort(message: pb.FaultAbort, problems: Problems) -> Abort | None:
             case "header_abort":
                 return HeaderAbort(share)
             case None:
-                problems.add("AbortMissing", "one of http_status, grpc_status and header_abort must be set")
+                problems.add("AbortMissing", "The status is missing. Set http_status, grpc_status or header_abort.")
                 return None
             case other:
                 assert_never(other)
@@ -102,7 +102,7 @@ def _parse_http_abort(status: int, share: Share, problems: Problems) -> Abort | 
     if 200 <= status < 600:
         return FixedAbort(code_of_http(status), share)
     with problems.at("http_status"):
-        problems.add("StatusInvalid", f"{status} is not from 200 to 599")
+        problems.add("StatusInvalid", f"{status} is not an HTTP status. Use a number from 200 to 599.")
     return None
 
 
@@ -111,7 +111,7 @@ def _parse_grpc_abort(number: int, share: Share, problems: Problems) -> Abort | 
     if code is not None:
         return FixedAbort(code, share)
     with problems.at("grpc_status"):
-        problems.add("StatusInvalid", f"{number} is no status code of gRPC")
+        problems.add("StatusInvalid", f"{number} is not a gRPC status code. Use a number from 0 to 16.")
     return None
 
 

@@ -9,7 +9,7 @@ from authplane.dataplane.filters.calls import Call, Code, Flow, Proceed, Running
 from authplane.dataplane.filters.rbac.rbac_rules import Need, Rule, is_known, keeps, needs_of
 from authplane.dataplane.filters.registry import State
 
-_DENIED: Final = Stop(code=Code.PERMISSION_DENIED, message="the call is not permitted")
+_DENIED: Final = Stop(code=Code.PERMISSION_DENIED, message="an RBAC policy denies the call")
 
 
 class Action(Enum):

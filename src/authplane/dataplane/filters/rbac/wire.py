@@ -47,7 +47,7 @@ def parse_rbac(packed: Packed, scope: Scope) -> RbacFilter | tuple[Problem, ...]
     try:
         message = filter_pb.RBAC.FromString(packed.value)
     except DecodeError:
-        problems.add("Unreadable", f"the bytes are no {TYPE_NAME}")
+        problems.add("Unreadable", f"Cannot decode the bytes. Expected {TYPE_NAME}.")
         return problems.errors
     config = _parse_filter(message, problems)
     return problems.errors or config
@@ -60,7 +60,7 @@ def parse_rbac_override(packed: Packed, scope: Scope) -> RbacFilter | tuple[Prob
     try:
         message = filter_pb.RBACPerRoute.FromString(packed.value)
     except DecodeError:
-        problems.add("Unreadable", f"the bytes are no {OVERRIDE_NAME}")
+        problems.add("Unreadable", f"Cannot decode the bytes. Expected {OVERRIDE_NAME}.")
         return problems.errors
     if not message.HasField("rbac"):
         return RbacFilter()
@@ -82,7 +82,7 @@ def _parse_filter(message: filter_pb.RBAC, problems: Problems) -> RbacFilter:
     if message.HasField("matcher") and not message.HasField("rules"):
         # To ignore it would let every call pass that it is meant to judge.
         with problems.at("matcher"):
-            problems.add("MatcherUnsupported", "is not supported; write rules")
+            problems.add("MatcherUnsupported", "matcher is not supported. Use rules.")
     if not message.HasField("rules"):
         return RbacFilter()
     with problems.at("rules"):
@@ -96,7 +96,7 @@ def _parse_rules(message: pb.RBAC, problems: Problems) -> Rbac | None:
     action = Action.ALLOW if message.action == pb.RBAC.ALLOW else Action.DENY
     if message.action not in {pb.RBAC.ALLOW, pb.RBAC.DENY}:
         with problems.at("action"):
-            problems.add("ActionUnknown", f"{int(message.action)} is no action")
+            problems.add("ActionUnknown", f"{int(message.action)} is not an action. Supported: ALLOW, DENY, LOG.")
     policies = []
     for name in sorted(message.policies):
         with problems.at("policies", name):
@@ -111,7 +111,7 @@ def _parse_policy(name: str, message: pb.Policy, problems: Problems) -> Policy:
     ):
         if there:
             with problems.at(field):
-                problems.add("ConditionUnsupported", "is not supported")
+                problems.add("ConditionUnsupported", "The field is not supported. Remove it.")
     permissions = _parse_each(message.permissions, "permissions", _parse_permission, problems)
     principals = _parse_each(message.principals, "principals", _parse_principal, problems)
     return Policy(name=name, permission=Some(permissions), principal=Some(principals))
@@ -127,7 +127,7 @@ def _parse_each(
             with problems.at(index):
                 found.append(parse(message, problems))
         if not found:
-            problems.add("RulesMissing", "must not be empty")
+            problems.add("RulesMissing", "The list is empty. Add a rule.")
     return tuple(found)
 
 
@@ -142,7 +142,7 @@ def _parse_permission(message: pb.Permission, problems: Problems) -> Rule:
             case "not_rule":
                 return Not(_parse_permission(message.not_rule, problems))
             case None:
-                problems.add("RuleMissing", "must say what is permitted")
+                problems.add("RuleMissing", "The permission is empty. Set a rule.")
                 return _NOTHING
             case _:
                 return _PERMISSIONS.get(kind, _unsupported)(message, problems)
@@ -159,20 +159,20 @@ def _parse_principal(message: pb.Principal, problems: Problems) -> Rule:
             case "not_id":
                 return Not(_parse_principal(message.not_id, problems))
             case None:
-                problems.add("RuleMissing", "must say who is meant")
+                problems.add("RuleMissing", "The principal is empty. Set an identifier.")
                 return _NOTHING
             case _:
                 return _PRINCIPALS.get(kind, _unsupported)(message, problems)
 
 
 def _unsupported(_: object, problems: Problems) -> Rule:
-    problems.add("RuleUnsupported", "is not supported")
+    problems.add("RuleUnsupported", "The field is not supported. Remove it.")
     return _NOTHING
 
 
 def _parse_any(problems: Problems, *, value: bool) -> Rule:
     if not value:
-        problems.add("RuleInvalid", "must be true")
+        problems.add("RuleInvalid", "any is false. Set it to true.")
     return Always()
 
 
@@ -180,7 +180,7 @@ def _parse_header(message: route_pb.HeaderMatcher, problems: Problems) -> Rule:
     name = message.name.lower()
     if name.startswith("grpc-") or name == ":scheme":
         with problems.at("name"):
-            problems.add("HeaderUnsupported", f"no rule can ask for '{name}'")
+            problems.add("HeaderUnsupported", f"Rules cannot read header '{name}'. Use another header.")
     check_missing_header(message, problems)
     matcher = parse_header_matcher(message, problems)
     return _NOTHING if matcher is None else Header(matcher)
@@ -205,7 +205,7 @@ def _parse_network(message: address_pb2.CidrRange, make: Callable[[Network], Rul
     if network is not None:
         return make(network)
     with problems.at("address_prefix"):
-        problems.add("AddressInvalid", f"'{message.address_prefix}' is not an IP address")
+        problems.add("AddressInvalid", f"'{message.address_prefix}' is not an IP address. Use an IPv4 or IPv6 address.")
     return _NOTHING
 
 

@@ -34,7 +34,7 @@ def parse_router(packed: Packed, scope: Scope) -> Router | tuple[Problem, ...]:
     try:
         pb.Router.FromString(packed.value)
     except DecodeError:
-        return (Problem((), "Unreadable", f"the bytes are no {TYPE_NAME}"),)
+        return (Problem((), "Unreadable", f"Cannot decode the bytes. Expected {TYPE_NAME}."),)
     return Router()
 
 

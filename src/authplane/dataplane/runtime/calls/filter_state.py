@@ -35,7 +35,7 @@ class Teller:
                 self._skipped += 1
                 return
             skipped, self._skipped, self._next = self._skipped, 0, now + _PAUSE
-        more = f" (and {skipped} more before)" if skipped else ""
+        more = f" ({skipped} similar lines omitted)" if skipped else ""
         _log.warning("%s%s", sentence, more)
 
 

@@ -46,12 +46,12 @@ def judge_on(flow: Flow, effect: Effect) -> Judging:
 def _checked(verdict: object) -> Verdict:
     if isinstance(verdict, VERDICTS):
         return verdict
-    _log.error("a filter returned no verdict")
+    _log.error("filter returned no verdict")
     return INTERNAL_FAULT
 
 
 def _fault(flow: Flow, error: Exception) -> Verdict:
-    _log.error("a filter failed: %s", place_of(error))
+    _log.error("filter failed: %s", place_of(error))
     with contextlib.suppress(Exception):
         flow.close()
     return INTERNAL_FAULT

@@ -17,8 +17,8 @@ from authplane.dataplane.runtime.connections.jwt_file import token_sources
 
 _CLIENT: Final = Side.CLIENT
 CLOSED: Final = Stop(code=Code.CANCELLED, message="the channel is closed")
-BUSY: Final = Stop(code=Code.UNAVAILABLE, message="too many calls are under way to this cluster")
-NOWHERE: Final = Stop(code=Code.UNAVAILABLE, message="nothing is known of the cluster of the call")
+BUSY: Final = Stop(code=Code.UNAVAILABLE, message="the cluster has too many concurrent calls (max_requests)")
+NOWHERE: Final = Stop(code=Code.UNAVAILABLE, message="the cluster of the call is unknown")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class Plan:
         if isinstance(found, Backends) and found.drops:
             category = drop_category(found.drops, (self.draw() for _ in found.drops))
             if category is not None:
-                return Stop(code=Code.UNAVAILABLE, message=f"dropped on purpose: {category}")
+                return Stop(code=Code.UNAVAILABLE, message=f"dropped by drop_overloads: {category}")
         return found
 
 

@@ -84,7 +84,7 @@ class ThreadCurrentPlan(CurrentPlan):
         try:
             callback(self.connectivity)
         except Exception as error:  # noqa: BLE001 (as grpcio does: what comes next does not depend on it)
-            _log.error("a callback for the state of a channel failed: %s", place_of(error))
+            _log.error("connectivity callback of a channel failed: %s", place_of(error))
 
 
 class AioCurrentPlan(CurrentPlan):

@@ -82,8 +82,8 @@ class _Plans:
         try:
             plan = build_plan(outcome, filter_state(self._count, self._tell, self._kept))
         except Exception as error:  # noqa: BLE001 (to go on with the old plan would be to disobey)
-            _log.error("a configuration could not be applied: %s", place_of(error))
-            self._set(failure(Failed("its filters could not be made")))
+            _log.error("cannot apply configuration: %s", place_of(error))
+            self._set(failure(Failed("cannot create the filters")))
             return
         self._set(plan)
         self._pool.keep(backend_keys(plan))

@@ -51,10 +51,10 @@ def parse_target(target: str, bootstrap: Bootstrap) -> XdsTarget:
         federation, _, rest = rest[2:].partition("/")
     name = rest.removeprefix("/")
     if not name:
-        raise ValueError(f"{target!r} names nothing; write xds:///name")
+        raise ValueError(f"{target!r} has no name. Use xds:///name.")
     listener = client_listener_name(bootstrap, name, federation)
     if listener is None:
-        raise ValueError(f"the xDS bootstrap does not know the authority of {target!r}")
+        raise ValueError(f"The xDS bootstrap has no authority for {target!r}. Add it to authorities.")
     return XdsTarget(authority=unquote(name.rpartition("/")[2]), listener=listener)
 
 
@@ -217,4 +217,4 @@ def _name_options(tls: ClientTls) -> tuple[str, tuple[tuple[str, Any], ...]]:
         return "", ()
     if len(tls.names) == 1 and isinstance(tls.names[0], Exact) and "://" not in tls.names[0].value:
         return "", (("grpc.ssl_target_name_override", tls.names[0].value),)
-    return "grpcio cannot check the names that the cluster wants in certificates: it takes one exact host name", ()
+    return "grpcio cannot check the subject alternative names of this cluster. Use a single exact host name.", ()

@@ -112,7 +112,7 @@ def _checked_roots(path: str) -> bytes:
     try:
         x509.load_pem_x509_certificates(data)
     except ValueError:
-        raise CredentialsUnusableError(f"{path} holds no CA certificate in PEM form") from None
+        raise CredentialsUnusableError(f"{path} contains no CA certificate in PEM format. Replace the file.") from None
     return data
 
 
@@ -125,7 +125,9 @@ def _checked_identity(files: IdentityFiles, roots: bytes | None) -> _Pem:
     except (ValueError, TypeError, UnsupportedAlgorithm):
         fits = False
     if not fits:
-        raise CredentialsUnusableError(f"{files.certificate} and {files.private_key} are no certificate and its key")
+        raise CredentialsUnusableError(
+            f"{files.certificate} and {files.private_key} are not a certificate and its key. Replace the files."
+        )
     return _Pem(roots=roots, key=Secret(key), chain=chain)
 
 
@@ -134,7 +136,9 @@ def _read(path: str) -> bytes:
         with Path(path).open("rb") as file:
             return file.read(_MOST_BYTES)
     except OSError as error:
-        raise CredentialsUnusableError(f"{path} cannot be read: {error.strerror}") from None
+        raise CredentialsUnusableError(
+            f"Cannot read {path}: {error.strerror}. Check the path and its permissions."
+        ) from None
 
 
 def _google_default() -> grpc.ChannelCredentials:
@@ -143,10 +147,14 @@ def _google_default() -> grpc.ChannelCredentials:
         transport = import_module("google.auth.transport.grpc")
         requests = import_module("google.auth.transport.requests")
     except ImportError:
-        raise CredentialsUnusableError("google_default credentials need the package google-auth[requests]") from None
+        raise CredentialsUnusableError(
+            "google_default credentials need another package. Install google-auth[requests]."
+        ) from None
     try:
         found, _ = auth.default(scopes=[_GOOGLE_SCOPE])
     except auth.exceptions.GoogleAuthError as error:
-        raise CredentialsUnusableError(f"there are no google_default credentials: {type(error).__name__}") from None
+        raise CredentialsUnusableError(
+            f"Cannot load google_default credentials: {type(error).__name__}. Set GOOGLE_APPLICATION_CREDENTIALS."
+        ) from None
     plugin = transport.AuthMetadataPlugin(found, requests.Request())
     return grpc.composite_channel_credentials(grpc.ssl_channel_credentials(), grpc.metadata_call_credentials(plugin))

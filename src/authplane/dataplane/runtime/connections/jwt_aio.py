@@ -18,9 +18,7 @@ from authplane.xds.bootstrap.jwt_file_state import Answer, Bearer
 
 C = TypeVar("C")
 
-_READABLE: Final = Stop(
-    code=Code.UNAUTHENTICATED, message="call credentials need a connection with privacy and integrity"
-)
+_READABLE: Final = Stop(code=Code.UNAUTHENTICATED, message="call credentials need an encrypted connection")
 
 
 def aio_interceptors(source: TokenSource, credentials: grpc.CallCredentials) -> tuple[grpc.aio.ClientInterceptor, ...]:

@@ -198,7 +198,7 @@ class _Given(Opener):
 
 def _opener(key: object) -> Opener:
     if not isinstance(key, SideChannel):
-        raise TypeError("a side channel is named by a SideChannel")
+        raise TypeError("the key of a side channel must be a SideChannel")
     match key.credentials:
         case ServiceCredentials() as credentials:
             return _Dialed(key.target, credentials)
@@ -208,7 +208,7 @@ def _opener(key: object) -> Opener:
         case grpc.ChannelCredentials() as given:
             return _Given(key.target, given)
         case _:
-            raise TypeError("the credentials of a side channel are of no known kind")
+            raise TypeError("unknown credentials of a side channel")
 
 
 def _channel_credentials(named: NamedChannelCredentials) -> ChannelCredentials:

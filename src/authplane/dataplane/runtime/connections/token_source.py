@@ -38,7 +38,7 @@ def read_token_file(path: str) -> bytes | Unreadable:
         return Unreadable(_words(error))
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return Unreadable("it is not a regular file")
+            return Unreadable("not a regular file")
         return _whole(descriptor)
     except OSError as error:
         return Unreadable(_words(error))
@@ -59,7 +59,7 @@ class TokenSource:
         patience: float = _PATIENCE,
     ) -> None:
         if not path:
-            raise ValueError("the path of a token file must not be empty")
+            raise ValueError("The path of the token file is empty. Set a path.")
         self.path: Final = path
         self._read = read
         self._clock = clock
@@ -96,7 +96,7 @@ class TokenSource:
     def _begin(self, attempt: "_Attempt") -> None:
         if self._hanging:
             # A thread that hangs in the kernel cannot be ended; there shall not be a second one.
-            self._finish(attempt, Unreadable("the read before has not ended"))
+            self._finish(attempt, Unreadable("the previous read has not ended"))
             return
         attempt.limit = threading.Timer(self._patience, self._give_up, (attempt,))
         attempt.limit.daemon = True
@@ -105,7 +105,7 @@ class TokenSource:
             # A daemon: a file system that hangs must not keep the program from ending.
             threading.Thread(target=self._run, args=(attempt,), daemon=True, name="token file").start()
         except RuntimeError:
-            self._finish(attempt, Unreadable("no thread could be started"))
+            self._finish(attempt, Unreadable("cannot start a thread"))
 
     def _run(self, attempt: "_Attempt") -> None:
         try:
@@ -115,7 +115,7 @@ class TokenSource:
         self._finish(attempt, content)
 
     def _give_up(self, attempt: "_Attempt") -> None:
-        self._finish(attempt, Unreadable(f"it took longer than {self._patience:g} s"), hanging=True)
+        self._finish(attempt, Unreadable(f"reading took longer than {self._patience:g} s"), hanging=True)
 
     def _finish(self, attempt: "_Attempt", content: bytes | Unreadable, *, hanging: bool = False) -> None:
         """Tell all who wait, if the attempt still counts."""
@@ -130,7 +130,7 @@ class TokenSource:
         if attempt.limit is not None:
             attempt.limit.cancel()
         if not isinstance(answer, Bearer):
-            _log.warning("no token for calls from %s: %s", self.path, answer.message)
+            _log.warning("no token from %s: %s", self.path, answer.message)
         for waiter in waiting:
             _tell(waiter, answer)
 
@@ -145,7 +145,7 @@ def _tell(waiter: Waiter, answer: Answer) -> None:
     try:
         waiter(answer)
     except Exception as error:  # noqa: BLE001 (the others wait as well)
-        _log.error("a call was not told of its token: %s", place_of(error))
+        _log.error("token callback of a call failed: %s", place_of(error))
 
 
 def _whole(descriptor: int) -> bytes | Unreadable:
@@ -155,7 +155,7 @@ def _whole(descriptor: int) -> bytes | Unreadable:
         parts.append(part)
         size += len(part)
         if size > MOST_BYTES:
-            return Unreadable(f"it is larger than {MOST_BYTES} bytes")
+            return Unreadable(f"larger than {MOST_BYTES} bytes")
     return b"".join(parts)
 
 

@@ -39,7 +39,7 @@ async def crashed(server: grpc.aio.Server) -> bool:
         while await server.wait_for_termination(_LOOK):
             pass
     except Exception as error:  # noqa: BLE001 (whatever ended it, calls need a server)
-        _log.error("gRPC server ended and is replaced: %s", place_of(error))
+        _log.error("replaced a gRPC server that failed: %s", place_of(error))
         return True
     return False
 

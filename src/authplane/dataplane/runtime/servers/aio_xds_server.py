@@ -28,8 +28,8 @@ from authplane.runtime.child_processes import owned_tasks, place_of
 
 _log: Final = logging.getLogger("authplane.grpc")
 _NO_AUTHORITY: Final = (
-    "grpcio tells asynchronous servers nothing of the authority of calls: only virtual hosts with the domain * serve"
-    " them, unless default_authority is set"
+    "grpcio does not pass the authority of calls to asynchronous servers, so only virtual hosts with domain * match;"
+    " set default_authority to match others"
 )
 
 
@@ -54,7 +54,7 @@ class AioXdsServer(AioEnds, ConfiguredServer[grpc.aio.Server], grpc.aio.Server):
 
     async def start(self) -> None:
         """Begin to watch the Listeners. Connections are taken as soon as these are there."""
-        self._require_unstarted("the server has been started before")
+        self._require_unstarted("The server is already started. Create a new server.")
         if self._settings.default_authority is None:
             _log.warning(_NO_AUTHORITY)
         self._client = client = XdsClient(self._settings.bootstrap, self._settings.watched)
@@ -103,7 +103,7 @@ class AioXdsServer(AioEnds, ConfiguredServer[grpc.aio.Server], grpc.aio.Server):
                 try:
                     await self._apply(*change, tasks)
                 except Exception as error:  # noqa: BLE001 (what comes next must be applied in any case)
-                    _log.error("a configuration was not applied: %s", place_of(error))
+                    _log.error("cannot apply configuration: %s", place_of(error))
 
     def _heed(self, port: Port, outcome: ServerConfiguration | Failed) -> None:
         """Judge calls by what is new at once; connections take a moment."""

@@ -42,7 +42,7 @@ Credentials: TypeAlias = grpc.ServerCredentials | XdsServerCredentials | None
 def refuse_xds(credentials: object) -> None:
     """Raise `TypeError` if a server without xDS is given credentials for one."""
     if isinstance(credentials, XdsServerCredentials):
-        raise TypeError("xDS credentials are for servers with xds")
+        raise TypeError("XdsServerCredentials need a server with xDS. Set xds=True.")
 
 
 class NotServableError(Exception):
@@ -84,11 +84,13 @@ def reserve(address: str, credentials: Credentials, bootstrap: Bootstrap, defaul
     name = server_listener_name(bootstrap, full)
     if name is None:
         reservation.close()
-        raise ValueError("the xDS bootstrap has no server_listener_resource_name_template: no server can be configured")
+        raise ValueError(
+            "The xDS bootstrap has no template for Listener names. Set server_listener_resource_name_template."
+        )
     endpoint = Endpoint(address=host, port=taken)
     gate = Gate(rules=NOT_CONFIGURED, default_authority=default_authority, secured=credentials is not None)
     gate.addresses.bind(endpoint)
-    state = NotServing(full, "it is not configured yet")
+    state = NotServing(full, "waiting for the Listener resource")
     return Port(
         address=full, endpoint=endpoint, name=name, credentials=credentials, gate=gate, state=state,
         reservation=reservation,
@@ -99,7 +101,9 @@ def _split(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     plain = host.removeprefix("[").removesuffix("]")
     if parse_ip_address(plain) is None or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"{address!r} is not an IP address and a port, such as '0.0.0.0:50051' or '[::]:50051'")
+        raise ValueError(
+            f"{address!r} is not an IP address with a port. Use an address such as '0.0.0.0:50051' or '[::]:50051'."
+        )
     return plain, int(port)
 
 
@@ -134,7 +138,9 @@ def demand_of(port: Port, listener: ServerListener, *, drains: bool) -> Demand:
     default = () if listener.default_chain is None else (listener.default_chain,)
     wanted = {chain.tls for chain in (*listener.chains, *default)}
     if len(wanted) > 1:
-        raise NotServableError("its filter chains differ in TLS, and this server has one TLS for all connections")
+        raise NotServableError(
+            "The filter chains of the Listener have different TLS settings. Use the same settings in all of them."
+        )
     return Demand(next(iter(wanted), None), whole)
 
 
@@ -154,16 +160,21 @@ def _files(tls: ServerTls, bootstrap: Bootstrap) -> TlsFiles:
     identity = bootstrap.certificate_providers[tls.identity.instance].identity
     roots = None if tls.roots is None else bootstrap.certificate_providers[tls.roots.instance].ca
     if identity is None:
-        raise NotServableError(f"the certificate provider '{tls.identity.instance}' has no certificate")
+        raise NotServableError(
+            f"Certificate provider '{tls.identity.instance}' has no certificate. Set certificate_file and"
+            " private_key_file in the bootstrap."
+        )
     if tls.require_client_certificate and roots is None:
-        raise NotServableError("no file says which certificates of clients are trusted")
+        raise NotServableError(
+            "The certificate provider has no CA for client certificates. Set ca_certificate_file in the bootstrap."
+        )
     try:
         ca = roots if tls.require_client_certificate and roots else ""
         files = TlsFiles.open(certificate=identity.certificate, key=identity.private_key, ca=ca, tell=_log.log)
     except TlsUnusableError as error:
         raise NotServableError(str(error)) from None
     if files is None:
-        raise NotServableError("there is no certificate")
+        raise NotServableError("The certificate file is empty. Set certificate_file in the bootstrap.")
     return files
 
 

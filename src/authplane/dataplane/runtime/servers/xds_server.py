@@ -112,8 +112,8 @@ class Addresses:
                 port.kept = port.kept.next_generation()
                 rules = ServerRules.of(outcome, filter_state(self.settings.count, self._tell, port.kept))
             except Exception as error:  # noqa: BLE001 (to go on with the old rules would be to disobey)
-                _log.error("a configuration could not be applied: %s", place_of(error))
-                outcome = Failed("its filters could not be made")
+                _log.error("cannot apply configuration: %s", place_of(error))
+                outcome = Failed("cannot create the filters")
             else:
                 port.gate.rules = rules
                 port.configuration = outcome
@@ -145,7 +145,7 @@ class Addresses:
             try:
                 self.settings.told(state)
             except Exception as error:  # noqa: BLE001 (configuration must go on to be applied)
-                _log.error("the callback for serving states failed: %s", place_of(error))
+                _log.error("serving-state callback failed: %s", place_of(error))
 
     def give_up(self) -> None:
         """Let go of all of them."""
@@ -219,7 +219,7 @@ class ConfiguredServer(TakesHandlers, ABC, Generic[S]):
         return self._add(address, server_credentials)
 
     def _add(self, address: str, credentials: Credentials) -> int:
-        self._require_unstarted("ports are added before the server is started")
+        self._require_unstarted("The server is already started. Add ports before start().")
         return self._addresses.add(address, credentials)
 
     @abstractmethod

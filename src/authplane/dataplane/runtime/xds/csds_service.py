@@ -70,7 +70,7 @@ def aio_csds_service(clients: Clients, *, permitted: Permitted = local_or_certif
             contents = _wants_contents(body, context.peer(), context.auth_context(), permitted)
         except _RefusedError as refused:
             await context.abort(refused.code, refused.details)
-            raise AssertionError("abort always raises") from refused
+            raise AssertionError("abort() always raises") from refused
         found = list(clients())
         dumps = [each.dump() for each in found if isinstance(each, XdsClient)]
         dumps += await asyncio.to_thread(_dumps, [each for each in found if isinstance(each, XdsClientThread)])
@@ -97,10 +97,10 @@ def _service(fetch: Callable[..., Any], stream: Callable[..., Any]) -> grpc.Gene
 
 def _wants_contents(body: bytes, peer: str, auth_context: AuthContext, permitted: Permitted) -> bool:
     if not permitted(peer, auth_context):
-        raise _RefusedError(grpc.StatusCode.PERMISSION_DENIED, "client status is not for this peer")
+        raise _RefusedError(grpc.StatusCode.PERMISSION_DENIED, "this peer may not read the client status")
     request = parse_status_request(body)
     if request is None:
-        raise _RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "the request is no client status request")
+        raise _RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "the request is not a ClientStatusRequest")
     if request.matches_nodes:
         raise _RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "node_matchers are not supported")
     return not request.without_contents

@@ -20,8 +20,8 @@ TEXT_VARIABLE: Final = "GRPC_XDS_BOOTSTRAP_CONFIG"
 class BootstrapError(ValueError):
     """There is no usable bootstrap. The message has a line for each problem."""
 
-    def __init__(self, origin: str, problems: tuple[Problem, ...], why: str = "") -> None:
-        super().__init__("\n".join(filter(None, (f"{origin}: {why}" if why else origin, *map(str, problems)))))
+    def __init__(self, message: str, problems: tuple[Problem, ...] = ()) -> None:
+        super().__init__("\n".join((message, *map(str, problems))))
         self.problems: Final = problems
         """What is wrong with its content, each with the path of the field; none if it could not be read."""
 
@@ -43,7 +43,7 @@ def load_bootstrap(source: BootstrapSource = None, *, environment: Mapping[str, 
     if text:
         return _parsed(os.fsencode(text), flags, f"the xDS bootstrap in {TEXT_VARIABLE}")
     raise BootstrapError(
-        "there is no xDS bootstrap", (), f"set {FILE_VARIABLE} to a file or {TEXT_VARIABLE} to its text, or pass one"
+        f"There is no xDS bootstrap. Set {FILE_VARIABLE} to a file, set {TEXT_VARIABLE} to its text, or pass one."
     )
 
 
@@ -51,7 +51,7 @@ def _parsed(text: bytes, flags: FeatureFlags, origin: str) -> Bootstrap:
     made = parse_bootstrap(text, flags)
     if isinstance(made, Bootstrap):
         return made
-    raise BootstrapError(f"{origin} is not usable", made)
+    raise BootstrapError(f"Cannot use {origin}. Fix these problems.", made)
 
 
 def _read(path: str) -> bytes:
@@ -60,12 +60,16 @@ def _read(path: str) -> bytes:
             # One byte too many is enough to be refused.
             return file.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
-        why = (error.strerror if isinstance(error, OSError) else None) or "not the path of a file"
-        raise BootstrapError(f"the xDS bootstrap {path} cannot be read", (), why) from None
+        why = (error.strerror if isinstance(error, OSError) else None) or "not a file path"
+        raise BootstrapError(
+            f"Cannot read the xDS bootstrap {path}: {why}. Check the path and its permissions."
+        ) from None
 
 
 def _written(source: Mapping[str, Any]) -> bytes:
     try:
         return json.dumps(dict(source), allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise BootstrapError("the xDS bootstrap is not made of JSON values", (), str(error)) from None
+        raise BootstrapError(
+            f"The xDS bootstrap has a value that is not JSON: {error}. Use JSON values only."
+        ) from None

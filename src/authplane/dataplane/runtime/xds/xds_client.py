@@ -53,7 +53,7 @@ class Watch:
         try:
             self._told(event)
         except Exception as error:  # noqa: BLE001 (other watchers need to hear of other things)
-            _log.error("a watcher of a resource failed: %s", place_of(error))
+            _log.error("resource callback failed: %s", place_of(error))
 
     def cancel(self) -> None:
         """End the watch: nothing more is told. A second time does nothing."""
@@ -154,7 +154,7 @@ class XdsClient:
                         self._streams[link][1].cancel()
                 case Send(link, request):
                     if request.error is not None:
-                        _log.warning("response of type %s refused: %s", request.type_url, printable(request.error))
+                        _log.warning("rejected response of type %s: %s", request.type_url, printable(request.error))
                     if link in self._streams:
                         self._streams[link][0].send(request)
                 case Notify(watcher, event):
@@ -182,10 +182,10 @@ class XdsClient:
         try:
             why = await stream.run()
         except Exception as error:  # noqa: BLE001 (configuration must go on to arrive)
-            why = f"internal failure: {place_of(error)}"
+            why = f"internal error: {place_of(error)}"
         finally:
             del self._streams[link]
-        _log.info("the stream to %s ended: %s", link.server.uri, why)
+        _log.info("stream to %s ended: %s", link.server.uri, why)
         self._put(self._session.ended(link, why, _now(), _random.random()))
 
 
@@ -268,8 +268,17 @@ def _guarded(kind: ResourceType[T]) -> Callable[[bytes, Source], Decoded[T] | In
         try:
             return kind.decode(body, source)
         except Exception as error:  # noqa: BLE001 (one resource must not end the configuration of all)
-            _log.error("reading a resource of type %s failed: %s", kind.type_url, place_of(error))
-            return Invalid(name=None, problems=(Problem((), "Internal", "cannot be read: internal failure"),))
+            _log.error("cannot parse a resource of type %s: %s", kind.type_url, place_of(error))
+            return Invalid(
+                name=None,
+                problems=(
+                    Problem(
+                        (),
+                        "Internal",
+                        "Internal error while reading the resource. Report this with the log of authplane.xds.",
+                    ),
+                ),
+            )
 
     return decode
 

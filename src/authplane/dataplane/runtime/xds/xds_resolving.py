@@ -97,7 +97,7 @@ class Resolving(Generic[T]):
                 self._known[name] = Failed(fault.message)
             case Ambient(fault):
                 if fault is not None:
-                    _log.warning("%s; what is known stays in force", fault.message)
+                    _log.warning("%s; the last good version stays in force", fault.message)
                 return False
             case _:
                 assert_never(event)

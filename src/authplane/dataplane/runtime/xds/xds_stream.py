@@ -75,7 +75,7 @@ class AdsStream:
                         return await _reason(channel)
                     await channel.wait_for_state_change(state)
         except TimeoutError:
-            return f"no connection in {self._limits.connect:g} s"
+            return f"no connection within {self._limits.connect:g} s"
         return None
 
     async def _converse(self, channel: grpc.aio.Channel) -> str:
@@ -86,11 +86,11 @@ class AdsStream:
                 while isinstance(data := await call.read(), bytes):
                     response = parse_response(data)
                     if response is None:
-                        return "it sent what is no discovery response"
+                        return "the server sent an invalid discovery response"
                     self._listeners.received(response)
                 return _words(await call.code(), await call.details())
         except TimeoutError:
-            return f"it has not read a request in {self._limits.write:g} s"
+            return f"the server did not read a request within {self._limits.write:g} s"
         except grpc.aio.AioRpcError as error:
             return _words(error.code(), error.details())
 
@@ -152,7 +152,7 @@ async def _reason(channel: grpc.aio.Channel) -> str:
         async with asyncio.timeout(_LAST_WORDS):
             return _words(await call.code(), await call.details())
     except TimeoutError:
-        return "it cannot be reached"
+        return "the server is unreachable"
     finally:
         call.cancel()
 

@@ -61,7 +61,7 @@ class PlainInput:
         return fit
 
     def __str__(self) -> str:
-        return "plainness of the call"
+        return "plain form of the call"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class WorkloadInput:
         return str(svid.id) if fault is None else None
 
     def __str__(self) -> str:
-        return "workload that calls"
+        return "calling workload"
 
 
 @lru_cache(maxsize=1024)

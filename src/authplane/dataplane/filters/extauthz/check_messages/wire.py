@@ -208,11 +208,11 @@ def read_reply(reply: bytes, rules: Rules, *, a102_append: bool = False) -> Outc
     try:
         message = pb.CheckResponse.FromString(reply)
     except DecodeError:
-        return Failed("the reply is not a CheckResponse")
+        return Failed("the response is not a CheckResponse")
     if reply and not message.ListFields():
-        return Failed("the reply has no field of a CheckResponse")
+        return Failed("the response has no field of CheckResponse")
     if message.HasField("error_response"):
-        return Failed("the authorization service says that it failed")
+        return Failed("the authorization service reported a failure")
     if message.status.code:
         return _denial(message, rules, a102_append=a102_append)
     return _allowance(message, rules, a102_append=a102_append)
@@ -235,7 +235,7 @@ def _denial(message: pb.CheckResponse, rules: Rules, *, a102_append: bool) -> Ou
 
 def _allowance(message: pb.CheckResponse, rules: Rules, *, a102_append: bool) -> Outcome:
     if message.HasField("denied_response"):
-        return Failed("the reply has a denied_response, but its status is OK or not set")
+        return Failed("the response has a denied_response, but its status is OK or not set")
     if not message.HasField("ok_response") and not message.HasField("dynamic_metadata"):
         return PLAIN_ALLOW
     ok = message.ok_response

@@ -15,13 +15,13 @@ def target_fault(target: str) -> str:
     if not target:
         return "is empty"
     if not target.isascii() or not target.isprintable() or " " in target:
-        return "has characters that no target has"
+        return "has characters that are not allowed in a target"
     scheme, rest = _split(target)
     check = _SCHEMES.get(scheme)
     if check is not None:
         return check(rest)
     # As gRPC does it: what begins with no known scheme is a name for DNS, such as localhost:8080.
-    return f"has the scheme '{scheme}', which no resolver knows" if "://" in target else _name_fault(target)
+    return f"has the scheme '{scheme}', which is unknown" if "://" in target else _name_fault(target)
 
 
 def _split(target: str) -> tuple[str, str]:
@@ -43,7 +43,7 @@ def _dns_fault(rest: str) -> str:
 def _name_fault(name: str) -> str:
     found = _HOST_PORT.fullmatch(name)
     if found is None:
-        return "names no host, or not as host:port"
+        return "does not name a host as host or host:port"
     port = found["port"]
     return "has a port that is not from 1 to 65535" if port and port.isdigit() and not 0 < int(port) < 65536 else ""
 
@@ -63,11 +63,11 @@ def _addresses_fault(version: int) -> Callable[[str], str]:
 
 
 def _some_path_fault(rest: str) -> str:
-    return "" if _path(rest) else "names nothing"
+    return "" if _path(rest) else "has no path"
 
 
 def _socket_fault(rest: str) -> str:
-    return "" if rest.removeprefix("//") else "names no socket"
+    return "" if rest.removeprefix("//") else "does not name a socket"
 
 
 _SCHEMES: Final[Mapping[str, Callable[[str], str]]] = {

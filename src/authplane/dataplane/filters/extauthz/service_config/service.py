@@ -62,8 +62,8 @@ class GrpcService:
         # A program that gets this wrong must hear of it at once: no call could be made, and where a service that
         # cannot be asked stops nobody everybody would pass.
         if self.timeout is not None and not 0 < self.timeout <= LONGEST:
-            raise ValueError("a call may take some time, and at most a century")
+            raise ValueError("the timeout must be positive and at most a century")
         for name, value in self.metadata:
             fault = name_fault(name) or value_fault(name, value)
             if fault or is_protected(name) or isinstance(value, bytes) != name.endswith("-bin"):
-                raise ValueError(fault or f"the header '{name}' cannot be set so")
+                raise ValueError(fault or f"header '{name}' cannot be set")

@@ -52,7 +52,7 @@ def parse_grpc_service(message: pb.GrpcService, trust: Trust, problems: Problems
         with problems.at("google_grpc"):
             channel = _parse_google_grpc(message.google_grpc, trust, problems)
     else:
-        problems.add("GoogleGrpcMissing", "google_grpc must be set; a cluster of Envoy cannot be called")
+        problems.add("GoogleGrpcMissing", "gRPC cannot call a cluster of Envoy. Set google_grpc.")
         channel = _NO_CHANNEL
     with problems.at("initial_metadata"):
         metadata = parse_metadata(message.initial_metadata, problems)
@@ -65,7 +65,7 @@ def _parse_timeout(message: pb.GrpcService, problems: Problems) -> float | None:
     with problems.at("timeout"):
         seconds = parse_seconds(message.timeout, problems)
         if seconds == 0:
-            problems.add("DurationInvalid", "must be longer than zero")
+            problems.add("DurationInvalid", "The timeout is not positive. Use a duration above 0.")
         return seconds or None
 
 
@@ -74,11 +74,12 @@ def _parse_google_grpc(message: pb.GrpcService.GoogleGrpc, trust: Trust, problem
     with problems.at("target_uri"):
         fault = target_fault(target)
         if fault:
-            problems.add("TargetInvalid", f"'{target}' {fault}" if target else f"it {fault}")
+            problems.add("TargetInvalid", f"'{target}' {fault}. Use a target such as 'dns:///host:port'.")
         elif not trust.trusted and target not in trust.allowed_services:
             problems.add(
                 "TargetNotAllowed",
-                f"'{target}' is not among allowed_grpc_services of the bootstrap, and the xDS server is not trusted",
+                f"'{target}' is not in allowed_grpc_services of the bootstrap, and the xDS server is not trusted. Add"
+                " it there, or add trusted_xds_server to the server's features.",
             )
     if not trust.trusted:
         return SideChannel(target=target, credentials=trust.allowed_services.get(target))
@@ -115,10 +116,14 @@ def _parse_channel(
             case "ssl_credentials":
                 return _parse_ssl(message.channel_credentials.ssl_credentials, problems)
             case "local_credentials":
-                problems.add("CredentialsUnsupported", "local_credentials are not supported")
+                problems.add(
+                    "CredentialsUnsupported", "local_credentials is not supported. Use channel_credentials_plugin."
+                )
                 return None
             case _:
-                problems.add("CredentialsMissing", "there are no channel credentials; use channel_credentials_plugin")
+                problems.add(
+                    "CredentialsMissing", "The channel credentials are missing. Set channel_credentials_plugin."
+                )
                 return None
 
 
@@ -127,7 +132,10 @@ def _parse_plugins(plugins: list[any_pb2.Any], trust: Trust, problems: Problems)
         if message_name(plugin.type_url) in {_GOOGLE_DEFAULT, _INSECURE, _TLS, _XDS}:
             with problems.at(index):
                 return _parse_plugin(plugin, trust, problems, depth=1)
-    problems.add("CredentialsUnsupported", "none of the credentials is supported")
+    problems.add(
+        "CredentialsUnsupported",
+        "No credentials in the list are supported. Add supported ones, such as TlsCredentials.",
+    )
     return None
 
 
@@ -146,9 +154,12 @@ def _parse_plugin(
             case _ if name == _XDS:
                 return _parse_xds(xds_pb.XdsCredentials.FromString(plugin.value), trust, problems, depth=depth)
             case _:
-                problems.add("CredentialsUnsupported", f"'{name}' is not supported")
+                problems.add(
+                    "CredentialsUnsupported",
+                    f"'{name}' is not supported. Use other credentials, such as TlsCredentials.",
+                )
     except DecodeError:
-        problems.add("Unreadable", f"the bytes are no {name}")
+        problems.add("Unreadable", f"Cannot decode the bytes. Expected {name}.")
     return None
 
 
@@ -159,15 +170,22 @@ def _parse_tls(message: tls_pb.TlsCredentials, trust: Trust, problems: Problems)
         if message.HasField("root_certificate_provider"):
             root = _parse_provider(message.root_certificate_provider.instance_name, trust, problems)
         else:
-            problems.add("ProviderMissing", "must be set")
+            problems.add("ProviderMissing", "This field is required. Add it.")
         if root is not None and root.ca is None:
-            problems.add("ProviderUnusable", "the certificate provider has no authorities")
+            problems.add(
+                "ProviderUnusable",
+                "The certificate provider has no CA certificates. Set ca_certificate_file in the bootstrap.",
+            )
     if not message.HasField("identity_certificate_provider"):
         return None if root is None else TlsFiles(ca=root.ca, refresh=root.refresh)
     with problems.at("identity_certificate_provider"):
         own = _parse_provider(message.identity_certificate_provider.instance_name, trust, problems)
         if own is not None and own.identity is None:
-            problems.add("ProviderUnusable", "the certificate provider has no certificate with its key")
+            problems.add(
+                "ProviderUnusable",
+                "The certificate provider has no certificate and key. Set certificate_file and private_key_file in"
+                " the bootstrap.",
+            )
     if root is None or own is None:
         return None
     return TlsFiles(ca=root.ca, identity=own.identity, refresh=min(root.refresh, own.refresh))
@@ -177,17 +195,22 @@ def _parse_provider(name: str, trust: Trust, problems: Problems) -> TlsFiles | N
     found = trust.certificate_providers.get(name)
     if found is None:
         with problems.at("instance_name"):
-            problems.add("ProviderUnknown", f"the bootstrap has no certificate provider '{name}'")
+            problems.add(
+                "ProviderUnknown",
+                f"The bootstrap has no certificate provider '{name}'. Add it to certificate_providers.",
+            )
     return found
 
 
 def _parse_xds(message: xds_pb.XdsCredentials, trust: Trust, problems: Problems, *, depth: int) -> XdsOr | None:
     with problems.at("fallback_credentials"):
         if not message.HasField("fallback_credentials"):
-            problems.add("CredentialsMissing", "must be set")
+            problems.add("CredentialsMissing", "This field is required. Add it.")
             return None
         if depth > _MOST_FALLBACKS:
-            problems.add("TooDeep", "credentials fall back too often")
+            problems.add(
+                "TooDeep", f"Fallback credentials are nested more than {_MOST_FALLBACKS} deep. Use fewer levels."
+            )
             return None
         fallback = _parse_plugin(message.fallback_credentials, trust, problems, depth=depth + 1)
         return None if fallback is None else XdsOr(fallback)
@@ -200,7 +223,10 @@ def _parse_factory(message: pb.GrpcService.GoogleGrpc, problems: Problems) -> Na
         found = parse_channel_credentials(message.credentials_factory_name, config)
     if found is None:
         with problems.at("credentials_factory_name"):
-            problems.add("CredentialsUnsupported", f"'{message.credentials_factory_name}' is not supported")
+            problems.add(
+                "CredentialsUnsupported",
+                f"'{message.credentials_factory_name}' is not supported. Use channel_credentials_plugin.",
+            )
     return found
 
 
@@ -212,7 +238,7 @@ def _json(message: struct_pb2.Struct) -> dict[str, Any]:
 def _parse_ssl(message: pb.GrpcService.GoogleGrpc.SslCredentials, problems: Problems) -> TlsFiles:
     roots = _parse_file(message.root_certs, "root_certs", problems) if message.HasField("root_certs") else None
     if message.HasField("private_key") != message.HasField("cert_chain"):
-        problems.add("CredentialsInvalid", "private_key and cert_chain go together")
+        problems.add("CredentialsInvalid", "Only one of private_key and cert_chain is set. Set both or none.")
     if not message.HasField("private_key"):
         return TlsFiles(ca=roots)
     chain = _parse_file(message.cert_chain, "cert_chain", problems)
@@ -222,7 +248,7 @@ def _parse_ssl(message: pb.GrpcService.GoogleGrpc.SslCredentials, problems: Prob
 def _parse_file(source: base_pb2.DataSource, field: str, problems: Problems) -> str:
     if not source.filename or "\0" in source.filename:
         with problems.at(field):
-            problems.add("CredentialsUnsupported", "only a filename is supported")
+            problems.add("CredentialsUnsupported", "The data source is not supported. Set filename.")
     return source.filename
 
 
@@ -245,7 +271,7 @@ def _parse_token(data: bytes, problems: Problems) -> AccessToken:
     try:
         token = token_pb.AccessTokenCredentials.FromString(data).token
     except DecodeError:
-        problems.add("Unreadable", f"the bytes are no {_TOKEN}")
+        problems.add("Unreadable", f"Cannot decode the bytes. Expected {_TOKEN}.")
         return AccessToken(Secret(""))
     with problems.at("token"):
         return _checked_token(token, problems)
@@ -253,7 +279,7 @@ def _parse_token(data: bytes, problems: Problems) -> AccessToken:
 
 def _checked_token(token: str, problems: Problems) -> AccessToken:
     if not token:
-        problems.add("TokenMissing", "must be set")
+        problems.add("TokenMissing", "This field is required. Add it.")
     elif value_fault("authorization", token):
-        problems.add("TokenInvalid", "is not what a header can carry")
+        problems.add("TokenInvalid", "The token is not a header value. Use printable ASCII.")
     return AccessToken(Secret(token))
