@@ -171,6 +171,27 @@ async def test_the_remedy_for_an_issuer_names_the_setting_that_is_missing(tmp_pa
     assert "not on the public internet" in message
 
 
+async def test_an_issuer_that_does_not_listen_is_named_with_the_reason(tmp_path: Path) -> None:
+    async with issuer_server(tmp_path) as issuer:
+        pass
+    source = f"{{type: OIDC, oidc: {{issuerUrl: '{issuer.url}', audiences: [shop]}}}}"
+    away = examined(BACKEND, ECHO, policy(rule(source)), private=True)
+    (subject, outcome, message), (_, clock, _) = told(await probe_issuers(away))
+    assert (subject, outcome, clock) == (issuer.url, "finding", "unknown")
+    assert message == "Cannot fetch keys: Connection refused."
+
+
+@pytest.mark.slow
+async def test_an_issuer_that_accepts_connections_and_says_nothing_is_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        source = (
+            f"{{type: OIDC, oidc: {{issuerUrl: 'https://127.0.0.1:{silent.getsockname()[1]}', audiences: [shop]}}}}"
+        )
+        mute = examined(BACKEND, ECHO, policy(rule(source)), private=True)
+        (_, outcome, message), _ = told(await probe_issuers(mute))
+    assert (outcome, message) == ("finding", "Cannot fetch keys: no answer in time.")
+
+
 # --- Certificates, ports, Envoy
 
 

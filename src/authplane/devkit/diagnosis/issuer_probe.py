@@ -1,5 +1,6 @@
 """Asks every issuer for its keys, and compares its clock with ours."""
 
+import os
 import ssl
 import time
 from collections.abc import Iterator, Sequence
@@ -9,6 +10,8 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
+
+import httpcore2
 
 from authplane.core.values import dataclass
 from authplane.devkit.diagnosis.attempts import TOTAL, resolve, try_all, unresolved
@@ -66,7 +69,7 @@ async def _ask(issuer: Issuer, examined: Examined) -> _Answered:
         try:
             answer = await client.fetch(fetch.url)
         except FetchError as error:
-            return _Answered(why=str(error), remedy=_remedy(error), skew=skew)
+            return _Answered(why=_words(error), remedy=_remedy(error), skew=skew)
         skew = _skew(answer.date, examined.clock()) if skew is None else skew
         for event in state.answered(fetch, answer, time.monotonic(), 0):
             if isinstance(event, KeysLoaded):
@@ -81,14 +84,28 @@ _DOCUMENT: Final = "Correct issuerUrl, so that the issuer answers there with a d
 
 
 def _remedy(error: FetchError) -> str:
-    below: BaseException | None = error
-    while below is not None:
-        if isinstance(below, PrivateAddressError):
+    for each in _causes(error):
+        if isinstance(each, PrivateAddressError):
             return "Set issuers[].allowPrivateNetwork: true, or pass --allow-private-issuers."
-        if isinstance(below, ssl.SSLCertVerificationError):
+        if isinstance(each, ssl.SSLCertVerificationError):
             return "Set issuers[].caFile or caSecret to the CA of the issuer's certificate, or renew that certificate."
-        below = below.__cause__ or below.__context__
     return _UNREACHABLE
+
+
+def _words(error: FetchError) -> str:
+    """Return what the system says if a connection fails: libraries say only that all attempts failed."""
+    if any(isinstance(each, httpcore2.TimeoutException) for each in _causes(error)):
+        return "no answer in time"
+    found = (each for each in _causes(error) if isinstance(each, OSError) and not isinstance(each, ssl.SSLError))
+    return next((os.strerror(each.errno) for each in found if each.errno and each.errno > 0), str(error))
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and those that it comes from."""
+    while error is not None:
+        yield error
+        below = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None
+        error = below or error.__cause__ or error.__context__
 
 
 def _row(url: str, answer: _Answered) -> Row:

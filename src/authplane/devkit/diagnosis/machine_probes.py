@@ -12,7 +12,7 @@ from authplane.core.values import dataclass
 from authplane.devkit.diagnosis.examination import Examined, Outcome, Row
 from authplane.runtime.envoy_process import EnvoyMissingError, envoy_binary, installed_release
 from authplane.runtime.servers.listen import AddressInvalidError, AddressTakenError, TcpAddress, claim
-from authplane.runtime.servers.port_holder import find_port_holder
+from authplane.runtime.servers.port_holder import PortHolder, find_port_holder
 
 SOON: Final = timedelta(days=30)
 """How long before its end a certificate is worth a warning."""
@@ -144,9 +144,9 @@ def _taken(error: AddressTakenError, port: int, *, served: bool) -> tuple[Outcom
     number = cause.errno if isinstance(cause, OSError) else None
     if number == errno.EADDRINUSE:
         holder = find_port_holder(port)
+        if served and (holder is None or _is_envoy(holder)):
+            return Outcome.OK, "Envoy listens here, while a control plane serves this folder.", ""
         message = f"In use by {holder}." if holder is not None else "In use by another process."
-        if served and (holder is None or "envoy" in holder.command):
-            return Outcome.OK, f"{message} A control plane serves this folder, so that is expected.", ""
         remedy = "Stop that process, or set another port in the Gateway or in spec.listeners."
         return Outcome.FINDING, message, remedy
     if number in {errno.EACCES, errno.EPERM}:
@@ -155,6 +155,14 @@ def _taken(error: AddressTakenError, port: int, *, served: bool) -> tuple[Outcom
     if number == errno.EADDRNOTAVAIL:
         return Outcome.UNKNOWN, "This machine does not have the address.", "Run authplane doctor on Envoy's machine."
     return Outcome.FINDING, f"Envoy cannot listen here: {cause}.", "Set another address or port."
+
+
+def _is_envoy(holder: PortHolder) -> bool:
+    """Tell whether a process is Envoy; the name that Linux has for it is not cut, unlike its arguments."""
+    try:
+        return Path(f"/proc/{holder.pid}/comm").read_text(encoding="utf-8").strip() == "envoy"
+    except (OSError, ValueError):
+        return False
 
 
 # --- Envoy

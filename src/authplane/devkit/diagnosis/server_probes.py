@@ -51,7 +51,7 @@ _SERVICES: Final[Mapping[Cause, str]] = {
     Cause.PROTOCOL: "Set spec.protocol of the ExtensionService to what the server speaks: h2, h2c or http/1.1.",
 }
 _ORIGINS: Final[Mapping[Cause, str]] = {
-    Cause.UNREACHABLE: "Start the origin, or correct the endpoints of its Service.",
+    Cause.UNREACHABLE: "Start the origin, or correct its address in the Backend or in the endpoints of its Service.",
     Cause.SERVER_CERTIFICATE: "Set validation of the route's service, or of the BackendTLSPolicy, to the CA and a name"
     " of the origin's certificate.",
     Cause.HANDSHAKE: "Set protocol of the route's service to what the origin speaks, or have the origin accept Envoy's"

@@ -1,12 +1,18 @@
 """A Service that gets requests and has no ready endpoint: a warning, and what is served stays as it is."""
 
+import asyncio
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.support.eventually import START_LIMIT
 from tests.support.policies.documents import BACKEND, GATEWAY, policy, rule
 from tests.support.resources.contour_documents import AUTH, ECHO, EXTENSION, PROXY, World, whole
 
 from authplane.controlplane.graph.model.upstreams import ServiceCluster
+from authplane.controlplane.serving.runtime.control_plane import Control, ControlSettings, Told
+from authplane.runtime.servers.listen import UnixAddress
+from authplane.sources.runtime.read_folder import Folder
 
 NOT_READY = ECHO.replace("- addresses: [10.0.0.1]", "- addresses: [10.0.0.1]\n  conditions: {ready: false}")
 SERVICE = ECHO.split("---", maxsplit=1)[0]
@@ -133,3 +139,26 @@ def test_conditions_of_the_gateway_api_stay_true_and_say_it_in_their_message() -
     shop = World(backend(NOT_READY.replace("echo", "shop")).values())
     [found] = [each for each in shop.status("Backend", "shop").conditions if each.type == "ResolvedRefs"]
     assert (found.status, found.message) == ("True", f"spec.mcp.serviceName: {WRONG} {START}".replace("echo", "shop"))
+
+
+async def test_a_control_plane_says_it_when_the_endpoints_go(tmp_path: Path) -> None:
+    for name, text in contour().items():
+        (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
+    said: list[Told] = []
+    warned = asyncio.Event()
+
+    def tell(event: Told) -> None:
+        said.append(event)
+        if any(each.problem.reason == "NoReadyEndpoints" for each in getattr(event, "appeared", ())):
+            warned.set()
+
+    plane, settings = Control(Folder(tmp_path), tell), ControlSettings(address=UnixAddress(path=str(tmp_path / "xds")))
+    async with plane.serve(settings), asyncio.TaskGroup() as tasks:
+        following = tasks.create_task(plane.follow(settings))
+        assert not warned.is_set()
+        (tmp_path / "echo.yaml").write_text(SERVICE, encoding="utf-8")
+        async with asyncio.timeout(START_LIMIT):
+            await warned.wait()
+        following.cancel()
+    [warning] = [each.problem.message for event in said for each in getattr(event, "appeared", ())]
+    assert warning == f"{WRONG} {ADD}"
