@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from tests.cli.test_check import asked, folder, invoke
-from tests.docs.test_pages import arguments, shows
-from tests.support.pages import ROOT, blocks, steps
+from tests.docs.test_pages import arguments
+from tests.support.pages import ROOT, blocks, shows, steps
 
 __all__ = ["folder"]
 

@@ -6,8 +6,8 @@ from typing import Any, Final
 import pytest
 from click.testing import CliRunner
 from envoy.extensions.common.matching.v3 import extension_matcher_pb2
-from tests.docs.test_pages import arguments, shows
-from tests.support.pages import ROOT, Step, blocks, steps
+from tests.docs.test_pages import arguments
+from tests.support.pages import ROOT, Step, blocks, shows, steps
 
 from authplane.cli.main import build_app
 from authplane.dataplane.filters.calls import Side

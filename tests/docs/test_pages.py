@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from tests.support.envoy.validation import validate
 from tests.support.eventually import START_LIMIT
-from tests.support.pages import PAGES, ROOT, Step, anchors, blocks, links, name_of, read, steps
+from tests.support.pages import PAGES, ROOT, Step, anchors, blocks, links, name_of, read, shows, steps
 from tools.gen_docs.command_tables import commands
 
 from authplane.cli.main import build_app
@@ -44,7 +44,9 @@ def is_checked(step: Step) -> bool:
 
 
 EVERY = list(dict.fromkeys(step for page in PAGES for step in steps(page) if arguments(step)[:1] == ["authplane"]))
-CHECKED = [step for step in EVERY if is_checked(step)]
+FOLLOWED_WHOLE = ROOT / "docs" / "tutorials"
+"""Tutorials are followed from top to bottom, by test_tutorials.py."""
+CHECKED = [step for step in EVERY if is_checked(step) and step.page.parent != FOLLOWED_WHOLE]
 
 
 @pytest.fixture(scope="module")
@@ -123,11 +125,6 @@ def test_a_newcomer_can_follow_a_page_from_its_top_in_a_fresh_clone(
                 result.exit_code != 0 or "No virtual host and no gRPC server can be served" in result.stdout
             )
     assert failed == []
-
-
-def shows(shown: str, printed: str) -> bool:
-    """Tell whether a page shows what is printed; ``…`` stands for what it leaves out."""
-    return re.fullmatch(".*".join(map(re.escape, shown.split("…"))), printed, re.DOTALL) is not None
 
 
 def test_what_a_page_leaves_out_is_the_only_thing_that_may_differ() -> None:

@@ -90,3 +90,8 @@ def steps(page: Path) -> Iterator[Step]:
             for piece in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
                 command, _, output = piece.partition("\n")
                 yield Step(page, command, output or None)
+
+
+def shows(shown: str, printed: str) -> bool:
+    """Tell whether a page shows what is printed; ``…`` stands for what it leaves out."""
+    return re.fullmatch(".*".join(map(re.escape, shown.split("…"))), printed, re.DOTALL) is not None
