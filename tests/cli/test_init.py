@@ -207,7 +207,7 @@ metadata: {name: blog}
         "  shop.yaml\n"
         "\n"
         "Not moved:\n"
-        "  - 1 of kind Ingress: authplane does not use this kind. Write an HTTPProxy for each host.\n"
+        "  - Ingress (1): authplane does not use this kind. Write an HTTPProxy for each host.\n"
         "\n"
         "authplane validate new reports 1 warning.\n"
         "\n"

@@ -67,8 +67,8 @@ def test_a_whole_folder_moves_with_its_authorization_service(tmp_path: Path) -> 
     assert "port: 9444" in found.files["endpoints-htpasswd.yaml"]
     assert any("--tls-ca-path is left out" in each for each in found.changed)
     assert any("forwardCredentials" in each for each in found.changed)
-    assert any("Service auth/htpasswd leads to 127.0.0.1:9444 now" in each for each in found.changed)
-    assert found.left == ("1 of kind Certificate: authplane does not use this kind.",)
+    assert any("endpoints-htpasswd.yaml sends requests to 127.0.0.1:9444" in each for each in found.changed)
+    assert found.left == ("Certificate (1): authplane does not use this kind.",)
     assert found.warnings == 0
 
 
@@ -96,7 +96,7 @@ items:
     for gone in ("uid", "resourceVersion", "managedFields", "last-applied", "status", "Pod"):
         assert gone not in found.files["dump.yaml"]
     assert found.changed[0] == (
-        "dump.yaml: 1 items of a List are documents now, without status and fields of the API server."
+        "dump.yaml: each of 1 items of a List is a document, without status and fields of the API server."
     )
 
 

@@ -138,11 +138,11 @@ def _refused(aside: Aside) -> Iterator[str]:
 def _from_lists(kept: Iterable[Document]) -> Iterable[str]:
     listed = Counter(each.file for each in kept if each.listed)
     for file, number in sorted(listed.items()):
-        yield f"{file}: {number} items of a List are documents now, without status and fields of the API server."
+        yield f"{file}: each of {number} items of a List is a document, without status and fields of the API server."
 
 
 def _foreign(documents: Iterable[Document], known: frozenset[str]) -> Iterable[str]:
     kinds = Counter(each.kind for each in documents if not each.ours and f"{each.kind} {each.name}" not in known)
     for kind, number in sorted(kinds.items()):
         advice = f" {_ADVICE[kind]}" if kind in _ADVICE else ""
-        yield f"{number} of kind {kind or 'unknown'}: authplane does not use this kind.{advice}"
+        yield f"{kind or 'Documents without a kind'} ({number}): authplane does not use this kind.{advice}"

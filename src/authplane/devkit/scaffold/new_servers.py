@@ -83,9 +83,7 @@ class _Move:
         port = self._free_port(server.port)
         document = self._name(f"authserver-{server.name}")
         self.files[document] = _document(server)
-        self.changed.append(
-            f"{server.title} is {document} now: contour-authserver {server.mode} as authplane serves it."
-        )
+        self.changed.append(f"{server.title}: {document} replaces contour-authserver {server.mode}.")
         certificate, key = self._certificate(server)
         self.started.append(
             NewServer(document=document, port=port, certificate=certificate, key=key, secure=server.secure)
@@ -137,7 +135,7 @@ class _Move:
         for path, text in zip(paths, pair, strict=True):
             self.files[path] = text
             self.private.append(path)
-        self.changed.append(f"Secret {name} is in {paths[0]} and {paths[1]} too, for the authorization service.")
+        self.changed.append(f"Secret {name}: the authorization service reads copies in {paths[0]} and {paths[1]}.")
         return paths[0], paths[1]
 
     def _services(self, server: OldServer) -> Iterable[Document]:
@@ -159,7 +157,7 @@ class _Move:
             plain_name(service.namespace), name, [str(each.get("name") or "") for each in ports], port
         )
         instead = f", instead of {', '.join(each.name for each in old)}" if old else ""
-        self.changed.append(f"Service {service.name} leads to {_HOST}:{port} now ({file}){instead}.")
+        self.changed.append(f"Service {service.name}: {file} sends requests to {_HOST}:{port}{instead}.")
 
 
 def _is_of(slice_: Document, service: Document) -> bool:
