@@ -609,6 +609,10 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "O02": "Dashboards and alert rules use only metrics that the programs and Envoy have",
     "O03": "A Service without ready endpoints that gets requests is a warning of validate, status and run",
     "O04": "doctor tries servers, origins, certificates, clock, ports and Envoy, side by side, within a limit",
+    "O05": "run names each URL that it serves, starts only what the folder needs, and has one line for each request",
+    "O06": "run shows only commands whose outcome follows from the current resources",
+    "O07": "A taken port is an error that names the process, the setting and what to do",
+    "O08": "Each line of the README's use works, in order, in a fresh clone",
     # Y: tools for authors of resources
     "Y01": "fmt never changes what a document means, keeps comments, and is idempotent",
     "Y02": "test --watch runs the tests again when a file of the folder changes",

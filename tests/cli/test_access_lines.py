@@ -149,6 +149,11 @@ def test_the_line_of_a_decided_request_names_call_identity_policy_rule_and_reaso
 REQUEST = Request(method="POST", host="h:1", path="/mcp")
 
 
+def test_the_host_is_what_the_client_sent_not_what_the_backend_gets() -> None:
+    joined = JoinedRequest(record=RECORD | {"host": "backend:7000"}, request=REQUEST, verdict=Verdict(Allow(), CALL))
+    assert " POST h:1/mcp tools/call add: " in plain(joined)
+
+
 def test_policies_in_shadow_are_on_the_same_line() -> None:
     joined = JoinedRequest(record=RECORD, request=REQUEST, verdict=Verdict(Allow(), CALL, shadows=(SHADOW,)))
     assert "granted by AccessPolicy/a/p; shadow mode: AccessPolicy/a/new would deny" in plain(joined)

@@ -105,6 +105,7 @@ async def shell(*argv: str) -> str:
 
 
 @pytest.mark.real
+@pytest.mark.requirement("O05")
 async def test_every_line_that_it_prints_does_what_it_says(tmp_path: Path) -> None:
     if shutil.which("curl") is None:
         pytest.fail("this needs curl")

@@ -156,6 +156,16 @@ async def test_only_the_programs_that_the_folder_refers_to_are_started(run: Run)
             assert any(
                 f"https://localhost:{run.https}/  default/echo:80, unprotected" in line.text for line in run.lines
             )
+            path.write_text(text, encoding="utf-8")
+            await run.says(
+                f"A resource now refers to the echo origin on 127.0.0.1:{run.echo}. Restart authplane run to start it."
+            )
+
+
+async def test_a_reset_of_another_folder_is_refused(run: Run) -> None:
+    async with run.started("--reset"):
+        assert await run.ends() == 2
+    assert run.errors[-1].endswith("--reset applies to the quickstart only. Remove --reset, or remove the folder.")
 
 
 async def test_a_program_that_has_the_address_of_a_part_is_used(run: Run) -> None:

@@ -37,6 +37,7 @@ def edit(workspace: Workspace, file: str, old: str, new: str) -> Generation:
     return read_generation(workspace.quickstart)
 
 
+@pytest.mark.requirement("O05")
 def test_urls_have_the_paths_of_routes_and_what_authorizes_them(workspace: Workspace) -> None:
     graph = read_generation(workspace.quickstart).built.graph
     assert [(each.url, *each.details) for each in served_urls(graph)] == [
@@ -81,6 +82,7 @@ spec:
 """
 
 
+@pytest.mark.requirement("O05")
 def test_only_what_resources_refer_to_is_needed(workspace: Workspace, tmp_path: Path) -> None:
     assert needed_parts(OFFERED, read_generation(workspace.quickstart)) == set(Part)
     own = tmp_path / "own"
@@ -133,6 +135,7 @@ def free_ports(workspace: Workspace) -> None:
             path.write_text(text.replace(f"ort: {port}\n", f"ort: {free}\n"), encoding="utf-8")
 
 
+@pytest.mark.requirement("O07")
 @pytest.mark.parametrize(("file", "port", "remedy"), SETTINGS.values(), ids=SETTINGS.keys())
 def test_a_taken_port_of_the_gateway_names_process_and_setting(
     file: str, port: int, remedy: str, workspace: Workspace
@@ -200,6 +203,7 @@ EDITS: dict[str, tuple[tuple[str, str, str], list[str]]] = {
 }
 
 
+@pytest.mark.requirement("O06")
 @pytest.mark.parametrize(("change", "want"), EDITS.values(), ids=EDITS.keys())
 def test_after_an_edit_only_what_is_true_is_shown(
     change: tuple[str, str, str], want: list[str], workspace: Workspace

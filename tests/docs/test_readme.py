@@ -58,6 +58,7 @@ def test_the_readme_is_read_in_five_minutes() -> None:
 
 
 @pytest.mark.real
+@pytest.mark.requirement("O08")
 async def test_each_line_of_use_works_in_order_in_a_fresh_clone(tmp_path: Path) -> None:
     ignored = shutil.ignore_patterns("*.crt", "*.key", "secrets.yaml")
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=ignored)

@@ -9,17 +9,19 @@ _PAUSE: Final = 0.02
 
 
 class NotReachableError(Exception):
-    """Nobody listens; the message is a sentence for the user."""
+    """No server listens. The message says where and what to do."""
 
 
 async def reachable(address: Address, *, limit: float = 10.0) -> None:
-    """Wait until somebody listens there; raises `NotReachableError` when that takes too long."""
+    """Wait until a server listens; raises `NotReachableError` after ``limit`` seconds."""
     try:
         async with asyncio.timeout(limit):
-            while not await _connects(address):  # noqa: ASYNC110 (a server tells nobody when it listens)
+            while not await _connects(address):  # noqa: ASYNC110 (a server sends no event when it listens)
                 await asyncio.sleep(_PAUSE)
     except TimeoutError as error:
-        raise NotReachableError(f"nothing listens on {address} after {limit:g} s") from error
+        raise NotReachableError(
+            f"No server listens on {address} after {limit:g} s. Start again, and read the messages above."
+        ) from error
 
 
 async def _connects(address: Address) -> bool:

@@ -51,6 +51,8 @@ def request_line(joined: JoinedRequest, now: datetime) -> tuple[str, str]:
         lead, end = f"[dim]{now:%H:%M:%S}[/] [yellow]...[/] ", "[dim]still open[/]"
     else:
         method, host, path = (str(record.get(name) or "") for name in ("method", "host", "path"))
+        # The access log has the host that Envoy sends to the backend, which a route may rewrite.
+        host = request.host if request is not None and request.host else host
         status = str(record.get("status", ""))
         colour = "green" if status.startswith("2") else "yellow" if status.startswith("3") else "red"
         lead = f"[dim]{str(record.get('time', ''))[11:19]}[/] [{colour}]{status}[/] "

@@ -51,7 +51,7 @@ def _endpoints(part: Part, generation: Generation) -> Iterator[Endpoint]:
         return
     kind = ExtensionCluster if part is Part.AUTHSERVER else ServiceCluster
     for cluster in generation.built.graph.clusters:
-        # policyServer names a policy server that somebody else runs.
+        # policyServer names a policy server that the user runs.
         if isinstance(cluster, kind) and cluster.name != POLICY_CLUSTER:
             yield from _destinations(cluster)
 

@@ -209,7 +209,7 @@ class _Connection:
         self.served = 0
         """How many requests were answered."""
         self.ended = False
-        """Somebody has ended it, and it is on its way out."""
+        """Whether it was cancelled and is about to close."""
 
     async def serve(self) -> None:
         """Answer requests one after the other."""
