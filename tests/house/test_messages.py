@@ -55,8 +55,6 @@ PASSES_ON: Final[dict[str, str]] = {
     "policy/compile/compile_policies.py:_standing": "the message of a problem, which is checked where it is built",
     "policy/compile/rule_entries.py:_expression": "the words of a CEL problem, which is checked where it is built",
     "policy/rules/backend_tls.py:find": "_close() ends each with a remedy",
-    "devkit/diagnosis/decision_counts.py:answer_counts": "ListenError and NotLiveError have their own remedies",
-    "devkit/diagnosis/machine_probes.py:probe_ports": "a row of doctor has its remedy in a field of its own",
     "cel/check/engine.py:_parse_problems": "_reworded() ends each with a remedy",
     "cel/check/expression_lint.py:lint": "_whole(), _risky() and _part() end each with a remedy",
     "dataplane/runtime/channels/xds_targets.py:_check": "_name_options() ends the fault with a remedy",
