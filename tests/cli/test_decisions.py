@@ -84,7 +84,7 @@ async def test_who_does_not_answer_is_named_and_the_rest_is_shown() -> None:
     assert result.exit_code == 1
     assert "shop/tools.v1  reads  1:CEL  policy server" in result.stdout
     assert result.stderr == (
-        "authplane: Envoy at 127.0.0.1:1 cannot be asked: Connection refused. Its decisions are missing."
+        "authplane: Envoy at 127.0.0.1:1 does not answer: Connection refused. Its decisions are missing."
         " Set --envoy to an address that answers, or to '' for none.\n"
     )
 

@@ -90,7 +90,7 @@ async def test_the_control_plane_fetches_keys_from_private_networks_only_if_it_m
     )
     path.write_text(text, encoding="utf-8")
     async with program.running(*control(program)):
-        await program.says("an issuer gives no keys")
+        await program.says("cannot fetch issuer keys")
     assert program.issuer.asked == []
     async with program.running(*control(program, "--allow-private-issuers")):
         await program.says("fetched issuer keys")
@@ -129,7 +129,7 @@ async def test_too_many_keys_are_refused_with_a_condition_of_the_policy_that_nee
     path = program.folder / "all.yaml"
     path.write_text(path.read_text(encoding="utf-8").replace("bodyInspection: Native", "placement: CallOut"))
     async with program.running(*control(program, "--allow-private-issuers")):
-        await program.says("an issuer gives no keys")
+        await program.says("cannot fetch issuer keys")
         await eventually(refused)
 
 
@@ -140,5 +140,5 @@ async def test_a_key_that_cannot_be_used_costs_itself_alone_and_is_named(program
     async with program.running(*control(program, "--allow-private-issuers")):
         await program.says('"extensions added": ["authplane/tokens"]')
         assert (await resolved(program))[:2] == ("True", "ResolvedRefs")
-    told = [json.loads(line) for line in program.lines if "ignored an issuer key" in line]
+    told = [json.loads(line) for line in program.lines if "ignored issuer key" in line]
     assert [(each["key"], each["why"]) for each in told] == [("small", "no supported algorithm fits it")]

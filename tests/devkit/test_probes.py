@@ -168,7 +168,7 @@ async def test_the_remedy_for_an_issuer_names_the_setting_that_is_missing(tmp_pa
     assert "certificate" in message.lower()
     (_, outcome, message), _ = await issuer_rows(tmp_path, private=False)
     assert outcome == "finding"
-    assert "not on the public internet" in message
+    assert "the address is private" in message
 
 
 async def test_an_issuer_that_does_not_listen_is_named_with_the_reason(tmp_path: Path) -> None:

@@ -17,18 +17,24 @@ from tests.house.messages import PASSED_ON, UNKNOWN, Message, found_messages
 SOURCE: Final = Path(__file__).parents[2] / "src" / "authplane"
 
 NOT_YET: Final = (
-    "cli/",
+    "cli/doctor.py",
+    "cli/main.py",
+    "cli/status.py",
     "controlplane/",
     "devkit/local/",
     "policy/decide/",
-    "runtime/",
+    "runtime/envoy_process.py",
+    "runtime/servers/",
 )
 """Folders whose texts are not yet written by these rules. This list only shrinks."""
 
 NO_PROBLEMS: Final = {
     "authserver.fronts.runtime.asgi_front.Refusal": "the status of a gRPC call, for programs",
     "authserver.runtime.server_document.DocumentError": "it has findings, which are checked where they are built",
+    "runtime.clients.ask_page.NotAnsweredError": "the end of a sentence; its caller adds the remedy",
+    "runtime.clients.private_networks.PrivateAddressError": "the cause in a sentence; its caller adds the remedy",
     "runtime.extras.ExtraMissingError": "it writes the sentence itself",
+    "runtime.issuers.issuer_client.FetchError": "the cause in a sentence; its caller adds the remedy",
     "runtime.servers.listen.AddressTakenError": "it writes the sentence itself",
     "dataplane.filters.calls.Stop": "the status of a gRPC call, in the style of grpcio; clients cannot repair servers",
     "dataplane.filters.calls.Unanswered": "the status of a gRPC call to an authorization service",

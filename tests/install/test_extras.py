@@ -58,7 +58,7 @@ def test_a_command_whose_extra_is_missing_names_it_in_a_sentence(command: str, b
     name = command.split(maxsplit=1)[0]
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        f"authplane: 'authplane {name}' needs more packages; run: pip install 'authplane[gateway]'\n"
+        f"authplane: 'authplane {name}' needs more packages. Run: pip install 'authplane[gateway]'\n"
     )
 
 
@@ -82,7 +82,7 @@ def test_traces_name_their_extra_in_a_sentence(gateway: Installation) -> None:
     done = gateway.run(gateway.authplane, "authserver", "testserver", *options, OTEL_TRACES_EXPORTER="otlp")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        "authplane: the export of traces needs more packages; run: pip install 'authplane[otel]'"
+        "authplane: The export of traces needs more packages. Run: pip install 'authplane[otel]'"
     )
     assert "Traceback" not in done.stderr
 

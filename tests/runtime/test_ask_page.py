@@ -48,8 +48,8 @@ async def test_a_server_is_asked_over_a_unix_socket_and_over_tcp(tmp_path: Path)
 @pytest.mark.parametrize(
     ("address", "why"),
     [
-        (TcpAddress(host="127.0.0.1", port=1), "cannot be asked: Connection refused"),
-        (UnixAddress(path="/no/such/socket"), "cannot be asked: No such file or directory"),
+        (TcpAddress(host="127.0.0.1", port=1), "does not answer: Connection refused"),
+        (UnixAddress(path="/no/such/socket"), "does not answer: No such file or directory"),
     ],
 )
 def test_a_server_that_is_not_there_is_an_error(address: Address, why: str) -> None:
@@ -68,11 +68,11 @@ async def test_a_server_that_gives_no_page_is_an_error() -> None:
     async with serve_http(HERE, respond) as address:
         assert await why(address) == "answered 404"
     async with talker(b"SSH-2.0-x\r\n\r\n") as address:
-        assert await why(address) == "cannot be asked: it does not speak HTTP"
+        assert await why(address) == "does not answer: the response is not HTTP"
     async with talker(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nshort") as address:
-        assert await why(address) == "cannot be asked: it does not speak HTTP"
+        assert await why(address) == "does not answer: the response is not HTTP"
     async with talker(b"") as address:
-        assert await why(address) == "does not answer within 0.5 s"
+        assert await why(address) == "did not answer within 0.5 s"
 
 
 @pytest.mark.slow

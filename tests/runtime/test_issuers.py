@@ -355,7 +355,7 @@ async def test_ssl_cert_file_does_not_vouch_for_an_issuer_with_a_ca_of_its_own(
 
 @pytest.mark.parametrize("reach", [Reach(ca_file="missing.pem"), Reach(ca_pem="nonsense")], ids=["file", "text"])
 def test_certificates_that_cannot_be_read_are_an_error(reach: Reach) -> None:
-    with pytest.raises(FetchError, match="no certificates can be read from"):
+    with pytest.raises(FetchError, match="cannot read certificates from"):
         trusted_by(reach, {})
     with pytest.raises(FetchError, match=r"gone\.pem"):
         trusted_by(Reach(), {"SSL_CERT_FILE": "gone.pem"})
@@ -372,7 +372,7 @@ async def test_a_private_address_is_left_before_anything_is_sent(host: str) -> N
 
     async with await asyncio.start_server(listen, "127.0.0.1", 0) as listening:
         port = listening.sockets[0].getsockname()[1]
-        with pytest.raises(FetchError, match="not on the public internet"):
+        with pytest.raises(FetchError, match="the address is private"):
             await IssuerClient(reach=Reach(ca_pem=authority().certificate.decode())).fetch(f"https://{host}:{port}/")
         async with asyncio.timeout(5):
             assert await heard.get() == b"", "not even TLS was begun"
@@ -442,7 +442,7 @@ async def test_an_issuer_reached_in_another_way_is_asked_anew(there: IssuerServe
 
 async def test_an_issuer_cannot_be_configured_twice(there: IssuerServer) -> None:
     async with follow_issuers([]) as issuers:
-        with pytest.raises(ValueError, match="twice"):
+        with pytest.raises(ValueError, match="same URL"):
             issuers.configure([there.issuer(), there.issuer()])
 
 

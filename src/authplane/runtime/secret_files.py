@@ -1,4 +1,4 @@
-"""Files that only their owner should be able to read."""
+"""Warns of secret files that every user can read."""
 
 import os
 import stat
@@ -11,13 +11,13 @@ _log: Final = structlog.stdlib.get_logger()
 
 
 def warn_of_open_files(paths: Iterable[str]) -> None:
-    """Say in the log which of these secrets every user of this machine can read; the empty path names none.
+    """Log a warning for each secret file that every user of this machine can read.
 
-    Whether a file is there at all is for those to say who read it.
+    Empty paths and missing files are skipped; the code that reads a file reports that it is missing.
     """
     for path in paths:
         if path and _is_open(path):
-            _log.warning("every user of this machine can read a secret: take the rights of others away", file=path)
+            _log.warning("secret file is readable by every user; remove read permission for others", file=path)
 
 
 def _is_open(path: str) -> bool:

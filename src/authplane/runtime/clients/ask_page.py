@@ -46,18 +46,18 @@ async def ask(address: Address, target: str, *, method: str = "GET", limit: floa
 
 
 def ask_page(address: Address, target: str, *, limit: float = 5.0) -> bytes:
-    """Return the page of a server; raises `NotAnsweredError` if it gives none, or none within some seconds.
+    """Return a page of a server; raises `NotAnsweredError` if the server does not send it within ``limit`` seconds.
 
-    For programs that wait for nothing else: it must not be called where an event loop runs.
+    For programs without an event loop: do not call it where one runs.
     """
     try:
         reply = asyncio.run(ask(address, target, limit=limit))
     except TimeoutError as error:
-        raise NotAnsweredError(f"does not answer within {limit:g} s") from error
+        raise NotAnsweredError(f"did not answer within {limit:g} s") from error
     except _TooLargeError as error:
         raise NotAnsweredError(str(error)) from None
     except OSError as error:
-        raise NotAnsweredError(f"cannot be asked: {error}") from error
+        raise NotAnsweredError(f"does not answer: {error}") from error
     if reply.status != HTTPStatus.OK:
         raise NotAnsweredError(f"answered {reply.status}")
     return reply.content
@@ -91,15 +91,15 @@ def _port(address: Address) -> int | None:
 
 
 def _cause(error: BaseException) -> str:
-    """Find what the system says; the library's own words are for programmers."""
+    """Return the error of the operating system; the library's own messages are for programmers."""
     if isinstance(error, httpcore2.RemoteProtocolError):
-        return "it does not speak HTTP"
+        return "the response is not HTTP"
     below: BaseException | None = error
     while below is not None:
         if isinstance(below, BaseExceptionGroup):
             below = below.exceptions[0]
         if isinstance(below, OSError) and below.errno:
-            # An event loop writes a sentence of its own; a name that is not found has a number below zero.
-            return os.strerror(below.errno) if below.errno > 0 else below.strerror or "it cannot be found"
+            # An event loop writes its own sentence; the number of an unknown host name is negative.
+            return os.strerror(below.errno) if below.errno > 0 else below.strerror or "host name not found"
         below = below.__cause__ or below.__context__
-    return "it cannot be reached"
+    return "connection failed"

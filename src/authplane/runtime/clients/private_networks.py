@@ -43,10 +43,10 @@ class PublicNetwork(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        """Connect; raises `PrivateAddressError` if that leads somewhere else."""
+        """Connect; raises `PrivateAddressError` if the address is not public."""
         stream = await self._network.connect_tcp(host, port, timeout, local_address, socket_options)
         peer = stream.get_extra_info("server_addr")
         if not isinstance(peer, tuple) or not is_public(str(peer[0])):
             await stream.aclose()
-            raise PrivateAddressError("its address is not on the public internet")
+            raise PrivateAddressError("the address is private")
         return stream

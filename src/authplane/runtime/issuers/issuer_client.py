@@ -48,20 +48,20 @@ class FetchError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssuerClient:
-    """Asks one issuer. It follows no redirect, uses no proxy, and always verifies certificates."""
+    """Fetches from one issuer. It follows no redirects, uses no proxy, and always verifies certificates."""
 
     reach: Reach
     limits: FetchLimits = FetchLimits()
 
     async def fetch(self, url: str) -> HttpAnswer:
-        """Return the whole answer; raises `FetchError` if there is none within the limits."""
+        """Return the complete answer; raises `FetchError` if it does not arrive within the limits."""
         try:
             async with asyncio.timeout(self.limits.total):
-                # Reading certificates takes long enough to hold up others.
+                # Reading certificates takes long enough to block other tasks.
                 context = await asyncio.to_thread(trusted_by, self.reach, os.environ)
                 return await self._exchange(url, context)
         except TimeoutError as error:
-            raise FetchError(f"no whole answer within {self.limits.total:g} s") from error
+            raise FetchError(f"no complete answer within {self.limits.total:g} s") from error
         except _FAILURES as error:
             why = shorten(printable(str(error) or type(error).__name__), _SHOWN)
             raise FetchError(why) from error
@@ -93,10 +93,10 @@ class IssuerClient:
 
 
 def trusted_by(reach: Reach, environment: Mapping[str, str]) -> ssl.SSLContext:
-    """Return whom an issuer's certificate must come from; raises `FetchError` if that cannot be read.
+    """Return a TLS context that trusts the CAs of an issuer; raises `FetchError` if they cannot be read.
 
-    An issuer with certificates of its own is vouched for by them and by nobody else; any other by those of the system
-    and those in the file that ``SSL_CERT_FILE`` names.
+    If the issuer has its own CAs, the context trusts only them. Otherwise it trusts the CAs of the system and those in
+    the file that ``SSL_CERT_FILE`` names.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if reach.ca_pem:
@@ -109,7 +109,7 @@ def trusted_by(reach: Reach, environment: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def _trust_system(context: ssl.SSLContext, more: str) -> None:
-    # OpenSSL takes SSL_CERT_FILE instead of the system's certificates; here it is besides them.
+    # OpenSSL uses SSL_CERT_FILE instead of the system's certificates; here it is added to them.
     paths = ssl.get_default_verify_paths()
     if Path(paths.openssl_cafile).is_file():
         _trust(context, paths.openssl_cafile, cafile=paths.openssl_cafile)
@@ -123,7 +123,7 @@ def _trust(context: ssl.SSLContext, name: str, *, cafile: str = "", capath: str 
     try:
         context.load_verify_locations(cafile or None, capath or None, cadata or None)
     except (OSError, ValueError) as error:
-        raise FetchError(f"no certificates can be read from {printable(name)}") from error
+        raise FetchError(f"cannot read certificates from {printable(name)}") from error
 
 
 def _headers(response: httpcore2.Response) -> Mapping[str, str]:
@@ -136,7 +136,7 @@ def _headers(response: httpcore2.Response) -> Mapping[str, str]:
 
 
 def _unpacked(body: bytes, encoding: str, largest: int) -> bytes:
-    """Undo a compression that we did not ask for, and stop as soon as it gets too large."""
+    """Decompress an answer, and stop as soon as it gets too large; the request did not ask for compression."""
     match encoding.strip().lower():
         case "" | "identity":
             return body
@@ -145,10 +145,10 @@ def _unpacked(body: bytes, encoding: str, largest: int) -> bytes:
         case "deflate":
             unpack = zlib.decompressobj()
         case _:
-            raise FetchError("the answer is packed in a way that we do not know")
+            raise FetchError("the answer has an unknown Content-Encoding")
     whole = unpack.decompress(body, largest + 1)
     if len(whole) > largest:
         raise FetchError(f"the answer is larger than {largest} bytes")
     if not unpack.eof:
-        raise FetchError("the answer ends too early")
+        raise FetchError("the answer is incomplete")
     return whole

@@ -1,4 +1,4 @@
-"""Fetches the keys of issuers once, for commands that end."""
+"""Fetches issuer keys once, for commands that end."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -14,16 +14,16 @@ LIMIT: Final = 15.0
 
 
 class FetchedKeys(NamedTuple):
-    """What issuers answered."""
+    """The answers of issuers."""
 
     keys: Mapping[str, KeySet]
-    """By the issuer's address."""
+    """Key sets by issuer URL."""
     failures: Mapping[str, str]
-    """Why there are no keys of the others."""
+    """The reason of each failure, by issuer URL."""
 
 
 def fetch_keys(issuers: Collection[Issuer], *, allow_private_networks: bool = False) -> FetchedKeys:
-    """Ask every issuer as a server would, and wait for the answers."""
+    """Fetch the keys of every issuer as the policy server does, and wait for the answers."""
     return asyncio.run(_fetch(issuers, IssuerOptions(allow_private_networks=allow_private_networks)))
 
 
@@ -31,6 +31,6 @@ async def _fetch(issuers: Collection[Issuer], options: IssuerOptions) -> Fetched
     async with follow_issuers(issuers, options) as followed:
         await followed.tried(LIMIT)
         trusts = {issuer.url.url: followed.keys_of(issuer.url.url) for issuer in issuers}
-        whys = {each.issuer: each.why or "no answer in time" for each in followed.standings()}
+        whys = {each.issuer: each.why or "no answer within the time limit" for each in followed.standings()}
     keys = {url: trust.keys for url, trust in trusts.items() if isinstance(trust, Trust)}
     return FetchedKeys(keys, {url: why for url, why in whys.items() if url not in keys})

@@ -1,4 +1,4 @@
-"""Metrics of issuers whose keys a program keeps."""
+"""Metrics of issuers."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -9,28 +9,32 @@ from authplane.policy.identity.tokens.issuer import Standing
 
 
 class Followed(Protocol):
-    """Issuers whose keys are kept at hand."""
+    """Issuers whose keys a program keeps up to date."""
 
     @property
     def counts(self) -> Mapping[tuple[str, str], int]:
-        """How often each kind of event happened with each issuer."""
+        """Number of events by issuer and kind."""
 
     def standings(self) -> tuple[Standing, ...]:
-        """Return how it stands with each issuer."""
+        """Return the state of each issuer."""
 
 
 def issuer_metrics(prefix: str, issuers: Followed, own: Mapping[str, str]) -> tuple[Metric, ...]:
-    """Return the numbers of this moment; ``own`` are the labels of the program besides the issuer's."""
+    """Return current metrics; ``own`` are labels of the program."""
     labels, values = tuple(own), tuple(own.values())
     events = CounterMetricFamily(
-        f"{prefix}_issuer_events", "What happened with issuers.", labels=(*labels, "issuer", "event")
+        f"{prefix}_issuer_events",
+        "Events by issuer, such as fetched or failed keys.",
+        labels=(*labels, "issuer", "event"),
     )
     for (issuer, event), count in sorted(issuers.counts.items()):
         events.add_metric((*values, issuer, event), count)
     ready = GaugeMetricFamily(
-        f"{prefix}_issuer_ready", "Processes that have the keys of an issuer.", labels=(*labels, "issuer")
+        f"{prefix}_issuer_ready", "Number of processes with usable keys of the issuer.", labels=(*labels, "issuer")
     )
-    age = GaugeMetricFamily(f"{prefix}_issuer_keys_age_seconds", "Since keys were fetched.", labels=(*labels, "issuer"))
+    age = GaugeMetricFamily(
+        f"{prefix}_issuer_keys_age_seconds", "Seconds since the issuer's keys were fetched.", labels=(*labels, "issuer")
+    )
     for standing in issuers.standings():
         ready.add_metric((*values, standing.issuer), float(standing.ready))
         if standing.age is not None:

@@ -87,16 +87,16 @@ class Issuers:
             self._loop.call_soon_threadsafe(followed.wake.set)
 
     def standings(self) -> tuple[Standing, ...]:
-        """Return how it stands with each issuer, by address."""
+        """Return the state of each issuer, sorted by URL."""
         now = self._options.clock()
         return tuple(self._followed[url].state.standing(now) for url in sorted(self._followed))
 
     def configure(self, issuers: Iterable[Issuer]) -> None:
-        """Follow these issuers and no others; those whose keys are fetched as before keep them."""
+        """Replace the issuers; an issuer whose fetch settings did not change keeps its keys."""
         wished = [self._permitted(issuer) for issuer in issuers]
         by_url = {issuer.url.url: issuer for issuer in wished}
         if len(by_url) != len(wished):
-            raise ValueError("an issuer is configured twice")
+            raise ValueError("two issuers have the same URL")
         kept = {url: old for url, old in self._followed.items() if url in by_url and old.state.reconfigure(by_url[url])}
         for url, old in self._followed.items():
             if url not in kept and old.task is not None:
@@ -105,7 +105,7 @@ class Issuers:
         self._by_name = {name: each.state for each in self._followed.values() for name in each.state.issuer.url.names()}
 
     async def tried(self, limit: float) -> None:
-        """Wait until every issuer was reached or could not be, at most ``limit`` seconds."""
+        """Wait until the first fetch of every issuer has ended, at most ``limit`` seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit):
                 for followed in tuple(self._followed.values()):
@@ -122,7 +122,7 @@ class Issuers:
         return followed
 
     async def _follow(self, followed: _Followed) -> None:
-        """Ask an issuer again and again, whenever its state says so."""
+        """Fetch from an issuer whenever its state requires it."""
         state, options = followed.state, self._options
         client = IssuerClient(reach=state.issuer.reach, limits=options.limits)
         while True:
@@ -148,8 +148,8 @@ class Issuers:
         except FetchError as error:
             return state.failed(fetch, str(error), clock(), spread())
         except Exception as error:  # noqa: BLE001 (one issuer must not end the others)
-            _log.error("an issuer cannot be followed", issuer=state.issuer.url.url, error=place_of(error))
-            return state.failed(fetch, "a fault of ours", clock(), spread())
+            _log.error("internal error while fetching issuer keys", issuer=state.issuer.url.url, error=place_of(error))
+            return state.failed(fetch, "internal error", clock(), spread())
 
     def _tell(self, event: IssuerEvent) -> None:
         self.counts[event.issuer, type(event).__name__] += 1
@@ -160,7 +160,7 @@ class Issuers:
 
 @asynccontextmanager
 async def follow_issuers(issuers: Iterable[Issuer], options: IssuerOptions | None = None) -> AsyncGenerator[Issuers]:
-    """Follow issuers while the block runs; which ones can be changed on the way."""
+    """Keep the keys of issuers up to date while the block runs; `Issuers.configure` changes the issuers."""
     async with owned_tasks() as tasks:
         followed = Issuers(tasks, options or IssuerOptions())
         followed.configure(issuers)
@@ -173,17 +173,17 @@ async def follow_issuers(issuers: Iterable[Issuer], options: IssuerOptions | Non
 def _write_log(event: IssuerEvent) -> None:
     match event:
         case Fetched():
-            _log.debug("fetched from an issuer", issuer=event.issuer, url=event.url)
+            _log.debug("fetched issuer document", issuer=event.issuer, url=event.url)
         case FetchFailed(why=why):
             _log.warning(
-                "an issuer gives no keys; those known, if any, stay in use for a while", issuer=event.issuer, why=why
+                "cannot fetch issuer keys; known keys stay in use until they expire", issuer=event.issuer, why=why
             )
         case KeysLoaded(keys=keys):
             _log.info("fetched issuer keys", issuer=event.issuer, keys=_shown(keys))
             _write_ignored(event)
         case KeysChanged():
             _log.warning(
-                "the keys of an issuer have changed",
+                "issuer keys changed",
                 issuer=event.issuer,
                 added=_shown(event.added),
                 removed=_shown(event.removed),
@@ -192,7 +192,7 @@ def _write_log(event: IssuerEvent) -> None:
             _write_ignored(event)
         case MetadataChanged(before=before, after=after):
             _log.warning(
-                "an issuer says that its keys are elsewhere",
+                "issuer changed its jwks_uri",
                 issuer=event.issuer,
                 before=before.jwks_uri,
                 after=after.jwks_uri,
@@ -202,9 +202,9 @@ def _write_log(event: IssuerEvent) -> None:
 
 
 def _write_ignored(event: KeysLoaded | KeysChanged) -> None:
-    """Name the keys that verify nothing; the others are used."""
+    """Log the keys that cannot be used; the others are used."""
     for each in event.ignored:
-        _log.warning("ignored an issuer key", issuer=event.issuer, key=each.key, why=each.why)
+        _log.warning("ignored issuer key", issuer=event.issuer, key=each.key, why=each.why)
 
 
 def _shown(kids: tuple[str, ...]) -> list[str]:

@@ -92,7 +92,7 @@ async def open_traces(environment: Mapping[str, str] = os.environ, *, grace: flo
         yield NoTraces()
         return
     try:
-        require_extra("otel", "the export of traces")
+        require_extra("otel", "The export of traces")
     except ExtraMissingError as error:
         raise TracesUnusableError(str(error)) from error
     from authplane.authserver.records.runtime.spans import Spans  # noqa: PLC0415 (loading takes a tenth of a second, and most do not need it)
