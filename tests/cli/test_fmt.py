@@ -98,6 +98,13 @@ def test_without_a_path_it_is_the_current_folder_and_a_path_that_is_not_there_is
     assert folder.exists()
 
 
+def test_what_init_writes_is_in_its_form(folder: Path) -> None:
+    options = ["--url", "http://127.0.0.1:7000/mcp", "--issuer", "dev", "--group", "readers=list_notes"]
+    assert CliRunner().invoke(build_app(), ["init", str(folder / "new"), *options]).exit_code == 0
+    result = invoke("--check", str(folder / "new"))
+    assert (result.exit_code, result.stderr) == (0, ""), result.stdout
+
+
 def test_our_examples_are_in_their_form() -> None:
     result = invoke("--check", str(ROOT / "examples"), str(ROOT / "src" / "authplane" / "devkit" / "local" / "sample"))
     assert (result.exit_code, result.stderr) == (0, ""), result.stdout

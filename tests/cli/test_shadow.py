@@ -109,7 +109,7 @@ def test_test_counts_the_rules_of_policies_in_shadow_and_judges_by_the_others(fo
     (folder / "a.test.yaml").write_text(case, encoding="utf-8")
     result = invoke("test", str(folder))
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "no case exercises the rule rule-0 of AccessPolicy/default/s" in result.stdout
+    assert "no case exercises rule rule-0 of AccessPolicy/default/s" in result.stdout
     assert "AccessPolicy/default/t" not in result.stdout
     assert result.stdout.endswith("1 passed, 0 failed; 1 rule without a case\n")
 

@@ -84,7 +84,7 @@ def _certificate_row(pem: _Pem, now: datetime) -> Row:
         outcome, message = Outcome.UNKNOWN, "The file cannot be read on this machine."
         remedy = "Run authplane doctor on the machine that has the file."
     elif validity is None:
-        outcome, message = Outcome.FINDING, "Holds no certificate that can be read."
+        outcome, message = Outcome.FINDING, "No certificate can be read from it."
         remedy = "Replace it with certificates in PEM form."
     elif now < validity.begin:
         outcome, message = Outcome.FINDING, f"Not valid before {validity.begin:%Y-%m-%d %H:%M} UTC."

@@ -1,6 +1,6 @@
 """The one form of YAML: what `authplane fmt` makes of a text.
 
-- Each level is indented by two spaces; the items of a list stand in the column of its key.
+- Each level is indented by two spaces; the items of a list are in the column of its key.
 - A resource begins with apiVersion, kind, metadata and spec, in this order; other keys stay in theirs.
 - Lines have no spaces at their end, and at most one blank line follows another.
 - Comments, quotes, brackets and long texts stay as they are, moved as far as what they belong to.

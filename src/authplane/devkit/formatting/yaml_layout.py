@@ -1,4 +1,4 @@
-"""Where the lists, mappings and long values of one YAML document stand, and in which column each belongs.
+"""Where the lists, mappings and long values of one YAML document are, and in which column each belongs.
 
 The tokens of the scanner have positions, and comments stay where they are: between them. So lines are moved, never
 written anew.
