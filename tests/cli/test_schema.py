@@ -104,7 +104,9 @@ def test_the_kinds_of_the_schema_are_those_that_are_read() -> None:
 
 
 EXAMPLES: Final = sorted(
-    path for path in (ROOT / "examples").rglob("*.yaml") if not path.name.endswith((".test.yaml", ".request.yaml", "secrets.yaml"))
+    path
+    for path in (ROOT / "examples").rglob("*.yaml")
+    if not path.name.endswith((".test.yaml", ".request.yaml", "secrets.yaml"))
 )
 
 

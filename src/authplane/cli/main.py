@@ -30,7 +30,7 @@ COMMANDS: Final[Mapping[str, Entry]] = MappingProxyType(
     {
         "run": Entry(
             "run:run",
-            "Run everything on this machine: control plane, authorization servers, an echo origin and Envoy.",
+            "Run a gateway on this machine: control plane, policy server and Envoy.",
             extra="gateway",
         ),
         "init": Entry("init:init", "Write a folder to start with: a Backend, a policy, and tests of the policy."),
