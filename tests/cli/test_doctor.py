@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,13 @@ from click.testing import CliRunner, Result
 from tests.controlplane.serving.test_handshake import NAME, serving
 from tests.support.certificates import ca_secret
 from tests.support.policies.documents import BACKEND, policy, rule
+from tests.support.ports import free_port
 
 from authplane.cli.main import build_app
 from authplane.controlplane.graph.upstreams.policy_connection import OverSocket, PolicyServer
 from authplane.controlplane.serving.runtime.control_plane import Control, ControlSettings, Told
-from authplane.runtime.servers.listen import Address, UnixAddress
+from authplane.devkit.local.dev_issuer import IssuerPlan, serve_issuer
+from authplane.runtime.servers.listen import Address, TcpAddress, UnixAddress
 from authplane.sources.runtime.read_folder import Folder
 
 UNUSED = "127.0.0.1:1"
@@ -130,3 +133,40 @@ async def test_every_backend_that_no_policy_protects_is_named(tmp_path: Path) ->
         )
     ]
     assert await found(configuration(UNUSED)) == []
+
+
+async def test_a_folder_whose_servers_run_is_well(tmp_path: Path) -> None:
+    """The whole command: an issuer, its clock, an origin, certificates, a port and Envoy, each in a row of its own."""
+    folder, ports = tmp_path / "gateway", [free_port() for _ in range(3)]
+    origin, gateway, listening = ports
+    plan = IssuerPlan(folder=tmp_path / "dev", address=TcpAddress(host="127.0.0.1", port=listening))
+    async with (
+        serve_issuer(plan, datetime.now(UTC)) as issuer,
+        await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", origin),
+        serving(tls=False) as address,
+    ):
+        source = f"{{type: OIDC, oidc: {{issuerUrl: '{issuer.url}', audiences: [shop]}}}}"
+        settings = f"""
+  policyServer: {{address: "{address}"}}
+  gateway: {{port: {gateway}}}
+  issuers: [{{url: '{issuer.url}', caFile: '{issuer.ca_file}', allowPrivateNetwork: true}}]
+"""
+        folder.mkdir()
+        backend = BACKEND.replace("serviceName: shop, port: 80", f"url: 'http://127.0.0.1:{origin}/mcp'")
+        named = configuration(address).partition("  policyServer")[0] + settings
+        result = await diagnose(folder, backend, policy(rule(source)), named)
+    found = [(row["probe"], row["outcome"]) for row in json.loads(result.stdout)]
+    assert (result.exit_code, found) == (
+        0,
+        [
+            ("documents", "ok"),
+            ("protection", "ok"),
+            ("policy-server", "ok"),
+            ("issuer", "ok"),
+            ("clock", "ok"),
+            ("origin", "ok"),
+            ("certificate", "ok"),
+            ("port", "ok"),
+            ("envoy", "ok"),
+        ],
+    ), result.stdout

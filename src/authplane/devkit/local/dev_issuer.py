@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from email.utils import format_datetime
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -24,6 +25,7 @@ from authplane.devkit.local.dev_folder import (
     read_url,
     write_workload,
 )
+from authplane.runtime.clock import now as clock
 from authplane.runtime.run_until_stopped import Stop, run_program
 from authplane.runtime.servers.http_server import HttpLimits, HttpRequest, HttpResponse, serve_http
 from authplane.runtime.servers.listen import TcpAddress, TlsPaths
@@ -142,7 +144,9 @@ def _publish(documents: Documents, request: HttpRequest) -> HttpResponse:
         status, body = HTTPStatus.NOT_FOUND, b"{}"
     if request.method not in {"GET", "HEAD"}:
         status, body = HTTPStatus.METHOD_NOT_ALLOWED, b"{}"
-    headers = (("content-type", "application/json"), ("cache-control", "max-age=60"))
+    # RFC 9110 §6.6.1: an origin server with a clock sends Date. `authplane doctor` compares clocks by it.
+    date = format_datetime(clock(), usegmt=True)
+    headers = (("content-type", "application/json"), ("cache-control", "max-age=60"), ("date", date))
     return HttpResponse(status=status, headers=headers, body=body)
 
 
