@@ -18,7 +18,6 @@ SOURCE: Final = Path(__file__).parents[2] / "src" / "authplane"
 
 NOT_YET: Final = (
     "cli/doctor.py",
-    "cli/main.py",
     "cli/status.py",
     "controlplane/",
     "devkit/local/",
