@@ -24,7 +24,16 @@ WARNED = {"contour-teams": ["AuthShadow"]}
 """The warnings that examples have, because they show what deserves one."""
 WRITTEN = [
     ROOT / "docs" / "how-to" / f"{name}.md"
-    for name in ("choose-placement", "identify-workloads", "test-policies", "try-policies-in-shadow", "write-policies")
+    for name in (
+        "choose-placement",
+        "identify-workloads",
+        "migrate-from-kube-agentic-networking",
+        "migrate-from-oauth2-proxy",
+        "migrate-from-opa-envoy",
+        "test-policies",
+        "try-policies-in-shadow",
+        "write-policies",
+    )
 ]
 """The pages whose documents are files that their commands read."""
 ENDING = {"validate", "status", "explain", "compile", "bootstrap", "check", "test", "lint", "--version", "--help"}
@@ -141,6 +150,16 @@ def test_the_yaml_of_the_page_for_users_of_contour_stands_in_an_example() -> Non
     shown = [block.text for page in pages for block in blocks(page) if block.language == "yaml"]
     assert len(shown) > 5
     assert [text for text in shown if not any(text in example for example in examples)] == []
+
+
+MIGRATIONS = sorted((ROOT / "docs" / "how-to").glob("migrate-from-*.md"))
+
+
+@pytest.mark.parametrize("page", MIGRATIONS, ids=name_of)
+def test_a_page_about_a_migration_has_an_example_the_concepts_and_what_is_missing(page: Path) -> None:
+    headings = [line for line in read(page).splitlines() if line.startswith("## ")]
+    assert headings[-2:] == ["## Concepts", "## What does not carry over"]
+    assert [step.command for step in CHECKED if step.page == page and step.command.startswith("authplane test ")] != []
 
 
 def test_no_page_lets_several_workers_share_a_socket() -> None:
