@@ -142,7 +142,7 @@ def _serve_and_call(control: Control, authority: Authority, make: Any, cart: Car
 
 @pytest.mark.parametrize("said", ["Envoy", "ENVOY", "", None, 1])
 def test_a_form_that_there_is_not_raises(said: Any) -> None:
-    words = "check_request must be 'a92' or 'envoy', not "
+    words = "Set check_request to 'a92' or 'envoy'"
     with pytest.raises(ValueError, match=words):
         ExtAuthzOptions(check_request=said)
     with pytest.raises(ValueError, match=words):

@@ -331,7 +331,7 @@ def regex(pattern: str) -> Regex:
 
 SAID: Final[dict[str, StringMatcher]] = {
     "is 'a'": Exact("a"),
-    "is 'a' in any case": Exact("a", ignore_case=True),
+    "is 'a' (ignoring case)": Exact("a", ignore_case=True),
     "begins with 'a'": Prefix("a"),
     "ends with 'a'": Suffix("a"),
     "contains 'a'": Contains("a"),

@@ -1,7 +1,7 @@
-"""Servers and channels of grpcio with filters: named in code, or configured by xDS.
+"""Creates grpcio servers and channels with filters that are set in code or configured by xDS.
 
-Filters or an xDS bootstrap come in; servers and channels go out that have the interface of grpcio's own. `server` and
-`channel` are for programs with threads, `authplane.grpc.aio` has the same for event loops.
+Filters or an xDS bootstrap come in; servers and channels with the interface of grpcio go out. `server` and `channel`
+are for programs with threads; `authplane.grpc.aio` has the same functions for event loops.
 `docs/how-to/filter-grpc-calls.md` describes them.
 """
 
@@ -119,7 +119,7 @@ __all__ = (
     "server",
 )
 
-# Whoever wants to read our logs says so: without this, warnings would go to standard error.
+# Applications opt in to the logs: without this handler, warnings would go to standard error.
 logging.getLogger("authplane").addHandler(logging.NullHandler())
 
 
@@ -176,15 +176,15 @@ def server(  # noqa: PLR0913, PLR0917 (grpcio's own six, and ours)
     drain_on_change: bool = False,
     count: Count | None = None,
 ) -> FilteredServer | XdsServer:
-    """Make a server as ``grpc.server`` does, whose calls are judged by filters before handlers and interceptors.
+    """Create a server like ``grpc.server``; filters run on each call before interceptors and handlers.
 
-    ``filters`` are those of every call. With ``xds`` they come from the Listeners of the server's addresses instead:
-    then it takes connections only while these are there. ``certificate`` is the PEM of the server's own certificate,
-    for filters that are told who the server is. ``drain`` is how many
-    seconds calls on old connections have when these have to end: when TLS changes, when a Listener goes away, and with
-    ``drain_on_change`` whenever it changes; 600 unless it is given. ``on_serving_state`` and ``count`` are told of what
-    happens. ``registry``, ``on_serving_state``, ``drain`` and ``drain_on_change`` are only for ``xds``, ``filters`` and
-    ``certificate`` only for servers without it: others raise `TypeError`. Raises `BootstrapError`.
+    ``filters`` apply to every call. With ``xds``, the Listeners of the server's addresses configure the filters, and
+    the server accepts connections only while it has a Listener. ``certificate`` is the server's own certificate in PEM
+    format, for filters that send it to an authorization service. ``drain`` is the number of seconds that calls on old
+    connections may take when TLS changes, when a Listener is removed, and with ``drain_on_change`` when a Listener
+    changes; the default is 600. The server calls ``on_serving_state`` when the state of an address changes, and
+    ``count`` for metrics. ``registry``, ``on_serving_state``, ``drain`` and ``drain_on_change`` require ``xds``;
+    ``filters`` and ``certificate`` exclude it. Raises `TypeError` for other combinations, and `BootstrapError`.
     """
     more = ServerOptions(
         filters=filters, registry=registry, certificate=certificate, default_authority=default_authority,
@@ -220,12 +220,12 @@ def channel(  # noqa: PLR0913 (grpcio's own four, and ours)
     registry: Registry | None = None,
     count: Count | None = None,
 ) -> FilteredChannel:
-    """Open a channel whose calls are judged by filters before they are sent; whoever starts a call waits for them.
+    """Open a channel; filters run on each call before it is sent, and the caller waits for them.
 
-    ``credentials`` are for the connections to ``target``; None means plain text. ``filters`` are those of every call.
-    For a target such as ``xds:///shop`` they come from the control plane instead, and so do endpoints and routes;
-    ``xds`` says where its bootstrap is, unless the environment does. ``xds`` and ``registry`` for any other target, and
-    ``filters`` for such a one, raise `TypeError`. Raises `BootstrapError`.
+    ``credentials`` secure the connections to ``target``; None means plaintext. ``filters`` apply to every call. For an
+    xDS target such as ``xds:///shop``, the control plane configures filters, endpoints and routes; ``xds`` is the
+    bootstrap, by default that of the environment. ``xds`` and ``registry`` require an xDS target, and ``filters``
+    excludes it. Raises `TypeError` for other combinations, and `BootstrapError`.
     """
     made = ChannelOptions(
         target=target, credentials=credentials, options=options, compression=compression, filters=filters,

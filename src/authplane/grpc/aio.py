@@ -1,7 +1,6 @@
-"""Servers and channels of ``grpc.aio`` with filters: named in code, or configured by xDS.
+"""Creates ``grpc.aio`` servers and channels with filters that are set in code or configured by xDS.
 
-The arguments are written out here as in `authplane.grpc`, for type checkers and for those who read; `wiring` has what
-becomes of them.
+The signatures repeat those of `authplane.grpc` for type checkers and readers; `wiring` has the shared code.
 """
 
 from collections.abc import Iterable, Sequence
@@ -103,10 +102,10 @@ def server(  # noqa: PLR0913, PLR0917 (grpcio's own six, and ours)
     drain_on_change: bool = False,
     count: Count | None = None,
 ) -> AioFilteredServer | AioXdsServer:
-    """Make a server as ``grpc.aio.server`` does; the other arguments are those of `authplane.grpc.server`.
+    """Create a server like ``grpc.aio.server``; the other arguments are those of `authplane.grpc.server`.
 
-    grpcio tells asynchronous servers nothing of the authority of calls: ``default_authority`` stands for it. Without
-    one, only virtual hosts with the domain ``*`` serve calls.
+    grpcio does not pass the authority of calls to asynchronous servers: ``default_authority`` replaces it. Without it,
+    only virtual hosts with the domain ``*`` match.
     """
     more = ServerOptions(
         filters=filters, registry=registry, certificate=certificate, default_authority=default_authority,
@@ -143,9 +142,9 @@ def channel(  # noqa: PLR0913 (grpcio's own five, and ours)
     registry: Registry | None = None,
     count: Count | None = None,
 ) -> AioFilteredChannel:
-    """Open a channel as `authplane.grpc.channel` does, for event loops.
+    """Open a channel like `authplane.grpc.channel`, for event loops.
 
-    ``interceptors`` see calls before filters do.
+    ``interceptors`` run before filters.
     """
     made = ChannelOptions(
         target=target, credentials=credentials, options=options, compression=compression, filters=filters,

@@ -1,4 +1,4 @@
-"""Filters that a program names in its own code."""
+"""Creates filters for programs that set them in code."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -29,12 +29,12 @@ def ext_authz(  # noqa: PLR0913 (all but one have defaults)
     peer_certificate: bool = False,
     metadata: Sequence[tuple[str, str | bytes]] = (),
 ) -> ExtAuthz:
-    """Return a filter that asks an authorization service about every call.
+    """Return a filter that sends a check to an authorization service for every call.
 
-    ``credentials`` are for the channel to the service; None means plain text. A check may take ``timeout`` seconds, and
-    never longer than the call that it is about; without a decision the call is refused, unless ``on_failure`` is
-    `FailOpen`. ``check_request="envoy"`` writes checks in the form that services made for Envoy read. ``metadata`` goes
-    with every check. More can be said with `ExtAuthz` itself.
+    ``credentials`` secure the channel to the service; None means plaintext. A check ends after ``timeout`` seconds, or
+    at the deadline of the call. Without a decision the call is denied, unless ``on_failure`` is `FailOpen`.
+    ``check_request="envoy"`` writes checks in the form that services for Envoy expect. ``metadata`` is sent with every
+    check. `ExtAuthz` has further settings.
     """
     named = NamedCredentials(channel=Insecure()) if credentials is None else credentials
     extra: Metadata = tuple(metadata)
@@ -47,10 +47,10 @@ def ext_authz(  # noqa: PLR0913 (all but one have defaults)
 
 
 def filter_from(config: Message, *, side: Side = Side.SERVER, registry: Registry | None = None) -> FilterConfig:
-    """Return the filter that a message configures: what `authplane.grpc.matching.composite` makes, or any other.
+    """Return the filter that a message configures, such as the result of `authplane.grpc.matching.composite`.
 
-    It is read as if a trusted control plane had sent it, for servers unless ``side`` says otherwise; what is wrong with
-    it is a `ValueError` with every problem. ``registry`` has the kinds of filters that it may name; without one, ours.
+    The message is parsed as if a trusted control plane had sent it, for servers by default. Raises `ValueError` with
+    every problem. ``registry`` has the supported filter types; the default is the standard registry.
     """
     known = standard_registry() if registry is None else registry
     name = config.DESCRIPTOR.full_name

@@ -1,4 +1,4 @@
-"""Trees of the unified matcher and composite filters as messages, for control planes and tests.
+"""Builds matcher trees (unified matcher) and composite filters as messages, for control planes and tests.
 
 A tree reads like a sentence::
 
@@ -8,8 +8,8 @@ A tree reads like a sentence::
         otherwise=by_prefix(":path", {"/shop.": execute(authorization), "/shop.Admin/": execute(authorization, audit)}),
     )
 
-What a data plane would refuse of a tree is a `ValueError` here: names, patterns and expressions are checked at once.
-What a branch leads to is an action, which may be any message, or another tree.
+The functions raise `ValueError` for names, patterns and expressions that a data plane would reject. A branch leads to
+an action, which may be any message, or to another tree.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,21 +40,21 @@ Tree: TypeAlias = pb.Matcher
 Predicate: TypeAlias = pb.Matcher.MatcherList.Predicate
 Branch: TypeAlias = pb.Matcher.MatcherList.FieldMatcher
 Outcome: TypeAlias = Message
-"""What a branch leads to: a `Tree`, what `noting` returns, or a message that is an action."""
+"""The target of a branch: a `Tree`, the result of `noting`, or a message that is an action."""
 
 _MILLION: Final = 1_000_000
 _VOCABULARIES: Final = {Side.CLIENT: CLIENT_CALLS, Side.SERVER: SERVER_CALLS}
 
 
-# --- What is asked
+# --- Predicates
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A header, of which something can be asked; one that a call does not have is nothing of all that.
+    """A header for predicates; if a call does not have the header, no predicate about it matches.
 
-    Its name is in lower case; ``:path``, ``:authority`` and ``:method`` are headers too. Several values are joined by
-    commas, those of ``-bin`` headers are base64.
+    The name is in lower case; ``:path``, ``:authority`` and ``:method`` are headers too. Several values are joined by
+    commas; values of ``-bin`` headers are base64.
     """
 
     name: str
@@ -63,32 +63,32 @@ class Header:
         _require(lambda problems: parse_header_input(_header_input(self.name).SerializeToString(), problems))
 
     def is_(self, text: str, *, ignore_case: bool = False) -> Predicate:
-        """Ask whether the value is this text."""
+        """Match if the value equals the text."""
         return self._asks(string_pb.StringMatcher(exact=text, ignore_case=ignore_case))
 
     def is_one_of(self, *texts: str) -> Predicate:
-        """Ask whether the value is one of these texts."""
+        """Match if the value equals one of the texts."""
         return any_of(*map(self.is_, texts))
 
     def begins_with(self, text: str, *, ignore_case: bool = False) -> Predicate:
-        """Ask whether the value begins with this text."""
+        """Match if the value starts with the text."""
         return self._asks(string_pb.StringMatcher(prefix=text, ignore_case=ignore_case))
 
     def ends_with(self, text: str, *, ignore_case: bool = False) -> Predicate:
-        """Ask whether the value ends with this text."""
+        """Match if the value ends with the text."""
         return self._asks(string_pb.StringMatcher(suffix=text, ignore_case=ignore_case))
 
     def contains(self, text: str, *, ignore_case: bool = False) -> Predicate:
-        """Ask whether the value has this text in it."""
+        """Match if the value contains the text."""
         return self._asks(string_pb.StringMatcher(contains=text, ignore_case=ignore_case))
 
     def matches(self, regex: str) -> Predicate:
-        """Ask whether the whole value is of this pattern of RE2."""
+        """Match if the RE2 pattern matches the whole value."""
         pattern = regex_pb2.RegexMatcher(google_re2=regex_pb2.RegexMatcher.GoogleRE2(), regex=regex)
         return self._asks(string_pb.StringMatcher(safe_regex=pattern))
 
     def is_there(self) -> Predicate:
-        """Ask whether the call has the header at all, empty or not."""
+        """Match if the call has the header, even with an empty value."""
         return self.matches("(?s).*")
 
     def _asks(self, matcher: string_pb.StringMatcher) -> Predicate:
@@ -98,14 +98,14 @@ class Header:
 
 
 def header(name: str) -> Header:
-    """Name a header, to ask something of it."""
+    """Return a header for predicates."""
     return Header(name)
 
 
 def cel(expression: str, *, side: Side = Side.SERVER) -> Predicate:
-    """Ask whether an expression of CEL is true; what a call has not got makes it false.
+    """Match if a CEL expression is true; it is false if it reads a value that the call does not have.
 
-    The expression is checked for the ``side`` that will evaluate it: only servers know of connections.
+    The expression is checked for the ``side`` that evaluates it: only servers have connection attributes.
     """
     matcher = cel_pb2.CelMatcher()
     match checked_expression(expression, _VOCABULARIES[side]):
@@ -120,17 +120,17 @@ def cel(expression: str, *, side: Side = Side.SERVER) -> Predicate:
 
 
 def all_of(*predicates: Predicate) -> Predicate:
-    """Ask whether all of them hold."""
+    """Match if all predicates match."""
     return _joined(predicates) or Predicate(and_matcher=Predicate.PredicateList(predicate=predicates))
 
 
 def any_of(*predicates: Predicate) -> Predicate:
-    """Ask whether at least one of them holds."""
+    """Match if at least one predicate matches."""
     return _joined(predicates) or Predicate(or_matcher=Predicate.PredicateList(predicate=predicates))
 
 
 def not_(predicate: Predicate) -> Predicate:
-    """Ask whether it does not hold."""
+    """Match if the predicate does not match."""
     return Predicate(not_matcher=predicate)
 
 
@@ -138,12 +138,12 @@ def not_(predicate: Predicate) -> Predicate:
 
 
 def when(predicate: Predicate, *, then: Outcome) -> Branch:
-    """Make a branch of `first_match`."""
+    """Return a branch of `first_match`."""
     return Branch(predicate=predicate, on_match=_on_match(then))
 
 
 def first_match(*branches: Branch, otherwise: Outcome | None = None) -> Tree:
-    """Try branches in order; the first that holds, and leads somewhere, is taken."""
+    """Evaluate branches in order, and take the first one that matches and leads to an action."""
     if not branches:
         raise ValueError("The tree has no branch. Pass at least one.")
     tree = pb.Matcher(matcher_list=pb.Matcher.MatcherList(matchers=branches))
@@ -151,20 +151,20 @@ def first_match(*branches: Branch, otherwise: Outcome | None = None) -> Tree:
 
 
 def by_header(name: str, entries: Mapping[str, Outcome], *, otherwise: Outcome | None = None) -> Tree:
-    """Take the entry whose key is the value of a header, however many there are."""
+    """Take the entry whose key equals the value of a header; the time does not depend on the number of entries."""
     return _with_end(pb.Matcher(matcher_tree=_map("exact_match_map", name, entries)), otherwise)
 
 
 def by_prefix(name: str, entries: Mapping[str, Outcome], *, otherwise: Outcome | None = None) -> Tree:
-    """Take the entry with the longest key that the value of a header begins with.
+    """Take the entry with the longest key that is a prefix of the value of a header.
 
-    If that leads nowhere the next shorter one is tried. The empty key is for every value.
+    If that entry leads to no action, the next shorter key follows. The empty key matches every value.
     """
     return _with_end(pb.Matcher(matcher_tree=_map("prefix_match_map", name, entries)), otherwise)
 
 
 def noting(outcome: Outcome) -> Outcome:
-    """Let the search go on after this one; a composite filter does not take such trees."""
+    """Continue the search after this outcome; composite filters reject such trees."""
     made = _on_match(outcome)
     made.keep_matching = True
     return made
@@ -174,14 +174,14 @@ def noting(outcome: Outcome) -> Outcome:
 
 
 def skip() -> skip_action_pb2.SkipFilter:
-    """Return the action that lets a call pass."""
+    """Return the action that runs no filter."""
     return skip_action_pb2.SkipFilter()
 
 
 def execute(*filters: Message, sample: float | None = None) -> composite_pb2.ExecuteFilterAction:
-    """Return the action that runs filters in order, each given by its configuration.
+    """Return the action that runs filters in order; each filter is the message that configures it.
 
-    With ``sample``, a share from 0 to 1, only so many calls are judged by them; the others pass.
+    With ``sample``, a share from 0 to 1, the filters run only on that share of calls.
     """
     if not filters:
         raise ValueError("The action has no filter. Pass at least one filter, or use skip().")
@@ -196,7 +196,7 @@ def execute(*filters: Message, sample: float | None = None) -> composite_pb2.Exe
 
 
 def composite(tree: Tree) -> matching_pb.ExtensionWithMatcher:
-    """Return the configuration of a composite filter: the tree says what each call runs through."""
+    """Return the configuration of a composite filter; the tree selects the filters of each call."""
     _require_depth(tree)
     config = matching_pb.ExtensionWithMatcher(xds_matcher=tree)
     config.extension_config.CopyFrom(_envoy_extension(composite_pb2.Composite()))
@@ -204,7 +204,7 @@ def composite(tree: Tree) -> matching_pb.ExtensionWithMatcher:
 
 
 def composite_override(tree: Tree) -> matching_pb.ExtensionWithMatcherPerRoute:
-    """Return what replaces the tree of a composite filter on a virtual host, route or weighted cluster."""
+    """Return an override of the tree of a composite filter, for a virtual host, route or weighted cluster."""
     _require_depth(tree)
     return matching_pb.ExtensionWithMatcherPerRoute(xds_matcher=tree)
 
@@ -257,7 +257,7 @@ def _map(kind: str, name: str, entries: Mapping[str, Outcome]) -> pb.Matcher.Mat
 
 
 def _joined(predicates: tuple[Predicate, ...]) -> Predicate | None:
-    """Return the only one of them: messages have two or more."""
+    """Return the only predicate; None if there are several, because and_matcher and or_matcher need two or more."""
     if not predicates:
         raise ValueError("There is no predicate. Pass at least one.")
     return predicates[0] if len(predicates) == 1 else None

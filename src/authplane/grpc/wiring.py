@@ -1,4 +1,4 @@
-"""Puts servers and channels together."""
+"""Builds the parts that servers and channels share from the arguments of the public functions."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -26,18 +26,18 @@ from authplane.dataplane.runtime.servers.xds_server import XdsSettings
 from authplane.dataplane.runtime.xds.find_bootstrap import BootstrapSource, load_bootstrap
 
 XdsSource: TypeAlias = str | os.PathLike[str] | dict[str, Any] | Literal[True]
-"""Where a bootstrap is: a file, the values themselves, or ``True`` for what the environment says."""
+"""The source of a bootstrap: a file, a dict with its values, or ``True`` for the environment."""
 ChannelCredentials: TypeAlias = grpc.ChannelCredentials | XdsChannelCredentials | None
 
 TARGET = "the target"
 _DRAIN: Final = 600.0
-"""Seconds that calls on old connections have."""
+"""Seconds that calls on old connections may take."""
 
 
 def filter_registry(*types: FilterType, ext_authz: ExtAuthzOptions = DEFAULT_OPTIONS) -> Registry:
-    """Return the kinds of filters that xDS may name: ours, and more of your own.
+    """Return the filter types that xDS may configure: the standard ones and your own ``types``.
 
-    Ours are switched off by the variables that gRPC has for them, such as
+    The environment variables of gRPC disable standard types, such as
     ``GRPC_EXPERIMENTAL_XDS_EXT_AUTHZ_ON_SERVER=false``.
     """
     return standard_registry(parse_guards(os.environ), ext_authz).adding(*types)
@@ -45,7 +45,7 @@ def filter_registry(*types: FilterType, ext_authz: ExtAuthzOptions = DEFAULT_OPT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """What our servers take besides what grpcio's do."""
+    """Arguments of servers in addition to those of grpcio."""
 
     filters: Iterable[FilterConfig] | None
     registry: Registry | None
@@ -57,7 +57,7 @@ class ServerOptions:
     count: Count | None
 
     def gate(self) -> tuple[Gate, tuple[FilterConfig, ...]]:
-        """Return a gate with filters that the program names."""
+        """Return a gate with the filters of the program."""
         _refuse(
             "has no effect without xDS. Set xds=True, or remove the argument.",
             registry=self.registry,
@@ -70,13 +70,13 @@ class ServerOptions:
             rules=FixedRules.of(filters, filter_state(self.count, Teller(), Kept())),
             own_principal=own_principal(self.certificate),
             default_authority=self.default_authority,
-            # Until a port with TLS is added.
+            # A port with TLS sets this later.
             secured=False,
         )
         return gate, filters
 
     def settings(self, xds: XdsSource) -> XdsSettings:
-        """Return how a server obeys xDS; raises `BootstrapError`."""
+        """Return the xDS settings of a server; raises `BootstrapError`."""
         _refuse(
             "has no effect with xDS, because the Listener names the filters. Remove the argument.", filters=self.filters
         )
@@ -95,7 +95,7 @@ class ServerOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelOptions:
-    """What our channels are made for."""
+    """Arguments of channels."""
 
     target: str
     credentials: ChannelCredentials
@@ -114,7 +114,7 @@ class ChannelOptions:
         return self.credentials
 
     def plan(self) -> tuple[Naming, Plan, tuple[FilterConfig, ...]]:
-        """Return a plan with filters that the program names."""
+        """Return a plan with the filters of the program."""
         _refuse(
             "has no effect on this target. Use a target that starts with xds:, or remove the argument.",
             xds=self.source,
@@ -126,7 +126,7 @@ class ChannelOptions:
         return Naming(target=self.target, authority=_authority(self.target, self.options)), plan, filters
 
     def xds(self) -> XdsCalling:
-        """Return what a channel for a target of xDS is made of; raises `BootstrapError`."""
+        """Return the parts of a channel to an xDS target; raises `BootstrapError`."""
         _refuse(
             "has no effect on an xDS target, because the control plane names the filters. Remove the argument.",
             filters=self.filters,
@@ -166,11 +166,11 @@ def _source(xds: XdsSource) -> BootstrapSource:
 
 
 def _authority(target: str, options: Options | None) -> str:
-    """Return what calls of a channel name as their authority, as gRPC derives it from the target."""
+    """Return the authority of a channel's calls, as gRPC derives it from the target."""
     chosen = [value for name, value in options or () if name == "grpc.default_authority"]
     return chosen[-1] if chosen else target.rpartition("/")[2]
 
 
 def joined(values: Sequence[Any] | None) -> tuple[Any, ...]:
-    """Return a tuple in any case."""
+    """Return the values as a tuple; None becomes an empty one."""
     return tuple(values or ())

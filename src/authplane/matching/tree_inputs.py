@@ -103,4 +103,4 @@ def _text(value: str | bytes) -> str:
 
 
 def _case(ignore_case: bool) -> str:
-    return " in any case" if ignore_case else ""
+    return " (ignoring case)" if ignore_case else ""

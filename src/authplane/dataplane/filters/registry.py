@@ -151,7 +151,7 @@ class FilterType:
 
     def __post_init__(self) -> None:
         if bool(self.override_urls) != (self.parse_override is not None):
-            raise ValueError("override_urls and parse_override must both be set or both be absent")
+            raise ValueError("Only one of override_urls and parse_override is set. Set both or none.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +186,6 @@ def _by_name(types: tuple[FilterType, ...], urls: Callable[[FilterType], tuple[s
     for each in types:
         for name in map(message_name, urls(each)):
             if name in found:
-                raise ValueError(f"two filter types have the message {name}")
+                raise ValueError(f"Two filter types have the message {name}. Remove one of them.")
             found[name] = each
     return MappingProxyType(found)

@@ -176,7 +176,7 @@ def _write_log(event: IssuerEvent) -> None:
             _log.debug("fetched issuer document", issuer=event.issuer, url=event.url)
         case FetchFailed(why=why):
             _log.warning(
-                "cannot fetch issuer keys; known keys stay in use until they expire", issuer=event.issuer, why=why
+                "cannot fetch issuer keys; known keys stay in use for a limited time", issuer=event.issuer, why=why
             )
         case KeysLoaded(keys=keys):
             _log.info("fetched issuer keys", issuer=event.issuer, keys=_shown(keys))

@@ -37,7 +37,9 @@ class Caching:
 
     def __post_init__(self) -> None:
         if self.most < 1 or self.allow_ttl < 0 or self.deny_ttl < 0:
-            raise ValueError("the size of the cache must be at least 1, and its lifetime must not be negative")
+            raise ValueError(
+                "The cache is empty or has a negative lifetime. Set most to 1 or more, and each lifetime to 0 or more."
+            )
         object.__setattr__(self, "headers", tuple(sorted({name.lower() for name in self.headers} | {IDENTITY})))
 
 

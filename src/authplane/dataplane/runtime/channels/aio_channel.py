@@ -213,7 +213,7 @@ class _Multi:
         """Make a call."""
         given = named(dict(zip(_NAMES, arguments, strict=False)) | options)
         if "request" not in given and self.method.kind.startswith("unary"):
-            raise TypeError("a call with a single request needs the argument 'request'")
+            raise TypeError("The argument 'request' is missing. Pass the request message.")
         request = given.pop("request", None)
         if self.channel.parts.plan.closed:
             raise grpc.aio.UsageError("Channel is closed.")

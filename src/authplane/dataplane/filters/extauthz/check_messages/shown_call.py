@@ -20,7 +20,7 @@ def check_form(said: object) -> CheckForm:
     try:
         return CheckForm(said)
     except ValueError:
-        raise ValueError(f"check_request must be 'a92' or 'envoy', not {said!r}") from None
+        raise ValueError(f"{said!r} is not a form of checks. Set check_request to 'a92' or 'envoy'.") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

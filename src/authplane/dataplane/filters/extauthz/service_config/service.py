@@ -59,11 +59,12 @@ class GrpcService:
     """Goes with every call."""
 
     def __post_init__(self) -> None:
-        # A program that gets this wrong must hear of it at once: no call could be made, and where a service that
-        # cannot be asked stops nobody everybody would pass.
+        # Raise early: with these values every check fails, and with FailOpen every call would be allowed.
         if self.timeout is not None and not 0 < self.timeout <= LONGEST:
-            raise ValueError("the timeout must be positive and at most a century")
+            raise ValueError(
+                "The timeout is not a positive number of seconds, at most a century. Use a number such as 0.2."
+            )
         for name, value in self.metadata:
             fault = name_fault(name) or value_fault(name, value)
             if fault or is_protected(name) or isinstance(value, bytes) != name.endswith("-bin"):
-                raise ValueError(fault or f"header '{name}' cannot be set")
+                raise ValueError(f"Header '{name}' cannot be set{f': {fault}' if fault else ''}. Remove it.")
