@@ -446,5 +446,5 @@ def test_a_program_cannot_give_a_check_no_time_or_more_than_there_is(timeout: fl
     [("X-Tenant", "a"), ("", "a"), ("host", "a"), ("grpc-timeout", "1S"), ("x", "a\n"), ("x", b"a"), ("x-bin", "a")],
 )
 def test_a_program_cannot_send_headers_with_checks_that_are_none(pair: tuple[str, str | bytes]) -> None:
-    with pytest.raises(ValueError, match=r"header|value of"):
+    with pytest.raises(ValueError, match=r"^Header .* cannot be set"):
         GrpcService(channel=CHANNEL, metadata=(pair,))
