@@ -199,9 +199,9 @@ spec: {denialFormat: jsonrpc200}
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("missing-folder",), "missing-folder cannot be read"),
-        ((".", "--target", "Service/a/b"), "a target is written Backend/<namespace>/<name>"),
-        ((".", "--http-address", "0.0.0.0:0"), "other machines must show one"),
+        (("missing-folder",), "Cannot read missing-folder"),
+        ((".", "--target", "Service/a/b"), "Use Backend/<namespace>/<name>"),
+        ((".", "--http-address", "0.0.0.0:0"), "without client certificates"),
     ],
 )
 async def test_what_cannot_be_served_is_one_sentence(tmp_path: Path, options: tuple[str, ...], words: str) -> None:

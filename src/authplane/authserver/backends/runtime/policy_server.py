@@ -103,7 +103,11 @@ class KeptPolicies:
         if not self._quiet:
             self._tell(_findings(compiled, loaded))
             for held in (each for each in loaded.held if each not in self._held):
-                log.warning("delayed a loosening change until its file is stable", file=held.file, why=held.why)
+                log.warning(
+                    "delayed a change that removes protection until its file stays unchanged",
+                    file=held.file,
+                    why=held.why,
+                )
             self._held = loaded.held
             log.info(
                 "applied policies",
