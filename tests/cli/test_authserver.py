@@ -80,7 +80,7 @@ STRANGERS = {
 }
 SERVER = """
 apiVersion: authplane.dev/v1alpha1
-kind: AuthorizationServer
+kind: AuthorizationService
 metadata: {name: server}
 spec: {backends: [{name: all, testserver: {}}]}
 """

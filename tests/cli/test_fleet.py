@@ -24,7 +24,7 @@ ENGINES = pytest.mark.parametrize("engine", ["grpcio", "pyvoy"])
 
 DOOR = """\
 apiVersion: authplane.dev/v1alpha1
-kind: AuthorizationServer
+kind: AuthorizationService
 metadata: {name: door}
 spec:
   backends:
@@ -94,13 +94,13 @@ BAD = {
     "two of them": (
         DOOR + "---\n" + DOOR.replace("name: door", "name: gate"),
         [
-            "door.yaml:1:1: error: door.yaml has more than one AuthorizationServer. Keep one of them.",
-            "door.yaml:18:1: error: door.yaml has more than one AuthorizationServer. Keep one of them.",
+            "door.yaml:1:1: error: door.yaml has more than one AuthorizationService. Keep one of them.",
+            "door.yaml:18:1: error: door.yaml has more than one AuthorizationService. Keep one of them.",
         ],
     ),
     "none": (
         "# nothing\n",
-        ["door.yaml: error: The file has no AuthorizationServer of authplane.dev/v1alpha1. Add one."],
+        ["door.yaml: error: The file has no AuthorizationService of authplane.dev/v1alpha1. Add one."],
     ),
 }
 
@@ -114,6 +114,17 @@ def test_a_document_that_cannot_be_served_is_told_line_by_line(text: str, want: 
     *found, last = result.stderr.splitlines()
     assert [line.removeprefix(f"{tmp_path}/").rpartition(" (")[0] for line in found] == want
     assert last.startswith(f"authplane: Cannot serve {file}: it has ")
+
+
+def test_a_document_of_the_former_kind_is_served_with_a_warning(tmp_path: Path) -> None:
+    file = tmp_path / "door.yaml"
+    file.write_text(DOOR.replace("kind: AuthorizationService", "kind: AuthorizationServer"), encoding="utf-8")
+    result = CliRunner().invoke(build_app(), ["authserver", "serve", str(file), "--address", "0.0.0.0:0"])
+    warning, refusal = result.stderr.splitlines()
+    assert (
+        "door.yaml:2:1: warning: Kind AuthorizationServer is deprecated. Write kind: AuthorizationService." in warning
+    )
+    assert refusal.startswith("authplane: Refusing to listen on 0.0.0.0:0 without client certificates.")
 
 
 def test_the_document_is_no_error_in_a_folder_of_a_control_plane(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tools.gen_docs.pages import REFERENCE, regenerated, regions
 from tools.gen_docs.reason_index import reasons
 from tools.gen_docs.tables import rows
 
-from authplane.authserver.runtime.server_document import read_branches
+from authplane.authserver.runtime.server_document import read_document
 from authplane.controlplane.graph.reports import condition_type
 from authplane.resources.catalogue import KINDS
 from authplane.resources.kinds.agentic import AccessPolicy
@@ -183,4 +183,4 @@ def test_the_page_of_the_command_line_shows_a_document_that_can_be_served(tmp_pa
     [block] = [block for block in blocks(REFERENCE / "cli" / "authserver.md") if block.language == "yaml"]
     file = tmp_path / "authserver.yaml"
     file.write_text(block.text, encoding="utf-8")
-    assert [branch.name for branch in read_branches(file)] == ["staff", "demo"]
+    assert [branch.name for branch in read_document(file).branches] == ["staff", "demo"]

@@ -313,7 +313,7 @@ BAD = {
     "our group without a version": Case(
         "apiVersion: authplane.dev\nkind: Zzz",
         ["error: kind: 'authplane.dev' has no kind 'Zzz'. Supported: "
-         "AuthorizationServer of authplane.dev/v1alpha1, AuthplaneConfiguration of authplane.dev/v1alpha1. "
+         "AuthorizationService of authplane.dev/v1alpha1, AuthplaneConfiguration of authplane.dev/v1alpha1. "
          "[KindUnknown]"],
     ),
     "no kind": Case(

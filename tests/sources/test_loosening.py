@@ -284,6 +284,6 @@ def test_every_kind_has_a_case() -> None:
         "EndpointSlice",
         "ContourConfiguration",
         "ContourDeployment",
-        "AuthorizationServer",
+        "AuthorizationService",
     }
     assert named | others == {kind.__name__ for kind in KINDS.values()} | {"ContourFile"}

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 
 from authplane.authserver.backends.testserver import Mode
 from authplane.authserver.plan.server_plan import BranchPlan, FilePlan, HtpasswdPlan, PolicyPlan, TestServerPlan
-from authplane.authserver.runtime.server_document import DocumentError, read_branches
+from authplane.authserver.runtime.server_document import DocumentError, read_document
 from authplane.cli.shared.front_options import Front, with_front
 from authplane.cli.shared.listen_options import LoosenAfterOption, StateDirOption, serving
 from authplane.cli.shared.output import fail, findings_summary, print_finding
@@ -135,7 +135,7 @@ def serve_policies(
 def serve_document(
     file: Annotated[
         Path,
-        Argument(metavar="FILE", help="File with one AuthorizationServer resource.", existing_file=True),
+        Argument(metavar="FILE", help="File with one AuthorizationService resource.", existing_file=True),
     ],
     poll: PollOption = False,
     state_dir: StateDirOption = None,
@@ -148,12 +148,14 @@ def serve_document(
     """
     with serving():
         try:
-            branches = read_branches(file, poll=poll, state_dir=(state_dir or default_state_dir()).absolute())
+            document = read_document(file, poll=poll, state_dir=(state_dir or default_state_dir()).absolute())
         except DocumentError as error:
             for finding in error.findings:
                 print_finding(finding, to_stderr=True)
             fail(f"Cannot serve {file}: it has {findings_summary(error.findings)}. Fix the errors above.")
-    front.serve(*branches)
+    for warning in document.warnings:
+        print_finding(warning, to_stderr=True)
+    front.serve(*document.branches)
 
 
 def _file(text: str) -> FilePlan:

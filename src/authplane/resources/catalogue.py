@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from authplane.resources.kinds.agentic import AccessPolicy, Backend, XAccessPolicy, XAccessPolicyV0, XBackend
-from authplane.resources.kinds.authorization_server import AuthorizationServer
+from authplane.resources.kinds.authorization_service_kind import AuthorizationService
 from authplane.resources.kinds.backend_tls_policy import BackendTLSPolicy
 from authplane.resources.kinds.configuration import AuthplaneConfiguration
 from authplane.resources.kinds.contour import HTTPProxy, TLSCertificateDelegation
@@ -36,7 +36,7 @@ Resource: TypeAlias = (
     | ContourDeployment
     | ContourFile
     | AuthplaneConfiguration
-    | AuthorizationServer
+    | AuthorizationService
 )
 
 KINDS: Final[Mapping[tuple[str, str], type[Resource]]] = MappingProxyType(
@@ -66,9 +66,14 @@ KINDS: Final[Mapping[tuple[str, str], type[Resource]]] = MappingProxyType(
         ("agentic.prototype.x-k8s.io/v0alpha0", "XAccessPolicy"): XAccessPolicyV0,
         ("agentic.prototype.x-k8s.io/v0alpha0", "XBackend"): XBackend,
         ("authplane.dev/v1alpha1", "AuthplaneConfiguration"): AuthplaneConfiguration,
-        ("authplane.dev/v1alpha1", "AuthorizationServer"): AuthorizationServer,
+        ("authplane.dev/v1alpha1", "AuthorizationService"): AuthorizationService,
     }
 )
+
+RENAMED: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
+    {("authplane.dev/v1alpha1", "AuthorizationServer"): "AuthorizationService"}
+)
+"""Former names of kinds. A document with one is read as the kind that it is called now, with a warning."""
 
 OWNED_GROUPS: Final = frozenset(
     {"authplane.dev", "projectcontour.io", "agentic.networking.x-k8s.io", "agentic.prototype.x-k8s.io"}

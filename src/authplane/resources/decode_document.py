@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, TypeAlias, cast
 
@@ -10,11 +11,11 @@ from authplane.core.names import Ref
 from authplane.core.problems import Problem, Severity
 from authplane.core.text import shorten
 from authplane.core.values import dataclass
-from authplane.resources.catalogue import KINDS, OWNED_GROUPS, OWNED_KINDS, POLICIES, TLS_POLICY, Resource
+from authplane.resources.catalogue import KINDS, OWNED_GROUPS, OWNED_KINDS, POLICIES, RENAMED, TLS_POLICY, Resource
 from authplane.resources.contour_files import BARE_REF, holds_file, is_bare_file, read_bare_file, read_config_map
 from authplane.resources.documents import StoredAncestor
 from authplane.resources.kinds.agentic import Backend, XBackend
-from authplane.resources.kinds.authorization_server import AuthorizationServer, server_problems
+from authplane.resources.kinds.authorization_service_kind import AuthorizationService, server_problems
 from authplane.resources.kinds.configuration import AuthplaneConfiguration
 from authplane.resources.kinds.contour import CLASS_ANNOTATIONS, HTTPProxy, chosen_class
 from authplane.resources.kinds.contour_file import ContourFile
@@ -68,9 +69,11 @@ def parse_document(root: Node) -> Document:
     api, kind = _word(root, "apiVersion"), _word(root, "kind")
     if api is None or kind is None:
         return _without_kind(api, kind, root)
-    made = KINDS.get((api, kind))
+    current = RENAMED.get((api, kind), kind)
+    made = KINDS.get((api, current))
     if made is not None:
-        return _decode(made, kind, root)
+        decoded = _decode(made, current, root)
+        return decoded if current == kind else _with_former_kind(decoded, kind, current)
     group = api.rpartition("/")[0]
     if api in OWNED_GROUPS or group in OWNED_GROUPS or (group, kind) in OWNED_KINDS:
         problem = Problem(("kind",), "KindUnknown", _unknown(api, kind))
@@ -85,6 +88,12 @@ def parse_document(root: Node) -> Document:
             )
         )
     return Foreign(kind, api)
+
+
+def _with_former_kind(decoded: Decoded, former: str, current: str) -> Decoded:
+    """Warn that a document uses the former name of its kind."""
+    message = f"Kind {former} is deprecated. Write kind: {current}."
+    return replace(decoded, problems=(Problem(("kind",), "KindRenamed", message, Severity.WARNING), *decoded.problems))
 
 
 def _decode(made: type[Resource], kind: str, root: Fields) -> Decoded:
@@ -161,8 +170,8 @@ def _configuration(resource: Resource) -> Iterator[Problem]:
         yield Problem(("spec", "listeners"), "FieldConflict", message)
 
 
-def _authorization_server(resource: Resource) -> Iterator[Problem]:
-    return server_problems(resource) if isinstance(resource, AuthorizationServer) else iter(())
+def _authorization_service(resource: Resource) -> Iterator[Problem]:
+    return server_problems(resource) if isinstance(resource, AuthorizationService) else iter(())
 
 
 def _nothing(_: Resource) -> Iterator[Problem]:
@@ -174,7 +183,7 @@ CHECKS: Final[Mapping[type[Resource], Callable[[Resource], Iterator[Problem]]]] 
         Backend: _backend,
         XBackend: _backend,
         AuthplaneConfiguration: _configuration,
-        AuthorizationServer: _authorization_server,
+        AuthorizationService: _authorization_service,
     }
 )
 """What a kind demands of several fields together."""

@@ -9,7 +9,7 @@ from authplane.core.names import ObjectName, Ref
 from authplane.core.problems import Problem
 from authplane.core.values import dataclass
 from authplane.resources.kinds.agentic import AccessPolicy, Backend, XAccessPolicy, XAccessPolicyV0, XBackend
-from authplane.resources.kinds.authorization_server import AuthorizationServer
+from authplane.resources.kinds.authorization_service_kind import AuthorizationService
 from authplane.resources.kinds.backend_tls_policy import BackendTLSPolicy
 from authplane.resources.kinds.configuration import AuthplaneConfiguration
 from authplane.resources.kinds.contour import HTTPProxy, TLSCertificateDelegation
@@ -88,7 +88,7 @@ class Resources:
     delegations: Mapping[ObjectName, TLSCertificateDelegation] = field(default_factory=lambda: MappingProxyType({}))
     grants: Mapping[ObjectName, ReferenceGrant] = field(default_factory=lambda: MappingProxyType({}))
     backend_tls_policies: Mapping[ObjectName, BackendTLSPolicy] = field(default_factory=lambda: MappingProxyType({}))
-    authorization_servers: Mapping[ObjectName, AuthorizationServer] = field(
+    authorization_services: Mapping[ObjectName, AuthorizationService] = field(
         default_factory=lambda: MappingProxyType({})
     )
     """For `authplane authserver serve` alone: a control plane does not use them."""

@@ -8,7 +8,7 @@ from authplane.core.names import ObjectName, Ref
 from authplane.resources.catalogue import Resource
 from authplane.resources.documents import Resources, StoredAncestor
 from authplane.resources.kinds.agentic import AccessPolicy, Backend, XAccessPolicy, XAccessPolicyV0, XBackend
-from authplane.resources.kinds.authorization_server import AuthorizationServer
+from authplane.resources.kinds.authorization_service_kind import AuthorizationService
 from authplane.resources.kinds.backend_tls_policy import BackendTLSPolicy
 from authplane.resources.kinds.configuration import AuthplaneConfiguration
 from authplane.resources.kinds.contour import HTTPProxy, TLSCertificateDelegation
@@ -74,7 +74,7 @@ class Tables:
         self._delegations: Table[TLSCertificateDelegation] = Table()
         self._grants: Table[ReferenceGrant] = Table()
         self._backend_tls_policies: Table[BackendTLSPolicy] = Table()
-        self._authorization_servers: Table[AuthorizationServer] = Table()
+        self._authorization_services: Table[AuthorizationService] = Table()
         self._configurations: Table[AuthplaneConfiguration] = Table()
         self._contour_configurations: Table[ContourConfiguration] = Table()
         self._contour_deployments: Table[ContourDeployment] = Table()
@@ -95,7 +95,7 @@ class Tables:
             TLSCertificateDelegation: self._delegations,
             ReferenceGrant: self._grants,
             BackendTLSPolicy: self._backend_tls_policies,
-            AuthorizationServer: self._authorization_servers,
+            AuthorizationService: self._authorization_services,
             AuthplaneConfiguration: self._configurations,
             ContourConfiguration: self._contour_configurations,
             ContourDeployment: self._contour_deployments,
@@ -147,7 +147,7 @@ class Tables:
             delegations=self._delegations.view(),
             grants=self._grants.view(),
             backend_tls_policies=self._backend_tls_policies.view(),
-            authorization_servers=self._authorization_servers.view(),
+            authorization_services=self._authorization_services.view(),
             configuration=_only(self._configurations),
             contour_configuration=_only(self._contour_configurations),
             contour_deployment=_only(self._contour_deployments),

@@ -19,7 +19,7 @@ from authplane.resources.kinds.agentic import (
     XAccessPolicyV0,
     XBackend,
 )
-from authplane.resources.kinds.authorization_server import AuthorizationServer
+from authplane.resources.kinds.authorization_service_kind import AuthorizationService
 from authplane.resources.kinds.backend_tls_policy import BackendTLSPolicy
 from authplane.resources.kinds.configuration import AuthplaneConfiguration
 from authplane.resources.kinds.contour import HTTPProxy, Route, TLSCertificateDelegation
@@ -75,7 +75,7 @@ def _changed(old: Resource, new: Resource, around: LooseningContext) -> str:
             found = "" if old.spec.parent_refs == new.spec.parent_refs else "leaves a Gateway, or comes to another"
         case ConfigMap():
             found = _removed(old, around)
-        case Service() | EndpointSlice() | Secret() | AuthorizationServer():
+        case Service() | EndpointSlice() | Secret() | AuthorizationService():
             found = ""
         case _:
             # A setting, a permission or the like, or another form of a policy: nobody compares them.
@@ -93,7 +93,7 @@ def _added(new: Resource, around: LooseningContext) -> str:
             return "is new, and one policy is enough to grant" if around.any_policy else ""
         case (
             Service() | Secret() | ConfigMap() | EndpointSlice() | HTTPProxy() | ExtensionService() | Gateway()
-            | HTTPRoute() | BackendTLSPolicy() | Backend() | XBackend() | AuthorizationServer()
+            | HTTPRoute() | BackendTLSPolicy() | Backend() | XBackend() | AuthorizationService()
         ):  # fmt: skip
             return ""
         case _:
@@ -112,7 +112,7 @@ def _removed(old: Resource, around: LooseningContext) -> str:
             return "is removed"
         case (
             Service() | Secret() | ConfigMap() | EndpointSlice() | ExtensionService() | HTTPRoute() | ReferenceGrant()
-            | TLSCertificateDelegation() | AuthorizationServer()
+            | TLSCertificateDelegation() | AuthorizationService()
         ):  # fmt: skip
             return ""
         case _:

@@ -22,7 +22,7 @@ from authplane.authserver.plan.server_plan import (
     ServerPlan,
 )
 from authplane.authserver.plan.server_plan import TestServerPlan as ForTests
-from authplane.authserver.runtime.server_document import read_branches
+from authplane.authserver.runtime.server_document import read_document
 from authplane.cli.shared.front_options import Front
 from authplane.runtime.log import LogFormat
 from authplane.runtime.servers.admin import AdminSettings
@@ -140,9 +140,9 @@ def test_options_make_a_plan() -> None:
 def test_a_document_makes_the_same_plan_as_options(tmp_path: Path) -> None:
     file = tmp_path / "server.yaml"
     file.write_text(
-        "apiVersion: authplane.dev/v1alpha1\nkind: AuthorizationServer\nmetadata: {name: a}\n"
+        "apiVersion: authplane.dev/v1alpha1\nkind: AuthorizationService\nmetadata: {name: a}\n"
         "spec: {backends: [{name: testserver, testserver: {}}]}\n",
         encoding="utf-8",
     )
     front = Front(metrics_address="")
-    assert front.plan(*read_branches(file)) == front.plan(TEST)
+    assert front.plan(*read_document(file).branches) == front.plan(TEST)

@@ -1,4 +1,4 @@
-"""The document of an authorization server: from its file to what is served."""
+"""Reads the AuthorizationService document of `authplane authserver serve`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,30 +11,37 @@ from authplane.core.names import Ref
 from authplane.core.problems import Problem, Severity
 from authplane.core.text import shorten
 from authplane.resources.documents import Finding, Place
-from authplane.resources.kinds.authorization_server import (
-    AuthorizationServer,
+from authplane.resources.kinds.authorization_service_kind import (
+    AuthorizationService,
     ContextCondition,
     HtpasswdBackend,
     ServedBackend,
     TestServerBackend,
 )
-from authplane.resources.kinds.authorization_server import Condition as Written
+from authplane.resources.kinds.authorization_service_kind import Condition as Written
 from authplane.resources.loaded_resources import Loaded
 from authplane.sources.runtime.read_folder import Folder
 
 
+class ServedDocument(NamedTuple):
+    """The backends of an AuthorizationService, and the warnings about its document."""
+
+    branches: tuple[BranchPlan, ...]
+    warnings: tuple[Finding, ...]
+
+
 class DocumentError(Exception):
-    """The file does not say what to serve; ``findings`` name every reason."""
+    """The document is invalid; ``findings`` name every problem."""
 
     def __init__(self, findings: tuple[Finding, ...]) -> None:
         super().__init__("The document is invalid. Correct its problems.")
         self.findings = findings
 
 
-def read_branches(file: Path, *, poll: bool = False, state_dir: Path | None = None) -> tuple[BranchPlan, ...]:
-    """Read the one AuthorizationServer of a file; raises `DocumentError`, or `FolderError` if there is no file.
+def read_document(file: Path, *, poll: bool = False, state_dir: Path | None = None) -> ServedDocument:
+    """Read the only AuthorizationService of a file; raises `DocumentError`, or `FolderError` if there is no file.
 
-    Paths in it start at the folder that it is in.
+    Paths in the document are relative to its folder.
     """
     folder = Folder(file)
     folder.scan()
@@ -44,18 +51,20 @@ def read_branches(file: Path, *, poll: bool = False, state_dir: Path | None = No
     if server is None or any(finding.problem.severity is Severity.ERROR for finding in findings):
         raise DocumentError(findings or (_none(file),))
     watched = _Watched(poll=poll, state_dir=str(state_dir) if state_dir else "")
-    return tuple(_branch(backend, file.parent, watched) for backend in server.spec.backends)
+    return ServedDocument(
+        branches=tuple(_branch(backend, file.parent, watched) for backend in server.spec.backends), warnings=findings
+    )
 
 
 class _Watched(NamedTuple):
-    """How folders are watched."""
+    """How the server watches folders."""
 
     poll: bool
     state_dir: str
 
 
-def _only_server(loaded: Loaded, file: Path) -> AuthorizationServer | None:
-    servers = list(loaded.resources.authorization_servers.values())
+def _only_server(loaded: Loaded, file: Path) -> AuthorizationService | None:
+    servers = list(loaded.resources.authorization_services.values())
     if len(servers) > 1:
         refs = [_ref(server) for server in servers]
         raise DocumentError(
@@ -69,12 +78,12 @@ def _several(file: Path, ref: Ref) -> str:
 
 
 def _none(file: Path) -> Finding:
-    message = "The file has no AuthorizationServer of authplane.dev/v1alpha1. Add one."
+    message = "The file has no AuthorizationService of authplane.dev/v1alpha1. Add one."
     return Finding(Place(str(file), 0, 0), None, Problem((), "NotAResource", message))
 
 
-def _selectors(server: AuthorizationServer | None, loaded: Loaded) -> Iterator[Finding]:
-    """Find selectors that are none: their grammar is not for the decoder to know."""
+def _selectors(server: AuthorizationService | None, loaded: Loaded) -> Iterator[Finding]:
+    """Report invalid label selectors, whose grammar the decoder does not know."""
     for index, backend in enumerate(server.spec.backends if server is not None else ()):
         text = backend.htpasswd.selector if backend.htpasswd is not None else ""
         if server is not None and parse_selector(text) is None:
@@ -84,8 +93,8 @@ def _selectors(server: AuthorizationServer | None, loaded: Loaded) -> Iterator[F
             yield Finding(loaded.place(_ref(server), path), _ref(server), Problem(path, "FieldInvalid", message))
 
 
-def _ref(server: AuthorizationServer) -> Ref:
-    return Ref("AuthorizationServer", server.metadata.namespace, server.metadata.name)
+def _ref(server: AuthorizationService) -> Ref:
+    return Ref("AuthorizationService", server.metadata.namespace, server.metadata.name)
 
 
 def _branch(backend: ServedBackend, root: Path, watched: _Watched) -> BranchPlan:

@@ -44,7 +44,7 @@ class MovedServers:
 
 
 def move_servers(documents: Sequence[Document]) -> MovedServers:
-    """Write an AuthorizationServer for each contour-authserver that authplane can replace, and where Envoy finds it."""
+    """Write an AuthorizationService for each contour-authserver to replace, and its address for Envoy."""
     move = _Move(documents)
     found = tuple(find_servers(documents))
     for server in found:
@@ -184,7 +184,7 @@ def _document(server: OldServer) -> str:
 # In place of {server.title}, which runs contour-authserver.
 # authplane authserver serve serves this file.
 apiVersion: authplane.dev/v1alpha1
-kind: AuthorizationServer
+kind: AuthorizationService
 metadata:
   name: {_text(server.name)}
   namespace: {_text(server.namespace)}

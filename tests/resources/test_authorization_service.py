@@ -1,14 +1,14 @@
-"""The document of an authorization server: what it may say, and every way in which it cannot be meant."""
+"""The document of an authorization service: what it may say, and every way in which it is invalid."""
 
 from textwrap import indent
 
 import pytest
 
 from authplane.core.names import ObjectName
-from authplane.core.problems import dotted
-from authplane.resources.kinds.authorization_server import (
-    AuthorizationServer,
-    AuthorizationServerSpec,
+from authplane.core.problems import Severity, dotted
+from authplane.resources.kinds.authorization_service_kind import (
+    AuthorizationService,
+    AuthorizationServiceSpec,
     Condition,
     ContextCondition,
     HtpasswdBackend,
@@ -20,7 +20,7 @@ from authplane.resources.kinds.meta import Meta
 from authplane.resources.loaded_resources import Loaded
 from authplane.sources.document_versions import Library
 
-HEAD = "apiVersion: authplane.dev/v1alpha1\nkind: AuthorizationServer\nmetadata: {name: door}\nspec:\n  backends:\n"
+HEAD = "apiVersion: authplane.dev/v1alpha1\nkind: AuthorizationService\nmetadata: {name: door}\nspec:\n  backends:\n"
 
 
 def loaded(backends: str) -> Loaded:
@@ -72,14 +72,28 @@ def test_a_whole_document_is_read() -> None:
     )
     found = loaded(WHOLE)
     assert found.findings == ()
-    assert found.resources.authorization_servers == {
-        ObjectName("default", "door"): AuthorizationServer(
+    assert found.resources.authorization_services == {
+        ObjectName("default", "door"): AuthorizationService(
             metadata=Meta(name="door"),
-            spec=AuthorizationServerSpec(
+            spec=AuthorizationServiceSpec(
                 backends=(staff, ServedBackend(name="rest", testserver=TestServerBackend(mode="path")))
             ),
         )
     }
+
+
+def test_the_former_name_of_the_kind_is_accepted_with_a_warning() -> None:
+    library = Library()
+    head = HEAD.replace("kind: AuthorizationService", "kind: AuthorizationServer")
+    library.changed("door.yaml", (head + indent(WHOLE, "  ")).encode())
+    found = library.current()
+    (warning,) = found.findings
+    assert str(warning.place) == "door.yaml:2:1"
+    assert (warning.problem.severity, str(warning.problem)) == (
+        Severity.WARNING,
+        "kind: Kind AuthorizationServer is deprecated. Write kind: AuthorizationService. [KindRenamed]",
+    )
+    assert found.resources.authorization_services == loaded(WHOLE).resources.authorization_services
 
 
 BAD = {
@@ -146,7 +160,7 @@ BAD = {
 @pytest.mark.parametrize(("text", "want"), BAD.values(), ids=BAD.keys())
 def test_what_cannot_be_meant_is_named_with_its_line(text: str, want: list[str]) -> None:
     assert problems(text) == want
-    assert loaded(text).resources.authorization_servers == {}
+    assert loaded(text).resources.authorization_services == {}
 
 
 UNREACHABLE = {

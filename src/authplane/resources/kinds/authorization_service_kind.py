@@ -1,4 +1,4 @@
-"""Our own kind: AuthorizationServer, what `authplane authserver serve` serves."""
+"""The kind AuthorizationService: the backends of `authplane authserver serve`."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _HOST: Final = Matches(
     "shop.example or *.shop.example",
 )
 _PREFIX: Final = Matches(re.compile(r"(/(?!\.{1,2}(/|\Z))[A-Za-z0-9._~-]+)+/?|/"), "/admin")
-"""Only what needs no encoding: nobody can write it in another way then."""
+"""Only characters that need no encoding, so that a prefix has one spelling."""
 _REALM: Final = Matches(re.compile(r"[!-~]([ -~]*[!-~])?"), "shop")
 
 
@@ -28,7 +28,7 @@ class ContextCondition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """One thing that must be so of a request: exactly one of the fields is given."""
+    """A condition on the request. Set exactly one of the fields."""
 
     context: Annotated[ContextCondition | None, Filled()] = None
     host: Annotated[str | None, Filled(), Length(1, 255), _HOST] = None
@@ -37,7 +37,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestServerBackend:
-    """Authorizes without looking at credentials."""
+    """Authorizes requests without credentials, for tests."""
 
     __test__ = False
 
@@ -54,7 +54,7 @@ class UserFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HtpasswdBackend:
-    """Lets in users with a password."""
+    """Authorizes users with a password."""
 
     files: Annotated[tuple[UserFile, ...], Filled()] = ()
     folder: Annotated[str, Filled(), Length(1)] = ""
@@ -68,33 +68,33 @@ class HtpasswdBackend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedBackend:
-    """A backend and the requests that it is asked about; exactly one of the kinds is given."""
+    """A backend and the requests that it decides. Set exactly one of ``testserver`` and ``htpasswd``."""
 
     name: Annotated[str, Length(1, 63), LABEL]
     when: Annotated[tuple[Condition, ...], Filled(), Length(1)] = ()
-    """All must hold; without it every request is meant."""
+    """All conditions must match; without conditions the backend decides every request."""
     testserver: Annotated[TestServerBackend | None, Filled()] = None
     htpasswd: Annotated[HtpasswdBackend | None, Filled()] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuthorizationServerSpec:
-    """``spec`` of an AuthorizationServer."""
+class AuthorizationServiceSpec:
+    """``spec`` of an AuthorizationService."""
 
     backends: Annotated[tuple[ServedBackend, ...], Length(1)]
-    """The first one that fits a request is asked."""
+    """The first backend that matches a request decides it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuthorizationServer:
-    """What an authorization server decides by."""
+class AuthorizationService:
+    """The backends of an authorization service."""
 
     metadata: Meta
-    spec: AuthorizationServerSpec
+    spec: AuthorizationServiceSpec
 
 
-def server_problems(server: AuthorizationServer) -> Iterator[Problem]:
-    """Find what is wrong with fields that are right by themselves."""
+def server_problems(server: AuthorizationService) -> Iterator[Problem]:
+    """Report fields that are valid on their own but not together."""
     seen: dict[str, int] = {}
     backends = server.spec.backends
     for index, backend in enumerate(backends):
@@ -146,7 +146,7 @@ def _conditions(path: Path, conditions: tuple[Condition, ...]) -> Iterator[Probl
 
 
 def _covers(earlier: tuple[Condition, ...], later: tuple[Condition, ...]) -> bool:
-    """Tell whether the earlier conditions hold whenever the later ones do."""
+    """Tell whether the earlier conditions match whenever the later ones do."""
     return all(any(_implies(each, wanted) for each in later) for wanted in earlier)
 
 
