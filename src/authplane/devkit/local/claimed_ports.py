@@ -31,7 +31,7 @@ def claim_parts(offered: Mapping[Part, TcpAddress], generation: Generation, *, s
             claim(_tcp(port))
         except AddressTakenError as error:
             raise PortNeededError(
-                f"{error.fact} Stop it, or set {_setting(port, generation)} to a free port."
+                f"{error.fact}. Stop it, or set {_setting(port, generation)} to a free port."
             ) from error
     found = {}
     for part in needed:
@@ -41,7 +41,7 @@ def claim_parts(offered: Mapping[Part, TcpAddress], generation: Generation, *, s
         except AddressTakenError as error:
             if strict or not error.busy:
                 raise PortNeededError(
-                    f"{error.fact} Stop it, or use another port for the {part.value}: pass {part.option}, and set the"
+                    f"{error.fact}. Stop it, or use another port for the {part.value}: pass {part.option}, and set the"
                     " same port in the resources."
                 ) from error
             found[part] = error.why

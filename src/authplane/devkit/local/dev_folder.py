@@ -112,8 +112,9 @@ def read_signing_key(folder: DevFolder) -> Secret[bytes]:
     try:
         return Secret(folder.signing_key.read_bytes())
     except FileNotFoundError as error:
-        command = f"authplane dev issuer --folder {folder.root}"
-        raise DevFolderError(f"{folder.root} has no development issuer. Start one: {command}") from error
+        raise DevFolderError(
+            f"{folder.root} has no development issuer. Start one with 'authplane dev issuer --folder {folder.root}'."
+        ) from error
     except OSError as error:
         raise DevFolderError(
             f"Cannot read {folder.signing_key}: {error.strerror}. Use --folder with a folder that you can read."

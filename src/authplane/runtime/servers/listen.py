@@ -37,9 +37,9 @@ class AddressTakenError(ListenError):
         self.why = why
         self.busy = why.endswith(_LISTENS)
         """Whether another program listens there."""
-        self.fact = f"Cannot listen on {address}: {why}."
+        self.fact = f"Cannot listen on {address}: {why}"
         """The message without its remedy, for callers that know a better one."""
-        super().__init__(f"{self.fact} {remedy}")
+        super().__init__(f"{self.fact}. {remedy}")
 
 
 class TlsUnusableError(ListenError):
